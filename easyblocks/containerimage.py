@@ -1,0 +1,225 @@
+##
+# Copyright the sifmod developers
+#
+# This file is part of sifmod, and derives from EasyBuild's EasyBlock class: it is free software under the GNU General
+# Public License, version 2, as published by the Free Software Foundation. See the file LICENSE.
+##
+"""EasyBuild support for container images as modules, implemented as an easyblock.
+
+At install time the image is copied (and hashed on the way), its Python is looked at, scripts are written, and a virtual
+environment is made on top of the image through the container runtime. At load time nothing runs: the modulefile sets
+variables, and everything else happens in the container or in the scripts of the installation.
+
+All of the work is sifmod's; this class maps EasyBuild's steps and parameters to it.
+"""
+
+import os
+import re
+import shlex
+from contextlib import contextmanager
+from pathlib import Path
+
+from easybuild.framework.easyblock import EasyBlock
+from easybuild.framework.easyconfig import CUSTOM
+from easybuild.tools.build_log import EasyBuildError, print_warning
+from easybuild.tools.config import build_option, source_paths
+from easybuild.tools.filetools import convert_name, remove_dir
+from easybuild.tools.module_generator import ModuleGeneratorLua
+from easybuild.tools.utilities import trace_msg
+from easybuild.tools.version import VERSION
+
+from sifmod import names
+from sifmod.errors import ParameterError, SifmodError
+from sifmod.install import Installer
+from sifmod.render import render, render_module
+from sifmod.runtime import find_runtime
+from sifmod.sif import check_is_sif
+from sifmod.site import load_site
+from sifmod.spec import spec_from_parameters
+
+# Kept out of EasyBuild's permissions step: what users installed keeps the modes that they gave it.
+_USERS_OWN = (names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE_PACKED)
+
+
+@contextmanager
+def _easybuild_errors():
+    """Report sifmod's errors the way EasyBuild reports its own."""
+    try:
+        yield
+    except SifmodError as error:
+        raise EasyBuildError("%s", error) from error
+
+
+class ContainerImage(EasyBlock):
+    """Support for installing a container image as a module."""
+
+    @staticmethod
+    def extra_options(extra_vars=None):
+        """Define the easyconfig parameters of this easyblock (DESIGN: docs/reference/parameters.md)."""
+        own = {
+            "binds": [None, "Bind paths (source[:destination[:options]]) beyond the site's", CUSTOM],
+            "conda_env": [None, "Conda environment of the image that is its Python", CUSTOM],
+            "conda_root": [None, "Root of the conda installation in the image (default: /opt/miniconda3)", CUSTOM],
+            "container_env": [None, "Variables injected into the container beyond the site's", CUSTOM],
+            "gpu": [None, "GPUs that the image is made for: 'amd' or 'nvidia'", CUSTOM],
+            "image_mode": [None, "How the image gets into the installation: 'copy'", CUSTOM],
+            "launch": [None, "Run commands with 'exec', or with 'run' through the image's entry point", CUSTOM],
+            "module_family": [None, "Lmod family of the module (default: container); '' for none", CUSTOM],
+            "pack_user_software": [None, "Pack the user software after pip_requirements were installed", CUSTOM],
+            "pip_constraints": [None, "Hold every pip run to the versions of the image's packages (default: True)", CUSTOM],
+            "pip_requirements": [None, "What pip installs into the virtual environment", CUSTOM],
+            "python_prefix": [None, "Prefix in the image of its Python, such as /usr", CUSTOM],
+            "venv": [None, "Name of the virtual environment for the user's software; none without it", CUSTOM],
+            "wrappers": [None, "Host commands that run their namesakes in the container", CUSTOM],
+        }
+        return EasyBlock.extra_options({**own, **(extra_vars or {})})
+
+    def __init__(self, *args, **kwargs):
+        """Take over nothing of a usual module's search paths but PATH: the rest of the tree is not for the host."""
+        super().__init__(*args, **kwargs)
+        for variable in list(self.module_load_environment.vars):
+            if variable != "PATH":
+                delattr(self.module_load_environment, variable)
+        # what users installed lives in the installation directory: EasyBuild must not empty it
+        self.cfg["keeppreviousinstall"] = True
+        self._description = None
+
+    def describe(self):
+        """Return the validated description of the container and the site; made once.
+
+        Raises:
+            EasyBuildError: an easyconfig parameter or the site is wrong.
+        """
+        if self._description is None:
+            with _easybuild_errors():
+                sources = self.cfg["sources"]
+                if len(sources) != 1:
+                    raise ParameterError("sources", sources, "give exactly one: the file name of the SIF")
+                source = sources[0]
+                sif = source.get("filename") if isinstance(source, dict) else source
+                if not isinstance(sif, str):
+                    raise ParameterError("sources", source, "give the file name of the SIF")
+                spec = spec_from_parameters(
+                    name=self.name,
+                    version=self.version + self.cfg["versionsuffix"],
+                    env_name=convert_name(self.name, upper=True),
+                    installdir=self.installdir,
+                    sif=os.path.basename(sif),
+                    parameters={key: self.cfg[key] for key in self.extra_options() if key in self.cfg},
+                )
+                if not isinstance(self.module_generator, ModuleGeneratorLua):
+                    raise ParameterError("module-syntax", "Tcl", "ContainerImage writes Lua modules: use Lua")
+                self._description = spec, load_site()
+        return self._description
+
+    def run_all_steps(self, *args, **kwargs):
+        """Run the steps; when they fail, nothing of a new installation stays, and an earlier one still loads."""
+        fresh = not os.path.exists(self.installdir)
+        try:
+            return super().run_all_steps(*args, **kwargs)
+        except BaseException:
+            if fresh and os.path.isdir(self.installdir):
+                remove_dir(self.installdir)
+            raise
+
+    def remove_module_file(self):
+        """Keep the module of an earlier installation until the new one is written over it."""
+
+    def fetch_source(self, source, *args, **kwargs):
+        """Take the image from the site's repositories, else look for it as EasyBuild does."""
+        spec, site = self.describe()
+        for repository in site.image_repositories:
+            path = os.path.join(repository, spec.sif)
+            if os.path.isfile(path) and source == self.cfg["sources"][0]:
+                checksum = kwargs.get("checksum")
+                return {"name": spec.sif, "path": path, "cmd": None, "checksum": checksum, "finalpath": self.builddir}
+        try:
+            return super().fetch_source(source, *args, **kwargs)
+        except EasyBuildError as error:
+            searched = ", ".join(site.image_repositories) or "none are set"
+            raise EasyBuildError(
+                "easyconfig parameter 'sources' = %r: no such image, neither in the image repositories of the site '%s' "
+                "(%s) nor where EasyBuild keeps sources (%s). Put it there, or name its directory with --sourcepath",
+                spec.sif,
+                site.name,
+                searched,
+                ", ".join(source_paths()),
+            ) from error
+
+    def fetch_step(self, skip_checksums=False):
+        """Check everything that can be checked before anything is written, and find the image."""
+        self.describe()
+        with _easybuild_errors():
+            if not self.dry_run:
+                find_runtime(self.describe()[1])
+            # the copy is hashed while it is made: hashing the source here would read the image once more
+            super().fetch_step(skip_checksums=True)
+            if not self.dry_run:
+                check_is_sif(Path(self.src[0]["path"]))
+
+    def checksum_step(self):
+        """Leave SHA-256 to the copy; let EasyBuild verify what else there is, and complain of what is missing."""
+        if not self._expected_sha256():
+            super().checksum_step()
+
+    def _expected_sha256(self):
+        checksum = self.src[0]["checksum"]
+        if isinstance(checksum, tuple) and len(checksum) == 2 and checksum[0] == "sha256":
+            checksum = checksum[1]
+        return checksum if isinstance(checksum, str) and re.fullmatch(r"[0-9a-fA-F]{64}", checksum) else ""
+
+    def extract_step(self):
+        """An image is not unpacked."""
+
+    def configure_step(self):
+        """There is nothing to configure."""
+
+    def build_step(self):
+        """There is nothing to build."""
+
+    def install_step(self):
+        """Install the image, the scripts and the virtual environment."""
+        spec, site = self.describe()
+        if self.dry_run:
+            for artefact in render(spec, site):
+                self.dry_run_msg(" * %s", os.path.join(self.installdir, str(artefact.path)))
+            return
+        expected = self._expected_sha256()
+        if expected and build_option("ignore_checksums"):
+            print_warning("Ignoring the checksum of %s", spec.sif)
+            expected = ""
+        with _easybuild_errors():
+            Installer(
+                spec=spec,
+                site=site,
+                image=Path(self.src[0]["path"]),
+                expected_sha256=expected,
+                tools={"easybuild": str(VERSION)},
+                say=trace_msg,
+            ).install()
+
+    def sanity_check_step(self, *args, **kwargs):
+        """Check the files, and run the container as a user will."""
+        spec, site = self.describe()
+        files = [str(artefact.path) for artefact in render(spec, site)]
+        with _easybuild_errors():
+            runtime = shlex.quote(str(find_runtime(site).path))
+        command = "python --version" if spec.python else "true"
+        kwargs.setdefault("custom_paths", {"files": files, "dirs": ["bin", "runscripts"]})
+        kwargs.setdefault("custom_commands", [f'{runtime} exec "$SIF" {command}'])
+        super().sanity_check_step(*args, **kwargs)
+
+    def make_module_extra(self, *args, **kwargs):
+        """Add the container's part to the module."""
+        return super().make_module_extra(*args, **kwargs) + render_module(*self.describe())
+
+    def permissions_step(self):
+        """Apply EasyBuild's permissions to everything but what users installed."""
+        installdir = self.installdir
+        try:
+            for entry in sorted(os.listdir(installdir)):
+                if entry not in _USERS_OWN:
+                    self.installdir = os.path.join(installdir, entry)
+                    super().permissions_step()
+        finally:
+            self.installdir = installdir

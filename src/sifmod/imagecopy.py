@@ -1,0 +1,53 @@
+"""Copying an image: read once, written once, hashed on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from sifmod.errors import ImageError
+
+_CHUNK = 4 * 1024 * 1024
+
+
+def copy_image(source: Path, target: Path) -> str:
+    """Copy an image to a new file and return its SHA-256, in hexadecimal.
+
+    Hashing and writing share one read: `hashlib` releases the interpreter lock on large buffers, so a second thread
+    hashes a chunk while this one writes it. The bytes are on disk when the function returns.
+
+    Args:
+        source: the image.
+        target: path of the copy; must not exist.
+
+    Raises:
+        ImageError: reading or writing failed, for example for want of space; no part of the copy is left.
+    """
+    digest = hashlib.sha256()
+    try:
+        with source.open("rb", buffering=0) as reader, ThreadPoolExecutor(max_workers=1) as hasher:
+            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777)
+            try:
+                with open(descriptor, "wb", buffering=0) as writer:
+                    buffers = [bytearray(_CHUNK), bytearray(_CHUNK)]
+                    hashing = None
+                    for turn in range(2**62):
+                        view = memoryview(buffers[turn % 2])
+                        length = reader.readinto(view) or 0
+                        if hashing:
+                            hashing.result()
+                        if not length:
+                            break
+                        hashing = hasher.submit(digest.update, view[:length])
+                        written = 0
+                        while written < length:
+                            written += writer.write(view[written:length]) or 0
+                    os.fsync(descriptor)
+            except BaseException:
+                target.unlink()
+                raise
+    except OSError as error:
+        raise ImageError(f"copying the image '{source}' to '{target}' failed: {error.strerror}") from error
+    return digest.hexdigest()

@@ -1,0 +1,192 @@
+"""Installing a container: everything is made ready beside the old files, then put in place by renames.
+
+A failure before the first rename leaves an earlier installation as it was. User software is never in the way: it is made
+once and afterwards only ever renamed by the user's own commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Callable
+
+from sifmod import __version__, names
+from sifmod.artefact import Artefact
+from sifmod.bind import Bind
+from sifmod.environment import structural_variables
+from sifmod.errors import ImageError, InstallError
+from sifmod.imagecopy import copy_image
+from sifmod.manifest import Manifest, read_manifest
+from sifmod.probe import probe_python
+from sifmod.render import render
+from sifmod.runtime import LAST_LINES, ContainerRuntime, find_runtime
+from sifmod.sif import check_is_sif
+from sifmod.site import Site
+from sifmod.spec import ContainerSpec
+
+_STAGE = ".sifmod-stage"
+
+
+@dataclass(frozen=True)
+class Installer:
+    """Installs one container into its installation directory.
+
+    Attributes:
+        spec: the container.
+        site: the settings of the cluster.
+        image: the SIF to copy.
+        expected_sha256: its SHA-256 where the easyconfig gives one, else empty.
+        tools: name and version of the tools above sifmod, for the manifest.
+        say: called with one line for each thing that is begun.
+    """
+
+    spec: ContainerSpec
+    site: Site
+    image: Path
+    expected_sha256: str
+    tools: Mapping[str, str]
+    say: Callable[[str], None]
+
+    def install(self) -> None:
+        """Install, or reinstall over what is there.
+
+        Raises:
+            SifmodError: a step failed; an earlier installation still works, and of a new one nothing is left.
+        """
+        runtime = find_runtime(self.site)
+        with _stage(Path(self.spec.installdir)) as stage:
+            spec, manifest = self._prepare(stage, runtime)
+            _commit(stage, Path(spec.installdir), manifest)
+        if spec.pack_user_software:
+            self._pack()
+
+    def _prepare(self, stage: Path, runtime: ContainerRuntime) -> tuple[ContainerSpec, Manifest]:
+        spec = self.spec
+        self.say(f"copying the image {self.image}")
+        image = stage / spec.sif
+        digest = copy_image(self.image, image)
+        if self.expected_sha256 and digest != self.expected_sha256.lower():
+            raise ImageError(
+                f"the image '{self.image}' has the SHA-256 {digest}, and checksums of the easyconfig says "
+                f"{self.expected_sha256}: fetch the image again, or correct the easyconfig"
+            )
+        check_is_sif(image)
+        facts = None
+        if spec.python:
+            self.say(f"looking at the Python of the image in {spec.python.prefix}")
+            facts = probe_python(runtime, image, spec.python)
+            spec = replace(spec, python_version=facts.version)
+        artefacts = list(render(spec, self.site))
+        if facts and spec.pip_constraints:
+            artefacts.append(Artefact(PurePosixPath("runscripts", names.CONSTRAINTS), facts.constraints))
+        for artefact in artefacts:
+            write_artefact(stage, artefact)
+        if spec.venv and facts and not _user_software(Path(spec.installdir)):
+            self._make_user_software(stage, runtime, spec)
+        manifest = Manifest(
+            module=spec.module,
+            image=spec.sif,
+            image_source=str(self.image),
+            image_sha256=digest,
+            image_size=image.stat().st_size,
+            python_version=spec.python_version,
+            files=tuple(sorted([spec.sif, names.MANIFEST, *(str(artefact.path) for artefact in artefacts)])),
+            tools={**self.tools, "sifmod": __version__, "runtime": runtime.version},
+        )
+        write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
+        return spec, manifest
+
+    def _make_user_software(self, stage: Path, runtime: ContainerRuntime, spec: ContainerSpec) -> None:
+        if spec.python is None:
+            return
+        self.say(f"making the virtual environment {spec.venv_path}")
+        directory = stage / names.USER_SOFTWARE_DIRECTORY
+        (directory / "venv").mkdir(parents=True)
+        binds = [
+            Bind(str(directory), names.USER_SOFTWARE),
+            Bind(str(stage / "runscripts"), names.RUNSCRIPTS),
+        ]
+        runtime.run(
+            stage / spec.sif, [spec.python.executable, "-m", "venv", "--system-site-packages", spec.venv_path], binds=binds
+        )
+        if spec.pip_requirements:
+            self.say(f"installing {', '.join(spec.pip_requirements)} with pip")
+            site_binds = [bind for bind in self.site.optional_binds if Path(bind.source).exists()]
+            runtime.run(
+                stage / spec.sif,
+                [spec.interpreter, "-m", "pip", "--disable-pip-version-check", "install", "-r", "/dev/stdin"],
+                binds=[*binds, *self.site.binds, *spec.binds, *site_binds],
+                env={**self.site.container_env, **spec.container_env, **structural_variables(spec)},
+                stdin="\n".join(spec.pip_requirements) + "\n",
+            )
+
+    def _pack(self) -> None:
+        installdir = Path(self.spec.installdir)
+        if (installdir / names.USER_SOFTWARE_PACKED).exists():
+            return
+        self.say("packing the user software")
+        done = subprocess.run(  # noqa: S603 - the command that was just installed
+            [str(installdir / "bin" / "make-squashfs")], capture_output=True, text=True, errors="replace", check=False
+        )
+        if done.returncode:
+            lines = (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
+            raise InstallError(f"packing the user software failed with exit status {done.returncode}: " + "\n".join(lines))
+        shutil.rmtree(installdir / names.USER_SOFTWARE_DIRECTORY)
+
+
+def write_artefact(top: Path, artefact: Artefact) -> None:
+    """Write one artefact below `top`; the umask decides who may read and write it.
+
+    Raises:
+        InstallError: the file can't be written.
+    """
+    path = top / artefact.path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o777 if artefact.executable else 0o666)
+        with open(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(artefact.text)
+    except OSError as error:
+        raise InstallError(f"writing '{path}' failed: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _stage(installdir: Path) -> Iterator[Path]:
+    """Give a folder inside the installation, on its file system; it is gone afterwards, whatever happens."""
+    stage = installdir / _STAGE
+    try:
+        installdir.mkdir(parents=True, exist_ok=True)
+        if stage.exists():
+            shutil.rmtree(stage)
+        stage.mkdir()
+    except OSError as error:
+        raise InstallError(f"can't write to the installation directory '{installdir}': {error.strerror}") from error
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
+    """Put what was staged in place, one rename a file, the manifest last, and remove what only the old one had."""
+    before = read_manifest(installdir)
+    try:
+        for name in sorted(set(manifest.files) - {names.MANIFEST}) + [names.MANIFEST]:
+            (installdir / name).parent.mkdir(parents=True, exist_ok=True)
+            (stage / name).replace(installdir / name)
+        user_software = stage / names.USER_SOFTWARE_DIRECTORY
+        if user_software.exists():
+            user_software.rename(installdir / names.USER_SOFTWARE_DIRECTORY)
+        for name in set(before.files) - set(manifest.files) if before else ():
+            (installdir / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise InstallError(f"putting the installation in place in '{installdir}' failed: {error}") from error
+
+
+def _user_software(installdir: Path) -> bool:
+    return any((installdir / name).exists() for name in (names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE_PACKED))

@@ -1,0 +1,59 @@
+"""The manifest: what an installation holds, from where, and what made it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Optional
+
+from sifmod import names
+from sifmod.errors import InstallError
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What was installed.
+
+    Attributes:
+        module: full name of the module.
+        image: file name of the SIF in the installation.
+        image_source: absolute path that it was copied from.
+        image_sha256: its SHA-256, in hexadecimal.
+        image_size: its size in bytes.
+        python_version: `major.minor` of the image's Python; empty where the module offers none.
+        files: paths of all files that the installation wrote, relative to it, sorted.
+        tools: name and version of each tool that took part.
+    """
+
+    module: str
+    image: str
+    image_source: str
+    image_sha256: str
+    image_size: int
+    python_version: str
+    files: tuple[str, ...]
+    tools: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        """The manifest as JSON."""
+        return json.dumps({"format": 1, **asdict(self)}, indent=2, sort_keys=True) + "\n"
+
+
+def read_manifest(installdir: Path) -> Optional[Manifest]:
+    """Return the manifest of an installation, or None where sifmod has installed nothing.
+
+    Raises:
+        InstallError: there is one that can't be read.
+    """
+    path = installdir / names.MANIFEST
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        data.pop("format")
+        return Manifest(**{**data, "files": tuple(data["files"])})
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InstallError(f"the manifest '{path}' can't be read ({error}): move it away and reinstall") from error

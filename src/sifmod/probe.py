@@ -1,0 +1,75 @@
+"""What an installation needs to know from inside an image: its Python's version and packages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.errors import ImageError, InstallError
+from sifmod.runtime import ContainerRuntime
+from sifmod.spec import PythonLayout
+
+# Runs under the image's Python. Names and versions come from the metadata, because `pip freeze` prints
+# `name @ file:///...` for what conda and vendors built.
+_PROBE = """
+import json, sys
+try:
+    from importlib.metadata import distributions
+    packages = [(d.metadata["Name"], d.version) for d in distributions()]
+except ImportError:
+    import pkg_resources
+    packages = [(d.project_name, d.version) for d in pkg_resources.working_set]
+print(json.dumps({"prefix": sys.prefix, "version": "%d.%d" % sys.version_info[:2], "packages": packages}))
+"""
+
+# pip's isolated build environments read PIP_CONSTRAINT too: a package that asks for a newer one of these must get it.
+_BUILD_TOOLS = frozenset(
+    "build cmake cython flit-core hatchling maturin meson meson-python ninja numpy-base packaging pdm-backend pip "
+    "poetry-core pybind11 scikit-build scikit-build-core setuptools setuptools-rust setuptools-scm versioneer wheel".split()
+)
+
+
+@dataclass(frozen=True)
+class PythonFacts:
+    """The Python of an image as it was found.
+
+    Attributes:
+        version: `major.minor`.
+        packages: name and version of each distribution, sorted by name, each name once.
+    """
+
+    version: str
+    packages: tuple[tuple[str, str], ...]
+
+    @property
+    def constraints(self) -> str:
+        """The text of a pip constraints file that pins every package of the image but build tools."""
+        return "".join(f"{name}=={version}\n" for name, version in self.packages if normalised(name) not in _BUILD_TOOLS)
+
+
+def normalised(name: str) -> str:
+    """Return the name of a distribution as packaging compares it (PEP 503)."""
+    return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
+
+
+def probe_python(runtime: ContainerRuntime, image: Path, python: PythonLayout) -> PythonFacts:
+    """Ask the Python of an image for its version and packages.
+
+    Raises:
+        ImageError: the image has no such Python; the message says where it was looked for.
+    """
+    try:
+        # -I: neither the user's own packages nor PYTHONPATH are the image's.
+        answer = json.loads(runtime.run(image, [python.executable, "-I", "-c", _PROBE]))
+    except (InstallError, ValueError) as error:
+        parameter = "conda_root and conda_env" if python.conda_env else "python_prefix"
+        raise ImageError(
+            f"the image '{image.name}' has no working Python at {python.executable}, where {parameter} of the "
+            f"easyconfig say that it is: {error}"
+        ) from error
+    first: dict[str, tuple[str, str]] = {}
+    for name, version in answer["packages"]:
+        if name and version:
+            first.setdefault(normalised(name), (name, version))
+    return PythonFacts(version=answer["version"], packages=tuple(first[key] for key in sorted(first)))

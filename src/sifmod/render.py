@@ -1,0 +1,120 @@
+"""Rendering: a description and a site in, artefacts out; the same bytes for the same input, and nothing written."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import Any
+
+import jinja2
+
+from sifmod import __version__, names, quoting
+from sifmod.artefact import Artefact
+from sifmod.bind import Bind, escape
+from sifmod.environment import STRUCTURAL_VARIABLES, setting_variables, structural_variables
+from sifmod.resources import data_path
+from sifmod.site import Site
+from sifmod.spec import ContainerSpec
+
+
+@lru_cache(maxsize=1)
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([data_path("wrappers"), data_path("modulefiles")]),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        comment_start_string="<#--",  # the usual "{#" is bash: ${#array[@]}
+        comment_end_string="--#>",
+        autoescape=False,  # noqa: S701 - shell and Lua, not HTML: the filters below quote
+    )
+    environment.filters.update(sh=quoting.shell, lua=quoting.lua, comment=quoting.comment)
+    return environment
+
+
+def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
+    """Return the files of an installation, sorted by path.
+
+    Args:
+        spec: the container.
+        site: the settings of the cluster.
+    """
+    facts = _facts(spec, site)
+
+    def artefact(folder: str, name: str, *, executable: bool = True, template: str = "", **more: Any) -> Artefact:
+        text = _templates().get_template(f"{folder}/{template or name}.j2").render({**facts, **more})
+        return Artefact(PurePosixPath(folder, name), text, executable)
+
+    artefacts = [
+        artefact("bin", "start-shell"),
+        artefact("share", "container.sh", executable=False),
+        artefact("runscripts", "get-master"),
+    ]
+    for command in spec.wrappers:
+        for name, arguments in _commands(spec, command).items():
+            artefacts.append(artefact("bin", name, template="wrapper", command=name, arguments=arguments))
+    if spec.python:
+        artefacts += [
+            artefact("bin", "list-packages"),
+            artefact("runscripts", "conda-python-distributed"),
+            artefact("runscripts", "conda-python-simple"),
+            artefact("runscripts", "init-conda-venv", executable=False),
+            artefact("runscripts", "list-packages"),
+            artefact("runscripts", "run-tool"),
+        ]
+    if spec.venv:
+        artefacts += [
+            artefact("bin", "make-squashfs"),
+            artefact("bin", "unmake-squashfs"),
+            artefact("share", "compare-trees.py", executable=False),
+        ]
+    return tuple(sorted(artefacts, key=lambda item: item.path))
+
+
+def render_module(spec: ContainerSpec, site: Site) -> str:
+    """Return the container part of the Lua modulefile, which follows the header that EasyBuild writes."""
+    return _templates().get_template("container.lua.j2").render(_facts(spec, site))
+
+
+def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
+    structural = structural_variables(spec)
+    installdir = PurePosixPath(spec.installdir)
+
+    def own(name: str, destination: str, options: str = "") -> str:
+        return Bind(str(installdir / name), destination, options).argument
+
+    return {
+        "spec": spec,
+        "site": site,
+        "names": names,
+        "sifmod_version": __version__,
+        "central": [str(PurePosixPath(repository, spec.sif)) for repository in site.image_repositories],
+        "runtimes": (site.runtime,) if site.runtime else names.CONTAINER_RUNTIMES,
+        "required_binds": [
+            own("runscripts", names.RUNSCRIPTS),
+            *(bind.argument for bind in (*site.binds, *spec.binds)),
+        ],
+        "optional_binds": [(bind.source, bind.argument) for bind in site.optional_binds],
+        "directory_bind": own(names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE),
+        "packed_bind": own(names.USER_SOFTWARE_PACKED, names.USER_SOFTWARE, "ro,image-src=/"),
+        "escaped_installdir": escape(spec.installdir),
+        "structural": structural,
+        "settings": setting_variables(spec, site),
+        "absent": [name for name in STRUCTURAL_VARIABLES if name not in structural],
+    }
+
+
+def _commands(spec: ContainerSpec, command: str) -> dict[str, list[str]]:
+    """Return the host commands that one name of `wrappers` stands for, each with what it runs in the container."""
+    version = spec.python_version
+    major = version.partition(".")[0]
+    if spec.python and command == "python":
+        arguments = [spec.interpreter]
+    elif spec.python and command == "pip":
+        arguments = [spec.interpreter, "-m", "pip"]
+    elif spec.python:
+        return {command: [f"{names.RUNSCRIPTS}/run-tool", command]}
+    else:
+        return {command: [command]}
+    return {name: arguments for name in (command, command + major, command + version)}

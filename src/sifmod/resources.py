@@ -1,0 +1,25 @@
+"""Where the data files of the package lie: the one place in the code that knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def data_path(name: str) -> Path:
+    """Return the folder of data files called `name`: `wrappers`, `modulefiles` or `sites`.
+
+    A wheel maps these folders to `sifmod/data/` (pyproject.toml); in a checkout, and so in an editable install, they
+    stand at the top level.
+
+    Args:
+        name: name of the folder.
+
+    Raises:
+        FileNotFoundError: the installation is damaged.
+    """
+    for candidate in (_PACKAGE / "data" / name, _PACKAGE.parents[1] / name):
+        if candidate.is_dir():
+            return candidate
+    raise FileNotFoundError(f"sifmod's own folder '{name}' is missing beside {_PACKAGE}: reinstall sifmod")
