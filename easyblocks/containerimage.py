@@ -13,11 +13,12 @@ variables, and everything else happens in the container or in the scripts of the
 All of the work is sifmod's; this class maps EasyBuild's steps and parameters to it.
 """
 
-import os
 import re
 import shlex
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Optional
 
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.framework.easyconfig import CUSTOM
@@ -34,15 +35,15 @@ from sifmod.install import Installer
 from sifmod.render import render, render_module
 from sifmod.runtime import find_runtime
 from sifmod.sif import check_is_sif
-from sifmod.site import load_site
-from sifmod.spec import spec_from_parameters
+from sifmod.site import Site, load_site
+from sifmod.spec import ContainerSpec, spec_from_parameters
 
 # Kept out of EasyBuild's permissions step: what users installed keeps the modes that they gave it.
 _USERS_OWN = (names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE_PACKED)
 
 
 @contextmanager
-def _easybuild_errors():
+def _easybuild_errors() -> Iterator[None]:
     """Report sifmod's errors the way EasyBuild reports its own."""
     try:
         yield
@@ -50,12 +51,12 @@ def _easybuild_errors():
         raise EasyBuildError("%s", error) from error
 
 
-class ContainerImage(EasyBlock):
+class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     """Support for installing a container image as a module."""
 
     @staticmethod
-    def extra_options(extra_vars=None):
-        """Define the easyconfig parameters of this easyblock (DESIGN: docs/reference/parameters.md)."""
+    def extra_options(extra_vars: Optional[dict[str, Any]] = None) -> dict[str, Any]:
+        """Define the easyconfig parameters of this easyblock; docs/reference/parameters.md explains them."""
         own = {
             "binds": [None, "Bind paths (source[:destination[:options]]) beyond the site's", CUSTOM],
             "conda_env": [None, "Conda environment of the image that is its Python", CUSTOM],
@@ -66,15 +67,22 @@ class ContainerImage(EasyBlock):
             "launch": [None, "Run commands with 'exec', or with 'run' through the image's entry point", CUSTOM],
             "module_family": [None, "Lmod family of the module (default: container); '' for none", CUSTOM],
             "pack_user_software": [None, "Pack the user software after pip_requirements were installed", CUSTOM],
-            "pip_constraints": [None, "Hold every pip run to the versions of the image's packages (default: True)", CUSTOM],
+            "pip_constraints": [
+                None,
+                "Hold every pip run to the versions of the image's packages (default: True)",
+                CUSTOM,
+            ],
             "pip_requirements": [None, "What pip installs into the virtual environment", CUSTOM],
             "python_prefix": [None, "Prefix in the image of its Python, such as /usr", CUSTOM],
             "venv": [None, "Name of the virtual environment for the user's software; none without it", CUSTOM],
             "wrappers": [None, "Host commands that run their namesakes in the container", CUSTOM],
         }
-        return EasyBlock.extra_options({**own, **(extra_vars or {})})
+        options: dict[str, Any] = EasyBlock.extra_options({**own, **(extra_vars or {})})
+        return options
 
-    def __init__(self, *args, **kwargs):
+    installdir: str
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Take over nothing of a usual module's search paths but PATH: the rest of the tree is not for the host."""
         super().__init__(*args, **kwargs)
         for variable in list(self.module_load_environment.vars):
@@ -82,9 +90,9 @@ class ContainerImage(EasyBlock):
                 delattr(self.module_load_environment, variable)
         # what users installed lives in the installation directory: EasyBuild must not empty it
         self.cfg["keeppreviousinstall"] = True
-        self._description = None
+        self._description: Optional[tuple[ContainerSpec, Site]] = None
 
-    def describe(self):
+    def describe(self) -> tuple[ContainerSpec, Site]:
         """Return the validated description of the container and the site; made once.
 
         Raises:
@@ -104,7 +112,7 @@ class ContainerImage(EasyBlock):
                     version=self.version + self.cfg["versionsuffix"],
                     env_name=convert_name(self.name, upper=True),
                     installdir=self.installdir,
-                    sif=os.path.basename(sif),
+                    sif=Path(sif).name,
                     parameters={key: self.cfg[key] for key in self.extra_options() if key in self.cfg},
                 )
                 if not isinstance(self.module_generator, ModuleGeneratorLua):
@@ -112,41 +120,48 @@ class ContainerImage(EasyBlock):
                 self._description = spec, load_site()
         return self._description
 
-    def run_all_steps(self, *args, **kwargs):
+    def run_all_steps(self, *args: Any, **kwargs: Any) -> bool:
         """Run the steps; when they fail, nothing of a new installation stays, and an earlier one still loads."""
-        fresh = not os.path.exists(self.installdir)
+        fresh = not Path(self.installdir).exists()
         try:
-            return super().run_all_steps(*args, **kwargs)
+            return bool(super().run_all_steps(*args, **kwargs))
         except BaseException:
-            if fresh and os.path.isdir(self.installdir):
+            if fresh and Path(self.installdir).is_dir():
                 remove_dir(self.installdir)
             raise
 
-    def remove_module_file(self):
+    def remove_module_file(self) -> None:
         """Keep the module of an earlier installation until the new one is written over it."""
 
-    def fetch_source(self, source, *args, **kwargs):
+    def fetch_source(self, source: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Take the image from the site's repositories, else look for it as EasyBuild does."""
         spec, site = self.describe()
         for repository in site.image_repositories:
-            path = os.path.join(repository, spec.sif)
-            if os.path.isfile(path) and source == self.cfg["sources"][0]:
+            path = Path(repository, spec.sif)
+            if path.is_file() and source == self.cfg["sources"][0]:
                 checksum = kwargs.get("checksum")
-                return {"name": spec.sif, "path": path, "cmd": None, "checksum": checksum, "finalpath": self.builddir}
+                return {
+                    "name": spec.sif,
+                    "path": str(path),
+                    "cmd": None,
+                    "checksum": checksum,
+                    "finalpath": self.builddir,
+                }
         try:
-            return super().fetch_source(source, *args, **kwargs)
+            found: dict[str, Any] = super().fetch_source(source, *args, **kwargs)
         except EasyBuildError as error:
             searched = ", ".join(site.image_repositories) or "none are set"
             raise EasyBuildError(
-                "easyconfig parameter 'sources' = %r: no such image, neither in the image repositories of the site '%s' "
-                "(%s) nor where EasyBuild keeps sources (%s). Put it there, or name its directory with --sourcepath",
+                "easyconfig parameter 'sources' = %r: no such image, neither in the image repositories of the "
+                "site '%s' (%s) nor where EasyBuild keeps sources (%s). Put it there, or name its directory with --sourcepath",
                 spec.sif,
                 site.name,
                 searched,
                 ", ".join(source_paths()),
             ) from error
+        return found
 
-    def fetch_step(self, skip_checksums=False):
+    def fetch_step(self, *_args: Any, **_kwargs: Any) -> None:
         """Check everything that can be checked before anything is written, and find the image."""
         self.describe()
         with _easybuild_errors():
@@ -157,32 +172,32 @@ class ContainerImage(EasyBlock):
             if not self.dry_run:
                 check_is_sif(Path(self.src[0]["path"]))
 
-    def checksum_step(self):
+    def checksum_step(self) -> None:
         """Leave SHA-256 to the copy; let EasyBuild verify what else there is, and complain of what is missing."""
         if not self._expected_sha256():
             super().checksum_step()
 
-    def _expected_sha256(self):
+    def _expected_sha256(self) -> str:
         checksum = self.src[0]["checksum"]
         if isinstance(checksum, tuple) and len(checksum) == 2 and checksum[0] == "sha256":
             checksum = checksum[1]
         return checksum if isinstance(checksum, str) and re.fullmatch(r"[0-9a-fA-F]{64}", checksum) else ""
 
-    def extract_step(self):
+    def extract_step(self) -> None:
         """An image is not unpacked."""
 
-    def configure_step(self):
+    def configure_step(self) -> None:
         """There is nothing to configure."""
 
-    def build_step(self):
+    def build_step(self) -> None:
         """There is nothing to build."""
 
-    def install_step(self):
+    def install_step(self) -> None:
         """Install the image, the scripts and the virtual environment."""
         spec, site = self.describe()
         if self.dry_run:
             for artefact in render(spec, site):
-                self.dry_run_msg(" * %s", os.path.join(self.installdir, str(artefact.path)))
+                self.dry_run_msg(" * %s", Path(self.installdir, artefact.path))
             return
         expected = self._expected_sha256()
         if expected and build_option("ignore_checksums"):
@@ -198,7 +213,7 @@ class ContainerImage(EasyBlock):
                 say=trace_msg,
             ).install()
 
-    def sanity_check_step(self, *args, **kwargs):
+    def sanity_check_step(self, *args: Any, **kwargs: Any) -> None:
         """Check the files, and run the container as a user will."""
         spec, site = self.describe()
         files = [str(artefact.path) for artefact in render(spec, site)]
@@ -209,17 +224,17 @@ class ContainerImage(EasyBlock):
         kwargs.setdefault("custom_commands", [f'{runtime} exec "$SIF" {command}'])
         super().sanity_check_step(*args, **kwargs)
 
-    def make_module_extra(self, *args, **kwargs):
+    def make_module_extra(self, *args: Any, **kwargs: Any) -> str:
         """Add the container's part to the module."""
-        return super().make_module_extra(*args, **kwargs) + render_module(*self.describe())
+        return str(super().make_module_extra(*args, **kwargs)) + render_module(*self.describe())
 
-    def permissions_step(self):
+    def permissions_step(self) -> None:
         """Apply EasyBuild's permissions to everything but what users installed."""
         installdir = self.installdir
         try:
-            for entry in sorted(os.listdir(installdir)):
-                if entry not in _USERS_OWN:
-                    self.installdir = os.path.join(installdir, entry)
+            for entry in sorted(Path(installdir).iterdir()):
+                if entry.name not in _USERS_OWN:
+                    self.installdir = str(entry)
                     super().permissions_step()
         finally:
             self.installdir = installdir

@@ -14,7 +14,7 @@ from sifmod.robot import SHELLS, easybuild_settings
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="sifmod")
 def cli() -> None:
-    """Container images as environment modules, installed with EasyBuild.
+    r"""Container images as environment modules, installed with EasyBuild.
 
     \b
     Examples:
@@ -28,7 +28,7 @@ def cli() -> None:
     "--shell", type=click.Choice(SHELLS), default="bash", show_default=True, help="Language of the shell to print for."
 )
 def env(shell: str) -> None:
-    """Print the settings with which any EasyBuild finds sifmod's easyblock and easyconfigs.
+    r"""Print the settings with which any EasyBuild finds sifmod's easyblock and easyconfigs.
 
     Not needed where sifmod is installed into the same Python environment as EasyBuild.
 

@@ -1,4 +1,4 @@
-"""The variables that a module injects into its container: the effect of the activation scripts, without running them."""
+"""The variables that a module injects into its container: the effect of activation scripts, without running them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def copy_image(source: Path, target: Path) -> str:
         with source.open("rb", buffering=0) as reader, ThreadPoolExecutor(max_workers=1) as hasher:
             descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777)
             try:
-                with open(descriptor, "wb", buffering=0) as writer:
+                with os.fdopen(descriptor, "wb", buffering=0) as writer:
                     buffers = [bytearray(_CHUNK), bytearray(_CHUNK)]
                     hashing = None
                     for turn in range(2**62):

@@ -1,7 +1,7 @@
 """Installing a container: everything is made ready beside the old files, then put in place by renames.
 
-A failure before the first rename leaves an earlier installation as it was. User software is never in the way: it is made
-once and afterwards only ever renamed by the user's own commands.
+A failure before the first rename leaves an earlier installation as it was. User software is never in the way: it is
+made once, and afterwards only the user's own commands rename it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,9 @@ class Installer:
             Bind(str(stage / "runscripts"), names.RUNSCRIPTS),
         ]
         runtime.run(
-            stage / spec.sif, [spec.python.executable, "-m", "venv", "--system-site-packages", spec.venv_path], binds=binds
+            stage / spec.sif,
+            [spec.python.executable, "-m", "venv", "--system-site-packages", spec.venv_path],
+            binds=binds,
         )
         if spec.pip_requirements:
             self.say(f"installing {', '.join(spec.pip_requirements)} with pip")
@@ -135,7 +137,9 @@ class Installer:
         )
         if done.returncode:
             lines = (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
-            raise InstallError(f"packing the user software failed with exit status {done.returncode}: " + "\n".join(lines))
+            raise InstallError(
+                f"packing the user software failed with exit status {done.returncode}: " + "\n".join(lines)
+            )
         shutil.rmtree(installdir / names.USER_SOFTWARE_DIRECTORY)
 
 
@@ -149,7 +153,7 @@ def write_artefact(top: Path, artefact: Artefact) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o777 if artefact.executable else 0o666)
-        with open(descriptor, "w", encoding="utf-8") as stream:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(artefact.text)
     except OSError as error:
         raise InstallError(f"writing '{path}' failed: {error.strerror}") from error
@@ -176,7 +180,7 @@ def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
     """Put what was staged in place, one rename a file, the manifest last, and remove what only the old one had."""
     before = read_manifest(installdir)
     try:
-        for name in sorted(set(manifest.files) - {names.MANIFEST}) + [names.MANIFEST]:
+        for name in [*sorted(set(manifest.files) - {names.MANIFEST}), names.MANIFEST]:
             (installdir / name).parent.mkdir(parents=True, exist_ok=True)
             (stage / name).replace(installdir / name)
         user_software = stage / names.USER_SOFTWARE_DIRECTORY

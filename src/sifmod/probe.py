@@ -25,8 +25,29 @@ print(json.dumps({"prefix": sys.prefix, "version": "%d.%d" % sys.version_info[:2
 
 # pip's isolated build environments read PIP_CONSTRAINT too: a package that asks for a newer one of these must get it.
 _BUILD_TOOLS = frozenset(
-    "build cmake cython flit-core hatchling maturin meson meson-python ninja numpy-base packaging pdm-backend pip "
-    "poetry-core pybind11 scikit-build scikit-build-core setuptools setuptools-rust setuptools-scm versioneer wheel".split()
+    {
+        "build",
+        "cmake",
+        "cython",
+        "flit-core",
+        "hatchling",
+        "maturin",
+        "meson",
+        "meson-python",
+        "ninja",
+        "packaging",
+        "pdm-backend",
+        "pip",
+        "poetry-core",
+        "pybind11",
+        "scikit-build",
+        "scikit-build-core",
+        "setuptools",
+        "setuptools-rust",
+        "setuptools-scm",
+        "versioneer",
+        "wheel",
+    }
 )
 
 
@@ -45,7 +66,9 @@ class PythonFacts:
     @property
     def constraints(self) -> str:
         """The text of a pip constraints file that pins every package of the image but build tools."""
-        return "".join(f"{name}=={version}\n" for name, version in self.packages if normalised(name) not in _BUILD_TOOLS)
+        return "".join(
+            f"{name}=={version}\n" for name, version in self.packages if normalised(name) not in _BUILD_TOOLS
+        )
 
 
 def normalised(name: str) -> str:

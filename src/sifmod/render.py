@@ -117,4 +117,4 @@ def _commands(spec: ContainerSpec, command: str) -> dict[str, list[str]]:
         return {command: [f"{names.RUNSCRIPTS}/run-tool", command]}
     else:
         return {command: [command]}
-    return {name: arguments for name in (command, command + major, command + version)}
+    return dict.fromkeys((command, command + major, command + version), arguments)

@@ -23,7 +23,9 @@ def easyconfigs_path() -> Path:
     Raises:
         InstallError: sifmod's installation is damaged.
     """
-    return _first("easyconfigs", Path(sysconfig.get_path("data"), "easybuild", "easyconfigs"), _CHECKOUT / "easyconfigs")
+    return _first(
+        "easyconfigs", Path(sysconfig.get_path("data"), "easybuild", "easyconfigs"), _CHECKOUT / "easyconfigs"
+    )
 
 
 def easyblock_path() -> Path:
@@ -41,7 +43,9 @@ def _first(what: str, *candidates: Path) -> Path:
     for candidate in candidates:
         if candidate.exists():
             return candidate
-    raise InstallError(f"sifmod's own {what} is missing (looked at {', '.join(map(str, candidates))}): reinstall sifmod")
+    raise InstallError(
+        f"sifmod's own {what} is missing (looked at {', '.join(map(str, candidates))}): reinstall sifmod"
+    )
 
 
 def easybuild_settings(shell: str, environ: Optional[Mapping[str, str]] = None) -> str:
@@ -54,9 +58,13 @@ def easybuild_settings(shell: str, environ: Optional[Mapping[str, str]] = None) 
         environ: the environment to extend, `os.environ` by default.
     """
     environ = os.environ if environ is None else environ
-    libraries = dict.fromkeys([str(Path(__file__).resolve().parents[1]), *(path for path in sys.path if "-packages" in path)])
+    libraries = dict.fromkeys(
+        [str(Path(__file__).resolve().parents[1]), *(path for path in sys.path if "-packages" in path)]
+    )
     settings = {
-        "EASYBUILD_INCLUDE_EASYBLOCKS": _joined(",", [str(easyblock_path())], environ.get("EASYBUILD_INCLUDE_EASYBLOCKS")),
+        "EASYBUILD_INCLUDE_EASYBLOCKS": _joined(
+            ",", [str(easyblock_path())], environ.get("EASYBUILD_INCLUDE_EASYBLOCKS")
+        ),
         # the trailing separator keeps EasyBuild's own robot path (EasyBuild docs, "Using the EasyBuild command line")
         "EASYBUILD_ROBOT_PATHS": _joined(":", [str(easyconfigs_path())], environ.get("EASYBUILD_ROBOT_PATHS") or ":"),
         "PYTHONPATH": _joined(":", list(libraries), environ.get("PYTHONPATH")),

@@ -94,9 +94,7 @@ class Site:
         _paths, "Directories of the site's central images, searched in this order.", _split(":")
     )
     container_env: Mapping[str, str] = _key(_variables, "Variables injected into every container.")
-    master_suffix: str = _key(
-        _text, "Appended to the master's host name: the suffix of the fast network's names.", str
-    )
+    master_suffix: str = _key(_text, "Appended to the master's host name: the suffix of the fast network's names.", str)
 
 
 _KEYS = {key.name: key for key in fields(Site) if key.name != "name"}

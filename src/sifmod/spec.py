@@ -151,7 +151,9 @@ def spec_from_parameters(
         raise ParameterError("pip_requirements", list(requirements), "name the virtual environment for them with venv")
     pack = _flag("pack_user_software", given.get("pack_user_software", False))
     if pack and not venv:
-        raise ParameterError("pack_user_software", pack, "there is nothing to pack without venv: add it, or leave this out")
+        raise ParameterError(
+            "pack_user_software", pack, "there is nothing to pack without venv: add it, or leave this out"
+        )
     return ContainerSpec(
         name=name,
         version=version,

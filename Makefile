@@ -1,0 +1,38 @@
+# make demo   set everything up and do the main job on a small image
+# make test   set everything up and pass every test
+# As root on Debian 12 both bring up the real tools by themselves: see testbed/README.md.
+.DEFAULT_GOAL := help
+.PHONY: help testbed demo test unit lint golden stop
+
+VENV ?= $(or $(SIFMOD_TESTBED),/opt/sifmod-testbed)/venv
+PYTEST_ARGS ?=
+
+help:
+	@echo 'make demo      set everything up, then install, load, run, extend and pack a container'
+	@echo 'make test      set everything up, then run every test (PYTEST_ARGS="-k name" for some)'
+	@echo 'make lint      ruff, mypy and shellcheck'
+	@echo 'make golden    write the golden files of the rendered artefacts anew'
+	@echo 'make testbed   only set everything up and start the daemons'
+	@echo 'make stop      stop the daemons'
+
+testbed:
+	testbed/setup
+	testbed/daemons start
+
+demo: testbed
+	@testbed/as-user bash "$$(testbed/snapshot)/testbed/demo"
+
+test: testbed lint
+	@cd "$$(testbed/snapshot)" && exec "$(CURDIR)/testbed/as-user" python -m pytest $(PYTEST_ARGS)
+
+lint:
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	shellcheck -x .ci/run $$(grep -lE '^(#!/bin/bash|# shellcheck shell=bash)' testbed/*)
+
+golden:
+	SIFMOD_UPDATE_GOLDEN=1 PYTHONPATH=src $(VENV)/bin/python -m pytest -q tests/unit/test_render.py
+
+stop:
+	testbed/daemons stop

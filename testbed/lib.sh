@@ -1,0 +1,54 @@
+# shellcheck shell=bash disable=SC2034
+# What the testbed's scripts share: places, names, small helpers. Sourced, never run.
+
+TB=${SIFMOD_TESTBED:-/opt/sifmod-testbed}
+TB_USER=hpcuser
+TB_HERE=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+TB_CHECKOUT=$(dirname -- "$TB_HERE")
+SLURM_CONF=$TB/slurm/slurm.conf
+REGISTRY=127.0.0.1:5000
+REGISTRY_USER=\$oauthtoken # literally so, as NVIDIA's registry wants it
+REGISTRY_PASSWORD=demo-api-key
+REGISTRY_IMAGE=demo/python
+REGISTRY_TAG=3.11
+
+say() { printf '%s\n' "$*"; }
+die() {
+    printf '%s: %s\n' "${0##*/}" "$1" >&2
+    exit "${2:-1}"
+}
+
+# The end of a log, for an error message.
+show_log() {
+    printf -- '--- end of %s\n' "$1" >&2
+    tail -n 20 -- "$1" >&2 || true
+}
+
+# Runs a command as the ordinary user, without the environment that as-user makes.
+run_as() { setpriv --reuid="$TB_USER" --regid="$TB_USER" --init-groups -- "$@"; }
+
+# The machine's Debian mirror, as apt knows it.
+debian_mirror() {
+    local uri
+    # shellcheck disable=SC2016 # apt's own variables
+    uri=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Origin: Debian' \
+        'Codename: bookworm' 2>/dev/null | head -n 1) || true
+    uri=${uri%/}
+    case $uri in
+        http://* | https://* | file:*) printf '%s\n' "$uri" ;;
+        *) printf 'http://deb.debian.org/debian\n' ;;
+    esac
+}
+
+# Prints where Lmod's initialisation for bash lies; fails if there is no Lmod.
+lmod_init() {
+    local file
+    for file in "${LMOD_PKG:-/nonexistent}/init/bash" /usr/share/lmod/lmod/init/bash \
+        /opt/apps/lmod/lmod/init/bash /usr/local/lmod/lmod/init/bash; do
+        if [[ -r $file ]]; then
+            printf '%s\n' "$file"
+            return 0
+        fi
+    done
+    return 1
+}

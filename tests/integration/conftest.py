@@ -1,0 +1,166 @@
+"""An ordinary user on the testbed, with a software space of their own for each test or session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+TESTBED = Path(os.environ.get("SIFMOD_TESTBED", "/opt/sifmod-testbed"))
+IMAGES = TESTBED / "images"
+
+DEMO_EASYCONFIG = "Python-3.11-demo-singularity.eb"
+DEMO_MODULE = "Python/3.11-demo-singularity"
+
+LUMI_SIF = "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-7392c9d4dcf7.sif"
+LUMI_EASYCONFIG = "PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb"
+LUMI_MODULE = "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315"
+
+# What Lmod keeps for itself, and what every shell changes.
+_NOT_COMPARED = ("_ModuleTable", "__LMOD_", "LMOD_", "_LMFILES_", "LOADEDMODULES", "BASH_FUNC_", "SHLVL", "_=")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker("integration")
+
+
+@dataclass
+class User:
+    """A user with a software space (EasyBuild prefix), who types commands into bash."""
+
+    prefix: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    def run(
+        self, script: str, *, check: bool = True, stdin: str = "", cwd: Optional[Path] = None, timeout: float = 240
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a bash script as if typed in a new login, with the software space's modules in MODULEPATH."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        environ.update(EASYBUILD_PREFIX=str(self.prefix), MODULEPATH=str(self.prefix / "modules" / "all"), **self.env)
+        done = subprocess.run(
+            ["bash", "-c", script],
+            env=environ,
+            input=stdin,
+            text=True,
+            capture_output=True,
+            cwd=cwd or self.prefix,
+            check=False,
+            timeout=timeout,
+        )
+        if check:
+            assert done.returncode == 0, f"{script}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
+        return done
+
+    def out(self, script: str, **more: object) -> str:
+        """Return what the script prints on standard output, without the last newline."""
+        return self.run(script, **more).stdout.rstrip("\n")  # type: ignore[arg-type]
+
+    def environment(self, script: str) -> dict[str, str]:
+        """Return the environment after the script, without what Lmod and the shell keep for themselves."""
+        done = self.run(f"{script}\n/usr/bin/env -0")
+        entries = done.stdout.split("\0")[:-1]
+        return dict(entry.split("=", 1) for entry in entries if not entry.startswith(_NOT_COMPARED))
+
+    def eb(self, easyconfig: str, *flags: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        words = " ".join(f"'{word}'" for word in (easyconfig, *flags))
+        done = self.run(f"eb {words}", check=False)
+        if check:
+            assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def installdir(self, module: str) -> Path:
+        return self.prefix / "software" / module
+
+    def modulefile(self, module: str) -> Path:
+        return self.prefix / "modules" / "all" / f"{module}.lua"
+
+
+def make_user(prefix: Path, **env: str) -> User:
+    (prefix / "modules" / "all").mkdir(parents=True)
+    return User(prefix, dict(env))
+
+
+@pytest.fixture
+def user(tmp_path: Path) -> User:
+    return make_user(tmp_path / "eb")
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """The demo image installed; tests that use it leave it as it is."""
+    user = make_user(tmp_path_factory.mktemp("demo") / "eb")
+    user.eb(DEMO_EASYCONFIG)
+    return user
+
+
+@pytest.fixture
+def own_demo(user: User) -> User:
+    """The demo image installed for one test, which may do with it what it likes."""
+    user.eb(DEMO_EASYCONFIG)
+    return user
+
+
+@pytest.fixture(scope="session")
+def lumi_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository of images in which the conda image stands in under the name of LUMI's."""
+    images = tmp_path_factory.mktemp("lumi-images")
+    shutil.copyfile(IMAGES / "conda-demo.sif", images / LUMI_SIF)
+    return images
+
+
+@pytest.fixture(scope="session")
+def lumi(tmp_path_factory: pytest.TempPathFactory, lumi_images: Path) -> User:
+    """LUMI's PyTorch installed with LUMI's settings; tests that use it leave it as it is."""
+    user = make_user(
+        tmp_path_factory.mktemp("lumi") / "eb", SIFMOD_SITE="lumi", SIFMOD_IMAGE_REPOSITORIES=str(lumi_images)
+    )
+    user.eb(LUMI_EASYCONFIG)
+    return user
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    """A wheel of the package `greeting` 1.0, whose `greet()` returns 'hello'."""
+    return make_wheel(tmp_path, "greeting", "1.0", "def greet():\n    return 'hello'\n")
+
+
+def make_wheel(folder: Path, name: str, version: str, code: str, requires: tuple[str, ...] = ()) -> Path:
+    import base64
+    import hashlib
+    import zipfile
+
+    module = name.replace("-", "_")
+    info = f"{module}-{version}.dist-info"
+    required = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
+    files = {
+        f"{module}.py": code,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{required}",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+
+    def line(path: str, text: str) -> str:
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        return f"{path},sha256={digest},{len(text)}\n"
+
+    record = "".join(line(*item) for item in files.items()) + f"{info}/RECORD,,\n"
+    path = folder / f"{module}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, text in {**files, f"{info}/RECORD": record}.items():
+            archive.writestr(member, text)
+    return path
+
+
+@pytest.fixture
+def job_directory(tmp_path: Path) -> Iterator[Path]:
+    directory = tmp_path / "job"
+    directory.mkdir()
+    yield directory

@@ -1,0 +1,257 @@
+"""Journey 1: `eb NAME.eb` installs, and bad input stops it before anything is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, make_user
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def demo_with(changes: str) -> str:
+    """The demo easyconfig with more lines at its end; the last assignment of a parameter counts."""
+    return (ROOT / "easyconfigs" / "p" / "Python" / DEMO_EASYCONFIG).read_text() + "\n" + changes
+
+
+def install_changed(user: User, changes: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    easyconfig = user.prefix / DEMO_EASYCONFIG
+    easyconfig.write_text(demo_with(changes))
+    return user.eb(str(easyconfig), *flags, check=False)
+
+
+def fingerprint(top: Path) -> dict[str, tuple[int, int, int, bytes]]:
+    """Every path below top with its mode, owner, time and content."""
+    found = {}
+    for path in sorted(top.rglob("*")):
+        status = path.lstat()
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        if path.is_symlink():
+            content = str(path.readlink()).encode()
+        found[str(path.relative_to(top))] = (status.st_mode, status.st_uid, status.st_mtime_ns, content)
+    return found
+
+
+def test_the_install_tree_is_the_documented_one(demo: User) -> None:
+    installdir = demo.installdir(DEMO_MODULE)
+    commands = {path.name for path in (installdir / "bin").iterdir()}
+    assert {"start-shell", "make-squashfs", "unmake-squashfs", "list-packages"} <= commands
+    assert {"python", "python3", "python3.11", "pip", "pip3", "pip3.11"} <= commands
+    assert {path.name for path in (installdir / "runscripts").iterdir()} >= {
+        "conda-python-simple",
+        "conda-python-distributed",
+        "get-master",
+        "init-conda-venv",
+        "list-packages",
+    }
+    assert (installdir / "user-software" / "venv" / "demo" / "pyvenv.cfg").is_file()
+    assert not list(installdir.glob(".sifmod*"))
+
+
+def test_the_image_is_copied_and_its_digest_recorded(demo: User) -> None:
+    installdir = demo.installdir(DEMO_MODULE)
+    manifest = json.loads((installdir / "share" / "sifmod.json").read_text())
+    digest = hashlib.sha256((installdir / "demo.sif").read_bytes()).hexdigest()
+    assert digest == hashlib.sha256((IMAGES / "demo.sif").read_bytes()).hexdigest()
+    assert manifest["image_sha256"] == digest
+    assert manifest["image_source"] == str(IMAGES / "demo.sif")
+    assert manifest["image_size"] == (IMAGES / "demo.sif").stat().st_size
+
+
+def test_scripts_of_the_install_pass_shellcheck(demo: User) -> None:
+    installdir = demo.installdir(DEMO_MODULE)
+    scripts = [path for folder in ("bin", "runscripts") for path in (installdir / folder).iterdir()]
+    bash = [str(path) for path in scripts if path.read_text().startswith("#!/bin/bash")]
+    assert len(bash) > 10
+    demo.run(f"shellcheck -x {' '.join(bash)} {installdir}/share/container.sh")
+
+
+def test_the_modulefile_passes_lmods_syntax_check(demo: User) -> None:
+    done = demo.run(f"module --checkSyntax load {DEMO_MODULE}")
+    assert "error" not in (done.stdout + done.stderr).lower()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("editable", [False, True], ids=["wheel", "editable"])
+def test_pip_install_lets_eb_find_easyblock_and_easyconfigs(tmp_path: Path, editable: bool) -> None:
+    user = make_user(tmp_path / "eb")
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(".git", "__pycache__"))
+    venv = tmp_path / "venv"
+    flag = "--editable" if editable else ""
+    user.run(
+        f"/usr/bin/python3 -m venv {venv} && {venv}/bin/pip install --quiet 'easybuild-framework>=5.4,<6' "
+        f"'easybuild-easyblocks>=5.4,<6' && {venv}/bin/pip install --quiet {flag} {checkout}"
+    )
+    if not editable:
+        shutil.rmtree(checkout)
+    done = user.run(f"PATH={venv}/bin:$PATH; eb --search Python-3.11-demo && eb {DEMO_EASYCONFIG}")
+    assert DEMO_EASYCONFIG in done.stdout
+    assert user.out(f"module load {DEMO_MODULE}; singularity exec $SIF python -c 'print(6 * 7)'") == "42"
+
+
+def test_sifmod_env_serves_an_easybuild_elsewhere(user: User, tmp_path: Path) -> None:
+    """An EasyBuild without sifmod in its environment, as where EasyBuild is a module."""
+    site_packages = tmp_path / "site-packages"
+    venv_packages = Path(shutil.which("eb") or "").parents[1] / "lib" / "python3.11" / "site-packages"
+    shutil.copytree(venv_packages / "easybuild", site_packages / "easybuild")
+    (site_packages / "easybuild" / "easyblocks" / "generic" / "containerimage.py").unlink()
+    eb = f"PYTHONPATH={site_packages}:$PYTHONPATH /usr/bin/python3 -m easybuild.main"
+    without = user.run(f"cd /; {eb} {DEMO_EASYCONFIG}", check=False)
+    assert without.returncode != 0
+    user.run(f'cd /; eval "$(sifmod env)"; {eb} {DEMO_EASYCONFIG}')
+    assert user.modulefile(DEMO_MODULE).is_file()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ("venv = 'a/b'", ["'venv'", "a/b", "without a slash"]),
+        ("gpu = 'nvidea'", ["'gpu'", "nvidea", "perhaps you meant 'nvidia'"]),
+        ("binds = ['/scratch:data']", ["'binds'", "/scratch:data", "begin it with '/'"]),
+        ("binds = ['scratch']", ["'binds'", "scratch", "not an absolute path"]),
+        ("wrappers = ['make-squashfs']", ["'wrappers'", "make-squashfs", "leave this one out"]),
+        ("container_env = {'A B': '1'}", ["'container_env'", "A B", "not the name"]),
+        ("image_mode = 'move'", ["'image_mode'", "move", "use 'copy'"]),
+        ("conda_env = 'pytorch'", ["'python_prefix'", "leave out"]),
+        ("sources = ['one.sif', 'two.sif']", ["'sources'", "exactly one"]),
+        ("sources = ['missing.sif']", ["'sources'", "missing.sif", "--sourcepath"]),
+        ("python_prefix = None", ["'venv'", "python_prefix"]),
+        ("python_prefix = '/opt/none'", ["/opt/none/bin/python3", "python_prefix"]),
+        ("checksums = ['" + "0" * 64 + "']", ["checksums", "demo.sif", "0" * 64]),
+    ],
+)
+def test_a_wrong_value_is_refused_and_nothing_stays(user: User, changes: str, named: list[str]) -> None:
+    done = install_changed(user, changes)
+    output = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "Traceback" not in output
+    failure = next(line for line in output.splitlines() if "FAILED: Installation ended unsuccessfully" in line)
+    for word in named:
+        assert word in failure
+    assert not user.installdir(DEMO_MODULE).exists()
+    assert not user.modulefile(DEMO_MODULE).exists()
+
+
+def test_what_is_not_a_sif_is_refused(user: User, tmp_path: Path) -> None:
+    (tmp_path / "demo.sif").write_text("<html>404</html>")
+    user.env["SIFMOD_IMAGE_REPOSITORIES"] = str(tmp_path)
+    done = user.eb(DEMO_EASYCONFIG, check=False)
+    assert done.returncode != 0
+    assert f"'{tmp_path}/demo.sif' is not a SIF but a web page" in done.stdout + done.stderr
+    assert not user.installdir(DEMO_MODULE).exists()
+    assert not user.modulefile(DEMO_MODULE).exists()
+
+
+def test_without_a_runtime_the_commands_looked_for_are_named(user: User, tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in Path("/usr/bin").iterdir():
+        if tool.name not in ("singularity", "apptainer"):
+            (tools / tool.name).symlink_to(tool)
+    eb = shutil.which("eb")
+    done = user.run(f"PATH={Path(eb or '').parent}:{tools}; eb {DEMO_EASYCONFIG}", check=False)
+    assert done.returncode != 0
+    assert "looked for the commands singularity, apptainer" in done.stdout + done.stderr
+    assert not user.installdir(DEMO_MODULE).exists()
+
+
+def test_an_unknown_site_key_is_refused_with_a_suggestion(user: User, tmp_path: Path) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text('optional_bind = ["/scratch"]\n')
+    user.env["SIFMOD_SITE"] = str(site)
+    done = user.eb(DEMO_EASYCONFIG, check=False)
+    assert done.returncode != 0
+    assert "unknown key 'optional_bind'" in done.stdout
+    assert "perhaps you meant 'optional_binds'" in done.stdout
+    assert not user.installdir(DEMO_MODULE).exists()
+
+
+def test_a_reinstall_keeps_user_software_byte_for_byte(own_demo: User, wheel: Path) -> None:
+    own_demo.run(f"module load {DEMO_MODULE}; umask 002; pip install --no-index {wheel}")
+    user_software = own_demo.installdir(DEMO_MODULE) / "user-software"
+    before = fingerprint(user_software)
+    assert any(path.endswith("greeting.py") for path in before)
+    own_demo.eb(DEMO_EASYCONFIG, "--rebuild")
+    assert fingerprint(user_software) == before
+    assert own_demo.out(f"module load {DEMO_MODULE}; python -c 'import greeting; print(greeting.greet())'") == "hello"
+
+
+def test_a_reinstall_keeps_packed_user_software(own_demo: User, wheel: Path) -> None:
+    own_demo.run(
+        f"module load {DEMO_MODULE}; pip install --no-index {wheel}; make-squashfs; rm -r $CONTAINERROOT/user-software"
+    )
+    packed = own_demo.installdir(DEMO_MODULE) / "user-software.squashfs"
+    before = packed.read_bytes()
+    own_demo.eb(DEMO_EASYCONFIG, "--force")
+    assert packed.read_bytes() == before
+    assert not (packed.parent / "user-software").exists()
+    assert own_demo.out(f"module load {DEMO_MODULE}; python -c 'import greeting; print(greeting.greet())'") == "hello"
+
+
+@pytest.mark.parametrize(
+    "changes", ["python_prefix = '/opt/none'", "checksums = ['" + "0" * 64 + "']", "sanity_check_commands = ['false']"]
+)
+def test_a_failed_reinstall_leaves_the_earlier_install_working(own_demo: User, changes: str) -> None:
+    installdir = own_demo.installdir(DEMO_MODULE)
+    before = fingerprint(installdir / "user-software")
+    assert install_changed(own_demo, changes, "--rebuild").returncode != 0
+    assert fingerprint(installdir / "user-software") == before
+    script = f"module load {DEMO_MODULE}; singularity exec $SIF python -c 'import sys; print(sys.prefix)'"
+    assert own_demo.out(script) == "/user-software/venv/demo"
+    assert not list(installdir.glob(".sifmod*"))
+
+
+def test_files_that_the_new_version_lacks_are_removed(own_demo: User) -> None:
+    assert install_changed(own_demo, "wrappers = ['python', 'demo-tool']", "--rebuild").returncode == 0
+    commands = own_demo.installdir(DEMO_MODULE) / "bin"
+    assert (commands / "demo-tool").exists()
+    assert not (commands / "pip").exists()
+
+
+def test_a_site_change_reaches_the_module_by_module_only(own_demo: User, tmp_path: Path) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text('[container_env]\nOMP_NUM_THREADS = "7"\n')
+    own_demo.env["SIFMOD_SITE"] = str(site)
+    before = fingerprint(own_demo.installdir(DEMO_MODULE) / "bin")
+    own_demo.eb(DEMO_EASYCONFIG, "--module-only", "--rebuild")
+    assert own_demo.out(f"module load {DEMO_MODULE}; singularity exec $SIF printenv OMP_NUM_THREADS") == "7"
+    assert fingerprint(own_demo.installdir(DEMO_MODULE) / "bin") == before
+
+
+def test_a_dry_run_writes_nothing(user: User) -> None:
+    done = user.eb(DEMO_EASYCONFIG, "-x")
+    assert "bin/make-squashfs" in done.stdout
+    assert not user.installdir(DEMO_MODULE).exists()
+
+
+def test_a_software_space_with_odd_characters_works(tmp_path: Path, wheel: Path) -> None:
+    user = make_user(tmp_path / "my group's, $HOME & more")
+    user.eb(DEMO_EASYCONFIG)
+    script = f"""
+        module load {DEMO_MODULE}
+        set -e
+        singularity exec "$SIF" pip install --no-index {wheel}
+        python -c 'import greeting'
+        make-squashfs
+        rm -r "$CONTAINERROOT/user-software"
+        singularity exec "$SIF" python -c 'import greeting'
+        unmake-squashfs
+        srun -N2 -n2 python -c 'import greeting; print(greeting.greet())'
+    """
+    assert user.out(script).splitlines()[-2:] == ["hello", "hello"]
+
+
+@pytest.mark.parametrize(("umask", "forbidden"), [("077", 0o077), ("027", 0o027), ("002", 0o002)])
+def test_the_umask_decides_who_may_read(user: User, umask: str, forbidden: int) -> None:
+    user.run(f"umask {umask}; eb --umask={umask} {DEMO_EASYCONFIG}")
+    installdir = user.installdir(DEMO_MODULE)
+    paths = [path for path in installdir.rglob("*") if not path.is_symlink()]
+    assert len(paths) > 100
+    assert [path for path in paths if path.stat().st_mode & forbidden] == []
+    assert user.out(f"module load {DEMO_MODULE}; python -c 'print(1)'") == "1"

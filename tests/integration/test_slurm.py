@@ -1,0 +1,114 @@
+"""Containers under Slurm: `srun` with the image, with the wrapper, and as ranks of one program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import DEMO_MODULE, LUMI_MODULE, User
+
+LOAD = f"module load {DEMO_MODULE}"
+RANKS = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT".split()
+SHOW = f"import os; print(*(os.environ[name] for name in {RANKS}))"
+
+
+def ranks(output: str) -> list[dict[str, str]]:
+    lines = [dict(zip(RANKS, line.split())) for line in output.splitlines()]
+    return sorted(lines, key=lambda line: int(line["RANK"]))
+
+
+@pytest.mark.parametrize(
+    "python", ["singularity exec $SIF python", "python", "singularity exec $SIF conda-python-simple"]
+)
+def test_four_tasks_on_two_nodes_run_in_the_virtual_environment(demo: User, python: str) -> None:
+    code = "import os, sys; print(os.environ['SLURMD_NODENAME'], sys.prefix)"
+    lines = demo.out(f'{LOAD}; srun -N2 -n4 {python} -c "{code}"').splitlines()
+    assert len(lines) == 4
+    assert {line.split()[1] for line in lines} == {"/user-software/venv/demo"}
+    assert {line.split()[0] for line in lines} == {"nid001", "nid002"}
+
+
+def test_each_task_is_a_rank_and_all_have_one_master(demo: User) -> None:
+    found = ranks(
+        demo.out(f'{LOAD}; srun -N2 --ntasks-per-node=2 singularity exec $SIF conda-python-distributed -c "{SHOW}"')
+    )
+    assert [line["RANK"] for line in found] == ["0", "1", "2", "3"]
+    assert {line["WORLD_SIZE"] for line in found} == {"4"}
+    assert [line["LOCAL_RANK"] for line in found] == ["0", "1", "0", "1"]
+    assert {line["LOCAL_WORLD_SIZE"] for line in found} == {"2"}
+    assert [line["NODE_RANK"] for line in found] == ["0", "0", "1", "1"]
+    assert {line["MASTER_ADDR"] for line in found} == {"nid001"}
+    (port,) = {int(line["MASTER_PORT"]) for line in found}
+    assert 20000 <= port < 32000
+
+
+def test_uneven_tasks_are_counted_for_each_node(demo: User) -> None:
+    script = f'{LOAD}; srun -N2 -n3 --distribution=block singularity exec $SIF conda-python-distributed -c "{SHOW}"'
+    found = ranks(demo.out(script))
+    per_node = [sum(line["NODE_RANK"] == node for line in found) for node in ("0", "1")]
+    assert sum(per_node) == 3
+    assert [int(line["LOCAL_WORLD_SIZE"]) for line in found] == [per_node[int(line["NODE_RANK"])] for line in found]
+
+
+def test_a_step_on_fewer_nodes_than_the_job_has_its_own_master(demo: User, job_directory: Path) -> None:
+    (job_directory / "job.sh").write_text(
+        f"""#!/bin/bash
+#SBATCH --nodes=3 --ntasks=3 --output={job_directory}/out.%j
+{LOAD}
+srun -N1 -n1 --nodelist=nid003 --output=one.txt singularity exec $SIF conda-python-distributed -c "{SHOW}"
+srun -N2 -n2 --nodelist=nid002,nid003 --output=two.txt singularity exec $SIF conda-python-distributed -c "{SHOW}"
+"""
+    )
+    demo.run("sbatch --wait --nodelist=nid00[1-3] job.sh", cwd=job_directory)
+    (one,) = ranks((job_directory / "one.txt").read_text())
+    two = ranks((job_directory / "two.txt").read_text())
+    assert (one["MASTER_ADDR"], one["WORLD_SIZE"]) == ("nid003", "1")
+    assert {(line["MASTER_ADDR"], line["WORLD_SIZE"]) for line in two} == {("nid002", "2")}
+    assert one["MASTER_PORT"] != two[0]["MASTER_PORT"]
+
+
+def test_two_jobs_on_the_same_nodes_have_different_ports(demo: User) -> None:
+    step = f'srun -N2 -n2 --nodelist=nid001,nid002 singularity exec $SIF conda-python-distributed -c "{SHOW}"'
+    found = ranks(demo.out(f"{LOAD}; {step} & {step}; wait"))
+    assert len(found) == 4
+    assert len({line["MASTER_PORT"] for line in found}) == 2
+
+
+def test_outside_slurm_it_is_one_process_and_says_so(demo: User) -> None:
+    done = demo.run(f'{LOAD}; singularity exec $SIF conda-python-distributed -c "{SHOW}"')
+    assert done.stdout.split()[:5] == ["0", "1", "0", "1", "0"]
+    assert "not in a Slurm step" in done.stderr
+
+
+@pytest.mark.parametrize("value", ["$(touch /tmp/sifmod-was-here)", "", "'; touch x; '", "a[$(touch x)]"])
+def test_a_hostile_slurm_variable_is_refused_and_never_evaluated(demo: User, job_directory: Path, value: str) -> None:
+    demo.env["HOSTILE"] = value
+    done = demo.run(
+        f"{LOAD}; SLURM_PROCID=0 SLURM_NTASKS=$HOSTILE SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_JOB_ID=1 SLURM_STEP_ID=0 "
+        "singularity exec $SIF conda-python-distributed -c pass",
+        check=False,
+        cwd=job_directory,
+    )
+    del demo.env["HOSTILE"]
+    assert done.returncode == 1
+    assert "SLURM_NTASKS" in done.stderr
+    assert list(job_directory.iterdir()) == []
+    assert not Path("/tmp/sifmod-was-here").exists()
+
+
+def test_gpus_come_from_what_slurm_granted(lumi: User) -> None:
+    """Two tasks that were granted GPUs 4 and 6 together take one each; a task with its own keeps it."""
+    show = "import os; print(os.environ['RANK'], os.environ['ROCR_VISIBLE_DEVICES'])"
+    run = f'srun -N1 -n2 singularity exec $SIF conda-python-distributed -c "{show}"'
+    together = lumi.out(f"module load {LUMI_MODULE}; ROCR_VISIBLE_DEVICES=4,6 {run}").splitlines()
+    assert sorted(together) == ["0 4", "1 6"]
+    own = lumi.out(f"module load {LUMI_MODULE}; ROCR_VISIBLE_DEVICES=5 {run}").splitlines()
+    assert sorted(own) == ["0 5", "1 5"]
+
+
+def test_miopens_cache_is_the_jobs_own(lumi: User) -> None:
+    show = "import os; print(os.environ['SLURM_JOB_ID'], os.environ['MIOPEN_USER_DB_PATH'])"
+    script = f'module load {LUMI_MODULE}; srun -n1 singularity exec $SIF conda-python-distributed -c "{show}"'
+    job, cache = lumi.out(script).split()
+    assert job in cache
+    assert cache.startswith("/tmp/")

@@ -1,0 +1,220 @@
+"""Journey 3: what users install, packed into one file and back."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import DEMO_MODULE, LUMI_EASYCONFIG, User, make_user, make_wheel
+
+LOAD = f"module load {DEMO_MODULE}"
+
+
+@pytest.fixture
+def extended(own_demo: User, wheel: Path) -> User:
+    own_demo.run(f"{LOAD}; singularity exec $SIF pip install --no-index {wheel}")
+    return own_demo
+
+
+def greet(user: User) -> str:
+    return user.out(f"{LOAD}; singularity exec $SIF python -c 'import greeting; print(greeting.greet())'")
+
+
+def test_pip_installs_into_the_users_tree(extended: User) -> None:
+    site_packages = extended.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages"
+    assert (site_packages / "greeting.py").is_file()
+    assert greet(extended) == "hello"
+    assert "greeting" in extended.out(f"{LOAD}; list-packages")
+
+
+def test_packed_it_is_there_and_read_only(extended: User) -> None:
+    extended.run(f"{LOAD}; make-squashfs; rm -r $CONTAINERROOT/user-software")
+    assert greet(extended) == "hello"
+    done = extended.run(f"{LOAD}; singularity exec $SIF touch /user-software/new", check=False)
+    assert done.returncode != 0
+    assert "Read-only" in done.stderr
+
+
+def test_unpacked_it_can_be_written_to_again(extended: User) -> None:
+    extended.run(f"{LOAD}; make-squashfs; rm -r $CONTAINERROOT/user-software; unmake-squashfs")
+    installdir = extended.installdir(DEMO_MODULE)
+    assert (installdir / "user-software.squashfs").exists()
+    extended.run(f"{LOAD}; singularity exec $SIF touch /user-software/new")
+    assert (installdir / "user-software/new").exists()
+    extended.run("rm " + str(installdir / "user-software.squashfs"))
+    assert greet(extended) == "hello"
+
+
+def test_the_calling_shell_sees_the_change_without_a_reload(extended: User) -> None:
+    script = f"""
+        {LOAD}
+        make-squashfs >/dev/null
+        echo $SINGULARITY_BINDPATH
+        rm -r $CONTAINERROOT/user-software
+        unmake-squashfs >/dev/null
+        echo $SINGULARITY_BINDPATH
+        module unload {DEMO_MODULE}
+        type -t make-squashfs
+    """
+    packed, unpacked = extended.out(script, check=False).splitlines()
+    assert "user-software.squashfs:/user-software:ro,image-src=/" in packed
+    assert unpacked.endswith("/user-software:/user-software")
+
+
+def test_a_script_without_the_function_is_told_to_reload(extended: User) -> None:
+    assert f"module load {DEMO_MODULE}" in extended.out(f"{LOAD}; command make-squashfs")
+
+
+def test_what_is_packed_is_what_was_there(extended: User, tmp_path: Path) -> None:
+    tree = extended.installdir(DEMO_MODULE) / "user-software"
+    (tree / "name with\nnewline").write_text("x")
+    (tree / "empty").mkdir()
+    (tree / "dangling").symlink_to("nowhere")
+    Path(str(tree).encode().decode() + "/sparse").write_bytes(b"")
+    with (tree / "sparse").open("wb") as stream:
+        stream.truncate(10_000_000)
+    (tree / "private").write_text("x")
+    (tree / "private").chmod(0o600)
+    extended.run(f"cp -a {tree} {tmp_path}/copy; {LOAD}; make-squashfs; rm -r {tree}; unmake-squashfs")
+    assert extended.run(f"diff -r --no-dereference {tmp_path}/copy {tree}").stdout == ""
+    listing = "find . -printf '%P %y %m %s %l %T@\\0' | sort -z | sha256sum"
+    # sizes of directories belong to the file system, not to the tree
+    listing = listing.replace("%s", "%l").replace("find .", "find . ! -type d")
+    assert extended.out(f"cd {tree}; {listing}") == extended.out(f"cd {tmp_path}/copy; {listing}")
+
+
+@pytest.mark.parametrize(
+    ("prepare", "command", "status", "says"),
+    [
+        ("singularity exec -B $CONTAINERROOT $SIF", "$CONTAINERROOT/bin/make-squashfs", 1, "outside of the container"),
+        (
+            "singularity exec -B $CONTAINERROOT $SIF",
+            "$CONTAINERROOT/bin/unmake-squashfs",
+            1,
+            "outside of the container",
+        ),
+        ("mv $CONTAINERROOT/user-software $CONTAINERROOT/away;", "make-squashfs", 2, "nothing to pack"),
+        ("", "unmake-squashfs", 2, "nothing to unpack"),
+        ("touch $CONTAINERROOT/user-software.squashfs;", "make-squashfs", 3, "exists"),
+        ("touch $CONTAINERROOT/user-software.squashfs;", "unmake-squashfs", 3, "exists"),
+        ("PATH=$CONTAINERROOT/bin:/nowhere;", "make-squashfs", 4, "squashfs-tools"),
+        ("flock $CONTAINERROOT/.user-software.lock", "$CONTAINERROOT/bin/make-squashfs", 7, "is at work"),
+    ],
+)
+def test_exit_codes_are_the_documented_ones(extended: User, prepare: str, command: str, status: int, says: str) -> None:
+    if not prepare.endswith(";"):
+        done = extended.run(f"{LOAD}; {prepare} {command}", check=False)
+    else:
+        done = extended.run(f"{LOAD}; {prepare} /bin/bash $CONTAINERROOT/bin/{command}", check=False)
+    assert done.returncode == status, done.stderr
+    assert says in done.stderr
+
+
+def fake_tool(folder: Path, name: str, body: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/bash\n{body}\n")
+    (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        ("exit 1", 5, "mksquashfs failed"),
+        ("echo 'Write failed because No space left on device' >&2; exit 1", 8, "no space"),
+        (': >"$2"', 6, "not the same"),
+        ('rm "$1"/venv/demo/pyvenv.cfg; exec /usr/bin/mksquashfs "$@"', 0, ""),
+        (
+            'cp -r "$1" "$2.t"; rm "$2.t/venv/demo/pyvenv.cfg"; /usr/bin/mksquashfs "$2.t" "${@:2}"; rm -r "$2.t"',
+            6,
+            "pyvenv.cfg",
+        ),
+    ],
+    ids=["fails", "full", "empty", "changed-before", "lost-a-file"],
+)
+def test_a_packer_that_fails_in_any_way_leaves_the_directory_in_use(
+    extended: User, tmp_path: Path, body: str, status: int, says: str
+) -> None:
+    tools = fake_tool(tmp_path / "tools", "mksquashfs", body)
+    done = extended.run(f"{LOAD}; PATH={tools}:$PATH; command make-squashfs", check=False)
+    assert done.returncode == status, done.stderr
+    assert says in done.stderr
+    installdir = extended.installdir(DEMO_MODULE)
+    assert (installdir / "user-software.squashfs").exists() == (status == 0)
+    assert not list(installdir.glob(".packing.*"))
+    assert greet(extended) == "hello"
+
+
+def test_a_killed_packer_leaves_one_complete_copy_and_a_repeated_run_succeeds(extended: User, tmp_path: Path) -> None:
+    tools = fake_tool(tmp_path / "tools", "mksquashfs", 'head -c 100000 /dev/zero >"$2"; kill -9 $PPID')
+    done = extended.run(f"{LOAD}; PATH={tools}:$PATH; command make-squashfs", check=False)
+    assert done.returncode in (-9, 137)
+    assert greet(extended) == "hello"
+    extended.run(f"{LOAD}; make-squashfs; rm -r $CONTAINERROOT/user-software")
+    assert greet(extended) == "hello"
+    assert not list(extended.installdir(DEMO_MODULE).glob(".packing.*"))
+
+
+def test_a_killed_unpacker_leaves_the_packed_file_in_use(extended: User, tmp_path: Path) -> None:
+    extended.run(f"{LOAD}; make-squashfs; rm -r $CONTAINERROOT/user-software")
+    tools = fake_tool(tmp_path / "tools", "unsquashfs", 'mkdir -p "$3/venv"; kill -9 $PPID')
+    done = extended.run(f"{LOAD}; PATH={tools}:$PATH; command unmake-squashfs", check=False)
+    assert done.returncode in (-9, 137)
+    assert greet(extended) == "hello"
+    extended.run(f"{LOAD}; unmake-squashfs")
+    assert greet(extended) == "hello"
+    assert not list(extended.installdir(DEMO_MODULE).glob(".unpacking.*"))
+
+
+def test_two_packers_at_once_give_one_good_file(extended: User) -> None:
+    script = f"{LOAD}; command make-squashfs"
+    with subprocess.Popen(["true"]):
+        pass
+    done = extended.run(f"({script}) & first=$!; ({script}); second=$?; wait $first; echo $? $second", check=False)
+    statuses = sorted(int(word) for word in done.stdout.splitlines()[-1].split())
+    assert statuses[0] == 0
+    assert statuses[1] in (3, 7)
+    extended.run(f"rm -r {extended.installdir(DEMO_MODULE)}/user-software")
+    assert greet(extended) == "hello"
+
+
+def test_the_images_own_packages_can_not_be_replaced(own_demo: User, tmp_path: Path) -> None:
+    make_wheel(tmp_path, "demo-vendor", "9.9", "")
+    wanting = make_wheel(tmp_path, "wanting", "1.0", "", requires=("demo-vendor>=2",))
+    done = own_demo.run(
+        f"{LOAD}; singularity exec $SIF pip install --no-index --find-links {tmp_path} {wanting}", check=False
+    )
+    assert done.returncode != 0
+    assert "constraint" in done.stdout + done.stderr
+    done = own_demo.run(
+        f"{LOAD}; singularity exec --env PIP_CONSTRAINT= $SIF pip install --no-index -f {tmp_path} {wanting}"
+    )
+    assert "Successfully installed" in done.stdout
+
+
+def test_requirements_are_installed_and_packed_by_eb(tmp_path: Path, lumi_images: Path) -> None:
+    """LUMI's exampleVenv; wheels made here stand in for the two packages, which need the real torch."""
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    make_wheel(wheels, "torchmetrics", "1.3.2", "__version__ = '1.3.2'\n", requires=("torch>=1.10",))
+    make_wheel(wheels, "pytorch-lightning", "2.2.1", "", requires=("torch>=1.13", "torchmetrics>=0.7"))
+    user = make_user(tmp_path / "eb", SIFMOD_SITE="lumi", SIFMOD_IMAGE_REPOSITORIES=str(lumi_images))
+    user.env.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheels))
+    easyconfig = LUMI_EASYCONFIG.replace("singularity-", "singularity-exampleVenv-")
+    user.eb(easyconfig)
+    module = "PyTorch/" + easyconfig[len("PyTorch-") : -len(".eb")]
+    assert (user.installdir(module) / "user-software.squashfs").is_file()
+    assert not (user.installdir(module) / "user-software").exists()
+    packages = user.out(f"module load {module}; singularity exec $SIF pip list --format=freeze").splitlines()
+    assert {"torchmetrics==1.3.2", "pytorch-lightning==2.2.1", "torch==2.2.0+rocm5.6"} <= set(packages)
+
+
+def test_a_failing_requirement_fails_the_install_with_pips_words(tmp_path: Path, lumi_images: Path) -> None:
+    user = make_user(tmp_path / "eb", SIFMOD_SITE="lumi", SIFMOD_IMAGE_REPOSITORIES=str(lumi_images))
+    user.env.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(tmp_path))
+    easyconfig = LUMI_EASYCONFIG.replace("singularity-", "singularity-exampleVenv-")
+    done = user.eb(easyconfig, check=False)
+    assert done.returncode != 0
+    assert "No matching distribution found for torchmetrics" in done.stdout
+    assert not (user.prefix / "software" / "PyTorch").exists() or not list((user.prefix / "software/PyTorch").iterdir())

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+from hypothesis import settings
+
+from .support import SIF_HEADER, FakeRuntime
+
+# Without a deadline and a database: these tests share machines with builds, and must not write into the checkout.
+settings.register_profile("sifmod", deadline=None, database=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("sifmod")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch):
+    """Keep a loaded container module and the developer's own settings out of every test."""
+    for name in list(os.environ):
+        if name.startswith(("SINGULARITY", "APPTAINER", "SIFMOD_")) and name not in ("SIFMOD_UPDATE_GOLDEN",):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def need():
+    """Give the path of a tool; without it the test is skipped on a laptop and fails in CI."""
+
+    def find(*names):
+        for name in names:
+            path = shutil.which(name)
+            if path:
+                return path
+        message = f"{' or '.join(names)} is not installed"
+        if os.environ.get("CI"):
+            pytest.fail(f"{message}, and CI must run every test")
+        return pytest.skip(message)
+
+    return find
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """Put a fake container runtime on PATH, before any real one."""
+    runtime = FakeRuntime(tmp_path / "fake-runtime")
+    monkeypatch.setenv("PATH", f"{runtime.bin}:{os.environ['PATH']}")
+    return runtime
+
+
+@pytest.fixture
+def image(tmp_path):
+    """Give a file that begins as a SIF does."""
+    path = tmp_path / "images" / "demo.sif"
+    path.parent.mkdir()
+    path.write_bytes(SIF_HEADER + os.urandom(100_000))
+    return path

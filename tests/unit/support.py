@@ -1,0 +1,173 @@
+"""What several unit tests share: specs and sites to start from, a fake container runtime, snapshots of folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from types import MappingProxyType
+
+from sifmod.site import Site
+from sifmod.spec import ContainerSpec, PythonLayout
+
+# The header of a SIF: launch script, magic, version, architecture.
+SIF_HEADER = b"#!/usr/bin/env run-singularity\n\0" + b"SIF_MAGIC\0" + b"01\0" + b"02\0"
+
+USR = PythonLayout(prefix="/usr")
+CONDA = PythonLayout(prefix="/opt/miniconda3/envs/pytorch", conda_root="/opt/miniconda3", conda_env="pytorch")
+
+
+def a_spec(**changes):
+    """Return a container with a Python and user software; `changes` replace fields."""
+    fields = {
+        "name": "Demo",
+        "version": "1.0-x",
+        "env_name": "DEMO",
+        "installdir": "/apps/Demo/1.0-x",
+        "sif": "demo.sif",
+        "python": USR,
+        "python_version": "3.11",
+        "venv": "demo",
+        "wrappers": ("python", "pip"),
+    }
+    return ContainerSpec(**{**fields, **changes})
+
+
+def a_site(**changes):
+    """Return a site that knows nothing; `changes` replace fields."""
+    if "container_env" in changes:
+        changes["container_env"] = MappingProxyType(changes["container_env"])
+    return Site(**{"name": "test", **changes})
+
+
+def snapshot(top, leave_out=()):
+    """Return path -> (type, mode, mtime, content) of everything below a folder; not of the folder itself."""
+    found = {}
+    for path in sorted(Path(top).rglob("*")):
+        name = str(path.relative_to(top))
+        if name.split("/")[0] in leave_out:
+            continue
+        status = path.lstat()
+        content = path.read_bytes() if stat.S_ISREG(status.st_mode) else b""
+        if stat.S_ISLNK(status.st_mode):
+            content = os.fsencode(path.readlink())
+        # the modification time of a folder of the installation may change, the user's own may not
+        own = not path.is_dir() or name.startswith("user-software")
+        found[name] = (stat.S_IFMT(status.st_mode), mode_of(path), status.st_mtime_ns if own else 0, content)
+    return found
+
+
+def mode_of(path):
+    """Return the permission bits of a path."""
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def split_binds(text):
+    """Read a list of binds as the runtime does (Apptainer's ParseBindPath): [(source, destination, options)].
+
+    Commas and colons count unless a backslash stands before them; what does not begin with a slash is one more option.
+    """
+    elements, fields, word, characters = [], [], "", iter(text)
+    for character in characters:
+        if character == "\\":
+            following = next(characters, "")
+            word += following if following in (",", ":") else "\\" + following
+        elif character in ",:":
+            fields.append(word)
+            word = ""
+            if character == ",":
+                elements.append(fields)
+                fields = []
+        else:
+            word += character
+    elements.append([*fields, word])
+    binds = []
+    for element in elements:
+        if not element[0].startswith("/"):
+            source, destination, options = binds.pop()
+            binds.append((source, destination, ",".join(filter(None, [options, *element]))))
+        else:
+            source, destination, options = (*element, "", "")[:3]
+            binds.append((source, destination or source, options))
+    return binds
+
+
+_FAKE_RUNTIME = """#!{python} -IS
+# A container runtime that runs nothing: it notes how it was called, and does the little that an installation looks at.
+import json, os, pathlib, sys
+home = pathlib.Path({home!r})
+answers = json.loads((home / "answers.json").read_text())
+if sys.argv[1:] == ["--version"]:
+    print("fake version 1.0")
+    sys.exit()
+stdin = sys.stdin.read()
+binds = {{}}
+variable = os.environ.get("APPTAINER_BINDPATH", "")
+word, fields, characters = "", [], iter(variable)
+for character in [*characters, ","]:
+    if character in ":," and not word.endswith("\\\\"):
+        fields.append(word.replace("\\\\", ""))
+        word = ""
+        if character == ",":
+            if len(fields) > 1:
+                binds[fields[1]] = fields[0]
+            fields = []
+    else:
+        word += character
+call = {{"argv": sys.argv[1:], "env": dict(os.environ), "stdin": stdin}}
+constraints = pathlib.Path(binds.get("/runscripts", "/nowhere"), "pip-constraints.txt")
+if constraints.exists():
+    call["constraints"] = constraints.read_text()
+with (home / "calls.jsonl").open("a") as stream:
+    stream.write(json.dumps(call) + "\\n")
+command = sys.argv[3:]
+step = (
+    "venv" if "venv" in command[1:3] else "pip" if "pip" in command[1:3]
+    else "probe" if command[1:3] == ["-I", "-c"] else "compare" if command[1:3] == ["-I", "-"] else "other"
+)
+if step == answers.get("fail"):
+    if step == "venv":
+        pathlib.Path(binds["/user-software"], "venv", "half").mkdir(parents=True)
+    print("out: about to fail")
+    print("\\n".join(f"err {{number}}" for number in range(1, 41)), file=sys.stderr)
+    sys.exit(answers.get("status", 9))
+if step == "probe":
+    print(json.dumps(answers["python"]))
+elif step == "venv":
+    venv = pathlib.Path(binds["/user-software"] + command[-1][len("/user-software"):])
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").write_text("home = " + command[0] + "\\n")
+    (venv / "bin" / "python").symlink_to(command[0])
+elif step == "pip":
+    venv = pathlib.Path(binds["/user-software"], "venv")
+    next(venv.iterdir()).joinpath("installed.txt").write_text(stdin)
+elif step == "other":
+    print(answers.get("stdout", ""), end="")
+"""
+
+
+class FakeRuntime:
+    """A `singularity` on PATH that notes its calls and imitates what an installation asks of it.
+
+    Set `fail` to probe, venv, pip, compare or other to make that step fail.
+    """
+
+    def __init__(self, home, name="singularity"):
+        self.home = home
+        self.bin = home / "bin"
+        self.bin.mkdir(parents=True)
+        self.path = self.bin / name
+        self.path.write_text(_FAKE_RUNTIME.format(python=sys.executable, home=str(home)))
+        self.path.chmod(0o755)
+        self.answer()
+
+    def answer(self, *, fail="", version="3.11", packages=(("torch", "2.2.0"),), **more):
+        python = {"prefix": "/usr", "version": version, "packages": list(packages)}
+        (self.home / "answers.json").write_text(json.dumps({"fail": fail, "python": python, **more}))
+
+    @property
+    def calls(self):
+        path = self.home / "calls.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -1,0 +1,105 @@
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sifmod.bind import Bind, escape
+
+from .support import split_binds
+
+# Everything that a path may hold but a backslash, which the runtime can't be told, and control characters.
+PATHS = st.text(st.characters(exclude_characters="\\", exclude_categories=("Cs",), min_codepoint=32), max_size=40).map(
+    lambda text: "/" + text
+)
+OPTIONS = st.sampled_from(["", "ro", "rw", "image-src=/", "ro,image-src=/a b", "ro,id=2"])
+BINDS = st.builds(Bind, PATHS, PATHS, OPTIONS)
+
+
+@given(BINDS)
+@example(Bind("/a,b:c", "/d:e,f", "ro"))
+@example(Bind("/a b'\"$`é☃", "/a b'\"$`é☃", ""))
+@example(Bind("/same", "/same", "ro"))
+@example(Bind("/", "/", ""))
+def test_the_argument_of_a_bind_is_read_back_as_the_same_bind(bind):
+    assert Bind.parse(bind.argument) == bind
+    assert str(bind) == bind.argument
+
+
+@given(st.lists(BINDS, min_size=1, max_size=6))
+def test_the_runtime_reads_a_list_of_arguments_as_the_same_binds(binds):
+    read = split_binds(",".join(bind.argument for bind in binds))
+    assert read == [(bind.source, bind.destination, bind.options) for bind in binds]
+
+
+@given(PATHS)
+def test_a_path_alone_is_seen_at_the_same_place(path):
+    bind = Bind.parse(escape(path))
+    assert (bind.source, bind.destination, bind.options) == (path, path, "")
+    assert bind.argument == escape(path)
+
+
+def test_a_comma_in_a_path_is_escaped():
+    assert Bind("/a,b", "/c").argument == r"/a\,b:/c"
+
+
+def test_a_colon_in_a_path_is_escaped():
+    assert Bind("/a:b", "/c:d").argument == r"/a\:b:/c\:d"
+
+
+def test_an_escaped_separator_belongs_to_the_path():
+    assert Bind.parse(r"/a\:b\,c:/d\:e:ro") == Bind("/a:b,c", "/d:e", "ro")
+
+
+def test_a_destination_that_is_the_source_is_left_out():
+    assert Bind("/data", "/data").argument == "/data"
+
+
+def test_options_keep_the_destination_in_the_argument():
+    assert Bind("/data", "/data", "ro").argument == "/data:/data:ro"
+
+
+def test_options_are_passed_on_as_they_are_written():
+    assert Bind.parse("/a.squashfs:/b:ro,image-src=/").argument == "/a.squashfs:/b:ro,image-src=/"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "remedy"),
+    [
+        ("", "''", "begin it with '/'"),
+        ("data", "'data'", "begin it with '/'"),
+        ("~/data", "'~/data'", "begin it with '/'"),
+        ("$HOME/data:/data", "'$HOME/data'", "begin it with '/'"),
+        ("/data:there", "'there'", "begin it with '/'"),
+        ("/data:", "the destination ''", "begin it with '/'"),
+        ("/data::ro", "the destination ''", "begin it with '/'"),
+        (":/data", "the source ''", "begin it with '/'"),
+        ("/a:/b:ro:/c", "source[:destination[:options]]", r"colons inside a path as '\:'"),
+        ("/a,/b", "one bind path an element", r"commas inside a path as '\,'"),
+        ("/a:/b,/c", "one bind path an element", r"commas inside a path as '\,'"),
+        ("/a\\b", "backslash", "rename it"),
+        ("/a:/b\n", "control character", "rename it"),
+        ("/a\x00", "control character", "rename it"),
+    ],
+)
+def test_what_is_no_bind_path_is_refused_with_the_problem_and_the_remedy(text, problem, remedy):
+    with pytest.raises(ValueError, match="^") as caught:
+        Bind.parse(text)
+    assert problem in str(caught.value)
+    assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["/a:/b:ro,/etc", "/a:/b:ro,/etc:/x", "/a:/b:ro\n", "/a:/b:ro,"])
+def test_options_can_not_smuggle_in_a_second_bind(text):
+    with pytest.raises(ValueError, match="^"):
+        Bind.parse(text)
+
+
+@given(st.text(max_size=30))
+def test_whatever_is_accepted_is_one_absolute_bind_for_the_runtime(text):
+    try:
+        bind = Bind.parse(text)
+    except ValueError as error:
+        assert str(error)
+        return
+    assert bind.source.startswith("/")
+    assert bind.destination.startswith("/")
+    assert split_binds(bind.argument)[0][:2] == (bind.source, bind.destination)

@@ -1,0 +1,66 @@
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sifmod
+from sifmod.resources import data_path
+
+FOLDERS = {
+    "wrappers": "share/container.sh.j2",
+    "modulefiles": "container.lua.j2",
+    "sites": "generic.toml",
+}
+
+
+@pytest.mark.parametrize(("folder", "file"), FOLDERS.items())
+def test_the_data_files_are_found_where_sifmod_runs_from(folder, file):
+    assert (data_path(folder) / file).is_file()
+
+
+def test_a_missing_folder_is_named_with_the_remedy():
+    with pytest.raises(FileNotFoundError, match=r"'wrapers' is missing beside .*: reinstall sifmod"):
+        data_path("wrapers")
+
+
+@pytest.fixture
+def package(tmp_path):
+    """Copy the package without data files, as a wheel puts it into site-packages."""
+    target = tmp_path / "lib" / "site-packages" / "sifmod"
+    shutil.copytree(Path(sifmod.__file__).parent, target, ignore=shutil.ignore_patterns("__pycache__", "data"))
+    return target
+
+
+def found_by(package):
+    code = "from sifmod.resources import data_path; print(data_path('sites'))"
+    return subprocess.run(
+        [sys.executable, "-B", "-c", code],
+        env={"PYTHONPATH": str(package.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_wheel_has_the_data_files_in_the_package(package):
+    (package / "data" / "sites").mkdir(parents=True)
+    assert found_by(package).stdout == f"{package}/data/sites\n"
+
+
+def test_a_checkout_has_the_data_files_at_the_top(package):
+    (package.parents[1] / "sites").mkdir()
+    assert found_by(package).stdout == f"{package.parents[1]}/sites\n"
+
+
+def test_the_package_s_own_data_files_come_first(package):
+    (package / "data" / "sites").mkdir(parents=True)
+    (package.parents[1] / "sites").mkdir()
+    assert found_by(package).stdout == f"{package}/data/sites\n"
+
+
+def test_a_damaged_installation_says_so(package):
+    done = found_by(package)
+    assert done.returncode != 0
+    assert "reinstall sifmod" in done.stderr
