@@ -31,7 +31,7 @@ from easybuild.tools.version import VERSION
 
 from sifmod import names
 from sifmod.errors import ParameterError, SifmodError
-from sifmod.install import Installer
+from sifmod.install import Installer, refresh_scripts
 from sifmod.render import render, render_module
 from sifmod.runtime import find_runtime
 from sifmod.sif import check_is_sif
@@ -153,7 +153,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             searched = ", ".join(site.image_repositories) or "none are set"
             raise EasyBuildError(
                 "easyconfig parameter 'sources' = %r: no such image, neither in the image repositories of the "
-                "site '%s' (%s) nor where EasyBuild keeps sources (%s). Put it there, or name its directory with --sourcepath",
+                "site '%s' (%s) nor where EasyBuild keeps sources (%s). Put it there, or name its directory with "
+                "--sourcepath",
                 spec.sif,
                 site.name,
                 searched,
@@ -223,6 +224,13 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         kwargs.setdefault("custom_paths", {"files": files, "dirs": ["bin", "runscripts"]})
         kwargs.setdefault("custom_commands", [f'{runtime} exec "$SIF" {command}'])
         super().sanity_check_step(*args, **kwargs)
+
+    def make_module_step(self, fake: bool = False) -> str:
+        """Write the module; with --module-only also the scripts, so that a change of the site reaches both."""
+        if build_option("module_only") and not fake and not self.dry_run:
+            with _easybuild_errors():
+                refresh_scripts(*self.describe())
+        return str(super().make_module_step(fake=fake))
 
     def make_module_extra(self, *args: Any, **kwargs: Any) -> str:
         """Add the container's part to the module."""

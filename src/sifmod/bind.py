@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from dataclasses import dataclass
+
+from sifmod import names
 
 # Commas separate binds and colons the fields of one bind; a backslash before either makes it part of a path. Nothing
 # escapes a backslash itself (Apptainer user guide, "Bind Paths and Mounts"; seen with Apptainer 1.4.5).
 _SEPARATOR = re.compile(r"(?<!\\):")
+_OPTION = re.compile(r"ro|rw|image-src=/[^\x00-\x1f,:\\]*|id=[0-9]+")
 
 
 def _unescape(text: str) -> str:
@@ -17,6 +21,17 @@ def _unescape(text: str) -> str:
 def escape(path: str) -> str:
     r"""Return the path with the characters that separate binds escaped: `a,b:c` becomes `a\,b\:c`."""
     return re.sub(r"([,:])", r"\\\1", path)
+
+
+UNBINDABLE = (
+    "the runtime has no way to write backslashes, control characters, or white space beside a comma or at an end; "
+    "rename it"
+)
+
+
+def is_bindable(path: str) -> bool:
+    """Return whether the runtime can bind this path: it drops white space beside commas, escaped ones too."""
+    return not re.search(r"[\\\x00-\x1f]|\s,|,\s|^\s|\s$", path)
 
 
 @dataclass(frozen=True)
@@ -50,15 +65,39 @@ class Bind:
             raise ValueError("write it as source[:destination[:options]], with colons inside a path as '\\:'")
         if any(re.search(r"(?<!\\),", field) for field in fields[:2]):
             raise ValueError("write one bind path an element, and commas inside a path as '\\,'")
+        options = fields[2] if len(fields) > 2 else ""
+        for option in options.split(",") if options else ():
+            if not _OPTION.fullmatch(option):
+                raise ValueError(f"the runtime has no bind option '{option}': use ro, rw, image-src=PATH or id=NUMBER")
         source = _unescape(fields[0])
         destination = _unescape(fields[1]) if len(fields) > 1 else source
         if not source.startswith("/"):
             raise ValueError(f"the source '{source}' is not an absolute path: begin it with '/'")
         if not destination.startswith("/"):
             raise ValueError(f"the destination '{destination}' is not an absolute path: begin it with '/'")
-        if any(char == "\\" or ord(char) < 32 for char in source + destination):
-            raise ValueError("a path with a backslash or a control character can't be bound: rename it")
-        return cls(source, destination, fields[2] if len(fields) > 2 else "")
+        for path in (source, destination):
+            if not is_bindable(path):
+                raise ValueError(f"the path '{path}' can't be bound: {UNBINDABLE}")
+        inside = f"{posixpath.normpath(destination).replace('//', '/')}/"
+        for path in (names.RUNSCRIPTS, names.USER_SOFTWARE):
+            if inside.startswith(f"{path}/"):
+                raise ValueError(f"the destination '{destination}' is sifmod's own: choose another one")
+        return cls(source, destination, options)
+
+    @classmethod
+    def parse_list(cls, text: str) -> tuple[Bind, ...]:
+        """Read a list of bind paths as in `SINGULARITY_BINDPATH`: separated by commas, as options are.
+
+        Raises:
+            ValueError: as for `parse`.
+        """
+        binds: list[str] = []
+        for item in re.split(r"(?<!\\),", text):
+            if binds and _OPTION.fullmatch(item):
+                binds[-1] += f",{item}"
+            elif item:
+                binds.append(item)
+        return tuple(cls.parse(item) for item in binds)
 
     @property
     def argument(self) -> str:

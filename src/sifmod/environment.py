@@ -6,26 +6,6 @@ from sifmod import names
 from sifmod.site import Site
 from sifmod.spec import ContainerSpec
 
-# Everything that `structural_variables` may return: a wrapper used without its module clears what another module set.
-STRUCTURAL_VARIABLES = (
-    "CONDA_DEFAULT_ENV",
-    "CONDA_EXE",
-    "CONDA_PREFIX",
-    "CONDA_PROMPT_MODIFIER",
-    "CONDA_PYTHON_EXE",
-    "CONDA_SHLVL",
-    "PIP_CONSTRAINT",
-    "PREPEND_PATH",
-    "PYTHONNOUSERSITE",
-    "VIRTUAL_ENV",
-    "VIRTUAL_ENV_PROMPT",
-    "WITH_CONDA",
-    "WITH_CONDA_VENV",
-    "WITH_VENV",
-    "_CE_CONDA",
-    "_CE_M",
-)
-
 # Directories of the container's default search path: prepending one would put it before /usr/local/bin.
 _DEFAULT_PREFIXES = ("/", "/usr", "/usr/local")
 
@@ -46,7 +26,6 @@ def structural_variables(spec: ContainerSpec) -> dict[str, str]:
     if spec.python:
         if spec.python.prefix not in _DEFAULT_PREFIXES:
             search_path.append(f"{spec.python.prefix}/bin")
-        variables["PYTHONNOUSERSITE"] = "1"
         variables["WITH_CONDA_VENV"] = f"source {names.RUNSCRIPTS}/init-conda-venv"
         if spec.pip_constraints:
             variables["PIP_CONSTRAINT"] = f"{names.RUNSCRIPTS}/{names.CONSTRAINTS}"
@@ -71,5 +50,6 @@ def structural_variables(spec: ContainerSpec) -> dict[str, str]:
 
 
 def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
-    """Return the site's and the easyconfig's own variables, by name; the easyconfig's win."""
-    return dict(sorted({**site.container_env, **spec.container_env}.items()))
+    """Return the variables that are a matter of taste, by name: sifmod's < the site's < the easyconfig's."""
+    own = {"PYTHONNOUSERSITE": "1"} if spec.python else {}
+    return dict(sorted({**own, **site.container_env, **spec.container_env}.items()))

@@ -13,12 +13,12 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Callable
+from typing import Callable, Optional
 
 from sifmod import __version__, names
 from sifmod.artefact import Artefact
 from sifmod.bind import Bind
-from sifmod.environment import structural_variables
+from sifmod.environment import setting_variables, structural_variables
 from sifmod.errors import ImageError, InstallError
 from sifmod.imagecopy import copy_image
 from sifmod.manifest import Manifest, read_manifest
@@ -60,12 +60,13 @@ class Installer:
         """
         runtime = find_runtime(self.site)
         with _stage(Path(self.spec.installdir)) as stage:
-            spec, manifest = self._prepare(stage, runtime)
-            _commit(stage, Path(spec.installdir), manifest)
-        if spec.pack_user_software:
+            manifest = self._prepare(stage, runtime)
+            is_new = (stage / names.USER_SOFTWARE_DIRECTORY).exists()
+            _commit(stage, Path(self.spec.installdir), manifest)
+        if self.spec.pack_user_software and is_new:
             self._pack()
 
-    def _prepare(self, stage: Path, runtime: ContainerRuntime) -> tuple[ContainerSpec, Manifest]:
+    def _prepare(self, stage: Path, runtime: ContainerRuntime) -> Manifest:
         spec = self.spec
         self.say(f"copying the image {self.image}")
         image = stage / spec.sif
@@ -99,7 +100,7 @@ class Installer:
             tools={**self.tools, "sifmod": __version__, "runtime": runtime.version},
         )
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
-        return spec, manifest
+        return manifest
 
     def _make_user_software(self, stage: Path, runtime: ContainerRuntime, spec: ContainerSpec) -> None:
         if spec.python is None:
@@ -123,14 +124,12 @@ class Installer:
                 stage / spec.sif,
                 [spec.interpreter, "-m", "pip", "--disable-pip-version-check", "install", "-r", "/dev/stdin"],
                 binds=[*binds, *self.site.binds, *spec.binds, *site_binds],
-                env={**self.site.container_env, **spec.container_env, **structural_variables(spec)},
+                env={**setting_variables(spec, self.site), **structural_variables(spec)},
                 stdin="\n".join(spec.pip_requirements) + "\n",
             )
 
     def _pack(self) -> None:
         installdir = Path(self.spec.installdir)
-        if (installdir / names.USER_SOFTWARE_PACKED).exists():
-            return
         self.say("packing the user software")
         done = subprocess.run(  # noqa: S603 - the command that was just installed
             [str(installdir / "bin" / "make-squashfs")], capture_output=True, text=True, errors="replace", check=False
@@ -141,6 +140,27 @@ class Installer:
                 f"packing the user software failed with exit status {done.returncode}: " + "\n".join(lines)
             )
         shutil.rmtree(installdir / names.USER_SOFTWARE_DIRECTORY)
+
+
+def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
+    """Write the scripts of an installation anew, from today's site; image and user software are not touched.
+
+    Nothing happens where sifmod has installed nothing yet.
+
+    Raises:
+        InstallError: a script can't be written, or the manifest can't be read.
+    """
+    installdir = Path(spec.installdir)
+    manifest = read_manifest(installdir)
+    if manifest is None:
+        return
+    known = set(manifest.files)
+    spec = replace(spec, python_version=manifest.python_version)
+    with _stage(installdir) as stage:
+        for artefact in render(spec, site):
+            if str(artefact.path) in known and _content(installdir / artefact.path) != artefact.text.encode():
+                write_artefact(stage, artefact)
+                _put(stage, installdir, str(artefact.path))
 
 
 def write_artefact(top: Path, artefact: Artefact) -> None:
@@ -164,6 +184,7 @@ def _stage(installdir: Path) -> Iterator[Path]:
     """Give a folder inside the installation, on its file system; it is gone afterwards, whatever happens."""
     stage = installdir / _STAGE
     try:
+        is_new = not installdir.exists()
         installdir.mkdir(parents=True, exist_ok=True)
         if stage.exists():
             shutil.rmtree(stage)
@@ -174,6 +195,8 @@ def _stage(installdir: Path) -> Iterator[Path]:
         yield stage
     finally:
         shutil.rmtree(stage, ignore_errors=True)
+        if is_new and not any(installdir.iterdir()):
+            installdir.rmdir()
 
 
 def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
@@ -181,8 +204,7 @@ def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
     before = read_manifest(installdir)
     try:
         for name in [*sorted(set(manifest.files) - {names.MANIFEST}), names.MANIFEST]:
-            (installdir / name).parent.mkdir(parents=True, exist_ok=True)
-            (stage / name).replace(installdir / name)
+            _put(stage, installdir, name)
         user_software = stage / names.USER_SOFTWARE_DIRECTORY
         if user_software.exists():
             user_software.rename(installdir / names.USER_SOFTWARE_DIRECTORY)
@@ -190,6 +212,21 @@ def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
             (installdir / name).unlink(missing_ok=True)
     except OSError as error:
         raise InstallError(f"putting the installation in place in '{installdir}' failed: {error}") from error
+
+
+def _content(path: Path) -> Optional[bytes]:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _put(stage: Path, installdir: Path, name: str) -> None:
+    try:
+        (installdir / name).parent.mkdir(parents=True, exist_ok=True)
+        (stage / name).replace(installdir / name)
+    except OSError as error:
+        raise InstallError(f"putting '{installdir / name}' in place failed: {error.strerror}") from error
 
 
 def _user_software(installdir: Path) -> bool:

@@ -55,5 +55,5 @@ def read_manifest(installdir: Path) -> Optional[Manifest]:
         return Manifest(**{**data, "files": tuple(data["files"])})
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InstallError(f"the manifest '{path}' can't be read ({error}): move it away and reinstall") from error

@@ -14,6 +14,36 @@ USER_SOFTWARE_UNPACKED = "user-software.unpacked"
 CONSTRAINTS = "pip-constraints.txt"
 MANIFEST = "share/sifmod.json"
 
+# Everything else that an installation keeps at its top: no image can have one of these names.
+INSTALLED = (
+    "bin",
+    "easybuild",
+    "runscripts",
+    "share",
+    USER_SOFTWARE_DIRECTORY,
+    USER_SOFTWARE_PACKED,
+    USER_SOFTWARE_UNPACKED,
+)
+
+# Set in the container by sifmod itself: another value would break what the module promises.
+RESERVED_VARIABLES = (
+    "CONDA_DEFAULT_ENV",
+    "CONDA_EXE",
+    "CONDA_PREFIX",
+    "CONDA_PROMPT_MODIFIER",
+    "CONDA_PYTHON_EXE",
+    "CONDA_SHLVL",
+    "PIP_CONSTRAINT",
+    "PREPEND_PATH",
+    "VIRTUAL_ENV",
+    "VIRTUAL_ENV_PROMPT",
+    "WITH_CONDA",
+    "WITH_CONDA_VENV",
+    "WITH_VENV",
+    "_CE_CONDA",
+    "_CE_M",
+)
+
 # The host commands and runscripts of sifmod itself: a wrapper of the same name would hide one of them.
 COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "list-packages")
 

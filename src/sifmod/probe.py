@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from packaging.utils import InvalidName, canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from sifmod.errors import ImageError, InstallError
 from sifmod.runtime import ContainerRuntime
@@ -67,13 +71,28 @@ class PythonFacts:
     def constraints(self) -> str:
         """The text of a pip constraints file that pins every package of the image but build tools."""
         return "".join(
-            f"{name}=={version}\n" for name, version in self.packages if normalised(name) not in _BUILD_TOOLS
+            f"{name}=={version}\n"
+            for name, version in self.packages
+            if canonicalize_name(name) not in _BUILD_TOOLS and _is_pinnable(name, version)
         )
 
 
-def normalised(name: str) -> str:
-    """Return the name of a distribution as packaging compares it (PEP 503)."""
-    return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-") if part)
+def _is_pinnable(name: str, version: str) -> bool:
+    """Return whether pip understands `name==version`; distributions of Linux have versions such as 1.1build1."""
+    try:
+        Version(version)
+        canonicalize_name(name, validate=True)
+    except (InvalidName, InvalidVersion):
+        return False
+    return True
+
+
+def _facts(answer: dict[str, Any]) -> PythonFacts:
+    first: dict[str, tuple[str, str]] = {}
+    for name, version in answer["packages"]:
+        if name and version:
+            first.setdefault(canonicalize_name(name), (name, version))
+    return PythonFacts(version=answer["version"], packages=tuple(first[key] for key in sorted(first)))
 
 
 def probe_python(runtime: ContainerRuntime, image: Path, python: PythonLayout) -> PythonFacts:
@@ -84,15 +103,11 @@ def probe_python(runtime: ContainerRuntime, image: Path, python: PythonLayout) -
     """
     try:
         # -I: neither the user's own packages nor PYTHONPATH are the image's.
-        answer = json.loads(runtime.run(image, [python.executable, "-I", "-c", _PROBE]))
-    except (InstallError, ValueError) as error:
+        facts = _facts(json.loads(runtime.run(image, [python.executable, "-I", "-c", _PROBE])))
+    except (InstallError, ValueError, TypeError, KeyError) as error:
         parameter = "conda_root and conda_env" if python.conda_env else "python_prefix"
         raise ImageError(
             f"the image '{image.name}' has no working Python at {python.executable}, where {parameter} of the "
             f"easyconfig say that it is: {error}"
         ) from error
-    first: dict[str, tuple[str, str]] = {}
-    for name, version in answer["packages"]:
-        if name and version:
-            first.setdefault(normalised(name), (name, version))
-    return PythonFacts(version=answer["version"], packages=tuple(first[key] for key in sorted(first)))
+    return facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-_LUA_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\0": "\\0"}
+_LUA_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\0": "\\000"}
 
 
 def shell(value: object) -> str:

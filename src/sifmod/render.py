@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
@@ -11,7 +12,7 @@ import jinja2
 from sifmod import __version__, names, quoting
 from sifmod.artefact import Artefact
 from sifmod.bind import Bind, escape
-from sifmod.environment import STRUCTURAL_VARIABLES, setting_variables, structural_variables
+from sifmod.environment import setting_variables, structural_variables
 from sifmod.resources import data_path
 from sifmod.site import Site
 from sifmod.spec import ContainerSpec
@@ -46,14 +47,16 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
         text = _templates().get_template(f"{folder}/{template or name}.j2").render({**facts, **more})
         return Artefact(PurePosixPath(folder, name), text, executable)
 
+    commands: dict[str, list[str]] = {}
+    for command in spec.wrappers:
+        commands = {**_commands(spec, command), **commands}
     artefacts = [
         artefact("bin", "start-shell"),
         artefact("share", "container.sh", executable=False),
         artefact("runscripts", "get-master"),
     ]
-    for command in spec.wrappers:
-        for name, arguments in _commands(spec, command).items():
-            artefacts.append(artefact("bin", name, template="wrapper", command=name, arguments=arguments))
+    for name, arguments in commands.items():
+        artefacts.append(artefact("bin", name, template="wrapper", command=name, arguments=arguments))
     if spec.python:
         artefacts += [
             artefact("bin", "list-packages"),
@@ -101,20 +104,18 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "escaped_installdir": escape(spec.installdir),
         "structural": structural,
         "settings": setting_variables(spec, site),
-        "absent": [name for name in STRUCTURAL_VARIABLES if name not in structural],
+        "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],
     }
 
 
 def _commands(spec: ContainerSpec, command: str) -> dict[str, list[str]]:
     """Return the host commands that one name of `wrappers` stands for, each with what it runs in the container."""
-    version = spec.python_version
-    major = version.partition(".")[0]
-    if spec.python and command == "python":
-        arguments = [spec.interpreter]
-    elif spec.python and command == "pip":
-        arguments = [spec.interpreter, "-m", "pip"]
-    elif spec.python:
-        return {command: [f"{names.RUNSCRIPTS}/run-tool", command]}
-    else:
+    if not spec.python:
         return {command: [command]}
-    return dict.fromkeys((command, command + major, command + version), arguments)
+    family = re.fullmatch(r"(python|pip)([0-9.]*)", command)
+    if not family:
+        return {command: [f"{names.RUNSCRIPTS}/run-tool", command]}
+    arguments = [spec.interpreter] if family[1] == "python" else [spec.interpreter, "-m", "pip"]
+    version = spec.python_version
+    versions = (family[2],) if family[2] else ("", version.partition(".")[0], version)
+    return {family[1] + suffix: arguments for suffix in versions}

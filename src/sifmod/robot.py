@@ -62,18 +62,20 @@ def easybuild_settings(shell: str, environ: Optional[Mapping[str, str]] = None) 
         [str(Path(__file__).resolve().parents[1]), *(path for path in sys.path if "-packages" in path)]
     )
     settings = {
-        "EASYBUILD_INCLUDE_EASYBLOCKS": _joined(
-            ",", [str(easyblock_path())], environ.get("EASYBUILD_INCLUDE_EASYBLOCKS")
-        ),
-        # the trailing separator keeps EasyBuild's own robot path (EasyBuild docs, "Using the EasyBuild command line")
-        "EASYBUILD_ROBOT_PATHS": _joined(":", [str(easyconfigs_path())], environ.get("EASYBUILD_ROBOT_PATHS") or ":"),
-        "PYTHONPATH": _joined(":", list(libraries), environ.get("PYTHONPATH")),
+        "EASYBUILD_INCLUDE_EASYBLOCKS": _before(environ.get("EASYBUILD_INCLUDE_EASYBLOCKS", ""), ",", easyblock_path()),
+        # an empty element stands for EasyBuild's own robot path (EasyBuild docs, "Robot search path")
+        "EASYBUILD_ROBOT_PATHS": _before(environ.get("EASYBUILD_ROBOT_PATHS") or ":", ":", easyconfigs_path()),
+        "PYTHONPATH": _before(environ.get("PYTHONPATH", ""), ":", *libraries),
     }
     form = {"bash": "export {}={}\n", "csh": "setenv {} {};\n", "fish": "set -gx {} {};\n"}[shell]
     return "".join(form.format(name, quoting.shell(value)) for name, value in settings.items())
 
 
-def _joined(separator: str, first: list[str], present: Optional[str]) -> str:
-    if present == ":":
-        return separator.join(first) + ":"
-    return separator.join([*first, *(item for item in (present or "").split(separator) if item)])
+def _before(present: str, separator: str, *first: object) -> str:
+    """Return the list with the paths before what it has, once however often this is asked for."""
+    missing = [str(path) for path in first if str(path) not in present.split(separator)]
+    if not missing:
+        return present
+    if separator == present:
+        return separator.join([*missing, ""])
+    return separator.join([*missing, present] if present else missing)

@@ -19,6 +19,23 @@ from sifmod.site import Site
 LAST_LINES = 15
 
 
+# Settings of the runtime itself, after SINGULARITY or APPTAINER: where it works and how it logs in.
+_KEPT_SETTINGS = ("_CACHEDIR", "_CONFIGDIR", "_DOCKER_PASSWORD", "_DOCKER_USERNAME", "_LOCALCACHEDIR", "_TMPDIR")
+
+# The host's Python and pip are not the container's, but the runtime passes the environment on.
+_PYTHON_VARIABLES = (
+    "PIP_CONSTRAINT",
+    "PIP_PREFIX",
+    "PIP_REQUIREMENT",
+    "PIP_TARGET",
+    "PIP_USER",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "VIRTUAL_ENV",
+)
+
+
 @dataclass(frozen=True)
 class ContainerRuntime:
     """A container runtime that was found.
@@ -46,8 +63,8 @@ class ContainerRuntime:
     ) -> str:
         """Run a command in an image and return what it printed on standard output.
 
-        Nothing of a loaded container module or of the user's own SINGULARITY*/APPTAINER* settings takes part, except
-        those of the runtime itself such as its temporary and cache folders.
+        Nothing of a loaded container module, of the user's own SINGULARITY*/APPTAINER* settings or of the host's Python
+        takes part; the runtime's temporary and cache folders and its credentials do.
 
         Args:
             image: the SIF.
@@ -83,9 +100,11 @@ class ContainerRuntime:
 
 
 def _steers_containers(name: str) -> bool:
-    return name.startswith(("SINGULARITYENV_", "APPTAINERENV_", "SIFMOD_")) or name in {
-        f"{prefix}_{suffix}" for prefix in ("SINGULARITY", "APPTAINER") for suffix in ("BIND", "BINDPATH", "NV", "ROCM")
-    }
+    """Return whether a variable of the host would change what a command does in the container."""
+    for prefix in ("SINGULARITY", "APPTAINER"):
+        if name.startswith(prefix):
+            return name[len(prefix) :] not in _KEPT_SETTINGS
+    return name in _PYTHON_VARIABLES
 
 
 def find_runtime(site: Site) -> ContainerRuntime:

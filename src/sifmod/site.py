@@ -7,10 +7,12 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Callable, Optional
 
+from sifmod import names
 from sifmod.bind import Bind
 from sifmod.errors import SiteError
 from sifmod.resources import data_path
@@ -20,6 +22,9 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+# Variables of sifmod that are no settings of a site.
+_OTHER_VARIABLES = ("SIFMOD_RELOADS", "SIFMOD_SITE", "SIFMOD_USER_BINDPATH", "SIFMOD_VERBOSE")
 
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -47,20 +52,25 @@ def _binds(value: Any) -> tuple[Bind, ...]:
     return tuple(Bind.parse(item) for item in _texts(value))
 
 
+def _binds_of_variable(text: str) -> list[str]:
+    return [bind.argument for bind in Bind.parse_list(text)]
+
+
 def _variables(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict):
         raise TypeError("a table of NAME = value lines")
     for name, content in value.items():
         if not VARIABLE_NAME.fullmatch(name):
             raise ValueError(f"'{name}' is not the name of an environment variable")
+        if name in names.RESERVED_VARIABLES:
+            raise ValueError(f"{name} is set by sifmod itself: leave it out")
         if not isinstance(content, str) or "\n" in content or "\0" in content:
             raise TypeError(f'a string on one line for {name}, such as {name} = "1"')
     return MappingProxyType(dict(value))
 
 
-def _split(separator: str) -> Callable[[str], list[str]]:
-    pattern = re.compile(rf"(?<!\\){separator}")
-    return lambda text: [item for item in pattern.split(text) if item]
+def _paths_of_variable(text: str) -> list[str]:
+    return [item for item in text.split(":") if item]
 
 
 def _key(read: Callable[[Any], Any], help_text: str, variable: Optional[Callable[[str], Any]] = None) -> Any:
@@ -86,12 +96,12 @@ class Site:
     runtime: str = _key(
         _text, "Command of the container runtime; without it `singularity`, then `apptainer` is looked for.", str
     )
-    binds: tuple[Bind, ...] = _key(_binds, "Bind paths that every container gets: they must exist.", _split(","))
+    binds: tuple[Bind, ...] = _key(_binds, "Bind paths that every container gets: they must exist.", _binds_of_variable)
     optional_binds: tuple[Bind, ...] = _key(
-        _binds, "Bind paths used on the nodes where their source exists.", _split(",")
+        _binds, "Bind paths used on the nodes where their source exists.", _binds_of_variable
     )
     image_repositories: tuple[str, ...] = _key(
-        _paths, "Directories of the site's central images, searched in this order.", _split(":")
+        _paths, "Directories of the site's central images, searched in this order.", _paths_of_variable
     )
     container_env: Mapping[str, str] = _key(_variables, "Variables injected into every container.")
     master_suffix: str = _key(_text, "Appended to the master's host name: the suffix of the fast network's names.", str)
@@ -174,12 +184,20 @@ def _read(path: Path, *, allow_site: bool = False) -> dict[str, Any]:
 
 def _from_variables(environ: Mapping[str, str]) -> dict[str, Any]:
     settings = {}
-    for key, spec in _KEYS.items():
-        variable = f"SIFMOD_{key.upper()}"
-        if spec.metadata["variable"] and environ.get(variable):
-            value = spec.metadata["variable"](environ[variable])
-            settings[key] = _converted("the environment", variable, spec.metadata["read"], value)
+    for variable in sorted(environ):
+        if not variable.startswith("SIFMOD_") or not environ[variable] or variable in _OTHER_VARIABLES:
+            continue
+        key = variable[len("SIFMOD_") :].lower()
+        if key in _KEYS and _KEYS[key].metadata["variable"]:
+            settings[key] = _converted("the environment", variable, partial(_read_variable, key), environ[variable])
+        elif perhaps(key, _KEYS):
+            raise SiteError(f"the environment has {variable}, which is no setting{perhaps(key, _KEYS)}: unset it")
     return settings
+
+
+def _read_variable(key: str, text: str) -> Any:
+    metadata = _KEYS[key].metadata
+    return metadata["read"](metadata["variable"](text))
 
 
 def _converted(origin: str, key: str, read: Callable[[Any], Any], value: Any) -> Any:
@@ -188,4 +206,4 @@ def _converted(origin: str, key: str, read: Callable[[Any], Any], value: Any) ->
     except TypeError as error:
         raise SiteError(f"{key} in {origin} is {value!r}: it takes {error}") from error
     except ValueError as error:
-        raise SiteError(f"{key} in {origin}: {error}") from error
+        raise SiteError(f"{key} in {origin} is {value!r}: {error}") from error

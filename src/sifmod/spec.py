@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Optional
 
 from sifmod import names
-from sifmod.bind import Bind
+from sifmod.bind import UNBINDABLE, Bind, is_bindable
 from sifmod.errors import ParameterError
 from sifmod.site import VARIABLE_NAME
 from sifmod.suggest import perhaps
@@ -20,15 +20,6 @@ LAUNCHES = ("exec", "run")
 IMAGE_MODES = ("copy",)
 DEFAULT_CONDA_ROOT = "/opt/miniconda3"
 DEFAULT_WRAPPERS = ("python", "pip")
-
-# Set by sifmod itself: another value would break what the module promises.
-RESERVED_VARIABLES = (
-    "PREPEND_PATH",
-    "VIRTUAL_ENV",
-    "WITH_CONDA",
-    "WITH_CONDA_VENV",
-    "WITH_VENV",
-)
 
 _SIMPLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
@@ -135,10 +126,12 @@ def spec_from_parameters(
         ParameterError: a value is wrong; the message names parameter, value and remedy.
     """
     given = {key: value for key, value in parameters.items() if value is not None}
-    if not Path(installdir).is_absolute() or re.search(r"[\\\x00-\x1f]", installdir):
-        raise ParameterError("installdir", installdir, "choose a path without backslashes and control characters")
-    if re.search(r"[/\\\x00-\x1f]", sif) or sif in (".", "..") or sif.startswith(("-", ".")):
+    if not Path(installdir).is_absolute() or not is_bindable(installdir):
+        raise ParameterError("installdir", installdir, f"choose another installation path: {UNBINDABLE}")
+    if not sif or re.search(r"[/\\\x00-\x1f]", sif) or sif.startswith(("-", ".")):
         raise ParameterError("sources", sif, "give the file name of a SIF, without folders or a leading dot or dash")
+    if sif in names.INSTALLED:
+        raise ParameterError("sources", sif, "sifmod keeps something else under this name: rename the image")
     _choice("image_mode", given.get("image_mode", "copy"), IMAGE_MODES)
     python = _python(given)
     venv = _name("venv", given.get("venv", ""))
@@ -240,13 +233,9 @@ def _binds(parameter: str, value: Any) -> tuple[Bind, ...]:
     binds = []
     for item in _texts(parameter, value):
         try:
-            bind = Bind.parse(item)
+            binds.append(Bind.parse(item))
         except ValueError as error:
             raise ParameterError(parameter, item, str(error)) from error
-        taken = (names.RUNSCRIPTS, names.USER_SOFTWARE)
-        if any(f"{bind.destination}/".startswith(f"{path}/") for path in taken):
-            raise ParameterError(parameter, item, f"{' and '.join(taken)} are sifmod's own: choose another destination")
-        binds.append(bind)
     return tuple(binds)
 
 
@@ -256,7 +245,7 @@ def _variables(parameter: str, value: Any) -> Mapping[str, str]:
     for name, content in value.items():
         if not isinstance(name, str) or not VARIABLE_NAME.fullmatch(name):
             raise ParameterError(parameter, name, "this is not the name of an environment variable")
-        if name in RESERVED_VARIABLES:
+        if name in names.RESERVED_VARIABLES:
             raise ParameterError(parameter, name, "sifmod sets this variable itself: leave it out")
         if not isinstance(content, str) or "\n" in content or "\0" in content:
             raise ParameterError(parameter, content, f"give the value of {name} as a string on one line")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
@@ -160,7 +159,7 @@ def make_wheel(folder: Path, name: str, version: str, code: str, requires: tuple
 
 
 @pytest.fixture
-def job_directory(tmp_path: Path) -> Iterator[Path]:
+def job_directory(tmp_path: Path) -> Path:
     directory = tmp_path / "job"
     directory.mkdir()
-    yield directory
+    return directory

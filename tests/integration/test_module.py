@@ -85,8 +85,7 @@ def test_inside_it_is_as_if_activated(lumi: User) -> None:
 def test_unloading_leaves_the_environment_as_it_was(demo: User) -> None:
     own = """
         export SIF=mine SINGULARITY_BINDPATH=/opt APPTAINERENV_VIRTUAL_ENV=/mine CONTAINERROOT=/mine
-        export SINGULARITY_BIND=/srv SINGULARITYENV_X=1 SIFPYTHON= PATH=/mine/bin:$PATH
-    """
+        export SINGULARITY_BIND=/srv SINGULARITYENV_X=1 PATH=/mine/bin:$PATH"""
     before = demo.environment(own)
     assert demo.environment(f"{own}; module load {DEMO_MODULE}; module unload {DEMO_MODULE}") == before
     assert demo.environment(f"{own}; module load {DEMO_MODULE}; module load {DEMO_MODULE}; module purge") == before

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from conftest import DEMO_MODULE, LUMI_MODULE, User
 
 LOAD = f"module load {DEMO_MODULE}"
-RANKS = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT".split()
+RANKS = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"]
 SHOW = f"import os; print(*(os.environ[name] for name in {RANKS}))"
 
 

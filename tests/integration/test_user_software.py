@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
+
 from conftest import DEMO_MODULE, LUMI_EASYCONFIG, User, make_user, make_wheel
 
 LOAD = f"module load {DEMO_MODULE}"
@@ -71,14 +71,13 @@ def test_what_is_packed_is_what_was_there(extended: User, tmp_path: Path) -> Non
     (tree / "name with\nnewline").write_text("x")
     (tree / "empty").mkdir()
     (tree / "dangling").symlink_to("nowhere")
-    Path(str(tree).encode().decode() + "/sparse").write_bytes(b"")
     with (tree / "sparse").open("wb") as stream:
         stream.truncate(10_000_000)
     (tree / "private").write_text("x")
     (tree / "private").chmod(0o600)
     extended.run(f"cp -a {tree} {tmp_path}/copy; {LOAD}; make-squashfs; rm -r {tree}; unmake-squashfs")
     assert extended.run(f"diff -r --no-dereference {tmp_path}/copy {tree}").stdout == ""
-    listing = "find . -printf '%P %y %m %s %l %T@\\0' | sort -z | sha256sum"
+    listing = "find . -printf '%P %y %m %s %l %Ts\\0' | sort -z | sha256sum"
     # sizes of directories belong to the file system, not to the tree
     listing = listing.replace("%s", "%l").replace("find .", "find . ! -type d")
     assert extended.out(f"cd {tree}; {listing}") == extended.out(f"cd {tmp_path}/copy; {listing}")
@@ -124,14 +123,13 @@ def fake_tool(folder: Path, name: str, body: str) -> Path:
         ("exit 1", 5, "mksquashfs failed"),
         ("echo 'Write failed because No space left on device' >&2; exit 1", 8, "no space"),
         (': >"$2"', 6, "not the same"),
-        ('rm "$1"/venv/demo/pyvenv.cfg; exec /usr/bin/mksquashfs "$@"', 0, ""),
         (
             'cp -r "$1" "$2.t"; rm "$2.t/venv/demo/pyvenv.cfg"; /usr/bin/mksquashfs "$2.t" "${@:2}"; rm -r "$2.t"',
             6,
             "pyvenv.cfg",
         ),
     ],
-    ids=["fails", "full", "empty", "changed-before", "lost-a-file"],
+    ids=["fails", "full", "empty", "lost-a-file"],
 )
 def test_a_packer_that_fails_in_any_way_leaves_the_directory_in_use(
     extended: User, tmp_path: Path, body: str, status: int, says: str
@@ -141,7 +139,7 @@ def test_a_packer_that_fails_in_any_way_leaves_the_directory_in_use(
     assert done.returncode == status, done.stderr
     assert says in done.stderr
     installdir = extended.installdir(DEMO_MODULE)
-    assert (installdir / "user-software.squashfs").exists() == (status == 0)
+    assert not (installdir / "user-software.squashfs").exists()
     assert not list(installdir.glob(".packing.*"))
     assert greet(extended) == "hello"
 
@@ -169,8 +167,6 @@ def test_a_killed_unpacker_leaves_the_packed_file_in_use(extended: User, tmp_pat
 
 def test_two_packers_at_once_give_one_good_file(extended: User) -> None:
     script = f"{LOAD}; command make-squashfs"
-    with subprocess.Popen(["true"]):
-        pass
     done = extended.run(f"({script}) & first=$!; ({script}); second=$?; wait $first; echo $? $second", check=False)
     statuses = sorted(int(word) for word in done.stdout.splitlines()[-1].split())
     assert statuses[0] == 0

@@ -124,7 +124,7 @@ with (home / "calls.jsonl").open("a") as stream:
     stream.write(json.dumps(call) + "\\n")
 command = sys.argv[3:]
 step = (
-    "venv" if "venv" in command[1:3] else "pip" if "pip" in command[1:3]
+    "venv" if "venv" in command[1:3] else "pip" if "install" in command
     else "probe" if command[1:3] == ["-I", "-c"] else "compare" if command[1:3] == ["-I", "-"] else "other"
 )
 if step == answers.get("fail"):

@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_what_is_no_sif_is_named_with_what_it_is_and_the_remedy(tmp_path, conten
     assert "fetch or build the image again" in message
 
 
-@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.symlink_to("gone")])
+@pytest.mark.parametrize("make", [Path.exists, Path.mkdir, lambda path: path.symlink_to("gone")])
 def test_what_is_no_file_is_refused_with_the_remedy(tmp_path, make):
     path = tmp_path / "x.sif"
     make(path)
@@ -68,7 +69,7 @@ def test_what_is_no_file_is_refused_with_the_remedy(tmp_path, make):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_a_file_that_can_not_be_read_is_named_with_the_reason(tmp_path, image):
+def test_a_file_that_can_not_be_read_is_named_with_the_reason(image):
     image.chmod(0)
     with pytest.raises(ImageError) as caught:
         check_is_sif(image)

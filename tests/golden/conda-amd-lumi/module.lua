@@ -1,0 +1,116 @@
+
+-- The container, written by sifmod VERSION. Values belong to this load: pushenv gives the user's own back on unload.
+
+-- One container at a time. Lmod's own replacement of a family's member loads the new one before it unloads the old one, which
+-- leaves the old one's values behind; so the old one goes first.
+local member = os.getenv("LMOD_FAMILY_CONTAINER")
+if mode() == "load" and member and member ~= myModuleName() and os.getenv("LMOD_AUTO_SWAP") ~= "no" then
+    LmodMessage("Replacing the container module " .. member .. " with " .. myModuleFullName() .. ".")
+    unload(member)
+end
+family("container")
+local installdir = "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1"
+
+-- The image: the installation's own copy, else one of the site's.
+local sif = pathJoin(installdir, "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif")
+if not isFile(sif) then
+    for _, central in ipairs({ "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif" }) do
+        if isFile(central) then
+            sif = central
+            break
+        end
+    end
+end
+if mode() == "load" and not isFile(sif) then
+    LmodError("The image " .. sif .. " is gone and the site has no copy of it. Reinstall the module with: eb --rebuild")
+end
+pushenv("SIF", sif)
+pushenv("SIFPYTORCH", sif)
+pushenv("CONTAINERROOT", installdir)
+pushenv("RUNSCRIPTS", pathJoin(installdir, "runscripts"))
+pushenv("RUNSCRIPTSPYTORCH", pathJoin(installdir, "runscripts"))
+
+-- Bind paths: those that the container needs, the optional ones that are here, the user software, and the user's own.
+local binds = {
+    "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts:/runscripts",
+}
+for _, optional in ipairs({
+    { "/var/spool/slurmd", "/var/spool/slurmd" },
+    { "/opt/cray", "/opt/cray" },
+    { "/usr/lib64/libcxi.so.1", "/usr/lib64/libcxi.so.1" },
+    { "/usr/lib64/libjansson.so.4", "/usr/lib64/libjansson.so.4" },
+    { "/pfs", "/pfs" },
+    { "/scratch", "/scratch" },
+    { "/projappl", "/projappl" },
+    { "/project", "/project" },
+    { "/flash", "/flash" },
+    { "/appl", "/appl" },
+}) do
+    if isDir(optional[1]) or isFile(optional[1]) then
+        binds[#binds + 1] = optional[2]
+    end
+end
+local directory = pathJoin(installdir, "user-software")
+local unpacked = isDir(directory) and isFile(pathJoin(installdir, "user-software.unpacked"))
+if isFile(pathJoin(installdir, "user-software.squashfs")) and not unpacked then
+    binds[#binds + 1] = "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs:/user-software:ro,image-src=/"
+elseif isDir(directory) then
+    binds[#binds + 1] = "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software"
+end
+local users_binds = os.getenv("SIFMOD_USER_BINDPATH")
+    or os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH") or ""
+pushenv("SIFMOD_USER_BINDPATH", users_binds)
+if users_binds ~= "" then
+    binds[#binds + 1] = users_binds
+end
+pushenv("SINGULARITY_BINDPATH", table.concat(binds, ","))
+pushenv("APPTAINER_BINDPATH", table.concat(binds, ","))
+pushenv("SINGULARITY_ROCM", "1")
+pushenv("APPTAINER_ROCM", "1")
+
+-- Variables in the container: the effect of activating its Python, then the settings of the site and the easyconfig.
+pushenv("SINGULARITYENV_CONDA_DEFAULT_ENV", "pytorch")
+pushenv("APPTAINERENV_CONDA_DEFAULT_ENV", "pytorch")
+pushenv("SINGULARITYENV_CONDA_EXE", "/opt/miniconda3/bin/conda")
+pushenv("APPTAINERENV_CONDA_EXE", "/opt/miniconda3/bin/conda")
+pushenv("SINGULARITYENV_CONDA_PREFIX", "/opt/miniconda3/envs/pytorch")
+pushenv("APPTAINERENV_CONDA_PREFIX", "/opt/miniconda3/envs/pytorch")
+pushenv("SINGULARITYENV_CONDA_PROMPT_MODIFIER", "(pytorch) ")
+pushenv("APPTAINERENV_CONDA_PROMPT_MODIFIER", "(pytorch) ")
+pushenv("SINGULARITYENV_CONDA_PYTHON_EXE", "/opt/miniconda3/bin/python")
+pushenv("APPTAINERENV_CONDA_PYTHON_EXE", "/opt/miniconda3/bin/python")
+pushenv("SINGULARITYENV_CONDA_SHLVL", "1")
+pushenv("APPTAINERENV_CONDA_SHLVL", "1")
+pushenv("SINGULARITYENV_PIP_CONSTRAINT", "/runscripts/pip-constraints.txt")
+pushenv("APPTAINERENV_PIP_CONSTRAINT", "/runscripts/pip-constraints.txt")
+pushenv("SINGULARITYENV_PREPEND_PATH", "/runscripts:/user-software/venv/pytorch/bin:/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/condabin")
+pushenv("APPTAINERENV_PREPEND_PATH", "/runscripts:/user-software/venv/pytorch/bin:/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/condabin")
+pushenv("SINGULARITYENV_VIRTUAL_ENV", "/user-software/venv/pytorch")
+pushenv("APPTAINERENV_VIRTUAL_ENV", "/user-software/venv/pytorch")
+pushenv("SINGULARITYENV_VIRTUAL_ENV_PROMPT", "(pytorch) ")
+pushenv("APPTAINERENV_VIRTUAL_ENV_PROMPT", "(pytorch) ")
+pushenv("SINGULARITYENV_WITH_CONDA", "source /opt/miniconda3/bin/activate pytorch")
+pushenv("APPTAINERENV_WITH_CONDA", "source /opt/miniconda3/bin/activate pytorch")
+pushenv("SINGULARITYENV_WITH_CONDA_VENV", "source /runscripts/init-conda-venv")
+pushenv("APPTAINERENV_WITH_CONDA_VENV", "source /runscripts/init-conda-venv")
+pushenv("SINGULARITYENV_WITH_VENV", "source /user-software/venv/pytorch/bin/activate")
+pushenv("APPTAINERENV_WITH_VENV", "source /user-software/venv/pytorch/bin/activate")
+pushenv("SINGULARITYENV__CE_CONDA", "")
+pushenv("APPTAINERENV__CE_CONDA", "")
+pushenv("SINGULARITYENV__CE_M", "")
+pushenv("APPTAINERENV__CE_M", "")
+pushenv("SINGULARITYENV_NCCL_NET_GDR_LEVEL", "3")
+pushenv("APPTAINERENV_NCCL_NET_GDR_LEVEL", "3")
+pushenv("SINGULARITYENV_NCCL_SOCKET_IFNAME", "hsn0,hsn1,hsn2,hsn3")
+pushenv("APPTAINERENV_NCCL_SOCKET_IFNAME", "hsn0,hsn1,hsn2,hsn3")
+pushenv("SINGULARITYENV_PYTHONNOUSERSITE", "1")
+pushenv("APPTAINERENV_PYTHONNOUSERSITE", "1")
+
+-- Packing changes what is bound, so these commands reload the module in the shell that calls them.
+local shell = myShellName()
+if shell == "bash" or shell == "zsh" then
+    for _, command in ipairs({ "make-squashfs", "unmake-squashfs" }) do
+        set_shell_function(command,
+            "SIFMOD_RELOADS=1 command " .. command .. ' "$@" && module load ' .. myModuleFullName(), "")
+    end
+end

@@ -1,0 +1,39 @@
+
+-- The container, written by sifmod VERSION. Values belong to this load: pushenv gives the user's own back on unload.
+local installdir = "/apps/GROMACS/2024.1"
+
+-- The image: the installation's own copy, else one of the site's.
+local sif = pathJoin(installdir, "gromacs.sif")
+if not isFile(sif) then
+    for _, central in ipairs({  }) do
+        if isFile(central) then
+            sif = central
+            break
+        end
+    end
+end
+if mode() == "load" and not isFile(sif) then
+    LmodError("The image " .. sif .. " is gone and the site has no copy of it. Reinstall the module with: eb --rebuild")
+end
+pushenv("SIF", sif)
+pushenv("SIFGROMACS", sif)
+pushenv("CONTAINERROOT", installdir)
+pushenv("RUNSCRIPTS", pathJoin(installdir, "runscripts"))
+pushenv("RUNSCRIPTSGROMACS", pathJoin(installdir, "runscripts"))
+
+-- Bind paths: those that the container needs, the optional ones that are here, the user software, and the user's own.
+local binds = {
+    "/apps/GROMACS/2024.1/runscripts:/runscripts",
+}
+local users_binds = os.getenv("SIFMOD_USER_BINDPATH")
+    or os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH") or ""
+pushenv("SIFMOD_USER_BINDPATH", users_binds)
+if users_binds ~= "" then
+    binds[#binds + 1] = users_binds
+end
+pushenv("SINGULARITY_BINDPATH", table.concat(binds, ","))
+pushenv("APPTAINER_BINDPATH", table.concat(binds, ","))
+
+-- Variables in the container: the effect of activating its Python, then the settings of the site and the easyconfig.
+pushenv("SINGULARITYENV_PREPEND_PATH", "/runscripts")
+pushenv("APPTAINERENV_PREPEND_PATH", "/runscripts")

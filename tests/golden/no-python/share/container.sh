@@ -1,0 +1,93 @@
+# How the commands in bin/ reach the container of GROMACS/2024.1. They source this file, which works out on
+# the node where it runs what the container needs: the commands work with the module loaded and without it.
+# shellcheck shell=bash
+
+root=/apps/GROMACS/2024.1
+sif=$root/gromacs.sif
+directory=$root/user-software
+packed=$root/user-software.squashfs
+unpacked_mark=$root/user-software.unpacked
+
+# die STATUS MESSAGE
+die() {
+    printf '%s: %s\n' "${0##*/}" "$2" >&2
+    exit "$1"
+}
+
+in_container() {
+    [[ -d /.singularity.d ]]
+}
+
+find_image() {
+    local candidate
+    for candidate in "$sif"; do
+        if [[ -f $candidate ]]; then
+            sif=$candidate
+            return
+        fi
+    done
+    die 126 "the image '$sif' is gone and the site has no copy of it. Reinstall the module with eb --rebuild."
+}
+
+find_runtime() {
+    for runtime in singularity apptainer; do
+        if command -v "$runtime" >/dev/null; then
+            return
+        fi
+    done
+    die 127 'no container runtime on this node: looked for the commands singularity, apptainer.'
+}
+
+packed_is_active() {
+    [[ -f $packed ]] && ! [[ -d $directory && -e $unpacked_mark ]]
+}
+
+# inject NAME VALUE: both spellings, because APPTAINERENV_NAME beats SINGULARITYENV_NAME of another value.
+inject() {
+    export "SINGULARITYENV_$1=$2" "APPTAINERENV_$1=$2"
+}
+
+inject_unless_set() {
+    [[ -v SINGULARITYENV_$1 || -v APPTAINERENV_$1 ]] || inject "$1" "$2"
+}
+
+set_environment() {
+    unset SINGULARITYENV_CONDA_DEFAULT_ENV APPTAINERENV_CONDA_DEFAULT_ENV
+    unset SINGULARITYENV_CONDA_EXE APPTAINERENV_CONDA_EXE
+    unset SINGULARITYENV_CONDA_PREFIX APPTAINERENV_CONDA_PREFIX
+    unset SINGULARITYENV_CONDA_PROMPT_MODIFIER APPTAINERENV_CONDA_PROMPT_MODIFIER
+    unset SINGULARITYENV_CONDA_PYTHON_EXE APPTAINERENV_CONDA_PYTHON_EXE
+    unset SINGULARITYENV_CONDA_SHLVL APPTAINERENV_CONDA_SHLVL
+    unset SINGULARITYENV_PIP_CONSTRAINT APPTAINERENV_PIP_CONSTRAINT
+    unset SINGULARITYENV_VIRTUAL_ENV APPTAINERENV_VIRTUAL_ENV
+    unset SINGULARITYENV_VIRTUAL_ENV_PROMPT APPTAINERENV_VIRTUAL_ENV_PROMPT
+    unset SINGULARITYENV_WITH_CONDA APPTAINERENV_WITH_CONDA
+    unset SINGULARITYENV_WITH_CONDA_VENV APPTAINERENV_WITH_CONDA_VENV
+    unset SINGULARITYENV_WITH_VENV APPTAINERENV_WITH_VENV
+    unset SINGULARITYENV__CE_CONDA APPTAINERENV__CE_CONDA
+    unset SINGULARITYENV__CE_M APPTAINERENV__CE_M
+    inject PREPEND_PATH /runscripts
+}
+
+set_binds() {
+    local binds=(
+        /apps/GROMACS/2024.1/runscripts:/runscripts
+    )
+    # With the module loaded BINDPATH is the module's; what the user had in it before is in SIFMOD_USER_BINDPATH.
+    local users=${SIFMOD_USER_BINDPATH-${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}}}
+    local IFS=,
+    export SINGULARITY_BINDPATH="${binds[*]}${users:+,$users}"
+    export APPTAINER_BINDPATH=$SINGULARITY_BINDPATH
+}
+
+# launch COMMAND [ARGUMENT...]: become the command in the container.
+launch() {
+    if in_container; then
+        exec "$@"
+    fi
+    find_runtime
+    find_image
+    set_environment
+    set_binds
+    exec "$runtime" exec "$sif" "$@"
+}

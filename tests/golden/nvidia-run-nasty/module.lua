@@ -1,0 +1,92 @@
+
+-- The container, written by sifmod VERSION. Values belong to this load: pushenv gives the user's own back on unload.
+
+-- One container at a time. Lmod's own replacement of a family's member loads the new one before it unloads the old one, which
+-- leaves the old one's values behind; so the old one goes first.
+local member = os.getenv("LMOD_FAMILY_CONTAINER")
+if mode() == "load" and member and member ~= myModuleName() and os.getenv("LMOD_AUTO_SWAP") ~= "no" then
+    LmodMessage("Replacing the container module " .. member .. " with " .. myModuleFullName() .. ".")
+    unload(member)
+end
+family("container")
+local installdir = "/tmp/a b,c:d'e$f"
+
+-- The image: the installation's own copy, else one of the site's.
+local sif = pathJoin(installdir, "nasty $image \"1\".sif")
+if not isFile(sif) then
+    for _, central in ipairs({ "/central \"images\"/nasty $image \"1\".sif", "/cent`ral`/nasty $image \"1\".sif" }) do
+        if isFile(central) then
+            sif = central
+            break
+        end
+    end
+end
+if mode() == "load" and not isFile(sif) then
+    LmodError("The image " .. sif .. " is gone and the site has no copy of it. Reinstall the module with: eb --rebuild")
+end
+pushenv("SIF", sif)
+pushenv("SIFPYTORCHMINNGC", sif)
+pushenv("CONTAINERROOT", installdir)
+pushenv("RUNSCRIPTS", pathJoin(installdir, "runscripts"))
+pushenv("RUNSCRIPTSPYTORCHMINNGC", pathJoin(installdir, "runscripts"))
+
+-- Bind paths: those that the container needs, the optional ones that are here, the user software, and the user's own.
+local binds = {
+    "/tmp/a b\\,c\\:d'e$f/runscripts:/runscripts",
+    "/site data:/data\\,1\\:2:ro",
+    "/own\\,data:/own:rw",
+    "/plain",
+}
+for _, optional in ipairs({
+    { "/it's/$HOME", "/it's/$HOME" },
+}) do
+    if isDir(optional[1]) or isFile(optional[1]) then
+        binds[#binds + 1] = optional[2]
+    end
+end
+local directory = pathJoin(installdir, "user-software")
+local unpacked = isDir(directory) and isFile(pathJoin(installdir, "user-software.unpacked"))
+if isFile(pathJoin(installdir, "user-software.squashfs")) and not unpacked then
+    binds[#binds + 1] = "/tmp/a b\\,c\\:d'e$f/user-software.squashfs:/user-software:ro,image-src=/"
+elseif isDir(directory) then
+    binds[#binds + 1] = "/tmp/a b\\,c\\:d'e$f/user-software:/user-software"
+end
+local users_binds = os.getenv("SIFMOD_USER_BINDPATH")
+    or os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH") or ""
+pushenv("SIFMOD_USER_BINDPATH", users_binds)
+if users_binds ~= "" then
+    binds[#binds + 1] = users_binds
+end
+pushenv("SINGULARITY_BINDPATH", table.concat(binds, ","))
+pushenv("APPTAINER_BINDPATH", table.concat(binds, ","))
+pushenv("SINGULARITY_NV", "1")
+pushenv("APPTAINER_NV", "1")
+
+-- Variables in the container: the effect of activating its Python, then the settings of the site and the easyconfig.
+pushenv("SINGULARITYENV_PREPEND_PATH", "/runscripts:/user-software/venv/a+b/bin:/opt/venv/bin")
+pushenv("APPTAINERENV_PREPEND_PATH", "/runscripts:/user-software/venv/a+b/bin:/opt/venv/bin")
+pushenv("SINGULARITYENV_VIRTUAL_ENV", "/user-software/venv/a+b")
+pushenv("APPTAINERENV_VIRTUAL_ENV", "/user-software/venv/a+b")
+pushenv("SINGULARITYENV_VIRTUAL_ENV_PROMPT", "(a+b) ")
+pushenv("APPTAINERENV_VIRTUAL_ENV_PROMPT", "(a+b) ")
+pushenv("SINGULARITYENV_WITH_CONDA_VENV", "source /runscripts/init-conda-venv")
+pushenv("APPTAINERENV_WITH_CONDA_VENV", "source /runscripts/init-conda-venv")
+pushenv("SINGULARITYENV_WITH_VENV", "source /user-software/venv/a+b/bin/activate")
+pushenv("APPTAINERENV_WITH_VENV", "source /user-software/venv/a+b/bin/activate")
+pushenv("SINGULARITYENV_EMPTY", "")
+pushenv("APPTAINERENV_EMPTY", "")
+pushenv("SINGULARITYENV_PYTHONNOUSERSITE", "1")
+pushenv("APPTAINERENV_PYTHONNOUSERSITE", "1")
+pushenv("SINGULARITYENV_QUOTES", "it's \"$HOME\" `id` \\n")
+pushenv("APPTAINERENV_QUOTES", "it's \"$HOME\" `id` \\n")
+pushenv("SINGULARITYENV_SHARED", "easyconfig's")
+pushenv("APPTAINERENV_SHARED", "easyconfig's")
+
+-- Packing changes what is bound, so these commands reload the module in the shell that calls them.
+local shell = myShellName()
+if shell == "bash" or shell == "zsh" then
+    for _, command in ipairs({ "make-squashfs", "unmake-squashfs" }) do
+        set_shell_function(command,
+            "SIFMOD_RELOADS=1 command " .. command .. ' "$@" && module load ' .. myModuleFullName(), "")
+    end
+end

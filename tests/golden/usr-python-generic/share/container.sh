@@ -1,0 +1,131 @@
+# How the commands in bin/ reach the container of Python/3.11-demo-singularity. They source this file, which works out on
+# the node where it runs what the container needs: the commands work with the module loaded and without it.
+# shellcheck shell=bash
+
+root=/apps/Python/3.11-demo-singularity
+sif=$root/demo.sif
+directory=$root/user-software
+packed=$root/user-software.squashfs
+unpacked_mark=$root/user-software.unpacked
+
+# die STATUS MESSAGE
+die() {
+    printf '%s: %s\n' "${0##*/}" "$2" >&2
+    exit "$1"
+}
+
+in_container() {
+    [[ -d /.singularity.d ]]
+}
+
+find_image() {
+    local candidate
+    for candidate in "$sif"; do
+        if [[ -f $candidate ]]; then
+            sif=$candidate
+            return
+        fi
+    done
+    die 126 "the image '$sif' is gone and the site has no copy of it. Reinstall the module with eb --rebuild."
+}
+
+find_runtime() {
+    for runtime in singularity apptainer; do
+        if command -v "$runtime" >/dev/null; then
+            return
+        fi
+    done
+    die 127 'no container runtime on this node: looked for the commands singularity, apptainer.'
+}
+
+packed_is_active() {
+    [[ -f $packed ]] && ! [[ -d $directory && -e $unpacked_mark ]]
+}
+
+# inject NAME VALUE: both spellings, because APPTAINERENV_NAME beats SINGULARITYENV_NAME of another value.
+inject() {
+    export "SINGULARITYENV_$1=$2" "APPTAINERENV_$1=$2"
+}
+
+inject_unless_set() {
+    [[ -v SINGULARITYENV_$1 || -v APPTAINERENV_$1 ]] || inject "$1" "$2"
+}
+
+set_environment() {
+    unset SINGULARITYENV_CONDA_DEFAULT_ENV APPTAINERENV_CONDA_DEFAULT_ENV
+    unset SINGULARITYENV_CONDA_EXE APPTAINERENV_CONDA_EXE
+    unset SINGULARITYENV_CONDA_PREFIX APPTAINERENV_CONDA_PREFIX
+    unset SINGULARITYENV_CONDA_PROMPT_MODIFIER APPTAINERENV_CONDA_PROMPT_MODIFIER
+    unset SINGULARITYENV_CONDA_PYTHON_EXE APPTAINERENV_CONDA_PYTHON_EXE
+    unset SINGULARITYENV_CONDA_SHLVL APPTAINERENV_CONDA_SHLVL
+    unset SINGULARITYENV_WITH_CONDA APPTAINERENV_WITH_CONDA
+    unset SINGULARITYENV__CE_CONDA APPTAINERENV__CE_CONDA
+    unset SINGULARITYENV__CE_M APPTAINERENV__CE_M
+    inject PIP_CONSTRAINT /runscripts/pip-constraints.txt
+    inject PREPEND_PATH /runscripts:/user-software/venv/demo/bin
+    inject VIRTUAL_ENV /user-software/venv/demo
+    inject VIRTUAL_ENV_PROMPT '(demo) '
+    inject WITH_CONDA_VENV 'source /runscripts/init-conda-venv'
+    inject WITH_VENV 'source /user-software/venv/demo/bin/activate'
+    inject_unless_set PYTHONNOUSERSITE 1
+}
+
+set_binds() {
+    local binds=(
+        /apps/Python/3.11-demo-singularity/runscripts:/runscripts
+    )
+    if packed_is_active; then
+        binds+=(/apps/Python/3.11-demo-singularity/user-software.squashfs:/user-software:ro,image-src=/)
+    elif [[ -d $directory ]]; then
+        binds+=(/apps/Python/3.11-demo-singularity/user-software:/user-software)
+    else
+        die 126 "the user software is gone: neither '$directory' nor '$packed' is there. Make it anew with eb --rebuild."
+    fi
+    # With the module loaded BINDPATH is the module's; what the user had in it before is in SIFMOD_USER_BINDPATH.
+    local users=${SIFMOD_USER_BINDPATH-${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}}}
+    local IFS=,
+    export SINGULARITY_BINDPATH="${binds[*]}${users:+,$users}"
+    export APPTAINER_BINDPATH=$SINGULARITY_BINDPATH
+}
+
+# launch COMMAND [ARGUMENT...]: become the command in the container.
+launch() {
+    if in_container; then
+        exec "$@"
+    fi
+    find_runtime
+    find_image
+    set_environment
+    set_binds
+    exec "$runtime" exec "$sif" "$@"
+}
+
+# bind_source PATH: the path as the runtime reads it in a list of binds.
+bind_source() {
+    local path=${1//,/\\,}
+    printf '%s' "${path//:/\\:}"
+}
+
+# take_lock: packing and unpacking exclude each other, also between nodes where the file system has locks.
+take_lock() {
+    exec {lock}>"$root/.user-software.lock"
+    flock --nonblock "$lock" || die 7 "another make-squashfs or unmake-squashfs is at work in '$root'. Wait for it."
+}
+
+# compare_trees PACKED DIRECTORY: mount the packed file as the container will, and compare it with the directory.
+compare_trees() {
+    find_runtime
+    find_image
+    local binds
+    binds=$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt:ro
+    SINGULARITY_BINDPATH=$binds APPTAINER_BINDPATH=$binds \
+        "$runtime" exec "$sif" /usr/bin/python3 -I - /mnt /user-software \
+        <"$root/share/compare-trees.py"
+}
+
+# reload_hint: the module of an interactive shell is reloaded by the function that the module defines.
+reload_hint() {
+    if [[ -z ${SIFMOD_RELOADS-} ]]; then
+        printf 'Shells that have the module loaded see it after: module load %s\n' Python/3.11-demo-singularity
+    fi
+}

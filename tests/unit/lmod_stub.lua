@@ -1,0 +1,35 @@
+-- Just enough of Lmod to run the container part of a modulefile in a plain Lua: what it sets is printed, name NUL value NUL.
+-- arg: the modulefile, the mode, the shell; the environment comes from the process.
+local environment = {}
+local real_getenv = os.getenv
+
+function os.getenv(name) return environment[name] or real_getenv(name) end
+function pushenv(name, value) environment[name] = value end
+function family(name) io.write("family\0", name, "\0") end
+function unload(name) io.write("unload\0", name, "\0") end
+function pathJoin(...) return table.concat({ ... }, "/") end
+function isDir(path)
+    local handle = io.open(path .. "/.")
+    if handle then handle:close() end
+    return handle ~= nil
+end
+function isFile(path)
+    local handle = io.open(path)
+    if handle then handle:close() end
+    return handle ~= nil and not isDir(path)
+end
+function mode() return arg[2] end
+function LmodError(text)
+    io.stderr:write(text, "\n")
+    os.exit(1)
+end
+function LmodMessage(text) io.stderr:write(text, "\n") end
+function myShellName() return arg[3] end
+function myModuleName() return "Demo" end
+function myModuleFullName() return "Demo/1.0-x" end
+function set_shell_function(name, bash, csh) io.write("function ", name, "\0", bash, "\0") end
+
+dofile(arg[1])
+for name, value in pairs(environment) do
+    io.write(name, "\0", value, "\0")
+end
