@@ -90,6 +90,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 delattr(self.module_load_environment, variable)
         # what users installed lives in the installation directory: EasyBuild must not empty it
         self.cfg["keeppreviousinstall"] = True
+        # known only once EasyBuild holds the lock: until then the directory may be another installation's at work
+        self._is_new = False
         self._description: Optional[tuple[ContainerSpec, Site]] = None
 
     def describe(self) -> tuple[ContainerSpec, Site]:
@@ -122,11 +124,10 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     def run_all_steps(self, *args: Any, **kwargs: Any) -> bool:
         """Run the steps; when they fail, nothing of a new installation stays, and an earlier one still loads."""
-        fresh = not Path(self.installdir).exists()
         try:
             return bool(super().run_all_steps(*args, **kwargs))
         except BaseException:
-            if fresh and Path(self.installdir).is_dir():
+            if self._is_new and Path(self.installdir).is_dir():
                 remove_dir(self.installdir)
             raise
 
@@ -164,10 +165,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     def fetch_step(self, *_args: Any, **_kwargs: Any) -> None:
         """Check everything that can be checked before anything is written, and find the image."""
-        self.describe()
+        _spec, site = self.describe()
+        self._is_new = not Path(self.installdir).exists()
         with _easybuild_errors():
             if not self.dry_run:
-                find_runtime(self.describe()[1])
+                find_runtime(site)
             # the copy is hashed while it is made: hashing the source here would read the image once more
             super().fetch_step(skip_checksums=True)
             if not self.dry_run:

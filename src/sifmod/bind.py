@@ -81,7 +81,7 @@ class Bind:
         inside = f"{posixpath.normpath(destination).replace('//', '/')}/"
         for path in (names.RUNSCRIPTS, names.USER_SOFTWARE):
             if inside.startswith(f"{path}/"):
-                raise ValueError(f"the destination '{destination}' is sifmod's own: choose another one")
+                raise ValueError(f"the destination '{destination}' is sifmod's own: choose another destination")
         return cls(source, destination, options)
 
     @classmethod

@@ -234,6 +234,13 @@ def test_a_site_change_reaches_the_module_by_module_only(own_demo: User, tmp_pat
     assert fingerprint(own_demo.installdir(DEMO_MODULE) / "bin") == before
 
 
+def test_two_installs_at_once_give_one_good_one(user: User) -> None:
+    eb = f"eb {DEMO_EASYCONFIG} >/dev/null 2>&1"
+    done = user.run(f"{eb} & first=$!; sleep 1.2; {eb}; second=$?; wait $first; echo $? $second")
+    assert done.stdout.split()[0] == "0"
+    assert user.out(f"module load {DEMO_MODULE}; python -c 'print(6 * 7)'") == "42"
+
+
 def test_a_dry_run_writes_nothing(user: User) -> None:
     done = user.eb(DEMO_EASYCONFIG, "-x")
     assert "bin/make-squashfs" in done.stdout

@@ -117,7 +117,7 @@ for character in [*characters, ","]:
     else:
         word += character
 call = {{"argv": sys.argv[1:], "env": dict(os.environ), "stdin": stdin}}
-constraints = pathlib.Path(binds.get("/runscripts", "/nowhere"), "pip-constraints.txt")
+constraints = pathlib.Path(binds.get("/runscripts", home / "nothing"), "pip-constraints.txt")
 if constraints.exists():
     call["constraints"] = constraints.read_text()
 with (home / "calls.jsonl").open("a") as stream:

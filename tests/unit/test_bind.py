@@ -6,8 +6,8 @@ from sifmod.bind import Bind, escape
 
 from .support import split_binds
 
-# Everything that a path may hold but what the runtime can't be told: backslashes, control characters, and white space at
-# an end or beside a comma.
+# Everything that a path may hold but what the runtime can't be told: backslashes, control characters, and white space
+# at an end or beside a comma.
 CHARACTERS = st.characters(exclude_characters="\\", exclude_categories=("Cs",), min_codepoint=32)
 PATHS = (
     st.text(CHARACTERS | st.sampled_from(",: "), max_size=40)

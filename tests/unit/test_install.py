@@ -137,7 +137,7 @@ def test_requirements_are_installed_with_constraints_binds_and_variables(install
     here.mkdir()
     site = a_site(
         binds=(Bind("/site", "/site"),),
-        optional_binds=(Bind(str(here), "/here"), Bind("/nowhere/at/all", "/gone")),
+        optional_binds=(Bind(str(here), "/here"), Bind(str(tmp_path / "gone"), "/gone")),
         container_env={"A": "site", "B": "site"},
     )
     install(
@@ -426,9 +426,9 @@ def test_a_folder_without_permission_is_named(install, installdir):
 def test_an_installation_that_can_not_be_put_in_place_is_named(install, installdir):
     installdir.mkdir(parents=True)
     (installdir / "bin").write_text("a file where a folder must be")
-    with pytest.raises(InstallError) as caught:
+    with pytest.raises(InstallError, match=r"putting .* in place failed: File exists") as caught:
         install()
-    assert f"'{installdir}'" in str(caught.value)
+    assert f"'{installdir}/bin" in str(caught.value)
     assert not (installdir / STAGE).exists()
 
 

@@ -434,7 +434,7 @@ def test_a_central_image_takes_the_place_of_a_removed_one(installed, load, tmp_p
     central = tmp_path / "cen'tral"
     central.mkdir()
     (central / installed.sif).write_text("")
-    site = a_site(image_repositories=("/nowhere", str(central)))
+    site = a_site(image_repositories=("/no/such/folder", str(central)))
     assert load(installed, site)["SIF"] == f"{central}/demo.sif"
 
 
@@ -635,7 +635,7 @@ def test_a_wrapper_uses_a_central_image(wrapper, installed, tmp_path):
     Path(installed.installdir, installed.sif).unlink()
     (tmp_path / "central").mkdir()
     (tmp_path / "central" / "demo.sif").write_text("")
-    call = wrapper("python", site=a_site(image_repositories=("/nowhere", str(tmp_path / "central"))))
+    call = wrapper("python", site=a_site(image_repositories=("/no/such/folder", str(tmp_path / "central"))))
     assert call["argv"][1] == f"{tmp_path}/central/demo.sif"
 
 

@@ -19,7 +19,7 @@ def after(shell, command, settings, environ=None):
     words = " ".join("'" + word.replace("'", "'\\''") + "'" for word in show)
     done = subprocess.run(
         [command, *(["-f"] if shell == "csh" else []), "-c", f"{settings}\n{words}"],
-        env={"PATH": os.environ["PATH"], "HOME": "/nowhere", **(environ or {})},
+        env={"PATH": os.environ["PATH"], "HOME": "/dev/null", **(environ or {})},
         capture_output=True,
         text=True,
         check=True,

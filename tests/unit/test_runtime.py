@@ -135,7 +135,7 @@ def search(tmp_path, monkeypatch):
 
     def search(*names):
         paths = {name: FakeRuntime(tmp_path / name, name).path for name in names}
-        monkeypatch.setenv("PATH", ":".join(str(path.parent) for path in paths.values()) or "/nowhere")
+        monkeypatch.setenv("PATH", ":".join(str(path.parent) for path in paths.values()))
         return paths
 
     return search

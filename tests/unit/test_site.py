@@ -274,6 +274,14 @@ def test_options_of_a_bind_may_hold_commas_in_the_environment_too():
     assert site.binds == (Bind("/a.squashfs", "/b", "ro,image-src=/"), Bind("/c", "/c"))
 
 
+@pytest.mark.parametrize("key", ["binds", "optional_binds"])
+def test_a_site_can_not_bind_over_sifmod_s_own_folders(write, key):
+    message = refused({"SIFMOD_SITE": write(f'{key} = ["/a:/runscripts"]')})
+    assert key in message
+    assert "'/runscripts'" in message
+    assert "choose another" in message
+
+
 def test_invalid_toml_is_named_with_file_and_place(write):
     path = write("runtime = \n")
     message = refused({"SIFMOD_SITE": path})

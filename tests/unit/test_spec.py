@@ -206,10 +206,10 @@ WRONG_ELEMENTS = [
     ("binds", ["/a:b"], "/a:b", "begin it with '/'"),
     ("binds", ["/a:/b:ro:x"], "/a:/b:ro:x", "source[:destination[:options]]"),
     ("binds", ["/a,/b"], "/a,/b", "commas inside a path"),
-    ("binds", ["/a:/runscripts"], "/a:/runscripts", "choose another destination"),
-    ("binds", ["/a:/runscripts/x"], "/a:/runscripts/x", "choose another destination"),
-    ("binds", ["/a:/user-software"], "/a:/user-software", "choose another destination"),
-    ("binds", ["/user-software/venv"], "/user-software/venv", "choose another destination"),
+    ("binds", ["/a:/runscripts"], "/a:/runscripts", "choose another"),
+    ("binds", ["/a:/runscripts/x"], "/a:/runscripts/x", "choose another"),
+    ("binds", ["/a:/user-software"], "/a:/user-software", "choose another"),
+    ("binds", ["/user-software/venv"], "/user-software/venv", "choose another"),
     ("binds", ["/a\n"], "/a\n", "one line an element"),
     ("pip_requirements", ["a\n--index-url x"], "a\n--index-url x", "one line an element"),
     ("container_env", {"1A": "x"}, "1A", "name of an environment variable"),
@@ -237,7 +237,7 @@ def test_a_destination_that_only_looks_like_sifmod_s_own_is_accepted(destination
 
 @pytest.mark.parametrize("destination", ["//runscripts", "/./user-software", "/x/../runscripts", "/user-software/"])
 def test_another_spelling_of_sifmod_s_own_destinations_is_refused_too(destination):
-    assert "choose another destination" in str(refused(binds=[f"/a:{destination}"]))
+    assert "choose another" in str(refused(binds=[f"/a:{destination}"]))
 
 
 @pytest.mark.parametrize("sif", ["a/b.sif", "..", ".", ".hidden.sif", "-x.sif", "a\nb.sif", "a\\b.sif", ""])

@@ -1,6 +1,6 @@
 # How the commands in bin/ reach the container of PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315. They source this file, which works out on
 # the node where it runs what the container needs: the commands work with the module loaded and without it.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2054 # commas are the runtime's, within a bind
 
 root=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1
 sif=$root/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif
@@ -20,7 +20,8 @@ in_container() {
 
 find_image() {
     local candidate
-    for candidate in "$sif" /appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif; do
+    local candidates=("$sif" /appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif)
+    for candidate in "${candidates[@]}"; do
         if [[ -f $candidate ]]; then
             sif=$candidate
             return
@@ -30,7 +31,8 @@ find_image() {
 }
 
 find_runtime() {
-    for runtime in singularity apptainer; do
+    local runtimes=(singularity apptainer)
+    for runtime in "${runtimes[@]}"; do
         if command -v "$runtime" >/dev/null; then
             return
         fi

@@ -1,6 +1,6 @@
 # How the commands in bin/ reach the container of PyTorch-NGC/24.05 it's. They source this file, which works out on
 # the node where it runs what the container needs: the commands work with the module loaded and without it.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2054 # commas are the runtime's, within a bind
 
 root='/tmp/a b,c:d'"'"'e$f'
 sif=$root/'nasty $image "1".sif'
@@ -20,7 +20,8 @@ in_container() {
 
 find_image() {
     local candidate
-    for candidate in "$sif" '/central "images"/nasty $image "1".sif' '/cent`ral`/nasty $image "1".sif'; do
+    local candidates=("$sif" '/central "images"/nasty $image "1".sif' '/cent`ral`/nasty $image "1".sif')
+    for candidate in "${candidates[@]}"; do
         if [[ -f $candidate ]]; then
             sif=$candidate
             return
@@ -30,7 +31,8 @@ find_image() {
 }
 
 find_runtime() {
-    for runtime in 'singularity ce'; do
+    local runtimes=('singularity ce')
+    for runtime in "${runtimes[@]}"; do
         if command -v "$runtime" >/dev/null; then
             return
         fi

@@ -1,6 +1,6 @@
 # How the commands in bin/ reach the container of Python/3.11-demo-singularity. They source this file, which works out on
 # the node where it runs what the container needs: the commands work with the module loaded and without it.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2054 # commas are the runtime's, within a bind
 
 root=/apps/Python/3.11-demo-singularity
 sif=$root/demo.sif
@@ -20,7 +20,8 @@ in_container() {
 
 find_image() {
     local candidate
-    for candidate in "$sif"; do
+    local candidates=("$sif")
+    for candidate in "${candidates[@]}"; do
         if [[ -f $candidate ]]; then
             sif=$candidate
             return
@@ -30,7 +31,8 @@ find_image() {
 }
 
 find_runtime() {
-    for runtime in singularity apptainer; do
+    local runtimes=(singularity apptainer)
+    for runtime in "${runtimes[@]}"; do
         if command -v "$runtime" >/dev/null; then
             return
         fi
