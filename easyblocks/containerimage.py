@@ -17,13 +17,15 @@ import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
 from easybuild.framework.easyblock import EasyBlock
 from easybuild.framework.easyconfig import CUSTOM
+from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, print_warning
-from easybuild.tools.config import build_option, source_paths
+from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, source_paths
 from easybuild.tools.filetools import convert_name, remove_dir
 from easybuild.tools.module_generator import ModuleGeneratorLua
 from easybuild.tools.utilities import trace_msg
@@ -31,12 +33,16 @@ from easybuild.tools.version import VERSION
 
 from sifmod import names
 from sifmod.errors import ParameterError, SifmodError
+from sifmod.imagestore import ImageStore, StoredImage, definition_file_name
 from sifmod.install import Installer, refresh_scripts
+from sifmod.manifest import read_manifest
+from sifmod.packages import check_packages, installed_packages
 from sifmod.render import render, render_module
-from sifmod.runtime import find_runtime
+from sifmod.runtime import ContainerRuntime, find_runtime
 from sifmod.sif import check_is_sif
+from sifmod.signature import check_signature
 from sifmod.site import Site, load_site
-from sifmod.spec import ContainerSpec, spec_from_parameters
+from sifmod.spec import ContainerSpec, build_arguments, image_uri, spec_from_parameters
 
 # Kept out of EasyBuild's permissions step: what users installed keeps the modes that they gave it.
 _USERS_OWN = (names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE_PACKED)
@@ -59,11 +65,20 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         """Define the easyconfig parameters of this easyblock; docs/reference/parameters.md explains them."""
         own = {
             "binds": [None, "Bind paths (source[:destination[:options]]) beyond the site's", CUSTOM],
+            "build_args": [None, "Build arguments of the definition file", CUSTOM],
             "conda_env": [None, "Conda environment of the image that is its Python", CUSTOM],
             "conda_root": [None, "Root of the conda installation in the image (default: /opt/miniconda3)", CUSTOM],
             "container_env": [None, "Variables injected into the container beyond the site's", CUSTOM],
+            "definition": [None, "Definition file beside the easyconfig that the image is built from", CUSTOM],
+            "definition_files": [None, "Files beside the easyconfig, kept in share/docker-defs", CUSTOM],
+            "expected_packages": [None, "Names and exact versions of Python packages, for the sanity check", CUSTOM],
             "gpu": [None, "GPUs that the image is made for: 'amd' or 'nvidia'", CUSTOM],
-            "image_mode": [None, "How the image gets into the installation: 'copy'", CUSTOM],
+            "image_mode": [
+                None,
+                "How the image gets into the installation: 'copy' (default), 'link' or 'central'",
+                CUSTOM,
+            ],
+            "image_uri": [None, "Where the image is pulled from, such as docker://debian:12", CUSTOM],
             "launch": [None, "Run commands with 'exec', or with 'run' through the image's entry point", CUSTOM],
             "module_family": [None, "Lmod family of the module (default: container); '' for none", CUSTOM],
             "pack_user_software": [None, "Pack the user software after pip_requirements were installed", CUSTOM],
@@ -92,6 +107,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         self.cfg["keeppreviousinstall"] = True
         # known only once EasyBuild holds the lock: until then the directory may be another installation's at work
         self._is_new = False
+        self._stored: Optional[StoredImage] = None
+        self._definitions: tuple[Path, ...] = ()
         self._description: Optional[tuple[ContainerSpec, Site]] = None
 
     def describe(self) -> tuple[ContainerSpec, Site]:
@@ -102,25 +119,57 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         """
         if self._description is None:
             with _easybuild_errors():
-                sources = self.cfg["sources"]
-                if len(sources) != 1:
-                    raise ParameterError("sources", sources, "give exactly one: the file name of the SIF")
-                source = sources[0]
-                sif = source.get("filename") if isinstance(source, dict) else source
-                if not isinstance(sif, str):
-                    raise ParameterError("sources", source, "give the file name of the SIF")
+                manifest = read_manifest(Path(self.installdir))
+                keep_image = manifest and (build_option("module_only") or build_option("sanity_check_only"))
                 spec = spec_from_parameters(
                     name=self.name,
                     version=self.version + self.cfg["versionsuffix"],
                     env_name=convert_name(self.name, upper=True),
                     installdir=self.installdir,
-                    sif=Path(sif).name,
+                    sif=manifest.image if manifest and keep_image else self._image_file_name(),
                     parameters={key: self.cfg[key] for key in self.extra_options() if key in self.cfg},
                 )
                 if not isinstance(self.module_generator, ModuleGeneratorLua):
                     raise ParameterError("module-syntax", "Tcl", "ContainerImage writes Lua modules: use Lua")
+                if manifest:
+                    spec = replace(spec, image=manifest.image_source)
                 self._description = spec, load_site()
         return self._description
+
+    def _image_file_name(self) -> str:
+        """Return the file name of the image, from whichever parameter says where it comes from."""
+        sources, uri, definition = self.cfg["sources"], self.cfg["image_uri"], self.cfg["definition"]
+        given = [name for name in ("sources", "image_uri", "definition") if self.cfg[name]]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none of them"
+            raise ParameterError("sources", sources, f"give one of sources, image_uri and definition; there is {found}")
+        build_args = build_arguments(self.cfg["build_args"])
+        if build_args and not definition:
+            raise ParameterError(
+                "build_args", build_args, "only a definition takes build arguments: add it or leave this out"
+            )
+        if uri:
+            return image_uri(uri).file_name
+        if definition:
+            return definition_file_name(self._beside("definition", definition), build_args, stem=self._stem())
+        if len(sources) != 1:
+            raise ParameterError("sources", sources, "give exactly one: the file name of the SIF")
+        filename = sources[0].get("filename") if isinstance(sources[0], dict) else sources[0]
+        if not isinstance(filename, str):
+            raise ParameterError("sources", sources[0], "give the file name of the SIF")
+        return Path(filename).name
+
+    def _stem(self) -> str:
+        return f"{self.name}-{self.version}{self.cfg['versionsuffix']}"
+
+    def _beside(self, parameter: str, name: Any) -> Path:
+        """Return the path of a file beside the easyconfig."""
+        if not isinstance(name, str) or "/" in name or not name.strip(". "):
+            raise ParameterError(parameter, name, "give the name of a file beside the easyconfig, without a folder")
+        path = Path(self.cfg.path).resolve().parent / name
+        if not path.is_file():
+            raise ParameterError(parameter, name, f"there is no such file beside the easyconfig, in '{path.parent}'")
+        return path
 
     def run_all_steps(self, *args: Any, **kwargs: Any) -> bool:
         """Run the steps; when they fail, nothing of a new installation stays, and an earlier one still loads."""
@@ -163,17 +212,48 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             ) from error
         return found
 
-    def fetch_step(self, *_args: Any, **_kwargs: Any) -> None:
-        """Check everything that can be checked before anything is written, and find the image."""
-        _spec, site = self.describe()
+    def fetch_step(self, *args: Any, **kwargs: Any) -> None:
+        """Check everything that can be checked before anything is written, and find, pull or build the image."""
+        spec, site = self.describe()
         self._is_new = not Path(self.installdir).exists()
         with _easybuild_errors():
-            if not self.dry_run:
-                find_runtime(site)
-            # the copy is hashed while it is made: hashing the source here would read the image once more
-            super().fetch_step(skip_checksums=True)
-            if not self.dry_run:
-                check_is_sif(Path(self.src[0]["path"]))
+            definitions = [self._beside("definition_files", name) for name in spec.definition_files]
+            if self.cfg["definition"]:
+                definitions.append(self._beside("definition", self.cfg["definition"]))
+            self._definitions = tuple(dict.fromkeys(definitions))
+            runtime = None if self.dry_run else find_runtime(site)
+        # the copy is hashed while it is made: hashing the source here would read the image once more
+        super().fetch_step(skip_checksums=True)
+        if runtime is None:
+            return
+        with _easybuild_errors():
+            if not self.cfg["sources"]:
+                self._fetch_image(runtime, site)
+            image = Path(self.src[0]["path"])
+            check_is_sif(image)
+            check_signature(runtime, image, site)
+        injecting = kwargs.get("skip_checksums") or any(args)
+        if injecting and not self.cfg["sources"]:
+            raise EasyBuildError(
+                "a pulled or built image has other bytes each time, so a checksum of it is of no use; pin the image "
+                "instead: image_uri = '...@%s'",
+                self._stored.digest if self._stored and self._stored.digest else "sha256:...",
+            )
+
+    def _fetch_image(self, runtime: ContainerRuntime, site: Site) -> None:
+        """Pull or build the image into EasyBuild's source path, unless it is there."""
+        folder = Path(source_paths()[0], letter_dir_for(self.name), self.name)
+        store = ImageStore(folder=folder, runtime=runtime, site=site, say=trace_msg)
+        again = build_option("force_download") in (FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES)
+        if self.cfg["image_uri"]:
+            path, self._stored = store.pull(image_uri(self.cfg["image_uri"]), again=again)
+        else:
+            definition = self._beside("definition", self.cfg["definition"])
+            build_args = build_arguments(self.cfg["build_args"])
+            path, self._stored = store.build(definition, build_args, stem=self._stem(), again=again)
+        checksum = self.get_checksum_for(checksums=self.cfg["checksums"], filename=path.name, index=0)
+        source = {"name": path.name, "path": str(path), "cmd": None, "checksum": checksum, "finalpath": self.builddir}
+        self.src.append(source)
 
     def checksum_step(self) -> None:
         """Leave SHA-256 to the copy; let EasyBuild verify what else there is, and complain of what is missing."""
@@ -206,11 +286,16 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         if expected and build_option("ignore_checksums"):
             print_warning("Ignoring the checksum of %s", spec.sif)
             expected = ""
+        image = Path(self.src[0]["path"])
+        spec = replace(spec, image=str(image))
+        self._description = spec, site
         with _easybuild_errors():
             Installer(
                 spec=spec,
                 site=site,
-                image=Path(self.src[0]["path"]),
+                image=image,
+                stored=self._stored,
+                definitions=self._definitions,
                 expected_sha256=expected,
                 tools={"easybuild": str(VERSION)},
                 say=trace_msg,
@@ -226,6 +311,9 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         kwargs.setdefault("custom_paths", {"files": files, "dirs": ["bin", "runscripts"]})
         kwargs.setdefault("custom_commands", [f'{runtime} exec "$SIF" {command}'])
         super().sanity_check_step(*args, **kwargs)
+        if spec.expected_packages and not self.dry_run:
+            with _easybuild_errors():
+                check_packages(installed_packages(spec), spec.expected_packages)
 
     def make_module_step(self, fake: bool = False) -> str:
         """Write the module; with --module-only also the scripts, so that a change of the site reaches both."""

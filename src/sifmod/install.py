@@ -20,8 +20,9 @@ from sifmod.artefact import Artefact
 from sifmod.bind import Bind
 from sifmod.environment import setting_variables, structural_variables
 from sifmod.errors import ImageError, InstallError
-from sifmod.imagecopy import copy_image
+from sifmod.imagestore import StoredImage, sha256_of
 from sifmod.manifest import Manifest, read_manifest
+from sifmod.placement import copy_image, link_image
 from sifmod.probe import probe_python
 from sifmod.render import render
 from sifmod.runtime import LAST_LINES, ContainerRuntime, find_runtime
@@ -39,10 +40,12 @@ class Installer:
     Attributes:
         spec: the container.
         site: the settings of the cluster.
-        image: the SIF to copy.
+        image: the SIF to install.
         expected_sha256: its SHA-256 where the easyconfig gives one, else empty.
         tools: name and version of the tools above sifmod, for the manifest.
         say: called with one line for each thing that is begun.
+        stored: what is known of an image that was pulled or built; None for other images.
+        definitions: definition files to keep with the installation.
     """
 
     spec: ContainerSpec
@@ -51,6 +54,8 @@ class Installer:
     expected_sha256: str
     tools: Mapping[str, str]
     say: Callable[[str], None]
+    stored: Optional[StoredImage] = None
+    definitions: tuple[Path, ...] = ()
 
     def install(self) -> None:
         """Install, or reinstall over what is there.
@@ -68,15 +73,7 @@ class Installer:
 
     def _prepare(self, stage: Path, runtime: ContainerRuntime) -> Manifest:
         spec = self.spec
-        self.say(f"copying the image {self.image}")
-        image = stage / spec.sif
-        digest = copy_image(self.image, image)
-        if self.expected_sha256 and digest != self.expected_sha256.lower():
-            raise ImageError(
-                f"the image '{self.image}' has the SHA-256 {digest}, and checksums of the easyconfig says "
-                f"{self.expected_sha256}: fetch the image again, or correct the easyconfig"
-            )
-        check_is_sif(image)
+        image, digest = self._place(stage)
         facts = None
         if spec.python:
             self.say(f"looking at the Python of the image in {spec.python.prefix}")
@@ -85,24 +82,55 @@ class Installer:
         artefacts = list(render(spec, self.site))
         if facts and spec.pip_constraints:
             artefacts.append(Artefact(PurePosixPath("runscripts", names.CONSTRAINTS), facts.constraints))
+        artefacts += [_kept_definition(path) for path in self.definitions]
         for artefact in artefacts:
             write_artefact(stage, artefact)
         if spec.venv and facts and not _user_software(Path(spec.installdir)):
-            self._make_user_software(stage, runtime, spec)
+            self._make_user_software(stage, image, runtime, spec)
+        files = [str(artefact.path) for artefact in artefacts]
+        if image.parent == stage:
+            files.append(spec.sif)
         manifest = Manifest(
             module=spec.module,
             image=spec.sif,
             image_source=str(self.image),
+            image_origin=self.stored.origin if self.stored else "",
+            image_digest=self.stored.digest if self.stored else "",
             image_sha256=digest,
             image_size=image.stat().st_size,
             python_version=spec.python_version,
-            files=tuple(sorted([spec.sif, names.MANIFEST, *(str(artefact.path) for artefact in artefacts)])),
+            files=tuple(sorted([names.MANIFEST, *files])),
             tools={**self.tools, "sifmod": __version__, "runtime": runtime.version},
         )
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
         return manifest
 
-    def _make_user_software(self, stage: Path, runtime: ContainerRuntime, spec: ContainerSpec) -> None:
+    def _place(self, stage: Path) -> tuple[Path, str]:
+        """Return where the image of this install is, and its SHA-256 where it was read."""
+        target = stage / self.spec.sif
+        known = self.stored.sha256 if self.stored else ""
+        if self.spec.image_mode == "copy":
+            self.say(f"copying the image {self.image}")
+            known = copy_image(self.image, target)
+        elif self.spec.image_mode == "central":
+            self.say(f"using the image {self.image} in its place")
+            target = self.image
+        else:
+            self.say(f"linking the image {self.image}")
+            if not link_image(self.image, target):
+                self.say("the file systems allow no link: copying the image")
+                known = copy_image(self.image, target)
+        if self.expected_sha256:
+            known = known or sha256_of(target)
+            if known != self.expected_sha256.lower():
+                raise ImageError(
+                    f"the image '{self.image}' has the SHA-256 {known}, and checksums of the easyconfig says "
+                    f"{self.expected_sha256}: fetch the image again, or correct the easyconfig"
+                )
+        check_is_sif(target)
+        return target, known
+
+    def _make_user_software(self, stage: Path, image: Path, runtime: ContainerRuntime, spec: ContainerSpec) -> None:
         if spec.python is None:
             return
         self.say(f"making the virtual environment {spec.venv_path}")
@@ -113,7 +141,7 @@ class Installer:
             Bind(str(stage / "runscripts"), names.RUNSCRIPTS),
         ]
         runtime.run(
-            stage / spec.sif,
+            image,
             [spec.python.executable, "-m", "venv", "--system-site-packages", spec.venv_path],
             binds=binds,
         )
@@ -121,7 +149,7 @@ class Installer:
             self.say(f"installing {', '.join(spec.pip_requirements)} with pip")
             site_binds = [bind for bind in self.site.optional_binds if Path(bind.source).exists()]
             runtime.run(
-                stage / spec.sif,
+                image,
                 [spec.interpreter, "-m", "pip", "--disable-pip-version-check", "install", "-r", "/dev/stdin"],
                 binds=[*binds, *self.site.binds, *spec.binds, *site_binds],
                 env={**setting_variables(spec, self.site), **structural_variables(spec)},
@@ -154,11 +182,12 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
     manifest = read_manifest(installdir)
     if manifest is None:
         return
-    known = set(manifest.files)
-    spec = replace(spec, python_version=manifest.python_version)
+    artefacts = render(replace(spec, python_version=manifest.python_version), site)
+    files = {*manifest.files, *(str(artefact.path) for artefact in artefacts)}
+    record = Artefact(PurePosixPath(names.MANIFEST), replace(manifest, files=tuple(sorted(files))).text)
     with _stage(installdir) as stage:
-        for artefact in render(spec, site):
-            if str(artefact.path) in known and _content(installdir / artefact.path) != artefact.text.encode():
+        for artefact in (*artefacts, record):
+            if _content(installdir / artefact.path) != artefact.text.encode():
                 write_artefact(stage, artefact)
                 _put(stage, installdir, str(artefact.path))
 
@@ -212,6 +241,13 @@ def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
             (installdir / name).unlink(missing_ok=True)
     except OSError as error:
         raise InstallError(f"putting the installation in place in '{installdir}' failed: {error}") from error
+
+
+def _kept_definition(path: Path) -> Artefact:
+    try:
+        return Artefact(PurePosixPath("share", "docker-defs", path.name), path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InstallError(f"the definition file '{path}' can't be read: {error}") from error
 
 
 def _content(path: Path) -> Optional[bytes]:

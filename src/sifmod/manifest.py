@@ -19,12 +19,14 @@ class Manifest:
     Attributes:
         module: full name of the module.
         image: file name of the SIF in the installation.
-        image_source: absolute path that it was copied from.
-        image_sha256: its SHA-256, in hexadecimal.
+        image_source: absolute path that it came from.
+        image_sha256: its SHA-256, in hexadecimal; empty where the image was linked and not read.
         image_size: its size in bytes.
         python_version: `major.minor` of the image's Python; empty where the module offers none.
         files: paths of all files that the installation wrote, relative to it, sorted.
         tools: name and version of each tool that took part.
+        image_origin: the URI that it was pulled from, or what identifies the definition file; empty for other images.
+        image_digest: what its registry calls it, as `sha256:...`; empty where it has no such name.
     """
 
     module: str
@@ -35,6 +37,8 @@ class Manifest:
     python_version: str
     files: tuple[str, ...]
     tools: Mapping[str, str]
+    image_origin: str = ""
+    image_digest: str = ""
 
     @property
     def text(self) -> str:

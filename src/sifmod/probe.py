@@ -16,7 +16,7 @@ from sifmod.spec import PythonLayout
 
 # Runs under the image's Python. Names and versions come from the metadata, because `pip freeze` prints
 # `name @ file:///...` for what conda and vendors built.
-_PROBE = """
+PROBE = """
 import json, sys
 try:
     from importlib.metadata import distributions
@@ -87,7 +87,12 @@ def _is_pinnable(name: str, version: str) -> bool:
     return True
 
 
-def _facts(answer: dict[str, Any]) -> PythonFacts:
+def facts_from_answer(answer: dict[str, Any]) -> PythonFacts:
+    """Return what `PROBE` printed, each package once: the first found is the one that Python imports.
+
+    Raises:
+        KeyError, TypeError, ValueError: this is no answer of `PROBE`.
+    """
     first: dict[str, tuple[str, str]] = {}
     for name, version in answer["packages"]:
         if name and version:
@@ -103,7 +108,7 @@ def probe_python(runtime: ContainerRuntime, image: Path, python: PythonLayout) -
     """
     try:
         # -I: neither the user's own packages nor PYTHONPATH are the image's.
-        facts = _facts(json.loads(runtime.run(image, [python.executable, "-I", "-c", _PROBE])))
+        facts = facts_from_answer(json.loads(runtime.run(image, [python.executable, "-I", "-c", PROBE])))
     except (InstallError, ValueError, TypeError, KeyError) as error:
         parameter = "conda_root and conda_env" if python.conda_env else "python_prefix"
         raise ImageError(

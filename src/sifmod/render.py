@@ -92,7 +92,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "site": site,
         "names": names,
         "sifmod_version": __version__,
-        "central": [str(PurePosixPath(repository, spec.sif)) for repository in site.image_repositories],
+        "central": _central_images(spec, site),
         "runtimes": (site.runtime,) if site.runtime else names.CONTAINER_RUNTIMES,
         "required_binds": [
             own("runscripts", names.RUNSCRIPTS),
@@ -106,6 +106,13 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "settings": setting_variables(spec, site),
         "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],
     }
+
+
+def _central_images(spec: ContainerSpec, site: Site) -> list[str]:
+    """Return where else the image may be: in its own place where that is used, then in the site's repositories."""
+    own = [spec.image] if spec.image_mode == "central" and spec.image else []
+    repositories = [str(PurePosixPath(repository, spec.sif)) for repository in site.image_repositories]
+    return list(dict.fromkeys([*own, *repositories]))
 
 
 def _commands(spec: ContainerSpec, command: str) -> dict[str, list[str]]:

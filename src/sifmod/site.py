@@ -35,6 +35,20 @@ def _text(value: Any) -> str:
     return value
 
 
+def _path(value: Any) -> str:
+    path = os.path.expanduser(os.path.expandvars(_text(value)))  # noqa: PTH111 - text, no Path: it may be empty
+    if path and not path.startswith("/"):
+        raise ValueError(f"'{path}' is not an absolute path: begin it with '/'")
+    return path
+
+
+def _signatures(value: Any) -> str:
+    policy = _text(value) or "none"
+    if policy not in ("none", "required"):
+        raise ValueError("use 'none' or 'required'")
+    return policy
+
+
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise TypeError('a list of strings, such as key = ["one", "two"]')
@@ -69,13 +83,17 @@ def _variables(value: Any) -> Mapping[str, str]:
     return MappingProxyType(dict(value))
 
 
+def _words_of_variable(text: str) -> list[str]:
+    return text.split(",")
+
+
 def _paths_of_variable(text: str) -> list[str]:
     return [item for item in text.split(":") if item]
 
 
 def _key(read: Callable[[Any], Any], help_text: str, variable: Optional[Callable[[str], Any]] = None) -> Any:
     """Describe one key: how its TOML value is read, what it means, how its SIFMOD_* variable becomes a TOML value."""
-    default = read({} if read is _variables else "" if read is _text else [])
+    default = read({} if read is _variables else "" if read in (_text, _path, _signatures) else [])
     metadata = {"read": read, "help": help_text, "variable": variable}
     if read is _variables:
         return field(default_factory=lambda: default, metadata=metadata)
@@ -102,6 +120,15 @@ class Site:
     )
     image_repositories: tuple[str, ...] = _key(
         _paths, "Directories of the site's central images, searched in this order.", _paths_of_variable
+    )
+    insecure_registries: tuple[str, ...] = _key(
+        _texts, "Registries (host:port) that are spoken to in plain HTTP; none by default.", _words_of_variable
+    )
+    runtime_tmpdir: str = _key(_path, "Temporary folder of the runtime while it pulls and builds.", str)
+    runtime_cachedir: str = _key(_path, "Cache folder of the runtime.", str)
+    signatures: str = _key(_signatures, "'none', or 'required': every image must have a valid signature.", str)
+    signature_key: str = _key(
+        _path, "PEM file of the public key that signatures are checked with; else the runtime's own keyring.", str
     )
     container_env: Mapping[str, str] = _key(_variables, "Variables injected into every container.")
     master_suffix: str = _key(_text, "Appended to the master's host name: the suffix of the fast network's names.", str)

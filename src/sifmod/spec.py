@@ -12,12 +12,13 @@ from typing import Any, Optional
 from sifmod import names
 from sifmod.bind import UNBINDABLE, Bind, is_bindable
 from sifmod.errors import ParameterError
+from sifmod.imageuri import ImageUri
 from sifmod.site import VARIABLE_NAME
 from sifmod.suggest import perhaps
 
 GPUS = ("amd", "nvidia")
 LAUNCHES = ("exec", "run")
-IMAGE_MODES = ("copy",)
+IMAGE_MODES = ("copy", "link", "central")
 DEFAULT_CONDA_ROOT = "/opt/miniconda3"
 DEFAULT_WRAPPERS = ("python", "pip")
 
@@ -59,6 +60,10 @@ class ContainerSpec:
         env_name: EasyBuild's conversion of the name, as in `EBROOT<NAME>` and `SIF<NAME>`.
         installdir: absolute path of the installation directory.
         sif: file name of the image in it.
+        image_mode: `copy`, `link` (reflink, else hard link, else copy) or `central` (used where it lies).
+        image: absolute path of the image that is installed, known once it was found; empty before.
+        definition_files: files kept in share/docker-defs/ for reference.
+        expected_packages: names and exact versions of distributions that the container's Python must have.
         python: the Python of the image; None where the module offers none.
         python_version: `major.minor` of that Python, read from the image; empty before the image was looked into.
         venv: name of the virtual environment; empty: no user software.
@@ -78,6 +83,10 @@ class ContainerSpec:
     env_name: str
     installdir: str
     sif: str
+    image_mode: str = "copy"
+    image: str = ""
+    definition_files: tuple[str, ...] = ()
+    expected_packages: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     python: Optional[PythonLayout] = None
     python_version: str = ""
     venv: str = ""
@@ -132,7 +141,6 @@ def spec_from_parameters(
         raise ParameterError("sources", sif, "give the file name of a SIF, without folders or a leading dot or dash")
     if sif in names.INSTALLED:
         raise ParameterError("sources", sif, "sifmod keeps something else under this name: rename the image")
-    _choice("image_mode", given.get("image_mode", "copy"), IMAGE_MODES)
     python = _python(given)
     venv = _name("venv", given.get("venv", ""))
     if venv and not python:
@@ -153,6 +161,9 @@ def spec_from_parameters(
         env_name=env_name,
         installdir=installdir,
         sif=sif,
+        image_mode=_choice("image_mode", given.get("image_mode", "copy"), IMAGE_MODES),
+        definition_files=_file_names("definition_files", given.get("definition_files", ())),
+        expected_packages=_packages("expected_packages", given.get("expected_packages", {}), python),
         python=python,
         venv=venv,
         wrappers=_wrappers(given.get("wrappers"), python),
@@ -216,6 +227,55 @@ def _texts(parameter: str, value: Any) -> tuple[str, ...]:
         if "\n" in item or "\0" in item:
             raise ParameterError(parameter, item, "write one line an element")
     return tuple(value)
+
+
+def _file_names(parameter: str, value: Any) -> tuple[str, ...]:
+    for item in _texts(parameter, value):
+        if "/" in item or item.startswith("."):
+            raise ParameterError(parameter, item, "give the name of a file beside the easyconfig, without a folder")
+    return tuple(value)
+
+
+def _packages(parameter: str, value: Any, python: Optional[PythonLayout]) -> Mapping[str, str]:
+    if not isinstance(value, Mapping) or not all(
+        isinstance(name, str) and isinstance(version, str) and name and version for name, version in value.items()
+    ):
+        raise ParameterError(
+            parameter, value, "give a dictionary of names and exact versions, such as {'torch': '2.2.0'}"
+        )
+    if value and not python:
+        raise ParameterError(parameter, value, "packages need a Python: say which with conda_env or python_prefix")
+    return MappingProxyType(dict(value))
+
+
+def build_arguments(value: Any) -> Mapping[str, str]:
+    """Return the build arguments of a definition file, checked.
+
+    Raises:
+        ParameterError: the value is no dictionary of strings.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
+        raise ParameterError("build_args", value, "give a dictionary of strings, such as {'CUDA': '12.4.1'}")
+    for name in value:
+        if not VARIABLE_NAME.fullmatch(name):
+            raise ParameterError("build_args", name, "this is not the name of a build argument")
+    return dict(value)
+
+
+def image_uri(value: Any) -> ImageUri:
+    """Return the image URI of an easyconfig, checked for its form.
+
+    Raises:
+        ParameterError: it is none.
+    """
+    if not isinstance(value, str):
+        raise ParameterError("image_uri", value, "give one URI in quotes, such as 'docker://debian:12'")
+    try:
+        return ImageUri.parse(value)
+    except ValueError as error:
+        raise ParameterError("image_uri", value, str(error)) from error
 
 
 def _wrappers(value: Any, python: Optional[PythonLayout]) -> tuple[str, ...]:

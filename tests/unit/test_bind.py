@@ -13,6 +13,8 @@ PATHS = (
     st.text(CHARACTERS | st.sampled_from(",: "), max_size=40)
     .map(lambda text: "/" + text)
     .filter(lambda path: all(part == part.strip() for part in path.split(",")))
+    # Hypothesis reads constants in the source under test, and these are refused
+    .filter(lambda path: "runscripts" not in path and "user-software" not in path)
 )
 OPTIONS = st.sampled_from(["", "ro", "rw", "image-src=/", "ro,image-src=/a b", "ro,id=2"])
 BINDS = st.builds(Bind, PATHS, PATHS, OPTIONS)

@@ -4,16 +4,17 @@ import os
 import resource
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
-from sifmod import imagecopy
+from sifmod import placement
 from sifmod.errors import ImageError
-from sifmod.imagecopy import copy_image
+from sifmod.placement import copy_image, link_image
 
 from .support import mode_of
 
-CHUNK = imagecopy._CHUNK
+CHUNK = placement._CHUNK
 
 
 @pytest.fixture
@@ -118,4 +119,36 @@ def test_an_image_that_can_not_be_read_is_named(image, target):
     image.chmod(0)
     with pytest.raises(ImageError, match="Permission denied"):
         copy_image(image, target)
+    assert not target.exists()
+
+
+# Linking
+
+
+def test_a_linked_image_has_the_same_bytes_and_no_second_copy_where_links_are_allowed(image, target):
+    assert link_image(image, target)
+    assert target.read_bytes() == image.read_bytes()
+    # a hard link, or a reflink that is a file of its own
+    assert target.stat().st_ino == image.stat().st_ino or target.stat().st_nlink == 1
+
+
+def test_a_link_is_made_to_the_image_and_not_to_a_symbolic_link(tmp_path, image, target):
+    link = tmp_path / "link.sif"
+    link.symlink_to(image)
+    assert link_image(link, target)
+    assert not target.is_symlink()
+    assert target.read_bytes() == image.read_bytes()
+
+
+def test_where_no_link_can_be_made_nothing_is_left(tmp_path, target):
+    assert not link_image(tmp_path / "gone.sif", target)
+    assert not target.exists()
+
+
+def test_an_image_on_another_file_system_is_not_linked(image):
+    elsewhere = Path("/dev/shm")
+    if not os.access(elsewhere, os.W_OK) or elsewhere.stat().st_dev == image.stat().st_dev:
+        pytest.skip("there is no second file system to write to")
+    target = elsewhere / f"sifmod-test-{os.getpid()}"
+    assert not link_image(image, target)
     assert not target.exists()

@@ -1,0 +1,58 @@
+"""The Python packages that an installed container offers to its users."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from sifmod.errors import InstallError
+from sifmod.probe import PROBE, PythonFacts, facts_from_answer
+from sifmod.runtime import LAST_LINES
+from sifmod.spec import ContainerSpec
+
+
+def installed_packages(spec: ContainerSpec) -> PythonFacts:
+    """Ask the Python that users get, user software included, through the installation's own `start-shell`.
+
+    Raises:
+        InstallError: it does not run.
+    """
+    command = [
+        str(Path(spec.installdir, "bin", "start-shell")),
+        "-c",
+        'exec "$@"',
+        "-",
+        spec.interpreter,
+        "-I",
+        "-c",
+        PROBE,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603 - our own script
+    try:
+        return facts_from_answer(json.loads(done.stdout))
+    except (ValueError, TypeError, KeyError) as error:
+        lines = (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
+        raise InstallError(f"the Python of {spec.module} does not run: " + "\n".join(lines)) from error
+
+
+def check_packages(found: PythonFacts, expected: Mapping[str, str]) -> None:
+    """Raise unless every expected package is there in exactly the expected version.
+
+    Raises:
+        InstallError: the message lists each one that is missing or different.
+    """
+    versions = {canonicalize_name(name): version for name, version in found.packages}
+    wrong = [
+        f"{name} {version} (found {versions.get(canonicalize_name(name), 'none')})"
+        for name, version in sorted(expected.items())
+        if versions.get(canonicalize_name(name)) != version
+    ]
+    if wrong:
+        raise InstallError(
+            f"expected_packages of the easyconfig names what the container does not have: {', '.join(wrong)}. Correct "
+            "the easyconfig, or use the image that it was written for"
+        )

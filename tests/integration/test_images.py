@@ -1,0 +1,483 @@
+"""Where images come from: registries, archives, definition files; and how they get into an installation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, TESTBED, User, make_user, make_wheel
+
+REGISTRY = "127.0.0.1:5000"
+PASSWORD = (TESTBED / "registry" / "password").read_text().strip()
+URI = f"docker://{REGISTRY}/demo/python:3.11"
+
+HEAD = """easyblock = 'ContainerImage'
+name = 'Demo'
+version = '1.0'
+homepage = 'https://example.org/'
+description = 'A container.'
+toolchain = SYSTEM
+moduleclass = 'tools'
+"""
+PYTHON = "python_prefix = '/usr'\nvenv = 'demo'\n"
+
+
+@pytest.fixture
+def registry_user(user: User) -> User:
+    user.env.update(
+        SIFMOD_INSECURE_REGISTRIES=REGISTRY,
+        SINGULARITY_DOCKER_USERNAME="$oauthtoken",
+        SINGULARITY_DOCKER_PASSWORD=PASSWORD,
+        SINGULARITY_CACHEDIR=str(user.prefix / "cache"),
+        APPTAINER_CACHEDIR=str(user.prefix / "cache"),
+    )
+    return user
+
+
+def install(user: User, text: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    easyconfig = user.prefix / "Demo-1.0.eb"
+    easyconfig.write_text(HEAD + text)
+    return user.eb(str(easyconfig), *flags, check=False)
+
+
+def stored(user: User) -> list[Path]:
+    """Everything below the source path that is no lock."""
+    return [path for path in (user.prefix / "sources").rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+def failure(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode != 0, done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stdout[done.stdout.index("FAILED: ") :]
+
+
+def nothing_is_left(user: User) -> bool:
+    return not (user.installdir("Demo/1.0").exists() or user.modulefile("Demo/1.0").exists() or stored(user))
+
+
+def test_an_image_of_a_registry_is_pulled_once_and_recorded(registry_user: User) -> None:
+    done = install(registry_user, f"image_uri = '{URI}'\n{PYTHON}")
+    assert done.returncode == 0, done.stdout
+    assert f"pulling {URI}" in done.stdout
+    assert registry_user.out("module load Demo/1.0; singularity exec $SIF python -c 'print(6 * 7)'") == "42"
+    installdir = registry_user.installdir("Demo/1.0")
+    manifest = json.loads((installdir / "share/sifmod.json").read_text())
+    sif = installdir / manifest["image"]
+    assert manifest["image_sha256"] == hashlib.sha256(sif.read_bytes()).hexdigest()
+    assert manifest["image_origin"] == URI
+    raw = registry_user.run(
+        f"skopeo inspect --raw --tls-verify=false --creds '$oauthtoken:{PASSWORD}' docker://{REGISTRY}/demo/python:3.11"
+    ).stdout
+    assert manifest["image_digest"] == "sha256:" + hashlib.sha256(raw.encode()).hexdigest()
+
+    again = install(registry_user, f"image_uri = '{URI}'\n{PYTHON}", "--rebuild")
+    assert "was pulled before" in again.stdout
+    assert "pulling" not in again.stdout
+
+    # pinned to the digest, it is another URI for the same image
+    pinned = f"docker://{REGISTRY}/demo/python@{manifest['image_digest']}"
+    assert install(registry_user, f"image_uri = '{pinned}'\n{PYTHON}", "--rebuild").returncode == 0
+
+
+def test_credentials_are_in_no_file_and_no_message(registry_user: User) -> None:
+    done = install(registry_user, f"image_uri = '{URI}'\n{PYTHON}", "--debug")
+    assert done.returncode == 0
+    assert PASSWORD not in done.stdout + done.stderr
+    for path in registry_user.prefix.rglob("*"):
+        if path.is_file() and not path.is_symlink() and "cache" not in path.parts and path.suffix != ".sif":
+            assert PASSWORD.encode() not in path.read_bytes(), path
+    found = registry_user.run(f"grep -rl -e {PASSWORD} /tmp/eb-* 2>/dev/null", check=False)
+    assert found.stdout == ""
+
+
+def test_the_password_is_in_no_process_list(registry_user: User) -> None:
+    script = registry_user.prefix / "Demo-1.0.eb"
+    script.write_text(f"{HEAD}image_uri = '{URI}'\n{PYTHON}")
+    watch = f"for i in $(seq 40); do ps -eo args | grep -v grep | grep -F {PASSWORD[:6]}-api; sleep 0.1; done"
+    done = registry_user.run(f"eb {script} >/dev/null 2>&1 & {watch}; wait $!", check=False)
+    assert PASSWORD not in done.stdout
+    assert registry_user.modulefile("Demo/1.0").exists()
+
+
+@pytest.mark.parametrize("how", ["wrong", "none"])
+def test_a_registry_that_refuses_is_named_with_the_way_in(registry_user: User, how: str) -> None:
+    if how == "wrong":
+        registry_user.env.update(SINGULARITY_DOCKER_PASSWORD="not-the-password")  # noqa: S106 - wrong on purpose
+    else:
+        del registry_user.env["SINGULARITY_DOCKER_USERNAME"], registry_user.env["SINGULARITY_DOCKER_PASSWORD"]
+    message = failure(install(registry_user, f"image_uri = '{URI}'\n{PYTHON}"))
+    assert f"registry {REGISTRY} refused access to demo/python" in message
+    assert "SINGULARITY_DOCKER_PASSWORD" in message
+    assert "not-the-password" not in message
+    assert nothing_is_left(registry_user)
+
+
+def test_the_login_file_of_the_runtime_serves_as_well(registry_user: User, tmp_path: Path) -> None:
+    del registry_user.env["SINGULARITY_DOCKER_USERNAME"], registry_user.env["SINGULARITY_DOCKER_PASSWORD"]
+    registry_user.env["HOME"] = str(tmp_path)
+    registry_user.run(
+        f"printf %s {PASSWORD} | singularity registry login --insecure --password-stdin --username '$oauthtoken' "
+        f"docker://{REGISTRY}"
+    )
+    done = install(registry_user, f"image_uri = '{URI}'\n{PYTHON}")
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        (f"docker://{REGISTRY}/demo/python:9.99", ["has no image demo/python with the tag '9.99'"]),
+        ("docker://127.0.0.1:5999/demo/python:3.11", ["127.0.0.1:5999 can't be reached"]),
+        ("ftp://example.org/x.sif", ["'image_uri'", "'ftp' is no scheme", "use docker, oras, library, https"]),
+        ("dokcer://debian", ["'image_uri'", "perhaps you meant 'docker'"]),
+        (f"docker://{REGISTRY}/demo/python@sha256:{'0' * 64}", ["demo/python"]),
+        ("docker-archive:/no/such.tar", ["there is no archive '/no/such.tar'"]),
+        ("https://127.0.0.1:5998/x.sif", ["can't be reached"]),
+        ("docker://user:secret@host/x", ["credentials do not belong into an easyconfig"]),
+    ],
+)
+def test_an_image_that_cannot_be_had_is_one_clear_sentence(registry_user: User, uri: str, said: list[str]) -> None:
+    registry_user.env["SIFMOD_INSECURE_REGISTRIES"] = f"{REGISTRY},127.0.0.1:5999"
+    message = failure(install(registry_user, f"image_uri = '{uri}'\n{PYTHON}"))
+    for words in said:
+        assert words in message
+    assert nothing_is_left(registry_user)
+
+
+def test_plain_http_is_the_sites_decision(registry_user: User) -> None:
+    del registry_user.env["SIFMOD_INSECURE_REGISTRIES"]
+    message = failure(install(registry_user, f"image_uri = '{URI}'\n{PYTHON}"))
+    assert "insecure_registries" in message
+
+
+@pytest.mark.parametrize("scheme", ["docker-archive", "oci-archive"])
+def test_an_archive_is_an_image_too(registry_user: User, tmp_path: Path, scheme: str) -> None:
+    archive = IMAGES / "demo-docker.tar"
+    if scheme == "oci-archive":
+        archive = tmp_path / "demo.tar"
+        registry_user.run(f"skopeo copy docker-archive:{IMAGES}/demo-docker.tar oci-archive:{archive}:demo")
+    done = install(registry_user, f"image_uri = '{scheme}:{archive}'\n{PYTHON}")
+    assert done.returncode == 0, done.stdout
+    assert registry_user.out("module load Demo/1.0; python -c 'print(6 * 7)'") == "42"
+
+
+def test_oras_brings_a_sif_as_it_is(registry_user: User) -> None:
+    tag = f"oras://{REGISTRY}/demo/sif:1"
+    registry_user.run(f"singularity push --no-https {IMAGES}/demo.sif {tag}")
+    done = install(registry_user, f"image_uri = '{tag}'\n{PYTHON}")
+    assert done.returncode == 0, done.stdout
+    digest = hashlib.sha256((IMAGES / "demo.sif").read_bytes()).hexdigest()
+    manifest = json.loads((registry_user.installdir("Demo/1.0") / "share/sifmod.json").read_text())
+    assert manifest["image_sha256"] == digest
+
+
+def counting_runtime(user: User, body: str = "") -> Path:
+    """A runtime that notes each pull before it does what the real one does."""
+    folder = user.prefix / "runtime"
+    folder.mkdir()
+    runtime = folder / "singularity"
+    runtime.write_text(
+        f'#!/bin/bash\nif [[ $1 == pull || $1 == build ]]; then echo "$1" >>{folder}/calls; {body}\nfi\n'
+        'exec /usr/bin/singularity "$@"\n'
+    )
+    runtime.chmod(0o755)
+    return folder
+
+
+def test_two_installs_at_once_pull_once(registry_user: User) -> None:
+    folder = counting_runtime(registry_user, "sleep 2;")
+    for number in (1, 2):
+        text = HEAD.replace("'1.0'", f"'{number}.0'") + f"image_uri = '{URI}'\n{PYTHON}"
+        (registry_user.prefix / f"Demo-{number}.0.eb").write_text(text)
+    done = registry_user.run(
+        f"export PATH={folder}:$PATH; eb Demo-1.0.eb >one.log 2>&1 & first=$!; eb Demo-2.0.eb >two.log 2>&1; "
+        "echo $?; wait $first; echo $?"
+    )
+    assert done.stdout.split() == ["0", "0"]
+    assert (folder / "calls").read_text().split() == ["pull"]
+    logs = (registry_user.prefix / "one.log").read_text() + (registry_user.prefix / "two.log").read_text()
+    assert "waiting for it" in logs or "was pulled before" in logs
+
+
+@pytest.mark.parametrize("kill", ["-9", "-TERM", "-INT"])
+def test_an_interrupted_pull_leaves_nothing_that_is_taken_for_an_image(registry_user: User, kill: str) -> None:
+    """The runtime has written half of the file when everything is killed."""
+    folder = counting_runtime(
+        registry_user, f'target=${{@: -2:1}}; head -c 100000 {IMAGES}/demo.sif >"$target"; touch {{}}; sleep 30;'
+    )
+    script = folder / "singularity"
+    script.write_text(script.read_text().replace("{}", str(folder / "half")))
+    easyconfig = registry_user.prefix / "Demo-1.0.eb"
+    easyconfig.write_text(f"{HEAD}image_uri = '{URI}'\n{PYTHON}")
+    environ = {**os.environ, **registry_user.env, "EASYBUILD_PREFIX": str(registry_user.prefix)}
+    environ["PATH"] = f"{folder}:{environ['PATH']}"
+    with subprocess.Popen(
+        ["eb", str(easyconfig)],
+        env=environ,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        for _wait in range(300):
+            if (folder / "half").exists():
+                break
+            time.sleep(0.1)
+        subprocess.run(["kill", kill, "--", f"-{process.pid}"], check=True)
+    assert process.returncode != 0
+    assert not [path for path in stored(registry_user) if path.name.endswith(".sif")]
+    assert not registry_user.modulefile("Demo/1.0").exists()
+    shutil.rmtree(registry_user.prefix / "software" / ".locks", ignore_errors=True)
+    registry_user.run(f"eb {easyconfig}")
+    assert [path.name for path in stored(registry_user) if path.name.endswith(".partial")] == []
+    assert registry_user.out("module load Demo/1.0; python -c 'print(6 * 7)'") == "42"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("kill -9 $$;", ["was killed", "memory", "compute node", "runtime_tmpdir"]),
+        (
+            "echo 'FATAL: write /tmp/x: no space left on device' >&2; exit 255;",
+            ["ran out of space", "runtime_cachedir"],
+        ),
+        ("echo 'FATAL: While making image: something odd' >&2; exit 255;", ["exit status 255", "something odd"]),
+    ],
+    ids=["killed", "full", "odd"],
+)
+def test_a_runtime_that_fails_names_the_way_out(registry_user: User, body: str, said: list[str]) -> None:
+    folder = counting_runtime(registry_user, body)
+    registry_user.env["SIFMOD_RUNTIME"] = str(folder / "singularity")
+    message = failure(install(registry_user, f"image_uri = '{URI}'\n{PYTHON}"))
+    for words in said:
+        assert words in message
+    assert nothing_is_left(registry_user)
+
+
+def test_the_site_says_where_the_runtime_works(registry_user: User, tmp_path: Path) -> None:
+    folder = counting_runtime(registry_user, f"env >{tmp_path}/seen;")
+    registry_user.env.update(
+        SIFMOD_RUNTIME=str(folder / "singularity"),
+        SIFMOD_RUNTIME_TMPDIR=str(tmp_path),
+        SIFMOD_RUNTIME_CACHEDIR=str(tmp_path / "cache"),
+    )
+    assert install(registry_user, f"image_uri = '{URI}'\n{PYTHON}").returncode == 0
+    seen = (tmp_path / "seen").read_text().splitlines()
+    assert {f"SINGULARITY_TMPDIR={tmp_path}", f"APPTAINER_CACHEDIR={tmp_path}/cache"} <= set(seen)
+
+
+def test_an_earlier_good_install_survives_a_failed_pull(registry_user: User) -> None:
+    assert install(registry_user, f"image_uri = '{URI}'\n{PYTHON}").returncode == 0
+    failure(install(registry_user, f"image_uri = 'docker://{REGISTRY}/demo/python:9.99'\n{PYTHON}", "--rebuild"))
+    assert registry_user.out("module load Demo/1.0; python -c 'print(6 * 7)'") == "42"
+
+
+TWO_STAGES = """Bootstrap: localimage
+From: {{ base }}
+Stage: build
+
+%post
+    printf '#!/bin/sh\\necho bodies: $((6 * 7))\\n' >/opt/nbody
+    chmod 755 /opt/nbody
+    touch /opt/compiler
+
+Bootstrap: localimage
+From: {{ base }}
+
+%files from build
+    /opt/nbody /usr/local/bin/nbody
+
+%test
+    /usr/local/bin/nbody
+"""
+
+
+def test_a_definition_with_two_stages_is_built_once_and_kept(user: User) -> None:
+    (user.prefix / "Definition.nbody").write_text(TWO_STAGES)
+    text = (
+        "definition = 'Definition.nbody'\n"
+        f"build_args = {{'base': '{IMAGES}/demo.sif'}}\n"
+        "wrappers = ['nbody']\ndefinition_files = ['Definition.nbody']\n"
+    )
+    done = install(user, text)
+    assert done.returncode == 0, done.stdout
+    assert user.out("module load Demo/1.0; nbody") == "bodies: 42"
+    assert user.out("module load Demo/1.0; singularity exec $SIF ls /opt") == ""
+    kept = user.installdir("Demo/1.0") / "share/docker-defs/Definition.nbody"
+    assert kept.read_text() == TWO_STAGES
+    again = install(user, text, "--rebuild")
+    assert "was built before" in again.stdout
+
+
+LIGHTNING = """Bootstrap: localimage
+From: {{ base }}
+
+%files
+    wheels /wheels
+
+%post
+    python3 -m pip list --format=freeze | grep -vE '^(pip|setuptools|wheel)=' >/root/base_constraints.txt
+    export PIP_BREAK_SYSTEM_PACKAGES=1 PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels
+    python3 -m pip install -c /root/base_constraints.txt {{ what }}
+"""
+
+
+def test_a_definition_on_top_of_an_image_keeps_to_its_constraints(user: User) -> None:
+    wheels = user.prefix / "wheels"
+    wheels.mkdir()
+    make_wheel(wheels, "lightning", "2.2", "", requires=("demo-vendor",))
+    make_wheel(wheels, "greedy", "1.0", "", requires=("demo-vendor>=2",))
+    make_wheel(wheels, "demo-vendor", "9.9", "")
+    (user.prefix / "Definition.lightning").write_text(LIGHTNING)
+    text = f"definition = 'Definition.lightning'\n{PYTHON}"
+    args = f"build_args = {{'base': '{IMAGES}/demo.sif', 'what': '%s'}}\n"
+    message = failure(install(user, text + args % "greedy"))
+    assert "building Definition.lightning failed" in message
+    assert "constraint" in message
+    assert nothing_is_left(user)
+    done = install(user, text + args % "lightning" + "expected_packages = {'lightning': '2.2'}\n")
+    assert done.returncode == 0, done.stdout
+    show = "module load Demo/1.0; python -c 'import lightning, demo_vendor; print(demo_vendor.__version__)'"
+    assert user.out(show) == "1.2.3+site"
+
+
+def test_a_definition_that_is_not_there_is_named(user: User) -> None:
+    message = failure(install(user, "definition = 'Definition.none'\n"))
+    assert "'definition' = 'Definition.none'" in message
+    assert "beside the easyconfig" in message
+
+
+def test_inject_checksums_and_what_they_refuse(user: User, tmp_path: Path) -> None:
+    easyconfig = user.prefix / "Demo-1.0.eb"
+    easyconfig.write_text(f"{HEAD}sources = ['demo.sif']\n{PYTHON}")
+    user.run(f"eb {easyconfig} --inject-checksums")
+    digest = hashlib.sha256((IMAGES / "demo.sif").read_bytes()).hexdigest()
+    assert f"checksums = ['{digest}']" in easyconfig.read_text()
+    assert user.eb(str(easyconfig)).returncode == 0
+    shutil.copyfile(IMAGES / "demo.sif", tmp_path / "demo.sif")
+    with (tmp_path / "demo.sif").open("r+b") as stream:
+        stream.seek(30_000_000)
+        stream.write(b"x")
+    user.env["SIFMOD_IMAGE_REPOSITORIES"] = str(tmp_path)
+    message = failure(user.eb(str(easyconfig), "--rebuild", check=False))
+    assert digest in message
+    assert "checksums" in message
+    assert user.out("module load Demo/1.0; python -c 'print(6 * 7)'") == "42"
+
+
+def test_only_signed_images_where_the_site_says_so(user: User, tmp_path: Path) -> None:
+    user.run(f"cd {tmp_path}; openssl genpkey -algorithm ed25519 -out key.pem")
+    user.run(f"cd {tmp_path}; openssl pkey -in key.pem -pubout -out pub.pem")
+    shutil.copyfile(IMAGES / "demo.sif", tmp_path / "demo.sif")
+    user.env.update(
+        SIFMOD_SIGNATURES="required",
+        SIFMOD_SIGNATURE_KEY=str(tmp_path / "pub.pem"),
+        SIFMOD_IMAGE_REPOSITORIES=str(tmp_path),
+    )
+    message = failure(user.eb(DEMO_EASYCONFIG, check=False))
+    assert "requires signed images" in message
+    assert str(tmp_path / "demo.sif") in message
+    assert not user.installdir(DEMO_MODULE).exists()
+    user.run(f"singularity sign --key {tmp_path}/key.pem {tmp_path}/demo.sif")
+    user.eb(DEMO_EASYCONFIG)
+
+
+def test_link_shares_the_bytes_and_reads_none(user: User, tmp_path: Path) -> None:
+    shutil.copyfile(IMAGES / "demo.sif", tmp_path / "demo.sif")
+    user.env["SIFMOD_IMAGE_REPOSITORIES"] = str(tmp_path)
+    done = install(user, f"sources = ['demo.sif']\nimage_mode = 'link'\n{PYTHON}")
+    assert done.returncode == 0, done.stdout
+    sif = user.installdir("Demo/1.0") / "demo.sif"
+    assert sif.stat().st_ino == (tmp_path / "demo.sif").stat().st_ino
+    assert user.out("module load Demo/1.0; python -c 'print(6 * 7)'") == "42"
+    (tmp_path / "demo.sif").unlink()
+    assert user.out("module load Demo/1.0; python -c 'print(6 * 7)'") == "42"
+
+
+def test_link_copies_where_no_link_is_allowed(user: User) -> None:
+    """The image belongs to root: neither a reflink (ext4) nor a hard link to it is allowed."""
+    done = install(user, f"sources = ['demo.sif']\nimage_mode = 'link'\n{PYTHON}")
+    assert done.returncode == 0, done.stdout
+    assert "copying the image" in done.stdout
+    assert user.out("module load Demo/1.0; python -c 'print(6 * 7)'") == "42"
+
+
+def test_central_uses_the_image_in_its_place(user: User) -> None:
+    done = install(user, f"sources = ['demo.sif']\nimage_mode = 'central'\n{PYTHON}")
+    assert done.returncode == 0, done.stdout
+    assert not (user.installdir("Demo/1.0") / "demo.sif").exists()
+    assert user.out("module load Demo/1.0; echo $SIF; python -c 'print(6 * 7)'").split() == [
+        str(IMAGES / "demo.sif"),
+        "42",
+    ]
+    user.eb(str(user.prefix / "Demo-1.0.eb"), "--module-only", "--rebuild")
+    assert user.out("module load Demo/1.0; echo $SIF") == str(IMAGES / "demo.sif")
+
+
+def test_from_copy_to_central_removes_the_copy(own_demo: User) -> None:
+    easyconfig = own_demo.prefix / DEMO_EASYCONFIG
+    source = TESTBED / "venv/easybuild/easyconfigs/p/Python" / DEMO_EASYCONFIG
+    easyconfig.write_text(source.read_text() + "\nimage_mode = 'central'\n")
+    own_demo.eb(str(easyconfig), "--rebuild")
+    assert not (own_demo.installdir(DEMO_MODULE) / "demo.sif").exists()
+    assert own_demo.out(f"module load {DEMO_MODULE}; python -c 'print(6 * 7)'") == "42"
+
+
+@pytest.mark.parametrize(
+    ("expected", "said"),
+    [
+        ("{'demo-vendor': '1.2.3'}", "demo-vendor 1.2.3 (found 1.2.3+site)"),
+        ("{'demo-vendor': '1.2.3+site', 'absent': '1.0'}", "absent 1.0 (found none)"),
+        ("{'Demo_Vendor': '1x2.3+site'}", "Demo_Vendor 1x2.3+site (found 1.2.3+site)"),
+    ],
+)
+def test_expected_packages_are_compared_exactly(user: User, expected: str, said: str) -> None:
+    message = failure(install(user, f"sources = ['demo.sif']\n{PYTHON}expected_packages = {expected}\n"))
+    assert said in message
+    assert not user.installdir("Demo/1.0").exists()
+    assert not user.modulefile("Demo/1.0").exists()
+
+
+def test_a_package_that_builds_with_newer_tools_still_installs(user: User, tmp_path: Path) -> None:
+    """pip's isolated build environment reads PIP_CONSTRAINT too; build tools are not in the list."""
+    done = install(user, f"sources = ['demo.sif']\n{PYTHON}")
+    assert done.returncode == 0, done.stdout
+    constraints = (user.installdir("Demo/1.0") / "runscripts/pip-constraints.txt").read_text()
+    assert constraints == "demo-vendor==1.2.3+site\n"
+    wheels = tmp_path / "wheels"
+    user.run(f"python -m pip download --quiet --no-deps --dest {wheels} 'setuptools>=70' wheel")
+    source = tmp_path / "modern"
+    source.mkdir()
+    (source / "modern.py").write_text("answer = 42\n")
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["setuptools>=70"]\nbuild-backend = "setuptools.build_meta"\n'
+        '[project]\nname = "modern"\nversion = "1.0"\n[tool.setuptools]\npy-modules = ["modern"]\n'
+    )
+    script = f"""module load Demo/1.0; singularity exec $SIF pip install --no-index --find-links {wheels} {source} >&2
+        python -c 'import modern; print(modern.answer)'"""
+    assert user.out(script) == "42"
+
+
+def test_one_command_can_opt_out_of_the_constraints(user: User, tmp_path: Path) -> None:
+    make_wheel(tmp_path, "demo-vendor", "9.9", "__version__ = '9.9'\n")
+    assert install(user, f"sources = ['demo.sif']\n{PYTHON}").returncode == 0
+    pip = f"pip install --no-index --find-links {tmp_path} demo-vendor==9.9"
+    refused = user.run(f"module load Demo/1.0; {pip}", check=False)
+    assert refused.returncode != 0
+    assert "constraint" in refused.stdout + refused.stderr
+    user.run(f"module load Demo/1.0; start-shell -c 'PIP_CONSTRAINT= {pip}'")
+    assert user.out("module load Demo/1.0; python -c 'import demo_vendor; print(demo_vendor.__version__)'") == "9.9"
+
+
+def test_two_sources_of_one_image_are_refused(tmp_path: Path) -> None:
+    user = make_user(tmp_path / "eb")
+    message = failure(install(user, f"sources = ['demo.sif']\nimage_uri = '{URI}'\n{PYTHON}"))
+    assert "give one of sources, image_uri and definition" in message
+    message = failure(install(user, PYTHON))
+    assert "there is none of them" in message
