@@ -27,12 +27,13 @@ from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, print_warning
 from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, source_paths
 from easybuild.tools.filetools import convert_name, remove_dir
-from easybuild.tools.module_generator import ModuleGeneratorLua
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION
 
 from sifmod import names
+from sifmod.credentials import take_from_environment
 from sifmod.errors import ParameterError, SifmodError
+from sifmod.helptext import examples, usage, whatis
 from sifmod.imagestore import ImageStore, StoredImage, definition_file_name
 from sifmod.install import Installer, refresh_scripts
 from sifmod.manifest import read_manifest
@@ -43,6 +44,9 @@ from sifmod.sif import check_is_sif
 from sifmod.signature import check_signature
 from sifmod.site import Site, load_site
 from sifmod.spec import ContainerSpec, build_arguments, image_uri, spec_from_parameters
+
+# EasyBuild logs and reports the environment it runs in.
+take_from_environment()
 
 # Kept out of EasyBuild's permissions step: what users installed keeps the modes that they gave it.
 _USERS_OWN = (names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE_PACKED)
@@ -72,7 +76,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             "definition": [None, "Definition file beside the easyconfig that the image is built from", CUSTOM],
             "definition_files": [None, "Files beside the easyconfig, kept in share/docker-defs", CUSTOM],
             "expected_packages": [None, "Names and exact versions of Python packages, for the sanity check", CUSTOM],
-            "gpu": [None, "GPUs that the image is made for: 'amd' or 'nvidia'", CUSTOM],
+            "gpu": [
+                None,
+                "GPUs that the image is made for: 'amd' or 'nvidia' (default: the site's); '' for none",
+                CUSTOM,
+            ],
             "image_mode": [
                 None,
                 "How the image gets into the installation: 'copy' (default), 'link' or 'central'",
@@ -121,19 +129,25 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             with _easybuild_errors():
                 manifest = read_manifest(Path(self.installdir))
                 keep_image = manifest and (build_option("module_only") or build_option("sanity_check_only"))
+                site = load_site()
+                given = {key: self.cfg[key] for key in self.extra_options() if self.cfg.get(key) is not None}
                 spec = spec_from_parameters(
                     name=self.name,
                     version=self.version + self.cfg["versionsuffix"],
                     env_name=convert_name(self.name, upper=True),
                     installdir=self.installdir,
                     sif=manifest.image if manifest and keep_image else self._image_file_name(),
-                    parameters={key: self.cfg[key] for key in self.extra_options() if key in self.cfg},
+                    parameters={**site.easyconfig_defaults, **given},
                 )
-                if not isinstance(self.module_generator, ModuleGeneratorLua):
-                    raise ParameterError("module-syntax", "Tcl", "ContainerImage writes Lua modules: use Lua")
+                if self._syntax != "Lua" and not re.fullmatch(r"[\w/.,:+@=^-]+", self.installdir):
+                    raise ParameterError(
+                        "module-syntax",
+                        self._syntax,
+                        f"EasyBuild can't write '{self.installdir}' into a Tcl module: choose another path to install to",
+                    )
                 if manifest:
                     spec = replace(spec, image=manifest.image_source)
-                self._description = spec, load_site()
+                self._description = spec, site
         return self._description
 
     def _image_file_name(self) -> str:
@@ -299,6 +313,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 expected_sha256=expected,
                 tools={"easybuild": str(VERSION)},
                 say=trace_msg,
+                warn=print_warning,
             ).install()
 
     def sanity_check_step(self, *args: Any, **kwargs: Any) -> None:
@@ -324,7 +339,30 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     def make_module_extra(self, *args: Any, **kwargs: Any) -> str:
         """Add the container's part to the module."""
-        return str(super().make_module_extra(*args, **kwargs)) + render_module(*self.describe())
+        return str(super().make_module_extra(*args, **kwargs)) + render_module(*self.describe(), self._syntax)
+
+    @property
+    def _syntax(self) -> str:
+        """Syntax of the module as EasyBuild names it: Lua or Tcl."""
+        return str(self.module_generator.SYNTAX)
+
+    def make_module_description(self) -> str:
+        """Add to the help and the whatis lines of the easyconfig what follows from the container."""
+        spec, site = self.describe()
+        given = {key: self.cfg[key] for key in ("usage", "examples", "whatis")}
+        lines = given["whatis"] or [f"Description: {self.cfg['description']}", f"Homepage: {self.cfg['homepage']}"]
+        try:
+            self.cfg["usage"] = "\n\n".join(filter(None, [given["usage"], usage(spec, site)]))
+            self.cfg["examples"] = given["examples"] or examples(spec, site)
+            self.cfg["whatis"] = whatis(spec, lines)
+            return str(super().make_module_description())
+        finally:
+            for key, value in given.items():
+                self.cfg[key] = value
+
+    def make_extension_list(self, formatted: bool = True) -> list[tuple[str, ...]]:
+        """Let `module spider` find the module by the names of its packages, as that of EasyBuild's extensions."""
+        return [*super().make_extension_list(formatted), *self.describe()[0].expected_packages.items()]
 
     def permissions_step(self) -> None:
         """Apply EasyBuild's permissions to everything but what users installed."""

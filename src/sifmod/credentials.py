@@ -11,6 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
 
+_VARIABLES = tuple(
+    f"{prefix}_DOCKER_{suffix}" for prefix in ("APPTAINER", "SINGULARITY") for suffix in ("USERNAME", "PASSWORD")
+)
+
+# What `take_from_environment` took, for the runtime's own environment.
+_taken: dict[str, str] = {}
+
 _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
 
 
@@ -27,6 +34,19 @@ class Credentials:
         return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
 
 
+def take_from_environment() -> None:
+    """Move the variables with credentials out of `os.environ`: a program that logs its environment then logs none."""
+    for name in _VARIABLES:
+        value = os.environ.pop(name, None)
+        if value is not None:
+            _taken[name] = value
+
+
+def runtime_environment() -> dict[str, str]:
+    """Return the environment for a runtime that may have to log in."""
+    return {**os.environ, **_taken}
+
+
 def find_credentials(registry: str, environ: Optional[Mapping[str, str]] = None) -> Optional[Credentials]:
     """Return the credentials that the runtime would use for a registry, or None.
 
@@ -35,9 +55,9 @@ def find_credentials(registry: str, environ: Optional[Mapping[str, str]] = None)
 
     Args:
         registry: host of the registry.
-        environ: the environment to read, `os.environ` by default.
+        environ: the environment to read, by default `os.environ` with what was taken out of it.
     """
-    environ = os.environ if environ is None else environ
+    environ = runtime_environment() if environ is None else environ
     for prefix in ("APPTAINER", "SINGULARITY"):
         username, password = environ.get(f"{prefix}_DOCKER_USERNAME"), environ.get(f"{prefix}_DOCKER_PASSWORD")
         if username and password:
@@ -51,7 +71,7 @@ def find_credentials(registry: str, environ: Optional[Mapping[str, str]] = None)
 
 def secrets(environ: Optional[Mapping[str, str]] = None) -> tuple[str, ...]:
     """Return the passwords in the environment: what no message may contain."""
-    environ = os.environ if environ is None else environ
+    environ = runtime_environment() if environ is None else environ
     found = (environ.get(f"{prefix}_DOCKER_PASSWORD", "") for prefix in ("APPTAINER", "SINGULARITY"))
     return tuple(dict.fromkeys(secret for secret in found if secret))
 

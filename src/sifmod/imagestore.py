@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import os
 import queue
 import re
 import signal
@@ -17,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Callable, Optional
 
-from sifmod.credentials import find_credentials, secrets
+from sifmod.credentials import find_credentials, runtime_environment, secrets
 from sifmod.errors import ImageError
 from sifmod.imageuri import ARCHIVE_SCHEMES, REGISTRY_SCHEMES, ImageUri
 from sifmod.registry import Registry, refusal
@@ -184,7 +183,7 @@ class ImageStore:
         uri: Optional[ImageUri] = None,
         definition: Optional[Path] = None,
     ) -> None:
-        environ = dict(os.environ)
+        environ = runtime_environment()
         for suffix, folder in (("TMPDIR", self.site.runtime_tmpdir), ("CACHEDIR", self.site.runtime_cachedir)):
             if folder:
                 environ.update({f"{prefix}_{suffix}": folder for prefix in ("SINGULARITY", "APPTAINER")})
@@ -292,8 +291,9 @@ def _explanation(
         if _DENIED.search(text):
             return refusal(uri, has_credentials=find_credentials(uri.registry) is not None)
         if re.search(r"manifest unknown|name unknown|not found|404", text, re.I):
+            name = f"the digest {uri.digest}" if uri.digest else f"the tag '{uri.tag}'"
             return (
-                f"the registry {uri.registry} has no image {uri.repository} with the tag '{uri.tag}': correct "
+                f"the registry {uri.registry} has no image {uri.repository} with {name}: correct "
                 f"image_uri = '{uri.text}'"
             )
         if re.search(r"server gave HTTP response to HTTPS client", text):

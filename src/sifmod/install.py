@@ -17,7 +17,6 @@ from typing import Callable, Optional
 
 from sifmod import __version__, names
 from sifmod.artefact import Artefact
-from sifmod.bind import Bind
 from sifmod.environment import setting_variables, structural_variables
 from sifmod.errors import ImageError, InstallError
 from sifmod.imagestore import StoredImage, sha256_of
@@ -29,6 +28,7 @@ from sifmod.runtime import LAST_LINES, ContainerRuntime, find_runtime
 from sifmod.sif import check_is_sif
 from sifmod.site import Site
 from sifmod.spec import ContainerSpec
+from sifmod.usersoftware import has_user_software, make_user_software, python_version, set_aside
 
 _STAGE = ".sifmod-stage"
 
@@ -44,6 +44,7 @@ class Installer:
         expected_sha256: its SHA-256 where the easyconfig gives one, else empty.
         tools: name and version of the tools above sifmod, for the manifest.
         say: called with one line for each thing that is begun.
+        warn: called with a sentence that the user must see.
         stored: what is known of an image that was pulled or built; None for other images.
         definitions: definition files to keep with the installation.
     """
@@ -54,6 +55,7 @@ class Installer:
     expected_sha256: str
     tools: Mapping[str, str]
     say: Callable[[str], None]
+    warn: Callable[[str], None]
     stored: Optional[StoredImage] = None
     definitions: tuple[Path, ...] = ()
 
@@ -65,13 +67,16 @@ class Installer:
         """
         runtime = find_runtime(self.site)
         with _stage(Path(self.spec.installdir)) as stage:
-            manifest = self._prepare(stage, runtime)
+            manifest, outdated = self._prepare(stage, runtime)
             is_new = (stage / names.USER_SOFTWARE_DIRECTORY).exists()
+            if outdated:
+                self._set_aside(outdated)
             _commit(stage, Path(self.spec.installdir), manifest)
         if self.spec.pack_user_software and is_new:
             self._pack()
 
-    def _prepare(self, stage: Path, runtime: ContainerRuntime) -> Manifest:
+    def _prepare(self, stage: Path, runtime: ContainerRuntime) -> tuple[Manifest, str]:
+        """Make everything ready in the stage; return the manifest, and the Python of user software that is outdated."""
         spec = self.spec
         image, digest = self._place(stage)
         facts = None
@@ -85,7 +90,8 @@ class Installer:
         artefacts += [_kept_definition(path) for path in self.definitions]
         for artefact in artefacts:
             write_artefact(stage, artefact)
-        if spec.venv and facts and not _user_software(Path(spec.installdir)):
+        outdated = self._outdated_python(spec.python_version) if spec.venv else ""
+        if spec.venv and (outdated or not has_user_software(Path(spec.installdir))):
             self._make_user_software(stage, image, runtime, spec)
         files = [str(artefact.path) for artefact in artefacts]
         if image.parent == stage:
@@ -103,7 +109,16 @@ class Installer:
             tools={**self.tools, "sifmod": __version__, "runtime": runtime.version},
         )
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
-        return manifest
+        return manifest, outdated
+
+    def _outdated_python(self, version: str) -> str:
+        """Return the Python version of the present user software where it is another one than the image's, else ''."""
+        installdir = Path(self.spec.installdir)
+        if not has_user_software(installdir):
+            return ""
+        manifest = read_manifest(installdir)
+        present = python_version(installdir, recorded=manifest.python_version if manifest else "")
+        return present if present != version else ""
 
     def _place(self, stage: Path) -> tuple[Path, str]:
         """Return where the image of this install is, and its SHA-256 where it was read."""
@@ -131,20 +146,9 @@ class Installer:
         return target, known
 
     def _make_user_software(self, stage: Path, image: Path, runtime: ContainerRuntime, spec: ContainerSpec) -> None:
-        if spec.python is None:
-            return
         self.say(f"making the virtual environment {spec.venv_path}")
         directory = stage / names.USER_SOFTWARE_DIRECTORY
-        (directory / "venv").mkdir(parents=True)
-        binds = [
-            Bind(str(directory), names.USER_SOFTWARE),
-            Bind(str(stage / "runscripts"), names.RUNSCRIPTS),
-        ]
-        runtime.run(
-            image,
-            [spec.python.executable, "-m", "venv", "--system-site-packages", spec.venv_path],
-            binds=binds,
-        )
+        binds = make_user_software(directory, stage / "runscripts", image, runtime, spec)
         if spec.pip_requirements:
             self.say(f"installing {', '.join(spec.pip_requirements)} with pip")
             site_binds = [bind for bind in self.site.optional_binds if Path(bind.source).exists()]
@@ -154,6 +158,17 @@ class Installer:
                 binds=[*binds, *self.site.binds, *spec.binds, *site_binds],
                 env={**setting_variables(spec, self.site), **structural_variables(spec)},
                 stdin="\n".join(spec.pip_requirements) + "\n",
+            )
+
+    def _set_aside(self, version: str) -> None:
+        """Make room for user software of another Python, and tell the user where the old one went."""
+        renamed = set_aside(Path(self.spec.installdir), version)
+        if renamed:
+            paths = ", ".join(str(path) for path in renamed)
+            listed = renamed[-1].suffix == ".txt"
+            self.warn(
+                f"the image's Python is no longer {version}: the user software that was made for it was set aside as "
+                + (f"{paths}; reinstall its packages with: pip install -r '{renamed[-1]}'" if listed else paths)
             )
 
     def _pack(self) -> None:
@@ -263,7 +278,3 @@ def _put(stage: Path, installdir: Path, name: str) -> None:
         (stage / name).replace(installdir / name)
     except OSError as error:
         raise InstallError(f"putting '{installdir / name}' in place failed: {error.strerror}") from error
-
-
-def _user_software(installdir: Path) -> bool:
-    return any((installdir / name).exists() for name in (names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE_PACKED))

@@ -11,6 +11,9 @@ USER_SOFTWARE_PACKED = "user-software.squashfs"
 # Present while the directory supersedes a packed file that still lies beside it.
 USER_SOFTWARE_UNPACKED = "user-software.unpacked"
 
+# What is in the packed file, as `pip install -r` reads it.
+USER_SOFTWARE_LIST = "user-software.txt"
+
 CONSTRAINTS = "pip-constraints.txt"
 MANIFEST = "share/sifmod.json"
 
@@ -23,6 +26,8 @@ INSTALLED = (
     USER_SOFTWARE_DIRECTORY,
     USER_SOFTWARE_PACKED,
     USER_SOFTWARE_UNPACKED,
+    USER_SOFTWARE_LIST,
+    f"{USER_SOFTWARE_PACKED}.previous",
 )
 
 # Set in the container by sifmod itself: another value would break what the module promises.
@@ -45,7 +50,7 @@ RESERVED_VARIABLES = (
 )
 
 # The host commands and runscripts of sifmod itself: a wrapper of the same name would hide one of them.
-COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "list-packages")
+COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "carry-over", "list-packages")
 
 # Looked for in this order, unless the site names one.
 CONTAINER_RUNTIMES = ("singularity", "apptainer")

@@ -13,9 +13,34 @@ def shell(value: object) -> str:
     return shlex.quote(str(value))
 
 
+def csh(value: object) -> str:
+    """Return the value, which has no line breaks, as one word of csh, where `!` counts within quotes too."""
+    return "'" + str(value).replace("'", "'\\''").replace("!", "\\!") + "'"
+
+
+def fish(value: object) -> str:
+    r"""Return the value as one word of fish, where `\\` and `\'` count within single quotes."""
+    return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 def lua(value: object) -> str:
     """Return the value as a Lua string literal (Lua 5.1 to 5.4, reference manual, "Lexical Conventions")."""
     return '"' + "".join(_LUA_ESCAPES.get(char, char) for char in str(value)) + '"'
+
+
+def tcl(value: object) -> str:
+    """Return the value as one Tcl word, also within braces (Tcl(3tcl), rules 4 to 9).
+
+    Control characters are escaped because Tcl ends a script at one of them, and braces because a brace that is not
+    counts where the word stands in a body.
+    """
+    return '"' + "".join(_tcl_character(char) for char in str(value)) + '"'
+
+
+def _tcl_character(char: str) -> str:
+    if char in '\\"$[]{}':
+        return f"\\{char}"
+    return f"\\u{ord(char):04x}" if ord(char) < 0x20 or ord(char) == 0x7F else char
 
 
 def comment(value: object) -> str:

@@ -30,7 +30,7 @@ def _templates() -> jinja2.Environment:
         comment_end_string="--#>",
         autoescape=False,  # noqa: S701 - shell and Lua, not HTML: the filters below quote
     )
-    environment.filters.update(sh=quoting.shell, lua=quoting.lua, comment=quoting.comment)
+    environment.filters.update(sh=quoting.shell, lua=quoting.lua, tcl=quoting.tcl, comment=quoting.comment)
     return environment
 
 
@@ -68,16 +68,24 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
         ]
     if spec.venv:
         artefacts += [
+            artefact("bin", "carry-over"),
             artefact("bin", "make-squashfs"),
             artefact("bin", "unmake-squashfs"),
             artefact("share", "compare-trees.py", executable=False),
+            artefact("share", "packing.sh", executable=False),
         ]
     return tuple(sorted(artefacts, key=lambda item: item.path))
 
 
-def render_module(spec: ContainerSpec, site: Site) -> str:
-    """Return the container part of the Lua modulefile, which follows the header that EasyBuild writes."""
-    return _templates().get_template("container.lua.j2").render(_facts(spec, site))
+def render_module(spec: ContainerSpec, site: Site, syntax: str = "Lua") -> str:
+    """Return the container part of the modulefile, which follows the header that EasyBuild writes.
+
+    Args:
+        spec: the container.
+        site: the settings of the cluster.
+        syntax: `Lua`, for Lmod, or `Tcl`, for environment-modules and Lmod: EasyBuild's `--module-syntax`.
+    """
+    return _templates().get_template(f"container.{syntax.lower()}.j2").render(_facts(spec, site))
 
 
 def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
@@ -86,6 +94,11 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
 
     def own(name: str, destination: str, options: str = "") -> str:
         return Bind(str(installdir / name), destination, options).argument
+
+    def own_path(name: str) -> str:
+        return str(installdir / name)
+
+    packed = own_path(names.USER_SOFTWARE_PACKED)
 
     return {
         "spec": spec,
@@ -101,6 +114,13 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "optional_binds": [(bind.source, bind.argument) for bind in site.optional_binds],
         "directory_bind": own(names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE),
         "packed_bind": own(names.USER_SOFTWARE_PACKED, names.USER_SOFTWARE, "ro,image-src=/"),
+        "own_path": own_path,
+        "image_is_gone": f"The image {own_path(spec.sif)} is gone and the site has no copy of it. "
+        "Reinstall the module with: eb --rebuild",
+        "damaged_beside_directory": f"{packed} is damaged, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. Pack it "
+        f"again with: rm {quoting.shell(packed)}; make-squashfs",
+        "damaged_alone": f"{packed} is damaged, and your packages are in it. Restore it from a backup, or begin anew "
+        f"with: rm {quoting.shell(packed)}; eb --rebuild",
         "escaped_installdir": escape(spec.installdir),
         "structural": structural,
         "settings": setting_variables(spec, site),

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Optional
 
 from sifmod import quoting
 from sifmod.errors import InstallError
 
-SHELLS = ("bash", "csh", "fish")
+# How each shell sets a variable, and how it is told a value.
+_FORMS = {
+    "bash": ("export {}={}\n", quoting.shell),
+    "csh": ("setenv {} {};\n", quoting.csh),
+    "fish": ("set -gx {} {};\n", quoting.fish),
+}
+SHELLS = tuple(_FORMS)
+
+# What the easyblock imports: sifmod, and what it needs.
+_LIBRARIES = ("sifmod", "jinja2", "markupsafe", "packaging", "tomli")
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -51,31 +60,41 @@ def _first(what: str, *candidates: Path) -> Path:
 def easybuild_settings(shell: str, environ: Optional[Mapping[str, str]] = None) -> str:
     """Return commands that set EASYBUILD_INCLUDE_EASYBLOCKS, EASYBUILD_ROBOT_PATHS and PYTHONPATH.
 
-    What is in those variables already stays in force behind sifmod's own.
+    What is in those variables already stays in force: behind sifmod's own easyblock and easyconfigs, and before its
+    libraries, so that an EasyBuild that is a module is not replaced by one beside sifmod.
 
     Args:
         shell: one of `SHELLS`.
         environ: the environment to extend, `os.environ` by default.
     """
     environ = os.environ if environ is None else environ
-    libraries = dict.fromkeys(
-        [str(Path(__file__).resolve().parents[1]), *(path for path in sys.path if "-packages" in path)]
-    )
+    found = (importlib.util.find_spec(name) for name in _LIBRARIES)
+    libraries = dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in found if spec and spec.origin)
     settings = {
-        "EASYBUILD_INCLUDE_EASYBLOCKS": _before(environ.get("EASYBUILD_INCLUDE_EASYBLOCKS", ""), ",", easyblock_path()),
-        # an empty element stands for EasyBuild's own robot path (EasyBuild docs, "Robot search path")
-        "EASYBUILD_ROBOT_PATHS": _before(environ.get("EASYBUILD_ROBOT_PATHS") or ":", ":", easyconfigs_path()),
-        "PYTHONPATH": _before(environ.get("PYTHONPATH", ""), ":", *libraries),
+        "EASYBUILD_INCLUDE_EASYBLOCKS": _extended(
+            environ.get("EASYBUILD_INCLUDE_EASYBLOCKS", ""), ",", before=[str(easyblock_path())]
+        ),
+        "EASYBUILD_ROBOT_PATHS": _robot_paths(environ.get("EASYBUILD_ROBOT_PATHS", "")),
+        "PYTHONPATH": _extended(environ.get("PYTHONPATH", ""), ":", behind=libraries),
     }
-    form = {"bash": "export {}={}\n", "csh": "setenv {} {};\n", "fish": "set -gx {} {};\n"}[shell]
-    return "".join(form.format(name, quoting.shell(value)) for name, value in settings.items())
+    form, quote = _FORMS[shell]
+    return "".join(form.format(name, quote(value)) for name, value in settings.items())
 
 
-def _before(present: str, separator: str, *first: object) -> str:
-    """Return the list with the paths before what it has, once however often this is asked for."""
-    missing = [str(path) for path in first if str(path) not in present.split(separator)]
-    if not missing:
-        return present
-    if separator == present:
-        return separator.join([*missing, ""])
-    return separator.join([*missing, present] if present else missing)
+def _robot_paths(present: str) -> str:
+    """Return the robot path with sifmod's easyconfigs in it.
+
+    An empty element stands for EasyBuild's own robot path (EasyBuild docs, "Robot search path"). Where nobody set
+    another it goes first, because Lmod doubles an empty element that is last, and EasyBuild takes the second one for
+    the current directory.
+    """
+    if not present.strip(":"):
+        return f":{easyconfigs_path()}"
+    return _extended(present, ":", before=[str(easyconfigs_path())])
+
+
+def _extended(present: str, separator: str, *, before: Iterable[str] = (), behind: Iterable[str] = ()) -> str:
+    """Return the list with paths before and behind what it has, each once however often this is asked for."""
+    there = present.split(separator) if present else []
+    first = [path for path in before if path not in there]
+    return separator.join([*first, *there, *(path for path in behind if path not in there)])

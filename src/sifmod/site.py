@@ -3,100 +3,43 @@
 from __future__ import annotations
 
 import os
-import re
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
-from sifmod import names
 from sifmod.bind import Bind
 from sifmod.errors import SiteError
 from sifmod.resources import data_path
+from sifmod.sitefile import SiteFile, place
+from sifmod.sitekeys import (
+    BINDS,
+    BLOCK_SIZE,
+    COMPRESSORS,
+    HOSTS,
+    LEVELS,
+    MASKS,
+    PATH,
+    PATHS,
+    TEXT,
+    VARIABLES,
+    Kind,
+    WrongItemError,
+    choice,
+    number,
+)
 from sifmod.suggest import perhaps
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 # Variables of sifmod that are no settings of a site.
 _OTHER_VARIABLES = ("SIFMOD_RELOADS", "SIFMOD_SITE", "SIFMOD_USER_BINDPATH", "SIFMOD_VERBOSE")
 
-VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError('a string in quotes, such as key = "value"')
-    return value
-
-
-def _path(value: Any) -> str:
-    path = os.path.expanduser(os.path.expandvars(_text(value)))  # noqa: PTH111 - text, no Path: it may be empty
-    if path and not path.startswith("/"):
-        raise ValueError(f"'{path}' is not an absolute path: begin it with '/'")
-    return path
-
-
-def _signatures(value: Any) -> str:
-    policy = _text(value) or "none"
-    if policy not in ("none", "required"):
-        raise ValueError("use 'none' or 'required'")
-    return policy
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise TypeError('a list of strings, such as key = ["one", "two"]')
-    return tuple(value)
-
-
-def _paths(value: Any) -> tuple[str, ...]:
-    for item in _texts(value):
-        if not item.startswith("/"):
-            raise ValueError(f"'{item}' is not an absolute path: begin it with '/'")
-    return tuple(value)
-
-
-def _binds(value: Any) -> tuple[Bind, ...]:
-    return tuple(Bind.parse(item) for item in _texts(value))
-
-
-def _binds_of_variable(text: str) -> list[str]:
-    return [bind.argument for bind in Bind.parse_list(text)]
-
-
-def _variables(value: Any) -> Mapping[str, str]:
-    if not isinstance(value, dict):
-        raise TypeError("a table of NAME = value lines")
-    for name, content in value.items():
-        if not VARIABLE_NAME.fullmatch(name):
-            raise ValueError(f"'{name}' is not the name of an environment variable")
-        if name in names.RESERVED_VARIABLES:
-            raise ValueError(f"{name} is set by sifmod itself: leave it out")
-        if not isinstance(content, str) or "\n" in content or "\0" in content:
-            raise TypeError(f'a string on one line for {name}, such as {name} = "1"')
-    return MappingProxyType(dict(value))
-
-
-def _words_of_variable(text: str) -> list[str]:
-    return text.split(",")
-
-
-def _paths_of_variable(text: str) -> list[str]:
-    return [item for item in text.split(":") if item]
-
-
-def _key(read: Callable[[Any], Any], help_text: str, variable: Optional[Callable[[str], Any]] = None) -> Any:
-    """Describe one key: how its TOML value is read, what it means, how its SIFMOD_* variable becomes a TOML value."""
-    default = read({} if read is _variables else "" if read in (_text, _path, _signatures) else [])
-    metadata = {"read": read, "help": help_text, "variable": variable}
-    if read is _variables:
-        return field(default_factory=lambda: default, metadata=metadata)
+def _key(kind: Kind, default: Any, help_text: str) -> Any:
+    """Describe one key of a site file: what it takes, what it is when nobody sets it, and what it means."""
+    metadata = {"kind": kind, "help": help_text}
+    if isinstance(default, dict):
+        return field(default_factory=lambda: MappingProxyType(dict(default)), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
@@ -112,29 +55,154 @@ class Site:
 
     name: str
     runtime: str = _key(
-        _text, "Command of the container runtime; without it `singularity`, then `apptainer` is looked for.", str
+        TEXT, "", "Command of the container runtime; without it `singularity`, then `apptainer` is looked for."
     )
-    binds: tuple[Bind, ...] = _key(_binds, "Bind paths that every container gets: they must exist.", _binds_of_variable)
-    optional_binds: tuple[Bind, ...] = _key(
-        _binds, "Bind paths used on the nodes where their source exists.", _binds_of_variable
-    )
+    binds: tuple[Bind, ...] = _key(BINDS, (), "Bind paths that every container gets: they must exist.")
+    optional_binds: tuple[Bind, ...] = _key(BINDS, (), "Bind paths used on the nodes where their source exists.")
     image_repositories: tuple[str, ...] = _key(
-        _paths, "Directories of the site's central images, searched in this order.", _paths_of_variable
+        PATHS, (), "Directories of the site's central images, searched in this order."
     )
     insecure_registries: tuple[str, ...] = _key(
-        _texts, "Registries (host:port) that are spoken to in plain HTTP; none by default.", _words_of_variable
+        HOSTS, (), "Registries (host:port) that are spoken to in plain HTTP; none by default."
     )
-    runtime_tmpdir: str = _key(_path, "Temporary folder of the runtime while it pulls and builds.", str)
-    runtime_cachedir: str = _key(_path, "Cache folder of the runtime.", str)
-    signatures: str = _key(_signatures, "'none', or 'required': every image must have a valid signature.", str)
+    runtime_tmpdir: str = _key(PATH, "", "Temporary folder of the runtime while it pulls and builds.")
+    runtime_cachedir: str = _key(PATH, "", "Cache folder of the runtime.")
+    signatures: str = _key(
+        choice("none", "required", empty="none"),
+        "none",
+        "'none', or 'required': every image must have a valid signature.",
+    )
     signature_key: str = _key(
-        _path, "PEM file of the public key that signatures are checked with; else the runtime's own keyring.", str
+        PATH, "", "PEM file of the public key that signatures are checked with; else the runtime's own keyring."
     )
-    container_env: Mapping[str, str] = _key(_variables, "Variables injected into every container.")
-    master_suffix: str = _key(_text, "Appended to the master's host name: the suffix of the fast network's names.", str)
+    gpu: str = _key(
+        choice("amd", "nvidia"),
+        "",
+        "Vendor of the cluster's GPUs, for easyconfigs that do not say theirs: 'amd' or 'nvidia'.",
+    )
+    cpu_bind_masks: tuple[str, ...] = _key(
+        MASKS, (), "CPU masks of a GPU node's tasks, in the order of their GPUs, as for `srun --cpu-bind=mask_cpu:`."
+    )
+    slurm_partition: str = _key(TEXT, "", "Partition of Slurm for jobs with GPUs, unless the user names another.")
+    slurm_account: str = _key(TEXT, "", "Account of Slurm that jobs are charged to, unless the user names another.")
+    pack_compressor: str = _key(
+        choice(*COMPRESSORS, empty="zstd"), "zstd", "Compressor of make-squashfs: zstd, gzip, lz4, lzo or xz."
+    )
+    pack_level: int = _key(
+        number(1, 22), 6, "Compression level of make-squashfs: up to 22 with zstd, 9 with gzip and lzo."
+    )
+    pack_block_size: str = _key(BLOCK_SIZE, "128K", "Block size of make-squashfs: a power of two from 4K to 1M.")
+    pack_processors: int = _key(
+        number(0, 9999), 0, "Processors that make-squashfs uses at most; 0: all that the process may use."
+    )
+    container_env: Mapping[str, str] = _key(VARIABLES, {}, "Variables injected into every container.")
+    master_suffix: str = _key(TEXT, "", "Appended to the master's host name: the suffix of the fast network's names.")
+
+    @property
+    def easyconfig_defaults(self) -> dict[str, Any]:
+        """Values of easyconfig parameters that count where the easyconfig gives none."""
+        return {"gpu": self.gpu}
 
 
-_KEYS = {key.name: key for key in fields(Site) if key.name != "name"}
+@dataclass(frozen=True)
+class Key:
+    """One key of a site file.
+
+    Attributes:
+        name: the key.
+        kind: what it takes.
+        help_text: what it means.
+        default: the setting when nobody sets it.
+    """
+
+    name: str
+    kind: Kind
+    help_text: str
+    default: Any
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it; empty where none can."""
+        return f"SIFMOD_{self.name.upper()}" if self.kind.from_variable else ""
+
+
+KEYS: Mapping[str, Key] = MappingProxyType(
+    {
+        item.name: Key(item.name, item.metadata["kind"], item.metadata["help"], getattr(Site(name=""), item.name))
+        for item in fields(Site)
+        if item.name != "name"
+    }
+)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a setting comes from.
+
+    Attributes:
+        layer: `default`, `site`, `user` or `environment`.
+        file: path of the file; empty for the other layers.
+        line: line in that file; 0 where it isn't known.
+        variable: name of the environment variable; empty for the other layers.
+    """
+
+    layer: str
+    file: str = ""
+    line: int = 0
+    variable: str = ""
+
+    def __str__(self) -> str:
+        if self.file:
+            return f"{self.file}:{self.line}" if self.line else self.file
+        return self.variable or self.layer
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One setting in force: a key, or one variable of `container_env` under its dotted name.
+
+    Attributes:
+        name: the key, such as `runtime` or `container_env.OMP_NUM_THREADS`.
+        value: the setting.
+        origin: where it comes from.
+    """
+
+    name: str
+    value: Any
+    origin: Origin
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A site with the origins of its settings.
+
+    Attributes:
+        site: the settings in force.
+        path: the site file.
+        origins: origin of each key that is not at its default, and of each `container_env.NAME`.
+    """
+
+    site: Site
+    path: Path
+    origins: Mapping[str, Origin]
+
+    def entries(self) -> Iterator[Entry]:
+        """Give all settings in the order of the documentation; those that nobody set are at their default."""
+        for name in KEYS:
+            value = getattr(self.site, name)
+            if isinstance(value, Mapping) and value:
+                for inner, content in value.items():
+                    yield Entry(f"{name}.{inner}", content, self.origins[f"{name}.{inner}"])
+            else:
+                yield Entry(name, value, self.origins.get(name, Origin("default")))
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What one origin says: settings by key, and where each is said."""
+
+    settings: Mapping[str, Any]
+    origins: Mapping[str, Origin]
 
 
 def shipped_sites() -> list[str]:
@@ -142,29 +210,61 @@ def shipped_sites() -> list[str]:
     return sorted(path.stem for path in data_path("sites").glob("*.toml"))
 
 
+def site_title(name: str) -> str:
+    """Return the first line of a shipped site's file: which cluster it is."""
+    text = (data_path("sites") / f"{name}.toml").read_text(encoding="utf-8")
+    return text.partition("\n")[0].lstrip("# ")
+
+
 def load_site(environ: Optional[Mapping[str, str]] = None) -> Site:
-    """Return the settings in force: package defaults < site file < user's file < SIFMOD_* variables.
+    """Return the settings in force; see `load_settings`."""
+    return load_settings(environ).site
+
+
+def load_settings(environ: Optional[Mapping[str, str]] = None, site: str = "") -> Settings:
+    """Return the settings in force, with their origins: defaults < site file < user's file < SIFMOD_* variables.
 
     The site file is named by `SIFMOD_SITE`, or by the key `site` of the user's file
-    (`$XDG_CONFIG_HOME/sifmod/config.toml`), as a shipped name or a path; without either it is `generic`.
+    (`$XDG_CONFIG_HOME/sifmod/config.toml`), as a shipped name or a path; without either it is `generic`. What an
+    easyconfig says counts before all of them.
 
     Args:
         environ: the environment to read, `os.environ` by default.
+        site: name or path of the site file, in place of the one that the environment and the user name.
 
     Raises:
         SiteError: a file is missing or can't be read, a key is unknown, or a value has a wrong type or meaning.
     """
     environ = os.environ if environ is None else environ
     user_path = _user_file(environ)
-    user = _read(user_path, allow_site=True) if user_path and user_path.is_file() else {}
-    chosen = environ.get("SIFMOD_SITE") or user.pop("site", "generic")
-    user.pop("site", None)
-    settings = {**_read(_site_file(chosen))}
-    layers = [(f"'{user_path}'", user), ("the environment", _from_variables(environ))]
-    for _origin, layer in layers:
-        for key, value in layer.items():
-            settings[key] = {**settings.get(key, {}), **value} if isinstance(value, Mapping) else value
-    return Site(name=chosen, **settings)
+    user, users_site = _Layer({}, {}), ""
+    if user_path and user_path.is_file():
+        user_file = SiteFile.read(user_path)
+        if "site" in user_file.values:
+            users_site = _converted(user_file, "site", TEXT, user_file.values.pop("site"))
+        user = _from_file(user_file, "user")
+    chosen = site or environ.get("SIFMOD_SITE") or users_site or "generic"
+    path = _site_file(chosen)
+    settings: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for layer in (_from_file(SiteFile.read(path), "site"), user, _from_variables(environ)):
+        for key, value in layer.settings.items():
+            is_table = isinstance(value, Mapping)
+            settings[key] = MappingProxyType({**settings.get(key, {}), **value}) if is_table else value
+        origins.update(layer.origins)
+    merged = Site(name=chosen, **settings)
+    _check_level(merged, origins)
+    return Settings(merged, path, MappingProxyType(origins))
+
+
+def _check_level(site: Site, origins: Mapping[str, Origin]) -> None:
+    highest = LEVELS.get(site.pack_compressor)
+    if highest and site.pack_level > highest:
+        said = " and ".join(f"{key} ({origins[key]})" for key in ("pack_compressor", "pack_level") if key in origins)
+        raise SiteError(
+            f"pack_level is {site.pack_level}, and {site.pack_compressor} has levels from 1 to {highest} only: correct "
+            f"{said}"
+        )
 
 
 def _user_file(environ: Mapping[str, str]) -> Optional[Path]:
@@ -176,7 +276,10 @@ def _site_file(chosen: str) -> Path:
     if "/" in chosen or chosen.endswith(".toml"):
         path = Path(chosen).expanduser()
         if not path.is_file():
-            raise SiteError(f"the site file '{path}', named by SIFMOD_SITE or the user's settings, does not exist")
+            raise SiteError(
+                f"the site file '{path}' does not exist: correct SIFMOD_SITE, --site or the key 'site' of the user's "
+                "settings, whichever names it"
+            )
         return path
     path = data_path("sites") / f"{chosen}.toml"
     if not path.is_file():
@@ -188,49 +291,64 @@ def _site_file(chosen: str) -> Path:
     return path
 
 
-def _read(path: Path, *, allow_site: bool = False) -> dict[str, Any]:
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SiteError(f"the site file '{path}' can't be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise SiteError(f"the site file '{path}' is not valid TOML: {error}") from error
-    settings = {}
-    for key, value in raw.items():
-        if allow_site and key == "site":
-            settings[key] = _converted(f"'{path}'", key, _text, value)
-        elif key in _KEYS:
-            settings[key] = _converted(f"'{path}'", key, _KEYS[key].metadata["read"], value)
-        else:
+def _from_file(file: SiteFile, layer: str) -> _Layer:
+    settings: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    for key, value in file.values.items():
+        if key not in KEYS:
+            where = place(file.path, file.line(key)).rstrip(",")
             raise SiteError(
-                f"unknown key '{key}' in the site file '{path}'{perhaps(key, _KEYS)}: remove it, or write one of "
-                f"{', '.join(_KEYS)}"
+                f"unknown key '{key}' in {where}{perhaps(key, KEYS)}: remove it, or write one of {', '.join(KEYS)}"
             )
-    return settings
+        for name in value if isinstance(value, Mapping) else ():
+            if name in KEYS:
+                raise SiteError(
+                    f"{place(file.path, file.line(key, name))} has {name} in the table {key}, where it is a variable "
+                    f"of the container: write the key {name} above the line [{key}]"
+                )
+        settings[key] = _converted(file, key, KEYS[key].kind, value)
+        if isinstance(settings[key], Mapping):
+            for name in settings[key]:
+                origins[f"{key}.{name}"] = Origin(layer, str(file.path), file.line(key, name))
+        else:
+            origins[key] = Origin(layer, str(file.path), file.line(key))
+    return _Layer(settings, origins)
 
 
-def _from_variables(environ: Mapping[str, str]) -> dict[str, Any]:
-    settings = {}
-    for variable in sorted(environ):
-        if not variable.startswith("SIFMOD_") or not environ[variable] or variable in _OTHER_VARIABLES:
-            continue
-        key = variable[len("SIFMOD_") :].lower()
-        if key in _KEYS and _KEYS[key].metadata["variable"]:
-            settings[key] = _converted("the environment", variable, partial(_read_variable, key), environ[variable])
-        elif perhaps(key, _KEYS):
-            raise SiteError(f"the environment has {variable}, which is no setting{perhaps(key, _KEYS)}: unset it")
-    return settings
-
-
-def _read_variable(key: str, text: str) -> Any:
-    metadata = _KEYS[key].metadata
-    return metadata["read"](metadata["variable"](text))
-
-
-def _converted(origin: str, key: str, read: Callable[[Any], Any], value: Any) -> Any:
+def _converted(file: SiteFile, key: str, kind: Kind, value: Any) -> Any:
     try:
-        return read(value)
+        return kind.read(value)
+    except WrongItemError as error:
+        if isinstance(value, Mapping):
+            where, item = file.line(key, error.item), f"{error.item} = {value[error.item]!r}"
+        else:
+            where, item = file.line_of_item(key, error.item), repr(error.item)
+        raise SiteError(f"{place(file.path, where)} has {item} in {key}: {error}") from error
     except TypeError as error:
-        raise SiteError(f"{key} in {origin} is {value!r}: it takes {error}") from error
+        raise SiteError(f"{place(file.path, file.line(key))} has {key} = {value!r}: it takes {error}") from error
     except ValueError as error:
-        raise SiteError(f"{key} in {origin} is {value!r}: {error}") from error
+        raise SiteError(f"{place(file.path, file.line(key))} has {key} = {value!r}: {error}") from error
+
+
+def _from_variables(environ: Mapping[str, str]) -> _Layer:
+    settings: dict[str, Any] = {}
+    origins: dict[str, Origin] = {}
+    by_variable = {key.variable: key for key in KEYS.values() if key.variable}
+    for variable in sorted(environ):
+        text = environ[variable]
+        if not variable.startswith("SIFMOD_") or not text or variable in _OTHER_VARIABLES:
+            continue
+        key = by_variable.get(variable)
+        if key and key.kind.from_variable:
+            try:
+                settings[key.name] = key.kind.read(key.kind.from_variable(text))
+            except TypeError as error:
+                raise SiteError(f"the variable {variable} is '{text}': it takes {error}") from error
+            except ValueError as error:
+                raise SiteError(f"the variable {variable} is '{text}': {error}") from error
+            origins[key.name] = Origin("environment", variable=variable)
+            continue
+        nearest = perhaps(variable[len("SIFMOD_") :].lower(), KEYS)
+        if nearest:
+            raise SiteError(f"the environment has {variable}, which is no setting{nearest}: unset it")
+    return _Layer(settings, origins)

@@ -13,7 +13,7 @@ from sifmod import names
 from sifmod.bind import UNBINDABLE, Bind, is_bindable
 from sifmod.errors import ParameterError
 from sifmod.imageuri import ImageUri
-from sifmod.site import VARIABLE_NAME
+from sifmod.sitekeys import VARIABLE_NAME
 from sifmod.suggest import perhaps
 
 GPUS = ("amd", "nvidia")
@@ -174,7 +174,7 @@ def spec_from_parameters(
         pip_requirements=requirements,
         pack_user_software=pack,
         pip_constraints=_flag("pip_constraints", given.get("pip_constraints", True)),
-        module_family=_name("module_family", given.get("module_family", "container")),
+        module_family=_family(given.get("module_family", "container")),
     )
 
 
@@ -205,6 +205,13 @@ def _name(parameter: str, value: Any) -> str:
     if not isinstance(value, str) or not _SIMPLE_NAME.fullmatch(value):
         raise ParameterError(parameter, value, "use letters, digits, '_', '.', '+' and '-' only, without a slash")
     return value
+
+
+def _family(value: Any) -> str:
+    family = _name("module_family", value)
+    if not re.fullmatch(r"[A-Za-z0-9_]*", family):
+        raise ParameterError("module_family", value, "it becomes part of a variable: use letters, digits and '_' only")
+    return family
 
 
 def _choice(parameter: str, value: Any, known: Sequence[str]) -> str:

@@ -24,6 +24,8 @@ function LmodError(text)
     os.exit(1)
 end
 function LmodMessage(text) io.stderr:write(text, "\n") end
+function execute(command) io.write("execute\0", command.cmd, "\0") end
+function myShellType() return (arg[3] == "bash" or arg[3] == "zsh") and "sh" or arg[3] end
 function myShellName() return arg[3] end
 function myModuleName() return "Demo" end
 function myModuleFullName() return "Demo/1.0-x" end

@@ -15,6 +15,9 @@ from sifmod.spec import ContainerSpec, PythonLayout
 # The header of a SIF: launch script, magic, version, architecture.
 SIF_HEADER = b"#!/usr/bin/env run-singularity\n\0" + b"SIF_MAGIC\0" + b"01\0" + b"02\0"
 
+# The beginning of a whole SquashFS file of 96 bytes: magic at 0, length at 40.
+SQUASHFS = b"hsqs" + bytes(36) + (96).to_bytes(8, "little") + bytes(48)
+
 USR = PythonLayout(prefix="/usr")
 CONDA = PythonLayout(prefix="/opt/miniconda3/envs/pytorch", conda_root="/opt/miniconda3", conda_env="pytorch")
 
@@ -124,7 +127,7 @@ with (home / "calls.jsonl").open("a") as stream:
     stream.write(json.dumps(call) + "\\n")
 command = sys.argv[3:]
 step = (
-    "venv" if "venv" in command[1:3] else "pip" if "install" in command
+    "venv" if command[1:3] == ["-I", "-"] and "system-site-packages" in stdin else "pip" if "install" in command
     else "probe" if command[1:3] == ["-I", "-c"] else "compare" if command[1:3] == ["-I", "-"] else "other"
 )
 if step == answers.get("fail"):
@@ -138,7 +141,8 @@ if step == "probe":
 elif step == "venv":
     venv = pathlib.Path(binds["/user-software"] + command[-1][len("/user-software"):])
     (venv / "bin").mkdir(parents=True)
-    (venv / "pyvenv.cfg").write_text("home = " + command[0] + "\\n")
+    version = answers["python"]["version"] if "python" in answers else "3.11"
+    (venv / "pyvenv.cfg").write_text("home = " + command[0] + "\\nversion = " + version + ".2\\n")
     (venv / "bin" / "python").symlink_to(command[0])
 elif step == "pip":
     venv = pathlib.Path(binds["/user-software"], "venv")

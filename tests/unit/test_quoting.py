@@ -2,7 +2,7 @@ import shlex
 import subprocess
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sifmod import quoting
@@ -49,7 +49,51 @@ def test_lua_reads_a_quoted_value_as_the_same_string(need, texts):
     assert lua_reads(need("lua5.3", "lua"), texts) == expected
 
 
-@pytest.mark.parametrize("quote", [quoting.shell, quoting.lua, quoting.comment])
+TCL = [
+    *NASTY,
+    "}",
+    "{",
+    "]",
+    "[exit]",
+    "${x}",
+    "a;b",
+    "\\\n",
+    "\x1a after the end",
+    "\r\n",
+    "\t\x7f",
+    "\0",
+    "\x009",
+    "\\u0041",
+    "😀",
+]
+
+
+def tcl_reads(tclsh, path, words):
+    script = """fconfigure stdout -translation binary -encoding utf-8
+    proc emit {text} { puts -nonewline "[string length $text]:$text" }
+    """
+    path.write_text(script + "".join(f"if {{1}} {{ emit {quoting.tcl(word)} }}\n" for word in words), encoding="utf-8")
+    done = subprocess.run([tclsh, "-encoding", "utf-8", path], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout
+
+
+# Tcl 8.6 keeps what is beyond the basic multilingual plane as two characters
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    words=st.lists(st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=("Cs",))), min_size=20, max_size=60)
+)
+@example(words=TCL[:-1])
+def test_tcl_reads_a_quoted_value_as_one_word_also_within_braces(need, tmp_path, words):
+    expected = b"".join(f"{len(word)}:{word}".encode() for word in words)
+    assert tcl_reads(need("tclsh"), tmp_path / "words.tcl", words) == expected
+
+
+def test_tcl_passes_on_what_it_counts_differently(need, tmp_path):
+    assert tcl_reads(need("tclsh"), tmp_path / "words.tcl", TCL[-1:]).endswith(":😀".encode())
+
+
+@pytest.mark.parametrize("quote", [quoting.shell, quoting.lua, quoting.tcl, quoting.comment])
 def test_a_value_that_is_no_string_is_quoted_as_its_text(quote):
     assert "42" in quote(42)
 

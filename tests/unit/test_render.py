@@ -18,11 +18,13 @@ from sifmod.render import render, render_module
 from sifmod.site import load_site
 from sifmod.spec import PythonLayout, spec_from_parameters
 
-from .support import CONDA, USR, FakeRuntime, a_site, a_spec, split_binds
+from .support import CONDA, SQUASHFS, USR, FakeRuntime, a_site, a_spec, split_binds
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 LMOD = Path(__file__).with_name("lmod_stub.lua")
+MODULES = Path(__file__).with_name("modules_stub.tcl")
 MODULE = "module.lua"
+TCL_MODULE = "module.tcl"
 
 NASTY_SITE = a_site(
     runtime="singularity ce",
@@ -110,7 +112,11 @@ def case(request):
 
 def outputs(spec, site):
     """Return everything that is rendered for a container: relative path -> text."""
-    return {MODULE: render_module(spec, site), **{str(item.path): item.text for item in render(spec, site)}}
+    return {
+        MODULE: render_module(spec, site),
+        TCL_MODULE: render_module(spec, site, "Tcl"),
+        **{str(item.path): item.text for item in render(spec, site)},
+    }
 
 
 def text_of(path, spec, site=None):
@@ -198,7 +204,7 @@ def test_a_versioned_name_that_is_asked_for_as_well_is_one_file(wrappers):
 
 def test_commands_are_executable_and_what_is_sourced_is_not(case):
     for item in render(*CASES[case]):
-        sourced = str(item.path) in ("share/container.sh", "share/compare-trees.py", "runscripts/init-conda-venv")
+        sourced = item.path.parts[0] == "share" or str(item.path) == "runscripts/init-conda-venv"
         assert item.executable != sourced
         assert item.text.startswith("#!/bin/bash\n") != sourced
 
@@ -208,6 +214,7 @@ def test_a_container_without_a_python_has_no_python_commands():
         "bin/gmx",
         "bin/start-shell",
         MODULE,
+        TCL_MODULE,
         "runscripts/get-master",
         "share/container.sh",
     ]
@@ -216,7 +223,7 @@ def test_a_container_without_a_python_has_no_python_commands():
 def test_a_container_without_a_venv_has_nothing_to_pack():
     paths = outputs(a_spec(venv=""), a_site())
     assert not [path for path in paths if "squashfs" in path or "compare" in path]
-    assert "user-software" not in paths[MODULE]
+    assert "user-software" not in paths[MODULE] + paths[TCL_MODULE]
 
 
 def test_sifmod_s_own_commands_are_those_that_no_wrapper_may_hide():
@@ -264,11 +271,12 @@ def write_out(spec, site):
         path.write_text(item.text, encoding="utf-8")
         path.chmod(0o755 if item.executable else 0o644)
     (top / MODULE).write_text(render_module(spec, site), encoding="utf-8")
+    (top / TCL_MODULE).write_text(render_module(spec, site, "Tcl"), encoding="utf-8")
     return top
 
 
 def bash_files(top):
-    return sorted(path for path in top.rglob("*") if path.is_file() and path.suffix not in (".py", ".lua"))
+    return sorted(path for path in top.rglob("*") if path.is_file() and path.suffix not in (".py", ".lua", ".tcl"))
 
 
 def test_bash_can_read_every_script(written):
@@ -301,6 +309,14 @@ def test_lua_can_read_the_module(written, need):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_tcl_can_read_the_module(written, need, tmp_path):
+    script = tmp_path / "complete.tcl"
+    script.write_text(
+        "set file [open [lindex $argv 0]]\nfconfigure $file -encoding utf-8\nexit [expr {![info complete [read $file]]}]"
+    )
+    assert subprocess.run([need("tclsh"), script, written / TCL_MODULE], check=False).returncode == 0
+
+
 def test_python_can_read_the_comparison(written):
     for path in written.rglob("*.py"):
         done = subprocess.run([sys.executable, "-m", "py_compile", path], capture_output=True, text=True, check=False)
@@ -312,14 +328,15 @@ def test_python_can_read_the_comparison(written):
 
 @pytest.fixture
 def load(need):
-    """Load a module in a plain Lua with a little of Lmod, and return what it set."""
+    """Load a module in a plain Lua or Tcl with a little of a modules tool, and return what it set."""
 
-    def load(spec, site=None, environ=None, *, mode="load", calling="bash", check=True):
+    def load(spec, site=None, environ=None, *, mode="load", calling="bash", check=True, syntax="Lua"):
         top = Path(spec.installdir)
-        module = top.parent / f"{top.name}.lua"
-        module.write_text(render_module(spec, site or a_site()), encoding="utf-8")
+        module = top.parent / f"{top.name}.{syntax.lower()}"
+        module.write_text(render_module(spec, site or a_site(), syntax), encoding="utf-8")
+        run = [need("lua5.3", "lua"), LMOD] if syntax == "Lua" else [need("tclsh"), MODULES]
         done = subprocess.run(
-            [need("lua5.3", "lua"), LMOD, module, mode, calling], env=environ or {}, capture_output=True, check=False
+            [*run, module, mode, calling], env={"LANG": "C.UTF-8", **(environ or {})}, capture_output=True, check=False
         )
         if not check:
             return done
@@ -382,20 +399,20 @@ def test_the_user_software_s_directory_is_bound_while_it_is_not_packed(installed
 
 
 def test_the_packed_file_is_bound_read_only_as_soon_as_it_is_there(installed, load):
-    Path(installed.installdir, "user-software.squashfs").write_text("")
+    Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     source, options = binds_of(load(installed))["/user-software"]
     assert source == f"{installed.installdir}/user-software.squashfs"
     assert set(options.split(",")) == {"ro", "image-src=/"}
 
 
 def test_an_unpacked_directory_beats_the_packed_file_beside_it(installed, load):
-    Path(installed.installdir, "user-software.squashfs").write_text("")
+    Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     Path(installed.installdir, "user-software.unpacked").write_text("")
     assert binds_of(load(installed))["/user-software"][0] == f"{installed.installdir}/user-software"
 
 
 def test_the_mark_alone_does_not_hide_the_packed_file(installed, load):
-    Path(installed.installdir, "user-software.squashfs").write_text("")
+    Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     Path(installed.installdir, "user-software.unpacked").write_text("")
     Path(installed.installdir, "user-software").rmdir()
     assert binds_of(load(installed))["/user-software"][0] == f"{installed.installdir}/user-software.squashfs"
@@ -453,6 +470,101 @@ def test_packing_reloads_the_module_in_the_calling_shell(installed, load, shell)
     variables = load(installed, calling=shell)
     for command in ("make-squashfs", "unmake-squashfs"):
         assert variables[f"function {command}"] == f'SIFMOD_RELOADS=1 command {command} "$@" && module load Demo/1.0-x'
+
+
+@pytest.mark.parametrize("state", ["directory", "packed", "both", "unpacked", "empty", "text", "short", "central"])
+@pytest.mark.parametrize("case", CASES)
+def test_both_syntaxes_have_the_same_effect(load, tmp_path, case, state):
+    spec, site = CASES[case]
+    top = tmp_path / "a b,c:d'e$f{["
+    spec = replace(spec, installdir=str(top))
+    write_out(spec, site)
+    (top / "user-software").mkdir()
+    put_into_state(top, state)
+    central = tmp_path / "cen'tral $[x]"
+    central.mkdir()
+    ((central if state == "central" else top) / spec.sif).write_text("")
+    site = replace(
+        site, image_repositories=(str(central),), optional_binds=(Bind(str(central), "/c"), Bind("/gone", "/g"))
+    )
+    for environ in (
+        {},
+        {"SINGULARITY_BINDPATH": "/mine"},
+        {"SIFMOD_USER_BINDPATH": "/a,/b", "APPTAINER_BINDPATH": "/x"},
+    ):
+        lua = load(spec, site, environ)
+        tcl = load(spec, site, environ, syntax="Tcl")
+        functions = [name for name in tcl if name.startswith("function")]
+        assert [name in lua for name in functions] == [bool(spec.venv)] * len(functions)
+        for name in functions:
+            assert tcl.pop(name) == lua.pop(name).replace("module load", f"module switch {spec_name(lua)}")
+        assert tcl == lua
+    assert len(lua) > 10
+
+
+def spec_name(variables):
+    return variables["__SIFMOD_CONTAINER"]
+
+
+def put_into_state(top, state):
+    """Arrange user software: a directory is there, and what else the state says."""
+    packed = top / "user-software.squashfs"
+    contents = {"empty": b"", "text": b"hello\n" * 100, "short": SQUASHFS[:-1]}
+    if state not in ("directory", "central"):
+        packed.write_bytes(contents.get(state, SQUASHFS))
+    if state == "packed":
+        (top / "user-software").rmdir()
+    if state == "unpacked":
+        (top / "user-software.unpacked").write_text("")
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+@pytest.mark.parametrize("state", ["empty", "text", "short"])
+def test_a_damaged_packed_file_is_named_with_the_remedy_and_not_bound(installed, load, syntax, state):
+    top = Path(installed.installdir)
+    put_into_state(top, state)
+    done = load(installed, syntax=syntax, check=False)
+    assert done.returncode == 0
+    assert os.fsencode(f"{top}/user-software.squashfs is damaged") in done.stderr
+    assert done.stderr.endswith(b"; make-squashfs\n")
+    assert binds_of(load(installed, syntax=syntax))["/user-software"][0] == f"{top}/user-software"
+    (top / "user-software").rmdir()
+    done = load(installed, syntax=syntax, check=False)
+    assert done.returncode == 0
+    assert b"Restore it from a backup" in done.stderr
+    assert "/user-software" not in binds_of(load(installed, syntax=syntax))
+    assert load(installed, syntax=syntax, mode="unload", check=False).stderr == b""
+
+
+@pytest.mark.parametrize("state", ["empty", "text", "short"])
+def test_a_wrapper_takes_the_directory_where_the_packed_file_is_damaged(wrapper, installed, state):
+    top = Path(installed.installdir)
+    put_into_state(top, state)
+    done = wrapper("python", check=False)
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"python: {top}/user-software.squashfs is damaged")
+    assert binds_of(wrapper.fake.calls[-1]["env"])["/user-software"][0] == f"{top}/user-software"
+    (top / "user-software").rmdir()
+    done = wrapper("python", check=False)
+    assert done.returncode == 126
+    assert "Restore it from a backup" in done.stderr
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_without_any_image_tcl_fails_as_lua_does(installed, load, syntax):
+    Path(installed.installdir, installed.sif).unlink()
+    done = load(installed, check=False, syntax=syntax)
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert load(installed, mode="unload", check=False, syntax=syntax).returncode == 0
+
+
+def test_a_container_that_is_not_the_last_one_has_the_last_one_loaded_again_on_unload(installed, load):
+    last = {"__SIFMOD_CONTAINER": "Other/2"}
+    assert '*:"Other/2":*) module load "Other/2"' in load(installed, environ=last, mode="unload")["execute"]
+    assert "execute" not in load(installed, environ={"__SIFMOD_CONTAINER": "Demo/1.0-x"}, mode="unload")
+    assert "execute" not in load(installed, environ=last)
+    assert "execute" not in load(installed, environ=last, mode="unload", calling="fish")
 
 
 def test_other_shells_get_no_function(installed, load):
@@ -540,7 +652,7 @@ def test_a_wrapper_without_the_module_gives_the_container_what_the_module_gives(
 ):
     top = Path(installed.installdir)
     if state != "directory":
-        (top / "user-software.squashfs").write_text("")
+        (top / "user-software.squashfs").write_bytes(SQUASHFS)
     if state == "packed":
         (top / "user-software").rmdir()
     if state == "unpacked":

@@ -1,5 +1,18 @@
 
 -- The container, written by sifmod VERSION. Values belong to this load: pushenv gives the user's own back on unload.
+
+-- Without a family several containers can be loaded, and the last one's values are in force. pushenv takes the top of a
+-- stack away, whosever it is: where that is another container's, the shell loads that one again.
+local last = os.getenv("__SIFMOD_CONTAINER")
+if mode() == "unload" and last and last ~= myModuleFullName() and myShellType() == "sh" then
+    execute{
+        cmd = 'case ":$LOADEDMODULES:" in *:"' .. myModuleFullName() .. '":*) ;; *:"' .. last .. '":*) module load "'
+            .. last .. '" ;; esac',
+        modeA = { "unload" },
+    }
+end
+pushenv("__SIFMOD_CONTAINER", myModuleFullName())
+
 local installdir = "/apps/GROMACS/2024.1"
 
 -- The image: the installation's own copy, else one of the site's.
@@ -13,7 +26,7 @@ if not isFile(sif) then
     end
 end
 if mode() == "load" and not isFile(sif) then
-    LmodError("The image " .. sif .. " is gone and the site has no copy of it. Reinstall the module with: eb --rebuild")
+    LmodError("The image /apps/GROMACS/2024.1/gromacs.sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild")
 end
 pushenv("SIF", sif)
 pushenv("SIFGROMACS", sif)

@@ -9,6 +9,19 @@ if mode() == "load" and member and member ~= myModuleName() and os.getenv("LMOD_
     unload(member)
 end
 family("container")
+
+-- Without a family several containers can be loaded, and the last one's values are in force. pushenv takes the top of a
+-- stack away, whosever it is: where that is another container's, the shell loads that one again.
+local last = os.getenv("__SIFMOD_CONTAINER")
+if mode() == "unload" and last and last ~= myModuleFullName() and myShellType() == "sh" then
+    execute{
+        cmd = 'case ":$LOADEDMODULES:" in *:"' .. myModuleFullName() .. '":*) ;; *:"' .. last .. '":*) module load "'
+            .. last .. '" ;; esac',
+        modeA = { "unload" },
+    }
+end
+pushenv("__SIFMOD_CONTAINER", myModuleFullName())
+
 local installdir = "/tmp/a b,c:d'e$f"
 
 -- The image: the installation's own copy, else one of the site's.
@@ -22,7 +35,7 @@ if not isFile(sif) then
     end
 end
 if mode() == "load" and not isFile(sif) then
-    LmodError("The image " .. sif .. " is gone and the site has no copy of it. Reinstall the module with: eb --rebuild")
+    LmodError("The image /tmp/a b,c:d'e$f/nasty $image \"1\".sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild")
 end
 pushenv("SIF", sif)
 pushenv("SIFPYTORCHMINNGC", sif)
@@ -44,11 +57,40 @@ for _, optional in ipairs({
         binds[#binds + 1] = optional[2]
     end
 end
+-- Whole SquashFS files begin with "hsqs", and say at byte 40 how long they are.
+local function is_whole(path)
+    local file = io and io.open and io.open(path, "rb")
+    if not file then
+        return true
+    end
+    local head = file:read(48) or ""
+    local size = file:seek("end")
+    file:close()
+    if #head < 48 or head:sub(1, 4) ~= "hsqs" then
+        return false
+    end
+    local length = 0
+    for index = 48, 41, -1 do
+        length = length * 256 + head:byte(index)
+    end
+    return length <= size
+end
 local directory = pathJoin(installdir, "user-software")
-local unpacked = isDir(directory) and isFile(pathJoin(installdir, "user-software.unpacked"))
-if isFile(pathJoin(installdir, "user-software.squashfs")) and not unpacked then
+local packed = pathJoin(installdir, "user-software.squashfs")
+local has_directory = isDir(directory)
+local is_packed = isFile(packed)
+    and not (has_directory and isFile(pathJoin(installdir, "user-software.unpacked")))
+if is_packed and not is_whole(packed) then
+    is_packed = false
+    if mode() == "load" then
+        LmodMessage("Warning: " .. (has_directory
+            and "/tmp/a b,c:d'e$f/user-software.squashfs is damaged, so /tmp/a b,c:d'e$f/user-software is used. Pack it again with: rm '/tmp/a b,c:d'\"'\"'e$f/user-software.squashfs'; make-squashfs"
+            or "/tmp/a b,c:d'e$f/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '/tmp/a b,c:d'\"'\"'e$f/user-software.squashfs'; eb --rebuild"))
+    end
+end
+if is_packed then
     binds[#binds + 1] = "/tmp/a b\\,c\\:d'e$f/user-software.squashfs:/user-software:ro,image-src=/"
-elseif isDir(directory) then
+elseif has_directory then
     binds[#binds + 1] = "/tmp/a b\\,c\\:d'e$f/user-software:/user-software"
 end
 local users_binds = os.getenv("SIFMOD_USER_BINDPATH")

@@ -44,6 +44,16 @@ packed_is_active() {
     [[ -f $packed ]] && ! [[ -d $directory && -e $unpacked_mark ]]
 }
 
+# packed_is_whole: whole SquashFS files begin with "hsqs", and say at byte 40 how long they are.
+packed_is_whole() {
+    local magic length
+    [[ ! -r $packed ]] || {
+        IFS= read -rn 4 magic <"$packed" && [[ $magic == hsqs ]] &&
+            read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$packed") &&
+            ((length <= $(stat -Lc %s -- "$packed")))
+    }
+}
+
 # inject NAME VALUE: both spellings, because APPTAINERENV_NAME beats SINGULARITYENV_NAME of another value.
 inject() {
     export "SINGULARITYENV_$1=$2" "APPTAINERENV_$1=$2"

@@ -44,6 +44,16 @@ packed_is_active() {
     [[ -f $packed ]] && ! [[ -d $directory && -e $unpacked_mark ]]
 }
 
+# packed_is_whole: whole SquashFS files begin with "hsqs", and say at byte 40 how long they are.
+packed_is_whole() {
+    local magic length
+    [[ ! -r $packed ]] || {
+        IFS= read -rn 4 magic <"$packed" && [[ $magic == hsqs ]] &&
+            read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$packed") &&
+            ((length <= $(stat -Lc %s -- "$packed")))
+    }
+}
+
 # inject NAME VALUE: both spellings, because APPTAINERENV_NAME beats SINGULARITYENV_NAME of another value.
 inject() {
     export "SINGULARITYENV_$1=$2" "APPTAINERENV_$1=$2"
@@ -83,8 +93,13 @@ set_binds() {
         /plain
     )
     if [[ -e '/it'"'"'s/$HOME' ]]; then binds+=('/it'"'"'s/$HOME'); fi
-    if packed_is_active; then
+    if packed_is_active && packed_is_whole; then
         binds+=('/tmp/a b\,c\:d'"'"'e$f/user-software.squashfs:/user-software:ro,image-src=/')
+    elif packed_is_active && ! [[ -d $directory ]]; then
+        die 126 '/tmp/a b,c:d'"'"'e$f/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '"'"'/tmp/a b,c:d'"'"'"'"'"'"'"'"'e$f/user-software.squashfs'"'"'; eb --rebuild.'
+    elif packed_is_active; then
+        printf '%s: %s\n' "${0##*/}" '/tmp/a b,c:d'"'"'e$f/user-software.squashfs is damaged, so /tmp/a b,c:d'"'"'e$f/user-software is used. Pack it again with: rm '"'"'/tmp/a b,c:d'"'"'"'"'"'"'"'"'e$f/user-software.squashfs'"'"'; make-squashfs.' >&2
+        binds+=('/tmp/a b\,c\:d'"'"'e$f/user-software:/user-software')
     elif [[ -d $directory ]]; then
         binds+=('/tmp/a b\,c\:d'"'"'e$f/user-software:/user-software')
     else
@@ -108,34 +123,4 @@ launch() {
     set_binds
     if [[ -e /dev/nvidiactl ]]; then export SINGULARITY_NV=1 APPTAINER_NV=1; fi
     exec "$runtime" run "$sif" "$@"
-}
-
-# bind_source PATH: the path as the runtime reads it in a list of binds.
-bind_source() {
-    local path=${1//,/\\,}
-    printf '%s' "${path//:/\\:}"
-}
-
-# take_lock: packing and unpacking exclude each other, also between nodes where the file system has locks.
-take_lock() {
-    exec {lock}>"$root/.user-software.lock"
-    flock --nonblock "$lock" || die 7 "another make-squashfs or unmake-squashfs is at work in '$root'. Wait for it."
-}
-
-# compare_trees PACKED DIRECTORY: mount the packed file as the container will, and compare it with the directory.
-compare_trees() {
-    find_runtime
-    find_image
-    local binds
-    binds=$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt:ro
-    SINGULARITY_BINDPATH=$binds APPTAINER_BINDPATH=$binds \
-        "$runtime" exec "$sif" /opt/venv/bin/python3 -I - /mnt /user-software \
-        <"$root/share/compare-trees.py"
-}
-
-# reload_hint: the module of an interactive shell is reloaded by the function that the module defines.
-reload_hint() {
-    if [[ -z ${SIFMOD_RELOADS-} ]]; then
-        printf 'Shells that have the module loaded see it after: module load %s\n' 'PyTorch-NGC/24.05 it'"'"'s'
-    fi
 }

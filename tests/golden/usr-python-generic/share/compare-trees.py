@@ -1,4 +1,6 @@
-"""Compare two directories: names, types, modes, link targets and sizes. Exit status 0: the same, 1: different.
+"""Compare two directories: names, types, modes, link targets and sizes, and with `full` every byte.
+
+Exit status 0: the same, 1: different or unreadable.
 
 Runs under the Python of the image, with one tree packed and the other not. Names are bytes: they need not be text.
 """
@@ -26,10 +28,29 @@ def entries(top):
             pending.extend(os.path.join(path, name) for name in os.listdir(full))
 
 
-def main(left_top, right_top):
-    left = dict(entries(os.fsencode(left_top)))
-    right = dict(entries(os.fsencode(right_top)))
-    different = sorted(path for path in left.keys() | right.keys() if left.get(path) != right.get(path))
+def same_content(path, tops):
+    """Return whether the file has the same bytes below both tops."""
+    left, right = (open(os.path.join(top, path), "rb") for top in tops)
+    with left, right:
+        while True:
+            chunk = left.read(1 << 20)
+            if chunk != right.read(1 << 20):
+                return False
+            if not chunk:
+                return True
+
+
+def main(left_top, right_top, depth):
+    tops = os.fsencode(left_top), os.fsencode(right_top)
+    try:
+        left, right = (dict(entries(top)) for top in tops)
+        different = sorted(path for path in left.keys() | right.keys() if left.get(path) != right.get(path))
+        if depth == "full" and not different:
+            files = sorted(path for path in left if left[path][0] == stat.S_IFREG)
+            different = [path for path in files if not same_content(path, tops)]
+    except OSError as error:
+        print("can't be read: %s" % error, file=sys.stderr)
+        return 1
     for path in different[:MOST_DIFFERENCES]:
         print("differs: %r" % os.fsdecode(path), file=sys.stderr)
     if len(different) > MOST_DIFFERENCES:

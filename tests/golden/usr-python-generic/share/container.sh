@@ -44,6 +44,16 @@ packed_is_active() {
     [[ -f $packed ]] && ! [[ -d $directory && -e $unpacked_mark ]]
 }
 
+# packed_is_whole: whole SquashFS files begin with "hsqs", and say at byte 40 how long they are.
+packed_is_whole() {
+    local magic length
+    [[ ! -r $packed ]] || {
+        IFS= read -rn 4 magic <"$packed" && [[ $magic == hsqs ]] &&
+            read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$packed") &&
+            ((length <= $(stat -Lc %s -- "$packed")))
+    }
+}
+
 # inject NAME VALUE: both spellings, because APPTAINERENV_NAME beats SINGULARITYENV_NAME of another value.
 inject() {
     export "SINGULARITYENV_$1=$2" "APPTAINERENV_$1=$2"
@@ -76,8 +86,13 @@ set_binds() {
     local binds=(
         /apps/Python/3.11-demo-singularity/runscripts:/runscripts
     )
-    if packed_is_active; then
+    if packed_is_active && packed_is_whole; then
         binds+=(/apps/Python/3.11-demo-singularity/user-software.squashfs:/user-software:ro,image-src=/)
+    elif packed_is_active && ! [[ -d $directory ]]; then
+        die 126 '/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; eb --rebuild.'
+    elif packed_is_active; then
+        printf '%s: %s\n' "${0##*/}" '/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, so /apps/Python/3.11-demo-singularity/user-software is used. Pack it again with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; make-squashfs.' >&2
+        binds+=(/apps/Python/3.11-demo-singularity/user-software:/user-software)
     elif [[ -d $directory ]]; then
         binds+=(/apps/Python/3.11-demo-singularity/user-software:/user-software)
     else
@@ -100,34 +115,4 @@ launch() {
     set_environment
     set_binds
     exec "$runtime" exec "$sif" "$@"
-}
-
-# bind_source PATH: the path as the runtime reads it in a list of binds.
-bind_source() {
-    local path=${1//,/\\,}
-    printf '%s' "${path//:/\\:}"
-}
-
-# take_lock: packing and unpacking exclude each other, also between nodes where the file system has locks.
-take_lock() {
-    exec {lock}>"$root/.user-software.lock"
-    flock --nonblock "$lock" || die 7 "another make-squashfs or unmake-squashfs is at work in '$root'. Wait for it."
-}
-
-# compare_trees PACKED DIRECTORY: mount the packed file as the container will, and compare it with the directory.
-compare_trees() {
-    find_runtime
-    find_image
-    local binds
-    binds=$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt:ro
-    SINGULARITY_BINDPATH=$binds APPTAINER_BINDPATH=$binds \
-        "$runtime" exec "$sif" /usr/bin/python3 -I - /mnt /user-software \
-        <"$root/share/compare-trees.py"
-}
-
-# reload_hint: the module of an interactive shell is reloaded by the function that the module defines.
-reload_hint() {
-    if [[ -z ${SIFMOD_RELOADS-} ]]; then
-        printf 'Shells that have the module loaded see it after: module load %s\n' Python/3.11-demo-singularity
-    fi
 }

@@ -1,0 +1,141 @@
+"""User software: what users install on top of an image. It is made once, and never removed by sifmod."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.metadata import distributions
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from sifmod import names
+from sifmod.bind import Bind
+from sifmod.errors import InstallError
+from sifmod.runtime import ContainerRuntime
+from sifmod.spec import ContainerSpec
+
+# What every new virtual environment has; nobody installed it.
+_SEEDED = frozenset({"pip", "setuptools", "wheel"})
+
+# Runs under the image's Python. Debian and Ubuntu split ensurepip off, but an image that has pip can lend it to the
+# virtual environment; and where the image's Python is itself a virtual environment, `--system-site-packages` would mean
+# the packages of the Python below it.
+_MAKE_VENV = """
+import importlib.util, os, site, subprocess, sys
+target = sys.argv[1]
+flags = [] if importlib.util.find_spec("ensurepip") else ["--without-pip"]
+subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", *flags, target], check=True)
+name = "python%d.%d" % sys.version_info[:2]
+if sys.prefix != sys.base_prefix:
+    with open(os.path.join(target, "lib", name, "site-packages", "_image.pth"), "w") as stream:
+        for folder in site.getsitepackages():
+            stream.write("import site; site.addsitedir(%r)\\n" % folder)
+if flags and importlib.util.find_spec("pip"):
+    for command in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
+        path = os.path.join(target, "bin", command)
+        with open(path, "w") as stream:
+            stream.write("#!%s/bin/python\\nimport runpy\\nrunpy.run_module('pip', run_name='__main__')\\n" % target)
+        os.chmod(path, 0o777 & ~os.umask(os.umask(0)) | 0o100)
+"""
+
+
+def has_user_software(installdir: Path) -> bool:
+    """Return whether an installation has user software, packed or not."""
+    return any((installdir / name).exists() for name in (names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE_PACKED))
+
+
+def make_user_software(
+    directory: Path, runscripts: Path, image: Path, runtime: ContainerRuntime, spec: ContainerSpec
+) -> tuple[Bind, ...]:
+    """Make a new tree with the virtual environment of a container.
+
+    Args:
+        directory: the tree; must not exist.
+        runscripts: the folder that the container sees as its runscripts.
+        image: the SIF.
+        runtime: the container runtime.
+        spec: the container; it has a Python and names a virtual environment.
+
+    Returns:
+        The bind paths with which the tree is used in the container.
+
+    Raises:
+        InstallError: the image's Python could not make it; the message has its last lines.
+    """
+    binds = (Bind(str(directory), names.USER_SOFTWARE), Bind(str(runscripts), names.RUNSCRIPTS))
+    (directory / "venv").mkdir(parents=True)
+    python = spec.python.executable if spec.python else ""
+    runtime.run(image, [python, "-I", "-", spec.venv_path], binds=binds, stdin=_MAKE_VENV)
+    return binds
+
+
+def python_version(installdir: Path, *, recorded: str) -> str:
+    """Return `major.minor` of the Python that an installation's user software was made for.
+
+    Args:
+        installdir: the installation.
+        recorded: what its manifest says; used where only a packed file is there, and empty where there is no manifest.
+    """
+    for config in sorted((installdir / names.USER_SOFTWARE_DIRECTORY / "venv").glob("*/pyvenv.cfg")):
+        match = re.search(r"^version\s*=\s*(\d+\.\d+)", config.read_text(encoding="utf-8", errors="replace"), re.M)
+        if match:
+            return match[1]
+    return recorded
+
+
+def set_aside(installdir: Path, version: str) -> tuple[Path, ...]:
+    """Rename the user software of an installation so that the names are free, and say what it was made for.
+
+    Args:
+        installdir: the installation.
+        version: `major.minor` of the Python that it was made for.
+
+    Returns:
+        The new paths; the last one is the list of its packages, where one could be made.
+
+    Raises:
+        InstallError: a rename failed.
+    """
+    stem = next(
+        stem
+        for stem in _stems(f"{names.USER_SOFTWARE_DIRECTORY}-python{version}")
+        if not list(installdir.glob(f"{stem}*"))
+    )
+    renamed = []
+    try:
+        directory = installdir / names.USER_SOFTWARE_DIRECTORY
+        package_list = installdir / names.USER_SOFTWARE_LIST
+        if directory.is_dir():
+            package_list.write_text(_packages(directory), encoding="utf-8")
+        (installdir / names.USER_SOFTWARE_UNPACKED).unlink(missing_ok=True)
+        for path, suffix in (
+            (directory, ""),
+            (installdir / names.USER_SOFTWARE_PACKED, ".squashfs"),
+            (package_list, ".txt"),
+        ):
+            if path.exists():
+                renamed.append(path.rename(installdir / f"{stem}{suffix}"))
+    except OSError as error:
+        raise InstallError(f"setting the user software in '{installdir}' aside failed: {error}") from error
+    return tuple(renamed)
+
+
+def _stems(stem: str) -> Iterator[str]:
+    yield stem
+    number = 2
+    while True:
+        yield f"{stem}-{number}"
+        number += 1
+
+
+def _packages(directory: Path) -> str:
+    """Return name==version of what is installed in a tree, from its metadata, as `pip install -r` reads it."""
+    found = {
+        distribution.metadata["Name"]: distribution.version
+        for folder in sorted(directory.glob("venv/*/lib/python3*/site-packages"))
+        for distribution in distributions(path=[str(folder)])
+        if distribution.metadata["Name"]
+    }
+    kept = sorted((name for name in found if canonicalize_name(name) not in _SEEDED), key=str.lower)
+    return "".join(f"{name}=={found[name]}\n" for name in kept)

@@ -1,0 +1,186 @@
+
+# The container, written by sifmod VERSION. Values belong to this load: on unload the user's own come back.
+if {[info exists ::ModuleTool]} {
+    set sifmod_lmod [expr {$::ModuleTool eq "Lmod"}]
+} else {
+    set sifmod_lmod [info exists env(LMOD_VERSION)]
+}
+
+set sifmod_loading [module-info mode load]
+set sifmod_unloading [module-info mode remove]
+
+# sifmod_has NAME: is the variable set? What environment-modules has just unset is still in env, and empty.
+proc sifmod_has {name} {
+    if {($::sifmod_loading || $::sifmod_unloading) && [llength [info commands getenv]]} {
+        return [expr {[getenv $name "\u0001"] ne "\u0001"}]
+    }
+    return [info exists ::env($name)]
+}
+
+# sifmod_set NAME VALUE: what pushenv is for. That of environment-modules takes values apart at colons and finds only the
+# value that it would set today, so under it a list of our own has what was there before: owner, value, owner, value ...
+proc sifmod_set {name value} {
+    if {$::sifmod_lmod} {
+        pushenv $name $value
+        return
+    }
+    if {!$::sifmod_loading && !$::sifmod_unloading} {
+        setenv $name $value
+        return
+    }
+    set list __SIFMOD_STACK_$name
+    set me [module-info name]
+    set owners {}
+    set others {}
+    if {[sifmod_has $list] && ![catch {llength $::env($list)}]} {
+        foreach {owner old} $::env($list) {
+            lappend owners $owner
+            if {$owner ne $me} {
+                lappend others $owner $old
+            }
+        }
+    }
+    if {$::sifmod_loading} {
+        if {![llength $owners] && [sifmod_has $name]} {
+            set others [list {} $::env($name)]
+        }
+        setenv $list [linsert $others 0 $me $value]
+        setenv $name $value
+    } elseif {$me in $owners} {
+        # in this mode setenv unsets, and unsetenv sets; what follows in this process sees the value given to setenv
+        if {[llength $others]} {
+            unsetenv $name [lindex $others 1]
+        } else {
+            setenv $name {}
+        }
+        if {[lindex $others 0] eq {}} {
+            setenv $list {}
+        } else {
+            unsetenv $list $others
+        }
+    }
+}
+
+# One container at a time. Lmod's own replacement of a family's member loads the new one before it unloads the old one,
+# which leaves the old one's values behind; so the old one goes first. environment-modules refuses the second one.
+set member "LMOD_FAMILY_CONTAINER"
+if {$sifmod_lmod && $sifmod_loading && [info exists env($member)]
+    && $env($member) ne [file dirname [module-info name]]
+    && !([info exists env(LMOD_AUTO_SWAP)] && $env(LMOD_AUTO_SWAP) eq "no")} {
+    puts stderr "Replacing the container module $env($member) with [module-info name]."
+    module unload $env($member)
+}
+family "container"
+
+# Without a family several containers can be loaded, and the last one's values are in force. Lmod's pushenv takes the top
+# of a stack away, whosever it is: where that is another container's, the shell loads that one again.
+set loaded __SIFMOD_CONTAINER
+if {$sifmod_lmod && $sifmod_unloading && [info exists env($loaded)] && $env($loaded) ne [module-info name]
+    && [module-info shelltype] eq "sh"} {
+    set me [module-info name]
+    set last $env($loaded)
+    puts stdout "case :\$LOADEDMODULES: in *:\"$me\":*) ;; *:\"$last\":*) module load \"$last\" ;; esac"
+}
+sifmod_set $loaded [module-info name]
+
+# The image: the installation's own copy, else one of the site's.
+set sif "/tmp/a b,c:d'e\$f/nasty \$image \"1\".sif"
+foreach central [list "/central \"images\"/nasty \$image \"1\".sif" "/cent`ral`/nasty \$image \"1\".sif"] {
+    if {![file isfile $sif] && [file isfile $central]} {
+        set sif $central
+    }
+}
+if {$sifmod_loading && ![file isfile $sif]} {
+    if {$sifmod_lmod} {
+        error "The image /tmp/a b,c:d'e\$f/nasty \$image \"1\".sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild"
+    }
+    puts stderr "The image /tmp/a b,c:d'e\$f/nasty \$image \"1\".sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild"
+    break
+}
+sifmod_set SIF $sif
+sifmod_set "SIFPYTORCHMINNGC" $sif
+sifmod_set CONTAINERROOT "/tmp/a b,c:d'e\$f"
+sifmod_set RUNSCRIPTS "/tmp/a b,c:d'e\$f/runscripts"
+sifmod_set "RUNSCRIPTSPYTORCHMINNGC" "/tmp/a b,c:d'e\$f/runscripts"
+
+# Bind paths: those that the container needs, the optional ones that are here, the user software, and the user's own.
+set binds {}
+lappend binds "/tmp/a b\\,c\\:d'e\$f/runscripts:/runscripts"
+lappend binds "/site data:/data\\,1\\:2:ro"
+lappend binds "/own\\,data:/own:rw"
+lappend binds "/plain"
+if {[file exists "/it's/\$HOME"]} {
+    lappend binds "/it's/\$HOME"
+}
+
+# Whole SquashFS files begin with "hsqs", and say at byte 40 how long they are.
+proc sifmod_is_whole {path} {
+    if {[catch {open $path rb} file]} {
+        return 1
+    }
+    set head [read $file 48]
+    close $file
+    return [expr {[binary scan $head a4x36w magic length] == 2 && $magic eq "hsqs" && $length <= [file size $path]}]
+}
+set directory "/tmp/a b,c:d'e\$f/user-software"
+set packed "/tmp/a b,c:d'e\$f/user-software.squashfs"
+set has_directory [file isdirectory $directory]
+set is_packed [expr {[file isfile $packed]
+    && !($has_directory && [file isfile "/tmp/a b,c:d'e\$f/user-software.unpacked"])}]
+if {$is_packed && ![sifmod_is_whole $packed]} {
+    set is_packed 0
+    if {$sifmod_loading} {
+        puts stderr "Warning: [expr {$has_directory
+            ? "/tmp/a b,c:d'e\$f/user-software.squashfs is damaged, so /tmp/a b,c:d'e\$f/user-software is used. Pack it again with: rm '/tmp/a b,c:d'\"'\"'e\$f/user-software.squashfs'; make-squashfs"
+            : "/tmp/a b,c:d'e\$f/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '/tmp/a b,c:d'\"'\"'e\$f/user-software.squashfs'; eb --rebuild"}]"
+    }
+}
+if {$is_packed} {
+    lappend binds "/tmp/a b\\,c\\:d'e\$f/user-software.squashfs:/user-software:ro,image-src=/"
+} elseif {$has_directory} {
+    lappend binds "/tmp/a b\\,c\\:d'e\$f/user-software:/user-software"
+}
+set users_binds {}
+foreach name {SIFMOD_USER_BINDPATH APPTAINER_BINDPATH SINGULARITY_BINDPATH} {
+    if {[sifmod_has $name]} {
+        set users_binds $env($name)
+        break
+    }
+}
+sifmod_set SIFMOD_USER_BINDPATH $users_binds
+if {$users_binds ne {}} {
+    lappend binds $users_binds
+}
+sifmod_set SINGULARITY_BINDPATH [join $binds ,]
+sifmod_set APPTAINER_BINDPATH [join $binds ,]
+sifmod_set SINGULARITY_NV 1
+sifmod_set APPTAINER_NV 1
+
+# Variables in the container: the effect of activating its Python, then the settings of the site and the easyconfig.
+sifmod_set SINGULARITYENV_PREPEND_PATH "/runscripts:/user-software/venv/a+b/bin:/opt/venv/bin"
+sifmod_set APPTAINERENV_PREPEND_PATH "/runscripts:/user-software/venv/a+b/bin:/opt/venv/bin"
+sifmod_set SINGULARITYENV_VIRTUAL_ENV "/user-software/venv/a+b"
+sifmod_set APPTAINERENV_VIRTUAL_ENV "/user-software/venv/a+b"
+sifmod_set SINGULARITYENV_VIRTUAL_ENV_PROMPT "(a+b) "
+sifmod_set APPTAINERENV_VIRTUAL_ENV_PROMPT "(a+b) "
+sifmod_set SINGULARITYENV_WITH_CONDA_VENV "source /runscripts/init-conda-venv"
+sifmod_set APPTAINERENV_WITH_CONDA_VENV "source /runscripts/init-conda-venv"
+sifmod_set SINGULARITYENV_WITH_VENV "source /user-software/venv/a+b/bin/activate"
+sifmod_set APPTAINERENV_WITH_VENV "source /user-software/venv/a+b/bin/activate"
+sifmod_set SINGULARITYENV_EMPTY ""
+sifmod_set APPTAINERENV_EMPTY ""
+sifmod_set SINGULARITYENV_PYTHONNOUSERSITE "1"
+sifmod_set APPTAINERENV_PYTHONNOUSERSITE "1"
+sifmod_set SINGULARITYENV_QUOTES "it's \"\$HOME\" `id` \\n"
+sifmod_set APPTAINERENV_QUOTES "it's \"\$HOME\" `id` \\n"
+sifmod_set SINGULARITYENV_SHARED "easyconfig's"
+sifmod_set APPTAINERENV_SHARED "easyconfig's"
+
+# Packing changes what is bound, so these commands reload the module in the shell that calls them.
+if {[module-info shell] in {bash zsh}} {
+    set me [module-info name]
+    set reload [expr {$sifmod_lmod ? "module load $me" : "module switch $me $me"}]
+    foreach command {make-squashfs unmake-squashfs} {
+        set-function $command "SIFMOD_RELOADS=1 command $command \"\$@\" && $reload"
+    }
+}

@@ -1,0 +1,115 @@
+# What packing and unpacking the user software of PyTorch-NGC/24.05 it's have in common. Sourced by make-squashfs and
+# unmake-squashfs after container.sh.
+# shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with those scripts
+
+package_list=$root/user-software.txt
+
+# require TOOL...: the tools that packing needs, and where they come from.
+require() {
+    local tool
+    for tool; do
+        command -v "$tool" >/dev/null || die 4 "$tool is not on this node (squashfs-tools, util-linux); try a login node."
+    done
+}
+
+require_write_permission() {
+    [[ -w $root ]] || die 9 "you may not write to '$root': it belongs to $(stat -c %U -- "$root"). Ask for group write permission."
+}
+
+# require_space BYTES INODES: refuse at once what can't fit.
+require_space() {
+    local bytes inodes
+    read -r bytes inodes < <(df --output=avail,iavail --block-size=1 -- "$root" | tail -n 1)
+    if [[ $bytes =~ ^[0-9]+$ ]] && ((bytes < $1)); then
+        die 8 "no space in '$root': it takes $1 bytes at least, and $bytes are free. Nothing was changed."
+    fi
+    # file systems that make inodes as they need them say 0 or -
+    if [[ $inodes =~ ^[1-9][0-9]*$ ]] && ((inodes < $2)); then
+        die 8 "no inodes in '$root': it takes $2, and $inodes are free. Nothing was changed."
+    fi
+}
+
+# usable_processors: those that affinity and control group leave to this process, not those of the node.
+usable_processors() {
+    local count line group quota period
+    count=$(nproc)
+    while IFS= read -r line; do
+        if [[ $line == 0::* ]]; then group=${line#0::}; fi
+    done </proc/self/cgroup
+    if read -r quota period 2>/dev/null <"/sys/fs/cgroup${group-}/cpu.max" && [[ $quota != max ]]; then
+        quota=$(((quota + period - 1) / period))
+        if ((quota < count)); then count=$quota; fi
+    fi
+    printf '%s' "$count"
+}
+
+# take_lock: packing and unpacking exclude each other, also between nodes where the file system has locks.
+take_lock() {
+    local file=$root/.user-software.lock
+    # A member of the group whose umask was stricter made the file: reading it is enough for the lock.
+    if [[ -e $file && ! -w $file ]]; then
+        exec {lock}<"$file"
+    else
+        exec {lock}>"$file"
+    fi
+    flock --nonblock "$lock" || die 7 "another make-squashfs or unmake-squashfs is at work in '$root'. Wait for it."
+}
+
+# Needs the lock: what lies there then is from runs that were killed, and was never in use.
+clean_up_after_killed_runs() {
+    rm -rf -- "$root"/.packing.* "$root"/.unpacking.* "$root"/.removing.* "$packed.replaced"
+}
+
+# explain_failure TOOL LOG STATE: end the run of a tool that failed.
+explain_failure() {
+    cat -- "$2" >&2
+    if grep -qiE 'no space left|quota exceeded' "$2"; then
+        die 8 "no space in '$root', or no quota. Nothing was changed: $3"
+    fi
+    die 5 "$1 failed (see above). Nothing was changed: $3"
+}
+
+# give_usual_mode FILE...: mktemp's files are private; these are as readable and writable as any new file.
+give_usual_mode() {
+    chmod "$(printf '%o' $((0666 & ~$(umask))))" "$@"
+}
+
+# bind_source PATH: the path as the runtime reads it in a list of binds.
+bind_source() {
+    local path=${1//,/\\,}
+    printf '%s' "${path//:/\\:}"
+}
+
+# image_python BINDS ARGUMENT...: run the image's Python with these binds alone; the script is standard input.
+image_python() {
+    local only=$1
+    shift
+    find_runtime
+    find_image
+    SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only "$runtime" exec "$sif" /opt/venv/bin/python3 -I - "$@"
+}
+
+# compare_trees PACKED DIRECTORY sizes|full: mount the packed file as the container will, and compare it with the directory.
+# Status 0: the same, 1: different, anything else: it could not be mounted.
+compare_trees() {
+    image_python "$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt:ro" \
+        /mnt /user-software "$3" <"$root/share/compare-trees.py"
+}
+
+# list_user_packages PACKED: name==version of what is installed in it, as `pip install -r` reads it.
+list_user_packages() {
+    image_python "$(bind_source "$1"):/user-software:ro,image-src=/" /user-software/venv/a+b <<'PYTHON'
+import glob, sys
+from importlib.metadata import distributions
+found = {d.metadata["Name"]: d.version for d in distributions(path=glob.glob(sys.argv[1] + "/lib/python3*/site-packages"))}
+for name in sorted(set(found) - {"pip", "setuptools", "wheel"}, key=str.lower):
+    print("%s==%s" % (name, found[name]))
+PYTHON
+}
+
+# reload_hint: the module of an interactive shell is reloaded by the function that the module defines.
+reload_hint() {
+    if [[ -z ${SIFMOD_RELOADS-} ]]; then
+        printf 'Shells that have the module loaded see it after: module load %s\n' 'PyTorch-NGC/24.05 it'"'"'s'
+    fi
+}

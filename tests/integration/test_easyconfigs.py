@@ -1,0 +1,180 @@
+"""The easyconfigs that come with sifmod, with the real EasyBuild and runtime.
+
+LUMI's are installed as they are, from an image that stands in under the names of LUMI's. The others need images that
+are not here, of a registry or built on such an image: here they are only looked for, tests/unit reads and renders them.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import IMAGES, LUMI_EASYCONFIG, User, make_user
+
+ROOT = Path(__file__).resolve().parents[2]
+EASYCONFIGS = {path.name: path for path in sorted((ROOT / "easyconfigs").rglob("*.eb"))}
+
+# Environments and packages of LUMI's images, as the easyconfigs say that they have them, on the testbed's conda image.
+STAND_IN = """\
+Bootstrap: localimage
+From: {image}
+
+%post
+    cd /opt/miniconda3/envs
+    for environment in {environments}; do
+        [ -e "$environment" ] || ln -s pytorch "$environment"
+    done
+    cd pytorch/lib/python3.11/site-packages
+    for package in {packages}; do
+        name=${{package%%=*}} version=${{package#*=}}
+        info=$name-$version.dist-info
+        mkdir "$info"
+        printf 'Metadata-Version: 2.1\\nName: %s\\nVersion: %s\\n' "$name" "$version" >"$info/METADATA"
+    done
+"""
+
+
+def values_of(easyconfig: str) -> dict[str, Any]:
+    """The parameters of an easyconfig that are plain values."""
+    values = {}
+    for statement in ast.parse(EASYCONFIGS[easyconfig].read_text()).body:
+        if isinstance(statement, ast.Assign) and not isinstance(statement.value, ast.Name):
+            values[ast.unparse(statement.targets[0])] = ast.literal_eval(statement.value)
+    return values
+
+
+def module_of(easyconfig: str) -> str:
+    values = values_of(easyconfig)
+    return f"{values['name']}/{values['version']}{values['versionsuffix']}"
+
+
+LUMI = {name: values_of(name) for name in EASYCONFIGS if values_of(name).get("sources", [""])[0].startswith("lumi-")}
+# The first is installed for most tests of this folder, the second in test_user_software.py.
+INSTALLED_ELSEWHERE = {LUMI_EASYCONFIG, LUMI_EASYCONFIG.replace("singularity-", "singularity-exampleVenv-")}
+LATEST = "PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.eb"
+RUNSCRIPTS_ONLY = "PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240209.eb"
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image with the conda environments and the packages that LUMI's easyconfigs ask for."""
+    folder = tmp_path_factory.mktemp("stand-in")
+    packages = [f"{package}={version}" for values in LUMI.values() for package, version in expected(values).items()]
+    definition = STAND_IN.format(
+        image=IMAGES / "conda-demo.sif",
+        environments=" ".join(sorted({values["conda_env"] for values in LUMI.values() if "conda_env" in values})),
+        packages=" ".join(sorted(set(packages))),
+    )
+    (folder / "stand-in.def").write_text(definition)
+    make_user(folder / "eb").run("singularity build stand-in.sif stand-in.def", cwd=folder)
+    return folder / "stand-in.sif"
+
+
+@pytest.fixture
+def lumi_user(user: User, stand_in: Path) -> User:
+    """A user on LUMI, whose repository of images has the stand-in under each of the names."""
+    repository = user.prefix / "images"
+    repository.mkdir()
+    for values in LUMI.values():
+        (sif,) = values["sources"]
+        if not (repository / sif).exists():
+            os.link(stand_in, repository / sif)
+    user.env.update(SIFMOD_SITE="lumi", SIFMOD_IMAGE_REPOSITORIES=str(repository))
+    return user
+
+
+def expected(values: dict[str, Any]) -> dict[str, str]:
+    return values.get("expected_packages", {})
+
+
+def prefix_of(values: dict[str, Any]) -> str:
+    """Where the Python that users get lives in the container."""
+    if "venv" in values:
+        return f"/user-software/venv/{values['venv']}"
+    return f"/opt/miniconda3/envs/{values['conda_env']}"
+
+
+def test_eb_finds_every_easyconfig_and_what_it_depends_on(user: User) -> None:
+    done = user.run(f"eb -D --robot {' '.join(EASYCONFIGS)}")
+    for easyconfig in EASYCONFIGS:
+        line = rf"^ \* \[ \] \S*/{re.escape(easyconfig)} \(module: {re.escape(module_of(easyconfig))}\)$"
+        assert re.search(line, done.stdout, re.M)
+    assert len(re.findall(r"^ \* \[.\] ", done.stdout, re.M)) == len(EASYCONFIGS)
+
+
+@pytest.mark.parametrize("easyconfig", sorted(set(LUMI) - INSTALLED_ELSEWHERE), ids=lambda name: name[:-3])
+def test_lumis_easyconfigs_install_as_they_are(lumi_user: User, easyconfig: str) -> None:
+    values, module = LUMI[easyconfig], module_of(easyconfig)
+    lumi_user.eb(easyconfig)
+    installdir = lumi_user.installdir(module)
+    script = f"""
+        module load {module}
+        echo "$SIF" "$SINGULARITY_ROCM"
+        singularity exec "$SIF" printenv NCCL_SOCKET_IFNAME
+        start-shell -c 'echo started'
+    """
+    assert lumi_user.out(script).splitlines() == [
+        f"{installdir}/{values['sources'][0]} 1",
+        "hsn0,hsn1,hsn2,hsn3",
+        "started",
+    ]
+    commands = {path.name for path in (installdir / "bin").iterdir()}
+    wanted = set(values.get("wrappers", ["python", "pip"] if "conda_env" in values else []))
+    assert wanted <= commands
+    assert ("python" in commands) == ("python" in wanted)
+    assert ("make-squashfs" in commands) == ("venv" in values)
+    if "conda_env" not in values:
+        return
+    code = "import sys, importlib.metadata as m; print(sys.prefix, *(m.version(name) for name in sys.argv[1:]))"
+    python = f"module load {module}; singularity exec $SIF python -c '{code}' {' '.join(expected(values))}"
+    assert lumi_user.out(python).split() == [prefix_of(values), *expected(values).values()]
+
+
+def test_pytorch_2_7_1_has_the_commands_that_start_programs_on_the_host(lumi_user: User) -> None:
+    lumi_user.eb(LATEST)
+    module = module_of(LATEST)
+    commands = lumi_user.installdir(module) / "bin"
+    for command in ("accelerate", "huggingface-cli", "ray", "torchrun"):
+        assert os.access(commands / command, os.X_OK)
+        done = lumi_user.run(f"module load {module}; {command} --help", check=False)
+        assert done.returncode == 127
+        assert f"{command}: there is no such command in the container" in done.stderr
+    script = f"module load {module}; python -c 'import sys; print(sys.prefix)'; pip --version; pip3 --version"
+    prefix, *versions = lumi_user.out(script).splitlines()
+    assert prefix == "/user-software/venv/pytorch"
+    assert all(f"from {prefix}/" in version for version in versions)
+
+
+def test_an_image_without_the_expected_packages_is_refused_and_nothing_stays(lumi_user: User) -> None:
+    (sif,) = LUMI[LATEST]["sources"]
+    other = lumi_user.prefix / "other-images"
+    other.mkdir()
+    (other / sif).symlink_to(IMAGES / "conda-demo.sif")
+    lumi_user.env["SIFMOD_IMAGE_REPOSITORIES"] = str(other)
+    done = lumi_user.eb(LATEST, check=False)
+    output = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "expected_packages" in output
+    for package, version in expected(LUMI[LATEST]).items():
+        assert f"{package} {version}" in output
+    assert not lumi_user.installdir(module_of(LATEST)).exists()
+    assert not lumi_user.modulefile(module_of(LATEST)).exists()
+
+
+def test_the_documented_use_of_containers_with_runscripts_only(lumi_user: User) -> None:
+    """LUMI's user instructions for containers up to 20240209: $WITH_CONDA, and the runscripts for programs."""
+    lumi_user.eb(RUNSCRIPTS_ONLY)
+    code = "import sys, torch; print(sys.prefix, torch.cuda.device_count())"
+    script = f"""
+        module load {module_of(RUNSCRIPTS_ONLY)}
+        srun -N1 -n1 singularity exec $SIF conda-python-simple -c '{code}'
+        singularity exec $SIF bash -c '$WITH_CONDA ; pip list'
+    """
+    first, *packages = lumi_user.out(script).splitlines()
+    assert first == "/opt/miniconda3/envs/pytorch 0"
+    assert any(line.split()[:1] == ["torch"] for line in packages)

@@ -1,0 +1,144 @@
+"""A new image under an old installation, and moving to a new version: what becomes of the user software."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, make_user, make_wheel
+
+LOAD = f"module load {DEMO_MODULE}"
+
+
+@pytest.fixture
+def extended(own_demo: User, wheel: Path) -> User:
+    own_demo.run(f"{LOAD}; singularity exec $SIF pip install --no-index {wheel}")
+    return own_demo
+
+
+def pretend_older(user: User) -> None:
+    """The user software and the manifest say that they are of Python 3.10, as after an image with 3.10."""
+    installdir = user.installdir(DEMO_MODULE)
+    config = installdir / "user-software/venv/demo/pyvenv.cfg"
+    if config.exists():
+        config.write_text(config.read_text().replace("3.11", "3.10"))
+    manifest = installdir / "share/sifmod.json"
+    manifest.write_text(manifest.read_text().replace('"python_version": "3.11"', '"python_version": "3.10"'))
+
+
+def contents(top: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(top)): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+
+
+def test_user_software_of_another_python_is_set_aside_and_named(extended: User) -> None:
+    pretend_older(extended)
+    installdir = extended.installdir(DEMO_MODULE)
+    before = contents(installdir / "user-software")
+    done = extended.eb(DEMO_EASYCONFIG, "--rebuild")
+    told = " ".join((done.stdout + done.stderr).split())
+    aside = installdir / "user-software-python3.10"
+    assert f"set aside as {aside}" in told
+    assert f"pip install -r '{aside}.txt'" in told
+    assert contents(aside) == before
+    assert Path(f"{aside}.txt").read_text() == "greeting==1.0\n"
+    assert extended.run(f"{LOAD}; python -c 'import greeting'", check=False).returncode != 0
+    assert extended.out(f"{LOAD}; python -c 'print(6 * 7)'") == "42"
+
+
+def test_packed_user_software_of_another_python_is_set_aside_too(extended: User) -> None:
+    extended.run(f"{LOAD}; make-squashfs --remove-directory")
+    pretend_older(extended)
+    installdir = extended.installdir(DEMO_MODULE)
+    before = (installdir / "user-software.squashfs").read_bytes()
+    extended.eb(DEMO_EASYCONFIG, "--rebuild")
+    assert (installdir / "user-software-python3.10.squashfs").read_bytes() == before
+    assert (installdir / "user-software-python3.10.txt").read_text() == "greeting==1.0\n"
+    assert extended.out(f"{LOAD}; python -c 'print(6 * 7)'") == "42"
+    # and again: the first one is not overwritten
+    extended.run(f"{LOAD}; make-squashfs --remove-directory")
+    pretend_older(extended)
+    extended.eb(DEMO_EASYCONFIG, "--rebuild")
+    assert (installdir / "user-software-python3.10.squashfs").read_bytes() == before
+    assert (installdir / "user-software-python3.10-2.squashfs").exists()
+
+
+def test_a_failed_reinstall_sets_nothing_aside(extended: User, tmp_path: Path) -> None:
+    pretend_older(extended)
+    easyconfig = tmp_path / DEMO_EASYCONFIG
+    text = (Path(__file__).parents[2] / "easyconfigs/p/Python" / DEMO_EASYCONFIG).read_text()
+    easyconfig.write_text(text + "\npip_requirements = ['no-such-package']\n")
+    extended.env["PIP_NO_INDEX"] = "1"
+    assert extended.eb(str(easyconfig), "--rebuild", check=False).returncode != 0
+    assert (extended.installdir(DEMO_MODULE) / "user-software").is_dir()
+    assert not list(extended.installdir(DEMO_MODULE).glob("user-software-python*"))
+
+
+def carry(user: User, old: Path, wheels: Path) -> subprocess.CompletedProcess[str]:
+    return user.run(f"{LOAD}; PIP_NO_INDEX=1 PIP_FIND_LINKS={wheels} carry-over {old}", check=False)
+
+
+def test_carry_over_brings_the_packages_to_a_new_install(extended: User, tmp_path: Path) -> None:
+    new = make_user(tmp_path / "new")
+    new.eb(DEMO_EASYCONFIG)
+    done = carry(new, extended.installdir(DEMO_MODULE), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "All were kept" in done.stdout
+    assert new.out(f"{LOAD}; python -c 'import greeting; print(greeting.greet())'") == "hello"
+
+
+def test_carry_over_reports_what_could_not_be_kept(own_demo: User, tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    make_wheel(wheels, "kept", "1.0", "")
+    make_wheel(wheels, "newer", "2.0", "")
+    (tmp_path / "list.txt").write_text("kept==1.0\nnewer==1.0\ngone==1.0\ndemo-vendor==0.1\n")
+    done = carry(own_demo, tmp_path / "list.txt", wheels)
+    assert done.returncode == 10
+    assert "In another version: newer==1.0" in done.stdout
+    assert "Could not be kept: gone==1.0" in done.stdout
+    versions = own_demo.out(f"{LOAD}; pip list --format=freeze").splitlines()
+    assert {"kept==1.0", "newer==2.0", "demo-vendor==1.2.3+site"} <= set(versions)
+
+
+def test_carry_over_refuses_what_it_does_not_know(own_demo: User, tmp_path: Path) -> None:
+    assert carry(own_demo, tmp_path / "nothing", tmp_path).returncode == 1
+    (tmp_path / "empty.txt").write_text("")
+    assert carry(own_demo, tmp_path / "empty.txt", tmp_path).returncode == 2
+
+
+def test_an_image_whose_python_is_a_virtual_environment(user: User) -> None:
+    """What pip installs goes on top of the packages in /opt/venv, not of those in /usr below it."""
+    (user.prefix / "Optvenv.def").write_text(
+        f"""Bootstrap: localimage
+From: {IMAGES}/demo.sif
+%post
+    python3 -m venv /opt/venv
+    site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')
+    printf 'where = "venv"\\n' >$site/inimage.py
+"""
+    )
+    (user.prefix / "Demo-1.0.eb").write_text(
+        "easyblock = 'ContainerImage'\nname = 'Demo'\nversion = '1.0'\nhomepage = 'https://example.org/'\n"
+        "description = 'A container.'\ntoolchain = SYSTEM\nmoduleclass = 'tools'\n"
+        "definition = 'Optvenv.def'\npython_prefix = '/opt/venv'\nvenv = 'mine'\n"
+    )
+    user.eb(str(user.prefix / "Demo-1.0.eb"))
+    show = "import sys, inimage; print(sys.prefix, inimage.where)"
+    assert user.out(f"module load Demo/1.0; python -c '{show}'") == "/user-software/venv/mine venv"
+
+
+def test_an_image_without_ensurepip_lends_its_pip(user: User, wheel: Path) -> None:
+    (user.prefix / "Noensure.def").write_text(
+        f"Bootstrap: localimage\nFrom: {IMAGES}/demo.sif\n%post\n    rm -r /usr/lib/python3.11/ensurepip\n"
+    )
+    (user.prefix / "Demo-1.0.eb").write_text(
+        "easyblock = 'ContainerImage'\nname = 'Demo'\nversion = '1.0'\nhomepage = 'https://example.org/'\n"
+        "description = 'A container.'\ntoolchain = SYSTEM\nmoduleclass = 'tools'\n"
+        "definition = 'Noensure.def'\npython_prefix = '/usr'\nvenv = 'mine'\n"
+    )
+    user.eb(str(user.prefix / "Demo-1.0.eb"))
+    for pip in ("pip", "singularity exec $SIF pip"):
+        user.run(f"module load Demo/1.0; {pip} install --no-index --force-reinstall {wheel}")
+    assert list(user.installdir("Demo/1.0").glob("user-software/venv/mine/lib/python3.11/site-packages/greeting.py"))

@@ -1,0 +1,209 @@
+"""make-squashfs and unmake-squashfs: their options, and what a centre trusts them with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import DEMO_MODULE, User
+
+LOAD = f"module load {DEMO_MODULE}"
+
+
+@pytest.fixture
+def packing(own_demo: User, wheel: Path) -> User:
+    own_demo.run(f"{LOAD}; singularity exec $SIF pip install --no-index {wheel}")
+    return own_demo
+
+
+def root(user: User) -> Path:
+    return user.installdir(DEMO_MODULE)
+
+
+def greet(user: User) -> str:
+    return user.out(f"{LOAD}; singularity exec $SIF python -c 'import greeting; print(greeting.greet())'")
+
+
+def superblock(path: Path) -> str:
+    return subprocess.run(["unsquashfs", "-s", str(path)], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_defaults_are_zstd_6_and_128k(packing: User) -> None:
+    packing.run(f"{LOAD}; make-squashfs")
+    told = superblock(root(packing) / "user-software.squashfs")
+    assert "Compression zstd" in told
+    assert "compression-level 6" in told
+    assert "Block size 131072" in told
+
+
+def test_options_are_passed_on(packing: User) -> None:
+    packing.run(f"{LOAD}; make-squashfs --compressor=gzip --level=9 --block-size=256K --processors=1 --verify=full")
+    told = superblock(root(packing) / "user-software.squashfs")
+    assert "Compression gzip" in told
+    assert "Block size 262144" in told
+    assert greet(packing) == "hello"
+
+
+@pytest.mark.parametrize("option", ["--fast", "--level=high", "--compressor=zip", "x", "--level"])
+def test_an_unknown_option_is_refused(packing: User, option: str) -> None:
+    done = packing.run(f"{LOAD}; make-squashfs {option}", check=False)
+    assert done.returncode == 1
+    assert option in done.stderr
+    assert "--help" in done.stderr
+    assert not (root(packing) / "user-software.squashfs").exists()
+
+
+def test_help_shows_options_exit_codes_and_examples(packing: User) -> None:
+    for command in ("make-squashfs", "unmake-squashfs"):
+        text = packing.out(f"{LOAD}; {command} --help")
+        assert "Exit status" in text
+        assert "Example" in text
+
+
+def test_the_packages_are_listed_as_pip_reads_them(packing: User) -> None:
+    packing.run(f"{LOAD}; make-squashfs")
+    assert (root(packing) / "user-software.txt").read_text() == "greeting==1.0\n"
+
+
+def test_replace_keeps_the_previous_file_for_rollback(packing: User) -> None:
+    packing.run(f"{LOAD}; make-squashfs --remove-directory; unmake-squashfs")
+    first = (root(packing) / "user-software.squashfs").read_bytes()
+    refused = packing.run(f"{LOAD}; make-squashfs", check=False)
+    assert refused.returncode == 3
+    assert "--replace" in refused.stderr
+    packing.run(
+        f"{LOAD}; singularity exec $SIF touch /user-software/second; make-squashfs --replace --remove-directory"
+    )
+    show = f"{LOAD}; singularity exec $SIF ls /user-software"
+    assert "second" in packing.out(show)
+    assert (root(packing) / "user-software.squashfs.previous").read_bytes() == first
+    packing.run(f"{LOAD}; make-squashfs --rollback")
+    assert "second" not in packing.out(show)
+    packing.run(f"{LOAD}; make-squashfs --rollback")
+    assert "second" in packing.out(show)
+
+
+def test_rollback_without_a_previous_file(packing: User) -> None:
+    assert packing.run(f"{LOAD}; make-squashfs --rollback", check=False).returncode == 2
+
+
+def test_remove_directory_removes_only_after_a_full_comparison(packing: User, tmp_path: Path) -> None:
+    """A packer that changes one byte and no size: only comparing contents finds it."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "mksquashfs").write_text(
+        "#!/bin/bash\n"
+        'cp -a "$1" "$2.t"; f=$(find "$2.t" -name greeting.py)\n'
+        'touch -r "$f" "$2.r"; sed -i s/hello/jello/ "$f"; touch -r "$2.r" "$f"\n'
+        '/usr/bin/mksquashfs "$2.t" "${@:2}"; rm -rf "$2.t" "$2.r"\n'
+    )
+    (tools / "mksquashfs").chmod(0o755)
+    done = packing.run(f"{LOAD}; PATH={tools}:$PATH; make-squashfs --remove-directory", check=False)
+    assert done.returncode == 6
+    assert "greeting.py" in done.stderr
+    assert (root(packing) / "user-software").is_dir()
+    assert greet(packing) == "hello"
+    packing.run(f"{LOAD}; make-squashfs --remove-directory")
+    assert not (root(packing) / "user-software").exists()
+    assert greet(packing) == "hello"
+    assert not list(root(packing).glob(".removing*"))
+
+
+def test_where_the_runtime_cannot_mount_zstd_it_is_gzip(packing: User, tmp_path: Path) -> None:
+    """A runtime that refuses zstd: it looks at the compressor's number in the superblock, as old kernels do."""
+    runtime = tmp_path / "bin" / "singularity"
+    runtime.parent.mkdir()
+    runtime.write_text(
+        "#!/bin/bash\n"
+        "for file in ${SINGULARITY_BINDPATH%%:/user-software*}; do\n"
+        '    if [[ -f $file && $(od -An -tu2 -j20 -N2 "$file") -eq 6 ]]; then echo "FATAL: no zstd" >&2; exit 255; fi\n'
+        'done\nexec /usr/bin/singularity "$@"\n'
+    )
+    runtime.chmod(0o755)
+    done = packing.run(f"{LOAD}; PATH={runtime.parent}:$PATH; make-squashfs")
+    assert "gzip" in done.stderr
+    assert "Compression gzip" in superblock(root(packing) / "user-software.squashfs")
+
+
+def test_lumis_packed_file_loads_and_unpacks(packing: User) -> None:
+    """`mksquashfs DIR FILE -processors 1 -no-progress`, as the documents' script calls it."""
+    packing.run(
+        f"cd {root(packing)}; mksquashfs user-software user-software.squashfs -processors 1 -no-progress; "
+        "rm -r user-software"
+    )
+    assert greet(packing) == "hello"
+    packing.run(f"{LOAD}; unmake-squashfs")
+    assert greet(packing) == "hello"
+
+
+def test_nobody_else_may_write(packing: User) -> None:
+    packing.run(f"umask 077; {LOAD}; make-squashfs")
+    for name in ("user-software.squashfs", "user-software.txt", ".user-software.lock"):
+        assert (root(packing) / name).stat().st_mode & 0o077 == 0
+    os.chmod(root(packing) / "user-software.squashfs", 0o600)
+    packing.run(f"rm {root(packing)}/user-software.squashfs; umask 002; {LOAD}; make-squashfs")
+    assert (root(packing) / "user-software.squashfs").stat().st_mode & 0o777 == 0o664
+
+
+def test_without_write_permission_it_says_whose_it_is(packing: User) -> None:
+    root(packing).chmod(0o555)
+    try:
+        done = packing.run(f"{LOAD}; make-squashfs", check=False)
+    finally:
+        root(packing).chmod(0o755)
+    assert done.returncode == 9
+    assert "you may not write" in done.stderr
+
+
+def test_an_unreadable_file_is_not_lost_in_silence(packing: User) -> None:
+    secret = root(packing) / "user-software" / "secret"
+    secret.write_text("x" * 1000)
+    secret.chmod(0)
+    done = packing.run(f"{LOAD}; make-squashfs", check=False)
+    secret.chmod(0o600)
+    assert done.returncode in (5, 6)
+    assert not (root(packing) / "user-software.squashfs").exists()
+    assert greet(packing) == "hello"
+
+
+def test_a_running_job_keeps_the_file_that_it_reads(packing: User) -> None:
+    """The packed file is replaced while a container has it mounted: that container goes on with the old one."""
+    packing.run(f"{LOAD}; make-squashfs")
+    code = (
+        "import os, time; print(sorted(os.listdir('/user-software')), flush=True); "
+        "[time.sleep(0.1) for _ in range(200) if not os.path.exists('/tmp/sifmod-go')]; "
+        "import greeting; print(greeting.greet(), sorted(os.listdir('/user-software')))"
+    )
+    go = Path("/tmp/sifmod-go")
+    go.unlink(missing_ok=True)
+    script = f"""{LOAD}
+        python -c "{code}" >out.txt & job=$!
+        while ! [[ -s out.txt ]]; do sleep 0.1; done
+        touch $CONTAINERROOT/user-software/later
+        make-squashfs --replace >&2
+        touch {go}; wait $job"""
+    packing.run(script)
+    go.unlink()
+    assert (packing.prefix / "out.txt").read_text() == "['venv']\nhello ['venv']\n"
+    assert "later" in packing.out(f"{LOAD}; singularity exec $SIF ls /user-software")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "tcsh", "fish"])
+def test_the_other_shells_can_load_and_pack(packing: User, shell: str) -> None:
+    init = {
+        "zsh": "source $MODULESHOME/init/zsh",
+        "tcsh": "source $MODULESHOME/init/csh",
+        "fish": "source $MODULESHOME/init/fish",
+    }[shell]
+    joined = "; and " if shell == "fish" else " && "
+    script = joined.join([f"module load {DEMO_MODULE}", "make-squashfs", "echo bound $SINGULARITY_BINDPATH"])
+    done = packing.run(f"{shell} -c '{init}; {script}'")
+    assert "bound " in done.stdout
+    after = done.stdout[done.stdout.index("bound ") :]
+    if "squashfs" not in after:
+        assert f"module load {DEMO_MODULE}" in done.stdout
+    if shell == "zsh":
+        assert "user-software.squashfs" in after

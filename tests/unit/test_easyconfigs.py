@@ -1,0 +1,263 @@
+"""The easyconfigs that come with sifmod: each is one that EasyBuild and sifmod take as it is."""
+
+import importlib.util
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sifmod.render import render, render_module
+from sifmod.site import load_site
+from sifmod.spec import build_arguments, image_uri, spec_from_parameters
+
+ROOT = Path(__file__).resolve().parents[2]
+# sifmod's own easyconfig is no container: test_robot.py and tests/integration/test_sites.py have it
+EASYCONFIGS = sorted(path for path in (ROOT / "easyconfigs").rglob("*.eb") if path.parent.name != "sifmod")
+DEFINITIONS = sorted((ROOT / "easyconfigs").rglob("*.def"))
+MOST_LINES = 26
+IMAGE_SOURCES = ("sources", "image_uri", "definition")
+
+
+def name_of(path):
+    return path.stem
+
+
+every_easyconfig = pytest.mark.parametrize("path", EASYCONFIGS, ids=name_of)
+every_definition = pytest.mark.parametrize("path", DEFINITIONS, ids=name_of)
+
+
+class EasyBuild:
+    """What EasyBuild says of an easyconfig file, without an installation of it being set up."""
+
+    def __init__(self):
+        from easybuild.framework.easyconfig.default import DEFAULT_CONFIG
+        from easybuild.tools.config import DEFAULT_MODULECLASSES, init_build_options
+
+        init_build_options()
+        location = importlib.util.spec_from_file_location("containerimage", ROOT / "easyblocks" / "containerimage.py")
+        easyblock = importlib.util.module_from_spec(location)
+        location.loader.exec_module(easyblock)
+        self.own_parameters = set(easyblock.ContainerImage.extra_options())
+        self.known_parameters = self.own_parameters | set(DEFAULT_CONFIG)
+        self.module_classes = {name for name, _description in DEFAULT_MODULECLASSES}
+
+    def read(self, path):
+        from easybuild.framework.easyconfig.parser import EasyConfigParser
+
+        return EasyConfigParser(str(path)).get_config_dict()
+
+    def full_version(self, values):
+        from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
+
+        return det_full_ec_version(values)
+
+    def relative_path(self, values):
+        from easybuild.framework.easyconfig.easyconfig import letter_dir_for
+
+        name = values["name"]
+        return Path(letter_dir_for(name), name, f"{name}-{self.full_version(values)}.eb")
+
+    def spec(self, path):
+        from easybuild.tools.filetools import convert_name
+
+        values = self.read(path)
+        name, version = values["name"], self.full_version(values)
+        return spec_from_parameters(
+            name=name,
+            version=version,
+            env_name=convert_name(name, upper=True),
+            installdir=f"/apps/{name}/{version}",
+            sif=sif_of(path, values),
+            parameters={key: value for key, value in values.items() if key in self.own_parameters},
+        )
+
+
+@pytest.fixture(scope="session")
+def easybuild():
+    return EasyBuild()
+
+
+def sif_of(path, values):
+    if "sources" in values:
+        (source,) = values["sources"]
+        return source
+    return image_uri(values["image_uri"]).file_name if "image_uri" in values else f"{path.stem}.sif"
+
+
+def code_lines(text):
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def test_there_are_easyconfigs_of_every_kind(easybuild):
+    kinds = {kind for path in EASYCONFIGS for kind in IMAGE_SOURCES if kind in easybuild.read(path)}
+    assert kinds == set(IMAGE_SOURCES)
+
+
+@every_easyconfig
+def test_the_file_is_where_easybuild_looks_for_that_name_and_version(easybuild, path):
+    assert path.relative_to(ROOT / "easyconfigs") == easybuild.relative_path(easybuild.read(path))
+
+
+@every_easyconfig
+def test_it_is_short_and_says_where_its_facts_are_from(path):
+    text = path.read_text()
+    assert len(code_lines(text)) <= MOST_LINES
+    assert max(map(len, text.splitlines())) <= 120
+    assert text.startswith("# ")
+    assert not text.splitlines()[1].startswith("#")
+
+
+@every_easyconfig
+def test_easybuild_knows_every_parameter(easybuild, path):
+    values = easybuild.read(path)
+    assert set(values) - easybuild.known_parameters == set()
+    assert values["easyblock"] == "ContainerImage"
+    assert values["toolchain"] == {"name": "system", "version": "system"}
+    assert values["moduleclass"] in easybuild.module_classes
+    assert "checksums" not in values
+
+
+@every_easyconfig
+def test_module_spider_finds_it_by_its_packages(easybuild, path):
+    values = easybuild.read(path)
+    kinds = [line.partition(": ")[0] for line in values["whatis"]]
+    assert kinds == ["Description", "Keywords"]
+    assert values["homepage"].startswith("https://")
+    assert len(values["description"]) > 40
+    keywords = values["whatis"][1].partition(": ")[2].lower().split(", ")
+    for package in values.get("expected_packages", {}):
+        assert package in keywords
+
+
+@every_easyconfig
+def test_the_image_comes_from_one_place(easybuild, path):
+    values = easybuild.read(path)
+    assert sum(key in values for key in IMAGE_SOURCES) == 1
+    assert "build_args" not in values or "definition" in values
+
+
+@every_easyconfig
+def test_name_of_the_image_and_name_of_the_module_agree(easybuild, path):
+    values = easybuild.read(path)
+    version = easybuild.full_version(values)
+    if "sources" in values and values["sources"][0].startswith("lumi-"):
+        (sif,) = values["sources"]
+        parts = re.findall(r"(?:rocm|python|horovod)-[0-9.]+[0-9]", values["versionsuffix"])
+        assert all(f"-{part}-" in sif for part in parts)
+        assert values["version"] in sif
+        assert re.fullmatch(rf"lumi-{values['name'].lower()}-.*-dockerhash-[0-9a-f]{{12}}\.sif", sif)
+    elif "nvcr.io/" in values.get("image_uri", ""):
+        release = image_uri(values["image_uri"]).tag.partition("-")[0]
+        assert release in version.split("-")
+    elif "build_args" in values:
+        assert all(value in re.split("[-_]", version) for value in values["build_args"].values())
+
+
+@every_easyconfig
+@pytest.mark.parametrize("site", ["generic", "lumi"])
+def test_sifmod_accepts_and_renders_it(easybuild, path, site):
+    values, spec, site = easybuild.read(path), easybuild.spec(path), load_site({"SIFMOD_SITE": site})
+    spec = replace(spec, python_version="3.11" if spec.python else "")
+    artefacts = {str(artefact.path): artefact.text for artefact in render(spec, site)}
+    assert {f"bin/{command}" for command in spec.wrappers} <= set(artefacts)
+    assert ("bin/make-squashfs" in artefacts) == bool(spec.venv)
+    module = render_module(spec, site)
+    assert spec.sif in module
+    assert f"SIF{spec.env_name}" in module
+    assert ("_NV" in module, "_ROCM" in module) == (values.get("gpu") == "nvidia", values.get("gpu") == "amd")
+
+
+@every_easyconfig
+def test_the_files_that_it_names_lie_beside_it(easybuild, path):
+    values = easybuild.read(path)
+    named = [*values.get("definition_files", []), *([values["definition"]] if "definition" in values else [])]
+    assert all((path.parent / name).is_file() for name in named)
+
+
+@every_easyconfig
+def test_its_build_arguments_are_those_of_its_definition(easybuild, path):
+    values = easybuild.read(path)
+    if "definition" not in values:
+        return
+    stages = stages_of((path.parent / values["definition"]).read_text())
+    arguments = build_arguments(values.get("build_args"))
+    assert set(arguments) <= set().union(*(placeholders(stage) for stage in stages))
+    for stage in stages:
+        defaults = dict(line.split("=", 1) for line in section(stage, "arguments"))
+        assert {name: defaults[name] for name in arguments if name in defaults} == arguments
+
+
+def stages_of(definition):
+    """Return the text of each build stage."""
+    starts = [match.start() for match in re.finditer("^Bootstrap:", definition, re.M)]
+    return [definition[start:end] for start, end in zip(starts, [*starts[1:], len(definition)])]
+
+
+def section(stage, name):
+    """Return the lines of a section of a build stage, without those that are empty."""
+    match = re.search(rf"^%{name}[^\n]*\n(.*?)(?=^%|\Z)", stage, re.M | re.S)
+    return [line.strip() for line in match[1].splitlines() if line.strip()] if match else []
+
+
+def placeholders(text):
+    return set(re.findall(r"\{\{ *(\w+) *\}\}", text))
+
+
+def test_every_definition_file_belongs_to_an_easyconfig(easybuild):
+    used = {path.parent / str(easybuild.read(path).get("definition")) for path in EASYCONFIGS}
+    assert set(DEFINITIONS) <= used
+
+
+@every_definition
+def test_a_definition_file_can_be_built_without_an_easyconfig(path):
+    for stage in stages_of(path.read_text()):
+        defaults = {line.partition("=")[0] for line in section(stage, "arguments")}
+        assert placeholders(stage) == defaults
+
+
+@every_definition
+def test_a_definition_file_says_what_it_is_and_tests_itself(path):
+    text = path.read_text()
+    last = stages_of(text)[-1]
+    assert text.startswith("# ")
+    assert max(map(len, text.splitlines())) <= 120
+    labels = [line.split()[0] for line in section(last, "labels")]
+    assert labels[:2] == ["software", "software.version"]
+    assert section(last, "test")
+
+
+@every_definition
+def test_a_definition_file_fetches_over_https_and_names_the_version(path):
+    text = path.read_text()
+    assert set(re.findall(r"\b(\w+)://", text)) <= {"https", "file"}
+    for url in re.findall(r"https://\S+\.tar\.gz", text):
+        assert re.search(r"/v?(\{\{ \w+ \}\}|[0-9.]+)\.tar\.gz$", url)
+    for stage in stages_of(text):
+        assert re.search(r"^From: \S+:(\S|\{\{ \w+ \}\})+$|^From: \{\{ \w+ \}\}$", stage, re.M)
+    for words in (line.split() for line in text.splitlines() if " pip " in line and "install" in line):
+        assert "--constraint" in words
+
+
+@every_definition
+def test_the_scripts_of_a_definition_file_are_right_for_sh(path, need):
+    text = re.sub(r"\{\{ *\w+ *\}\}", "1", path.read_text())
+    for stage in stages_of(text):
+        for name in ("post", "test", "runscript", "environment"):
+            script = "\n".join(section(stage, name))
+            subprocess.run([need("dash", "sh"), "-n", "-c", script], check=True)
+
+
+def test_the_efficient_nbody_leaves_its_tools_in_the_first_stage():
+    (path,) = (path for path in DEFINITIONS if path.stem.endswith("-efficient"))
+    build, final = stages_of(path.read_text())
+    assert "-devel-" in build
+    assert "-base-" in final
+    assert not any("-dev" in line for line in section(final, "post"))
+    assert section(final, "files from build") == ["/usr/local/bin/nbody /usr/local/bin/nbody"]
+
+
+def test_nothing_names_a_place_of_one_machine():
+    for path in [*EASYCONFIGS, *DEFINITIONS]:
+        assert not re.search(r"/(work|home|tmp|scratch|projappl)\b", path.read_text())
