@@ -23,7 +23,7 @@ demo: testbed
 	@testbed/as-user bash "$$(testbed/snapshot)/testbed/demo"
 
 test: testbed lint
-	@cd "$$(testbed/snapshot)" && exec "$(CURDIR)/testbed/as-user" python -m pytest $(PYTEST_ARGS)
+	@cd "$$(testbed/snapshot)" && exec "$(CURDIR)/testbed/as-user" python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
 lint:
 	$(VENV)/bin/ruff check .

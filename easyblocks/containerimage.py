@@ -39,6 +39,7 @@ from sifmod.install import Installer, refresh_scripts
 from sifmod.manifest import read_manifest
 from sifmod.packages import check_packages, installed_packages
 from sifmod.render import render, render_module
+from sifmod.rollback import forget, undo
 from sifmod.runtime import ContainerRuntime, find_runtime
 from sifmod.sif import check_is_sif
 from sifmod.signature import check_signature
@@ -143,7 +144,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     raise ParameterError(
                         "module-syntax",
                         self._syntax,
-                        f"EasyBuild can't write '{self.installdir}' into a Tcl module: choose another path to install to",
+                        f"EasyBuild can't write '{self.installdir}' into a Tcl module: choose another path",
                     )
                 if manifest:
                     spec = replace(spec, image=manifest.image_source)
@@ -192,6 +193,9 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         except BaseException:
             if self._is_new and Path(self.installdir).is_dir():
                 remove_dir(self.installdir)
+            else:
+                with _easybuild_errors():
+                    undo(Path(self.installdir))
             raise
 
     def remove_module_file(self) -> None:
@@ -374,3 +378,4 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     super().permissions_step()
         finally:
             self.installdir = installdir
+        forget(Path(installdir))

@@ -18,12 +18,13 @@ from typing import Callable, Optional
 from sifmod import __version__, names
 from sifmod.artefact import Artefact
 from sifmod.environment import setting_variables, structural_variables
-from sifmod.errors import ImageError, InstallError
+from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.imagestore import StoredImage, sha256_of
 from sifmod.manifest import Manifest, read_manifest
 from sifmod.placement import copy_image, link_image
 from sifmod.probe import probe_python
 from sifmod.render import render
+from sifmod.rollback import remember, remember_renames
 from sifmod.runtime import LAST_LINES, ContainerRuntime, find_runtime
 from sifmod.sif import check_is_sif
 from sifmod.site import Site
@@ -62,6 +63,8 @@ class Installer:
     def install(self) -> None:
         """Install, or reinstall over what is there.
 
+        What was replaced is remembered until `forget` is called: `undo` brings it back when a later check fails.
+
         Raises:
             SifmodError: a step failed; an earlier installation still works, and of a new one nothing is left.
         """
@@ -69,9 +72,12 @@ class Installer:
         with _stage(Path(self.spec.installdir)) as stage:
             manifest, outdated = self._prepare(stage, runtime)
             is_new = (stage / names.USER_SOFTWARE_DIRECTORY).exists()
+            installdir = Path(self.spec.installdir)
+            before = read_manifest(installdir)
+            remember(installdir, [*manifest.files, *(before.files if before else ())])
             if outdated:
                 self._set_aside(outdated)
-            _commit(stage, Path(self.spec.installdir), manifest)
+            _commit(stage, installdir, manifest)
         if self.spec.pack_user_software and is_new:
             self._pack()
 
@@ -91,6 +97,8 @@ class Installer:
         for artefact in artefacts:
             write_artefact(stage, artefact)
         outdated = self._outdated_python(spec.python_version) if spec.venv else ""
+        if spec.venv:
+            self._check_venv(outdated)
         if spec.venv and (outdated or not has_user_software(Path(spec.installdir))):
             self._make_user_software(stage, image, runtime, spec)
         files = [str(artefact.path) for artefact in artefacts]
@@ -105,11 +113,26 @@ class Installer:
             image_sha256=digest,
             image_size=image.stat().st_size,
             python_version=spec.python_version,
+            venv=spec.venv,
             files=tuple(sorted([names.MANIFEST, *files])),
             tools={**self.tools, "sifmod": __version__, "runtime": runtime.version},
         )
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
         return manifest, outdated
+
+    def _check_venv(self, outdated: str) -> None:
+        """Refuse another name for the virtual environment over user software that has none of this name."""
+        installdir = Path(self.spec.installdir)
+        manifest = read_manifest(installdir)
+        if outdated or not has_user_software(installdir) or not manifest or manifest.venv in ("", self.spec.venv):
+            return
+        if not (installdir / names.USER_SOFTWARE_DIRECTORY / "venv" / self.spec.venv).is_dir():
+            raise ParameterError(
+                "venv",
+                self.spec.venv,
+                f"the user software in '{installdir}' has the virtual environment '{manifest.venv}': keep that name, "
+                "or give this module another version",
+            )
 
     def _outdated_python(self, version: str) -> str:
         """Return the Python version of the present user software where it is another one than the image's, else ''."""
@@ -162,7 +185,10 @@ class Installer:
 
     def _set_aside(self, version: str) -> None:
         """Make room for user software of another Python, and tell the user where the old one went."""
-        renamed = set_aside(Path(self.spec.installdir), version)
+        installdir = Path(self.spec.installdir)
+        renames = set_aside(installdir, version)
+        remember_renames(installdir, renames)
+        renamed = [new for _old, new in renames]
         if renamed:
             paths = ", ".join(str(path) for path in renamed)
             listed = renamed[-1].suffix == ".txt"

@@ -27,6 +27,7 @@ class Manifest:
         tools: name and version of each tool that took part.
         image_origin: the URI that it was pulled from, or what identifies the definition file; empty for other images.
         image_digest: what its registry calls it, as `sha256:...`; empty where it has no such name.
+        venv: name of the virtual environment; empty where there is no user software.
     """
 
     module: str
@@ -39,6 +40,7 @@ class Manifest:
     tools: Mapping[str, str]
     image_origin: str = ""
     image_digest: str = ""
+    venv: str = ""
 
     @property
     def text(self) -> str:

@@ -52,5 +52,12 @@ RESERVED_VARIABLES = (
 # The host commands and runscripts of sifmod itself: a wrapper of the same name would hide one of them.
 COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "carry-over", "list-packages")
 
+# Commands of the host that sifmod's scripts, Slurm and Lmod need: a wrapper of this name would stand before them.
+HOST_COMMANDS = frozenset(
+    {"bash", "csh", "env", "fish", "ksh", "lua", "module", "sbatch", "sh", "srun", "tclsh", "tcsh", "zsh"}
+    | {"cat", "chmod", "df", "du", "flock", "grep", "id", "ln", "ls", "mkdir", "mktemp", "mv", "nproc", "rm", "stat"}
+    | {"apptainer", "mksquashfs", "singularity", "sync", "tail", "unsquashfs"}
+)
+
 # Looked for in this order, unless the site names one.
 CONTAINER_RUNTIMES = ("singularity", "apptainer")

@@ -65,6 +65,7 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
             artefact("runscripts", "init-conda-venv", executable=False),
             artefact("runscripts", "list-packages"),
             artefact("runscripts", "run-tool"),
+            artefact("runscripts", "torchrun-distributed"),
         ]
     if spec.venv:
         artefacts += [
@@ -117,11 +118,12 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "own_path": own_path,
         "image_is_gone": f"The image {own_path(spec.sif)} is gone and the site has no copy of it. "
         "Reinstall the module with: eb --rebuild",
-        "damaged_beside_directory": f"{packed} is damaged, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. Pack it "
-        f"again with: rm {quoting.shell(packed)}; make-squashfs",
+        "damaged_beside_directory": f"{packed} is damaged, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. "
+        f"Pack it again with: rm {quoting.shell(packed)}; make-squashfs",
         "damaged_alone": f"{packed} is damaged, and your packages are in it. Restore it from a backup, or begin anew "
         f"with: rm {quoting.shell(packed)}; eb --rebuild",
         "escaped_installdir": escape(spec.installdir),
+        "visible": {"amd": "ROCR_VISIBLE_DEVICES", "nvidia": "CUDA_VISIBLE_DEVICES"}.get(spec.gpu, ""),
         "structural": structural,
         "settings": setting_variables(spec, site),
         "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],

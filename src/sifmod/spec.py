@@ -293,6 +293,10 @@ def _wrappers(value: Any, python: Optional[PythonLayout]) -> tuple[str, ...]:
             raise ParameterError("wrappers", item, "give the name of a command in the image, without a folder")
         if item in names.COMMANDS:
             raise ParameterError("wrappers", item, "sifmod has a command of that name: leave this one out")
+        if item in names.HOST_COMMANDS:
+            raise ParameterError(
+                "wrappers", item, "the host's own command of that name would be hidden: leave this one out"
+            )
     return tuple(dict.fromkeys(value))
 
 

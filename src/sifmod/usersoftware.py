@@ -84,7 +84,7 @@ def python_version(installdir: Path, *, recorded: str) -> str:
     return recorded
 
 
-def set_aside(installdir: Path, version: str) -> tuple[Path, ...]:
+def set_aside(installdir: Path, version: str) -> tuple[tuple[Path, Path], ...]:
     """Rename the user software of an installation so that the names are free, and say what it was made for.
 
     Args:
@@ -92,7 +92,7 @@ def set_aside(installdir: Path, version: str) -> tuple[Path, ...]:
         version: `major.minor` of the Python that it was made for.
 
     Returns:
-        The new paths; the last one is the list of its packages, where one could be made.
+        Each path that it had, and the one that it has now; the last one is the list of its packages, if there is one.
 
     Raises:
         InstallError: a rename failed.
@@ -115,7 +115,7 @@ def set_aside(installdir: Path, version: str) -> tuple[Path, ...]:
             (package_list, ".txt"),
         ):
             if path.exists():
-                renamed.append(path.rename(installdir / f"{stem}{suffix}"))
+                renamed.append((path, path.rename(installdir / f"{stem}{suffix}")))
     except OSError as error:
         raise InstallError(f"setting the user software in '{installdir}' aside failed: {error}") from error
     return tuple(renamed)

@@ -201,8 +201,10 @@ def test_a_reinstall_keeps_packed_user_software(own_demo: User, wheel: Path) -> 
 def test_a_failed_reinstall_leaves_the_earlier_install_working(own_demo: User, changes: str) -> None:
     installdir = own_demo.installdir(DEMO_MODULE)
     before = fingerprint(installdir / "user-software")
-    assert install_changed(own_demo, changes, "--rebuild").returncode != 0
+    scripts = {name: fingerprint(installdir / name) for name in ("bin", "runscripts", "share")}
+    assert install_changed(own_demo, f"wrappers = ['python', 'demo-tool']\n{changes}", "--rebuild").returncode != 0
     assert fingerprint(installdir / "user-software") == before
+    assert {name: fingerprint(installdir / name) for name in scripts} == scripts
     script = f"module load {DEMO_MODULE}; singularity exec $SIF python -c 'import sys; print(sys.prefix)'"
     assert own_demo.out(script) == "/user-software/venv/demo"
     assert not list(installdir.glob(".sifmod*"))

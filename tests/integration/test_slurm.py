@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_MODULE, LUMI_MODULE, User
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, LUMI_MODULE, User, make_user
 
 LOAD = f"module load {DEMO_MODULE}"
 RANKS = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"]
@@ -113,3 +113,40 @@ def test_miopens_cache_is_the_jobs_own(lumi: User) -> None:
     job, cache = lumi.out(script).split()
     assert job in cache
     assert cache.startswith("/tmp/")
+
+
+FAKE_TORCHRUN = "import os, sys; print(os.environ['SLURMD_NODENAME'], sys.prefix, *sys.argv[1:])\n"
+
+
+@pytest.fixture(scope="session")
+def with_torchrun(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """The demo image with a `torch.distributed.run` that only says how it was called."""
+    user = make_user(tmp_path_factory.mktemp("torchrun") / "eb")
+    user.eb(DEMO_EASYCONFIG)
+    package = user.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages/torch/distributed"
+    package.mkdir(parents=True)
+    (package / "run.py").write_text(FAKE_TORCHRUN)
+    return user
+
+
+def test_torchrun_gets_its_rendezvous_from_slurm(with_torchrun: User) -> None:
+    script = f"{LOAD}; srun -N2 --ntasks-per-node=1 --nodelist=nid003,nid004 singularity exec $SIF torchrun-distributed"
+    lines = sorted(with_torchrun.out(f"{script} --nproc-per-node=3 -m mine 'a b'").splitlines())
+    assert [line.split()[0] for line in lines] == ["nid003", "nid004"]
+    for rank, line in enumerate(lines):
+        words = line.split()[2:]
+        assert words[:3] == ["--nnodes=2", f"--node-rank={rank}", "--master-addr=nid003"]
+        assert words[4:] == ["--nproc-per-node=1", "--nproc-per-node=3", "-m", "mine", "a", "b"]
+    assert len({line.split()[5] for line in lines}) == 1
+    assert {line.split()[1] for line in lines} == {"/user-software/venv/demo"}
+
+
+def test_torchrun_refuses_several_tasks_on_a_node(with_torchrun: User) -> None:
+    done = with_torchrun.run(f"{LOAD}; srun -N1 -n2 singularity exec $SIF torchrun-distributed x.py", check=False)
+    assert done.returncode != 0
+    assert "--ntasks-per-node=1" in done.stderr
+
+
+def test_extra_options_of_the_runtime_come_from_one_variable(demo: User) -> None:
+    show = "python -c 'import os; print(os.environ[\"COLOUR\"])'"
+    assert demo.out(f"{LOAD}; SIFMOD_RUNTIME_OPTIONS='--env COLOUR=red' {show}") == "red"

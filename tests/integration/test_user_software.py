@@ -122,7 +122,7 @@ def fake_tool(folder: Path, name: str, body: str) -> Path:
     [
         ("exit 1", 5, "mksquashfs failed"),
         ("echo 'Write failed because No space left on device' >&2; exit 1", 8, "no space"),
-        (': >"$2"', 6, "not the same"),
+        (': >"$2"', 6, "can not mount"),
         (
             'cp -r "$1" "$2.t"; rm "$2.t/venv/demo/pyvenv.cfg"; /usr/bin/mksquashfs "$2.t" "${@:2}"; rm -r "$2.t"',
             6,

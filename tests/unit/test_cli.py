@@ -1,3 +1,6 @@
+import json
+import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -24,11 +27,16 @@ def test_help_has_examples_and_names_every_command(call, option):
     assert all(name in result.output for name in cli.commands)
 
 
-@pytest.mark.parametrize("command", sorted(cli.commands))
-def test_every_command_s_help_has_examples(call, command):
-    result = call(command, "-h")
+VERBS = sorted([(name,) for name in cli.commands] + [("site", name) for name in cli.commands["site"].commands])
+
+
+@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_every_verb_s_help_has_examples_with_the_verb(call, words, option):
+    result = call(*words, option)
     assert result.exit_code == 0
-    assert "Examples:" in result.output
+    _usage, _heading, examples = result.output.partition("Examples:")
+    assert f"sifmod {' '.join(words)}" in examples
 
 
 def test_the_version_is_the_package_s(call):
@@ -87,3 +95,164 @@ def test_the_library_imports_neither_click_nor_easybuild():
     )
     done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.fixture
+def site_file(tmp_path, monkeypatch):
+    """Write a site file, and put it in force."""
+
+    def write(text):
+        path = tmp_path / "our site.toml"
+        path.write_text(text)
+        monkeypatch.setenv("SIFMOD_SITE", str(path))
+        return str(path)
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
+    return write
+
+
+def as_program(*words, **environ):
+    """Run `sifmod` in a process of its own."""
+    code = "from sifmod.cli import main; main()"
+    return [sys.executable, "-B", "-c", code, *words], {**os.environ, **environ}
+
+
+def on_a_terminal(*words, **environ):
+    """Return what `sifmod` prints on a terminal."""
+    ours, terminal = pty.openpty()
+    command, environment = as_program(*words, TERM="xterm", **environ)
+    with subprocess.Popen(command, env=environment, stdout=terminal, stderr=terminal, stdin=terminal):
+        os.close(terminal)
+        printed = b""
+        while True:
+            try:
+                printed += os.read(ours, 65536)
+            except OSError:
+                break
+    os.close(ours)
+    return printed.decode()
+
+
+def test_sites_are_listed_with_their_titles(call):
+    lines = call("site", "list").output.splitlines()
+    assert lines[0].split() == ["SITE", "TITLE"]
+    assert any(line.split() == ["lumi", "LUMI"] for line in lines)
+    listed = json.loads(call("site", "list", "--json").output)
+    assert [item["name"] for item in listed] == [line.split()[0] for line in lines[1:]]
+
+
+def test_show_gives_each_value_with_its_origin(call, site_file, monkeypatch):
+    path = site_file('binds = ["/a", "/b:/c"]\n[container_env]\nX = "1"\n')
+    monkeypatch.setenv("SIFMOD_RUNTIME", "udocker")
+    output = call("site", "show").output
+    rows = [line.split("  ") for line in output.splitlines()]
+    rows = [[cell.strip() for cell in row if cell] for row in rows]
+    assert ["binds", "/a", f"{path}:1"] in rows
+    assert ["/b:/c"] in rows
+    assert ["container_env.X", "1", f"{path}:3"] in rows
+    assert ["runtime", "udocker", "SIFMOD_RUNTIME"] in rows
+    assert ["pack_processors", "0", "default"] in rows
+    assert ["gpu", "-", "default"] in rows
+
+
+def test_show_can_print_json(call, site_file):
+    path = site_file('\nbinds = ["/a"]\n')
+    shown = json.loads(call("site", "show", "--json").output)
+    assert (shown["site"], shown["file"]) == (path, path)
+    assert shown["settings"]["binds"] == {"value": ["/a"], "origin": {"layer": "site", "file": path, "line": 2}}
+    assert shown["settings"]["pack_level"] == {"value": 6, "origin": {"layer": "default"}}
+
+
+def test_show_and_check_take_another_site_than_the_one_in_force(call, site_file):
+    site_file("")
+    assert json.loads(call("site", "show", "--site", "lumi", "--json").output)["site"] == "lumi"
+    assert json.loads(call("site", "check", "--site", "lumi", "--json").output)["site"] == "lumi"
+
+
+@pytest.mark.usefixtures("fake")
+def test_check_ends_with_0_or_1_and_says_what_to_do(call, site_file, tmp_path):
+    site_file(f'optional_binds = ["{tmp_path}", "{tmp_path}/gone"]\npack_compressor = "gzip"')
+    well = call("site", "check")
+    assert (well.exit_code, "no problems" in well.output) == (0, True), well.output
+    site_file(f'binds = ["{tmp_path}/gone"]')
+    ill = call("site", "check")
+    assert ill.exit_code == 1
+    assert any(line.startswith("problem  binds") and "To do: " in line for line in ill.output.splitlines())
+    assert "1 problem " in ill.output
+
+
+@pytest.mark.usefixtures("fake")
+def test_check_prints_json_with_the_same_exit_status(call, site_file, tmp_path):
+    site_file(f'binds = ["{tmp_path}/gone"]')
+    result = call("site", "check", "--json")
+    report = json.loads(result.output)
+    assert (result.exit_code, report["problems"]) == (1, 1)
+    (problem,) = (item for item in report["findings"] if item["status"] == "problem")
+    assert (problem["key"], problem["what"]) == ("binds", f"{tmp_path}/gone")
+    assert set(problem) == {"key", "what", "status", "meaning", "remedy"}
+
+
+@pytest.mark.parametrize("verb", ["show", "check"])
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_wrong_site_file_is_one_line_and_exit_status_4(site_file, verb, flags):
+    path = site_file('\noptional_bind = ["/a"]')
+    command, environ = as_program("site", verb, *flags)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"sifmod: unknown key 'optional_bind' in the site file '{path}', line 2")
+
+
+def test_colour_is_for_terminals_only(site_file, tmp_path):
+    site_file(f'binds = ["{tmp_path}/gone"]')
+    printed = on_a_terminal("site", "check")
+    assert "\x1b[31mproblem\x1b[0m  binds" in printed
+    assert "\x1b[" not in on_a_terminal("site", "check", NO_COLOR="1")
+    command, environ = as_program("site", "check")
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert "\x1b[" not in done.stdout
+    assert "problem  binds" in done.stdout
+
+
+def test_the_schema_is_printed_for_sites_and_for_users(call):
+    assert "site" not in json.loads(call("site", "schema").output)["properties"]
+    assert "site" in json.loads(call("site", "schema", "--user").output)["properties"]
+
+
+def test_usage_names_the_program_however_it_was_started():
+    command, environ = as_program("--help")
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: sifmod ")
+
+
+@pytest.mark.parametrize("shell", command_line.COMPLETION_SHELLS)
+def test_the_completion_s_script_is_one_that_the_shell_reads(call, need, tmp_path, shell):
+    script = tmp_path / "script"
+    script.write_text(call("completion", shell).output)
+    assert "_SIFMOD_COMPLETE" in script.read_text()
+    subprocess.run([need(shell), "-n", str(script)], check=True)
+
+
+def test_bash_completes_verbs_options_and_sites(call, tmp_path):
+    program = tmp_path / "bin" / "sifmod"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable} -B\nfrom sifmod.cli import main\nmain()\n")
+    program.chmod(0o755)
+
+    def completed(*words):
+        line = " ".join(words)
+        script = f"""
+            {call("completion", "bash").output}
+            COMP_WORDS=(sifmod {line}) COMP_CWORD={len(words)} COMP_LINE="sifmod {line}"
+            _sifmod_completion sifmod {words[-1]}
+            printf '%s\\n' "${{COMPREPLY[@]}}"
+        """
+        environ = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+        done = subprocess.run(["bash", "-c", script], env=environ, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert completed("comp") == ["completion"]
+    assert completed("site", "ch") == ["check"]
+    assert completed("site", "show", "--js") == ["--json"]
+    assert completed("site", "show", "--site", "lu") == ["lumi"]
+    assert completed("completion", "z") == ["zsh"]

@@ -8,10 +8,11 @@ import pytest
 from sifmod import names
 from sifmod.artefact import Artefact
 from sifmod.bind import Bind
-from sifmod.errors import ImageError, InstallError, SifmodError
+from sifmod.errors import ImageError, InstallError, ParameterError, SifmodError
 from sifmod.install import Installer, refresh_scripts, write_artefact
 from sifmod.manifest import read_manifest
 from sifmod.render import render
+from sifmod.rollback import forget, undo
 from sifmod.spec import PythonLayout
 
 from .support import SIF_HEADER, a_site, a_spec, mode_of, snapshot, split_binds
@@ -48,6 +49,7 @@ def install(fake, image, installdir):
             say=said.append,
             warn=said.append,
         ).install()
+        forget(installdir)
         return spec
 
     install.said, install.fake = said, fake
@@ -559,3 +561,37 @@ def test_an_artefact_that_can_not_be_written_is_named(tmp_path):
 def test_a_python_of_a_conda_environment_is_the_one_that_makes_the_venv(install, fake):
     install(python=PythonLayout("/opt/conda/envs/x", "/opt/conda", "x"))
     assert [call["argv"][2] for call in fake.calls] == ["/opt/conda/envs/x/bin/python3"] * 2
+
+
+# The way back
+
+
+def test_what_a_reinstall_replaced_comes_back(earlier, installdir, image, fake):
+    Installer(
+        spec=a_spec(installdir=str(installdir), wrappers=("python", "newtool")),
+        site=a_site(),
+        image=image,
+        expected_sha256="",
+        tools={},
+        say=lambda _line: None,
+        warn=lambda _line: None,
+    ).install()
+    assert (installdir / "bin" / "newtool").exists()
+    undo(installdir)
+    assert snapshot(installdir) == earlier
+    assert fake.calls
+
+
+def test_undo_without_a_reinstall_changes_nothing(earlier, installdir):
+    undo(installdir)
+    assert snapshot(installdir) == earlier
+
+
+@pytest.mark.usefixtures("earlier")
+def test_another_name_for_the_virtual_environment_is_refused(install, installdir):
+    before = snapshot(installdir)
+    with pytest.raises(ParameterError) as caught:
+        install(venv="other")
+    assert "'venv' = 'other'" in str(caught.value)
+    assert "'demo'" in str(caught.value)
+    assert snapshot(installdir) == before

@@ -121,3 +121,18 @@ def test_a_comment_keeps_the_words_of_the_text():
 def test_a_harmless_word_is_not_quoted():
     assert quoting.shell("/opt/venv/bin/python3") == "/opt/venv/bin/python3"
     assert shlex.split(quoting.shell("a b")) == ["a b"]
+
+
+LINES = st.lists(st.text(st.characters(min_codepoint=32, max_codepoint=126)), min_size=20, max_size=60)
+NASTY_LINES = [word for word in NASTY if "\n" not in word]
+
+
+@pytest.mark.parametrize(("shell", "quote"), [("csh", quoting.csh), ("fish", quoting.fish)])
+@settings(max_examples=20)
+@given(words=LINES)
+@example(words=[*NASTY_LINES, "'", "\\'", "\\\\", "a!b", "!$", "'!'", "\\!", "{a,b}", "[", "a  b"])
+def test_csh_and_fish_read_a_quoted_value_as_exactly_one_word(need, shell, quote, words):
+    script = "/usr/bin/printf '%s\\0' " + " ".join(quote(word) for word in words)
+    flags = ["-f"] if shell == "csh" else ["--no-config"]
+    done = subprocess.run([need(shell), *flags, "-c", script], capture_output=True, check=True)
+    assert done.stdout == b"".join(word.encode() + b"\0" for word in words)

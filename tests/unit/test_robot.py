@@ -1,10 +1,15 @@
 import json
 import os
+import re
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
+import sifmod
 from sifmod import robot
 from sifmod.errors import InstallError
 from sifmod.robot import SHELLS, easyblock_path, easybuild_settings, easyconfigs_path
@@ -13,17 +18,24 @@ NAMES = ("EASYBUILD_INCLUDE_EASYBLOCKS", "EASYBUILD_ROBOT_PATHS", "PYTHONPATH")
 SHOW = f"import os, json; print(json.dumps({{name: os.environ.get(name) for name in {NAMES!r}}}))"
 
 
+# How each shell is told to read what `sifmod env` prints, as its help says.
+READ = {"bash": 'eval "$(cat {})"', "csh": 'eval "`cat {}`"', "fish": "cat {} | source"}
+
+
 def after(shell, command, settings, environ=None):
     """Return what the variables are in a shell that has read the settings."""
-    show = [sys.executable, "-IS", "-c", SHOW]
-    words = " ".join("'" + word.replace("'", "'\\''") + "'" for word in show)
-    done = subprocess.run(
-        [command, *(["-f"] if shell == "csh" else []), "-c", f"{settings}\n{words}"],
-        env={"PATH": os.environ["PATH"], "HOME": "/dev/null", **(environ or {})},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    words = " ".join("'" + word.replace("'", "'\\''") + "'" for word in [sys.executable, "-IS", "-c", SHOW])
+    with tempfile.TemporaryDirectory() as home:
+        printed = Path(home, "printed")
+        printed.write_text(settings)
+        done = subprocess.run(
+            [command, *(["-f"] if shell == "csh" else []), "-c", f"{READ[shell].format(printed)}\n{words}"],
+            env={"PATH": os.environ["PATH"], "HOME": home, **(environ or {})},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stderr == ""
     return json.loads(done.stdout)
 
 
@@ -41,19 +53,45 @@ def test_the_easyblock_and_the_easyconfigs_are_found():
 def test_each_shell_reads_the_settings(shell):
     variables = after(*shell, easybuild_settings(shell[0], {}))
     assert variables["EASYBUILD_INCLUDE_EASYBLOCKS"] == str(easyblock_path())
-    assert variables["EASYBUILD_ROBOT_PATHS"] == f"{easyconfigs_path()}:"
+    assert variables["EASYBUILD_ROBOT_PATHS"] == f":{easyconfigs_path()}"
     assert variables["PYTHONPATH"].split(":")[0] == str(robot.__file__).rpartition("/sifmod/")[0]
 
 
+UNUSUAL = {
+    "EASYBUILD_INCLUDE_EASYBLOCKS": r"/a  b/x.py,/it's/$HOME/`id`/y*.py,/back\slash/\'q\\.py",
+    "EASYBUILD_ROBOT_PATHS": '/a  b:/it\'s "q":/wow!/!!/!$',
+    "PYTHONPATH": r"/p $(id):/~:/{a,b}:/\'",
+}
+
+
 def test_each_shell_keeps_unusual_values(shell):
-    environ = {
-        "EASYBUILD_INCLUDE_EASYBLOCKS": "/a b/x.py,/it's/$HOME/`id`/y*.py",
-        "EASYBUILD_ROBOT_PATHS": '/a b:/it\'s "q"',
-        "PYTHONPATH": "/p $(id)",
-    }
-    variables = after(*shell, easybuild_settings(shell[0], environ))
-    for name, value in environ.items():
-        assert variables[name].endswith(value)
+    variables = after(*shell, easybuild_settings(shell[0], UNUSUAL))
+    for name in ("EASYBUILD_INCLUDE_EASYBLOCKS", "EASYBUILD_ROBOT_PATHS"):
+        assert variables[name].endswith(UNUSUAL[name])
+    assert variables["PYTHONPATH"].startswith(UNUSUAL["PYTHONPATH"])
+
+
+@pytest.mark.parametrize("environ", [{}, UNUSUAL], ids=["nothing", "unusual"])
+def test_each_shell_that_reads_the_settings_twice_has_them_once(shell, environ):
+    once = after(*shell, easybuild_settings(shell[0], environ), environ)
+    twice = after(*shell, easybuild_settings(shell[0], once), once)
+    assert twice == once
+    for name, separator in zip(NAMES, ",::"):
+        elements = [element for element in once[name].split(separator) if element]
+        assert len(elements) == len(set(elements))
+
+
+@pytest.mark.parametrize("folder", ["two  words", "it's", 'say "x"', "back\\slash", "wow!"])
+def test_each_shell_is_told_of_a_sifmod_in_an_unusual_place(shell, monkeypatch, tmp_path, folder):
+    block = tmp_path / folder / "easyblocks" / "containerimage.py"
+    block.parent.mkdir(parents=True)
+    block.write_text("")
+    (tmp_path / folder / "easyconfigs").mkdir()
+    monkeypatch.setattr(robot, "_CHECKOUT", tmp_path / folder)
+    monkeypatch.setattr(robot.sysconfig, "get_path", lambda *_: str(tmp_path / "nowhere"))
+    variables = after(*shell, easybuild_settings(shell[0], {}))
+    assert variables["EASYBUILD_INCLUDE_EASYBLOCKS"] == str(block)
+    assert variables["EASYBUILD_ROBOT_PATHS"] == f":{tmp_path / folder}/easyconfigs"
 
 
 def value_of(name, present):
@@ -64,12 +102,15 @@ def value_of(name, present):
 def test_what_was_there_stays_behind_sifmod_s_own():
     assert value_of("EASYBUILD_INCLUDE_EASYBLOCKS", "/a.py,/b.py") == f"{easyblock_path()},/a.py,/b.py"
     assert value_of("EASYBUILD_ROBOT_PATHS", "/a:/b") == f"{easyconfigs_path()}:/a:/b"
-    assert value_of("PYTHONPATH", "/mine").endswith(":/mine")
+
+
+def test_an_easybuild_that_is_a_module_is_not_replaced_by_one_beside_sifmod():
+    assert value_of("PYTHONPATH", "/of/the/module").startswith("/of/the/module:")
 
 
 @pytest.mark.parametrize("present", [None, "", ":"])
 def test_easybuild_s_own_robot_path_stays_in_force(present):
-    assert value_of("EASYBUILD_ROBOT_PATHS", present) == f"{easyconfigs_path()}:"
+    assert value_of("EASYBUILD_ROBOT_PATHS", present) == f":{easyconfigs_path()}"
 
 
 @pytest.mark.parametrize("present", ["/a:", ":/a", "/a::/b"])
@@ -119,3 +160,36 @@ def test_a_damaged_installation_is_named_with_the_places_and_the_remedy(monkeypa
     assert str(tmp_path / "gone") in message
     assert str(tmp_path / "nowhere") in message
     assert "reinstall sifmod" in message
+
+
+# sifmod as a module
+
+
+def own_easyconfig():
+    return (easyconfigs_path() / "s" / "sifmod" / f"sifmod-{sifmod.__version__}.eb").read_text()
+
+
+def test_there_is_an_easyconfig_of_this_version_of_sifmod():
+    assert f"version = '{sifmod.__version__}'" in own_easyconfig()
+
+
+def test_the_module_brings_everything_that_sifmod_needs_but_easybuild():
+    project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
+    block = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)[1]
+    needed = [Requirement(line) for line in re.findall(r'^\s*"(.*)",$', block, re.MULTILINE)]
+    pinned = {
+        name.lower(): version
+        for name, version in re.findall(r"'filename': '([A-Za-z0-9]+)-([0-9.]+)(?:-py|\.tar)", own_easyconfig())
+    }
+    for requirement in needed:
+        if not requirement.name.startswith("easybuild"):
+            assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
+    assert "markupsafe" in pinned  # what jinja2 needs
+
+
+def test_every_source_of_the_module_but_sifmod_s_own_wheel_has_its_checksum():
+    text = own_easyconfig()
+    sources = re.findall(r"'filename': '([^']+)'", text)
+    assert len(sources) >= 6
+    for name in sources:
+        assert re.search(rf"'{re.escape(name)}': '[0-9a-f]{{64}}'", text)

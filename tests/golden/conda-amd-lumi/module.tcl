@@ -21,7 +21,11 @@ proc sifmod_has {name} {
 # value that it would set today, so under it a list of our own has what was there before: owner, value, owner, value ...
 proc sifmod_set {name value} {
     if {$::sifmod_lmod} {
+        # its Tcl half sets the variable at once, and its Lua half would take that for the value to give back
+        set was [array get ::env $name]
         pushenv $name $value
+        array unset ::env $name
+        array set ::env $was
         return
     }
     if {!$::sifmod_loading && !$::sifmod_unloading} {
@@ -223,6 +227,6 @@ if {[module-info shell] in {bash zsh}} {
     set me [module-info name]
     set reload [expr {$sifmod_lmod ? "module load $me" : "module switch $me $me"}]
     foreach command {make-squashfs unmake-squashfs} {
-        set-function $command "SIFMOD_RELOADS=1 command $command \"\$@\" && $reload"
+        set-function $command "env SIFMOD_RELOADS=1 $command \"\$@\" && $reload"
     }
 }

@@ -21,7 +21,11 @@ proc sifmod_has {name} {
 # value that it would set today, so under it a list of our own has what was there before: owner, value, owner, value ...
 proc sifmod_set {name value} {
     if {$::sifmod_lmod} {
+        # its Tcl half sets the variable at once, and its Lua half would take that for the value to give back
+        set was [array get ::env $name]
         pushenv $name $value
+        array unset ::env $name
+        array set ::env $was
         return
     }
     if {!$::sifmod_loading && !$::sifmod_unloading} {

@@ -110,9 +110,14 @@ pushenv("APPTAINERENV_PYTHONNOUSERSITE", "1")
 
 -- Packing changes what is bound, so these commands reload the module in the shell that calls them.
 local shell = myShellName()
-if shell == "bash" or shell == "zsh" then
-    for _, command in ipairs({ "make-squashfs", "unmake-squashfs" }) do
-        set_shell_function(command,
-            "SIFMOD_RELOADS=1 command " .. command .. ' "$@" && module load ' .. myModuleFullName(), "")
+local reload = " && module load " .. myModuleFullName()
+for _, command in ipairs({ "make-squashfs", "unmake-squashfs" }) do
+    local call = "env SIFMOD_RELOADS=1 " .. command
+    if shell == "bash" or shell == "zsh" then
+        set_shell_function(command, call .. ' "$@"' .. reload, "")
+    elseif shell == "fish" then
+        set_shell_function(command, call .. " $argv" .. reload, "")
+    elseif shell == "csh" or shell == "tcsh" then
+        set_shell_function(command, "", call .. " \\!*" .. reload)
     end
 end

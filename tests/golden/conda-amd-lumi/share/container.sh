@@ -127,5 +127,9 @@ launch() {
     set_environment
     set_binds
     if [[ -e /dev/kfd ]]; then export SINGULARITY_ROCM=1 APPTAINER_ROCM=1; fi
-    exec "$runtime" exec "$sif" "$@"
+    local options=()
+    if [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then
+        read -ra options <<<"$SIFMOD_RUNTIME_OPTIONS"
+    fi
+    exec "$runtime" exec ${options[@]+"${options[@]}"} "$sif" "$@"
 }

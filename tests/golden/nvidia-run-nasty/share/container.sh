@@ -122,5 +122,9 @@ launch() {
     set_environment
     set_binds
     if [[ -e /dev/nvidiactl ]]; then export SINGULARITY_NV=1 APPTAINER_NV=1; fi
-    exec "$runtime" run "$sif" "$@"
+    local options=()
+    if [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then
+        read -ra options <<<"$SIFMOD_RUNTIME_OPTIONS"
+    fi
+    exec "$runtime" run ${options[@]+"${options[@]}"} "$sif" "$@"
 }

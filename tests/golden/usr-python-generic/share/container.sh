@@ -114,5 +114,9 @@ launch() {
     find_image
     set_environment
     set_binds
-    exec "$runtime" exec "$sif" "$@"
+    local options=()
+    if [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then
+        read -ra options <<<"$SIFMOD_RUNTIME_OPTIONS"
+    fi
+    exec "$runtime" exec ${options[@]+"${options[@]}"} "$sif" "$@"
 }

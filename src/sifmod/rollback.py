@@ -1,0 +1,94 @@
+"""The way back: what a reinstall replaces is kept until the new installation has passed its checks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sifmod.errors import InstallError
+
+_PREVIOUS = ".sifmod-previous"
+_JOURNAL = "journal.json"
+
+
+def remember(installdir: Path, names: Iterable[str]) -> None:
+    """Keep the present state of files that are about to be replaced, written or removed.
+
+    Args:
+        installdir: the installation.
+        names: paths of the files relative to it, those that do not exist yet included.
+
+    Raises:
+        InstallError: there is no room for it.
+    """
+    forget(installdir)
+    previous = installdir / _PREVIOUS
+    kept, new = [], []
+    try:
+        for name in sorted(set(names)):
+            if (installdir / name).is_file():
+                target = previous / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _keep(installdir / name, target)
+                kept.append(name)
+            else:
+                new.append(name)
+        previous.mkdir(exist_ok=True)
+        _write_journal(previous, kept, new, [])
+    except OSError as error:
+        raise InstallError(f"keeping the present installation in '{previous}' failed: {error.strerror}") from error
+
+
+def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]]) -> None:
+    """Note which user software was set aside: the path it had and the one that it has now."""
+    previous = installdir / _PREVIOUS
+    journal = json.loads((previous / _JOURNAL).read_text(encoding="utf-8"))
+    _write_journal(previous, journal["kept"], journal["new"], [(str(old), str(new)) for old, new in renames])
+
+
+def undo(installdir: Path) -> None:
+    """Bring the state back that was remembered; nothing happens where none was.
+
+    Raises:
+        InstallError: it can't be brought back; the message says where it is.
+    """
+    previous = installdir / _PREVIOUS
+    if not (previous / _JOURNAL).is_file():
+        return
+    try:
+        journal = json.loads((previous / _JOURNAL).read_text(encoding="utf-8"))
+        for name in journal["kept"]:
+            (installdir / name).parent.mkdir(parents=True, exist_ok=True)
+            (previous / name).replace(installdir / name)
+        for name in journal["new"]:
+            (installdir / name).unlink(missing_ok=True)
+        for old, new in journal["renames"]:
+            # what stands under the old name was made by the install that is undone
+            if Path(new).exists():
+                if Path(old).is_dir():
+                    shutil.rmtree(old)
+                Path(new).rename(old)
+    except (OSError, ValueError, KeyError) as error:
+        raise InstallError(f"bringing the earlier installation back failed ({error}); it is in '{previous}'") from error
+    forget(installdir)
+
+
+def forget(installdir: Path) -> None:
+    """Remove what was remembered."""
+    shutil.rmtree(installdir / _PREVIOUS, ignore_errors=True)
+
+
+def _keep(path: Path, target: Path) -> None:
+    with contextlib.suppress(OSError):
+        os.link(path, target)
+        return
+    shutil.copy2(path, target)
+
+
+def _write_journal(previous: Path, kept: list[str], new: list[str], renames: Sequence[tuple[str, str]]) -> None:
+    text = json.dumps({"kept": kept, "new": new, "renames": list(renames)})
+    (previous / _JOURNAL).write_text(text, encoding="utf-8")

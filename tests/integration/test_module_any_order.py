@@ -1,0 +1,308 @@
+"""Modules in any order: what a loaded one sets is its own; after the last unload all is as before the first load."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Optional
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from conftest import (
+    DEMO_EASYCONFIG,
+    DEMO_MODULE,
+    IMAGES,
+    LUMI_EASYCONFIG,
+    LUMI_MODULE,
+    User,
+    make_user,
+)
+
+MODULES = (DEMO_MODULE, LUMI_MODULE)
+
+# What users have of their own before they load anything.
+OWN = {
+    "nothing": "true",
+    "much": """
+        export SIF=mine SINGULARITY_BIND=/srv SINGULARITY_BINDPATH=/opt,/etc:/host-etc SINGULARITYENV_X=1
+        export APPTAINERENV_X=2 APPTAINERENV_VIRTUAL_ENV=/mine SINGULARITYENV_PYTHONNOUSERSITE='a b:$c'
+        export PATH=/mine/bin:$PATH""",
+    "the other spelling": """
+        export APPTAINER_BINDPATH=/var/tmp SINGULARITY_NV=1 APPTAINERENV_CONDA_PREFIX=/mine SINGULARITYENV_X=1
+        export CONTAINERROOT=/mine RUNSCRIPTS=/mine/runscripts SINGULARITYENV_PREPEND_PATH=/mine/bin""",
+}
+# What the modules tool keeps for itself, and what every shell changes.
+NOT_COMPARED = ("_ModuleTable", "__LMOD_", "LMOD_", "_LMFILES_", "LOADEDMODULES", "BASH_FUNC_", "SHLVL", "_=", "OLDPWD")
+
+
+def parsed(text: bytes) -> dict[str, str]:
+    entries = [os.fsdecode(entry) for entry in text.split(b"\0")[:-1]]
+    return dict(entry.split("=", 1) for entry in entries if not entry.startswith(NOT_COMPARED))
+
+
+class Shell:
+    """One bash that lives as long as a user's login does: scripts go in, environments come out."""
+
+    def __init__(self, user: User, home: Path) -> None:
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        environ.update(user.env, HOME=str(home), MODULEPATH=str(user.prefix / "modules" / "all"))
+        self._environment, self._output = home / "environment", home / "output"
+        self._bash = subprocess.Popen(
+            ["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ, cwd=home, text=True
+        )
+
+    def run(self, script: str) -> dict[str, str]:
+        """Run a script in this shell; it must succeed. Return the environment afterwards."""
+        status, output = self.try_to_run(script)
+        assert status == 0, f"{script}: {output}"
+        assert "rror" not in output, f"{script}: {output}"
+        return self.environment
+
+    def try_to_run(self, script: str) -> tuple[int, str]:
+        assert self._bash.stdin
+        assert self._bash.stdout
+        self._bash.stdin.write(
+            f"{{\n{script}\n}} >{self._output} 2>&1 </dev/null; status=$?\n"
+            f"{{ printf 'FUNCTION=%s\\0' \"$(type -t make-squashfs)\"; /usr/bin/env -0; }} >{self._environment}\n"
+            "echo $status\n"
+        )
+        self._bash.stdin.flush()
+        status = self._bash.stdout.readline()
+        assert status, f"the shell is gone after {script}: {self._output.read_text()}"
+        return int(status), self._output.read_text()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return parsed(self._environment.read_bytes())
+
+    def close(self) -> None:
+        assert self._bash.stdin
+        assert self._bash.stdout
+        self._bash.stdin.close()
+        self._bash.stdout.close()
+        self._bash.wait(timeout=10)
+
+
+@dataclass
+class World:
+    """Both containers installed in one software space, which the machine changes and puts back."""
+
+    user: User
+    home: Path
+    central: dict[str, Path]
+    known: dict[tuple[str, str, tuple[bool, ...]], dict[str, str]] = field(default_factory=dict)
+
+    def root(self, module: str) -> Path:
+        return self.user.installdir(module)
+
+    def image(self, module: str) -> Path:
+        return self.root(module) / self.central[module].name
+
+    def packed(self, module: str) -> Path:
+        return self.root(module) / "user-software.squashfs"
+
+    def directory(self, module: str) -> Path:
+        return self.root(module) / "user-software"
+
+    def is_damaged(self, module: str) -> bool:
+        return self.packed(module).exists() and self.packed(module).stat().st_size < 4096
+
+    def state(self, module: str) -> tuple[bool, ...]:
+        files = (self.image(module), self.packed(module), self.directory(module), self.root(module) / MARK)
+        return (*(path.exists() for path in files), self.is_damaged(module))
+
+    def alone(self, module: str, own: str) -> dict[str, str]:
+        """Return what a new shell with the user's own variables gets from this module alone, as things are now."""
+        key = module, own, self.state(module)
+        if key not in self.known:
+            shell = Shell(self.user, self.home)
+            self.known[key] = shell.run(f"{OWN[own]}\nmodule load {module} 2>/dev/null")
+            shell.close()
+        return self.known[key]
+
+    def reset(self) -> None:
+        for module in MODULES:
+            if not self.image(module).exists():
+                shutil.copyfile(self.central[module], self.image(module))
+            self.packed(module).unlink(missing_ok=True)
+            (self.root(module) / MARK).unlink(missing_ok=True)
+            if not self.directory(module).exists():
+                make_small_tree(self.directory(module))
+        shutil.rmtree(self.home, ignore_errors=True)
+        self.home.mkdir()
+
+
+MARK = "user-software.unpacked"
+
+
+def make_small_tree(directory: Path) -> None:
+    """Put little in the place of a virtual environment: here it is only packed, not used."""
+    (directory / "venv").mkdir(parents=True)
+    (directory / "venv" / "file").write_text("content")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, lumi_images: Path) -> World:
+    user = make_user(tmp_path_factory.mktemp("any-order") / "eb")
+    user.eb(DEMO_EASYCONFIG)
+    User(user.prefix, {"SIFMOD_SITE": "lumi", "SIFMOD_IMAGE_REPOSITORIES": str(lumi_images)}).eb(LUMI_EASYCONFIG)
+    central = {DEMO_MODULE: IMAGES / "demo.sif", LUMI_MODULE: next(lumi_images.glob("*.sif"))}
+    world = World(user, tmp_path_factory.mktemp("home"), central)
+    for module in MODULES:
+        shutil.rmtree(world.directory(module))
+    world.reset()
+    return world
+
+
+class AnyOrder(RuleBasedStateMachine):
+    world: ClassVar[World]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world.reset()
+        self.shell = Shell(self.world.user, self.world.home)
+        self.loaded: Optional[str] = None
+        self.saved: Optional[str] = None
+        self.before = self.expected = self.shell.run("true")
+
+    def teardown(self) -> None:
+        after = self.shell.run("module purge")
+        self.shell.close()
+        assert after == self.before
+
+    @initialize(own=st.sampled_from(sorted(OWN)))
+    def log_in(self, own: str) -> None:
+        self.own = own
+        self.before = self.expected = self.shell.run(OWN[own])
+
+    def is_loaded_now(self, module: Optional[str]) -> None:
+        self.loaded = module
+        self.expected = self.world.alone(module, self.own) if module else self.before
+
+    @invariant()
+    def every_variable_is_the_loaded_modules(self) -> None:
+        found = self.shell.environment
+        differing = {
+            name: {"found": found.get(name), "expected": self.expected.get(name)}
+            for name in found.keys() | self.expected.keys()
+            if found.get(name) != self.expected.get(name)
+        }
+        assert differing == {}
+
+    # what users do with modules
+
+    @rule(module=st.sampled_from(MODULES))
+    def load(self, module: str) -> None:
+        self.shell.run(f"module load {module}")
+        self.is_loaded_now(module)
+
+    @precondition(lambda self: self.loaded)
+    @rule()
+    def unload(self) -> None:
+        self.shell.run(f"module unload {self.loaded}")
+        self.is_loaded_now(None)
+
+    @precondition(lambda self: self.loaded)
+    @rule()
+    def swap(self) -> None:
+        other = next(module for module in MODULES if module != self.loaded)
+        self.shell.run(f"module swap {self.loaded} {other}")
+        self.is_loaded_now(other)
+
+    @precondition(lambda self: self.loaded)
+    @rule(command=st.sampled_from(["module load {0}", "module update", "module swap {0} {0}"]))
+    def reload(self, command: str) -> None:
+        self.shell.run(command.format(self.loaded))
+        self.is_loaded_now(self.loaded)
+
+    @rule()
+    def purge(self) -> None:
+        self.shell.run("module purge")
+        self.is_loaded_now(None)
+
+    @precondition(lambda self: self.loaded)
+    @rule()
+    def save(self) -> None:
+        self.shell.run("module save mine")
+        self.saved = self.loaded
+
+    @precondition(lambda self: self.saved)
+    @rule()
+    def restore(self) -> None:
+        self.shell.run("module restore mine")
+        self.is_loaded_now(self.saved)
+
+    # what happens to an installation meanwhile: the loaded module stays as it was loaded
+
+    @rule(module=st.sampled_from(MODULES))
+    def remove_the_image(self, module: str) -> None:
+        if module == self.loaded and self.world.image(module).exists():
+            self.shell.run("rm $SIF" if self.expected["SIF"] == str(self.world.image(module)) else "true")
+        self.world.image(module).unlink(missing_ok=True)
+
+    @rule(module=st.sampled_from(MODULES))
+    def pack(self, module: str) -> None:
+        if self.world.packed(module).exists() or not self.world.directory(module).exists():
+            return
+        self._pack_or_unpack("make-squashfs", module)
+        assert self.world.packed(module).exists()
+
+    @rule(module=st.sampled_from(MODULES))
+    def unpack(self, module: str) -> None:
+        packed = self.world.packed(module)
+        if not packed.exists() or self.world.is_damaged(module) or self.world.directory(module).exists():
+            return
+        self._pack_or_unpack("unmake-squashfs", module)
+        assert (self.world.directory(module) / "venv" / "file").read_text() == "content"
+
+    def _pack_or_unpack(self, command: str, module: str) -> None:
+        if module == self.loaded:
+            self.shell.run(command)
+            self.is_loaded_now(module)
+        else:
+            self.shell.run(f"{self.world.root(module)}/bin/{command}")
+
+    @rule(module=st.sampled_from(MODULES))
+    def remove_the_directory(self, module: str) -> None:
+        if self.world.packed(module).exists() and self.world.directory(module).exists():
+            shutil.rmtree(self.world.directory(module))
+
+    @rule(module=st.sampled_from(MODULES))
+    def remove_the_packed_file(self, module: str) -> None:
+        if self.world.directory(module).exists():
+            self.world.packed(module).unlink(missing_ok=True)
+
+    @rule(module=st.sampled_from(MODULES))
+    def damage_the_packed_file(self, module: str) -> None:
+        if self.world.packed(module).exists():
+            os.truncate(self.world.packed(module), 1000)
+
+
+def test_any_order_of_loading_packing_and_removing_leaves_the_shell_as_it_was(world: World) -> None:
+    AnyOrder.world = world
+    run_state_machine_as_test(
+        AnyOrder,
+        settings=settings(
+            max_examples=int(os.environ.get("SIFMOD_ANY_ORDER_EXAMPLES", "50")),
+            stateful_step_count=12,
+            deadline=None,
+            database=None,
+            derandomize=bool(os.environ.get("CI")),
+            phases=(Phase.generate, Phase.shrink) if not os.environ.get("CI") else (Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    assert len(world.known) > 3
