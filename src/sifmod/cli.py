@@ -47,7 +47,7 @@ site_option = click.option(
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name=PROGRAM)
 def cli() -> None:
-    r"""Container images as environment modules, installed with EasyBuild.
+    """Container images as environment modules, installed with EasyBuild.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def cli() -> None:
     "--shell", type=click.Choice(SHELLS), default="bash", show_default=True, help="Language of the shell to print for."
 )
 def env(shell: str) -> None:
-    r"""Print the settings with which any EasyBuild finds sifmod's easyblock and easyconfigs.
+    """Print the settings with which any EasyBuild finds sifmod's easyblock and easyconfigs.
 
     Not needed where sifmod is installed into the same Python environment as EasyBuild.
 
@@ -78,7 +78,7 @@ def env(shell: str) -> None:
 @cli.command()
 @click.argument("shell", type=click.Choice(COMPLETION_SHELLS))
 def completion(shell: str) -> None:
-    r"""Print the script that makes a shell complete sifmod's commands and options.
+    """Print the script that makes a shell complete sifmod's commands and options.
 
     \b
     Examples:
@@ -93,7 +93,7 @@ def completion(shell: str) -> None:
 
 @cli.group()
 def site() -> None:
-    r"""Show and check the settings of the cluster.
+    """Show and check the settings of the cluster.
 
     They are merged: defaults < site file < ~/.config/sifmod/config.toml < SIFMOD_* variables < easyconfig.
 
@@ -108,7 +108,7 @@ def site() -> None:
 @site.command("list")
 @json_option
 def list_sites(as_json: bool) -> None:
-    r"""List the sites that come with sifmod.
+    """List the sites that come with sifmod.
 
     SIFMOD_SITE, or the key `site` in ~/.config/sifmod/config.toml, chooses one of them or names a site file.
 
@@ -128,7 +128,7 @@ def list_sites(as_json: bool) -> None:
 @site_option
 @json_option
 def show(site_name: str, as_json: bool) -> None:
-    r"""Show every setting and where it comes from.
+    """Show every setting and where it comes from.
 
     What an easyconfig says in gpu, binds and container_env counts before these.
 
@@ -168,7 +168,7 @@ def _shown(settings: Settings) -> dict[str, Any]:
 @site_option
 @json_option
 def check(site_name: str, as_json: bool) -> None:
-    r"""Check each path, command and name of the site on this host.
+    """Check each path, command and name of the site on this host.
 
     Exit status: 0 all is well, 1 there are problems, 4 the site's settings themselves are wrong.
 
@@ -198,7 +198,7 @@ def check(site_name: str, as_json: bool) -> None:
 @site.command()
 @click.option("--user", "users", is_flag=True, help="Of the user's own settings, which can also name the site.")
 def schema(users: bool) -> None:
-    r"""Print the JSON schema of site files, for editors.
+    """Print the JSON schema of site files, for editors.
 
     \b
     Examples:

@@ -103,6 +103,7 @@ class World:
     user: User
     home: Path
     central: dict[str, Path]
+    restore_forgets: bool
     known: dict[tuple[str, str, tuple[bool, ...]], dict[str, str]] = field(default_factory=dict)
 
     def root(self, module: str) -> Path:
@@ -145,6 +146,15 @@ class World:
         self.home.mkdir()
 
 
+def restore_forgets(folder: Path) -> bool:
+    """Return whether `module restore` leaves what other loaded modules set: Lmod 8.6.19 does, with any modules."""
+    user = make_user(folder / "eb")
+    for name in "AB":
+        (user.prefix / "modules" / "all" / f"{name}.lua").write_text(f'setenv("{name}", "1")\n')
+    script = f"export HOME={folder}; module load A; module save a; module purge; module load B; module restore a"
+    return user.out(f'{{ {script}; }} &>/dev/null; echo "$B"') == "1"
+
+
 MARK = "user-software.unpacked"
 
 
@@ -160,7 +170,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, lumi_images: Path) -> World:
     user.eb(DEMO_EASYCONFIG)
     User(user.prefix, {"SIFMOD_SITE": "lumi", "SIFMOD_IMAGE_REPOSITORIES": str(lumi_images)}).eb(LUMI_EASYCONFIG)
     central = {DEMO_MODULE: IMAGES / "demo.sif", LUMI_MODULE: next(lumi_images.glob("*.sif"))}
-    world = World(user, tmp_path_factory.mktemp("home"), central)
+    world = World(user, tmp_path_factory.mktemp("home"), central, restore_forgets(tmp_path_factory.mktemp("plain")))
     for module in MODULES:
         shutil.rmtree(world.directory(module))
     world.reset()
@@ -242,6 +252,8 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.saved)
     @rule()
     def restore(self) -> None:
+        if self.world.restore_forgets and self.loaded not in (None, self.saved):
+            self.shell.run("module purge")
         self.shell.run("module restore mine")
         self.is_loaded_now(self.saved)
 
@@ -296,7 +308,7 @@ def test_any_order_of_loading_packing_and_removing_leaves_the_shell_as_it_was(wo
     run_state_machine_as_test(
         AnyOrder,
         settings=settings(
-            max_examples=int(os.environ.get("SIFMOD_ANY_ORDER_EXAMPLES", "50")),
+            max_examples=int(os.environ.get("SIFMOD_ANY_ORDER_EXAMPLES", "40")),
             stateful_step_count=12,
             deadline=None,
             database=None,
@@ -306,3 +318,70 @@ def test_any_order_of_loading_packing_and_removing_leaves_the_shell_as_it_was(wo
         ),
     )
     assert len(world.known) > 3
+
+
+SECOND = """
+easyblock = 'ContainerImage'
+name = '{name}'
+version = '1.0'
+homepage = 'https://www.python.org/'
+description = 'A container beside another one.'
+toolchain = SYSTEM
+sources = ['{image}']
+{python}
+venv = '{venv}'
+container_env = {{'WHICH': '{name}'}}
+module_family = ''
+moduleclass = 'lang'
+"""
+
+
+@pytest.fixture(scope="module", params=["Lua", "Tcl"])
+def couple(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> User:
+    """Two containers without a family."""
+    folder = tmp_path_factory.mktemp("couple")
+    user = make_user(folder / "eb")
+    for name, image, python, venv in (
+        ("One", "demo.sif", "python_prefix = '/usr'", "one"),
+        ("Two", "conda-demo.sif", "conda_env = 'pytorch'", "two"),
+    ):
+        text = SECOND.format(name=name, image=image, python=python, venv=venv)
+        (folder / f"{name}-1.0.eb").write_text(text)
+        user.eb(f"{folder}/{name}-1.0.eb", f"--module-syntax={request.param}")
+    return user
+
+
+def differing(found: dict[str, str], expected: dict[str, str]) -> dict[str, tuple[Optional[str], Optional[str]]]:
+    names = found.keys() | expected.keys()
+    return {name: (found.get(name), expected.get(name)) for name in names if found.get(name) != expected.get(name)}
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_without_a_family_two_containers_are_loaded_together_and_unloaded_in_any_order(couple: User, own: str) -> None:
+    own = OWN[own]
+    before = couple.environment(own)
+    alone = {name: couple.environment(f"{own}; module load {name}") for name in ("One", "Two")}
+    for first, last in (("One", "Two"), ("Two", "One")):
+        load = f"{own}; module load {first}; module load {last}"
+        both = couple.environment(load)
+        assert both["CONTAINERROOT"] == str(couple.installdir(f"{last}/1.0"))
+        assert both[f"SIF{first.upper()}"].startswith(str(couple.installdir(f"{first}/1.0")))
+        assert both["SINGULARITY_BINDPATH"] == alone[last]["SINGULARITY_BINDPATH"]
+        # whichever stays, its values are in force
+        assert differing(couple.environment(f"{load}; module unload {last}"), alone[first]) == {}
+        assert differing(couple.environment(f"{load}; module unload {first}"), alone[last]) == {}
+        for orders in (f"{first} {last}", f"{last} {first}"):
+            one, other = orders.split()
+            assert differing(couple.environment(f"{load}; module unload {one}; module unload {other}"), before) == {}
+            assert differing(couple.environment(f"{load}; module unload {one} {other}"), before) == {}
+        assert differing(couple.environment(f"{load}; module purge"), before) == {}
+
+
+def test_without_a_family_each_ones_wrappers_work_while_both_are_loaded(couple: User) -> None:
+    show = "-c 'import os, sys; print(sys.prefix, os.environ.get(\"CONDA_PREFIX\"))'"
+    one, two = (couple.installdir(f"{name}/1.0") / "bin" / "python" for name in ("One", "Two"))
+    for load in ("module load One Two", "module load Two One"):
+        assert couple.out(f"{load}; {one} {show}; {two} {show}").splitlines() == [
+            "/user-software/venv/one None",
+            "/user-software/venv/two /opt/miniconda3/envs/pytorch",
+        ]

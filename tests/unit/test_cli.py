@@ -1,6 +1,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -256,3 +257,10 @@ def test_bash_completes_verbs_options_and_sites(call, tmp_path):
     assert completed("site", "show", "--js") == ["--json"]
     assert completed("site", "show", "--site", "lu") == ["lumi"]
     assert completed("completion", "z") == ["zsh"]
+
+
+@pytest.mark.parametrize("verb", [[], ["env"], ["site", "show"], ["site", "check"], ["completion"]])
+def test_examples_stand_on_lines_of_their_own(verb):
+    text = CliRunner().invoke(cli, [*verb, "--help"]).output
+    assert "\\b" not in text
+    assert re.search(r"^  Examples?:\n    \S", text, re.M), text

@@ -491,7 +491,8 @@ def test_both_syntaxes_have_the_same_effect(load, tmp_path, case, state):
     for environ in (
         {},
         {"SINGULARITY_BINDPATH": "/mine"},
-        {"SIFMOD_USER_BINDPATH": "/a,/b", "APPTAINER_BINDPATH": "/x"},
+        {"__SIFMOD_CONTAINER": "Demo/1.0-x", "SIFMOD_USER_BINDPATH": "/a,/b", "APPTAINER_BINDPATH": "/x"},
+        {"__SIFMOD_CONTAINER": "Other/2", "APPTAINER_BINDPATH": "/x"},
     ):
         lua = load(spec, site, environ)
         tcl = load(spec, site, environ, syntax="Tcl")

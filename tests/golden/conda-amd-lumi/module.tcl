@@ -85,6 +85,7 @@ if {$sifmod_lmod && $sifmod_unloading && [info exists env($loaded)] && $env($loa
     set last $env($loaded)
     puts stdout "case :\$LOADEDMODULES: in *:\"$me\":*) ;; *:\"$last\":*) module load \"$last\" ;; esac"
 }
+set is_loaded [sifmod_has $loaded]
 sifmod_set $loaded [module-info name]
 
 # The image: the installation's own copy, else one of the site's.
@@ -169,14 +170,14 @@ if {$is_packed} {
     lappend binds "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software"
 }
 set users_binds {}
-foreach name {SIFMOD_USER_BINDPATH APPTAINER_BINDPATH SINGULARITY_BINDPATH} {
+foreach name [expr {$is_loaded ? {SIFMOD_USER_BINDPATH} : {APPTAINER_BINDPATH SINGULARITY_BINDPATH}}] {
     if {[sifmod_has $name]} {
         set users_binds $env($name)
         break
     }
 }
-sifmod_set SIFMOD_USER_BINDPATH $users_binds
 if {$users_binds ne {}} {
+    sifmod_set SIFMOD_USER_BINDPATH $users_binds
     lappend binds $users_binds
 }
 sifmod_set SINGULARITY_BINDPATH [join $binds ,]

@@ -38,10 +38,10 @@ pushenv("RUNSCRIPTSGROMACS", pathJoin(installdir, "runscripts"))
 local binds = {
     "/apps/GROMACS/2024.1/runscripts:/runscripts",
 }
-local users_binds = os.getenv("SIFMOD_USER_BINDPATH")
-    or os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH") or ""
-pushenv("SIFMOD_USER_BINDPATH", users_binds)
+local users_binds = last and os.getenv("SIFMOD_USER_BINDPATH")
+    or not last and (os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH")) or ""
 if users_binds ~= "" then
+    pushenv("SIFMOD_USER_BINDPATH", users_binds)
     binds[#binds + 1] = users_binds
 end
 pushenv("SINGULARITY_BINDPATH", table.concat(binds, ","))

@@ -93,10 +93,10 @@ if is_packed then
 elseif has_directory then
     binds[#binds + 1] = "/tmp/a b\\,c\\:d'e$f/user-software:/user-software"
 end
-local users_binds = os.getenv("SIFMOD_USER_BINDPATH")
-    or os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH") or ""
-pushenv("SIFMOD_USER_BINDPATH", users_binds)
+local users_binds = last and os.getenv("SIFMOD_USER_BINDPATH")
+    or not last and (os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH")) or ""
 if users_binds ~= "" then
+    pushenv("SIFMOD_USER_BINDPATH", users_binds)
     binds[#binds + 1] = users_binds
 end
 pushenv("SINGULARITY_BINDPATH", table.concat(binds, ","))
@@ -134,6 +134,7 @@ for _, command in ipairs({ "make-squashfs", "unmake-squashfs" }) do
     elseif shell == "fish" then
         set_shell_function(command, call .. " $argv" .. reload, "")
     elseif shell == "csh" or shell == "tcsh" then
-        set_shell_function(command, "", call .. " \\!*" .. reload)
+        -- a shell function would leave an empty alias behind, which does nothing in silence (Lmod 8.6)
+        set_alias(command, call .. " $*" .. reload)
     end
 end

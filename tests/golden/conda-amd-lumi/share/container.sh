@@ -110,8 +110,11 @@ set_binds() {
     else
         die 126 "the user software is gone: neither '$directory' nor '$packed' is there. Make it anew with eb --rebuild."
     fi
-    # With the module loaded BINDPATH is the module's; what the user had in it before is in SIFMOD_USER_BINDPATH.
-    local users=${SIFMOD_USER_BINDPATH-${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}}}
+    # With a module loaded BINDPATH is the module's; what the user had in it before is in SIFMOD_USER_BINDPATH.
+    local users=${SIFMOD_USER_BINDPATH-}
+    if [[ -z ${__SIFMOD_CONTAINER-} ]]; then
+        users=${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}}
+    fi
     local IFS=,
     export SINGULARITY_BINDPATH="${binds[*]}${users:+,$users}"
     export APPTAINER_BINDPATH=$SINGULARITY_BINDPATH

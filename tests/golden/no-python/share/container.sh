@@ -85,8 +85,11 @@ set_binds() {
     local binds=(
         /apps/GROMACS/2024.1/runscripts:/runscripts
     )
-    # With the module loaded BINDPATH is the module's; what the user had in it before is in SIFMOD_USER_BINDPATH.
-    local users=${SIFMOD_USER_BINDPATH-${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}}}
+    # With a module loaded BINDPATH is the module's; what the user had in it before is in SIFMOD_USER_BINDPATH.
+    local users=${SIFMOD_USER_BINDPATH-}
+    if [[ -z ${__SIFMOD_CONTAINER-} ]]; then
+        users=${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}}
+    fi
     local IFS=,
     export SINGULARITY_BINDPATH="${binds[*]}${users:+,$users}"
     export APPTAINER_BINDPATH=$SINGULARITY_BINDPATH

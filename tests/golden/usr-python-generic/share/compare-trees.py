@@ -1,5 +1,7 @@
 """Compare two directories: names, types, modes, link targets and sizes, and with `full` every byte.
 
+A last argument, a time, says since when nothing of the first one may have changed.
+
 Exit status 0: the same, 1: different or unreadable.
 
 Runs under the Python of the image, with one tree packed and the other not. Names are bytes: they need not be text.
@@ -13,7 +15,7 @@ MOST_DIFFERENCES = 10
 
 
 def entries(top):
-    """Yield (relative path, facts) of everything below top, and of top itself."""
+    """Yield (relative path, facts, time of the last change) of everything below top, and of top itself."""
     pending = [b"."]
     while pending:
         path = pending.pop()
@@ -23,7 +25,7 @@ def entries(top):
         mode = None if kind == stat.S_IFLNK else stat.S_IMODE(status.st_mode)
         size = status.st_size if kind == stat.S_IFREG else None
         target = os.readlink(full) if kind == stat.S_IFLNK else None
-        yield path, (kind, mode, size, target)
+        yield path, (kind, mode, size, target), status.st_ctime_ns
         if kind == stat.S_IFDIR:
             pending.extend(os.path.join(path, name) for name in os.listdir(full))
 
@@ -40,11 +42,15 @@ def same_content(path, tops):
                 return True
 
 
-def main(left_top, right_top, depth):
+def main(left_top, right_top, depth, since=""):
     tops = os.fsencode(left_top), os.fsencode(right_top)
     try:
-        left, right = (dict(entries(top)) for top in tops)
-        different = sorted(path for path in left.keys() | right.keys() if left.get(path) != right.get(path))
+        found = [list(entries(top)) for top in tops]
+        left, right = ({path: facts for path, facts, _ in one} for one in found)
+        different = {path for path in left.keys() | right.keys() if left.get(path) != right.get(path)}
+        if since:
+            different.update(path for path, _, changed in found[0] if changed > int(since.replace(".", "")))
+        different = sorted(different)
         if depth == "full" and not different:
             files = sorted(path for path in left if left[path][0] == stat.S_IFREG)
             different = [path for path in files if not same_content(path, tops)]

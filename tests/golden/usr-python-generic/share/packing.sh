@@ -3,6 +3,10 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with those scripts
 
 package_list=$root/user-software.txt
+previous=$packed.previous
+
+# The packers end in their own way on Ctrl-C. The run then ends by the signal, so that what calls it ends too.
+trap 'trap - INT; kill -s INT $$' INT
 
 # require TOOL...: the tools that packing needs, and where they come from.
 require() {
@@ -48,22 +52,55 @@ take_lock() {
     local file=$root/.user-software.lock
     # A member of the group whose umask was stricter made the file: reading it is enough for the lock.
     if [[ -e $file && ! -w $file ]]; then
+        [[ -r $file ]] || die 9 "you may not read '$file': $(stat -c %U -- "$file") made it private. Ask for group read permission."
         exec {lock}<"$file"
     else
-        exec {lock}>"$file"
+        { exec {lock}>"$file"; } 2>/dev/null || die 8 "no space in '$root', or no quota. Nothing was changed."
     fi
     flock --nonblock "$lock" || die 7 "another make-squashfs or unmake-squashfs is at work in '$root'. Wait for it."
 }
 
-# Needs the lock: what lies there then is from runs that were killed, and was never in use.
+# Needs the lock: what lies there then is from runs that were killed, and is not in use.
 clean_up_after_killed_runs() {
-    rm -rf -- "$root"/.packing.* "$root"/.unpacking.* "$root"/.removing.* "$packed.replaced"
+    rollback_is_done=false
+    # A rollback that was killed before its last step: this is the only name of the file that was the packed one.
+    if [[ -f $packed.replaced && ! -e $previous ]]; then
+        mv -T -- "$packed.replaced" "$previous"
+        rollback_is_done=true
+    fi
+    remove_trees "$root"/.packing.* "$root"/.unpacking.* "$packed.replaced"
+}
+
+# remove_trees PATH...: also those with folders that their owner may not write to.
+remove_trees() {
+    local tree
+    for tree; do
+        if [[ -d $tree && ! -L $tree ]]; then
+            find "$tree" -type d ! -perm -u=rwx -exec chmod u+rwx {} \;
+        fi
+    done
+    rm -rf -- "$@"
+}
+
+# make_temporary NAME: set `temporary` to a new file of the installation; it and $temporary.* are gone when the run ends.
+make_temporary() {
+    temporary=$(mktemp "$root/.$1.XXXXXX") || die 8 "no space in '$root', or no quota. Nothing was changed."
+    trap 'remove_trees "$temporary" "$temporary".*' EXIT
+}
+
+# try COMMAND...: end the run where a step fails, with 8 for want of space.
+try() {
+    local said
+    { said=$(LC_ALL=C "$@" 2>&1 >&3); } 3>&1 || explain_failure "$1" <(printf '%s\n' "$said") "what was in use still is."
+    if [[ -n $said ]]; then printf '%s\n' "$said" >&2; fi
 }
 
 # explain_failure TOOL LOG STATE: end the run of a tool that failed.
 explain_failure() {
-    cat -- "$2" >&2
-    if grep -qiE 'no space left|quota exceeded' "$2"; then
+    local log
+    log=$(<"$2")
+    printf '%s\n' "$log" >&2
+    if [[ ${log,,} == *'no space left'* || ${log,,} == *'quota exceeded'* ]]; then
         die 8 "no space in '$root', or no quota. Nothing was changed: $3"
     fi
     die 5 "$1 failed (see above). Nothing was changed: $3"
@@ -89,20 +126,22 @@ image_python() {
     SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only "$runtime" exec "$sif" /usr/bin/python3 -I - "$@"
 }
 
-# compare_trees PACKED DIRECTORY sizes|full: mount the packed file as the container will, and compare it with the directory.
+# compare_trees PACKED DIRECTORY sizes|full [SINCE]: mount the packed file as the container will, and compare it with the
+# directory, of which nothing may have changed since that time (seconds.nanoseconds).
 # Status 0: the same, 1: different, anything else: it could not be mounted.
 compare_trees() {
     image_python "$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt:ro" \
-        /mnt /user-software "$3" <"$root/share/compare-trees.py"
+        /mnt /user-software "${@:3}" <"$root/share/compare-trees.py"
 }
 
-# list_user_packages PACKED: name==version of what is installed in it, as `pip install -r` reads it.
+# list_user_packages PACKED FILE: write name==version of what is installed in it, as `pip install -r` reads it.
 list_user_packages() {
-    image_python "$(bind_source "$1"):/user-software:ro,image-src=/" /user-software/venv/demo <<'PYTHON'
+    image_python "$(bind_source "$1"):/user-software:ro,image-src=/" /user-software/venv/demo >"$2" <<'PYTHON'
 import glob, sys
 from importlib.metadata import distributions
 found = {d.metadata["Name"]: d.version for d in distributions(path=glob.glob(sys.argv[1] + "/lib/python3*/site-packages"))}
-for name in sorted(set(found) - {"pip", "setuptools", "wheel"}, key=str.lower):
+# what an interrupted pip leaves behind has no name
+for name in sorted(set(filter(None, found)) - {"pip", "setuptools", "wheel"}, key=str.lower):
     print("%s==%s" % (name, found[name]))
 PYTHON
 }
