@@ -15,6 +15,7 @@ All of the work is sifmod's; this class maps EasyBuild's steps and parameters to
 
 import re
 import shlex
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -26,7 +27,7 @@ from easybuild.framework.easyconfig import CUSTOM
 from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, print_warning
 from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, source_paths
-from easybuild.tools.filetools import convert_name, remove_dir
+from easybuild.tools.filetools import adjust_permissions, convert_name, remove_dir
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION
 
@@ -326,7 +327,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         files = [str(artefact.path) for artefact in render(spec, site)]
         with _easybuild_errors():
             runtime = shlex.quote(str(find_runtime(site).path))
-        command = "python --version" if spec.python else "true"
+        # an image's own Python need not be called python, that of a virtual environment is
+        command = "python --version" if spec.venv else f"{spec.interpreter} --version" if spec.python else "true"
         kwargs.setdefault("custom_paths", {"files": files, "dirs": ["bin", "runscripts"]})
         kwargs.setdefault("custom_commands", [f'{runtime} exec "$SIF" {command}'])
         super().sanity_check_step(*args, **kwargs)
@@ -378,4 +380,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     super().permissions_step()
         finally:
             self.installdir = installdir
+        if self.group is not None:
+            adjust_permissions(installdir, stat.S_IRWXO, add=False, recursive=False, group_id=self.group[1])
+        if build_option("group_writable_installdir") and not build_option("read_only_installdir"):
+            adjust_permissions(installdir, stat.S_IWGRP, recursive=False)
         forget(Path(installdir))

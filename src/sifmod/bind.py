@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from sifmod import names
 
 # Commas separate binds and colons the fields of one bind; a backslash before either makes it part of a path. Nothing
-# escapes a backslash itself (Apptainer user guide, "Bind Paths and Mounts"; seen with Apptainer 1.4.5).
+# escapes a backslash itself, and the runtime's reader takes one such escape a bind, in a source that a destination
+# follows; `^` separates too (Apptainer user guide, "Bind Paths and Mounts"; ParseBindPath of Apptainer 1.4.5).
 _SEPARATOR = re.compile(r"(?<!\\):")
 _OPTION = re.compile(r"ro|rw|image-src=/[^\x00-\x1f,:\\]*|id=[0-9]+")
 
@@ -24,14 +25,14 @@ def escape(path: str) -> str:
 
 
 UNBINDABLE = (
-    "the runtime has no way to write backslashes, control characters, or white space beside a comma or at an end; "
-    "rename it"
+    "the runtime has no way to write backslashes, '^', control characters, a second comma or colon, or white space "
+    "beside one of these or at an end; rename it"
 )
 
 
 def is_bindable(path: str) -> bool:
-    """Return whether the runtime can bind this path: it drops white space beside commas, escaped ones too."""
-    return not re.search(r"[\\\x00-\x1f]|\s,|,\s|^\s|\s$", path)
+    """Return whether the runtime can bind this path to another place."""
+    return not re.search(r"[\\^\x00-\x1f]|\s,|[,:]\s|^\s|\s$|[,:].*[,:]", path)
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,11 @@ class Bind:
         for path in (source, destination):
             if not is_bindable(path):
                 raise ValueError(f"the path '{path}' can't be bound: {UNBINDABLE}")
+        if re.search("[,:]", destination):
+            raise ValueError(
+                f"the destination '{destination}' has a comma or colon, which the runtime takes in sources only: write "
+                "source:destination with another destination"
+            )
         inside = f"{posixpath.normpath(destination).replace('//', '/')}/"
         for path in (names.RUNSCRIPTS, names.USER_SOFTWARE):
             if inside.startswith(f"{path}/"):

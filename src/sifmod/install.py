@@ -186,8 +186,7 @@ class Installer:
     def _set_aside(self, version: str) -> None:
         """Make room for user software of another Python, and tell the user where the old one went."""
         installdir = Path(self.spec.installdir)
-        renames = set_aside(installdir, version)
-        remember_renames(installdir, renames)
+        renames = set_aside(installdir, version, note=lambda renames: remember_renames(installdir, renames))
         renamed = [new for _old, new in renames]
         if renamed:
             paths = ", ".join(str(path) for path in renamed)
@@ -201,14 +200,17 @@ class Installer:
         installdir = Path(self.spec.installdir)
         self.say("packing the user software")
         done = subprocess.run(  # noqa: S603 - the command that was just installed
-            [str(installdir / "bin" / "make-squashfs")], capture_output=True, text=True, errors="replace", check=False
+            [str(installdir / "bin" / "make-squashfs"), "--remove-directory"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
         )
         if done.returncode:
             lines = (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
             raise InstallError(
                 f"packing the user software failed with exit status {done.returncode}: " + "\n".join(lines)
             )
-        shutil.rmtree(installdir / names.USER_SOFTWARE_DIRECTORY)
 
 
 def refresh_scripts(spec: ContainerSpec, site: Site) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,6 +15,9 @@ from sifmod.errors import InstallError
 
 _PREVIOUS = ".sifmod-previous"
 _JOURNAL = "journal.json"
+
+# Who wrote a journal: one that a killed run has left behind may be weeks old.
+_RUN = uuid.uuid4().hex
 
 
 def remember(installdir: Path, names: Iterable[str]) -> None:
@@ -44,7 +49,7 @@ def remember(installdir: Path, names: Iterable[str]) -> None:
 
 
 def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]]) -> None:
-    """Note which user software was set aside: the path it had and the one that it has now."""
+    """Note which user software is about to be set aside: the path that it has, and the one that it will have."""
     previous = installdir / _PREVIOUS
     journal = json.loads((previous / _JOURNAL).read_text(encoding="utf-8"))
     _write_journal(previous, journal["kept"], journal["new"], [(str(old), str(new)) for old, new in renames])
@@ -62,15 +67,15 @@ def undo(installdir: Path) -> None:
     try:
         journal = json.loads((previous / _JOURNAL).read_text(encoding="utf-8"))
         for name in journal["kept"]:
-            (installdir / name).parent.mkdir(parents=True, exist_ok=True)
-            (previous / name).replace(installdir / name)
+            if (previous / name).exists():
+                (installdir / name).parent.mkdir(parents=True, exist_ok=True)
+                (previous / name).replace(installdir / name)
         for name in journal["new"]:
             (installdir / name).unlink(missing_ok=True)
         for old, new in journal["renames"]:
-            # what stands under the old name was made by the install that is undone
             if Path(new).exists():
-                if Path(old).is_dir():
-                    shutil.rmtree(old)
+                if Path(old).exists():
+                    _make_way(Path(old), ours=journal["run"] == _run())
                 Path(new).rename(old)
     except (OSError, ValueError, KeyError) as error:
         raise InstallError(f"bringing the earlier installation back failed ({error}); it is in '{previous}'") from error
@@ -78,7 +83,9 @@ def undo(installdir: Path) -> None:
 
 
 def forget(installdir: Path) -> None:
-    """Remove what was remembered."""
+    """Remove what was remembered: the journal first, because an incomplete past is not one to go back to."""
+    with contextlib.suppress(OSError):
+        (installdir / _PREVIOUS / _JOURNAL).unlink()
     shutil.rmtree(installdir / _PREVIOUS, ignore_errors=True)
 
 
@@ -90,5 +97,20 @@ def _keep(path: Path, target: Path) -> None:
 
 
 def _write_journal(previous: Path, kept: list[str], new: list[str], renames: Sequence[tuple[str, str]]) -> None:
-    text = json.dumps({"kept": kept, "new": new, "renames": list(renames)})
-    (previous / _JOURNAL).write_text(text, encoding="utf-8")
+    text = json.dumps({"run": _run(), "kept": kept, "new": new, "renames": list(renames)})
+    draft = previous / f"{_JOURNAL}.new"
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(previous / _JOURNAL)
+
+
+def _run() -> str:
+    return f"{os.getpid()}-{_RUN}"
+
+
+def _make_way(path: Path, *, ours: bool) -> None:
+    """Free the name of user software: what this run has made goes, what users may have used since is renamed."""
+    if not ours:
+        names = (path.with_name(f"{path.name}-undone{number}") for number in itertools.count(1))
+        path.rename(next(name for name in names if not name.exists()))
+    elif path.is_dir():
+        shutil.rmtree(path)

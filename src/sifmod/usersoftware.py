@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -84,12 +84,15 @@ def python_version(installdir: Path, *, recorded: str) -> str:
     return recorded
 
 
-def set_aside(installdir: Path, version: str) -> tuple[tuple[Path, Path], ...]:
+def set_aside(
+    installdir: Path, version: str, *, note: Callable[[Sequence[tuple[Path, Path]]], None]
+) -> tuple[tuple[Path, Path], ...]:
     """Rename the user software of an installation so that the names are free, and say what it was made for.
 
     Args:
         installdir: the installation.
         version: `major.minor` of the Python that it was made for.
+        note: called with what is returned, before anything is renamed.
 
     Returns:
         Each path that it had, and the one that it has now; the last one is the list of its packages, if there is one.
@@ -102,23 +105,24 @@ def set_aside(installdir: Path, version: str) -> tuple[tuple[Path, Path], ...]:
         for stem in _stems(f"{names.USER_SOFTWARE_DIRECTORY}-python{version}")
         if not list(installdir.glob(f"{stem}*"))
     )
-    renamed = []
     try:
         directory = installdir / names.USER_SOFTWARE_DIRECTORY
         package_list = installdir / names.USER_SOFTWARE_LIST
         if directory.is_dir():
             package_list.write_text(_packages(directory), encoding="utf-8")
-        (installdir / names.USER_SOFTWARE_UNPACKED).unlink(missing_ok=True)
-        for path, suffix in (
+        parts = (
             (directory, ""),
             (installdir / names.USER_SOFTWARE_PACKED, ".squashfs"),
+            (installdir / names.USER_SOFTWARE_UNPACKED, ".unpacked"),
             (package_list, ".txt"),
-        ):
-            if path.exists():
-                renamed.append((path, path.rename(installdir / f"{stem}{suffix}")))
+        )
+        renames = tuple((path, installdir / f"{stem}{suffix}") for path, suffix in parts if path.exists())
+        note(renames)
+        for path, new in renames:
+            path.rename(new)
     except OSError as error:
         raise InstallError(f"setting the user software in '{installdir}' aside failed: {error}") from error
-    return tuple(renamed)
+    return renames
 
 
 def _stems(stem: str) -> Iterator[str]:

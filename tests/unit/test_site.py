@@ -62,7 +62,7 @@ def test_every_key_of_a_site_file_is_read(write):
     path = write(
         r"""
         runtime = "singularity-ce"
-        binds = ["/a:/b:ro", "/with\\,comma"]
+        binds = ["/a:/b:ro", "/with\\,comma:/plain"]
         optional_binds = ["/c"]
         image_repositories = ["/images", "/more images"]
         master_suffix = "-ib"
@@ -74,7 +74,7 @@ def test_every_key_of_a_site_file_is_read(write):
     site = load_site({"SIFMOD_SITE": path})
     assert site.name == path
     assert site.runtime == "singularity-ce"
-    assert site.binds == (Bind("/a", "/b", "ro"), Bind("/with,comma", "/with,comma"))
+    assert site.binds == (Bind("/a", "/b", "ro"), Bind("/with,comma", "/plain"))
     assert site.optional_binds == (Bind("/c", "/c"),)
     assert site.image_repositories == ("/images", "/more images")
     assert site.master_suffix == "-ib"
@@ -124,13 +124,13 @@ def test_lists_can_be_given_in_the_environment(users):
     site = load_site(
         {
             **users(""),
-            "SIFMOD_BINDS": r"/a:/b:ro,/with\,comma",
+            "SIFMOD_BINDS": r"/a:/b:ro,/with\,comma:/plain",
             "SIFMOD_OPTIONAL_BINDS": "/c",
             "SIFMOD_IMAGE_REPOSITORIES": "/one:/two words:",
             "SIFMOD_MASTER_SUFFIX": "-ib",
         }
     )
-    assert site.binds == (Bind("/a", "/b", "ro"), Bind("/with,comma", "/with,comma"))
+    assert site.binds == (Bind("/a", "/b", "ro"), Bind("/with,comma", "/plain"))
     assert site.optional_binds == (Bind("/c", "/c"),)
     assert site.image_repositories == ("/one", "/two words")
     assert site.master_suffix == "-ib"

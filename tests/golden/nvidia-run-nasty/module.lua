@@ -22,7 +22,7 @@ if mode() == "unload" and last and last ~= myModuleFullName() and myShellType() 
 end
 pushenv("__SIFMOD_CONTAINER", myModuleFullName())
 
-local installdir = "/tmp/a b,c:d'e$f"
+local installdir = "/tmp/a b,c'd$e"
 
 -- The image: the installation's own copy, else one of the site's.
 local sif = pathJoin(installdir, "nasty $image \"1\".sif")
@@ -35,7 +35,7 @@ if not isFile(sif) then
     end
 end
 if mode() == "load" and not isFile(sif) then
-    LmodError("The image /tmp/a b,c:d'e$f/nasty $image \"1\".sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild")
+    LmodError("The image /tmp/a b,c'd$e/nasty $image \"1\".sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild")
 end
 pushenv("SIF", sif)
 pushenv("SIFPYTORCHMINNGC", sif)
@@ -45,8 +45,8 @@ pushenv("RUNSCRIPTSPYTORCHMINNGC", pathJoin(installdir, "runscripts"))
 
 -- Bind paths: those that the container needs, the optional ones that are here, the user software, and the user's own.
 local binds = {
-    "/tmp/a b\\,c\\:d'e$f/runscripts:/runscripts",
-    "/site data:/data\\,1\\:2:ro",
+    "/tmp/a b\\,c'd$e/runscripts:/runscripts",
+    "/site\\,data:/data 1:ro",
     "/own\\,data:/own:rw",
     "/plain",
 }
@@ -84,14 +84,14 @@ if is_packed and not is_whole(packed) then
     is_packed = false
     if mode() == "load" then
         LmodMessage("Warning: " .. (has_directory
-            and "/tmp/a b,c:d'e$f/user-software.squashfs is damaged, so /tmp/a b,c:d'e$f/user-software is used. Pack it again with: rm '/tmp/a b,c:d'\"'\"'e$f/user-software.squashfs'; make-squashfs"
-            or "/tmp/a b,c:d'e$f/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '/tmp/a b,c:d'\"'\"'e$f/user-software.squashfs'; eb --rebuild"))
+            and "/tmp/a b,c'd$e/user-software.squashfs is damaged, so /tmp/a b,c'd$e/user-software is used. Pack it again with: rm '/tmp/a b,c'\"'\"'d$e/user-software.squashfs'; make-squashfs"
+            or "/tmp/a b,c'd$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '/tmp/a b,c'\"'\"'d$e/user-software.squashfs'; eb --rebuild"))
     end
 end
 if is_packed then
-    binds[#binds + 1] = "/tmp/a b\\,c\\:d'e$f/user-software.squashfs:/user-software:ro,image-src=/"
+    binds[#binds + 1] = "/tmp/a b\\,c'd$e/user-software.squashfs:/user-software:ro,image-src=/"
 elseif has_directory then
-    binds[#binds + 1] = "/tmp/a b\\,c\\:d'e$f/user-software:/user-software"
+    binds[#binds + 1] = "/tmp/a b\\,c'd$e/user-software:/user-software"
 end
 local users_binds = last and os.getenv("SIFMOD_USER_BINDPATH")
     or not last and (os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH")) or ""

@@ -89,7 +89,7 @@ set is_loaded [sifmod_has $loaded]
 sifmod_set $loaded [module-info name]
 
 # The image: the installation's own copy, else one of the site's.
-set sif "/tmp/a b,c:d'e\$f/nasty \$image \"1\".sif"
+set sif "/tmp/a b,c'd\$e/nasty \$image \"1\".sif"
 foreach central [list "/central \"images\"/nasty \$image \"1\".sif" "/cent`ral`/nasty \$image \"1\".sif"] {
     if {![file isfile $sif] && [file isfile $central]} {
         set sif $central
@@ -97,21 +97,21 @@ foreach central [list "/central \"images\"/nasty \$image \"1\".sif" "/cent`ral`/
 }
 if {$sifmod_loading && ![file isfile $sif]} {
     if {$sifmod_lmod} {
-        error "The image /tmp/a b,c:d'e\$f/nasty \$image \"1\".sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild"
+        error "The image /tmp/a b,c'd\$e/nasty \$image \"1\".sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild"
     }
-    puts stderr "The image /tmp/a b,c:d'e\$f/nasty \$image \"1\".sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild"
+    puts stderr "The image /tmp/a b,c'd\$e/nasty \$image \"1\".sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild"
     break
 }
 sifmod_set SIF $sif
 sifmod_set "SIFPYTORCHMINNGC" $sif
-sifmod_set CONTAINERROOT "/tmp/a b,c:d'e\$f"
-sifmod_set RUNSCRIPTS "/tmp/a b,c:d'e\$f/runscripts"
-sifmod_set "RUNSCRIPTSPYTORCHMINNGC" "/tmp/a b,c:d'e\$f/runscripts"
+sifmod_set CONTAINERROOT "/tmp/a b,c'd\$e"
+sifmod_set RUNSCRIPTS "/tmp/a b,c'd\$e/runscripts"
+sifmod_set "RUNSCRIPTSPYTORCHMINNGC" "/tmp/a b,c'd\$e/runscripts"
 
 # Bind paths: those that the container needs, the optional ones that are here, the user software, and the user's own.
 set binds {}
-lappend binds "/tmp/a b\\,c\\:d'e\$f/runscripts:/runscripts"
-lappend binds "/site data:/data\\,1\\:2:ro"
+lappend binds "/tmp/a b\\,c'd\$e/runscripts:/runscripts"
+lappend binds "/site\\,data:/data 1:ro"
 lappend binds "/own\\,data:/own:rw"
 lappend binds "/plain"
 if {[file exists "/it's/\$HOME"]} {
@@ -127,23 +127,23 @@ proc sifmod_is_whole {path} {
     close $file
     return [expr {[binary scan $head a4x36w magic length] == 2 && $magic eq "hsqs" && $length <= [file size $path]}]
 }
-set directory "/tmp/a b,c:d'e\$f/user-software"
-set packed "/tmp/a b,c:d'e\$f/user-software.squashfs"
+set directory "/tmp/a b,c'd\$e/user-software"
+set packed "/tmp/a b,c'd\$e/user-software.squashfs"
 set has_directory [file isdirectory $directory]
 set is_packed [expr {[file isfile $packed]
-    && !($has_directory && [file isfile "/tmp/a b,c:d'e\$f/user-software.unpacked"])}]
+    && !($has_directory && [file isfile "/tmp/a b,c'd\$e/user-software.unpacked"])}]
 if {$is_packed && ![sifmod_is_whole $packed]} {
     set is_packed 0
     if {$sifmod_loading} {
         puts stderr "Warning: [expr {$has_directory
-            ? "/tmp/a b,c:d'e\$f/user-software.squashfs is damaged, so /tmp/a b,c:d'e\$f/user-software is used. Pack it again with: rm '/tmp/a b,c:d'\"'\"'e\$f/user-software.squashfs'; make-squashfs"
-            : "/tmp/a b,c:d'e\$f/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '/tmp/a b,c:d'\"'\"'e\$f/user-software.squashfs'; eb --rebuild"}]"
+            ? "/tmp/a b,c'd\$e/user-software.squashfs is damaged, so /tmp/a b,c'd\$e/user-software is used. Pack it again with: rm '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'; make-squashfs"
+            : "/tmp/a b,c'd\$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'; eb --rebuild"}]"
     }
 }
 if {$is_packed} {
-    lappend binds "/tmp/a b\\,c\\:d'e\$f/user-software.squashfs:/user-software:ro,image-src=/"
+    lappend binds "/tmp/a b\\,c'd\$e/user-software.squashfs:/user-software:ro,image-src=/"
 } elseif {$has_directory} {
-    lappend binds "/tmp/a b\\,c\\:d'e\$f/user-software:/user-software"
+    lappend binds "/tmp/a b\\,c'd\$e/user-software:/user-software"
 }
 set users_binds {}
 foreach name [expr {$is_loaded ? {SIFMOD_USER_BINDPATH} : {APPTAINER_BINDPATH SINGULARITY_BINDPATH}}] {

@@ -2,7 +2,7 @@
 # the node where it runs what the container needs: the commands work with the module loaded and without it.
 # shellcheck shell=bash disable=SC2054 # commas are the runtime's, within a bind
 
-root='/tmp/a b,c:d'"'"'e$f'
+root='/tmp/a b,c'"'"'d$e'
 sif=$root/'nasty $image "1".sif'
 directory=$root/user-software
 packed=$root/user-software.squashfs
@@ -87,21 +87,21 @@ set_environment() {
 
 set_binds() {
     local binds=(
-        '/tmp/a b\,c\:d'"'"'e$f/runscripts:/runscripts'
-        '/site data:/data\,1\:2:ro'
+        '/tmp/a b\,c'"'"'d$e/runscripts:/runscripts'
+        '/site\,data:/data 1:ro'
         '/own\,data:/own:rw'
         /plain
     )
     if [[ -e '/it'"'"'s/$HOME' ]]; then binds+=('/it'"'"'s/$HOME'); fi
     if packed_is_active && packed_is_whole; then
-        binds+=('/tmp/a b\,c\:d'"'"'e$f/user-software.squashfs:/user-software:ro,image-src=/')
+        binds+=('/tmp/a b\,c'"'"'d$e/user-software.squashfs:/user-software:ro,image-src=/')
     elif packed_is_active && ! [[ -d $directory ]]; then
-        die 126 '/tmp/a b,c:d'"'"'e$f/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '"'"'/tmp/a b,c:d'"'"'"'"'"'"'"'"'e$f/user-software.squashfs'"'"'; eb --rebuild.'
+        die 126 '/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; eb --rebuild.'
     elif packed_is_active; then
-        printf '%s: %s\n' "${0##*/}" '/tmp/a b,c:d'"'"'e$f/user-software.squashfs is damaged, so /tmp/a b,c:d'"'"'e$f/user-software is used. Pack it again with: rm '"'"'/tmp/a b,c:d'"'"'"'"'"'"'"'"'e$f/user-software.squashfs'"'"'; make-squashfs.' >&2
-        binds+=('/tmp/a b\,c\:d'"'"'e$f/user-software:/user-software')
+        printf '%s: %s\n' "${0##*/}" '/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, so /tmp/a b,c'"'"'d$e/user-software is used. Pack it again with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; make-squashfs.' >&2
+        binds+=('/tmp/a b\,c'"'"'d$e/user-software:/user-software')
     elif [[ -d $directory ]]; then
-        binds+=('/tmp/a b\,c\:d'"'"'e$f/user-software:/user-software')
+        binds+=('/tmp/a b\,c'"'"'d$e/user-software:/user-software')
     else
         die 126 "the user software is gone: neither '$directory' nor '$packed' is there. Make it anew with eb --rebuild."
     fi

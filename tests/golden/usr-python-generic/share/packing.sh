@@ -5,6 +5,10 @@
 package_list=$root/user-software.txt
 previous=$packed.previous
 
+# A progress bar is for terminals.
+quiet=(-no-progress)
+if [[ -t 1 ]]; then quiet=(); fi
+
 # The packers end in their own way on Ctrl-C. The run then ends by the signal, so that what calls it ends too.
 trap 'trap - INT; kill -s INT $$' INT
 
@@ -68,7 +72,8 @@ clean_up_after_killed_runs() {
         mv -T -- "$packed.replaced" "$previous"
         rollback_is_done=true
     fi
-    remove_trees "$root"/.packing.* "$root"/.unpacking.* "$packed.replaced"
+    # what is another user's, or still being written by an orphan, may stay
+    remove_trees "$root"/.packing.* "$root"/.unpacking.* "$packed.replaced" || true
 }
 
 # remove_trees PATH...: also those with folders that their owner may not write to.
@@ -90,20 +95,28 @@ make_temporary() {
 
 # try COMMAND...: end the run where a step fails, with 8 for want of space.
 try() {
-    local said
-    { said=$(LC_ALL=C "$@" 2>&1 >&3); } 3>&1 || explain_failure "$1" <(printf '%s\n' "$said") "what was in use still is."
+    said=$(LC_ALL=C "$@" 2>&1) || explain_failure "$1" "what was in use still is."
     if [[ -n $said ]]; then printf '%s\n' "$said" >&2; fi
 }
 
-# explain_failure TOOL LOG STATE: end the run of a tool that failed.
-explain_failure() {
-    local log
-    log=$(<"$2")
-    printf '%s\n' "$log" >&2
-    if [[ ${log,,} == *'no space left'* || ${log,,} == *'quota exceeded'* ]]; then
-        die 8 "no space in '$root', or no quota. Nothing was changed: $3"
+# run_tool TOOL ARGUMENT...: its progress bar goes to a terminal; what it says otherwise is kept in `said`, not in a file on
+# a disk that may be full. Unpacked files have the modes that were packed, whatever the umask. The lock is not passed on:
+# when this script is killed, the next run need not wait for an orphan.
+run_tool() {
+    if ((${#quiet[@]})); then
+        said=$(umask 0 && exec "$@" 2>&1 {lock}>&-)
+    else
+        { said=$(umask 0 && exec "$@" 2>&1 >&3 {lock}>&-); } 3>&1
     fi
-    die 5 "$1 failed (see above). Nothing was changed: $3"
+}
+
+# explain_failure TOOL STATE: end the run of a tool that failed, and has left its words in `said`.
+explain_failure() {
+    printf '%s\n' "$said" >&2
+    if [[ ${said,,} == *'no space left'* || ${said,,} == *'quota exceeded'* ]]; then
+        die 8 "no space in '$root', or no quota. Nothing was changed: $2"
+    fi
+    die 5 "$1 failed (see above). Nothing was changed: $2"
 }
 
 # give_usual_mode FILE...: mktemp's files are private; these are as readable and writable as any new file.
@@ -132,6 +145,18 @@ image_python() {
 compare_trees() {
     image_python "$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt:ro" \
         /mnt /user-software "${@:3}" <"$root/share/compare-trees.py"
+}
+
+# restore_set_id_bits PACKED DIRECTORY: unsquashfs does so for root only, and the folders of a project have such bits.
+restore_set_id_bits() {
+    image_python "$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt" <<'PYTHON'
+import os, stat
+for top, folders, files in os.walk(b"/user-software"):
+    for path in [top, *(os.path.join(top, name) for name in folders + files)]:
+        mode = os.lstat(path).st_mode
+        if mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISLNK(mode):
+            os.chmod(os.path.join(b"/mnt", os.path.relpath(path, b"/user-software")), stat.S_IMODE(mode))
+PYTHON
 }
 
 # list_user_packages PACKED FILE: write name==version of what is installed in it, as `pip install -r` reads it.

@@ -1,0 +1,188 @@
+"""Bind paths: required, optional, the user's own, and those of odd names; and a packed file that is damaged."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, make_user
+
+LOAD = f"module load {DEMO_MODULE}"
+READ = "cat /data/file"
+# What the runtime can be told: in a destination everything but commas and colons, in a source one of these besides.
+ODD = "a b'd\"e$f;g&h(i)jé"
+
+
+def escaped(path: Path) -> str:
+    return str(path).replace(",", "\\,").replace(":", "\\:")
+
+
+def with_site(user: User, folder: Path, **binds: list[str]) -> User:
+    """Install the demo for a site with these bind paths."""
+    site = folder / "site.toml"
+    lines = [f"{key} = [{', '.join(repr_toml(item) for item in items)}]" for key, items in binds.items()]
+    site.write_text("\n".join([f'image_repositories = ["{IMAGES}"]', *lines]) + "\n")
+    user.env["SIFMOD_SITE"] = str(site)
+    user.eb(DEMO_EASYCONFIG)
+    return user
+
+
+def repr_toml(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def filled(folder: Path, content: str = "content") -> Path:
+    folder.mkdir(parents=True)
+    (folder / "file").write_text(content)
+    return folder
+
+
+def test_required_ones_are_always_bound_and_a_missing_one_is_named(user: User, tmp_path: Path) -> None:
+    required = filled(tmp_path / "required")
+    with_site(user, tmp_path, binds=[f"{required}:/data"])
+    assert user.out(f"{LOAD}; singularity exec $SIF {READ}; start-shell -c '{READ}'") == "contentcontent"
+    shutil.rmtree(required)
+    for command in ("singularity exec $SIF true", "start-shell -c true"):
+        done = user.run(f"{LOAD}; {command}", check=False)
+        assert done.returncode == 255
+        assert str(required) in done.stderr
+    assert user.run(f"{LOAD}; module unload {DEMO_MODULE}").stderr == ""
+
+
+def test_optional_ones_are_bound_where_they_are(user: User, tmp_path: Path) -> None:
+    here, gone = filled(tmp_path / "here"), tmp_path / "gone"
+    with_site(user, tmp_path, optional_binds=[f"{here}:/data", f"{gone}:/gone", str(tmp_path / "plain")])
+    assert user.out(f"{LOAD}; singularity exec $SIF {READ}; start-shell -c '{READ}'") == "contentcontent"
+    assert str(gone) not in user.out(f"{LOAD}; echo $SINGULARITY_BINDPATH")
+    filled(gone)
+    assert user.out(f"{LOAD}; singularity exec $SIF ls /gone") == "file"
+
+
+def test_an_optional_one_that_goes_after_loading(user: User, tmp_path: Path) -> None:
+    """What docs/explanation/binds.md says: the runtime has no way to tolerate it; wrappers and a new load do."""
+    away = filled(tmp_path / "away")
+    with_site(user, tmp_path, optional_binds=[f"{away}:/data"])
+    done = user.run(f"{LOAD}; rm -r {away}; singularity exec $SIF true", check=False)
+    assert done.returncode == 255, "this runtime tolerates missing sources: say so in docs/explanation/binds.md"
+    assert f"mount source {away} doesn't exist" in done.stderr
+    filled(away)
+    assert user.out(f"{LOAD}; rm -r {away}; python -c 'print(1)'; start-shell -c 'echo 2'") == "1\n2"
+    filled(away)
+    assert user.out(f"{LOAD}; rm -r {away}; {LOAD}; singularity exec $SIF echo 3") == "3"
+
+
+@pytest.mark.parametrize("variable", ["SINGULARITY_BIND", "APPTAINER_BIND", "SINGULARITY_BINDPATH"])
+def test_the_users_own_ones_stay_and_are_bound_as_well(demo: User, tmp_path: Path, variable: str) -> None:
+    own = f"export {variable}={filled(tmp_path / 'mine')}:/data"
+    assert demo.out(f"{own}; {LOAD}; singularity exec $SIF {READ}; start-shell -c '{READ}'") == "contentcontent"
+    before = demo.out(f"{own}; echo ${variable}")
+    loaded = demo.out(f"{own}; {LOAD}; echo ${variable}")
+    assert loaded.endswith(before)
+    assert variable == "SINGULARITY_BINDPATH" or loaded == before
+    assert demo.out(f"{own}; {LOAD}; module purge; echo ${variable}") == before
+    # and of those set while the module is loaded, BIND counts
+    if variable != "SINGULARITY_BINDPATH":
+        assert demo.out(f"{LOAD}; {own}; singularity exec $SIF {READ}; start-shell -c '{READ}'") == "contentcontent"
+
+
+@pytest.mark.parametrize("key", ["binds", "optional_binds"])
+def test_bind_paths_of_odd_names(user: User, tmp_path: Path, key: str) -> None:
+    sources = [filled(tmp_path / f"{ODD}{rest}") for rest in (",one", ":two", ",three")]
+    plain = filled(tmp_path / ODD)
+    binds = [f"{escaped(source)}:/odd {ODD} {index}" for index, source in enumerate(sources)]
+    with_site(user, tmp_path, **{key: [binds[0], f"{binds[1]}:ro", str(plain), f"{binds[2]}:rw"]})
+    files = " ".join(
+        shlex.quote(f"{folder}/file") for folder in (plain, *(f"/odd {ODD} {index}" for index in range(3)))
+    )
+    out = user.out(f"{LOAD}; singularity exec $SIF cat {files}; start-shell -c {shlex.quote(f'cat {files}')}")
+    assert out == "content" * 8
+    touch = shlex.quote(f"/odd {ODD} 1/new")
+    for command in (f"singularity exec $SIF touch {touch}", f"start-shell -c {shlex.quote(f'touch {touch}')}"):
+        assert "Read-only" in user.run(f"{LOAD}; {command}", check=False).stderr
+
+
+def test_an_installation_path_of_an_odd_name(tmp_path: Path) -> None:
+    """No colon: neither PATH nor MODULEPATH can hold one."""
+    user = make_user(tmp_path / "a b,c'd(e)f")
+    user.eb(DEMO_EASYCONFIG)
+    show = "python -c 'import sys; print(sys.prefix)'"
+    lines = user.out(
+        f"""{LOAD}
+        singularity exec "$SIF" {show}
+        {show}
+        make-squashfs >/dev/null
+        rm -r "$CONTAINERROOT/user-software"
+        singularity exec "$SIF" {show}
+        {show}
+        unmake-squashfs >/dev/null
+        singularity exec "$SIF" touch /user-software/new
+        module unload {DEMO_MODULE}
+        env | grep -c "c'd" """
+    ).splitlines()
+    assert lines[:4] == ["/user-software/venv/demo"] * 4
+    assert (user.installdir(DEMO_MODULE) / "user-software" / "new").exists()
+
+
+DAMAGE = {
+    "empty": ": >{0}",
+    "text": "echo 'this is no file system' >{0}",
+    "short": "truncate -s -5000 {0}",
+    "header only": "truncate -s 96 {0}",
+}
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """The demo, packed, its directory still there."""
+    user = make_user(tmp_path_factory.mktemp("packed") / "eb")
+    user.eb(DEMO_EASYCONFIG)
+    user.run(f"{LOAD}; make-squashfs; cp $CONTAINERROOT/user-software.squashfs $CONTAINERROOT/whole")
+    return user
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_packed_file_is_named_and_the_directory_is_used(packed: User, damage: str) -> None:
+    root = packed.installdir(DEMO_MODULE)
+    file = root / "user-software.squashfs"
+    shutil.copyfile(root / "whole", file)
+    before = packed.environment("true")
+    packed.run(DAMAGE[damage].format(file))
+    done = packed.run(f"{LOAD}; singularity exec $SIF touch /user-software/new")
+    said = " ".join(done.stderr.split())
+    assert f"Warning: {file} is damaged" in said
+    assert f"rm {file}; make-squashfs" in said
+    assert (root / "user-software" / "new").exists()
+    done = packed.run(f"{LOAD} 2>/dev/null; python -c 'import sys; print(sys.prefix)'")
+    assert done.stdout == "/user-software/venv/demo\n"
+    assert f"{file} is damaged" in done.stderr
+    assert packed.environment(f"{LOAD} 2>/dev/null; module unload {DEMO_MODULE}") == before
+    # loaded while it was whole
+    shutil.copyfile(root / "whole", file)
+    assert packed.environment(f"{LOAD}; {DAMAGE[damage].format(file)}; module unload {DEMO_MODULE}") == before
+    # and the remedy is one
+    done = packed.run(f"{LOAD} 2>/dev/null; rm {file}; make-squashfs; python -c 'print(1)'")
+    assert done.stdout.endswith("1\n")
+    assert "damaged" not in done.stderr
+
+
+def test_a_damaged_packed_file_without_the_directory_is_named_with_what_is_left_to_do(packed: User) -> None:
+    root = packed.installdir(DEMO_MODULE)
+    file = root / "user-software.squashfs"
+    (root / "user-software").rename(root / "away")
+    try:
+        file.write_text("")
+        done = packed.run(f"{LOAD}; singularity exec $SIF true; module unload {DEMO_MODULE}")
+        assert "Restore it from a backup" in " ".join(done.stderr.split())
+        done = packed.run(f"{LOAD}; python -c 'print(1)'", check=False)
+        assert done.returncode == 126
+        assert "Restore it from a backup" in done.stderr
+        assert f"rm {file}; eb --rebuild" in done.stderr
+        packed.run(f"rm {file}")
+        packed.eb(DEMO_EASYCONFIG, "--rebuild")
+        assert packed.out(f"{LOAD}; python -c 'import sys; print(sys.prefix)'") == "/user-software/venv/demo"
+    finally:
+        shutil.rmtree(root / "user-software", ignore_errors=True)
+        (root / "away").rename(root / "user-software")
