@@ -270,7 +270,7 @@ def test_a_software_space_that_the_runtime_cannot_bind_is_refused(tmp_path: Path
     user = make_user(tmp_path / "ours, yours")
     done = user.eb(DEMO_EASYCONFIG, check=False)
     assert done.returncode != 0
-    assert "white space beside a comma" in done.stdout
+    assert "white space beside one of these" in done.stdout
     assert not user.installdir(DEMO_MODULE).exists()
 
 
