@@ -13,6 +13,7 @@ import sifmod
 from sifmod import cli as command_line
 from sifmod import robot
 from sifmod.cli import cli
+from sifmod.commands import completion
 
 
 @pytest.fixture
@@ -226,7 +227,7 @@ def test_usage_names_the_program_however_it_was_started():
     assert done.stdout.startswith("Usage: sifmod ")
 
 
-@pytest.mark.parametrize("shell", command_line.COMPLETION_SHELLS)
+@pytest.mark.parametrize("shell", completion.SHELLS)
 def test_the_completion_s_script_is_one_that_the_shell_reads(call, need, tmp_path, shell):
     script = tmp_path / "script"
     script.write_text(call("completion", shell).output)

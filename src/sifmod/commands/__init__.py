@@ -1,0 +1,1 @@
+"""The verbs of the `sifmod` command, one module each: thin layers over the library."""

@@ -1,0 +1,27 @@
+"""`sifmod completion`: the script that makes a shell complete the command line."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """Print the script that makes a shell complete sifmod's commands and options.
+
+    \b
+    Examples:
+      eval "$(sifmod completion bash)"       in ~/.bashrc
+      eval "$(sifmod completion zsh)"        in ~/.zshrc
+      sifmod completion fish >~/.config/fish/completions/sifmod.fish
+    """
+    root = context.find_root()
+    program = root.info_name or ""
+    made = get_completion_class(shell)
+    if made is not None:
+        click.echo(made(root.command, {}, program, f"_{program.upper()}_COMPLETE").source())

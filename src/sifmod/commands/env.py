@@ -1,0 +1,25 @@
+"""`sifmod env`: how an EasyBuild that is a module finds sifmod."""
+
+from __future__ import annotations
+
+import click
+
+from sifmod.robot import SHELLS, easybuild_settings
+
+
+@click.command()
+@click.option(
+    "--shell", type=click.Choice(SHELLS), default="bash", show_default=True, help="Language of the shell to print for."
+)
+def env(shell: str) -> None:
+    """Print the settings with which any EasyBuild finds sifmod's easyblock and easyconfigs.
+
+    Not needed where sifmod is installed into the same Python environment as EasyBuild.
+
+    \b
+    Examples:
+      eval "$(sifmod env)"
+      eval "`sifmod env --shell csh`"
+      sifmod env --shell fish | source
+    """
+    click.echo(easybuild_settings(shell), nl=False)

@@ -1,0 +1,149 @@
+"""`sifmod site`: show and check the settings of the cluster."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from sifmod.commands.output import echo_json, echo_table, json_option
+from sifmod.site import Settings, load_settings, shipped_sites, site_title
+from sifmod.sitecheck import ABSENT, FOUND, PROBLEM, check_site
+from sifmod.sitekeys import plain
+from sifmod.siteschema import site_schema
+
+_COLOURS = {FOUND: "green", ABSENT: "yellow", PROBLEM: "red"}
+
+
+def _complete_sites(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    names = [CompletionItem(name) for name in shipped_sites() if name.startswith(incomplete)]
+    return names or [CompletionItem(incomplete, type="file")]
+
+
+site_option = click.option(
+    "--site",
+    "site_name",
+    metavar="NAME|PATH",
+    default="",
+    shell_complete=_complete_sites,
+    help="A shipped site, or a site file, instead of the one in force.",
+)
+
+
+@click.group()
+def site() -> None:
+    """Show and check the settings of the cluster.
+
+    They are merged: defaults < site file < ~/.config/sifmod/config.toml < SIFMOD_* variables < easyconfig.
+
+    \b
+    Examples:
+      sifmod site list
+      SIFMOD_SITE=lumi sifmod site show
+      sifmod site check --site ./our-site.toml
+    """
+
+
+@site.command("list")
+@json_option
+def list_sites(as_json: bool) -> None:
+    """List the sites that come with sifmod.
+
+    SIFMOD_SITE, or the key `site` in ~/.config/sifmod/config.toml, chooses one of them or names a site file.
+
+    \b
+    Examples:
+      sifmod site list
+      sifmod site list --json
+    """
+    sites = {name: site_title(name) for name in shipped_sites()}
+    if as_json:
+        echo_json([{"name": name, "title": title} for name, title in sites.items()])
+    else:
+        echo_table(("SITE", "TITLE"), list(sites.items()))
+
+
+@site.command()
+@site_option
+@json_option
+def show(site_name: str, as_json: bool) -> None:
+    """Show every setting and where it comes from.
+
+    What an easyconfig says in gpu, binds and container_env counts before these.
+
+    \b
+    Examples:
+      sifmod site show
+      sifmod site show --site lumi --json
+    """
+    settings = load_settings(site=site_name)
+    if as_json:
+        echo_json(_shown(settings))
+        return
+    click.echo(f"site {settings.site.name}: {settings.path}\n")
+    rows = []
+    for entry in settings.entries():
+        value = plain(entry.value)
+        text = "\n".join(value) if isinstance(value, list) else str(value or "") if value != 0 else "0"
+        rows.append((entry.name, text or "-", str(entry.origin)))
+    echo_table(("SETTING", "VALUE", "ORIGIN"), rows)
+
+
+def _shown(settings: Settings) -> dict[str, Any]:
+    return {
+        "site": settings.site.name,
+        "file": str(settings.path),
+        "settings": {
+            entry.name: {
+                "value": plain(entry.value),
+                "origin": {name: value for name, value in vars(entry.origin).items() if value},
+            }
+            for entry in settings.entries()
+        },
+    }
+
+
+@site.command()
+@site_option
+@json_option
+def check(site_name: str, as_json: bool) -> None:
+    """Check each path, command and name of the site on this host.
+
+    Exit status: 0 all is well, 1 there are problems, 4 the site's settings themselves are wrong.
+
+    \b
+    Examples:
+      sifmod site check
+      srun -N1 sifmod site check             on a compute node
+      sifmod site check --site ./our-site.toml --json
+    """
+    checked = load_settings(site=site_name).site
+    findings = check_site(checked)
+    problems = sum(finding.status == PROBLEM for finding in findings)
+    if as_json:
+        echo_json({"site": checked.name, "problems": problems, "findings": [vars(finding) for finding in findings]})
+    else:
+        rows = []
+        for finding in findings:
+            explanation = finding.meaning + (f". To do: {finding.remedy}" if finding.remedy else "")
+            rows.append((finding.status, finding.key, finding.what, explanation))
+        echo_table(("STATUS", "SETTING", "WHAT", "MEANING"), rows, colours=_COLOURS)
+        click.echo(
+            f"\n{problems or 'no'} problem{'' if problems == 1 else 's'} with the site {checked.name} on this host"
+        )
+    sys.exit(1 if problems else 0)
+
+
+@site.command()
+@click.option("--user", "users", is_flag=True, help="Of the user's own settings, which can also name the site.")
+def schema(users: bool) -> None:
+    """Print the JSON schema of site files, for editors.
+
+    \b
+    Examples:
+      sifmod site schema >sifmod-site.json   then begin the site file with: #:schema ./sifmod-site.json
+      sifmod site schema --user
+    """
+    echo_json(site_schema(users=users))
