@@ -1,0 +1,146 @@
+"""A project's shared installation, as far as one user can see it: groups, umasks and setgid folders.
+
+There is one ordinary user on the testbed, and it can't become another one without being root. So these tests look at
+the bits that decide what the members of the group may do, and at what is said where a bit is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user
+
+LOAD = f"module load {DEMO_MODULE}"
+USERS_OWN = ("user-software", "user-software.squashfs", "user-software.txt", "user-software.unpacked")
+
+
+def setgid_space(tmp_path: Path) -> User:
+    """A software space of a project: setgid folders that its group may write to."""
+    user = make_user(tmp_path / "eb")
+    for path in (user.prefix, *(path for path in user.prefix.rglob("*") if path.is_dir())):
+        path.chmod(0o2770)
+    return user
+
+
+def modes(top: Path) -> dict[Path, int]:
+    """Mode of everything below a folder and of itself, without symbolic links."""
+    return {path: path.lstat().st_mode for path in [top, *top.rglob("*")] if not path.is_symlink()}
+
+
+def shared(path: Path) -> bool:
+    """Whether it is neither EasyBuild's own nor something that other tools make with modes of their own."""
+    copied = path.name.lower().startswith("activate")  # by Python's venv, with the mode of its templates
+    return "easybuild" not in path.parts and path.suffix != ".sif" and not copied
+
+
+@pytest.mark.parametrize("umask", ["002", "007"])
+def test_what_members_of_a_group_install_and_pack_is_the_groups(tmp_path: Path, wheel: Path, umask: str) -> None:
+    """With the group's umask, everything can be read and written by the group and keeps its group."""
+    user = setgid_space(tmp_path)
+    root = user.installdir(DEMO_MODULE)
+    user.run(f"umask {umask}; eb --umask={umask} --group-writable-installdir --set-gid-bit {DEMO_EASYCONFIG}")
+
+    def check(state: str) -> None:
+        found = {path: mode for path, mode in modes(root).items() if shared(path.relative_to(root.parent))}
+        assert len(found) > 20
+        folders = [path for path, mode in found.items() if stat.S_ISDIR(mode)]
+        assert [path for path in found if not found[path] & stat.S_IWGRP] == [], state
+        assert [path for path in found if not found[path] & stat.S_IRGRP] == [], state
+        assert [path for path in found if found[path] & stat.S_IWOTH] == [], state
+        assert [path for path in folders if not found[path] & stat.S_ISGID] == [], state
+        if umask == "007":
+            # pip makes its scripts executable for all, in folders that are closed
+            assert [path for path in folders if found[path] & stat.S_IRWXO] == [], state
+
+    check("installed")
+    user.run(f"umask {umask}; {LOAD}; pip install --no-index {wheel}")
+    check("a package installed")
+    user.run(f"umask {umask}; {LOAD}; make-squashfs --remove-directory")
+    check("packed")
+    user.run(f"umask {umask}; {LOAD}; unmake-squashfs")
+    check("unpacked")
+    assert (root / "user-software").is_dir()
+    user.run(f"umask {umask}; {LOAD}; make-squashfs --replace; make-squashfs --rollback; make-squashfs --rollback")
+    check("replaced")
+    assert user.out(f"{LOAD}; python -B -c 'import greeting; print(greeting.greet())'") == "hello"
+
+
+def test_a_umask_of_077_keeps_everything_private(tmp_path: Path, wheel: Path) -> None:
+    user = make_user(tmp_path / "eb")
+    root = user.installdir(DEMO_MODULE)
+    user.run(f"umask 077; eb --umask=077 {DEMO_EASYCONFIG}; {LOAD}; pip install --no-index {wheel}")
+    for command in ("make-squashfs --remove-directory", "unmake-squashfs", "make-squashfs --replace"):
+        user.run(f"umask 077; {LOAD}; {command}")
+        assert stat.S_IMODE(root.stat().st_mode) == 0o700
+        mine = [path for path in root.iterdir() if path.name.startswith((*USERS_OWN, ".user-software"))]
+        assert len(mine) >= 3
+        assert [path for path in mine if path.stat().st_mode & 0o077] == []
+
+
+def test_group_writable_installdir_reaches_the_top_and_not_what_users_made(user: User) -> None:
+    """EasyBuild's option with a umask that says otherwise; users' own modes are theirs. Read-only, it can be packed."""
+    user.run(f"umask 022; eb --umask=022 {DEMO_EASYCONFIG}")
+    root = user.installdir(DEMO_MODULE)
+    assert not root.stat().st_mode & stat.S_IWGRP
+    own = root / "user-software" / "own"
+    own.mkdir()
+    (own / "secret").write_text("x")
+    (own / "secret").chmod(0o600)
+    own.chmod(0o700)
+    before = modes(root / "user-software")
+    user.run(f"eb --group-writable-installdir --set-gid-bit --rebuild {DEMO_EASYCONFIG}")
+    for path in (root, root / "bin", root / "bin" / "python", root / "share", root / "share" / "sifmod.json"):
+        assert path.stat().st_mode & stat.S_IWGRP, path
+        assert not path.stat().st_mode & stat.S_IWOTH, path
+    assert modes(root / "user-software") == before
+
+    user.run(f"eb --read-only-installdir --rebuild {DEMO_EASYCONFIG}")
+    assert not (root / "bin" / "python").stat().st_mode & 0o222
+    user.run(f"{LOAD}; make-squashfs --remove-directory; unmake-squashfs")
+    assert modes(root / "user-software") == before
+
+
+def test_a_lock_that_another_member_made_private_is_named(demo: User) -> None:
+    """The other member's umask was 077; an unreadable file of one's own stands in for theirs."""
+    root = demo.installdir(DEMO_MODULE)
+    lock = root / ".user-software.lock"
+    lock.touch()
+    lock.chmod(0)
+    try:
+        done = demo.run(f"{LOAD}; make-squashfs", check=False)
+    finally:
+        lock.unlink()
+    assert done.returncode == 9
+    assert str(lock) in done.stderr
+    assert "group" in done.stderr
+
+
+def test_a_lock_that_can_only_be_read_serves(demo: User) -> None:
+    lock = demo.installdir(DEMO_MODULE) / ".user-software.lock"
+    lock.touch()
+    lock.chmod(0o444)
+    try:
+        assert demo.run(f"{LOAD}; unmake-squashfs", check=False).returncode == 2
+        held = demo.run(f"{LOAD}; flock {lock} $CONTAINERROOT/bin/unmake-squashfs", check=False)
+    finally:
+        lock.unlink()
+    assert held.returncode == 7
+
+
+@pytest.mark.skipif(len(os.getgroups()) < 2, reason="the user is in one group only: there is no other to give files to")
+def test_a_group_of_the_project_is_kept(tmp_path: Path) -> None:
+    user = setgid_space(tmp_path)
+    other = next(group for group in os.getgroups() if group != os.getgid())
+    for path in (user.prefix, *user.prefix.rglob("*")):
+        os.chown(path, -1, other)
+        path.chmod(0o2770)
+    user.run(f"umask 007; eb --umask=007 --group-writable-installdir {DEMO_EASYCONFIG}")
+    user.run(f"umask 007; {LOAD}; make-squashfs --remove-directory; unmake-squashfs")
+    # EasyBuild moves its logs here with the group that they had
+    ours = [path for path in user.installdir(DEMO_MODULE).rglob("*") if "easybuild" not in path.parts[-4:]]
+    assert len(ours) > 1000
+    assert [path for path in ours if path.lstat().st_gid != other] == []
