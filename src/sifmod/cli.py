@@ -7,12 +7,11 @@ import sys
 import click
 
 from sifmod import __version__
+from sifmod.commands import PROGRAM
 from sifmod.commands.completion import completion
 from sifmod.commands.env import env
 from sifmod.commands.site import site
 from sifmod.errors import SifmodError
-
-PROGRAM = "sifmod"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from sifmod.commands import PROGRAM
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -20,8 +22,6 @@ def completion(context: click.Context, shell: str) -> None:
       eval "$(sifmod completion zsh)"        in ~/.zshrc
       sifmod completion fish >~/.config/fish/completions/sifmod.fish
     """
-    root = context.find_root()
-    program = root.info_name or ""
     made = get_completion_class(shell)
     if made is not None:
-        click.echo(made(root.command, {}, program, f"_{program.upper()}_COMPLETE").source())
+        click.echo(made(context.find_root().command, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())
