@@ -58,8 +58,24 @@ def read_manifest(installdir: Path) -> Optional[Manifest]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         data.pop("format")
-        return Manifest(**{**data, "files": tuple(data["files"])})
+        return _checked(Manifest(**{**data, "files": tuple(data["files"])}))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InstallError(f"the manifest '{path}' can't be read ({error}): move it away and reinstall") from error
+
+
+def _checked(manifest: Manifest) -> Manifest:
+    """Return the manifest if every value has the type that it should have.
+
+    Raises:
+        TypeError: one has another; the message names it.
+    """
+    for name, kind in (("image_size", int), ("tools", dict), ("files", tuple)):
+        if not isinstance(getattr(manifest, name), kind):
+            raise TypeError(f"its {name} is {getattr(manifest, name)!r}")
+    texts = [value for name, value in vars(manifest).items() if name not in ("image_size", "tools", "files")]
+    for text in (*texts, *manifest.files, *manifest.tools.values()):
+        if not isinstance(text, str):
+            raise TypeError(f"it has {text!r} where a text should be")
+    return manifest

@@ -109,7 +109,7 @@ def set_aside(
         directory = installdir / names.USER_SOFTWARE_DIRECTORY
         package_list = installdir / names.USER_SOFTWARE_LIST
         if directory.is_dir():
-            package_list.write_text(_packages(directory), encoding="utf-8")
+            package_list.write_text(packages_in(directory), encoding="utf-8")
         parts = (
             (directory, ""),
             (installdir / names.USER_SOFTWARE_PACKED, ".squashfs"),
@@ -133,7 +133,7 @@ def _stems(stem: str) -> Iterator[str]:
         number += 1
 
 
-def _packages(directory: Path) -> str:
+def packages_in(directory: Path) -> str:
     """Return name==version of what is installed in a tree, from its metadata, as `pip install -r` reads it."""
     found = {
         distribution.metadata["Name"]: distribution.version

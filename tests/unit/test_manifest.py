@@ -65,6 +65,12 @@ def test_where_nothing_was_installed_there_is_no_manifest(tmp_path):
         '{"format": 1}',
         '{"format": 1, "files": 3}',
         '{"format": 1, "files": [], "surprise": 1}',
+        '{"format": 1, "module": 3, "image": "", "image_source": "", "image_sha256": "", "image_size": 1, '
+        '"python_version": "", "files": [], "tools": {}}',
+        '{"format": 1, "module": "a/1", "image": "", "image_source": "", "image_sha256": "", "image_size": "1", '
+        '"python_version": "", "files": [], "tools": {}}',
+        '{"format": 1, "module": "a/1", "image": "", "image_source": "", "image_sha256": "", "image_size": 1, '
+        '"python_version": "", "files": [["x"]], "tools": {}}',
         b"\xff\xfe",
     ],
 )
