@@ -32,7 +32,7 @@ lint:
 	shellcheck -x .ci/run $$(grep -lE '^(#!/bin/bash|# shellcheck shell=bash)' testbed/*)
 
 golden:
-	SIFMOD_UPDATE_GOLDEN=1 PYTHONPATH=src $(VENV)/bin/python -m pytest -q tests/unit/test_render.py
+	SIFMOD_UPDATE_GOLDEN=1 PYTHONPATH=src $(VENV)/bin/python -m pytest -q tests/unit/test_render.py tests/unit/test_jobscript.py
 
 stop:
 	testbed/daemons stop

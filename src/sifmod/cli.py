@@ -10,6 +10,7 @@ from sifmod import __version__
 from sifmod.commands import PROGRAM
 from sifmod.commands.completion import completion
 from sifmod.commands.env import env
+from sifmod.commands.sbatch import sbatch
 from sifmod.commands.site import site
 from sifmod.errors import SifmodError
 
@@ -23,11 +24,12 @@ def cli() -> None:
     Examples:
       eb Python-3.11-demo-singularity.eb     install a container (EasyBuild)
       sifmod site check                      see whether this host is fit for it
+      sifmod sbatch PyTorch/2.2.0 -N 2 -- train.py   print a job script
       eval "$(sifmod env)"                   tell an EasyBuild that is a module about sifmod
     """
 
 
-for command in (env, completion, site):
+for command in (env, completion, sbatch, site):
     cli.add_command(command)
 
 

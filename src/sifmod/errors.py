@@ -56,3 +56,9 @@ class InstallError(SifmodError):
     """A step of the installation failed; nothing that was there before was changed."""
 
     exit_code = 7
+
+
+class JobError(SifmodError):
+    """A job script was asked for that can't be right."""
+
+    exit_code = 8

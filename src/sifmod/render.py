@@ -34,6 +34,16 @@ def _templates() -> jinja2.Environment:
     return environment
 
 
+def render_template(template: str, /, **facts: Any) -> str:
+    """Return the text of a template that belongs to no installation.
+
+    Args:
+        template: its path below the folders of templates, without `.j2`.
+        facts: what it refers to.
+    """
+    return _templates().get_template(f"{template}.j2").render(facts)
+
+
 def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
     """Return the files of an installation, sorted by path.
 

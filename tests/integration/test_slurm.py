@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -150,3 +152,63 @@ def test_torchrun_refuses_several_tasks_on_a_node(with_torchrun: User) -> None:
 def test_extra_options_of_the_runtime_come_from_one_variable(demo: User) -> None:
     show = "python -c 'import os; print(os.environ[\"COLOUR\"])'"
     assert demo.out(f"{LOAD}; SIFMOD_RUNTIME_OPTIONS='--env COLOUR=red' {show}") == "red"
+
+
+HOSTILE = [
+    "a b",
+    "it's",
+    '"$(touch was-here)"',
+    "`touch was-here`",
+    "new\nline",
+    "*",
+    "",
+    "\\",
+    "é",
+    "#SBATCH --nodes=4",
+]
+
+
+def test_a_job_script_of_sifmod_runs_as_it_is(demo: User, job_directory: Path) -> None:
+    """`sifmod sbatch | sbatch`: two tasks on each of two nodes, and every argument as it was given."""
+    (job_directory / "show it.py").write_text(
+        "import json, os, sys\n"
+        f"print(json.dumps([sys.argv[1:], sys.prefix, *(os.environ[name] for name in {RANKS})]))\n"
+    )
+    words = " ".join(shlex.quote(word) for word in ["show it.py", *HOSTILE])
+    demo.run(
+        f"sifmod sbatch {DEMO_MODULE} --nodes 2 --tasks-per-node 2 --time 5 -- {words} | sbatch --wait",
+        cwd=job_directory,
+    )
+    (output,) = job_directory.glob("show_it-*.out")
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [line[:2] for line in lines] == [[HOSTILE, "/user-software/venv/demo"]] * 4
+    found = [dict(zip(RANKS, line[2:])) for line in lines]
+    assert sorted(line["RANK"] for line in found) == ["0", "1", "2", "3"]
+    assert {(line["WORLD_SIZE"], line["LOCAL_WORLD_SIZE"]) for line in found} == {("4", "2")}
+    assert sorted(path.name for path in job_directory.iterdir()) == ["show it.py", output.name]
+
+
+def test_a_job_script_for_torchrun_starts_it_once_on_each_node(with_torchrun: User, job_directory: Path) -> None:
+    with_torchrun.run(
+        f"sifmod sbatch {DEMO_MODULE} -N 2 --tasks-per-node 3 --launcher torchrun -- x.py 'a b' | sbatch --wait",
+        cwd=job_directory,
+    )
+    (output,) = job_directory.glob("x-*.out")
+    lines = sorted(output.read_text().splitlines())
+    assert len(lines) == 2
+    assert len({line.split()[0] for line in lines}) == 2
+    assert all(line.endswith("--nproc-per-node=3 x.py a b") for line in lines)
+
+
+def test_a_job_whose_module_is_missing_or_no_container_says_so(demo: User, job_directory: Path) -> None:
+    other = job_directory / "modules"
+    (other / "plain").mkdir(parents=True)
+    (other / "plain/1.0.lua").write_text("")
+    for module, message in (("no/such", "no/such"), ("plain/1.0", "the module is not one of a container")):
+        done = demo.run(
+            f"module use {other}; sifmod sbatch {module} --time 5 -- x.py | sbatch --wait -o out.txt",
+            cwd=job_directory,
+            check=False,
+        )
+        assert done.returncode != 0
+        assert message in (job_directory / "out.txt").read_text()

@@ -1,0 +1,77 @@
+"""`sifmod sbatch`: print a job script."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from sifmod.commands.output import echo_json, json_option
+from sifmod.commands.site import site_option
+from sifmod.jobscript import LAUNCHERS, Job, render_job
+from sifmod.site import load_settings
+
+
+@click.command()
+@click.argument("module")
+@click.argument("command", nargs=-1, required=True, metavar="-- SCRIPT [ARGUMENT]...")
+@click.option("--nodes", "-N", type=int, default=1, show_default=True, help="Number of nodes.")
+@click.option("--gpus-per-node", type=int, default=0, show_default=True, help="GPUs of each node.")
+@click.option(
+    "--tasks-per-node", type=int, default=0, help="Python processes on each node; by default one for each GPU, or one."
+)
+@click.option("--cpus-per-task", type=int, default=0, help="CPU cores of each Python process.")
+@click.option(
+    "--launcher",
+    type=click.Choice(LAUNCHERS),
+    default=LAUNCHERS[0],
+    show_default=True,
+    help="srun starts every process; torchrun is started once on each node and starts the others.",
+)
+@click.option("--time", "-t", default=Job.time, show_default=True, help="Time limit, as for sbatch.")
+@click.option("--partition", "-p", default="", help="Partition; by default the site's, if GPUs are asked for.")
+@click.option("--account", "-A", default="", help="Account; by default the site's.")
+@site_option
+@json_option
+def sbatch(
+    module: str,
+    command: tuple[str, ...],
+    nodes: int,
+    gpus_per_node: int,
+    tasks_per_node: int,
+    cpus_per_task: int,
+    launcher: str,
+    time: str,
+    partition: str,
+    account: str,
+    site_name: str,
+    as_json: bool,
+) -> None:
+    """Print a job script that runs a Python script in the container of MODULE, ready for sbatch.
+
+    It has the partition and the account of the site. Where the site has CPU masks and the job takes all GPUs of a node,
+    each process is bound to the cores nearest to its GPU.
+
+    \b
+    Examples:
+      sifmod sbatch PyTorch/2.2.0 -- train.py --epochs 10 >job.sh
+      sifmod sbatch PyTorch/2.2.0 --nodes 4 --gpus-per-node 8 -- train.py | sbatch
+      sifmod sbatch PyTorch/2.2.0 -N 2 --gpus-per-node 8 --launcher torchrun -- -m package.train
+    """
+    job = Job(
+        module=module,
+        command=command,
+        nodes=nodes,
+        gpus_per_node=gpus_per_node,
+        processes_per_node=tasks_per_node,
+        cpus_per_process=cpus_per_task,
+        launcher=launcher,
+        time=time,
+        partition=partition,
+        account=account,
+    )
+    script = render_job(job, load_settings(site=site_name).site)
+    if as_json:
+        echo_json({"job": asdict(job), "script": script})
+    else:
+        click.echo(script, nl=False)

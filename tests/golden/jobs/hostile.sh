@@ -1,0 +1,16 @@
+#!/bin/bash -e
+#SBATCH --job-name=my_script
+#SBATCH --output=%x-%j.out
+#SBATCH --time=1:00:00
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+# Written by sifmod for the site it's #SBATCH --nodes=9.
+
+module load Python/3.11
+: "${SIF:?the module is not one of a container}"
+
+srun --kill-on-bad-exit \
+    'my runtime' exec "$SIF" \
+    conda-python-distributed -u \
+    'my script.py' 'a b' 'it'"'"'s' '"$(touch here)"' '`id`' 'new
+line' '*' '' '\' 'é' -u '#SBATCH --nodes=9'

@@ -1,0 +1,19 @@
+#!/bin/bash -e
+#SBATCH --job-name=train
+#SBATCH --output=%x-%j.out
+#SBATCH --partition=small-g
+#SBATCH --time=1:00:00
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=2
+#SBATCH --gpus-per-node=2
+# Written by sifmod for the site lumi.
+
+module load PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
+: "${SIF:?the module is not one of a container}"
+
+# The site's CPU masks are not used: they are for 8 GPUs of a node with one process each.
+
+srun --kill-on-bad-exit \
+    singularity exec "$SIF" \
+    conda-python-distributed -u \
+    train.py

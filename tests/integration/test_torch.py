@@ -1,0 +1,102 @@
+"""The proof: PyTorch in packed user software, trained on several nodes of Slurm by every launcher and framework."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+HOWTO = HERE.parents[1] / "docs/howto/distributed-training.md"
+
+# The nodes of the testbed are one machine: a rank takes one core.
+LOAD = f"module load {DEMO_MODULE}; export OMP_NUM_THREADS=1"
+NODES = "--nodes=2 --nodelist=nid003,nid004"
+LAUNCHERS = {
+    "conda-python-distributed": f"srun {NODES} --ntasks-per-node=2 singularity exec $SIF conda-python-distributed -u",
+    "torchrun-distributed": f"srun {NODES} --ntasks-per-node=1 singularity exec $SIF torchrun-distributed "
+    "--nproc-per-node=2",
+}
+
+
+def folders_of_pip() -> list[str]:
+    """Folders that pip's settings name, for packages and certificates, which the container does not see by itself."""
+    folders = set()
+    for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT", "SSL_CERT_FILE"):
+        for word in os.environ.get(name, "").split():
+            path = Path(urlsplit(word).path)
+            if urlsplit(word).scheme in ("", "file") and path.exists():
+                # an index refers to files beside it
+                folders.add(str(path.parent if path.is_file() or name.endswith("INDEX_URL") else path))
+    return sorted(folders)
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """The demo image with PyTorch and two frameworks, packed by the user, who then removed the directory."""
+    user = make_user(tmp_path_factory.mktemp("torch") / "eb")
+    user.eb(DEMO_EASYCONFIG)
+    binds = "".join(f"-B {shlex.quote(folder)} " for folder in folders_of_pip())
+    user.run(f"{LOAD}; singularity exec {binds}$SIF pip install torch==2.13.0 lightning accelerate", timeout=480)
+    user.run(f"{LOAD}; make-squashfs --remove-directory", timeout=480)
+    assert not (user.installdir(DEMO_MODULE) / "user-software").exists()
+    return user
+
+
+def at_once(one: str, other: str) -> str:
+    """The script that runs two commands at the same time and fails if either does."""
+    return f"{one} & first=$!; {other} && wait $first"
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_two_trainings_at_once_on_the_same_nodes(trainer: User, tmp_path: Path, launcher: str) -> None:
+    """Two jobs on two nodes with two processes each: all ranks of a job agree, and the jobs do not meet."""
+    shutil.copy(HERE / "programs/ddp.py", tmp_path)
+    run = f"{LAUNCHERS[launcher]} ddp.py"
+    trainer.run(f"{LOAD}; {at_once(f'{run} red blue >red.out', f'{run} blue red >blue.out')}", cwd=tmp_path)
+    found = {}
+    for job in ("red", "blue"):
+        ranks = [json.loads(line) for line in (tmp_path / f"{job}.out").read_text().splitlines()]
+        ranks.sort(key=lambda line: int(line["rank"]))
+        assert [line["rank"] for line in ranks] == [0, 1, 2, 3]
+        assert [(line["node"], line["local_rank"]) for line in ranks] == [
+            ("nid003", 0),
+            ("nid003", 1),
+            ("nid004", 0),
+            ("nid004", 1),
+        ]
+        assert {line["world"] for line in ranks} == {4}
+        assert all(line["jobs"] == [job] * 4 for line in ranks)
+        assert len({(line["slurm_job"], line["parameters"], line["loss"]) for line in ranks}) == 1
+        assert ranks[0]["error"] < 1e-5
+        assert ranks[0]["loss"] < 1
+        found[job] = ranks[0]
+    assert found["red"]["slurm_job"] != found["blue"]["slurm_job"]
+    assert found["red"]["parameters"] != found["blue"]["parameters"]
+
+
+@pytest.mark.parametrize("framework", ["lightning", "accelerate"])
+def test_the_examples_of_the_frameworks_train_with_both_launchers(
+    trainer: User, tmp_path: Path, framework: str
+) -> None:
+    """What docs/howto/distributed-training.md shows is what runs here."""
+    (example,) = re.findall(rf"```python\n# {framework}_line.py\n.*?```", HOWTO.read_text(), re.DOTALL)
+    (tmp_path / "line.py").write_text(example.removeprefix("```python").removesuffix("```"))
+    runs = [f"{run} line.py >{launcher}.out" for launcher, run in LAUNCHERS.items()]
+    trainer.run(f"{LOAD}; {at_once(*runs)}", cwd=tmp_path)
+    for launcher in LAUNCHERS:
+        lines = re.findall(r"rank (\d) of (\d): slope (\S+)", (tmp_path / f"{launcher}.out").read_text())
+        assert sorted(line[0] for line in lines) == ["0", "1", "2", "3"]
+        assert {line[1] for line in lines} == {"4"}
+        (slope,) = {float(line[2]) for line in lines}
+        assert slope == pytest.approx(2, abs=0.1)
