@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -19,3 +20,8 @@ class Artefact:
     path: PurePosixPath
     text: str
     executable: bool = False
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file as it is written, in hexadecimal."""
+        return hashlib.sha256(self.text.encode()).hexdigest()

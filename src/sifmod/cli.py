@@ -10,8 +10,12 @@ from sifmod import __version__
 from sifmod.commands import PROGRAM
 from sifmod.commands.completion import completion
 from sifmod.commands.env import env
+from sifmod.commands.list import list_installed
+from sifmod.commands.remove import remove
 from sifmod.commands.sbatch import sbatch
+from sifmod.commands.show import show
 from sifmod.commands.site import site
+from sifmod.commands.verify import verify
 from sifmod.errors import SifmodError
 
 
@@ -23,13 +27,23 @@ def cli() -> None:
     \b
     Examples:
       eb Python-3.11-demo-singularity.eb     install a container (EasyBuild)
+      sifmod list                            see what is installed
       sifmod site check                      see whether this host is fit for it
       sifmod sbatch PyTorch/2.2.0 -N 2 -- train.py   print a job script
       eval "$(sifmod env)"                   tell an EasyBuild that is a module about sifmod
     """
 
 
-for command in (env, completion, sbatch, site):
+for command in (
+    completion,
+    env,
+    list_installed,
+    remove,
+    sbatch,
+    show,
+    site,
+    verify,
+):
     cli.add_command(command)
 
 

@@ -237,12 +237,18 @@ def _read_lines(stream: Optional[IO[str]], arriving: queue.Queue[Optional[str]])
     arriving.put(None)
 
 
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
+def sha256_of(path: Path, *, progress: Callable[[int], object] = lambda _size: None) -> str:
+    """Return the SHA-256 of a file, in hexadecimal.
+
+    Args:
+        path: the file.
+        progress: called with the number of bytes after each piece that was read.
+    """
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as stream:
         while chunk := stream.read(4 * 1024 * 1024):
             digest.update(chunk)
+            progress(len(chunk))
     return digest.hexdigest()
 
 

@@ -114,6 +114,8 @@ class Installer:
             image_size=image.stat().st_size,
             python_version=spec.python_version,
             venv=spec.venv,
+            hashes={str(artefact.path): artefact.sha256 for artefact in artefacts},
+            expected_packages=dict(spec.expected_packages),
             files=tuple(sorted([names.MANIFEST, *files])),
             tools={**self.tools, "sifmod": __version__, "runtime": runtime.version},
         )
@@ -227,7 +229,9 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
         return
     artefacts = render(replace(spec, python_version=manifest.python_version), site)
     files = {*manifest.files, *(str(artefact.path) for artefact in artefacts)}
-    record = Artefact(PurePosixPath(names.MANIFEST), replace(manifest, files=tuple(sorted(files))).text)
+    hashes = {**manifest.hashes, **{str(artefact.path): artefact.sha256 for artefact in artefacts}}
+    manifest = replace(manifest, files=tuple(sorted(files)), hashes=hashes)
+    record = Artefact(PurePosixPath(names.MANIFEST), manifest.text)
     with _stage(installdir) as stage:
         for artefact in (*artefacts, record):
             if _content(installdir / artefact.path) != artefact.text.encode():

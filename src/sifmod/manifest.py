@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Optional
 
@@ -28,6 +28,8 @@ class Manifest:
         image_origin: the URI that it was pulled from, or what identifies the definition file; empty for other images.
         image_digest: what its registry calls it, as `sha256:...`; empty where it has no such name.
         venv: name of the virtual environment; empty where there is no user software.
+        hashes: SHA-256, in hexadecimal, of each text that the installation wrote, by its path; not of this manifest.
+        expected_packages: names and exact versions of packages that the container's Python must have.
     """
 
     module: str
@@ -41,6 +43,8 @@ class Manifest:
     image_origin: str = ""
     image_digest: str = ""
     venv: str = ""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    expected_packages: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -71,11 +75,12 @@ def _checked(manifest: Manifest) -> Manifest:
     Raises:
         TypeError: one has another; the message names it.
     """
-    for name, kind in (("image_size", int), ("tools", dict), ("files", tuple)):
-        if not isinstance(getattr(manifest, name), kind):
-            raise TypeError(f"its {name} is {getattr(manifest, name)!r}")
-    texts = [value for name, value in vars(manifest).items() if name not in ("image_size", "tools", "files")]
-    for text in (*texts, *manifest.files, *manifest.tools.values()):
+    tables = ("tools", "hashes", "expected_packages")
+    kinds = {"image_size": int, "files": tuple, **dict.fromkeys(tables, dict)}
+    for name, value in vars(manifest).items():
+        if not isinstance(value, kinds.get(name, str)):
+            raise TypeError(f"its {name} is {value!r}")
+    for text in (*manifest.files, *(text for name in tables for text in getattr(manifest, name).values())):
         if not isinstance(text, str):
             raise TypeError(f"it has {text!r} where a text should be")
     return manifest

@@ -21,22 +21,32 @@ def installed_packages(spec: ContainerSpec) -> PythonFacts:
     Raises:
         InstallError: it does not run.
     """
-    command = [
-        str(Path(spec.installdir, "bin", "start-shell")),
-        "-c",
-        'exec "$@"',
-        "-",
-        spec.interpreter,
-        "-I",
-        "-c",
-        PROBE,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603 - our own script
+    return python_facts(Path(spec.installdir), spec.module, spec.interpreter)
+
+
+def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:
+    """Ask a Python of an installed container for its version and packages.
+
+    Args:
+        root: the installation.
+        module: full name of its module.
+        interpreter: the command that starts the Python in the container.
+
+    Raises:
+        InstallError: it does not run.
+    """
+    command = [str(root / "bin" / "start-shell"), "-c", 'exec "$@"', "-", interpreter, "-I", "-c", PROBE]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own script
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        raise InstallError(f"'{command[0]}' does not run: {error.strerror}") from error
     try:
         return facts_from_answer(json.loads(done.stdout))
     except (ValueError, TypeError, KeyError) as error:
         lines = (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
-        raise InstallError(f"the Python of {spec.module} does not run: " + "\n".join(lines)) from error
+        raise InstallError(f"the Python of {module} does not run: " + "\n".join(lines)) from error
 
 
 def check_packages(found: PythonFacts, expected: Mapping[str, str]) -> None:

@@ -21,6 +21,17 @@ GONE = "gone"  # neither directory nor packed file
 # Superblock of SquashFS 4.0: magic at 0, version at 28, bytes in use at 40 (kernel.org, filesystems/squashfs).
 _SUPERBLOCK = struct.Struct("<4s24sHH8sQ")
 
+# What a virtual environment has before anything is installed into it: venv of Python 3.9 to 3.13, see usersoftware.py.
+_UNTOUCHED = {
+    ".": re.compile(r"bin|include|lib|lib64|pyvenv\.cfg|\.gitignore"),
+    "bin": re.compile(r"python[0-9.]*|pip[0-9.]*|easy_install.*|wheel|[Aa]ctivate.*"),
+    "include": re.compile(r"python3[0-9.]*"),
+}
+_UNTOUCHED_PACKAGES = re.compile(
+    r"(pip|setuptools|wheel)(-.*)?|pkg_resources|_distutils_hack|distutils-precedence\.pth|_image\.pth|easy_install\.py"
+    r"|__pycache__"
+)
+
 
 @dataclass(frozen=True)
 class UserSoftware:
@@ -93,6 +104,25 @@ def packed_problem(path: Path) -> str:
         return "it is no SquashFS file"
     length = _SUPERBLOCK.unpack(head)[-1]
     return f"it is cut off: {size} of {length} bytes" if length > size else ""
+
+
+def is_untouched(directory: Path, *, venv: str) -> bool:
+    """Return whether a user software directory holds no more than the virtual environment that an install makes.
+
+    Args:
+        directory: the directory.
+        venv: name of the virtual environment.
+    """
+    top = directory / "venv" / venv
+    if _names(directory) != ["venv"] or _names(directory / "venv") != [venv]:
+        return False
+    patterns = {top / folder: pattern for folder, pattern in _UNTOUCHED.items()}
+    patterns.update(dict.fromkeys(top.glob("lib/python3*/site-packages"), _UNTOUCHED_PACKAGES))
+    return all(pattern.fullmatch(name) for folder, pattern in patterns.items() for name in _names(folder))
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
 
 def tree_size(top: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 from types import MappingProxyType
 
+from sifmod import names
+from sifmod.manifest import Manifest
 from sifmod.site import Site
 from sifmod.spec import ContainerSpec, PythonLayout
 
@@ -43,6 +46,48 @@ def a_site(**changes):
     if "container_env" in changes:
         changes["container_env"] = MappingProxyType(changes["container_env"])
     return Site(**{"name": "test", **changes})
+
+
+def make_installation(space, module, **changes):
+    """Write what an installation leaves in a software space, and return its root; `changes` replace manifest fields.
+
+    The image is a header of a SIF, and the container of `start-shell` a Python 3.11 with one package.
+    """
+    files = {"bin/start-shell": _START_SHELL, "share/container.sh": "# settings\n", "demo.sif": SIF_HEADER.decode()}
+    fields = {
+        "module": module,
+        "image": "demo.sif",
+        "image_source": "/images/demo.sif",
+        "image_sha256": hashlib.sha256(SIF_HEADER).hexdigest(),
+        "image_size": len(SIF_HEADER),
+        "python_version": "3.11",
+        "files": tuple(sorted([*files, names.MANIFEST])),
+        "tools": {"sifmod": "0"},
+        "venv": "demo",
+        "hashes": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items() if "/" in name},
+        **changes,
+    }
+    root = space.software / module
+    for name, text in {**files, names.MANIFEST: Manifest(**fields).text}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+        (root / name).chmod(0o755)
+    venv = root / names.USER_SOFTWARE_DIRECTORY / "venv" / "demo"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to("/usr/bin/python3")
+    (venv / "lib/python3.11/site-packages/pip").mkdir(parents=True)
+    file = space.modules / "all" / f"{module}.lua"
+    link = space.modules / "lang" / f"{module}.lua"
+    for path in (file, link):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f'local root = "{root}"\n')
+    link.symlink_to(file)
+    return root
+
+
+_START_SHELL = """#!/bin/bash
+echo '{"prefix": "/usr", "version": "3.11", "packages": [["torch", "2.2.0"]]}'
+"""
 
 
 def snapshot(top, leave_out=()):

@@ -1,6 +1,7 @@
 import hashlib
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -503,10 +504,15 @@ def test_a_reinstall_gives_the_files_the_modes_of_its_own_umask(install, install
 @pytest.mark.usefixtures("install")
 def test_a_refresh_brings_today_s_site_into_the_scripts_and_touches_nothing_else(installdir, earlier):
     site = a_site(runtime="today's", master_suffix="-ib")
+    before = read_manifest(installdir)
     refresh_scripts(a_spec(installdir=str(installdir), wrappers=("python", "pip", "oldtool"), python_version=""), site)
     after = snapshot(installdir)
     changed = {name for name in set(earlier) | set(after) if earlier.get(name) != after.get(name)}
-    assert changed == {"share/container.sh", "runscripts/get-master"}
+    assert changed == {"share/container.sh", "runscripts/get-master", names.MANIFEST}
+    manifest = read_manifest(installdir)
+    assert replace(manifest, hashes={}) == replace(before, hashes={})
+    written = hashlib.sha256((installdir / "share/container.sh").read_bytes()).hexdigest()
+    assert manifest.hashes["share/container.sh"] == written
     assert "today" in (installdir / "share/container.sh").read_text()
     assert "-ib" in (installdir / "runscripts/get-master").read_text()
     assert not (installdir / STAGE).exists()

@@ -3,8 +3,9 @@ import pytest
 from sifmod import names
 from sifmod.errors import InstallError
 from sifmod.installed import find_installation, find_installations
-from sifmod.manifest import Manifest
 from sifmod.softwarespace import SoftwareSpace
+
+from .support import make_installation
 
 
 @pytest.fixture
@@ -14,34 +15,7 @@ def space(tmp_path):
 
 @pytest.fixture
 def install(space):
-    """Write what an installation leaves: a manifest, an image, a module file and a link to it."""
-
-    def write(module, **changes):
-        fields = {
-            "module": module,
-            "image": "demo.sif",
-            "image_source": "/images/demo.sif",
-            "image_sha256": "0" * 64,
-            "image_size": 4,
-            "python_version": "3.11",
-            "files": ("demo.sif", names.MANIFEST),
-            "tools": {"sifmod": "0"},
-            "venv": "demo",
-            **changes,
-        }
-        root = space.software / module
-        (root / "share").mkdir(parents=True)
-        (root / names.MANIFEST).write_text(Manifest(**fields).text)
-        (root / "demo.sif").write_text("SIF!")
-        file = space.modules / "all" / f"{module}.lua"
-        link = space.modules / "lang" / f"{module}.lua"
-        for path in (file, link):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("--")
-        link.symlink_to(file)
-        return root
-
-    return write
+    return lambda module, **changes: make_installation(space, module, **changes)
 
 
 def modules(space):
@@ -71,7 +45,7 @@ def test_an_installation_knows_its_names_image_and_module_files(space, install):
         space.modules / "all" / "Demo" / "1.0-x.lua",
         space.modules / "lang" / "Demo" / "1.0-x.lua",
     )
-    assert found.user_software.state == "gone"
+    assert found.user_software.state == "directory"
 
 
 def test_an_image_that_is_used_in_place_is_where_it_was(space, install):

@@ -10,7 +10,10 @@ from typing import Any
 
 import click
 
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.table import table
+
+_COLOURS = MappingProxyType({OK: "green", NOTE: "blue", WARNING: "yellow", PROBLEM: "red"})
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
 
@@ -34,3 +37,16 @@ def echo_table(
             click.echo(click.style(word, fg=colours[word]) + line[len(word) :])
         else:
             click.echo(line)
+
+
+def echo_findings(findings: Sequence[Finding]) -> None:
+    """Print findings as a table, coloured by severity."""
+    rows = []
+    for finding in findings:
+        parts = (
+            finding.what,
+            f"why: {finding.why}" if finding.why else "",
+            f"do: {finding.remedy}" if finding.remedy else "",
+        )
+        rows.append((finding.severity, finding.topic, "\n".join(filter(None, parts))))
+    echo_table(("STATUS", "TOPIC", "FINDING"), rows, colours=_COLOURS)

@@ -1,0 +1,99 @@
+"""`sifmod list`: what is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Optional
+
+import click
+
+from sifmod.available import newer_easyconfigs
+from sifmod.bytesize import size_text
+from sifmod.commands.output import echo_json, echo_table, json_option
+from sifmod.commands.space import prefix_option
+from sifmod.installed import Installation, find_installations
+from sifmod.softwarespace import software_space
+from sifmod.userstate import DIRECTORY, PACKED, UserSoftware
+
+
+@click.command("list")
+@prefix_option
+@click.option("--fast", is_flag=True, help="Leave out what takes a walk through user software: its size.")
+@json_option
+def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
+    """List the container modules that are installed.
+
+    With their images, user software, whether they are loaded in this shell, and whether an easyconfig of a newer
+    version is in EasyBuild's robot path.
+
+    \b
+    Examples:
+      sifmod list
+      sifmod list --prefix /project/software --fast
+      sifmod list --json
+    """
+    space = software_space(prefix)
+    found = find_installations(space)
+    facts = [describe(item, fast=fast) for item in found.installations]
+    if as_json:
+        damaged = [{"root": str(item.root), "problem": item.problem} for item in found.damaged]
+        echo_json({"software": str(space.software), "installations": facts, "damaged": damaged})
+        return
+    for item in found.damaged:
+        click.echo(f"sifmod: {item.problem}", err=True)
+    if not facts:
+        click.echo(f"no container modules in {space.software}")
+        return
+    rows = []
+    for fact in facts:
+        newer = Path(fact["newer_easyconfigs"][0]).name if fact["newer_easyconfigs"] else "-"
+        image = size_text(fact["image"]["size"]) + ("" if fact["image"]["is_there"] else " (gone)")
+        loaded = "loaded" if fact["loaded"] else "-"
+        rows.append((fact["module"], image, user_software_text(fact["user_software"]), loaded, newer))
+    echo_table(("MODULE", "IMAGE", "USER SOFTWARE", "LOADED", "NEWER EASYCONFIG"), rows)
+
+
+def describe(item: Installation, *, fast: bool) -> dict[str, Any]:
+    """Return what is known of an installation, for `--json` and for tables."""
+    manifest = item.manifest
+    return {
+        "module": item.module,
+        "root": str(item.root),
+        "image": {
+            "path": str(item.image),
+            "size": manifest.image_size,
+            "is_there": item.image.is_file(),
+            "in_installation": item.has_own_image,
+            "sha256": manifest.image_sha256,
+            "source": manifest.image_source,
+            "origin": manifest.image_origin,
+            "digest": manifest.image_digest,
+        },
+        "python_version": manifest.python_version,
+        "venv": manifest.venv,
+        "user_software": _user_software(item.user_software, fast=fast),
+        "loaded": item.is_loaded(),
+        "module_files": [str(path) for path in item.module_files],
+        "newer_easyconfigs": [str(path) for path in newer_easyconfigs(item.name, item.version)],
+        "tools": dict(manifest.tools),
+    }
+
+
+def user_software_text(facts: dict[str, Any]) -> str:
+    """Return the state of user software as one line."""
+    if facts["state"] not in (DIRECTORY, PACKED):
+        return "-" if facts["state"] == "none" else str(facts["state"])
+    count = len(facts["packages"])
+    size = f", {size_text(facts['size'])}" if facts["size"] is not None else ""
+    return f"{facts['state']}, {count} package{'' if count == 1 else 's'}{size}"
+
+
+def _user_software(state: UserSoftware, *, fast: bool) -> dict[str, Any]:
+    return {
+        "state": state.state,
+        "packages": list(state.packages),
+        "size": None if fast and state.state == DIRECTORY else state.size,
+        "directory": str(state.directory) if state.has_directory else None,
+        "packed": str(state.packed) if state.has_packed else None,
+        "packed_problem": state.packed_problem,
+    }

@@ -1,0 +1,81 @@
+"""`sifmod remove`: take an installation away, user software last of all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from sifmod.bytesize import size_text
+from sifmod.commands.output import echo_json, json_option
+from sifmod.commands.space import complete_modules, prefix_option
+from sifmod.errors import InstallError
+from sifmod.installed import find_installation
+from sifmod.removal import Removal, remove_leftovers
+from sifmod.softwarespace import software_space
+
+
+@click.command()
+@click.argument("module", shell_complete=complete_modules)
+@prefix_option
+@click.option(
+    "--keep-user-software",
+    "keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    default=None,
+    help="Copy user software there first: packed, with the list of its packages.",
+)
+@click.option("--delete-user-software", "delete", is_flag=True, help="Delete user software too.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
+def remove(module: str, prefix: Optional[Path], keep: Optional[Path], delete: bool, yes: bool, as_json: bool) -> None:
+    """Remove an installed container: its module, scripts and image.
+
+    Where users have installed something, say what becomes of it. Links are removed and never followed, and nothing
+    outside of the software space is touched. A removal that was interrupted is finished by the same command.
+
+    \b
+    Examples:
+      sifmod remove Python/3.11-demo-singularity
+      sifmod remove Python/3.11-demo-singularity --keep-user-software ~/kept --yes
+    """
+    if keep and delete:
+        raise click.UsageError("--keep-user-software and --delete-user-software exclude each other")
+    if as_json and not yes:
+        raise click.UsageError("--json can't ask: give --yes too")
+    space = software_space(prefix)
+    try:
+        item = find_installation(space, module)
+    except InstallError:
+        leftovers = remove_leftovers(space, module)
+        if not leftovers:
+            raise
+        _done(module, as_json, f"finished the removal of {module} that was interrupted")
+        return
+    removal = Removal(item, say=lambda line: None if as_json else click.echo(line))
+    removal.check()
+    own = removal.users_own
+    if item.is_loaded():
+        click.echo(f"sifmod: {item.module} is loaded in this shell; afterwards: module unload {item.module}", err=True)
+    if own and not keep and not delete:
+        raise InstallError(
+            f"users have made something in '{item.root}' ({', '.join(path.name for path in own)}): keep it with "
+            "--keep-user-software DIR, or say --delete-user-software"
+        )
+    if not yes:
+        click.echo(f"{item.module} in {item.root}, image {size_text(item.manifest.image_size)}")
+        for path in own:
+            click.echo(f"  user software: {path}" + (f", to be kept in {keep}" if keep else ", to be deleted"))
+        click.confirm("Remove it?", abort=True)
+    removal.remove(keep=keep.expanduser().absolute() if keep else None)
+    remove_leftovers(space, item.module)
+    _done(item.module, as_json, f"removed {item.module}")
+
+
+def _done(module: str, as_json: bool, line: str) -> None:
+    if as_json:
+        echo_json({"removed": module})
+    else:
+        click.echo(line)

@@ -1,0 +1,67 @@
+"""`sifmod show`: everything about one installed container."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from sifmod import names
+from sifmod.bytesize import size_text
+from sifmod.commands.list import describe, user_software_text
+from sifmod.commands.output import echo_json, echo_table, json_option
+from sifmod.commands.space import complete_modules, prefix_option
+from sifmod.installed import find_installation
+from sifmod.softwarespace import software_space
+
+
+@click.command()
+@click.argument("module", shell_complete=complete_modules)
+@prefix_option
+@json_option
+def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
+    """Show everything about one installed container.
+
+    MODULE is the full name of a module, its name alone where one version is installed, or the path of an installation.
+
+    \b
+    Examples:
+      sifmod show Python/3.11-demo-singularity
+      sifmod show $CONTAINERROOT --json
+    """
+    item = find_installation(software_space(prefix), module)
+    facts = describe(item, fast=False)
+    own = sorted(path.name for path in (item.root / "bin").glob("*"))
+    aside = sorted(path.name for path in item.root.glob(f"{names.USER_SOFTWARE_DIRECTORY}-*"))
+    easyconfigs = sorted(str(path) for path in (item.root / "easybuild").glob("*.eb"))
+    facts.update({"commands": own, "set_aside": aside, "easyconfig": easyconfigs[0] if easyconfigs else None})
+    if as_json:
+        echo_json(facts)
+        return
+    image, state = facts["image"], facts["user_software"]
+    rows = [
+        ("module", facts["module"] + (", loaded in this shell" if facts["loaded"] else "")),
+        ("directory", facts["root"]),
+        ("module files", "\n".join(facts["module_files"]) or "gone"),
+        ("easyconfig", facts["easyconfig"] or "-"),
+        ("newer easyconfigs", "\n".join(facts["newer_easyconfigs"]) or "-"),
+        ("image", image["path"] + ("" if image["is_there"] else " (gone)")),
+        ("  size", size_text(image["size"])),
+        ("  SHA-256", image["sha256"] or "not known: it was linked and never read"),
+        ("  from", image["origin"] or image["source"]),
+        ("  digest", image["digest"] or "-"),
+        ("Python", facts["python_version"] or "-"),
+        ("virtual environment", facts["venv"] or "-"),
+        ("user software", user_software_text(state)),
+        ("  packages", "\n".join(state["packages"]) or "-"),
+        ("  directory", state["directory"] or "-"),
+        (
+            "  packed file",
+            (state["packed"] or "-") + (f": {state['packed_problem']}" if state["packed_problem"] else ""),
+        ),
+        ("  set aside", "\n".join(facts["set_aside"]) or "-"),
+        ("commands", " ".join(facts["commands"])),
+        ("installed with", "\n".join(f"{name} {version}" for name, version in sorted(facts["tools"].items()))),
+    ]
+    echo_table(("WHAT", "VALUE"), rows)

@@ -1,0 +1,76 @@
+"""`sifmod verify`: is an installation whole, unchanged, and does it run?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import click
+
+from sifmod.commands.output import echo_findings, echo_json, json_option
+from sifmod.commands.space import complete_modules, prefix_option
+from sifmod.finding import PROBLEM, worst
+from sifmod.installed import Installation, find_installation, find_installations
+from sifmod.site import load_site
+from sifmod.softwarespace import software_space
+from sifmod.verification import sanity_check_with_easybuild
+from sifmod.verification import verify as verified
+
+
+@click.command()
+@click.argument("modules", nargs=-1, metavar="[MODULE]...", shell_complete=complete_modules)
+@prefix_option
+@click.option("--eb", "with_eb", is_flag=True, help="Run EasyBuild's sanity check too, with that of the easyconfig.")
+@json_option
+def verify(modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, as_json: bool) -> None:
+    """Verify installed containers: all of them, or those named.
+
+    Compares files, image and packed user software with what was installed, and runs the container. Nothing is changed.
+
+    Exit status: 0 all is well, 1 there are problems.
+
+    \b
+    Examples:
+      sifmod verify
+      sifmod verify Python/3.11-demo-singularity --eb
+      sifmod verify --prefix /project/software --json
+    """
+    space, site = software_space(prefix), load_site()
+    found = find_installations(space)
+    items = [find_installation(space, module) for module in modules] if modules else list(found.installations)
+    damaged = [] if modules else found.damaged
+    report: list[dict[str, Any]] = []
+    for item in items:
+        with _progress(item) as progress:
+            findings = list(verified(item, site, progress=progress))
+        if with_eb:
+            findings.append(sanity_check_with_easybuild(item))
+        report.append({"module": item.module, "outcome": worst(findings), "findings": findings})
+        if not as_json:
+            click.echo(click.style(f"{item.module}  {item.root}", bold=True))
+            echo_findings(findings)
+            click.echo()
+    problems = sum(one["outcome"] == PROBLEM for one in report) + len(damaged)
+    if as_json:
+        plain = [{**one, "findings": [vars(finding) for finding in one["findings"]]} for one in report]
+        broken = [{"root": str(item.root), "problem": item.problem} for item in damaged]
+        echo_json({"problems": problems, "installations": plain, "damaged": broken})
+    else:
+        for entry in damaged:
+            click.echo(f"sifmod: {entry.problem}", err=True)
+        total = len(items) + len(damaged)
+        click.echo(f"{total - problems} of {total} installation{'' if total == 1 else 's'} in order")
+    sys.exit(1 if problems else 0)
+
+
+@contextmanager
+def _progress(item: Installation) -> Iterator[Callable[[int], object]]:
+    """Show how much of the image was read, on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _size: None
+        return
+    with click.progressbar(length=item.manifest.image_size or 1, label=item.module, file=sys.stderr) as bar:
+        yield bar.update

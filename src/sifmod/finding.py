@@ -1,0 +1,36 @@
+"""A finding: what a check saw, why that matters, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+OK = "ok"
+NOTE = "note"  # worth knowing; nothing is wrong
+WARNING = "warning"  # works, but not as well as it should, or not everything could be checked
+PROBLEM = "problem"  # does not work
+SEVERITIES = (OK, NOTE, WARNING, PROBLEM)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check saw.
+
+    Attributes:
+        severity: one of `SEVERITIES`.
+        topic: what was checked, in a word or two.
+        what: what was seen.
+        why: why that matters; empty where it does not.
+        remedy: what to do; empty where nothing is to be done.
+    """
+
+    severity: str
+    topic: str
+    what: str
+    why: str = ""
+    remedy: str = ""
+
+
+def worst(findings: Iterable[Finding]) -> str:
+    """Return the highest severity there is; `ok` where there is none."""
+    return max((finding.severity for finding in findings), key=SEVERITIES.index, default=OK)

@@ -1,0 +1,122 @@
+"""`sifmod list`, `show`, `verify` and `remove` with real installations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user, make_wheel
+
+LOAD = f"module load {DEMO_MODULE}"
+
+
+@pytest.fixture(scope="module")
+def owner(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """The demo image installed, with a package of the user's own in it; tests leave it as they find it."""
+    user = make_user(tmp_path_factory.mktemp("installed") / "eb with space")
+    user.eb(DEMO_EASYCONFIG)
+    wheel = make_wheel(user.prefix, "greeting", "1.0", "def greet():\n    return 'hello'\n")
+    user.run(f"""{LOAD}; singularity exec "$SIF" pip install --no-index '{wheel}'""")
+    return user
+
+
+def verified(user: User, *flags: str) -> tuple[int, dict[str, list[dict[str, str]]]]:
+    """Return exit status and findings of `sifmod verify`, by topic."""
+    done = user.run(f"sifmod verify --json {' '.join(flags)}", check=False)
+    found: dict[str, list[dict[str, str]]] = {}
+    for finding in json.loads(done.stdout)["installations"][0]["findings"]:
+        found.setdefault(finding["topic"], []).append(finding)
+    return done.returncode, found
+
+
+def test_list_and_show_see_what_users_installed(owner: User) -> None:
+    listed = owner.out("sifmod list").splitlines()[1]
+    assert DEMO_MODULE in listed
+    assert "directory, 1 package, " in listed
+    assert "  loaded" not in listed
+    loaded = json.loads(owner.out(f"{LOAD}; sifmod list --json"))["installations"][0]
+    assert loaded["loaded"] is True
+    assert loaded["user_software"]["packages"] == ["greeting==1.0"]
+    shown = owner.out("sifmod show Python")
+    assert "greeting==1.0" in shown
+    assert str(owner.modulefile(DEMO_MODULE)) in shown
+
+
+def test_verify_is_content_with_an_install_and_with_eb_s_own_check(owner: User) -> None:
+    status, found = verified(owner, "--eb")
+    assert status == 0
+    assert {finding["severity"] for findings in found.values() for finding in findings} == {"ok"}
+    assert "unchanged" in found["files"][0]["what"]
+    assert "passed" in found["eb sanity check"][0]["what"]
+
+
+def test_verify_reads_what_is_packed_and_compares_it(owner: User) -> None:
+    packed = owner.installdir(DEMO_MODULE) / "user-software.squashfs"
+    owner.run(f"{LOAD}; make-squashfs")
+    try:
+        status, found = verified(owner)
+        assert status == 0
+        assert [item["severity"] for item in found["user software"]] == ["ok", "note"]
+        assert "every file of it can be read" in found["user software"][0]["what"]
+        assert "the same as what is packed" in found["user software"][1]["what"]
+
+        stray = owner.installdir(DEMO_MODULE) / "user-software" / "stray"
+        stray.touch()
+        status, found = verified(owner)
+        stray.unlink()
+        assert (status, found["user software"][1]["severity"]) == (0, "warning")
+        assert "stray" in found["user software"][1]["what"]
+
+        whole = packed.read_bytes()
+        middle = len(whole) // 3
+        packed.write_bytes(whole[:middle] + bytes(200_000) + whole[middle + 200_000 :])
+        status, found = verified(owner)
+        assert status == 1
+        assert "can't be read" in found["user software"][0]["what"]
+    finally:
+        packed.unlink(missing_ok=True)
+        packed.with_suffix(".txt").unlink(missing_ok=True)
+
+
+def test_verify_finds_a_flipped_byte_in_the_image(owner: User) -> None:
+    image = owner.installdir(DEMO_MODULE) / "demo.sif"
+    with image.open("r+b") as stream:
+        stream.seek(-5000, 2)
+        byte = stream.read(1)
+        stream.seek(-5000, 2)
+        stream.write(bytes([byte[0] ^ 1]))
+        try:
+            stream.flush()
+            status, found = verified(owner)
+        finally:
+            stream.seek(-5000, 2)
+            stream.write(byte)
+    assert (status, found["image"][0]["severity"]) == (1, "problem")
+    assert verified(owner)[0] == 0
+
+
+def test_scripts_that_were_refreshed_are_not_taken_for_changed(owner: User) -> None:
+    owner.eb(DEMO_EASYCONFIG, "--module-only", "--rebuild")
+    assert verified(owner)[0] == 0
+
+
+def test_remove_keeps_what_users_installed_and_a_new_install_takes_it_back(user: User, wheel: Path) -> None:
+    user.eb(DEMO_EASYCONFIG)
+    user.run(f"""{LOAD}; singularity exec "$SIF" pip install --no-index '{wheel}'""")
+    refused = user.run(f"sifmod remove {DEMO_MODULE} --yes", check=False)
+    assert refused.returncode == 7
+    assert "--keep-user-software DIR" in refused.stderr
+    kept = user.prefix / "kept"
+    done = user.run(f"{LOAD}; sifmod remove {DEMO_MODULE} --keep-user-software '{kept}' --yes")
+    assert f"module unload {DEMO_MODULE}" in done.stderr
+    assert not user.installdir(DEMO_MODULE).exists()
+    assert not list((user.prefix / "modules").rglob("*demo*"))
+    assert "no container modules" in user.out("sifmod list")
+    folder = kept / DEMO_MODULE.replace("/", "-")
+    assert (folder / "user-software.txt").read_text() == "greeting==1.0\n"
+    user.eb(DEMO_EASYCONFIG)
+    user.run(f"cp '{folder}'/user-software.* {user.installdir(DEMO_MODULE)}")
+    greeted = user.out(f"{LOAD}; singularity exec $SIF python -c 'import greeting; print(greeting.greet())'")
+    assert greeted == "hello"

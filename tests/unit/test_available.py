@@ -1,0 +1,55 @@
+import pytest
+
+from sifmod.available import easyconfigs_of, newer_easyconfigs
+
+OURS = "easyblock = 'ContainerImage'\n"
+
+
+@pytest.fixture
+def robot(tmp_path):
+    """Return an environment whose robot path has easyconfigs of the container `Thing`."""
+    folder = tmp_path / "robot" / "t" / "Thing"
+    folder.mkdir(parents=True)
+    for version in ("1.9-rocm-5.6", "1.10-rocm-5.6", "1.10-rocm-6.0", "24.03-ngc", "1.9-rocm-5.5"):
+        (folder / f"Thing-{version}.eb").write_text(OURS)
+    (folder / "Thing-2.0-rocm-7.0.eb").write_text("easyblock = 'MakeCp'\n")
+    return {"EASYBUILD_ROBOT_PATHS": f":{tmp_path / 'robot'}"}
+
+
+def names(paths):
+    return [path.name for path in paths]
+
+
+def test_newer_ones_of_the_same_kind_are_found_the_newest_first(robot):
+    found = newer_easyconfigs("Thing", "1.9-rocm-5.6", robot)
+    assert names(found) == ["Thing-1.10-rocm-6.0.eb", "Thing-1.10-rocm-5.6.eb"]
+
+
+def test_the_newest_has_no_newer_one(robot):
+    assert newer_easyconfigs("Thing", "1.10-rocm-6.0", robot) == ()
+
+
+def test_another_kind_is_not_newer(robot):
+    assert newer_easyconfigs("Thing", "2-rocm", robot) == ()
+    assert names(newer_easyconfigs("Thing", "23.01-ngc", robot)) == ["Thing-24.03-ngc.eb"]
+
+
+def test_all_places_of_a_robot_path_are_searched_once(tmp_path):
+    for place in ("Thing", "."):
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / "Thing-1.eb").write_text(OURS)
+    environ = {"EASYBUILD_ROBOT": str(tmp_path), "EASYBUILD_ROBOT_PATHS": str(tmp_path)}
+    assert len(list(easyconfigs_of("Thing", environ))) == 2
+    assert names(newer_easyconfigs("Thing", "0.9", environ)) == ["Thing-1.eb"]
+
+
+def test_those_that_come_with_sifmod_are_found_without_a_robot_path():
+    version = "2.2.0-rocm-5.6.1-python-3.10-singularity-20240315"
+    assert "PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.eb" in names(
+        newer_easyconfigs("PyTorch", version, {})
+    )
+
+
+@pytest.mark.parametrize("name", ["*", "[x]", "..", "a/b", ""])
+def test_odd_names_find_nothing(robot, name):
+    assert newer_easyconfigs(name, "0", robot) == ()
