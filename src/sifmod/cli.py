@@ -10,6 +10,7 @@ from sifmod import __version__
 from sifmod.commands import PROGRAM
 from sifmod.commands.completion import completion
 from sifmod.commands.env import env
+from sifmod.commands.inspect import inspect
 from sifmod.commands.list import list_installed
 from sifmod.commands.remove import remove
 from sifmod.commands.sbatch import sbatch
@@ -27,6 +28,7 @@ def cli() -> None:
     \b
     Examples:
       eb Python-3.11-demo-singularity.eb     install a container (EasyBuild)
+      sifmod inspect my-image.sif            see what is in an image
       sifmod list                            see what is installed
       sifmod site check                      see whether this host is fit for it
       sifmod sbatch PyTorch/2.2.0 -N 2 -- train.py   print a job script
@@ -37,6 +39,7 @@ def cli() -> None:
 for command in (
     completion,
     env,
+    inspect,
     list_installed,
     remove,
     sbatch,

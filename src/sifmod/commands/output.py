@@ -19,8 +19,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 
 def echo_json(value: Any) -> None:
-    """Print a value as indented JSON, in UTF-8."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print a value as indented JSON, in UTF-8; what can't be written so, such as odd file names, is escaped."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    click.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 def echo_table(

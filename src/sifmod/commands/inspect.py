@@ -1,0 +1,138 @@
+"""`sifmod inspect`: what is in an image."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sifmod.commands.output import echo_json, echo_table, json_option
+from sifmod.imagepython import Packages
+from sifmod.inspection import MAIN_PACKAGES, Inspection, inspect_image
+
+_SHOWN_LINES = 40  # of a script or a definition file
+
+
+def printable(text: str) -> str:
+    """Return text of an image without what would steer a terminal or the direction of text, or is no UTF-8."""
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\N{REPLACEMENT CHARACTER}", text)
+
+
+@click.command("inspect")
+@click.argument("image", type=click.Path(path_type=Path))
+@click.option("--packages", is_flag=True, help="Print NAME==VERSION of each package, and nothing else.")
+@click.option(
+    "--python",
+    "prefix",
+    metavar="PATH|ENV",
+    default="",
+    help="Prefix of the Python, or name of the conda environment, whose packages are listed.",
+)
+@json_option
+def inspect(image: Path, packages: bool, prefix: str, as_json: bool) -> None:
+    """Show what is in an image, without running it and without a container runtime.
+
+    IMAGE is a SIF, a SquashFS file, a sandbox, or user software, packed or not.
+
+    Exit status: 0; 5 it is no image, or a damaged one.
+
+    \b
+    Examples:
+      sifmod inspect pytorch.sif
+      sifmod inspect pytorch.sif --packages | grep -i torch
+      sifmod inspect pytorch.sif --packages --python /usr
+      sifmod inspect pytorch.sif --json | jq .driver
+      sifmod inspect $CONTAINERROOT/user-software.squashfs --packages
+    """
+    found = inspect_image(image)
+    if packages or prefix:
+        python = found.python(prefix)
+        if as_json:
+            echo_json(_named(python.packages))
+        else:
+            for name, version in python.packages:
+                click.echo(printable(f"{name}=={version}"))
+    elif as_json:
+        echo_json(_as_json(found))
+    else:
+        _show(found)
+
+
+def _as_json(found: Inspection) -> dict[str, Any]:
+    plain = {**vars(found), "labels": dict(found.labels), "environment": dict(found.environment)}
+    for name in ("signatures", "pythons", "components", "torch"):
+        plain[name] = [asdict(one) for one in plain[name]]
+    for python in plain["pythons"]:
+        for name in ("packages", "conda_packages"):
+            python[name] = _named(python[name])
+    return plain
+
+
+def _named(packages: Packages) -> list[dict[str, str]]:
+    return [{"name": name, "version": version} for name, version in packages]
+
+
+def _show(found: Inspection) -> None:
+    echo_table(("WHAT", "VALUE"), [(what, printable(value)) for what, value in _facts(found) if value])
+    if found.pythons:
+        click.echo()
+        rows = []
+        for python in found.pythons:
+            mark = "*" if python.prefix == found.default_python else ""
+            about = [f"{name} {python.version_of(name)}" for name in MAIN_PACKAGES if python.version_of(name)]
+            count = str(len(python.packages))
+            rows.append((python.prefix + mark, python.kind, python.version, count, ", ".join(about)))
+        echo_table(("PYTHON", "KIND", "VERSION", "PACKAGES", "AMONG THEM"), _printable(rows))
+        if found.default_python and len(found.pythons) > 1:
+            click.echo("* the one that --packages lists unless --python names another")
+    if found.components:
+        click.echo()
+        libraries = [(one.name, one.version, one.where) for one in found.components]
+        echo_table(("LIBRARY", "VERSION", "SEEN IN"), _printable(libraries))
+    for title, text in (("Definition file", found.definition), ("Runscript", found.runscript)):
+        if text:
+            lines = text.splitlines()
+            more = f"\n  ... {len(lines) - _SHOWN_LINES} lines more: --json" if len(lines) > _SHOWN_LINES else ""
+            shown = "\n".join(f"  {line}" for line in lines[:_SHOWN_LINES])
+            click.echo(f"\n{title}\n{printable(shown)}{more}")
+
+
+def _printable(rows: list[Any]) -> list[tuple[str, ...]]:
+    return [tuple(printable(cell) for cell in row) for row in rows]
+
+
+def _facts(found: Inspection) -> list[tuple[str, str]]:
+    created = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(found.created)) if 0 < found.created < 1 << 35 else ""
+    packed = (
+        f"{found.compression}, blocks of {found.block_size // 1024} KiB, {found.files} files" if found.files else ""
+    )
+    torch = []
+    for one in found.torch:
+        built = f" for CUDA {one.cuda}" if one.cuda else f" for HIP {one.hip}" if one.hip else ""
+        architectures = " ".join(one.architectures) if one.architectures else "not to be read from the files"
+        architectures = f"; architectures: {architectures}" if one.cuda or one.hip else ""
+        torch.append(f"{one.version}{built}{architectures}")
+    signatures = [
+        f"{one.fingerprint or 'no fingerprint'} ({one.signs}, {one.hash}), not verified" for one in found.signatures
+    ]
+    return [
+        ("image", found.path),
+        ("kind", found.kind),
+        ("size", f"{found.size / 1e6:.1f} MB" if found.size else ""),
+        ("created", created),
+        ("file system", f"{found.file_system} ({packed})" if packed else found.file_system),
+        ("not read", found.unread),
+        ("architecture", found.architecture),
+        ("system", found.os),
+        ("libc", found.libc),
+        ("signed by", "\n".join(signatures) or ("nobody" if found.kind == "SIF" else "")),
+        ("PyTorch", "\n".join(torch)),
+        ("driver", found.driver),
+        ("labels", "\n".join(f"{name}: {value}" for name, value in sorted(found.labels.items()))),
+        ("environment", "\n".join(f"{name}={value}" for name, value in found.environment.items())),
+    ]

@@ -1,0 +1,176 @@
+"""The Singularity Image Format, version 01: header, descriptors, and what they point to.
+
+The layout is that of the format's Go library (github.com/sylabs/sif, pkg/sif). Offsets and counts of the file are not
+believed: each is checked against its size.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from typing import IO, Optional
+
+from sifmod.errors import ImageError
+
+_HEADER = struct.Struct("<32s10s3s3s16s8q")
+_DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
+_PARTITION = struct.Struct("<ii3s")
+_SIGNATURE = struct.Struct("<i256s")
+_MOST_DESCRIPTORS = 4096  # the format's library makes 48
+_GROUP_MASK = 0xF0000000
+
+DEFINITION, PARTITION, SIGNATURE = 0x4001, 0x4004, 0x4005
+SQUASHFS, ENCRYPTED = 1, 5
+FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted squashfs", 6: "gocryptfs"}
+_PRIMARY = 2
+_HASHES = {1: "sha256", 2: "sha384", 3: "sha512", 4: "blake2s", 5: "blake2b"}
+# As the runtimes and `uname` call them.
+_ARCHITECTURES = {
+    b"01": "386",
+    b"02": "amd64",
+    b"03": "arm",
+    b"04": "arm64",
+    b"05": "ppc64",
+    b"06": "ppc64le",
+    b"07": "mips",
+    b"08": "mipsle",
+    b"09": "mips64",
+    b"10": "mips64le",
+    b"11": "s390x",
+    b"12": "riscv64",
+}
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """One object of a SIF.
+
+    Attributes:
+        kind: type of the object, such as `PARTITION`.
+        number: its identifier.
+        group: its group's identifier.
+        link: identifier of the object or of the group that it belongs to; 0: none.
+        links_group: whether `link` is that of a group.
+        offset: where it begins, in bytes.
+        size: in bytes.
+        created: in seconds since 1970.
+        extra: what its type adds.
+    """
+
+    kind: int
+    number: int
+    group: int
+    link: int
+    links_group: bool
+    offset: int
+    size: int
+    created: int
+    extra: bytes
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A signature, not verified: whoever made the image wrote it.
+
+    Attributes:
+        fingerprint: of the key that signed, in hexadecimal; empty where it names none.
+        hash: name of the hash function.
+        signs: what is signed, such as `group 1`.
+        created: in seconds since 1970.
+    """
+
+    fingerprint: str
+    hash: str
+    signs: str
+    created: int
+
+
+@dataclass(frozen=True)
+class SifFile:
+    """What a SIF holds.
+
+    Attributes:
+        architecture: such as `amd64`; `unknown` where the format knows no such number.
+        created: in seconds since 1970.
+        descriptors: its objects.
+    """
+
+    architecture: str
+    created: int
+    descriptors: tuple[Descriptor, ...]
+
+    @property
+    def system(self) -> Optional[Descriptor]:
+        """The partition with the root file system; None where there is none."""
+        for descriptor in self.descriptors:
+            if descriptor.kind == PARTITION and _PARTITION.unpack_from(descriptor.extra)[1] == _PRIMARY:
+                return descriptor
+        return None
+
+    @property
+    def signatures(self) -> tuple[Signature, ...]:
+        """The signatures, in the order of the file."""
+        return tuple(_signature(one) for one in self.descriptors if one.kind == SIGNATURE)
+
+
+def file_system(partition: Descriptor) -> int:
+    """Return the number of a partition's file system: a key of `FILE_SYSTEMS`, or another one."""
+    return int(_PARTITION.unpack_from(partition.extra)[0])
+
+
+def _signature(descriptor: Descriptor) -> Signature:
+    number, entity = _SIGNATURE.unpack_from(descriptor.extra)
+    fingerprint = entity[:20]
+    what = "group" if descriptor.links_group else "object"
+    return Signature(
+        fingerprint=fingerprint.hex().upper() if any(fingerprint) else "",
+        hash=_HASHES.get(number, "unknown"),
+        signs=f"{what} {descriptor.link}",
+        created=descriptor.created,
+    )
+
+
+def read_sif(stream: IO[bytes], *, name: str) -> SifFile:
+    """Return what a SIF says that it holds.
+
+    Args:
+        stream: the open file.
+        name: of the file, for messages.
+
+    Raises:
+        ImageError: it is damaged, or cut off.
+    """
+
+    def damaged(how: str) -> ImageError:
+        return ImageError(f"the SIF '{name}' is damaged: {how}. Fetch or build the image again")
+
+    size = os.fstat(stream.fileno()).st_size
+    head = os.pread(stream.fileno(), _HEADER.size, 0)
+    if len(head) < _HEADER.size:
+        raise damaged(f"it ends after {size} bytes, within its header")
+    _launch, _magic, version, architecture, _uuid, created, _changed, free, total, start, length, _, _ = _HEADER.unpack(
+        head
+    )
+    if version != b"01\0":
+        raise ImageError(f"'{name}' is a SIF of version {version.rstrip(bytes(1))!r}: only version 01 can be read")
+    if not 0 <= free <= total <= _MOST_DESCRIPTORS:
+        raise damaged(f"it claims {total} descriptors, {free} of them free")
+    if length < total * _DESCRIPTOR.size or start < _HEADER.size or start + length > size:
+        raise damaged(f"its descriptors are said to be at {start}, with {length} bytes, but it has {size}")
+    table = os.pread(stream.fileno(), total * _DESCRIPTOR.size, start)
+    if len(table) != total * _DESCRIPTOR.size:
+        raise damaged("its descriptors are cut off")
+    descriptors = []
+    for number in range(total):
+        kind, used, identifier, group, link, offset, extent, _padded, made, _, _, _, _name, extra = (
+            _DESCRIPTOR.unpack_from(table, number * _DESCRIPTOR.size)
+        )
+        if not used:
+            continue
+        if offset < 0 or extent < 0 or offset + extent > size:
+            raise damaged(f"object {identifier} is said to end at byte {offset + extent}, but the file has {size}")
+        group, target = group & ~_GROUP_MASK, link & ~_GROUP_MASK
+        descriptors.append(Descriptor(kind, identifier, group, target, link != target, offset, extent, made, extra))
+    known = _ARCHITECTURES.get(architecture.rstrip(b"\0"), "unknown")
+    return SifFile(architecture=known, created=created, descriptors=tuple(descriptors))

@@ -1,0 +1,115 @@
+"""Small trees that look like the root file systems of images, and SIFs around what mksquashfs makes of them."""
+
+import struct
+import subprocess
+import uuid
+
+DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
+HEADER = struct.Struct("<32s10s3s3s16s8q")
+DEFINITION, PARTITION, SIGNATURE = 0x4001, 0x4004, 0x4005
+
+
+def write(top, path, text=""):
+    """Write a file of the tree; its folders are made."""
+    target = top / path.lstrip("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text)
+    return target
+
+
+def link(top, path, target):
+    place = top / path.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(target)
+
+
+def distribution(top, folder, name, version):
+    """Write the metadata of a Python package."""
+    text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: not this\n"
+    write(top, f"{folder}/{name.replace('-', '_').lower()}-{version}.dist-info/METADATA", text)
+
+
+def linux(top):
+    """Make a root file system with a Python like Debian's."""
+    write(top, "/usr/lib/os-release", 'ID=debian\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n')
+    link(top, "/etc/os-release", "../usr/lib/os-release")
+    link(top, "/bin", "usr/bin")
+    link(top, "/lib", "/usr/lib")
+    elf = b"\x7fELF\x02\x01".ljust(18, b"\0") + struct.pack("<H", 183)
+    write(top, "/usr/bin/dash").write_bytes(elf)
+    link(top, "/usr/bin/sh", "dash")
+    write(top, "/usr/lib/aarch64-linux-gnu/libc.so.6", "...GNU C Library (Debian GLIBC 2.36-9) stable version 2.36.\n")
+    status = "Status: install ok installed\nArchitecture: arm64\n"
+    write(
+        top,
+        "/var/lib/dpkg/status",
+        f"Package: python3.11\n{status}Version: 3.11.2-6+deb12u6\n\n"
+        f"Package: gone\nStatus: deinstall ok config-files\nVersion: 1.0\n\n"
+        f"Package: mpich\n{status}Version: 1:4.0.2-3\n",
+    )
+    write(top, "/usr/bin/python3.11")
+    link(top, "/usr/bin/python3", "python3.11")
+    write(top, "/usr/lib/python3.11/os.py")
+    distribution(top, "/usr/lib/python3/dist-packages", "demo-vendor", "1.2.3+site")
+    distribution(top, "/usr/local/lib/python3.11/dist-packages", "Local.Package", "2.0")
+    write(top, "/.singularity.d/labels.json", '{"name": "a tree", "number": 7}')
+    write(top, "/.singularity.d/runscript", "#!/bin/sh\nexec python3\n")
+    write(top, "/.singularity.d/env/90-environment.sh", "#!/bin/sh\nexport LANG=C.UTF-8\n")
+    return top
+
+
+def python_prefix(top, prefix, *, config="", conda=(), packages=()):
+    """Add a Python elsewhere: a virtual environment with `config`, of conda with `conda`."""
+    link(top, f"{prefix}/bin/python3", "/usr/bin/python3.11" if config else "python3.11")
+    write(top, f"{prefix}/bin/python3.11")
+    (top / f"{prefix}/lib/python3.11/site-packages".lstrip("/")).mkdir(parents=True)
+    if config:
+        write(top, f"{prefix}/pyvenv.cfg", config)
+    for name in conda:
+        write(top, f"{prefix}/conda-meta/{name}.json", "{}")
+    for name, version in packages:
+        distribution(top, f"{prefix}/lib/python3.11/site-packages", name, version)
+
+
+def squashfs(mksquashfs, top, target, *options):
+    """Pack a tree with the real tool."""
+    command = [mksquashfs, str(top), str(target), "-quiet", "-no-progress", "-noappend", "-processors", "1", *options]
+    subprocess.run(command, check=True, capture_output=True)
+    return target
+
+
+def partition(content, *, kind=1, part=2):
+    return PARTITION, struct.pack("<ii3s", kind, part, b"04\0"), content, 0
+
+
+def signature(fingerprint, *, link=0xF0000001):
+    return SIGNATURE, struct.pack("<i256s", 1, fingerprint), b"-----BEGIN PGP", link
+
+
+def sif(target, *objects, total=48, architecture=b"04\0"):
+    """Write a SIF of objects (type, extra, content, link)."""
+    start = HEADER.size
+    position = data = start + total * DESCRIPTOR.size
+    table, contents = b"", b""
+    for number, (kind, extra, content, linked) in enumerate(objects, 1):
+        place = (position, len(content), len(content), 1_700_000_000, 0, 0, 0)
+        table += DESCRIPTOR.pack(kind, True, number, 0xF0000001, linked, *place, b"", extra)
+        contents += content
+        position += len(content)
+    times = (1_700_000_000, 1_700_000_000)
+    head = HEADER.pack(
+        b"#!/usr/bin/env run-singularity\n",
+        b"SIF_MAGIC\0",
+        b"01\0",
+        architecture,
+        uuid.UUID(int=1).bytes,
+        *times,
+        total - len(objects),
+        total,
+        start,
+        total * DESCRIPTOR.size,
+        data,
+        len(contents),
+    )
+    target.write_bytes(head + table.ljust(total * DESCRIPTOR.size, b"\0") + contents)
+    return target
