@@ -9,8 +9,22 @@ previous=$packed.previous
 quiet=(-no-progress)
 if [[ -t 1 ]]; then quiet=(); fi
 
-# The packers end in their own way on Ctrl-C. The run then ends by the signal, so that what calls it ends too.
-trap 'trap - INT; kill -s INT $$' INT
+# end_by SIGNAL: leave nothing behind, and end by the signal, so that what calls this ends too. The packers end in their own
+# way on Ctrl-C, and bash does not always come to its EXIT trap when a signal ends it.
+temporary=
+end_by() {
+    trap '' HUP INT TERM EXIT
+    clean_up
+    trap - "$1"
+    kill -s "$1" $$
+}
+clean_up() {
+    if [[ -n $temporary ]]; then remove_trees "$temporary" "$temporary".*; fi
+}
+trap 'end_by HUP' HUP
+trap 'end_by INT' INT
+trap 'end_by TERM' TERM
+trap clean_up EXIT
 
 # require TOOL...: the tools that packing needs, and where they come from.
 require() {
@@ -21,7 +35,10 @@ require() {
 }
 
 require_write_permission() {
-    [[ -w $root ]] || die 9 "you may not write to '$root': it belongs to $(stat -c %U -- "$root"). Ask for group write permission."
+    if ! [[ -w $root ]]; then
+        [[ -O $root ]] || die 9 "you may not write to '$root': it belongs to $(stat -c %U -- "$root"). Ask for group write permission."
+        die 9 "'$root' was installed read-only. To pack or unpack in it, type: chmod u+w '$root'"
+    fi
 }
 
 # require_space BYTES INODES: refuse at once what can't fit.
@@ -90,7 +107,6 @@ remove_trees() {
 # make_temporary NAME: set `temporary` to a new file of the installation; it and $temporary.* are gone when the run ends.
 make_temporary() {
     temporary=$(mktemp "$root/.$1.XXXXXX") || die 8 "no space in '$root', or no quota. Nothing was changed."
-    trap 'remove_trees "$temporary" "$temporary".*' EXIT
 }
 
 # try COMMAND...: end the run where a step fails, with 8 for want of space.
