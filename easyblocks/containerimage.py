@@ -31,7 +31,6 @@ from easybuild.tools.filetools import adjust_permissions, convert_name, remove_d
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION
 
-from sifmod import names
 from sifmod.credentials import take_from_environment
 from sifmod.errors import ParameterError, SifmodError
 from sifmod.helptext import examples, usage, whatis
@@ -46,12 +45,12 @@ from sifmod.sif import check_is_sif
 from sifmod.signature import check_signature
 from sifmod.site import Site, load_site
 from sifmod.spec import ContainerSpec, build_arguments, image_uri, spec_from_parameters
+from sifmod.usersoftware import restore_modes, split_installation, user_modes
 
 # EasyBuild logs and reports the environment it runs in.
 take_from_environment()
 
-# Kept out of EasyBuild's permissions step: what users installed keeps the modes that they gave it.
-_USERS_OWN = (names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE_PACKED)
+_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 @contextmanager
@@ -120,6 +119,9 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         self._stored: Optional[StoredImage] = None
         self._definitions: tuple[Path, ...] = ()
         self._description: Optional[tuple[ContainerSpec, Site]] = None
+        # before a reinstall of a read-only installation, EasyBuild makes all of it writable
+        opened = build_option("read_only_installdir") and (build_option("rebuild") or build_option("force"))
+        self._modes = user_modes(Path(self.installdir)) if opened and not self.dry_run else {}
 
     def describe(self) -> tuple[ContainerSpec, Site]:
         """Return the validated description of the container and the site; made once.
@@ -189,8 +191,10 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     def run_all_steps(self, *args: Any, **kwargs: Any) -> bool:
         """Run the steps; when they fail, nothing of a new installation stays, and an earlier one still loads."""
+        restore_modes(self._modes)
         try:
-            return bool(super().run_all_steps(*args, **kwargs))
+            done = bool(super().run_all_steps(*args, **kwargs))
+            self._make_read_only()
         except BaseException:
             if self._is_new and Path(self.installdir).is_dir():
                 remove_dir(self.installdir)
@@ -198,6 +202,17 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 with _easybuild_errors():
                     undo(Path(self.installdir))
             raise
+        return done
+
+    def _make_read_only(self) -> None:
+        """Where that is asked for, take write permission away before EasyBuild does it, from user software too.
+
+        It leaves that to the easyblock if the installation directory itself is read-only already.
+        """
+        if build_option("read_only_installdir") and not self.dry_run and Path(self.installdir).is_dir():
+            for entry in split_installation(Path(self.installdir))[1]:
+                adjust_permissions(str(entry), _WRITE, add=False)
+            adjust_permissions(self.installdir, _WRITE, add=False, recursive=False)
 
     def remove_module_file(self) -> None:
         """Keep the module of an earlier installation until the new one is written over it."""
@@ -373,15 +388,14 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     def permissions_step(self) -> None:
         """Apply EasyBuild's permissions to everything but what users installed."""
         installdir = self.installdir
+        forget(Path(installdir))  # the checks have passed, and read-only folders could not be removed
         try:
-            for entry in sorted(Path(installdir).iterdir()):
-                if entry.name not in _USERS_OWN:
-                    self.installdir = str(entry)
-                    super().permissions_step()
+            for entry in split_installation(Path(installdir))[1]:
+                self.installdir = str(entry)
+                super().permissions_step()
         finally:
             self.installdir = installdir
         if self.group is not None:
             adjust_permissions(installdir, stat.S_IRWXO, add=False, recursive=False, group_id=self.group[1])
         if build_option("group_writable_installdir") and not build_option("read_only_installdir"):
             adjust_permissions(installdir, stat.S_IWGRP, recursive=False)
-        forget(Path(installdir))

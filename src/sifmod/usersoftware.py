@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -43,6 +45,33 @@ if flags and importlib.util.find_spec("pip"):
 def has_user_software(installdir: Path) -> bool:
     """Return whether an installation has user software, packed or not."""
     return any((installdir / name).exists() for name in (names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE_PACKED))
+
+
+def split_installation(installdir: Path) -> tuple[list[Path], list[Path]]:
+    """Return what lies at the top of an installation: what is the users', set aside or not, and everything else."""
+    entries = sorted(installdir.iterdir()) if installdir.is_dir() else []
+    users = [path for path in entries if path.name.startswith(names.USER_SOFTWARE_DIRECTORY)]
+    return users, [path for path in entries if path not in users]
+
+
+def user_modes(installdir: Path) -> dict[Path, int]:
+    """Return the permission bits of everything that is the users' in an installation, symbolic links left out."""
+    found = {}
+    for top in split_installation(installdir)[0]:
+        for path in [top, *top.rglob("*")]:
+            mode = path.lstat().st_mode
+            if not stat.S_ISLNK(mode):
+                found[path] = stat.S_IMODE(mode)
+    return found
+
+
+def restore_modes(modes: Mapping[Path, int]) -> None:
+    """Give back the permission bits that `user_modes` returned."""
+    for path, mode in modes.items():
+        # what has gone, or is another member's, was not changed by this run
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            if stat.S_IMODE(path.lstat().st_mode) != mode:
+                path.chmod(mode)
 
 
 def make_user_software(
