@@ -1,0 +1,93 @@
+"""Kill the commands that pack and unpack at every point: user software is never lost."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faults import (
+    CASES,
+    RUNTIME,
+    Tree,
+    calls,
+    check_after_fault,
+    make_tools,
+    make_tree,
+    run,
+    said,
+    system_calls,
+    versions,
+)
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
+    yield from make_tree(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    return make_tools(tmp_path)
+
+
+def test_every_case_ends_well_without_a_fault(tree: Tree, tools: Path) -> None:
+    for case in CASES.values():
+        tree.reset(**case.before)
+        assert run(tree, case.command, tools) == 0, said(tools)
+        assert tree.litter() == set()
+        after = tree.check_use()
+        assert tree.in_use(after) in case.finally_in_use
+        assert versions(tree, after) >= set(case.kept)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_killed_before_and_after_each_tool(tree: Tree, tools: Path, name: str) -> None:
+    case = CASES[name]
+    quick = {"FAULT_RUNTIME": str(tools.parent / "quick-runtime"), "FAULT_WORD": case.kept[0]}
+    points = 0
+    for how in ("before", "after"):
+        number = 0
+        while True:
+            number += 1
+            tree.reset(**case.before)
+            status = run(tree, case.command, tools, FAULT_AT=str(number), FAULT_HOW=how, **quick)
+            if len(calls(tools)) < number:
+                assert status == 0, said(tools)
+                break
+            assert status == -signal.SIGKILL, said(tools)
+            points += 1
+            check_after_fault(tree, case, tools, f"killed {how} call {number}, {calls(tools)[-1]!r}")
+    print(f"{name}: {points} points")
+    assert points >= 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case_name", [name for name in CASES if name != "unpack-marked"])
+def test_killed_at_each_system_call_of_each_tool(tree: Tree, tools: Path, case_name: str) -> None:
+    case = CASES[case_name]
+    quick = {"FAULT_RUNTIME": str(tools.parent / "quick-runtime"), "FAULT_WORD": case.kept[0]}
+    tree.reset(**case.before)
+    assert run(tree, case.command, tools, FAULT_HOW="count", **quick) == 0, said(tools)
+    made = [
+        (number, call, name, when)
+        for number, call in enumerate(calls(tools), 1)
+        if not call.startswith(RUNTIME)
+        for name, when in system_calls(tools, number)
+    ]
+    points = {"alone": 0, "group": 0}
+    for number, call, name, when in made:
+        for how in points:
+            tree.reset(**case.before)
+            fault = {"FAULT_AT": str(number), "FAULT_HOW": f"{how}:{name}:{when}", **quick}
+            status = run(tree, case.command, tools, **fault)
+            if not (tools.parent / "calls.hit").exists():
+                assert status == 0, said(tools)  # threads share their work in another way each time
+                continue
+            assert how == "alone" or status == -signal.SIGKILL
+            points[how] += 1
+            check_after_fault(tree, case, tools, f"killed {how} at {name} {when} of call {number}, {call!r}")
+    print(f"{case.command}: {points} points of {len(made)}")
+    assert min(points.values()) >= max(5, 0.9 * len(made))

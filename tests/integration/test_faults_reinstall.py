@@ -1,0 +1,311 @@
+"""Kill a reinstall at every point: user software is never lost, and the installation works."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from faults import RUNTIME, Tree, calls, make_tools, make_tree, remove
+
+from conftest import DEMO_EASYCONFIG
+from sifmod.install import Installer
+from sifmod.probe import PROBE
+from sifmod.render import render
+from sifmod.rollback import forget, undo
+from sifmod.runtime import ContainerRuntime
+from sifmod.site import load_site
+from sifmod.spec import spec_from_parameters
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
+    yield from make_tree(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    return make_tools(tmp_path)
+
+
+# Answers like the real one, at once: the probe's answer is recorded, and a virtual environment is a folder.
+QUICK_INSTALL_RUNTIME = r"""#!/bin/bash
+case "$*" in
+--version) echo 'apptainer version 1.4.5' ;;
+*" -c "*) cat "${0%/*}/probe" ;;
+*)
+    cat >/dev/null
+    venv=${SINGULARITY_BINDPATH%%:/user-software*}/venv/demo
+    mkdir -p "$venv/lib/python3.11/site-packages" "$venv/bin"
+    ln -s /usr/bin/python3 "$venv/bin/python"
+    printf 'home = /usr/bin\ninclude-system-site-packages = true\nversion = 3.11.2\n' >"$venv/pyvenv.cfg"
+    ;;
+esac
+"""
+
+CHANGING_EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.truncate"}
+
+
+@dataclass
+class Reinstall:
+    """A reinstall with another site, run in a child process that may be killed at one of its changes of the files."""
+
+    tree: Tree
+    folder: Path
+
+    def __post_init__(self) -> None:
+        installdir = self.tree.root
+        self.site = load_site()
+        parameters = {"python_prefix": "/usr", "venv": "demo", "image_mode": "link", "gpu": ""}
+        parameters.update(container_env={"CHANGED": "yes"}, wrappers=["python", "pip", "changed"])
+        self.spec = spec_from_parameters(
+            name="Python",
+            version="3.11-demo-singularity",
+            env_name="PYTHON",
+            installdir=str(installdir),
+            sif="demo.sif",
+            parameters=parameters,
+        )
+        render(self.spec, self.site)  # so that the child processes find the templates compiled
+        self.image = self.folder / "demo.sif"
+        os.link(installdir / "demo.sif", self.image)
+        real = ContainerRuntime(Path(str(shutil.which(RUNTIME))))
+        (self.folder / "probe").write_text(real.run(self.image, ["/usr/bin/python3", "-I", "-c", PROBE]))
+        (self.folder / RUNTIME).write_text(QUICK_INSTALL_RUNTIME)
+        (self.folder / RUNTIME).chmod(0o755)
+
+    def run(self, at: int = 0, *, checked: bool = True) -> bool:
+        """Reinstall; whether it came to its end and was not killed. It is killed before change number `at`."""
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                os.environ["PATH"] = f"{self.folder}:{os.environ['PATH']}"
+                os.setsid()
+                with (self.folder / "err").open("w") as stream:
+                    os.dup2(stream.fileno(), 2)
+                self._watch(at)
+                self._install()
+                if checked:
+                    forget(self.tree.root)
+                status = 0
+            finally:
+                os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status in (0, -signal.SIGKILL), (self.folder / "err").read_text()
+        return status == 0
+
+    def _watch(self, at: int) -> None:
+        left = at
+        top = os.fsencode(self.tree.root)
+
+        def hook(event: str, arguments: tuple[object, ...]) -> None:
+            nonlocal left
+            changes = event in CHANGING_EVENTS
+            if event == "open" and isinstance(arguments[2], int):
+                changes = bool(arguments[2] & (os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_RDWR))
+            if changes and any(isinstance(one, (str, bytes)) and top in os.fsencode(one) for one in arguments[:2]):
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(hook)
+
+    def _install(self) -> None:
+        try:
+            Installer(
+                spec=self.spec,
+                site=self.site,
+                image=self.image,
+                expected_sha256="",
+                tools={},
+                say=lambda _line: None,
+                warn=lambda _line: None,
+            ).install()
+        except BaseException as error:
+            os.write(2, repr(error).encode())
+            raise
+
+
+def times_too(top: Path) -> dict[str, tuple[int, int, int, int]]:
+    """Inode, mode, owner and time of everything below top: none of it was replaced, changed or given away."""
+    found = {}
+    for path in [top, *top.rglob("*")]:
+        status = path.lstat()
+        found[str(path.relative_to(top))] = (status.st_ino, status.st_mode, status.st_uid, status.st_mtime_ns)
+    return found
+
+
+def installed(root: Path) -> str:
+    """A digest of everything in an installation but user software and what comes and goes."""
+    digest = hashlib.sha256()
+    for folder in ("bin", "runscripts", "share"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file():
+                digest.update(f"{path}\0{path.stat().st_mode}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+@dataclass
+class Installation:
+    """An installation that can be put back to what it was, with a directory and an older packed file."""
+
+    tree: Tree
+    pristine: Path
+    another_python: bool
+
+    def __post_init__(self) -> None:
+        shutil.copytree(self.tree.root, self.pristine, symlinks=True, ignore=lambda *_: {"user-software", "demo.sif"})
+        self.tree.reset(directory="two", packed="one", mark="x")
+        if self.another_python:
+            manifest = self.pristine / "share" / "sifmod.json"
+            manifest.write_text(manifest.read_text().replace('"python_version": "3.11"', '"python_version": "3.10"'))
+            config = self.tree.root / "user-software" / "venv" / "demo" / "pyvenv.cfg"
+            config.write_text(config.read_text().replace("3.11", "3.10"))
+        self.before = self._user_software()
+
+    def _user_software(self) -> list[dict[str, tuple[int, int, int, int]]]:
+        root = self.tree.root
+        return [times_too(root / name) for name in ("user-software", "user-software.squashfs")]
+
+    def is_kept(self) -> bool:
+        """Whether directory and packed file are there once, as they were, under their names or set aside."""
+        candidates = [path for path in self.tree.root.glob("user-software*") if path.suffix in ("", ".squashfs", ".10")]
+        found = [times_too(path) for path in candidates]
+        return all(found.count(one) == 1 for one in self.before)
+
+    def is_in_place(self) -> bool:
+        marked = (self.tree.root / "user-software.unpacked").exists()
+        return marked and self._user_software() == self.before
+
+    def put_back(self) -> None:
+        """Everything as it was at first; user software is renamed back."""
+        root = self.tree.root
+        for path in root.glob("user-software*"):
+            name = path.name
+            if path.is_dir() and times_too(path) == self.before[0]:
+                path.rename(root / "keep-directory")
+            elif path.suffix == ".squashfs" and times_too(path) == self.before[1]:
+                path.rename(root / "keep-packed")
+            else:
+                remove(root / name)
+        for path in root.iterdir():
+            if path.name not in ("demo.sif", "keep-directory", "keep-packed"):
+                remove(path)
+        shutil.copytree(self.pristine, root, symlinks=True, dirs_exist_ok=True)
+        (root / "keep-directory").rename(root / "user-software")
+        (root / "keep-packed").rename(root / "user-software.squashfs")
+        (root / "user-software.unpacked").write_text("x")
+        (root / "user-software.txt").write_text("greeting==1.0+one\n")
+
+
+def way_back(root: Path) -> str:
+    path = root / ".sifmod-previous" / "journal.json"
+    return re.sub(r'"run": "[^"]*"', "", path.read_text()) if path.exists() else ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("another_python", [False, True], ids=["the same python", "another python"])
+def test_a_reinstall_killed_at_each_change(tree: Tree, tmp_path: Path, another_python: bool) -> None:
+    """User software is what it was to the last bit, the install in between works, and once more is well.
+
+    The next `eb` either does it again, or fails before it changes anything and so brings the earlier one back.
+    """
+    tree.reset()
+    reinstall = Reinstall(tree, tmp_path)
+    installation = Installation(tree, tmp_path / "pristine", another_python)
+    installation.put_back()
+    old = installed(tree.root)
+    checked: set[object] = set()
+    points = 0
+    while True:
+        installation.put_back()
+        assert installation.is_in_place()
+        if reinstall.run(points + 1):
+            break
+        points += 1
+        where = f"killed before change {points}"
+        assert installation.is_kept(), where
+        key = (installed(tree.root), way_back(tree.root), *sorted(path.name for path in tree.root.iterdir()))
+        if key in checked:
+            continue
+        checked.add(key)
+        if not another_python:
+            assert installation.is_in_place(), where
+            assert tree.greet() == "two", where
+            command = f"{tree.root}/bin/python -B -c 'import greeting; print(greeting.greet())'"
+            assert tree.user.out(command) == "two", where
+
+        assert reinstall.run(), where
+        new = installed(tree.root)
+        assert installation.is_kept(), where
+        assert (tree.root / "user-software").exists()
+        assert {name for name in tree.litter() if not name.startswith("user-software-python3.10")} == set(), where
+
+        installation.put_back()
+        assert not reinstall.run(points), where
+        undo(tree.root)
+        assert installed(tree.root) in (old, new), where
+        assert installation.is_kept(), where
+        if installed(tree.root) == old:
+            assert installation.is_in_place(), where
+    print(f"reinstall: {points} points, {len(checked)} states")
+    assert points > 50
+    assert installation.is_kept()
+    installation.put_back()
+    tree.reset()
+
+
+def test_what_users_install_after_a_killed_reinstall_is_not_undone(tree: Tree, tmp_path: Path) -> None:
+    """The run was killed between putting things in place and its checks; weeks later an `eb` fails at once."""
+    tree.reset()
+    reinstall = Reinstall(tree, tmp_path)
+    installation = Installation(tree, tmp_path / "pristine", another_python=True)
+    installation.put_back()
+    assert reinstall.run(checked=False)
+    (tree.root / "user-software" / "weeks").write_text("of work")
+    undo(tree.root)
+    assert installation.is_in_place()
+    assert (tree.root / "user-software-undone1" / "weeks").read_text() == "of work"
+    tree.reset()
+
+
+@pytest.mark.slow
+def test_eb_killed_before_and_after_each_call_of_the_runtime(tree: Tree, tools: Path) -> None:
+    """Each run goes on from what the killed one before has left; at last one succeeds.
+
+    EasyBuild itself leaves its lock behind when it is killed, and says so: `--ignore-locks` goes on.
+    """
+    tree.reset(directory="two", packed="one", mark="x")
+    before = [times_too(tree.root / name) for name in ("user-software", "user-software.squashfs")]
+    for tool in tools.iterdir():
+        if tool.name != RUNTIME:
+            tool.unlink()
+    points = 0
+    how = "before"
+    number = 1
+    while True:
+        (tools.parent / "calls").unlink(missing_ok=True)
+        fault = f"FAULT_LOG={tools.parent}/calls FAULT_AT={number} FAULT_HOW={how}"
+        done = tree.user.run(
+            f"PATH={tools}:$PATH {fault} setsid --wait eb {DEMO_EASYCONFIG} --rebuild --ignore-locks", check=False
+        )
+        assert [times_too(tree.root / name) for name in ("user-software", "user-software.squashfs")] == before
+        assert tree.greet() == "two"
+        if len(calls(tools)) < number:
+            assert done.returncode == 0, done.stdout + done.stderr
+            break
+        assert done.returncode != 0
+        points += 1
+        how, number = ("after", number) if how == "before" else ("before", number + 1)
+    print(f"eb: {points} points")
+    assert points >= 4
+    assert tree.litter() == set()
+    tree.reset()
