@@ -82,7 +82,7 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
             artefact("bin", "carry-over"),
             artefact("bin", "make-squashfs"),
             artefact("bin", "unmake-squashfs"),
-            artefact("share", "compare-trees.py", executable=False),
+            artefact("share", "trees.py", executable=False),
             artefact("share", "packing.sh", executable=False),
         ]
     return tuple(sorted(artefacts, key=lambda item: item.path))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -204,3 +206,103 @@ def test_the_calling_shell_reloads_by_itself(packing: User, shell: str) -> None:
     assert lines["unpacked"].endswith("/user-software:/user-software")
     assert "see it after" not in done.stdout
     assert "make-squashfs" in done.stdout.splitlines()[-1] + done.stderr  # no such command any more
+
+
+def log_tool(folder: Path, name: str, before: str = "") -> str:
+    """Put a tool that notes its arguments, a line each, before the real one; what is to be put before PATH."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(
+        f'#!/bin/bash\nprintf \'%s\\n\' "$@" >{folder}/{name}.log\n{before}\nexec /usr/bin/{name} "$@"\n'
+    )
+    (folder / name).chmod(0o755)
+    return f"PATH={folder}:$PATH"
+
+
+def test_reading_ahead_packs_the_same(packing: User, tmp_path: Path) -> None:
+    odd = root(packing) / "user-software" / "venv" / "demo" / "odd"
+    (odd / "empty").mkdir(parents=True)
+    (odd / "empty").chmod(0o2750)
+    (odd / "dangling").symlink_to("x/" * 300)
+    (odd / os.fsdecode(b"new\nline \xff,")).write_text("a")
+    (odd / os.fsdecode(b"hard\xff")).hardlink_to(odd / os.fsdecode(b"new\nline \xff,"))
+    with (odd / "sparse").open("wb") as stream:
+        stream.seek(5_000_000)
+        stream.write(b"end")
+    os.mkfifo(odd / "pipe")
+    deep = odd / ("d" * 120) / ("e" * 120)
+    deep.mkdir(parents=True)
+    (deep / "file").write_text("deep")
+    os.utime(deep / "file", (-1000, -1000))
+    root(packing).joinpath("user-software").chmod(0o2755)
+
+    def listing() -> list[str]:
+        done = subprocess.run(
+            ["unsquashfs", "-lln", str(root(packing) / "user-software.squashfs")], capture_output=True, check=True
+        )
+        # the size of a folder is that of its table, which depends on where its files lie
+        return sorted(re.sub(rb"^(d\S+ \S+) +\d+", rb"\1", line) for line in done.stdout.splitlines())
+
+    path = log_tool(tmp_path / "tools", "mksquashfs")
+    packing.run(f"{LOAD}; {path}; make-squashfs --read-ahead=no")
+    assert "-tar" not in (tmp_path / "tools" / "mksquashfs.log").read_text().splitlines()
+    plain = listing()
+    packing.run(f"{LOAD}; {path}; make-squashfs --replace --read-ahead=yes --remove-directory")
+    assert "-tar" in (tmp_path / "tools" / "mksquashfs.log").read_text().splitlines()
+    # but for the time of the top directory, which is when it was packed
+    assert [line for line in listing() if not line.endswith(b" squashfs-root")] == [
+        line for line in plain if not line.endswith(b" squashfs-root")
+    ]
+    assert any(line.startswith(b"drwxr-sr-x") and line.endswith(b" squashfs-root") for line in listing())
+    packing.run(f"{LOAD}; unmake-squashfs --verify=full")
+    assert (odd / "sparse").stat().st_blocks < 1000
+    assert greet(packing) == "hello"
+
+
+def test_where_looking_at_files_takes_long_it_reads_ahead(packing: User, tmp_path: Path) -> None:
+    many = root(packing) / "user-software" / "many"
+    many.mkdir()
+    for number in range(120):
+        (many / str(number)).touch()
+    path = log_tool(tmp_path / "tools", "mksquashfs")
+    log_tool(tmp_path / "tools", "find", before="sleep 0.2")
+    packing.run(f"{LOAD}; {path}; make-squashfs")
+    assert "-tar" in (tmp_path / "tools" / "mksquashfs.log").read_text().splitlines()
+    assert greet(packing) == "hello"
+
+
+@pytest.mark.parametrize("read_ahead", ["yes", "no"])
+def test_what_imports_read_is_packed_first(packing: User, read_ahead: str) -> None:
+    packages = root(packing) / "user-software" / "venv" / "demo" / "lib" / "python3.11" / "site-packages"
+    size = 2_000_000  # of random bytes: it would lie before or after the others
+    (packages / "aaa.dat").write_bytes(os.urandom(size))
+    (packages / "zzz.py").write_text("import greeting\nopen(__file__[:-3] + '.dat', 'rb').read()\n")
+    (packages / "zzz.dat").write_bytes(b"zzz's" + os.urandom(size))
+    packing.run(f"{LOAD}; make-squashfs --read-ahead={read_ahead} --import=zzz")
+    packed = (root(packing) / "user-software.squashfs").read_bytes()
+    assert packed.index(b"zzz's") < 10_000
+    packing.run(f"{LOAD}; make-squashfs --replace --read-ahead={read_ahead}")
+    packed = (root(packing) / "user-software.squashfs").read_bytes()
+    assert packed.index(b"zzz's") > size
+
+
+@pytest.mark.parametrize("read_ahead", ["yes", "no"])
+def test_a_module_that_can_not_be_imported(packing: User, read_ahead: str) -> None:
+    done = packing.run(f"{LOAD}; make-squashfs --read-ahead={read_ahead} --import=torhc", check=False)
+    assert done.returncode == 5
+    assert "No module named 'torhc'" in done.stderr
+    assert sorted(path.name for path in root(packing).glob("*user-software*")) == [
+        ".user-software.lock",
+        "user-software",
+    ]
+
+
+def test_an_unreadable_file_is_named_by_who_reads_ahead(packing: User) -> None:
+    secret = root(packing) / "user-software" / "secret"
+    secret.write_text("x" * 1000)
+    secret.chmod(0)
+    done = packing.run(f"{LOAD}; make-squashfs --read-ahead=yes", check=False)
+    secret.chmod(0o600)
+    assert done.returncode == 6
+    assert "secret" in done.stderr
+    assert not (root(packing) / "user-software.squashfs").exists()
+    assert greet(packing) == "hello"

@@ -41,6 +41,11 @@ require_write_permission() {
     fi
 }
 
+# free_space: bytes that are free where the installation is; nothing where that isn't known.
+free_space() {
+    df --output=avail --block-size=1 -- "$root" | tail -n 1
+}
+
 # require_space BYTES INODES: refuse at once what can't fit.
 require_space() {
     local bytes inodes
@@ -52,6 +57,19 @@ require_space() {
     if [[ $inodes =~ ^[1-9][0-9]*$ ]] && ((inodes < $2)); then
         die 8 "no inodes in '$root': it takes $2, and $inodes are free. Nothing was changed."
     fi
+}
+
+# looking_takes_long: whether it takes over 0.25 ms to look at a file of the directory, the mean of some. Then it pays to
+# read ahead in parallel, if this mksquashfs can read a tar archive (4.5).
+looking_takes_long() {
+    local begin count end
+    [[ $(mksquashfs -version 2>/dev/null) =~ version\ ([0-9]+)\.([0-9]+) ]] || return
+    ((BASH_REMATCH[1] > 4 || (BASH_REMATCH[1] == 4 && BASH_REMATCH[2] >= 5))) || return
+    begin=$(date +%s%N)
+    # head ends the pipe early
+    count=$(find "$directory" -printf '%s\n' 2>/dev/null | head -n 256 | wc -l) || true
+    end=$(date +%s%N)
+    ((count >= 100 && end - begin > count * 250000))
 }
 
 # usable_processors: those that affinity and control group leave to this process, not those of the node.
@@ -155,12 +173,17 @@ image_python() {
     SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only "$runtime" exec "$sif" /opt/venv/bin/python3 -I - "$@"
 }
 
+# trees BINDS ARGUMENT...: run share/trees.py in the container.
+trees() {
+    image_python "$@" <"$root/share/trees.py"
+}
+
 # compare_trees PACKED DIRECTORY sizes|full [SINCE]: mount the packed file as the container will, and compare it with the
 # directory, of which nothing may have changed since that time (seconds.nanoseconds).
 # Status 0: the same, 1: different, anything else: it could not be mounted.
 compare_trees() {
-    image_python "$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt:ro" \
-        /mnt /user-software "${@:3}" <"$root/share/compare-trees.py"
+    trees "$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt:ro" \
+        compare /mnt /user-software "${@:3}"
 }
 
 # restore_set_id_bits PACKED DIRECTORY: unsquashfs does so for root only, and the folders of a project have such bits.
@@ -177,14 +200,7 @@ PYTHON
 
 # list_user_packages PACKED FILE: write name==version of what is installed in it, as `pip install -r` reads it.
 list_user_packages() {
-    image_python "$(bind_source "$1"):/user-software:ro,image-src=/" /user-software/venv/a+b >"$2" <<'PYTHON'
-import glob, sys
-from importlib.metadata import distributions
-found = {d.metadata["Name"]: d.version for d in distributions(path=glob.glob(sys.argv[1] + "/lib/python3*/site-packages"))}
-# what an interrupted pip leaves behind has no name
-for name in sorted(set(filter(None, found)) - {"pip", "setuptools", "wheel"}, key=str.lower):
-    print("%s==%s" % (name, found[name]))
-PYTHON
+    trees "$(bind_source "$1"):/user-software:ro,image-src=/" packages /user-software/venv/a+b >"$2"
 }
 
 # reload_hint: the module of an interactive shell is reloaded by the function that the module defines.

@@ -1,0 +1,268 @@
+"""What packing needs to know of directories; runs under the Python of the image.
+
+    trees.py compare LEFT RIGHT sizes|full [SINCE]   compare names, types, modes, link targets and sizes (full: bytes too)
+    trees.py tar DIRECTORY FREE [MODULE...]          write it as a tar archive to standard output
+    trees.py order DIRECTORY [MODULE...]             print the same order in the form of mksquashfs's option -sort
+    trees.py packages VENV                           list name==version of a virtual environment
+
+SINCE, a time, says since when nothing of LEFT may have changed. FREE is how many bytes the packed file may take. What
+importing the MODULEs reads comes first in the archive, in that order; then what imports read in general; then the rest.
+
+Exit status 0: done, or the same; 1: different, changed meanwhile or unreadable; 5: an import failed; 8: no space;
+141: who reads the archive has ended.
+Names are bytes: they need not be text.
+"""
+
+import glob
+import itertools
+import os
+import re
+import stat
+import subprocess
+import sys
+import tarfile
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from email.parser import BytesHeaderParser
+
+MOST_DIFFERENCES = 10
+# Where each operation takes its time, many at once are what makes it fast; elsewhere they do no harm.
+THREADS = 32
+# how many files one thread looks at in one go
+AT_ONCE = 32
+# bytes of one file that one thread reads in one go, and of all files in memory at once
+PIECE = 1 << 20
+MOST_IN_MEMORY = 128 << 20
+
+# Writes what importing modules opens, in that order, to a file descriptor: each name with a zero byte after it.
+TRACE = """
+import importlib, os, sys
+names = {}
+def watch(event, arguments):
+    name = arguments[0] if event == "open" else arguments[1] if event == "import" else None
+    if isinstance(name, (str, bytes)):
+        names.setdefault(os.fsencode(name))
+getattr(sys, "addaudithook", lambda hook: None)(watch)
+for module in sys.argv[2:]:
+    importlib.import_module(module)
+for module in list(sys.modules.values()):
+    for name in (getattr(module, "__cached__", None), getattr(module, "__file__", None)):
+        if isinstance(name, str):
+            names.setdefault(os.fsencode(name))
+with open("/proc/self/maps", "rb") as maps:
+    for line in maps:
+        names.setdefault(line.rstrip(b"\\n").split(b" ", 5)[-1].strip())
+with open(int(sys.argv[1]), "wb") as out:
+    out.write(b"".join(name + b"\\0" for name in names))
+"""
+
+
+def scan(top, pool):
+    """Return {path below top: its status} of everything, top itself included as b"."."""
+
+    def names_in(folder):
+        with os.scandir(os.path.join(top, folder)) as found:
+            # most file systems give the type with the name, for nothing
+            return [(os.path.join(folder, one.name), one.is_dir(follow_symlinks=False)) for one in found]
+
+    def status_of(paths):
+        return [(path, os.lstat(os.path.join(top, path))) for path in paths]
+
+    folders, statuses = deque([pool.submit(names_in, b"")]), [pool.submit(status_of, [b"."])]
+    while folders:
+        names = folders.popleft().result()
+        folders.extend(pool.submit(names_in, path) for path, is_folder in names if is_folder)
+        for first in range(0, len(names), AT_ONCE):
+            statuses.append(pool.submit(status_of, [path for path, _ in names[first : first + AT_ONCE]]))
+    return {path: status for one in statuses for path, status in one.result()}
+
+
+def facts(status):
+    """Return what two copies of an entry have in common, but for contents and targets."""
+    kind = stat.S_IFMT(status.st_mode)
+    if kind == stat.S_IFLNK:
+        return (kind,)
+    return kind, stat.S_IMODE(status.st_mode), status.st_size if kind == stat.S_IFREG else None
+
+
+def same_target(path, tops):
+    """Return whether the symbolic link has the same target below both tops."""
+    return os.readlink(os.path.join(tops[0], path)) == os.readlink(os.path.join(tops[1], path))
+
+
+def same_content(path, tops):
+    """Return whether the file has the same bytes below both tops."""
+    left, right = (open(os.path.join(top, path), "rb") for top in tops)
+    with left, right:
+        while True:
+            chunk = left.read(PIECE)
+            if chunk != right.read(PIECE):
+                return False
+            if not chunk:
+                return True
+
+
+def compare(left_top, right_top, depth, since=""):
+    """Print what differs."""
+    tops = os.fsencode(left_top), os.fsencode(right_top)
+    with ThreadPoolExecutor(THREADS) as pool:
+        left, right = (scan(top, pool) for top in tops)
+        different = left.keys() ^ right.keys()
+        both = left.keys() & right.keys()
+        different.update(path for path in both if facts(left[path]) != facts(right[path]))
+        if since:
+            limit = int(since.replace(".", ""))
+            different.update(path for path in both if left[path].st_ctime_ns > limit)
+        checks = [(stat.S_IFLNK, same_target)]
+        if depth == "full" and not different:
+            checks.append((stat.S_IFREG, same_content))
+        for kind, same in checks:
+            paths = [path for path in both - different if stat.S_IFMT(left[path].st_mode) == kind]
+            answers = pool.map(same, paths, itertools.repeat(tops))
+            different.update(path for path, is_same in zip(paths, answers) if not is_same)
+    for path in sorted(different)[:MOST_DIFFERENCES]:
+        print("differs: %r" % os.fsdecode(path), file=sys.stderr)
+    if len(different) > MOST_DIFFERENCES:
+        print("... and %d more" % (len(different) - MOST_DIFFERENCES), file=sys.stderr)
+    return 1 if different else 0
+
+
+def imported_first(top, found, modules):
+    """Return the paths of all but folders: first what importing the modules opens, then what imports read in general."""
+    traced = {}
+    if modules:
+        ours, theirs = os.pipe()
+        python = next(iter(sorted(glob.glob(os.path.join(top, b"venv/*/bin/python")))), sys.executable)
+        command = [python, "-B", "-c", TRACE, str(theirs), *modules]
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs])
+        os.close(theirs)
+        with open(ours, "rb") as stream:
+            names = stream.read().split(b"\0")
+        if child.wait():
+            print("importing %s failed" % ", ".join(modules), file=sys.stderr)
+            sys.exit(5)
+        traced = {os.path.relpath(name, top): rank for rank, name in enumerate(names) if name.startswith(top + b"/")}
+
+    def rank(path):
+        usual = 0 if path.endswith(b".pyc") else 1 if re.search(rb"\.so(\.|$)", path) else 2
+        return traced.get(path, len(traced) + usual), path
+
+    return sorted((path for path, status in found.items() if not stat.S_ISDIR(status.st_mode)), key=rank)
+
+
+def pieces(top, path, size, pool):
+    """Yield (length, future of the bytes) of a file."""
+
+    def read(offset, length):
+        with open(os.path.join(top, path), "rb", 0) as stream:
+            data = os.pread(stream.fileno(), length, offset)
+            while 0 < len(data) < length:
+                more = os.pread(stream.fileno(), length - len(data), offset + len(data))
+                if not more:
+                    break
+                data += more
+        if len(data) != length:
+            raise OSError("%r was changed while it was read" % os.fsdecode(path))
+        return data
+
+    for offset in range(0, size, PIECE):
+        length = min(PIECE, size - offset)
+        yield length, pool.submit(read, offset, length)
+
+
+def header(top, path, status, first_names):
+    """Return the header of an entry in the archive, and how many bytes follow it."""
+    entry = tarfile.TarInfo(os.fsdecode(path))
+    entry.mode, entry.uid, entry.gid = stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid
+    # SquashFS has 32 bits for it, and mksquashfs reads no negative ones
+    entry.mtime = status.st_mtime_ns // 10**9 & 0xFFFFFFFF
+    kind = stat.S_IFMT(status.st_mode)
+    other = first_names.setdefault((status.st_dev, status.st_ino), path)
+    if kind == stat.S_IFDIR:
+        entry.type = tarfile.DIRTYPE
+    elif other != path:
+        entry.type, entry.linkname = tarfile.LNKTYPE, os.fsdecode(other)
+    elif kind == stat.S_IFREG:
+        entry.size = status.st_size
+    elif kind == stat.S_IFLNK:
+        entry.type, entry.linkname = tarfile.SYMTYPE, os.fsdecode(os.readlink(os.path.join(top, path)))
+    elif kind == stat.S_IFIFO:
+        entry.type = tarfile.FIFOTYPE
+    else:
+        raise OSError("%r is neither a file, a folder, a link nor a pipe" % os.fsdecode(path))
+    return entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape"), entry.size
+
+
+def archive(top, free, *modules):
+    """Write the archive; the files are read ahead, as much as may be in memory."""
+    top = os.fsencode(top)
+    out = sys.stdout.buffer
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = scan(top, pool)
+        size = sum(status.st_size for status in found.values() if stat.S_ISREG(status.st_mode))
+        # Nothing that pip installs shrinks to a twentieth: less than that can't be enough.
+        if free.strip().isdigit() and size // 20 > int(free):
+            print("%d bytes don't fit into the %s that are free" % (size, free.strip()), file=sys.stderr)
+            return 8
+        # the top's own mode is an option of mksquashfs
+        folders = sorted(path for path, status in found.items() if stat.S_ISDIR(status.st_mode) and path != b".")
+        first_names = {}
+
+        def planned():
+            """Yield (length, future of bytes or None, bytes) of all that is written, in order."""
+            for path in itertools.chain(folders, imported_first(top, found, modules)):
+                text, length = header(top, path, found[path], first_names)
+                yield len(text), None, text
+                for piece in pieces(top, path, length, pool):
+                    yield piece + (b"",)
+                yield -length % tarfile.BLOCKSIZE, None, bytes(-length % tarfile.BLOCKSIZE)
+
+        ahead, in_memory = deque(), 0
+        for length, future, text in itertools.chain(planned(), [(0, None, bytes(2 * tarfile.BLOCKSIZE))]):
+            ahead.append((length, future, text))
+            in_memory += length
+            while ahead and (in_memory > MOST_IN_MEMORY or ahead[0][1] is None or ahead[0][1].done()):
+                length, future, text = ahead.popleft()
+                in_memory -= length
+                out.write(future.result() if future else text)
+        for _, future, text in ahead:
+            out.write(future.result() if future else text)
+        out.flush()
+    return 0
+
+
+def order(top, *modules):
+    """Print lines of a path and its priority: higher ones are packed first."""
+    top = os.fsencode(top)
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = scan(top, pool)
+    for rank, path in enumerate(imported_first(top, found, modules)):
+        # priorities have 16 bits; a name that would end early in a line, or look like a comment, goes where it goes
+        if re.match(rb"[\w./+@=-]+$", path):
+            sys.stdout.buffer.write(b"%s %d\n" % (path, max(32767 - rank, -32768)))
+    return 0
+
+
+def packages(venv):
+    """Print name==version of what is installed in a virtual environment, as `pip install -r` reads it."""
+    versions = {}
+    for pattern in ("*.dist-info/METADATA", "*.egg-info/PKG-INFO"):
+        for path in glob.glob(os.path.join(glob.escape(venv), "lib/python3*/site-packages", pattern)):
+            with open(path, "rb") as stream:
+                metadata = BytesHeaderParser().parse(stream)
+            # what an interrupted pip leaves behind has no name
+            if metadata["Name"] and metadata["Version"]:
+                versions[metadata["Name"]] = metadata["Version"]
+    for name in sorted(versions.keys() - {"pip", "setuptools", "wheel"}, key=str.lower):
+        print("%s==%s" % (name, versions[name]))
+    return 0
+
+
+try:
+    sys.exit({"compare": compare, "tar": archive, "order": order, "packages": packages}[sys.argv[1]](*sys.argv[2:]))
+except BrokenPipeError:
+    # the packer has ended, and says why; nothing more can be written at the end either
+    os._exit(141)
+except OSError as error:
+    print("can't be read: %s" % error, file=sys.stderr)
+    sys.exit(1)
