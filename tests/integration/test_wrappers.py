@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import select
+import shlex
+import subprocess
+import termios
+import time
 from pathlib import Path
+
+import pytest
 
 from conftest import DEMO_MODULE, LUMI_MODULE, User
 
@@ -13,7 +23,6 @@ ARGUMENTS = ["a b", "", "$HOME", "*", "'", '"', "new\nline", "\\", "é"]
 
 def test_arguments_pass_through_untouched(demo: User) -> None:
     import json
-    import shlex
 
     words = " ".join(shlex.quote(word) for word in ARGUMENTS)
     out = demo.out(f"{LOAD}; python -c 'import json, sys; print(json.dumps(sys.argv[1:]))' {words}")
@@ -90,3 +99,165 @@ def test_a_tool_of_the_image_sees_what_users_installed(demo: User) -> None:
     out = demo.out(f"{LOAD}; singularity exec $SIF run-tool demo-tool")
     assert out.splitlines()[0] == "/user-software/venv/demo"
     assert demo.run(f"{LOAD}; singularity exec $SIF run-tool no-such", check=False).returncode == 127
+
+
+def test_large_standard_input_arrives_whole_and_is_not_read_by_the_wrapper(demo: User, tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(bytes(range(256)) * 4096)
+    count = "import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())"
+    out = demo.out(f'{LOAD}; cd {tmp_path}; cat data | python -c "{count}"; sha256sum <data | cut -d" " -f1')
+    assert len(set(out.splitlines())) == 1
+    assert demo.out(f"{LOAD}; echo 4 | {{ python -c 'print(3)'; cat; }}") == "3\n4"
+
+
+def test_find_exec_and_a_relative_entry_of_the_search_path(demo: User, tmp_path: Path) -> None:
+    for name in ("a b", "$c", "d\ne"):
+        (tmp_path / name).touch()
+    show = "import sys; print(*(repr(name) for name in sys.argv[1:]), sep=chr(10))"
+    found = demo.out(f"{LOAD}; cd {tmp_path}; find . -type f -exec python -c {shlex.quote(show)} {{}} +")
+    assert sorted(found.splitlines()) == sorted(repr(f"./{name}") for name in ("a b", "$c", "d\ne"))
+    root = demo.installdir(DEMO_MODULE)
+    out = demo.out(f"cd {root}; PATH=bin:$PATH; cd /tmp; cd {root}; python -c 'import sys; print(sys.prefix)'")
+    assert out == "/user-software/venv/demo"
+
+
+def test_from_inside_the_container(demo: User, lumi: User) -> None:
+    """By its path, where the container sees it; and it says so where that is another container."""
+    python = demo.installdir(DEMO_MODULE) / "bin" / "python"
+    show = "-c 'import sys; print(sys.prefix)'"
+    assert demo.out(f"{LOAD}; singularity exec -B /tmp $SIF {python} {show}") == "/user-software/venv/demo"
+    done = lumi.run(f"module load {LUMI_MODULE}; singularity exec -B /tmp $SIF {python} {show}", check=False)
+    assert done.returncode == 127
+    assert "is not in this container, which is another one" in done.stderr
+
+
+def test_what_bash_env_says_is_not_heard(demo: User, tmp_path: Path) -> None:
+    """A site's BASH_ENV is for scripts that want `module`: it costs time, and may print."""
+    (tmp_path / "noise").write_text("echo noise; cd /\n")
+    out = demo.out(
+        f"{LOAD}; export BASH_ENV={tmp_path}/noise; cd {tmp_path}; python -c 'import os; print(os.getcwd())'"
+    )
+    assert out == str(tmp_path)
+    master = "singularity exec $SIF get-master nid[007-009]"
+    assert demo.out(f"{LOAD}; export BASH_ENV={tmp_path}/noise; {master}") == "nid007"
+
+
+def test_functions_of_the_shell_reach_the_container(demo: User) -> None:
+    out = demo.out(f"{LOAD}; hello() {{ echo hello; }}; export -f hello; start-shell -c hello")
+    assert out == "hello"
+
+
+def test_a_working_directory_that_the_container_does_not_show_is_named(demo: User, tmp_path: Path) -> None:
+    done = demo.run(f"{LOAD}; cd /mnt; python -c 'import os; print(os.getcwd())'")
+    assert done.stdout == "/mnt\n"
+    assert "python: in the container /mnt is the image's own." in done.stderr
+    assert "SINGULARITY_BIND=/mnt" in done.stderr
+    for shown in (f"cd {tmp_path}", "cd /mnt; export SINGULARITY_BIND=/mnt APPTAINER_BIND=/mnt", "cd /"):
+        assert demo.run(f"{LOAD}; {shown}; python -c pass").stderr == ""
+
+
+LISTEN = """\
+import signal, sys, time
+def hear(number, frame):
+    print(signal.Signals(number).name, flush=True)
+    if number not in (signal.SIGCONT, signal.SIGWINCH):
+        sys.exit(40 + number)
+for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGCONT"):
+    signal.signal(getattr(signal, name), hear)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("name", "status"), [("TERM", 55), ("INT", 42), ("HUP", 41), ("USR1", 50), ("USR2", 52)])
+def test_a_signal_reaches_the_program_which_ends_as_it_likes(
+    demo: User, tmp_path: Path, name: str, status: int
+) -> None:
+    (tmp_path / "listen.py").write_text(LISTEN)
+    script = "python listen.py >out & until grep -q ready out; do sleep 0.05; done; kill -%s $!; wait $!"
+    done = demo.run(f"{LOAD}; {script % name}", cwd=tmp_path, check=False, timeout=30)
+    assert done.returncode == status
+    assert (tmp_path / "out").read_text() == f"ready\nSIG{name}\n"
+
+
+def test_a_stopped_wrapper_stops_the_program(demo: User, tmp_path: Path) -> None:
+    """SIGTSTP to the wrapper's process stops what runs in the container; SIGCONT lets it go on."""
+    (tmp_path / "listen.py").write_text(LISTEN)
+    done = demo.run(
+        f"{LOAD}; python listen.py >out & until grep -q ready out; do sleep 0.05; done\n"
+        "state() { ps -o stat= -p \"$(pgrep -f '[l]isten.py' -P $!)\" | cut -c1; }\n"
+        "kill -TSTP $!; until [[ $(state) == T ]]; do sleep 0.05; done; cat out\n"
+        "kill -CONT $!; until grep -q SIGCONT out; do sleep 0.05; done; state; kill -TERM $!; wait $!",
+        cwd=tmp_path,
+        check=False,
+        timeout=30,
+    )
+    assert done.stdout == "ready\nS\n"
+    assert done.returncode == 55
+
+
+def test_the_keys_of_a_terminal_stop_go_on_and_interrupt(demo: User) -> None:
+    """An interactive bash: Ctrl-Z suspends the wrapper's job, `fg` takes it back, Ctrl-C interrupts it."""
+    environ = {**os.environ, "MODULEPATH": str(demo.prefix / "modules/all"), "PS1": "ready> ", "TERM": "dumb"}
+    master, slave = pty.openpty()
+    shell = subprocess.Popen(
+        ["bash", "--norc", "--noediting", "-i"],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=environ,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # the terminal of the session
+    )
+    os.close(slave)
+    seen = ""
+
+    def until(text: str) -> None:
+        nonlocal seen
+        deadline = time.monotonic() + 30
+        while text not in seen:
+            readable = select.select([master], [], [], max(0, deadline - time.monotonic()))[0]
+            assert readable, f"no {text!r} in {seen!r}"
+            seen += os.read(master, 4096).decode()
+        seen = seen[seen.index(text) + len(text) :]
+
+    def type_in(text: str) -> None:
+        os.write(master, text.encode())
+
+    try:
+        until("ready> ")
+        type_in(f". $BASH_ENV; {LOAD}; echo lo''aded\n")
+        until("loaded")
+        type_in('python -c \'import time; print("sta" + "rted", flush=True); time.sleep(60)\'\n')
+        until("started")
+        type_in("\x1a")
+        until("Stopped")
+        type_in("jobs -s | wc -l; echo em''pty\n")
+        until("1")
+        until("empty")
+        type_in("fg\n")
+        until("import time")
+        time.sleep(0.3)
+        type_in("\x03")
+        until("KeyboardInterrupt")
+        type_in("echo status=$?\n")
+        until("status=130")
+        type_in("exit\n")
+        assert shell.wait(30) == 0
+    finally:
+        shell.kill()
+        os.close(master)
+
+
+def test_a_wrapper_starts_no_process_of_its_own(own_demo: User, tmp_path: Path) -> None:
+    """Each would cost a millisecond, for every rank: the wrapper becomes the runtime, and nothing else is started."""
+    stub = tmp_path / "singularity"
+    stub.write_text("#!/bin/sh\n")
+    stub.chmod(0o755)
+    log = tmp_path / "log"
+    trace = f"PATH={tmp_path}:$PATH strace -f -o {log} -e trace=process $CONTAINERROOT/bin/python -c pass"
+    for state in ("true", "make-squashfs", "rm -r $CONTAINERROOT/user-software"):
+        own_demo.run(f"{LOAD}; {state}")
+        own_demo.run(f"{LOAD}; {trace}")
+        calls = log.read_text()
+        assert not [line for line in calls.splitlines() if "fork(" in line or "clone" in line]
+        assert calls.count("execve(") == 2 + calls.count("ENOENT")

@@ -206,7 +206,7 @@ def test_commands_are_executable_and_what_is_sourced_is_not(case):
     for item in render(*CASES[case]):
         sourced = item.path.parts[0] == "share" or str(item.path) == "runscripts/init-conda-venv"
         assert item.executable != sourced
-        assert item.text.startswith("#!/bin/bash\n") != sourced
+        assert item.text.startswith("#!/bin/bash") != sourced
 
 
 def test_a_container_without_a_python_has_no_python_commands():

@@ -1,5 +1,6 @@
 # How the commands in bin/ reach the container of Python/3.11-demo-singularity. They source this file, which works out on
-# the node where it runs what the container needs: the commands work with the module loaded and without it.
+# the node where it runs what the container needs: the commands work with the module loaded and without it. They run under
+# `bash -p`, which leaves $BASH_ENV and functions of the caller's shell alone: these cost time, and may print something.
 # shellcheck shell=bash disable=SC2054 # commas are the runtime's, within a bind
 
 root=/apps/Python/3.11-demo-singularity
@@ -44,13 +45,17 @@ packed_is_active() {
     [[ -f $packed ]] && ! [[ -d $directory && -e $unpacked_mark ]]
 }
 
-# packed_is_whole: whole SquashFS files begin with "hsqs", and say at byte 40 how long they are.
+# packed_is_whole: whole SquashFS files begin with "hsqs", and say at byte 40 how long they are. The length takes two more
+# processes; a module that bound the file at load has looked at it already.
 packed_is_whole() {
     local magic length
     [[ ! -r $packed ]] || {
-        IFS= read -rn 4 magic <"$packed" && [[ $magic == hsqs ]] &&
-            read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$packed") &&
-            ((length <= $(stat -Lc %s -- "$packed")))
+        IFS= read -rn 4 magic <"$packed" && [[ $magic == hsqs ]] && {
+            [[ ,${SINGULARITY_BINDPATH-}, == *,/apps/Python/3.11-demo-singularity/user-software.squashfs:/user-software:ro,image-src=/,* ]] || {
+                read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$packed") &&
+                    ((length <= $(stat -Lc %s -- "$packed")))
+            }
+        }
     }
 }
 
@@ -108,15 +113,30 @@ set_binds() {
     export APPTAINER_BINDPATH=$SINGULARITY_BINDPATH
 }
 
+# The runtime shows the working directory in the container, but not these (Apptainer, addCwdMount).
+check_working_directory() {
+    case $PWD in
+    /bin | /etc | /lib | /lib64 | /mnt | /opt | /sbin | /usr | /var)
+        local bound=,$SINGULARITY_BINDPATH,${SINGULARITY_BIND-},${APPTAINER_BIND-},
+        local advice="To see yours, change to a directory below it, or bind it: SINGULARITY_BIND=$PWD"
+        if [[ $bound != *,"$PWD"[,:]* ]]; then
+            printf '%s: in the container %s is the image'\''s own. %s\n' "${0##*/}" "$PWD" "$advice" >&2
+        fi
+        ;;
+    esac
+}
+
 # launch COMMAND [ARGUMENT...]: become the command in the container.
 launch() {
     if in_container; then
+        command -v -- "$1" >/dev/null || die 127 "'$1' is not in this container, which is another one: leave it first."
         exec "$@"
     fi
     find_runtime
     find_image
     set_environment
     set_binds
+    check_working_directory
     local options=()
     if [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then
         read -ra options <<<"$SIFMOD_RUNTIME_OPTIONS"
