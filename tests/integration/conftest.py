@@ -39,15 +39,19 @@ class User:
     prefix: Path
     env: dict[str, str] = field(default_factory=dict)
 
+    def environ(self) -> dict[str, str]:
+        """Return the environment of a new login."""
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        environ.update(EASYBUILD_PREFIX=str(self.prefix), MODULEPATH=str(self.prefix / "modules" / "all"), **self.env)
+        return environ
+
     def run(
         self, script: str, *, check: bool = True, stdin: str = "", cwd: Optional[Path] = None, timeout: float = 240
     ) -> subprocess.CompletedProcess[str]:
         """Run a bash script as if typed in a new login, with the software space's modules in MODULEPATH."""
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-        environ.update(EASYBUILD_PREFIX=str(self.prefix), MODULEPATH=str(self.prefix / "modules" / "all"), **self.env)
         done = subprocess.run(
             ["bash", "-c", script],
-            env=environ,
+            env=self.environ(),
             input=stdin,
             text=True,
             capture_output=True,

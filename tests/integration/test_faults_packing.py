@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,8 @@ from faults import (
     start,
 )
 
+from conftest import DEMO_MODULE
+
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
@@ -37,6 +39,13 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
     return make_tools(tmp_path)
+
+
+def wait_until(condition: Callable[[], bool], *, said: Callable[[], str] = str) -> None:
+    end = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < end, said()
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -233,6 +242,87 @@ def test_a_file_that_changes_after_it_was_compared_is_not_removed(tree: Tree, to
     assert file.read_text() == "eno"
     assert tree.litter() == set()
     assert tree.greet() == "one"
+
+
+@pytest.mark.parametrize("launcher", ["", "srun"])
+@pytest.mark.parametrize("name", ["pack", "unpack"])
+def test_a_job_that_slurm_ends_while_it_packs(
+    tree: Tree, tools: Path, tmp_path: Path, name: str, launcher: str
+) -> None:
+    """At a time limit and for scancel Slurm does the same: SIGTERM, and after a while SIGKILL."""
+    case = CASES[name]
+    tool = {"pack": "mksquashfs", "unpack": "unsquashfs"}[name]
+    begun = tmp_path / "begun"
+    change(
+        tools, tool, f'if [[ "$*" == *-lln* ]]; then exec "$REAL" "$@"; fi; touch {begun}; sleep 100; exec "$REAL" "$@"'
+    )
+    tree.reset(**case.before)
+    job = tmp_path / "job.sh"
+    step = f"{shutil.which(launcher)} --ntasks=1" if launcher else ""
+    command = f"{tree.root}/bin/{case.command}"
+    job.write_text(f"#!/bin/bash\nexport PATH={tools} FAULT_LOG={tmp_path}/calls\n{step} {command}\necho not ended\n")
+    number = tree.user.out(f"sbatch --parsable --time=1 --output={tmp_path}/job.out {job}")
+    wait_until(begun.exists, said=lambda: (tmp_path / "job.out").read_text())
+    tree.user.run(f"scancel {number}")
+    wait_until(lambda: tree.user.out(f"squeue --noheader --jobs={number}", check=False) == "")
+    assert "not ended" not in (tmp_path / "job.out").read_text()
+    assert tree.in_use(tree.check_use()) == "one"
+    change(tools, tool, 'exec "$REAL" "$@"')
+    assert run(tree, case.command, tools) == 0, said(tools)
+    assert tree.litter() == set()
+    assert tree.in_use(tree.check_use()) == "one"
+
+
+READER = """
+import pathlib, sys, time
+stop, log = map(pathlib.Path, sys.argv[1:])
+top = pathlib.Path("/user-software/venv/demo")
+while not stop.exists():
+    words = {(top / "odd" / name).read_text() for name in ("one", "other")}
+    for path in top.rglob("*"):
+        if path.is_file():
+            path.read_bytes()
+    with log.open("a") as stream:
+        print(*words, file=stream)
+    time.sleep(0.2)
+"""
+
+
+def test_a_running_job_reads_on_while_the_packed_file_is_replaced(tree: Tree, tools: Path, tmp_path: Path) -> None:
+    """It has what was packed when it began, to its end; what begins later has the new one."""
+    tree.reset(packed="one")
+    (tmp_path / "reader.py").write_text(READER)
+    stop, log = tmp_path / "stop", tmp_path / "log"
+    reading = f"module load {DEMO_MODULE}; srun --ntasks=2 python -B {tmp_path}/reader.py {stop} {log}"
+    job = subprocess.Popen(["bash", "-c", reading], env=tree.user.environ(), stderr=subprocess.PIPE, text=True)
+
+    def read_on() -> None:
+        before = log.read_text().count("\n") if log.exists() else 0
+        wait_until(lambda: log.exists() and log.read_text().count("\n") > before + 2, said=lambda: str(job.poll()))
+
+    try:
+        read_on()
+        for command, status in (
+            ("unmake-squashfs", 0),
+            ("make-squashfs --replace --compressor=gzip", 0),
+            ("make-squashfs --rollback", 0),
+            ("make-squashfs --replace --remove-directory", 0),
+            ("unmake-squashfs", 0),
+        ):
+            assert run(tree, command, tools) == status, said(tools)
+            read_on()
+        subprocess.run(["cp", "-a", tree.saved / "two", tree.root / "new"], check=True)
+        remove(tree.root / "user-software")
+        (tree.root / "new").rename(tree.root / "user-software")
+        assert run(tree, "make-squashfs --replace --remove-directory", tools) == 0, said(tools)
+        (tree.root / "user-software.squashfs.previous").unlink()
+        read_on()
+        assert tree.greet() == "two"
+    finally:
+        stop.touch()
+    _, err = job.communicate(timeout=60)
+    assert job.returncode == 0, err
+    assert set(log.read_text().splitlines()) == {"one"}
 
 
 def test_a_packer_and_an_unpacker_at_once(tree: Tree, tools: Path) -> None:
