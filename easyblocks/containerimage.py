@@ -189,6 +189,35 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             raise ParameterError(parameter, name, f"there is no such file beside the easyconfig, in '{path.parent}'")
         return path
 
+    def definitions(self) -> tuple[Path, ...]:
+        """Return the paths of the definition files that are kept with the installation.
+
+        Raises:
+            ParameterError: one is not there.
+        """
+        found = [self._beside("definition_files", name) for name in self.describe()[0].definition_files]
+        if self.cfg["definition"]:
+            found.append(self._beside("definition", self.cfg["definition"]))
+        return tuple(dict.fromkeys(found))
+
+    def module_text(self) -> str:
+        """Return the module as an install writes it, also where nothing is installed yet."""
+        with self.module_generator.start_module_creation() as text:
+            if self.modules_header:
+                text += self.modules_header + "\n"
+            text += self.make_module_description()
+            text += self.make_module_group_check()
+            text += self.make_module_deppaths()
+            text += self.make_module_dep()
+            text += self.make_module_extend_modpath()
+            if Path(self.installdir, "bin").is_dir():
+                text += self.make_module_req()
+            else:
+                text += "\n" + self.module_generator.update_paths("PATH", ["bin"])
+            text += self.make_module_extra()
+            text += self.make_module_footer()
+        return str(text)
+
     def run_all_steps(self, *args: Any, **kwargs: Any) -> bool:
         """Run the steps; when they fail, nothing of a new installation stays, and an earlier one still loads."""
         restore_modes(self._modes)
@@ -248,13 +277,10 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     def fetch_step(self, *args: Any, **kwargs: Any) -> None:
         """Check everything that can be checked before anything is written, and find, pull or build the image."""
-        spec, site = self.describe()
+        site = self.describe()[1]
         self._is_new = not Path(self.installdir).exists()
         with _easybuild_errors():
-            definitions = [self._beside("definition_files", name) for name in spec.definition_files]
-            if self.cfg["definition"]:
-                definitions.append(self._beside("definition", self.cfg["definition"]))
-            self._definitions = tuple(dict.fromkeys(definitions))
+            self._definitions = self.definitions()
             runtime = None if self.dry_run else find_runtime(site)
         # the copy is hashed while it is made: hashing the source here would read the image once more
         super().fetch_step(skip_checksums=True)

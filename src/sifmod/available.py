@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Optional
 
+from sifmod.errors import EasyconfigError
 from sifmod.robot import easyconfigs_path
+from sifmod.suggest import perhaps
 
 _EASYBLOCK = re.compile(r"""^easyblock\s*=\s*['"]ContainerImage['"]""", re.MULTILINE)
 
@@ -46,6 +48,23 @@ def easyconfigs_of(name: str, environ: Optional[Mapping[str, str]] = None) -> It
             for path in sorted(place.glob(f"{_literal(name)}-*.eb")):
                 if _is_ours(path):
                     yield path
+
+
+def find_easyconfig(file_name: str, environ: Optional[Mapping[str, str]] = None) -> Path:
+    """Return the easyconfig of a container image with this file name, in EasyBuild's robot path.
+
+    Raises:
+        EasyconfigError: there is none; the message says what is near.
+    """
+    # a name may have dashes itself
+    names = {file_name[: match.start()] for match in re.finditer("-", file_name)}
+    found = {path.name: path for name in sorted(names) for path in easyconfigs_of(name, environ)}
+    if file_name not in found:
+        raise EasyconfigError(
+            f"there is no easyconfig '{file_name}', neither here nor in EasyBuild's robot path"
+            f"{perhaps(file_name, found)}: give the path of one"
+        )
+    return found[file_name]
 
 
 def _robot_path(environ: Mapping[str, str]) -> Iterator[Path]:

@@ -9,10 +9,12 @@ import click
 from sifmod import __version__
 from sifmod.commands import PROGRAM
 from sifmod.commands.completion import completion
+from sifmod.commands.convert import convert
 from sifmod.commands.env import env
 from sifmod.commands.inspect import inspect
 from sifmod.commands.list import list_installed
 from sifmod.commands.remove import remove
+from sifmod.commands.render import render
 from sifmod.commands.sbatch import sbatch
 from sifmod.commands.show import show
 from sifmod.commands.site import site
@@ -38,10 +40,12 @@ def cli() -> None:
 
 for command in (
     completion,
+    convert,
     env,
     inspect,
     list_installed,
     remove,
+    render,
     sbatch,
     show,
     site,

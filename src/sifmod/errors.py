@@ -62,3 +62,9 @@ class JobError(SifmodError):
     """A job script was asked for that can't be right."""
 
     exit_code = 8
+
+
+class EasyconfigError(SifmodError):
+    """An easyconfig can't be evaluated, or is not of the kind that is asked for."""
+
+    exit_code = 9

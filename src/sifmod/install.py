@@ -93,7 +93,7 @@ class Installer:
         artefacts = list(render(spec, self.site))
         if facts and spec.pip_constraints:
             artefacts.append(Artefact(PurePosixPath("runscripts", names.CONSTRAINTS), facts.constraints))
-        artefacts += [_kept_definition(path) for path in self.definitions]
+        artefacts += [kept_definition(path) for path in self.definitions]
         for artefact in artefacts:
             write_artefact(stage, artefact)
         outdated = self._outdated_python(spec.python_version) if spec.venv else ""
@@ -290,7 +290,12 @@ def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
         raise InstallError(f"putting the installation in place in '{installdir}' failed: {error}") from error
 
 
-def _kept_definition(path: Path) -> Artefact:
+def kept_definition(path: Path) -> Artefact:
+    """Return a definition file as it is kept with an installation.
+
+    Raises:
+        InstallError: it can't be read.
+    """
     try:
         return Artefact(PurePosixPath("share", "docker-defs", path.name), path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

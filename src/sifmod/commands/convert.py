@@ -1,0 +1,59 @@
+"""`sifmod convert`: an easyconfig in the style of LUMI's containers becomes one of sifmod's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from sifmod.commands.evaluation import variables_of
+from sifmod.commands.output import echo_json, json_option, write_new
+from sifmod.commands.site import site_option
+from sifmod.conversion import convert as converted
+from sifmod.site import load_settings
+
+
+@click.command()
+@click.argument("easyconfig", type=click.Path(path_type=Path))
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    metavar="FILE|DIR",
+    default=None,
+    help="Write there instead of to the terminal; in a directory under the name that EasyBuild expects.",
+)
+@click.option("--force", is_flag=True, help="Write over a file that exists.")
+@site_option
+@json_option
+def convert(easyconfig: Path, output: Optional[Path], force: bool, site_name: str, as_json: bool) -> None:
+    """Convert an easyconfig that installs a container with MakeCp into one of ContainerImage.
+
+    The easyconfig is evaluated by EasyBuild, so its code runs. What could not be carried over is listed in the new one
+    and on standard error. What the site gives to every container is left out: name it with --site.
+
+    \b
+    Examples:
+      sifmod convert --site lumi PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb
+      sifmod convert PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb -o easyconfigs/
+    """
+    site = load_settings(site=site_name).site
+    result = converted(variables_of(easyconfig), site, origin=easyconfig.name)
+    path = None
+    if output is not None:
+        path = output / result.file_name if output.is_dir() else output
+        write_new(path, result.text, force=force)
+    if as_json:
+        notes = {"lost": list(result.lost), "look": list(result.look)}
+        written = str(path) if path else None
+        echo_json({"file_name": result.file_name, "written": written, **notes, "text": result.text})
+        return
+    for note in result.lost:
+        click.echo(f"sifmod: not carried over: {note}", err=True)
+    for note in result.look:
+        click.echo(f"sifmod: look at {note}", err=True)
+    if path is None:
+        click.echo(result.text, nl=False)
+    else:
+        click.echo(f"wrote {path}")

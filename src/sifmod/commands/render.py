@@ -1,0 +1,123 @@
+"""`sifmod render`: what an install would write."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path, PurePosixPath
+from typing import Optional
+
+import click
+
+from sifmod.artefact import Artefact
+from sifmod.available import find_easyconfig
+from sifmod.commands.evaluation import Evaluated, container_of
+from sifmod.commands.output import echo_json, json_option
+from sifmod.commands.space import prefix_option
+from sifmod.errors import InstallError, SifmodError
+from sifmod.install import write_artefact
+from sifmod.manifest import read_manifest
+from sifmod.preview import Preview, differences, preview
+
+
+def _version(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    if value and not re.fullmatch(r"\d+\.\d+", value):
+        raise click.BadParameter("give major and minor, such as 3.11")
+    return value
+
+
+@click.command()
+@click.argument("easyconfig", type=click.Path(path_type=Path))
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    default=None,
+    help="Write the files there, which must be empty or new, in folders like those of an EasyBuild prefix.",
+)
+@click.option("--diff", "as_diff", is_flag=True, help="Show the difference from what is installed.")
+@click.option("--python-version", callback=_version, metavar="X.Y", default="", help="Version of the image's Python.")
+@prefix_option
+@json_option
+def render(
+    easyconfig: Path,
+    output: Optional[Path],
+    as_diff: bool,
+    python_version: str,
+    prefix: Optional[Path],
+    as_json: bool,
+) -> None:
+    """Print what an install of an easyconfig would write: scripts and module file.
+
+    EasyBuild evaluates the easyconfig, with its settings and those of the site. Nothing is installed, and the image is
+    not looked at: what is assumed of it, and what is left out for want of it, is said on standard error.
+
+    Exit status: 0; with --diff 0 no difference, 1 differences.
+
+    \b
+    Examples:
+      sifmod render Python-3.11-demo-singularity.eb | less
+      sifmod render Python-3.11-demo-singularity.eb --output review/
+      sifmod render Python-3.11-demo-singularity.eb --diff
+    """
+    if as_diff and output:
+        raise click.UsageError("--diff and --output exclude each other")
+    found = container_of(_path(easyconfig), prefix=prefix)
+    installdir = Path(found.spec.installdir)
+    manifest = read_manifest(installdir)
+    made = preview(
+        found.spec, found.site, manifest=manifest, definitions=found.definitions, python_version=python_version
+    )
+    if not as_json:
+        for note in made.notes:
+            click.echo(f"sifmod: {note}", err=True)
+    if as_diff:
+        if manifest is None:
+            raise InstallError(f"'{installdir}' is no installation of sifmod: there is nothing to compare with")
+        lines = list(differences(made.artefacts, installdir, manifest, (found.module_file, found.module)))
+        if as_json:
+            echo_json({"installation": str(installdir), "notes": list(made.notes), "diff": lines})
+        else:
+            _echo_diff(lines)
+        sys.exit(1 if lines else 0)
+    if output:
+        _write(found, made, output)
+    if as_json:
+        files = {str(installdir / item.path): item.text for item in made.artefacts}
+        files[str(found.module_file)] = found.module
+        echo_json({"notes": list(made.notes), "written": str(output) if output else None, "files": files})
+    elif output:
+        click.echo(f"wrote {len(made.artefacts) + 1} files to {output}")
+    else:
+        for item in made.artefacts:
+            _echo_file(str(installdir / item.path), item.text)
+        _echo_file(str(found.module_file), found.module)
+
+
+def _path(easyconfig: Path) -> Path:
+    """Return the easyconfig, which may be the name of one that EasyBuild's robot path has."""
+    return easyconfig if easyconfig.is_file() or len(easyconfig.parts) > 1 else find_easyconfig(easyconfig.name)
+
+
+def _write(found: Evaluated, made: Preview, output: Path) -> None:
+    if output.exists() and any(output.iterdir()):
+        raise SifmodError(f"'{output}' is not empty: give a new directory")
+    root = PurePosixPath("software", found.spec.module)
+    for item in made.artefacts:
+        write_artefact(output, Artefact(root / item.path, item.text, item.executable))
+    module = PurePosixPath("modules", "all", found.spec.name, found.module_file.name)
+    write_artefact(output, Artefact(module, found.module))
+
+
+def _echo_file(path: str, text: str) -> None:
+    click.echo(click.style(f"==> {path} <==", bold=not os.environ.get("NO_COLOR")))
+    click.echo(text if text.endswith("\n") else f"{text}\n")
+
+
+def _echo_diff(lines: list[str]) -> None:
+    colours = {"-": "red", "+": "green", "@": "cyan"}
+    for line in lines:
+        colour = None if os.environ.get("NO_COLOR") else colours.get(line[:1])
+        click.echo(click.style(line, fg=colour) if colour else line)

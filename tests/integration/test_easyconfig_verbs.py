@@ -1,0 +1,113 @@
+"""`sifmod render` and `sifmod convert`: easyconfigs evaluated by the real EasyBuild."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, LUMI_EASYCONFIG, LUMI_MODULE, User, make_user
+
+LUMI_STYLE = Path(__file__).parents[1] / "data" / "lumi-style.eb"
+
+
+def files_below(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text(encoding="utf-8", errors="replace")
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink() and path.suffix != ".sif"
+    }
+
+
+def test_what_is_rendered_is_what_was_installed(demo: User) -> None:
+    same = demo.run(f"sifmod render {DEMO_EASYCONFIG} --diff", check=False)
+    assert (same.returncode, same.stdout) == (0, "")
+    other = demo.run(f"SIFMOD_MASTER_SUFFIX=-ib sifmod render {DEMO_EASYCONFIG} --diff", check=False)
+    assert other.returncode == 1
+    assert [line for line in other.stdout.splitlines() if line.startswith("+++ ")] == ["+++ new/runscripts/get-master"]
+
+
+def test_files_are_written_like_a_prefix_also_before_an_install(demo: User, user: User) -> None:
+    done = user.run(f"sifmod render {DEMO_EASYCONFIG} --output out --prefix '{demo.prefix}'")
+    assert "taken to be 3.11, from the earlier install" in done.stderr
+    written = files_below(user.prefix / "out" / "software" / DEMO_MODULE)
+    installed = files_below(demo.installdir(DEMO_MODULE))
+    assert {name: installed[name] for name in written} == written
+    missing = {name for name in installed if name.startswith(("bin/", "share/", "runscripts/")) and name not in written}
+    assert missing == {"share/sifmod.json", "runscripts/pip-constraints.txt"}
+    module = user.prefix / "out" / "modules" / "all" / f"{DEMO_MODULE}.lua"
+    assert module.read_text() == demo.modulefile(DEMO_MODULE).read_text()
+    before = sorted(path.name for path in user.prefix.iterdir())
+    fresh = json.loads(user.out(f"sifmod render {DEMO_EASYCONFIG} --json"))
+    assert "from the module's version" in fresh["notes"][0]
+    module_text = fresh["files"][str(user.modulefile(DEMO_MODULE))]
+    assert module_text.replace(str(user.prefix), str(demo.prefix)) == module.read_text()
+    assert sorted(path.name for path in user.prefix.iterdir()) == before
+    refused = user.run(f"sifmod render {DEMO_EASYCONFIG} --output out", check=False)
+    assert (refused.returncode, "is not empty" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("verb", ["render", "convert"])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name = 'X'\nversion = \n", "can't be evaluated"),
+        ("import sys; sys.exit(3)\n", "can't be evaluated"),
+        ("1 / 0\n", "division by zero"),
+        ("\udcff", "can't be evaluated"),
+        (None, "there is no easyconfig"),
+    ],
+)
+def test_what_eb_would_not_take_is_one_line(user: User, verb: str, text: Optional[str], says: str) -> None:
+    path = user.prefix / "X-1.eb"
+    if text is not None:
+        path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    done = user.run(f"sifmod {verb} ./X-1.eb", check=False)
+    assert (done.returncode, done.stdout) == (9, "")
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_wrong_parameter_is_named_as_by_an_install(user: User) -> None:
+    text = "easyblock = 'ContainerImage'\nname = 'X'\nversion = '1'\nhomepage = 'h'\ndescription = 'd'\n"
+    (user.prefix / "X-1.eb").write_text(f"{text}toolchain = SYSTEM\nsources = ['x.sif']\nbinds = ['relative']\n")
+    done = user.run("sifmod render ./X-1.eb", check=False)
+    assert done.returncode == 3
+    assert "easyconfig parameter 'binds'" in done.stderr
+    (user.prefix / "Y-1.eb").write_text(f"{text.replace('ContainerImage', 'Bundle')}toolchain = SYSTEM\n")
+    done = user.run("sifmod render ./Y-1.eb", check=False)
+    assert done.returncode == 9
+    assert "sifmod convert" in done.stderr
+
+
+def test_a_converted_easyconfig_installs_and_runs(user: User, lumi_images: Path) -> None:
+    user.env.update(SIFMOD_SITE="lumi", SIFMOD_IMAGE_REPOSITORIES=str(lumi_images))
+    done = user.run(f"sifmod convert '{LUMI_STYLE}' --output .")
+    easyconfig = user.prefix / LUMI_EASYCONFIG
+    assert f"wrote {LUMI_EASYCONFIG}" in done.stdout
+    assert "not carried over: the script bin/report" in done.stderr
+    refused = user.run(f"sifmod convert '{LUMI_STYLE}' --output .", check=False)
+    assert (refused.returncode, "--force" in refused.stderr) == (1, True)
+    # The image stands in for LUMI's: it has neither these packages nor these paths.
+    text = easyconfig.read_text()
+    for parameter in ("pip_requirements", "binds", "expected_packages", "modluafooter"):
+        lines = [line for line in text.splitlines() if not line.startswith(f"{parameter} = ")]
+        text = "\n".join(lines) + "\n"
+    easyconfig.write_text(text)
+    user.eb(str(easyconfig))
+    said = user.out(f"module load {LUMI_MODULE}; echo $OUR_DATA; python -c 'import os, sys; print(sys.prefix)'")
+    assert said == "/data\n/user-software/venv/pytorch"
+    assert user.out(f"module load {LUMI_MODULE}; singularity exec $SIF printenv OMP_NUM_THREADS") == "7"
+    assert (user.installdir(LUMI_MODULE) / "user-software.squashfs").is_file()
+    assert (user.installdir(LUMI_MODULE) / "bin" / "torchrun").is_file()
+
+
+def test_a_conversion_leaves_no_trace(tmp_path: Path) -> None:
+    user = make_user(tmp_path / "eb")
+    user.env["TMPDIR"] = str(tmp_path / "tmp")
+    (tmp_path / "tmp").mkdir()
+    user.run(f"sifmod convert --site lumi '{LUMI_STYLE}' >/dev/null; sifmod render {DEMO_EASYCONFIG} >/dev/null")
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert [path.name for path in user.prefix.iterdir()] == ["modules"]
