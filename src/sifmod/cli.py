@@ -13,6 +13,7 @@ from sifmod.commands.convert import convert
 from sifmod.commands.env import env
 from sifmod.commands.inspect import inspect
 from sifmod.commands.list import list_installed
+from sifmod.commands.new import new
 from sifmod.commands.remove import remove
 from sifmod.commands.render import render
 from sifmod.commands.sbatch import sbatch
@@ -31,6 +32,7 @@ def cli() -> None:
     Examples:
       eb Python-3.11-demo-singularity.eb     install a container (EasyBuild)
       sifmod inspect my-image.sif            see what is in an image
+      sifmod new my-image.sif                write an easyconfig for it
       sifmod list                            see what is installed
       sifmod site check                      see whether this host is fit for it
       sifmod sbatch PyTorch/2.2.0 -N 2 -- train.py   print a job script
@@ -44,6 +46,7 @@ for command in (
     env,
     inspect,
     list_installed,
+    new,
     remove,
     render,
     sbatch,

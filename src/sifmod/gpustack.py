@@ -225,14 +225,19 @@ def _architectures(
 
 def driver_for(components: Iterable[Component]) -> str:
     """Return in words which driver the host must have for the GPU libraries; empty where there are none."""
+    components = tuple(components)
     needs = []
-    versions = sorted({one.version for one in components if one.name == CUDA}, key=_order)
-    if versions and minimum_driver(versions[-1]):
-        needs.append(f"NVIDIA {minimum_driver(versions[-1])} or later, for CUDA {versions[-1]}")
-    versions = sorted({one.version for one in components if one.name == ROCM}, key=_order)
-    if versions:
-        needs.append(f"amdgpu of ROCm {versions[-1]} or of a release near it, as AMD's compatibility matrix says")
+    cuda, rocm = newest(components, CUDA), newest(components, ROCM)
+    if minimum_driver(cuda):
+        needs.append(f"NVIDIA {minimum_driver(cuda)} or later, for CUDA {cuda}")
+    if rocm:
+        needs.append(f"amdgpu of ROCm {rocm} or of a release near it, as AMD's compatibility matrix says")
     return "; ".join(needs)
+
+
+def newest(components: Iterable[Component], name: str) -> str:
+    """Return the newest version of a component; empty where it is not there."""
+    return max((one.version for one in components if one.name == name), key=_order, default="")
 
 
 def minimum_driver(cuda: str) -> str:

@@ -40,6 +40,8 @@ class ImagePython:
         conda_root: root of the conda installation that it is an environment of; else empty.
         conda_env: name of that environment, `base` for the root itself; else empty.
         site_directories: where its packages are, in the order in which they are looked for.
+        commands: names of what is in its directory of commands.
+        makes_venvs: whether it has what a virtual environment is made with: `venv`, and `ensurepip` or `pip`.
     """
 
     prefix: str
@@ -50,6 +52,8 @@ class ImagePython:
     conda_root: str = ""
     conda_env: str = ""
     site_directories: tuple[str, ...] = ()
+    commands: tuple[str, ...] = field(default=(), repr=False)
+    makes_venvs: bool = False
 
     @property
     def minor_version(self) -> str:
@@ -121,16 +125,32 @@ def _python(files: Files, prefix: str, system_packages: Mapping[str, str]) -> Op
     conda_packages = _conda_packages(files.names(f"{prefix}/conda-meta")) if is_conda else ()
     root, env = _conda_place(files, prefix) if is_conda else ("", "")
     folders = _site_directories(files, prefix, library, config)
+    packages = _packages(files, folders)
+    commands = files.names(f"{prefix}/bin") + (files.names("/usr/local/bin") if prefix == "/usr" else [])
     return ImagePython(
         prefix=prefix,
         kind=VENV if config else CONDA if is_conda else SYSTEM if prefix == "/usr" else OTHER,
         version=_full_version(files, prefix, version, config, conda_packages, system_packages),
-        packages=_packages(files, folders),
+        packages=packages,
         conda_packages=conda_packages,
         conda_root=root,
         conda_env=env,
         site_directories=tuple(folders),
+        commands=tuple(sorted(set(commands))),
+        makes_venvs=_makes_venvs(files, _base(prefix, config), library, packages),
     )
+
+
+def _base(prefix: str, config: Mapping[str, str]) -> str:
+    """Return the prefix of the Python that a virtual environment was made with; of others their own."""
+    return posixpath.dirname(config.get("home", "").rstrip("/")) or prefix
+
+
+def _makes_venvs(files: Files, base: str, library: str, packages: Packages) -> bool:
+    for folder in (f"{base}/lib/{library}", f"{base}/lib64/{library}"):
+        if files.is_file(f"{folder}/venv/__init__.py"):
+            return files.is_directory(f"{folder}/ensurepip") or bool(_lookup(packages, "pip"))
+    return False
 
 
 def _settings(text: str) -> dict[str, str]:
@@ -186,8 +206,8 @@ def _site_directories(files: Files, prefix: str, library: str, config: Mapping[s
         ]
     folders += [f"{prefix}/lib64/{library}/site-packages", f"{prefix}/lib/{library}/site-packages"]
     if config.get("include-system-site-packages", "").lower() == "true":
-        base = posixpath.dirname(config.get("home", ""))
-        if base and base != prefix:
+        base = _base(prefix, config)
+        if base != prefix:
             base_config = _settings(files.text(f"{base}/pyvenv.cfg"))
             folders += _site_directories(files, base, library, {**base_config, "include-system-site-packages": ""})
     for folder in list(folders):

@@ -156,7 +156,7 @@ class ImageStore:
 
     def _present(self, target: Path, origin: str) -> Optional[StoredImage]:
         try:
-            stored = StoredImage(**json.loads(_record(target).read_text(encoding="utf-8")))
+            stored = StoredImage(**json.loads(record_of(target).read_text(encoding="utf-8")))
             return stored if stored.origin == origin and target.stat().st_size == stored.size else None
         except (OSError, ValueError, TypeError):
             return None
@@ -168,9 +168,9 @@ class ImageStore:
             stored = StoredImage(origin, digest, sha256_of(partial), partial.stat().st_size, self.runtime.version)
             record = target.parent / f".{target.name}.json.partial"
             record.write_text(json.dumps(asdict(stored), indent=2, sort_keys=True) + "\n", encoding="utf-8")
-            _record(target).unlink(missing_ok=True)
+            record_of(target).unlink(missing_ok=True)
             partial.replace(target)
-            record.replace(_record(target))
+            record.replace(record_of(target))
         except OSError as error:
             raise ImageError(f"keeping the image as '{target}' failed: {error.strerror}") from error
         return stored
@@ -271,7 +271,8 @@ def definition_file_name(definition: Path, build_args: Mapping[str, str], *, ste
     return f"{stem}-{hashlib.sha256(definition_origin(definition, build_args).encode()).hexdigest()[:8]}.sif"
 
 
-def _record(target: Path) -> Path:
+def record_of(target: Path) -> Path:
+    """Return where the store keeps what it knows of an image."""
     return target.with_name(target.name + ".json")
 
 

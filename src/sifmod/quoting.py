@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping
 
 _LUA_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\0": "\\000"}
 
@@ -41,6 +42,23 @@ def _tcl_character(char: str) -> str:
     if char in '\\"$[]{}':
         return f"\\{char}"
     return f"\\u{ord(char):04x}" if ord(char) < 0x20 or ord(char) == 0x7F else char
+
+
+def easyconfig(value: object) -> str:
+    """Return a value of an easyconfig as Python writes it: text, numbers, None, and lists and dictionaries of these.
+
+    EasyBuild replaces `%(name)s` in every text of an easyconfig (its documentation, "Templates"): the `%` is doubled
+    here, so that the text stays what it is.
+    """
+    if isinstance(value, str):
+        return repr(re.sub(r"%(?=%*\(\w+\)s)", "%%", value))
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{easyconfig(key)}: {easyconfig(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(easyconfig, value)) + "]"
+    if value is None or isinstance(value, (bool, int)):
+        return repr(value)
+    raise TypeError(f"an easyconfig has no {type(value).__name__}")
 
 
 def comment(value: object) -> str:

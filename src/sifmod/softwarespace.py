@@ -17,6 +17,7 @@ _DEFAULTS = {
     "installpath-modules": "",
     "installpath-software": "",
     "prefix": "",
+    "sourcepath": "",
     "subdir-modules": "modules",
     "subdir-software": "software",
     "suffix-modules-path": "all",
@@ -65,6 +66,22 @@ def software_space(prefix: Optional[Path] = None, environ: Optional[Mapping[str,
         return Path(chosen).expanduser().absolute()
 
     return SoftwareSpace(folder("software"), folder("modules"), settings["suffix-modules-path"])
+
+
+def source_path(environ: Optional[Mapping[str, str]] = None) -> Path:
+    """Return the folder in which EasyBuild keeps sources: the first one, where there are several.
+
+    Args:
+        environ: the environment to read, `os.environ` by default.
+
+    Raises:
+        InstallError: a configuration file of EasyBuild can't be read.
+    """
+    environ = os.environ if environ is None else environ
+    settings = {**_DEFAULTS, **_from_files(environ), **_from_variables(environ)}
+    chosen = settings["sourcepath"].split(":")[0]
+    base = settings["prefix"] or str(Path(environ.get("HOME") or "/", ".local", "easybuild"))
+    return Path(chosen or Path(base, "sources")).expanduser().absolute()
 
 
 def _from_variables(environ: Mapping[str, str]) -> dict[str, str]:

@@ -68,6 +68,7 @@ def _as_json(found: Inspection) -> dict[str, Any]:
     for name in ("signatures", "pythons", "components", "torch"):
         plain[name] = [asdict(one) for one in plain[name]]
     for python in plain["pythons"]:
+        del python["commands"]
         for name in ("packages", "conda_packages"):
             python[name] = _named(python[name])
     return plain

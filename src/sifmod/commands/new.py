@@ -1,0 +1,95 @@
+"""`sifmod new`: an easyconfig for an image."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any, Optional
+
+import click
+
+from sifmod.commands.output import echo_json, json_option
+from sifmod.commands.site import site_option
+from sifmod.easyconfigtext import easyconfig_text, read_easyconfig
+from sifmod.newimage import file_image, pulled_image
+from sifmod.proposal import TAKEN_OVER, propose
+from sifmod.site import load_settings
+from sifmod.textfile import write_text
+
+STANDARD_OUTPUT = "-"
+
+
+@click.command("new")
+@click.argument("image", metavar="IMAGE|URI")
+@click.option("--name", default="", help="Name of the module, instead of the main package's.")
+@click.option("--version", default="", help="Version of the module, instead of the main package's.")
+@click.option(
+    "--like",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="OTHER.eb",
+    help="Easyconfig of a similar container: what it says and still applies is taken over.",
+)
+@click.option(
+    "-o",
+    "--output",
+    default="",
+    type=click.Path(),
+    metavar="FILE|DIR|-",
+    help="Where to write it, by default NAME-VERSION.eb in this directory; '-' is standard output.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the file if it is there.")
+@site_option
+@json_option
+def new(
+    image: str, name: str, version: str, like: Optional[Path], output: str, force: bool, site_name: str, as_json: bool
+) -> None:
+    """Write an easyconfig for an image, from what is in it.
+
+    IMAGE is a SIF. A URI such as docker://debian:12 is pulled into EasyBuild's source path, where eb finds it again.
+
+    Exit status: 0; 1 the file exists, or OTHER.eb is none; 3 a value can't be used; 4 the site's settings are wrong; 5
+    it is no image, or can't be pulled.
+
+    \b
+    Examples:
+      sifmod new pytorch.sif
+      sifmod new docker://nvcr.io/nvidia/pytorch:24.03-py3 --output ~/easyconfigs
+      sifmod new pytorch-new.sif --like PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb
+      sifmod new tools.sif --name tools --version 1.0 -o - | less
+    """
+    site = load_settings(site=site_name).site
+    notes: list[str] = []
+    similar: dict[str, Any] = {}
+    if like:
+        similar, computed = read_easyconfig(like)
+        notes += [f"not taken over, because {like.name} computes it: {one}" for one in computed if one in TAKEN_OVER]
+    is_uri = ":" in image and not Path(image).exists()
+    found = pulled_image(image, site, name=name, say=_say) if is_uri else file_image(Path(image), say=_say)
+    proposal = propose(
+        found.inspection, site, sha256=found.sha256, uri=found.uri, name=name, version=version, like=similar
+    )
+    found.settle(str(proposal.parameters["name"]))
+    text = easyconfig_text(proposal.parameters, comment=f"Written by sifmod new from {found.origin}: look it over.")
+    target = None if output == STANDARD_OUTPUT else _target(Path(output), proposal.file_name)
+    if target:
+        write_text(target, text, overwrite=force)
+    notes += proposal.notes
+    if as_json:
+        echo_json({"file": str(target or ""), "parameters": proposal.parameters, "notes": notes, "text": text})
+        return
+    if target is None:
+        click.echo(text, nl=False)
+    for note in notes:
+        _say(f"note: {note}")
+    if target:
+        click.echo(f"wrote {target}")
+        options = found.options_of_eb(target, site)
+        click.echo(f"install it with: eb {' '.join([*options, shlex.quote(str(target))])}")
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _target(output: Path, file_name: str) -> Path:
+    return output / file_name if output.is_dir() else output

@@ -1,0 +1,112 @@
+"""`sifmod new`: what it writes installs with `eb` as it is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from conftest import IMAGES, TESTBED, User
+
+REGISTRY = "127.0.0.1:5000"
+PASSWORD = (TESTBED / "registry" / "password").read_text().strip()
+
+OPT_VENV = """Bootstrap: localimage
+From: {base}
+%post
+    python3 -m venv --without-pip /opt/venv
+    site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')
+    mkdir $site/mpi4py-4.0.1.dist-info
+    printf 'Name: mpi4py\\nVersion: 4.0.1\\n' >$site/mpi4py-4.0.1.dist-info/METADATA
+    printf '#!/opt/venv/bin/python\\nimport sys\\nprint(sys.prefix)\\n' >/opt/venv/bin/ipython
+    chmod 755 /opt/venv/bin/ipython
+%environment
+    export PATH=/opt/venv/bin:$PATH
+"""
+
+
+def new(user: User, words: str) -> tuple[str, str]:
+    """Call `sifmod new` in the prefix; return the file that it wrote, and the command that it names."""
+    first, last = user.out(f"sifmod new {words}").splitlines()
+    assert first.startswith("wrote ")
+    return first.partition(" ")[2], last.partition("install it with: ")[2]
+
+
+def installed(user: User, words: str) -> str:
+    """Write an easyconfig, install it by the command that is named, and return the module's name."""
+    easyconfig, command = new(user, words)
+    user.run(command)
+    name, _, version = easyconfig.removesuffix(".eb").partition("-")
+    return f"{name}/{version}"
+
+
+PREFIX = "python -c 'import sys; print(sys.prefix, sys.base_prefix)'"
+
+
+def test_the_system_s_python(user: User) -> None:
+    shutil.copy(IMAGES / "demo.sif", user.prefix)
+    module = installed(user, "demo.sif")
+    assert module.startswith("Python/3.11-singularity-20")
+    assert user.out(f"module load {module}; {PREFIX}") == "/user-software/venv/python /usr"
+
+
+def test_a_conda_environment_in_another_folder(user: User) -> None:
+    module = installed(user, str(IMAGES / "conda-demo.sif"))
+    assert module.startswith("PyTorch/2.2.0-rocm-5.6-python-3.11-singularity-20")
+    script = (
+        f"module load {module}; {PREFIX}; python -c 'import torch; print(torch.__version__)'; echo $SINGULARITY_ROCM"
+    )
+    assert user.out(script).splitlines() == [
+        "/user-software/venv/pytorch /opt/miniconda3/envs/pytorch",
+        "2.2.0+rocm5.6",
+        "1",
+    ]
+
+
+@pytest.fixture(scope="module")
+def opt_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("opt-venv")
+    (folder / "x.def").write_text(OPT_VENV.format(base=IMAGES / "demo.sif"))
+    User(folder).run("singularity build x.sif x.def")
+    return folder / "x.sif"
+
+
+def test_a_virtual_environment_of_the_image_with_a_tool(user: User, opt_venv: Path) -> None:
+    (user.prefix / "other.eb").write_text(
+        "easyblock = 'ContainerImage'\nname = 'other'\nvenv = 'ours'\ncontainer_env = {'OURS': \"it's\"}\n"
+        "wrappers = ['python', 'pip', 'ipython']\nversion = '0'\n"
+    )
+    module = installed(user, f"{opt_venv} --like other.eb --name mpi4py")
+    assert module.startswith("mpi4py/4.0.1-python-3.11-singularity-20")
+    script = f"module load {module}; {PREFIX}; ipython; singularity exec $SIF printenv OURS"
+    assert user.out(script).splitlines() == ["/user-software/venv/ours /usr", "/user-software/venv/ours", "it's"]
+
+
+def test_a_uri_is_pulled_once_pinned_and_found_again_by_eb(user: User) -> None:
+    user.env.update(
+        SIFMOD_INSECURE_REGISTRIES=REGISTRY,
+        SINGULARITY_DOCKER_USERNAME="$oauthtoken",
+        SINGULARITY_DOCKER_PASSWORD=PASSWORD,
+        SINGULARITY_CACHEDIR=str(user.prefix / "cache"),
+        APPTAINER_CACHEDIR=str(user.prefix / "cache"),
+    )
+    easyconfig, command = new(user, f"docker://{REGISTRY}/demo/python:3.11")
+    text = (user.prefix / easyconfig).read_text()
+    assert f"image_uri = 'docker://{REGISTRY}/demo/python@sha256:" in text
+    assert PASSWORD not in text
+    (image,) = (user.prefix / "sources/p/Python").glob("*.sif")
+    again = user.run(f"sifmod new docker://{REGISTRY}/demo/python:3.11 --force")
+    assert "was pulled before" in again.stderr
+    done = user.run(command)
+    assert "was pulled before" in done.stdout
+    assert [path.name for path in (user.prefix / "sources").rglob("*.sif")] == [image.name]
+
+
+def test_another_image_under_the_same_name_is_refused_by_its_checksum(user: User) -> None:
+    shutil.copy(IMAGES / "demo.sif", user.prefix / "x.sif")
+    _, command = new(user, "x.sif")
+    shutil.copy(IMAGES / "conda-demo.sif", user.prefix / "x.sif")
+    done = user.run(command, check=False)
+    assert done.returncode != 0
+    assert "checksum" in (done.stdout + done.stderr).lower()
