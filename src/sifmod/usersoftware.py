@@ -50,7 +50,8 @@ def has_user_software(installdir: Path) -> bool:
 def split_installation(installdir: Path) -> tuple[list[Path], list[Path]]:
     """Return what lies at the top of an installation: what is the users', set aside or not, and everything else."""
     entries = sorted(installdir.iterdir()) if installdir.is_dir() else []
-    users = [path for path in entries if path.name.startswith(names.USER_SOFTWARE_DIRECTORY)]
+    # the lock too: it may be another member's
+    users = [path for path in entries if path.name.lstrip(".").startswith(names.USER_SOFTWARE_DIRECTORY)]
     return users, [path for path in entries if path not in users]
 
 

@@ -1,13 +1,15 @@
 """A project's shared installation, as far as one user can see it: groups, umasks and setgid folders.
 
 There is one ordinary user on the testbed, and it can't become another one without being root. So these tests look at
-the bits that decide what the members of the group may do, and at what is said where a bit is missing.
+the bits that decide what the members of the group may do, and at what is said where a bit is missing. In a user
+namespace the user can give files to another one, who is not there.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,51 @@ def test_what_members_of_a_group_install_and_pack_is_the_groups(tmp_path: Path, 
     user.run(f"umask {umask}; {LOAD}; make-squashfs --replace; make-squashfs --rollback; make-squashfs --rollback")
     check("replaced")
     assert user.out(f"{LOAD}; python -B -c 'import greeting; print(greeting.greet())'") == "hello"
+
+
+def give(path: Path, owner: str, mode: str) -> None:
+    """Give a tree to owner:group, and set its modes: 0 is the user or the user's group, 1 is somebody else."""
+    script = 'chown -Rh "$2" "$1" && chmod -R "$3" "$1"'
+    command = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--map-auto",
+        "bash",
+        "-c",
+        script,
+        "give",
+        str(path),
+        owner,
+        mode,
+    ]
+    subprocess.run(command, check=True)
+
+
+def test_an_installation_of_another_member(own_demo: User, wheel: Path) -> None:
+    root = own_demo.installdir(DEMO_MODULE)
+    try:
+        give(root, "1:1", "go-w")
+        for command in ("make-squashfs", "unmake-squashfs"):
+            done = own_demo.run(f"{LOAD}; {command}", check=False)
+            assert done.returncode == 9
+            assert "Ask for group write permission" in done.stderr
+        done = own_demo.run(f"eb --rebuild {DEMO_EASYCONFIG}", check=False)
+        assert done.returncode != 0
+        assert f"can't write to the installation directory '{root}'" in done.stdout + done.stderr
+        assert own_demo.out(f"{LOAD}; python -c 'import sys; print(sys.prefix)'") == "/user-software/venv/demo"
+
+        give(root, "1:0", "g+rwXs")
+        own_demo.run(f"umask 002; {LOAD}; pip install --no-index {wheel}")
+        own_demo.run(f"umask 002; {LOAD}; make-squashfs --remove-directory; unmake-squashfs; make-squashfs --replace")
+        give(root, "1:0", "g+rwXs")
+        own_demo.run(
+            f"umask 002; {LOAD}; make-squashfs --rollback; rm -r $CONTAINERROOT/user-software; unmake-squashfs"
+        )
+        own_demo.run(f"umask 002; eb --umask=002 --group-writable-installdir --set-gid-bit --rebuild {DEMO_EASYCONFIG}")
+        assert own_demo.out(f"{LOAD}; python -B -c 'import greeting; print(greeting.greet())'") == "hello"
+    finally:
+        give(root, "0:0", "u+rwX")
 
 
 def test_a_umask_of_077_keeps_everything_private(tmp_path: Path, wheel: Path) -> None:
