@@ -12,6 +12,7 @@ from sifmod.commands.completion import completion
 from sifmod.commands.convert import convert
 from sifmod.commands.env import env
 from sifmod.commands.inspect import inspect
+from sifmod.commands.kernel import kernel
 from sifmod.commands.list import list_installed
 from sifmod.commands.new import new
 from sifmod.commands.remove import remove
@@ -45,6 +46,7 @@ for command in (
     convert,
     env,
     inspect,
+    kernel,
     list_installed,
     new,
     remove,

@@ -68,3 +68,9 @@ class EasyconfigError(SifmodError):
     """An easyconfig can't be evaluated, or is not of the kind that is asked for."""
 
     exit_code = 9
+
+
+class KernelError(SifmodError):
+    """A Jupyter kernel can't be made of an installation."""
+
+    exit_code = 10

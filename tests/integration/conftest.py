@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -80,11 +82,29 @@ class User:
             assert done.returncode == 0, done.stdout + done.stderr
         return done
 
+    def pip_install(self, module: str, *packages: str) -> None:
+        """Install packages of the index into the user software of a module."""
+        binds = "".join(f"-B {shlex.quote(folder)} " for folder in _folders_of_pip())
+        words = " ".join(shlex.quote(package) for package in packages)
+        self.run(f"module load {module}; singularity exec {binds}$SIF pip install {words}", timeout=480)
+
     def installdir(self, module: str) -> Path:
         return self.prefix / "software" / module
 
     def modulefile(self, module: str) -> Path:
         return self.prefix / "modules" / "all" / f"{module}.lua"
+
+
+def _folders_of_pip() -> list[str]:
+    """Folders that pip's settings name, for packages and certificates, which the container does not see by itself."""
+    folders = set()
+    for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT", "SSL_CERT_FILE"):
+        for word in os.environ.get(name, "").split():
+            path = Path(urlsplit(word).path)
+            if urlsplit(word).scheme in ("", "file") and path.exists():
+                # an index refers to files beside it
+                folders.add(str(path.parent if path.is_file() or name.endswith("INDEX_URL") else path))
+    return sorted(folders)
 
 
 def make_user(prefix: Path, **env: str) -> User:

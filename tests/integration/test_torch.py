@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
 import shutil
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -29,25 +26,12 @@ LAUNCHERS = {
 }
 
 
-def folders_of_pip() -> list[str]:
-    """Folders that pip's settings name, for packages and certificates, which the container does not see by itself."""
-    folders = set()
-    for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT", "SSL_CERT_FILE"):
-        for word in os.environ.get(name, "").split():
-            path = Path(urlsplit(word).path)
-            if urlsplit(word).scheme in ("", "file") and path.exists():
-                # an index refers to files beside it
-                folders.add(str(path.parent if path.is_file() or name.endswith("INDEX_URL") else path))
-    return sorted(folders)
-
-
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory: pytest.TempPathFactory) -> User:
     """The demo image with PyTorch and two frameworks, packed by the user, who then removed the directory."""
     user = make_user(tmp_path_factory.mktemp("torch") / "eb")
     user.eb(DEMO_EASYCONFIG)
-    binds = "".join(f"-B {shlex.quote(folder)} " for folder in folders_of_pip())
-    user.run(f"{LOAD}; singularity exec {binds}$SIF pip install torch==2.13.0 lightning accelerate", timeout=480)
+    user.pip_install(DEMO_MODULE, "torch==2.13.0", "lightning", "accelerate")
     user.run(f"{LOAD}; make-squashfs --remove-directory", timeout=480)
     assert not (user.installdir(DEMO_MODULE) / "user-software").exists()
     return user

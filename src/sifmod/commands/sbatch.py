@@ -8,12 +8,13 @@ import click
 
 from sifmod.commands.output import echo_json, json_option
 from sifmod.commands.site import site_option
+from sifmod.commands.space import complete_modules
 from sifmod.jobscript import LAUNCHERS, Job, render_job
 from sifmod.site import load_settings
 
 
 @click.command()
-@click.argument("module")
+@click.argument("module", shell_complete=complete_modules)
 @click.argument("command", nargs=-1, required=True, metavar="-- SCRIPT [ARGUMENT]...")
 @click.option("--nodes", "-N", type=int, default=1, show_default=True, help="Number of nodes.")
 @click.option("--gpus-per-node", type=int, default=0, show_default=True, help="GPUs of each node.")

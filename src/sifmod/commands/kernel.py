@@ -1,0 +1,62 @@
+"""`sifmod kernel`: a Jupyter kernel for an installed container."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Optional
+
+import click
+
+from sifmod.commands.output import echo_json, json_option
+from sifmod.commands.space import complete_modules, prefix_option
+from sifmod.kernelspec import kernel_of, loaded_or_installed, require_ipykernel, write_kernel
+from sifmod.softwarespace import software_space
+
+
+@click.command()
+@click.argument("module", shell_complete=complete_modules)
+@click.option("--name", default="", help="Name of the kernel; by default the module's, in small letters.")
+@click.option("--display-name", default="", help="What Jupyter shows; by default the module's name.")
+@click.option("--user", "for_user", is_flag=True, help="For every Jupyter of yours: the default.")
+@click.option(
+    "--jupyter-prefix",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    default=None,
+    help="For the Jupyter that is installed in this prefix, and all its users.",
+)
+@click.option("--replace", is_flag=True, help="Replace a kernel of the same name.")
+@prefix_option
+@json_option
+def kernel(
+    module: str,
+    name: str,
+    display_name: str,
+    for_user: bool,
+    jupyter_prefix: Optional[Path],
+    replace: bool,
+    prefix: Optional[Path],
+    as_json: bool,
+) -> None:
+    """Write a Jupyter kernel that runs in the container of MODULE, with its user software.
+
+    Jupyter itself stays on the host. MODULE is the loaded module, an installed one, or the path of an installation.
+
+    \b
+    Examples:
+      sifmod kernel PyTorch/2.2.0
+      sifmod kernel PyTorch --name pytorch --display-name "PyTorch in a container" --replace
+      sifmod kernel PyTorch --jupyter-prefix /opt/jupyterhub
+    """
+    if for_user and jupyter_prefix:
+        raise click.UsageError("--user and --jupyter-prefix exclude each other.")
+    space = software_space(prefix)
+    installation = loaded_or_installed(space, module, {} if prefix else os.environ)
+    made = kernel_of(installation, name=name, display_name=display_name, jupyter_prefix=jupyter_prefix)
+    require_ipykernel(installation)
+    write_kernel(made, replace=replace)
+    if as_json:
+        echo_json({"name": made.name, "directory": str(made.directory), "spec": dict(made.spec)})
+    else:
+        click.echo(f"wrote the kernel {made.name} of {installation.module} to {made.directory}")
