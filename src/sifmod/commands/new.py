@@ -8,13 +8,12 @@ from typing import Any, Optional
 
 import click
 
-from sifmod.commands.output import echo_json, json_option
+from sifmod.commands.output import echo_json, json_option, write_new
 from sifmod.commands.site import site_option
 from sifmod.easyconfigtext import easyconfig_text, read_easyconfig
 from sifmod.newimage import file_image, pulled_image
 from sifmod.proposal import TAKEN_OVER, propose
 from sifmod.site import load_settings
-from sifmod.textfile import write_text
 
 STANDARD_OUTPUT = "-"
 
@@ -72,7 +71,7 @@ def new(
     text = easyconfig_text(proposal.parameters, comment=f"Written by sifmod new from {found.origin}: look it over.")
     target = None if output == STANDARD_OUTPUT else _target(Path(output), proposal.file_name)
     if target:
-        write_text(target, text, overwrite=force)
+        write_new(target, text, force=force)
     notes += proposal.notes
     if as_json:
         echo_json({"file": str(target or ""), "parameters": proposal.parameters, "notes": notes, "text": text})
