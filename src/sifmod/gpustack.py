@@ -10,6 +10,7 @@ from typing import Any, Optional
 
 from packaging.version import InvalidVersion, Version
 
+from sifmod.cudafatbin import cuda_architectures
 from sifmod.imagefiles import ImageFiles
 from sifmod.imagepython import ImagePython
 from sifmod.imagesystem import library_folders
@@ -54,6 +55,7 @@ _SYSTEM = {
     MPICH: ("libmpich12", "mpich"),
 }
 _VARIABLES = {CUDA: "CUDA_VERSION", NCCL: "NCCL_VERSION", ROCM: "ROCM_VERSION"}
+_MOST_FOLDERS = 500  # that are looked into for one header
 _GFX = re.compile(r"gfx[0-9a-f]{3,4}(?![0-9a-z])")
 
 
@@ -157,6 +159,7 @@ def _from_files(files: Files) -> Iterable[Component]:
     headers += [f"{folder}/{name}/include" for folder in library_folders(files) for name in ("openmpi", "mpich")]
     headers += [f"/usr/include/{name}" for name in files.names("/usr/include") if "-linux-gnu" in name or "mpi" in name]
     headers += [f"/opt/{name}/include" for name in files.names("/opt")]
+    headers = headers[:_MOST_FOLDERS]
     for header, names in (("nccl.h", (NCCL,)), ("rccl.h", (RCCL,)), ("mpi.h", (OPEN_MPI, MPICH))):
         for path in dict.fromkeys(filter(None, (files.resolved(f"{folder}/{header}") for folder in headers))):
             text = files.text(path)
@@ -174,7 +177,7 @@ def _json_version(text: str) -> str:
 
 
 def _header_version(name: str, text: str) -> str:
-    defined = dict(re.findall(r'^\s*#\s*define\s+(\w+)\s+"?([\w.]+)', text, re.M))
+    defined = dict(re.findall(r'^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+"?([\w.]+)', text, re.M))
     if name == MPICH:
         return str(defined.get("MPICH_VERSION", ""))
     prefix, last = ("OMPI", "RELEASE_VERSION") if name == OPEN_MPI else ("NCCL", "PATCH")
@@ -198,7 +201,7 @@ def find_torch(files: Files, python: ImagePython, environment: Mapping[str, str]
     folders = (f"{folder}/torch" for folder in python.site_directories)
     folder = next((one for one in folders if files.is_file(f"{one}/version.py")), "")
     text = files.text(f"{folder}/version.py") if folder else ""
-    values = dict(re.findall(r"^(\w+)\s*(?::[^=\n]*)?=\s*['\"]([^'\"\n]*)['\"]", text, re.M))
+    values = dict(re.findall(r"^(\w+) *(?::[^=\n]*)?= *['\"]([^'\"\n]*)['\"]", text, re.M))
     # builds of PyTorch's own channel say it in the version too: 2.2.0+cu121, 2.2.0+rocm5.6
     local = re.search(r"\+cu(\d+)(\d)\b", version)
     cuda = values.get("cuda", "") or (f"{local[1]}.{local[2]}" if local else "")
@@ -217,6 +220,11 @@ def _architectures(
             names = sorted({name for file in files.names(place) for name in _GFX.findall(file)})
             if names:
                 return tuple(names), place
+    # PyTorch 1 has the second one
+    for library in ("libtorch_cuda.so", "libtorch_cuda_cu.so") if cuda else ():
+        compiled = cuda_architectures(files, f"{folder}/lib/{library}")
+        if compiled:
+            return compiled, f"{folder}/lib/{library}"
     variable = "PYTORCH_ROCM_ARCH" if hip else "TORCH_CUDA_ARCH_LIST" if cuda else ""
     words = re.split(r"[;, ]+", environment.get(variable, ""))
     named = tuple(word for word in words if re.fullmatch(r"\d+\.\d+[a-z]?(\+PTX)?|gfx\w+", word))

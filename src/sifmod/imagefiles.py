@@ -120,7 +120,9 @@ class ImageFiles(ABC, Generic[Node]):
             limit: bytes at most.
         """
         found = self._find(path)
-        return self._content(found[2], start, limit) if found and found[1] == FILE else b""
+        if found is None or found[1] != FILE or start > self._size(found[2]):
+            return b""
+        return self._content(found[2], start, limit)
 
     def text(self, path: str, *, limit: int = _TEXT) -> str:
         """Return the beginning of a file as text; what is not UTF-8 in it is replaced."""

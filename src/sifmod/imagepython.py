@@ -22,6 +22,8 @@ CONDA, VENV, SYSTEM, OTHER = "conda", "venv", "system", "other"
 _PARENTS = ("/", "/usr", "/root", "/home", "/srv", "/app", "/workspace", "/opt")
 _MOST_PLACES = 5000
 _MOST_PYTHONS = 100
+_MOST_PACKAGES = 20_000  # of one Python
+_DISTRIBUTION_OR_LINK = re.compile(r"\.(dist-info|egg-info|egg|egg-link)$")
 _METADATA = 32_768  # bytes; name and version are in the first lines
 _INTERPRETER = re.compile(r"python(3\.\d+)?t?")
 _DISTRIBUTION = re.compile(r"(?P<name>[^-]+)(-(?P<version>[^-]+))?(-.*)?\.(dist-info|egg-info|egg)")
@@ -102,13 +104,13 @@ def _places(files: Files, search_path: Iterable[str]) -> Iterator[str]:
     places = ["/usr", "/usr/local", *(posixpath.dirname(folder.rstrip("/")) for folder in search_path)]
     for parent in _PARENTS:
         places += [posixpath.join(parent, name) for name in files.names(parent)]
-    for name in files.names("/opt"):
-        places += [f"/opt/{name}/{inner}" for inner in files.names(f"/opt/{name}")[:100]]
+    for name in files.names("/opt")[:_MOST_PYTHONS]:
+        places += [f"/opt/{name}/{inner}" for inner in files.names(f"/opt/{name}")[:_MOST_PYTHONS]]
     for place in list(dict.fromkeys(places))[:_MOST_PLACES]:
         if files.is_directory(f"{place}/bin"):
             yield place
         if files.is_directory(f"{place}/conda-meta"):
-            yield from (f"{place}/envs/{name}" for name in files.names(f"{place}/envs"))
+            yield from (f"{place}/envs/{name}" for name in files.names(f"{place}/envs")[:_MOST_PYTHONS])
 
 
 def _python(files: Files, prefix: str, system_packages: Mapping[str, str]) -> Optional[ImagePython]:
@@ -225,7 +227,9 @@ def _packages(files: Files, folders: Iterable[str]) -> Packages:
     """Return the distributions, each once: the first one found is the one that Python imports."""
     found: dict[str, tuple[str, str]] = {}
     for folder in folders:
-        for entry in files.names(folder):
+        for entry in filter(_DISTRIBUTION_OR_LINK.search, files.names(folder)):
+            if len(found) >= _MOST_PACKAGES:
+                break
             distribution = _distribution(files, folder, entry)
             if distribution:
                 found.setdefault(canonicalize_name(distribution[0]), distribution)

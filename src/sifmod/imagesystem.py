@@ -20,12 +20,15 @@ _MACHINES = {3: "386", 40: "arm", 62: "amd64", 183: "arm64", 21: "ppc64le", 22: 
 _LIBRARY_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _PACKAGE_DATABASE = 32 << 20  # bytes
 _LIBC = 16 << 20  # bytes
+_OS_RELEASE = 16_384  # bytes
+_MOST_FOLDERS = 20
 
 
 def os_release(files: Files) -> dict[str, str]:
     """Return the variables of `os-release` (os-release(5)); none where there is no such file."""
     found = {}
-    for line in (files.text("/etc/os-release") or files.text("/usr/lib/os-release")).splitlines():
+    text = files.text("/etc/os-release", limit=_OS_RELEASE) or files.text("/usr/lib/os-release", limit=_OS_RELEASE)
+    for line in text.splitlines():
         name, equals, value = line.partition("=")
         if equals and re.fullmatch(r"[A-Z0-9_]+", name):
             found[name] = _unquoted(value)
@@ -42,8 +45,11 @@ def _unquoted(value: str) -> str:
 def system_packages(files: Files) -> dict[str, str]:
     """Return the versions of the packages of Debian, Ubuntu or Alpine, by name; RPM's database is not read."""
     text = files.text("/var/lib/dpkg/status", limit=_PACKAGE_DATABASE)
-    pattern = r"^Package: (\S+)\nStatus: \S+ \S+ installed\n(?:(?!Version:)[^\n]+\n)*Version: (?:\d+:)?(\S+)"
-    found = dict(re.findall(pattern, text, re.M))
+    found = {}
+    for paragraph in text.split("\n\n"):
+        fields = dict(re.findall(r"^(Package|Status|Version): (.*)$", paragraph, re.M))
+        if fields.get("Status", "").endswith(" installed") and "Package" in fields:
+            found[fields["Package"]] = re.sub(r"^\d+:", "", fields.get("Version", ""))
     text = files.text("/lib/apk/db/installed", limit=_PACKAGE_DATABASE)
     found.update(re.findall(r"^P:(\S+)\nV:(\S+)", text, re.M))
     return found
@@ -53,7 +59,7 @@ def library_folders(files: Files) -> list[str]:
     """Return the folders of the system's libraries, without links, each once."""
     folders = [*_LIBRARY_FOLDERS]
     for folder in ("/lib", "/usr/lib"):
-        folders += [f"{folder}/{name}" for name in files.names(folder) if "-linux-gnu" in name]
+        folders += [f"{folder}/{name}" for name in files.names(folder) if "-linux-gnu" in name][:_MOST_FOLDERS]
     return list(dict.fromkeys(filter(None, map(files.resolved, folders))))
 
 
@@ -114,7 +120,7 @@ def environment(files: Files) -> dict[str, str]:
         # the others are the runtime's own machinery
         if re.fullmatch(r"(10-docker.*|90-environment|91-.*)\.sh", name):
             for line in files.text(f"{folder}/{name}").splitlines():
-                match = re.fullmatch(r"\s*(?:export\s+)?([A-Za-z_]\w*)=(.*?);?\s*", line)
+                match = re.match(r"(?:export +)?([A-Za-z_]\w*)=(.*)", line.strip().rstrip(";"))
                 if match:
                     found[match[1]] = _value(match[2], found)
     return found

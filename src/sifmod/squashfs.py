@@ -35,7 +35,7 @@ _KINDS = {1: DIRECTORY, 8: DIRECTORY, 2: FILE, 9: FILE, 3: LINK, 10: LINK}
 
 _MOST_UNPACKED = 2 << 30  # bytes that one reader unpacks; an image with 500 packages needs about a tenth of it
 _MOST_BLOCKS = 1 << 22  # of one file: 512 GiB at the usual size of blocks
-_MOST_LISTING = 64 << 20  # bytes of one directory: about two million names
+_MOST_LISTING = 16 << 20  # bytes of one directory: about half a million names
 _MOST_LINK = 65_536  # bytes of a link's target, as in the kernel
 _CACHED_METADATA = 4096  # blocks
 _CACHED_DATA = 16  # blocks

@@ -8,6 +8,7 @@ from sifmod.imagepython import find_pythons
 from sifmod.imagesystem import system_packages
 
 from .imagetrees import distribution, linux, python_prefix, write
+from .test_cudafatbin import SASS, container, library
 
 SITE = "/opt/conda/lib/python3.11/site-packages"
 
@@ -92,6 +93,7 @@ def test_pytorch_for_cuda_in_a_virtual_environment_on_the_system(top):
     distribution(top, folder, "nvidia-nccl-cu12", "2.20.5")
     write(top, f"{folder}/torch/version.py", "cuda = '12.4'\nhip = None\n")
     torches, components = look(top, TORCH_CUDA_ARCH_LIST="5.2 6.0 8.6 9.0+PTX nonsense")
+    assert {torch.architectures_from for torch in torches} == {"$TORCH_CUDA_ARCH_LIST"}
     assert [torch.prefix for torch in torches] == ["/opt/venv", "/usr"]
     assert {torch.architectures for torch in torches} == {("5.2", "6.0", "8.6", "9.0+PTX")}
     assert ("2.20.5", "pip package nvidia-nccl-cu12 of /usr") in versions(components, "NCCL")
@@ -128,3 +130,12 @@ def test_the_driver_of_a_release(cuda, driver):
 def test_a_version_file_that_is_none_does_no_harm(top, text):
     write(top, "/usr/local/cuda/version.json", text)
     assert versions(look(top)[1], "CUDA") == []
+
+
+def test_what_pytorchs_library_was_compiled_for_counts_before_variables(top):
+    python_prefix(top, "/opt/conda", packages=[("torch", "2.2.0+cu121")])
+    write(top, f"{SITE}/torch/version.py", "cuda = '12.1'\n")
+    path = write(top, f"{SITE}/torch/lib/libtorch_cuda.so")
+    path.write_bytes(library(container((SASS, 80, b"x" * 8), (SASS, 90, b"x" * 8))))
+    (torch,), _ = look(top, TORCH_CUDA_ARCH_LIST="5.2")
+    assert (torch.architectures, torch.architectures_from) == (("8.0", "9.0"), f"{SITE}/torch/lib/libtorch_cuda.so")

@@ -61,6 +61,7 @@ def test_what_is_no_file_of_the_image_has_no_content(files, path):
 
 def test_a_limit_is_kept(files):
     assert files.read("/etc/inside", start=3, limit=3) == b"the"
+    assert files.read("/etc/inside", start=1 << 63) == b""  # a damaged ELF file asked for it
     assert files.names("/etc") == ["inside", "os-release"]
 
 

@@ -1,10 +1,14 @@
 """Looking into images of every kind, and into what is none."""
 
+import contextlib
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sifmod.errors import ImageError
 from sifmod.inspection import inspect_image
@@ -148,3 +152,55 @@ def test_a_sandbox_s_links_do_not_lead_out(tmp_path):
     (top / ".singularity.d/labels.json").unlink()
     link(top, "/.singularity.d/labels.json", str(tmp_path / "secret/labels.json"))
     assert inspect_image(top).labels == {}
+
+
+def fuzzed(path, changes):
+    """Change bytes at random places of the header, the descriptors, or the file system."""
+    data = bytearray(path.read_bytes())
+    for place, value in changes:
+        place %= len(data)
+        data[place : place + len(value)] = value
+    target = path.with_name("fuzzed")
+    target.write_bytes(bytes(data))
+    return target
+
+
+@pytest.fixture(scope="module")
+def loose(tree, tmp_path_factory, need):
+    """The tree in a SIF whose tables and files are not compressed, so that changes reach what they hold."""
+    folder = tmp_path_factory.mktemp("loose")
+    flags = ("-noI", "-noD", "-noF", "-no-xattrs", "-b", "4K")
+    content = squashfs(need("mksquashfs"), tree, folder / "x.squashfs", *flags).read_bytes()
+    return sif(folder / "x.sif", partition(content), signature(b"\xab" * 20), total=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=8)), min_size=1, max_size=30))
+def test_whatever_is_changed_in_an_image_is_read_or_refused(loose, changes):
+    path = fuzzed(loose, changes)
+    begun = time.process_time()
+    with contextlib.suppress(ImageError):
+        inspect_image(path)
+    assert time.process_time() - begun < 10
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/var/lib/dpkg/status", "Package: x\nStatus: a b installed\n" * 50_000),
+        ("/usr/include/nccl.h", "\n" * 500_000),
+        ("/usr/include/mpi.h", "# define " + " " * 500_000),
+        ("/.singularity.d/env/90-environment.sh", "X=" + " " * 500_000 + "x\n"),
+        ("/.singularity.d/env/90-environment.sh", 'X="${X:-' + '"' * 500_000),
+        ("/etc/os-release", "NAME='" + "\\" * 500_000),
+        ("/opt/conda/pyvenv.cfg", "=" * 500_000),
+        ("/usr/lib/python3/dist-packages/x.egg-info", "Name: " + " " * 30_000 + "\n"),
+    ],
+)
+def test_text_that_would_make_a_careless_pattern_slow(tmp_path, path, text):
+    top = linux(tmp_path)
+    (top / path.lstrip("/")).unlink(missing_ok=True)
+    write(top, path, text)
+    begun = time.process_time()
+    inspect_image(top)
+    assert time.process_time() - begun < 10
