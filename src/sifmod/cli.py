@@ -10,6 +10,7 @@ from sifmod import __version__
 from sifmod.commands import PROGRAM
 from sifmod.commands.completion import completion
 from sifmod.commands.convert import convert
+from sifmod.commands.doctor import doctor
 from sifmod.commands.env import env
 from sifmod.commands.inspect import inspect
 from sifmod.commands.kernel import kernel
@@ -35,7 +36,8 @@ def cli() -> None:
       sifmod inspect my-image.sif            see what is in an image
       sifmod new my-image.sif                write an easyconfig for it
       sifmod list                            see what is installed
-      sifmod site check                      see whether this host is fit for it
+      sifmod doctor                          see whether this host is fit for it
+      sifmod site check                      see whether the site's settings fit this host
       sifmod sbatch PyTorch/2.2.0 -N 2 -- train.py   print a job script
       eval "$(sifmod env)"                   tell an EasyBuild that is a module about sifmod
     """
@@ -44,6 +46,7 @@ def cli() -> None:
 for command in (
     completion,
     convert,
+    doctor,
     env,
     inspect,
     kernel,

@@ -130,6 +130,11 @@ def tree_size(top: Path) -> int:
     return sum(_sizes(top))
 
 
+def tree_files(top: Path) -> int:
+    """Return how many files and links there are below a directory."""
+    return sum(1 for _size in _sizes(top))
+
+
 def _sizes(top: Path) -> Iterator[int]:
     pending = [str(top)]
     while pending:

@@ -24,7 +24,7 @@ _REINSTALL = "reinstall it with: eb --rebuild"
 _READ = """
 source "$1/share/container.sh"
 source "$1/share/packing.sh"
-image_python "$(bind_source "$packed"):$2:ro,image-src=/" "$2" "$2" full <"$root/share/compare-trees.py"
+trees "$(bind_source "$packed"):$2:ro,image-src=/" compare "$2" "$2" full
 """
 _COMPARE = """
 source "$1/share/container.sh"
@@ -195,7 +195,7 @@ def _user_software(installation: Installation) -> Iterator[Finding]:
         return
     done = _script(installation, _READ, names.USER_SOFTWARE)
     if done.returncode:
-        # 1: compare-trees.py could not read something; else the runtime could not mount it
+        # 1: something in it can not be read; else the runtime could not mount it
         yield Finding(
             PROBLEM,
             topic,

@@ -102,6 +102,17 @@ def test_scripts_that_were_refreshed_are_not_taken_for_changed(owner: User) -> N
     assert verified(owner)[0] == 0
 
 
+def test_doctor_finds_nothing_wrong_here(owner: User) -> None:
+    for target in ("", "Python", DEMO_EASYCONFIG, f"'{owner.installdir(DEMO_MODULE)}/demo.sif'"):
+        done = owner.run(f"sifmod doctor --json {target}", check=False)
+        report = json.loads(done.stdout)
+        assert (done.returncode, report["outcome"]) == (0, "ok"), report
+        topics = {finding["topic"] for finding in report["findings"]}
+        assert {"runtime", "user namespaces", "FUSE", "squashfs-tools", "modules", "EasyBuild"} <= topics
+        assert ("image" in topics) == bool(target)
+        assert ("user software" in topics) == (target == "Python")
+
+
 def test_remove_keeps_what_users_installed_and_a_new_install_takes_it_back(user: User, wheel: Path) -> None:
     user.eb(DEMO_EASYCONFIG)
     user.run(f"""{LOAD}; singularity exec "$SIF" pip install --no-index '{wheel}'""")

@@ -1,0 +1,90 @@
+"""`sifmod doctor`: why does it not work here?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any, Optional
+
+import click
+
+from sifmod import names
+from sifmod.available import find_easyconfig
+from sifmod.commands.evaluation import container_of
+from sifmod.commands.output import echo_findings, echo_json, json_option
+from sifmod.commands.space import complete_modules, prefix_option
+from sifmod.doctor import Patient, examine
+from sifmod.finding import NOTE, PROBLEM, WARNING, worst
+from sifmod.installed import find_installation
+from sifmod.site import Site, load_site
+from sifmod.softwarespace import SoftwareSpace, software_space
+
+_EXIT_CODES = {PROBLEM: 1, WARNING: 20}
+
+
+@click.command()
+@click.argument("target", metavar="[MODULE|EASYCONFIG|IMAGE]", default="", shell_complete=complete_modules)
+@prefix_option
+@json_option
+def doctor(target: str, prefix: Optional[Path], as_json: bool) -> None:
+    """Compare this host with what containers need, and with one container.
+
+    Looks at the runtime, user namespaces, FUSE, squashfs-tools, modules, EasyBuild, the site's paths, space and quota,
+    and GPUs. With an installed MODULE, an EASYCONFIG or an IMAGE also at the architecture, driver and GPU model that
+    the image needs, at the host's libraries that are bound into it, and at user software. Nothing is run in the image,
+    which may be a SIF, a SquashFS file or a sandbox.
+
+    Exit status: 0 nothing to do, 20 warnings, 1 problems.
+
+    \b
+    Examples:
+      sifmod doctor
+      srun -p gpu --gpus 1 sifmod doctor PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
+      sifmod doctor ./image.sif --json
+    """
+    site, space = load_site(), software_space(prefix)
+    findings = list(examine(_patient(target, site, space, prefix), site, space))
+    outcome = worst(findings)
+    if as_json:
+        echo_json({"target": target or None, "outcome": outcome, "findings": [vars(finding) for finding in findings]})
+    else:
+        echo_findings(findings)
+        counts: dict[str, Any] = {
+            name: sum(one.severity == name for one in findings) for name in (PROBLEM, WARNING, NOTE)
+        }
+        words = [f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items()]
+        click.echo(f"\n{', '.join(words)}")
+    sys.exit(_EXIT_CODES.get(outcome, 0))
+
+
+def _patient(target: str, site: Site, space: SoftwareSpace, prefix: Optional[Path]) -> Patient:
+    if not target:
+        return Patient()
+    if target.endswith(".eb"):
+        path = Path(target)
+        return _of_easyconfig(path if path.is_file() else find_easyconfig(path.name), prefix)
+    is_sandbox = Path(target).is_dir() and not Path(target, names.MANIFEST).is_file()
+    if is_sandbox or Path(target).is_file() or target.endswith((".sif", ".squashfs")):
+        return Patient(image=Path(target))
+    item = find_installation(space, target)
+    if item.image.is_file():
+        return Patient(image=item.image, installation=item)
+    central = (Path(folder, item.manifest.image) for folder in site.image_repositories)
+    stand_in = next((path for path in central if path.is_file()), None)
+    missing = "" if stand_in else f"'{item.image}' is gone, and the site has no copy of it"
+    return Patient(image=stand_in, installation=item, missing_image=missing)
+
+
+def _of_easyconfig(path: Path, prefix: Optional[Path]) -> Patient:
+    found = container_of(path, prefix=prefix)
+    home = os.environ.get("EASYBUILD_PREFIX") or str(Path("~/.local/easybuild").expanduser())
+    sources = [folder for folder in os.environ.get("EASYBUILD_SOURCEPATH", "").split(":") if folder]
+    name = found.spec.name
+    candidates = [Path(folder, found.spec.sif) for folder in found.site.image_repositories]
+    for folder in sources or [f"{home}/sources"]:
+        candidates += [Path(folder, name[:1].lower(), name, found.spec.sif), Path(folder, found.spec.sif)]
+    candidates.append(Path(found.spec.installdir, found.spec.sif))
+    image = next((candidate for candidate in candidates if candidate.is_file()), None)
+    missing = "" if image else f"the image {found.spec.sif} is not here yet"
+    return Patient(image=image, gpu=found.spec.gpu, binds=found.spec.binds, missing_image=missing)
