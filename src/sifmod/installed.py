@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -108,6 +109,8 @@ class Found:
 def find_installations(space: SoftwareSpace) -> Found:
     """Return all installations of sifmod in a software space; other software is not looked into.
 
+    What this user may not read, others' private installations, is left out.
+
     Raises:
         InstallError: the software folder can't be read.
     """
@@ -116,6 +119,8 @@ def find_installations(space: SoftwareSpace) -> Found:
         try:
             manifest = read_manifest(root)
         except InstallError as error:
+            if isinstance(error.__cause__, PermissionError):
+                continue
             damaged.append(Damaged(root, str(error)))
             continue
         if manifest:
@@ -162,10 +167,12 @@ def find_installation(space: SoftwareSpace, wanted: str) -> Installation:
 def _folders(software: Path) -> Iterator[Path]:
     """Give NAME/VERSION of a software space; a space that does not exist yet has none."""
     try:
-        for name in sorted(_directories(software)):
-            yield from sorted(_directories(name))
+        folders = sorted(_directories(software))
     except OSError as error:
-        raise InstallError(f"the software in '{error.filename}' can't be listed: {error.strerror}") from error
+        raise InstallError(f"the software in '{software}' can't be listed: {error.strerror}") from error
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            yield from sorted(_directories(folder))
 
 
 def _directories(folder: Path) -> Iterator[Path]:

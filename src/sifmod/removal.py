@@ -70,7 +70,9 @@ class Removal:
                 raise InstallError(
                     f"'{path}' is a link to '{path.readlink()}': nothing is removed through links. Remove it by hand"
                 )
-        for path in (root, root.parent, *(file.parent for file in self.installation.module_files)):
+        # EasyBuild takes the owner's own right to write away with --read-only-installdir
+        places = [] if root.stat().st_uid == os.geteuid() else [root]
+        for path in (*places, root.parent, *(file.parent for file in self.installation.module_files)):
             if not os.access(path, os.W_OK | os.X_OK):
                 raise InstallError(f"you may not write to '{path}', which belongs to {_owner(path)}")
         lock = _easybuild_lock(root, space)
@@ -88,6 +90,8 @@ class Removal:
         """
         self.check()
         root = self.installation.root
+        if not os.access(root, os.W_OK):
+            root.chmod(stat.S_IMODE(root.stat().st_mode) | stat.S_IRWXU)
         if keep:
             self._pack_for_keeping()
         with _user_software_lock(root):

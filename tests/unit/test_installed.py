@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from sifmod import names
@@ -79,6 +81,19 @@ def test_damaged_manifests_are_listed_apart(space, install):
     assert [item.module for item in found.installations] == ["Good/1"]
     assert [item.root for item in found.damaged] == [root]
     assert "can't be read" in found.damaged[0].problem
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_what_others_keep_private_is_left_out(space, install):
+    private = [install("Mine/1").parent, install("Other/1")]
+    install("Shared/1")
+    for folder in private:
+        folder.chmod(0)
+    found = find_installations(space)
+    for folder in private:
+        folder.chmod(0o755)
+    assert [item.module for item in found.installations] == ["Shared/1"]
+    assert found.damaged == ()
 
 
 @pytest.mark.parametrize("wanted", ["Demo/1", "Demo", "/Demo/1/", "{root}", "Demo/1/"])

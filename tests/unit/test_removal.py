@@ -132,6 +132,14 @@ def test_folders_without_write_permission_go_too(removal, root):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+def test_an_installation_that_easybuild_made_read_only_is_removed(removal, root):
+    for path in (root, root / "bin", root / "bin" / "start-shell"):
+        path.chmod(0o555)
+    removal.remove(keep=None)
+    assert not root.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
 def test_somebody_else_s_is_refused(removal, root):
     root.parent.chmod(0o555)
     try:

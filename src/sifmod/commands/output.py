@@ -75,6 +75,11 @@ def echo_table(
             click.echo(line)
 
 
+def echo_heading(text: str) -> None:
+    """Print a line that stands above others: bold on a terminal, unless NO_COLOR is set."""
+    click.echo(text if os.environ.get("NO_COLOR") else click.style(text, bold=True))
+
+
 def echo_findings(findings: Sequence[Finding]) -> None:
     """Print findings as a table, coloured by severity."""
     rows = []

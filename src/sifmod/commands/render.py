@@ -13,7 +13,7 @@ import click
 from sifmod.artefact import Artefact
 from sifmod.available import find_easyconfig
 from sifmod.commands.evaluation import Evaluated, container_of
-from sifmod.commands.output import echo_json, json_option
+from sifmod.commands.output import echo_heading, echo_json, json_option
 from sifmod.commands.space import prefix_option
 from sifmod.errors import InstallError, SifmodError
 from sifmod.install import write_artefact
@@ -112,7 +112,7 @@ def _write(found: Evaluated, made: Preview, output: Path) -> None:
 
 
 def _echo_file(path: str, text: str) -> None:
-    click.echo(click.style(f"==> {path} <==", bold=not os.environ.get("NO_COLOR")))
+    echo_heading(f"==> {path} <==")
     click.echo(text if text.endswith("\n") else f"{text}\n")
 
 

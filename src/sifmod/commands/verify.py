@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional
 
 import click
 
-from sifmod.commands.output import echo_findings, echo_json, json_option
+from sifmod.commands.output import echo_findings, echo_heading, echo_json, json_option
 from sifmod.commands.space import complete_modules, prefix_option
 from sifmod.finding import PROBLEM, worst
 from sifmod.installed import Installation, find_installation, find_installations
@@ -50,7 +50,7 @@ def verify(modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, as_j
             findings.append(sanity_check_with_easybuild(item))
         report.append({"module": item.module, "outcome": worst(findings), "findings": findings})
         if not as_json:
-            click.echo(click.style(f"{item.module}  {item.root}", bold=True))
+            echo_heading(f"{item.module}  {item.root}")
             echo_findings(findings)
             click.echo()
     problems = sum(one["outcome"] == PROBLEM for one in report) + len(damaged)
