@@ -50,6 +50,15 @@ def easyconfigs_of(name: str, environ: Optional[Mapping[str, str]] = None) -> It
                     yield path
 
 
+def easyconfig_path(given: Path, environ: Optional[Mapping[str, str]] = None) -> Path:
+    """Return an easyconfig that a user has named: its path, or, as for `eb`, its name in the robot path.
+
+    Raises:
+        EasyconfigError: there is none of this name.
+    """
+    return given if given.is_file() or "/" in str(given) else find_easyconfig(given.name, environ)
+
+
 def find_easyconfig(file_name: str, environ: Optional[Mapping[str, str]] = None) -> Path:
     """Return the easyconfig of a container image with this file name, in EasyBuild's robot path.
 

@@ -69,3 +69,6 @@ def main() -> None:
     except SifmodError as error:
         click.echo(f"sifmod: {error}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:  # a path that may not be looked at, a disk that is full: the message names it
+        click.echo(f"sifmod: {error}", err=True)
+        sys.exit(1)

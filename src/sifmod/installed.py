@@ -12,6 +12,7 @@ from typing import Optional
 from sifmod import names
 from sifmod.errors import InstallError
 from sifmod.manifest import Manifest, read_manifest
+from sifmod.site import Site
 from sifmod.softwarespace import SoftwareSpace
 from sifmod.suggest import perhaps
 from sifmod.userstate import UserSoftware, user_software
@@ -57,6 +58,16 @@ class Installation:
         return self.manifest.image in self.manifest.files
 
     @property
+    def has_image(self) -> bool:
+        """Whether the image is there, as far as this user can see."""
+        return os.path.isfile(self.image)  # noqa: PTH113 - without an error where a folder above is not ours
+
+    def stand_in(self, site: Site) -> Optional[Path]:
+        """Return the site's copy of the image, which is used where the installation's own is gone."""
+        central = [Path(folder, self.manifest.image) for folder in site.image_repositories]
+        return next((path for path in central if os.path.isfile(path)), None)  # noqa: PTH113 - likewise
+
+    @property
     def user_software(self) -> UserSoftware:
         """The present state of the user software."""
         return user_software(self.root, venv=self.manifest.venv)
@@ -65,11 +76,12 @@ class Installation:
     def module_files(self) -> tuple[Path, ...]:
         """The module file, and the links to it in the trees of module classes: those that exist, the file first."""
         found = []
-        for tree in sorted(self.space.modules.glob("*"), key=lambda path: (path.name != self.space.suffix, path.name)):
-            for suffix in (".lua", ""):
-                path = tree / f"{self.module}{suffix}"
-                if path.is_symlink() or path.is_file():
-                    found.append(path)
+        trees = sorted(self.space.modules.glob("*"), key=lambda path: (path.name != self.space.suffix, path.name))
+        for tree in trees:
+            # a hierarchical naming scheme keeps what needs no toolchain in Core
+            for folder in (tree, tree / "Core"):
+                paths = (folder / f"{self.module}{suffix}" for suffix in (".lua", ""))
+                found += [path for path in paths if path.is_symlink() or path.is_file()]
         return tuple(found)
 
     def is_loaded(self, environ: Optional[Mapping[str, str]] = None) -> bool:

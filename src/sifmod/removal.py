@@ -159,6 +159,9 @@ class Removal:
                         continue
                 self.say(f"removing {path}")
                 path.unlink()
+                default = path.parent / "default"  # a link, from eb --set-default-module
+                if default.is_symlink() and not default.exists():
+                    default.unlink()
                 with contextlib.suppress(OSError):
                     path.parent.rmdir()
             except OSError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from sifmod import names, quoting
 from sifmod.bytesize import size_text
@@ -136,9 +135,8 @@ def _module_file(installation: Installation) -> Iterator[Finding]:
 def _image(installation: Installation, site: Site, progress: Callable[[int], object]) -> Iterator[Finding]:
     manifest, image = installation.manifest, installation.image
     why, remedy = "containers may fail to start, or run something else", _REINSTALL
-    if not image.is_file():
-        central = [Path(folder, manifest.image) for folder in site.image_repositories]
-        stand_in = next((path for path in central if path.is_file()), None)
+    if not installation.has_image:
+        stand_in = installation.stand_in(site)
         if not stand_in:
             yield Finding(PROBLEM, "image", f"'{image}' is gone, and the site has no copy of it", why, remedy)
             return

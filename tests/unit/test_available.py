@@ -1,6 +1,9 @@
+from pathlib import Path
+
 import pytest
 
-from sifmod.available import easyconfigs_of, newer_easyconfigs
+from sifmod.available import easyconfig_path, easyconfigs_of, newer_easyconfigs
+from sifmod.errors import EasyconfigError
 
 OURS = "easyblock = 'ContainerImage'\n"
 
@@ -48,6 +51,17 @@ def test_those_that_come_with_sifmod_are_found_without_a_robot_path():
     assert "PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.eb" in names(
         newer_easyconfigs("PyTorch", version, {})
     )
+
+
+def test_an_easyconfig_is_a_path_or_a_name_in_the_robot_path(robot, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = easyconfig_path(Path("Thing-24.03-ngc.eb"), robot)
+    assert found == tmp_path / "robot" / "t" / "Thing" / "Thing-24.03-ngc.eb"
+    (tmp_path / "Thing-24.03-ngc.eb").touch()
+    assert easyconfig_path(Path("Thing-24.03-ngc.eb"), robot) == Path("Thing-24.03-ngc.eb")
+    assert easyconfig_path(Path("gone/Thing-24.03-ngc.eb"), robot) == Path("gone/Thing-24.03-ngc.eb")
+    with pytest.raises(EasyconfigError, match=r"perhaps you meant 'Thing-24\.03-ngc\.eb'"):
+        easyconfig_path(Path("Thing-24.3-ngc.eb"), robot)
 
 
 @pytest.mark.parametrize("name", ["*", "[x]", "..", "a/b", ""])

@@ -87,6 +87,18 @@ def test_an_error_that_users_can_act_on_is_one_line_and_an_exit_status(monkeypat
     assert printed.err.count("\n") == 1
 
 
+def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
+    def refuse():
+        raise PermissionError(13, "Permission denied", "/somewhere")
+
+    monkeypatch.setattr("sifmod.commands.list.software_space", lambda _prefix: refuse())
+    monkeypatch.setattr(sys, "argv", ["sifmod", "list"])
+    with pytest.raises(SystemExit) as caught:
+        command_line.main()
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == "sifmod: [Errno 13] Permission denied: '/somewhere'\n"
+
+
 def test_the_library_imports_neither_click_nor_easybuild():
     modules = sorted(
         path.stem for path in Path(sifmod.__file__).parent.glob("*.py") if path.stem not in ("cli", "__init__")

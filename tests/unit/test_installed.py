@@ -64,6 +64,14 @@ def test_a_module_without_a_suffix_is_a_tcl_one(space, install):
     assert [path.name for path in found.module_files] == ["1", "1"]
 
 
+def test_a_hierarchical_naming_scheme_has_it_in_core(space, install):
+    install("Demo/1")
+    (space.modules / "all" / "Core").mkdir()
+    (space.modules / "all" / "Demo").rename(space.modules / "all" / "Core" / "Demo")
+    (found,) = find_installations(space).installations
+    assert found.module_files[0] == space.modules / "all" / "Core" / "Demo" / "1.lua"
+
+
 def test_it_is_loaded_where_both_the_list_and_the_root_say_so(space, install):
     root = install("Demo/1")
     (found,) = find_installations(space).installations

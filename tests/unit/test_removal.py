@@ -52,6 +52,13 @@ def test_the_last_version_takes_its_folders_with_it(space, removal):
     assert not (space.modules / "all" / "Demo").exists()
 
 
+def test_a_default_that_pointed_to_it_goes_too(space, removal):
+    folder = space.modules / "all" / "Demo"
+    (folder / "default").symlink_to("1.0-x.lua")
+    removal.remove(keep=None)
+    assert not folder.exists()
+
+
 def test_links_in_the_tree_are_not_followed(removal, root, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()

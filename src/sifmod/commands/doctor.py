@@ -10,7 +10,7 @@ from typing import Any, Optional
 import click
 
 from sifmod import names
-from sifmod.available import find_easyconfig
+from sifmod.available import easyconfig_path
 from sifmod.commands.evaluation import container_of
 from sifmod.commands.output import echo_findings, echo_json, json_option
 from sifmod.commands.space import complete_modules, prefix_option
@@ -62,16 +62,16 @@ def _patient(target: str, site: Site, space: SoftwareSpace, prefix: Optional[Pat
     if not target:
         return Patient()
     if target.endswith(".eb"):
-        path = Path(target)
-        return _of_easyconfig(path if path.is_file() else find_easyconfig(path.name), prefix)
-    is_sandbox = Path(target).is_dir() and not Path(target, names.MANIFEST).is_file()
+        return _of_easyconfig(easyconfig_path(Path(target)), prefix)
+    # a module may have the name of a folder here, so a sandbox is one by its path only
+    is_path = target.startswith(("/", "./", "../"))
+    is_sandbox = is_path and Path(target).is_dir() and not Path(target, names.MANIFEST).is_file()
     if is_sandbox or Path(target).is_file() or target.endswith((".sif", ".squashfs")):
         return Patient(image=Path(target))
     item = find_installation(space, target)
-    if item.image.is_file():
+    if item.has_image:
         return Patient(image=item.image, installation=item)
-    central = (Path(folder, item.manifest.image) for folder in site.image_repositories)
-    stand_in = next((path for path in central if path.is_file()), None)
+    stand_in = item.stand_in(site)
     missing = "" if stand_in else f"'{item.image}' is gone, and the site has no copy of it"
     return Patient(image=stand_in, installation=item, missing_image=missing)
 
@@ -85,6 +85,6 @@ def _of_easyconfig(path: Path, prefix: Optional[Path]) -> Patient:
     for folder in sources or [f"{home}/sources"]:
         candidates += [Path(folder, name[:1].lower(), name, found.spec.sif), Path(folder, found.spec.sif)]
     candidates.append(Path(found.spec.installdir, found.spec.sif))
-    image = next((candidate for candidate in candidates if candidate.is_file()), None)
+    image = next((candidate for candidate in candidates if os.path.isfile(candidate)), None)  # noqa: PTH113 - likewise
     missing = "" if image else f"the image {found.spec.sif} is not here yet"
     return Patient(image=image, gpu=found.spec.gpu, binds=found.spec.binds, missing_image=missing)

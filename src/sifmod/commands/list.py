@@ -62,7 +62,7 @@ def describe(item: Installation, *, fast: bool) -> dict[str, Any]:
         "image": {
             "path": str(item.image),
             "size": manifest.image_size,
-            "is_there": item.image.is_file(),
+            "is_there": item.has_image,
             "in_installation": item.has_own_image,
             "sha256": manifest.image_sha256,
             "source": manifest.image_source,

@@ -11,7 +11,7 @@ from typing import Optional
 import click
 
 from sifmod.artefact import Artefact
-from sifmod.available import find_easyconfig
+from sifmod.available import easyconfig_path
 from sifmod.commands.evaluation import Evaluated, container_of
 from sifmod.commands.output import echo_heading, echo_json, json_option
 from sifmod.commands.space import prefix_option
@@ -64,7 +64,7 @@ def render(
     """
     if as_diff and output:
         raise click.UsageError("--diff and --output exclude each other")
-    found = container_of(_path(easyconfig), prefix=prefix)
+    found = container_of(easyconfig_path(easyconfig), prefix=prefix)
     installdir = Path(found.spec.installdir)
     manifest = read_manifest(installdir)
     made = preview(
@@ -94,11 +94,6 @@ def render(
         for item in made.artefacts:
             _echo_file(str(installdir / item.path), item.text)
         _echo_file(str(found.module_file), found.module)
-
-
-def _path(easyconfig: Path) -> Path:
-    """Return the easyconfig, which may be the name of one that EasyBuild's robot path has."""
-    return easyconfig if easyconfig.is_file() or len(easyconfig.parts) > 1 else find_easyconfig(easyconfig.name)
 
 
 def _write(found: Evaluated, made: Preview, output: Path) -> None:
