@@ -65,6 +65,8 @@ def read_easyconfig(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     Raises:
         SifmodError: it can't be read, or is no easyconfig of `ContainerImage`.
     """
+    if path.exists() and not path.is_file():
+        raise SifmodError(f"'{path}' is no file: give the path of an easyconfig")
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except OSError as error:

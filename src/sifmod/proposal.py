@@ -118,6 +118,8 @@ def propose(
         "gpu": gpu,
         **_python_parameters(python, module, notes),
     }
+    if uri and not uri.digest:
+        notes.append("image_uri has no digest, so another image may be there tomorrow: pin it where that can be done")
     for key in TAKEN_OVER:
         if key in like and (key != "name" or not name):
             _take_over(key, like[key], parameters, python, notes)

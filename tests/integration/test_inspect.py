@@ -38,8 +38,12 @@ def small(sandbox: Path) -> Path:
     top = sandbox.parent / "small"
     env, lib = CONDA_PREFIX[1:], "usr/lib/x86_64-linux-gnu"
     names = [".singularity.d", "etc", "bin", "lib", "lib64", "opt/miniconda3/bin", "opt/miniconda3/conda-meta"]
-    names += [f"{env}/conda-meta", f"{env}/lib/python3.11/site-packages", "usr/lib/python3", "usr/lib/os-release"]
+    names += [f"{env}/conda-meta", "usr/lib/os-release"]
+    for folder in (f"{env}/lib/python3.11/site-packages", "usr/lib/python3/dist-packages"):
+        names += [str(path.relative_to(sandbox)) for path in (sandbox / folder).glob("*.*-info")]
     names += ["usr/local", "var/lib/dpkg/status", f"{lib}/libc.so.6", "usr/bin/sh", "usr/bin/dash", "usr/bin/python3"]
+    for library in (f"{env}/lib/python3.11", "usr/lib/python3.11"):
+        names += [f"{library}/venv/__init__.py", f"{library}/ensurepip"]
     for name in names:
         (top / name).parent.mkdir(parents=True, exist_ok=True)
         output("cp", "-a", sandbox / name, top / name)

@@ -1,5 +1,6 @@
 """What is written is what EasyBuild reads."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -117,6 +118,9 @@ def test_what_is_no_easyconfig_of_ours_is_refused(tmp_path, text, said):
         read_easyconfig(tmp_path / "x.eb")
     with pytest.raises(SifmodError, match="can't be read"):
         read_easyconfig(tmp_path / "gone.eb")
+    os.mkfifo(tmp_path / "fifo.eb")
+    with pytest.raises(SifmodError, match="no file"):
+        read_easyconfig(tmp_path / "fifo.eb")
 
 
 def test_what_is_computed_is_named_and_the_last_assignment_counts(tmp_path):

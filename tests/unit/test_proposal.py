@@ -114,6 +114,12 @@ def test_a_uri_takes_the_place_of_the_file():
     assert not {"sources", "checksums"} & set(found)
 
 
+def test_a_uri_without_a_digest_is_noted():
+    uri = ImageUri.parse("oras://example.org/tool:1")
+    (note,) = propose(IMAGE, SITE, uri=uri).notes
+    assert "no digest" in note
+
+
 def test_without_a_python_the_writer_is_told():
     proposal = propose(replace(IMAGE, pythons=(), default_python="", torch=()), SITE, name="tool")
     assert proposal.parameters["wrappers"] == []

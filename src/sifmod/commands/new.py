@@ -19,7 +19,7 @@ STANDARD_OUTPUT = "-"
 
 
 @click.command("new")
-@click.argument("image", metavar="IMAGE|URI")
+@click.argument("image", metavar="IMAGE|URI", type=click.Path())
 @click.option("--name", default="", help="Name of the module, instead of the main package's.")
 @click.option("--version", default="", help="Version of the module, instead of the main package's.")
 @click.option(
