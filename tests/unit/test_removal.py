@@ -2,6 +2,8 @@ import fcntl
 import os
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -189,6 +191,25 @@ def test_a_removal_that_was_killed_is_finished_by_the_next(space, root, monkeypa
         assert find_installations(space).installations == ()
         assert len(remove_leftovers(space, MODULE)) == 1
     assert list(space.software.iterdir()) == []
+
+
+def test_killed_at_any_change_it_is_finished_by_the_same_command(space, need, monkeypatch):
+    """kill -9 at the first, second, ... system call that changes the file system, until one run gets through."""
+    strace = need("strace")
+    monkeypatch.setenv("EASYBUILD_PREFIX", str(space.software.parent))
+    remove = [sys.executable, "-B", "-c", "from sifmod.cli import main; main()", "remove", MODULE, "--yes"]
+    calls = "unlink,unlinkat,rename,rmdir"
+    for number in range(1, 100):
+        make_installation(space, MODULE)
+        kill = ["-f", "-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:signal=KILL:when={number}"]
+        done = subprocess.run([strace, *kill, *remove], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            break
+        again = subprocess.run(remove, capture_output=True, text=True, check=False)
+        assert again.returncode == 0, again.stderr
+        assert list(space.software.iterdir()) == []
+        assert list(space.modules.rglob("*Demo*")) == []
+    assert number > 5
 
 
 def test_leftovers_are_those_of_this_version_only(space):
