@@ -70,6 +70,15 @@ def test_what_eb_would_not_take_is_one_line(user: User, verb: str, text: Optiona
     assert "Traceback" not in done.stderr
 
 
+def test_templates_are_those_of_an_install(user: User) -> None:
+    lines = ("easyblock = 'ContainerImage'", "name = 'X'", "version = '1'", "homepage = 'h'", "description = 'd'")
+    lines += ("toolchain = SYSTEM", "sources = ['x.sif']", "modextravars = {'A': '%(installdir)s/%(version)s'}")
+    (user.prefix / "X-1.eb").write_text("\n".join([*lines, 'modluafooter = \'setenv("B", "%(installdir)s")\'\n']))
+    printed = user.out("sifmod render ./X-1.eb")
+    assert f'setenv("A", "{user.prefix}/software/X/1/1")' in printed
+    assert f'setenv("B", "{user.prefix}/software/X/1")' in printed
+
+
 def test_a_wrong_parameter_is_named_as_by_an_install(user: User) -> None:
     text = "easyblock = 'ContainerImage'\nname = 'X'\nversion = '1'\nhomepage = 'h'\ndescription = 'd'\n"
     (user.prefix / "X-1.eb").write_text(f"{text}toolchain = SYSTEM\nsources = ['x.sif']\nbinds = ['relative']\n")

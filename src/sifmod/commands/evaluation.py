@@ -83,6 +83,7 @@ def container_of(path: Path, *, prefix: Optional[Path] = None) -> Evaluated:
                 "an easyconfig in the style of LUMI's containers is made one by: sifmod convert"
             )
         block = get_easyblock_class("ContainerImage")(easyconfig)
+        block.update_config_template_run_step()  # %(installdir)s is known from here on, as in a step of an install
         spec, site = block.describe()
         definitions = block.definitions()
         return Evaluated(spec, site, block.module_text(), Path(block.mod_filepath), definitions)
