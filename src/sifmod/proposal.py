@@ -102,7 +102,7 @@ def propose(
     notes: list[str] = []
     python = _python(image, like, notes)
     main, main_version = _main_package(python)
-    module = _plain("name", name or like.get("name") or main or "container")
+    module = checked_name("name", name or like.get("name") or main or "container")
     if name and python and python.version_of(name):
         main_version = python.version_of(name).partition("+")[0]
     gpu = _gpu(image, site, notes)
@@ -166,7 +166,8 @@ def _suffix(image: Inspection, python: Optional[ImagePython], gpu: str, *, witho
     parts = []
     if gpu:
         stack = newest(image.components, _VENDORS[gpu][1])
-        parts += [_VENDORS[gpu][1].lower(), re.split(r"[-+]", stack)[0]] if stack else []
+        numbers = re.match(r"\d+(\.\d+)*", stack)
+        parts += [_VENDORS[gpu][1].lower(), numbers[0]] if numbers else []
     if python and not without_python:
         parts += ["python", python.minor_version]
     parts.append("singularity")
@@ -279,7 +280,7 @@ def _take_over(
 
 def _check(parameters: Mapping[str, Any], file_name: str) -> None:
     """Refuse what an install would refuse."""
-    _plain("version", parameters["version"])
+    checked_name("version", parameters["version"])
     spec_from_parameters(
         name=parameters["name"],
         version=parameters["version"] + parameters["versionsuffix"],
@@ -290,7 +291,16 @@ def _check(parameters: Mapping[str, Any], file_name: str) -> None:
     )
 
 
-def _plain(key: str, value: Any) -> str:
+def checked_name(key: str, value: Any) -> str:
+    """Return a name or version of a module, which becomes part of paths.
+
+    Args:
+        key: the easyconfig parameter.
+        value: what it is to be.
+
+    Raises:
+        ParameterError: it can't be part of a path.
+    """
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", value):
         raise ParameterError(key, value, "use letters, digits, '_', '.', '+' and '-' only, without a slash")
     return value

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from sifmod.cli import cli
-from sifmod.errors import ImageError, SifmodError
+from sifmod.errors import ImageError, ParameterError, SifmodError
 
 from .imagetrees import linux, partition, sif, squashfs, write
 
@@ -85,6 +85,14 @@ def test_like_another(call, image, tmp_path):
     assert "venv = 'ours'" in result.stdout
     assert "gpu = ''" in result.stdout
     assert "note: not taken over, because other.eb computes it: binds" in result.stderr
+
+
+@pytest.mark.parametrize("words", [["--name", "../../x"], ["--version", "1/2"]])
+def test_a_name_is_checked_before_anything_is_pulled(call, tmp_path, monkeypatch, words):
+    monkeypatch.setenv("PATH", str(tmp_path))  # where no runtime is
+    result = call("docker://127.0.0.1:9/x/y", *words)
+    assert isinstance(result.exception, ParameterError)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

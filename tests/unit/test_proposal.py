@@ -138,6 +138,14 @@ def test_a_site_with_other_gpus_is_noted():
     assert propose(IMAGE, replace(SITE, gpu="amd")).notes == ()
 
 
+def test_a_version_of_the_image_can_not_lead_elsewhere():
+    image = replace(IMAGE, components=(Component("ROCm", "5.6/../../x", "$ROCM_VERSION"),))
+    assert parameters(image)["versionsuffix"] == "-rocm-5.6-python-3.10-singularity-20240315"
+    python = replace(CONDA, packages=(("torch", "../../2.2"),))
+    with pytest.raises(ParameterError, match="'version'"):
+        propose(replace(image, pythons=(python,)), SITE)
+
+
 def test_text_of_the_image_can_not_break_out():
     labels = {
         "org.opencontainers.image.description": 'x"""\nimport os\x1b[31m\ud800',

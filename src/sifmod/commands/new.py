@@ -12,7 +12,7 @@ from sifmod.commands.output import echo_json, json_option, write_new
 from sifmod.commands.site import site_option
 from sifmod.easyconfigtext import easyconfig_text, read_easyconfig
 from sifmod.newimage import file_image, pulled_image
-from sifmod.proposal import TAKEN_OVER, propose
+from sifmod.proposal import TAKEN_OVER, checked_name, propose
 from sifmod.site import load_settings
 
 STANDARD_OUTPUT = "-"
@@ -56,6 +56,10 @@ def new(
       sifmod new pytorch-new.sif --like PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb
       sifmod new tools.sif --name tools --version 1.0 -o - | less
     """
+    # before a pull, which uses the name for a folder
+    for key, value in (("name", name), ("version", version)):
+        if value:
+            checked_name(key, value)
     site = load_settings(site=site_name).site
     notes: list[str] = []
     similar: dict[str, Any] = {}
