@@ -2,14 +2,16 @@
 # make test   set everything up and pass every test
 # As root on Debian 12 both bring up the real tools by themselves: see testbed/README.md.
 .DEFAULT_GOAL := help
-.PHONY: help testbed demo test unit lint golden stop
+.PHONY: help testbed demo test bench lint golden stop
 
 VENV ?= $(or $(SIFMOD_TESTBED),/opt/sifmod-testbed)/venv
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 help:
 	@echo 'make demo      set everything up, then install, load, run, extend and pack a container'
 	@echo 'make test      set everything up, then run every test (PYTEST_ARGS="-k name" for some)'
+	@echo 'make bench     measure sifmod beside what people use today, into docs/benchmarks (BENCH_ARGS=--help)'
 	@echo 'make lint      ruff, mypy and shellcheck'
 	@echo 'make golden    write the golden files of the rendered artefacts anew'
 	@echo 'make testbed   only set everything up and start the daemons'
@@ -25,11 +27,16 @@ demo: testbed
 test: testbed lint
 	@cd "$$(testbed/snapshot)" && exec "$(CURDIR)/testbed/as-user" python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
+bench: testbed
+	bench/setup
+	@copy=$$(testbed/snapshot) && cd "$$copy" && "$(CURDIR)/testbed/as-user" python -m bench $(BENCH_ARGS) && \
+		cp docs/benchmarks/results.* "$(CURDIR)/docs/benchmarks/"
+
 lint:
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	shellcheck -x .ci/run $$(grep -lE '^(#!/bin/bash|# shellcheck shell=bash)' testbed/*)
+	shellcheck -x .ci/run $$(grep -lE '^(#!/bin/bash|# shellcheck shell=bash)' testbed/* bench/*)
 
 golden:
 	SIFMOD_UPDATE_GOLDEN=1 PYTHONPATH=src $(VENV)/bin/python -m pytest -q tests/unit/test_render.py tests/unit/test_jobscript.py

@@ -1,0 +1,121 @@
+"""What the benchmarks work on: made once, in a folder that can be removed afterwards."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bench.measure import bash
+
+DEMO_MODULE = "Python/3.11-demo-singularity"
+TORCH = "torch==2.13.0"
+
+_EASYCONFIG = """\
+easyblock = {easyblock!r}
+name = {name!r}
+version = '1'
+homepage = 'https://example.org'
+description = 'an image of a benchmark'
+toolchain = SYSTEM
+moduleclass = 'tools'
+"""
+# As in the documents that the project comes from: EasyBuild's own easyblock, which copies the image twice.
+_MAKECP = """\
+sources = [{'filename': 'big.sif', 'extract_cmd': '/bin/cp -L %s .'}]
+skipsteps = ['build']
+files_to_copy = [(['big.sif'], '.')]
+sanity_check_paths = {'files': ['big.sif'], 'dirs': []}
+"""
+
+
+@dataclass(frozen=True)
+class Data:
+    """A folder, and what is made in it when it is asked for."""
+
+    folder: Path
+
+    @property
+    def prefix(self) -> Path:
+        """The software space that holds the demo container."""
+        return self.folder / "eb"
+
+    @property
+    def images(self) -> Path:
+        return Path(os.environ["SIFMOD_TESTBED"]) / "images"
+
+    @property
+    def scratch(self) -> Path:
+        """For what a run leaves."""
+        path = self.folder / "scratch"
+        path.mkdir(exist_ok=True)
+        return path
+
+    @property
+    def load(self) -> str:
+        """The bash command that loads the demo container."""
+        return f"module use {self.prefix}/modules/all; module load {DEMO_MODULE}"
+
+    @property
+    def root(self) -> Path:
+        """The installation of the demo container."""
+        path = self.prefix / "software" / DEMO_MODULE
+        if not path.exists():
+            bash(f"EASYBUILD_PREFIX={self.prefix} eb Python-3.11-demo-singularity.eb")
+        return path
+
+    def torch(self) -> Path:
+        """The demo container's user software, with PyTorch in it, as a directory."""
+        user_software = self.root / "user-software"
+        kept = self.folder / "torch"
+        if not kept.exists():
+            binds = " ".join(f"-B {shlex.quote(folder)}" for folder in _folders_of_pip())
+            bash(f"{self.load}; singularity exec {binds} $SIF pip install {TORCH} numpy")
+            bash(f"cp -a {user_software} {kept}.part; mv {kept}.part {kept}")
+        return kept
+
+    def with_torch(self) -> Path:
+        """The installation of the demo container, with that directory as its user software."""
+        kept = self.torch()
+        self.clear()
+        bash(f"cp -a {kept} {self.root}/user-software")
+        return self.root
+
+    def clear(self) -> None:
+        """Remove the demo container's user software."""
+        bash(f"chmod -R u+w {self.root}/user-software 2>/dev/null || true; rm -rf {self.root}/user-software*")
+
+    def big_image(self, megabytes: int) -> Path:
+        """A SIF of that size: the demo image with a data object of random bytes. There is one at a time."""
+        folder = self.folder / "big"
+        image, size = folder / "big.sif", megabytes << 20
+        if not image.exists() or abs(image.stat().st_size - size) > 1 << 20:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            rest = size - (self.images / "demo.sif").stat().st_size
+            bash(f"""cp {self.images}/demo.sif {image}; chmod u+w {image}
+                head -c {rest} /dev/urandom >{folder}/random
+                singularity sif add --datatype 7 {image} {folder}/random; rm {folder}/random""")
+        return image
+
+    def easyconfig(self, name: str, more: str, easyblock: str = "ContainerImage") -> Path:
+        path = self.scratch / f"{name}-1.eb"
+        path.write_text(_EASYCONFIG.format(easyblock=easyblock, name=name) + more)
+        return path
+
+    def makecp_easyconfig(self) -> Path:
+        return self.easyconfig("BigMakeCp", _MAKECP, easyblock="MakeCp")
+
+
+def _folders_of_pip() -> set[str]:
+    """Folders that pip's settings name, for packages and certificates, which a container does not see by itself."""
+    folders = set()
+    for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT", "SSL_CERT_FILE"):
+        for word in os.environ.get(name, "").split():
+            path = Path(urlsplit(word).path)
+            if urlsplit(word).scheme in ("", "file") and path.exists():
+                folders.add(str(path.parent if path.is_file() or name.endswith("INDEX_URL") else path))
+    return folders

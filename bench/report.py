@@ -1,0 +1,108 @@
+"""The table and the plot of a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+_MEBI = 1 << 20
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def _figure(name: str, value: float) -> str:
+    if name in ("read", "written", "size"):
+        return f"{name} {value / _MEBI:,.0f} MiB"
+    return f"{value:,.0f} {name}"
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Render the rows as a Markdown table: median, range, and ratio to the first command of the row."""
+    lines = ["| what | command | median | range | times ours | further |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        ours = row["commands"][0]["median"]
+        for number, one in enumerate(row["commands"]):
+            what = f"**{row['title']}** (goal: {row['goal']})" if number == 0 else ""
+            spread = f"{_seconds(one['least'])} to {_seconds(one['most'])}"
+            further = ", ".join(_figure(name, value) for name, value in one["figures"].items())
+            ratio = f"{one['median'] / ours:.2f}" if number else ""
+            lines.append(f"| {what} | {one['label']} | {_seconds(one['median'])} | {spread} | {ratio} | {further} |")
+    return lines
+
+
+def write(results: Mapping[str, Any], folder: Path) -> None:
+    """Write results.json, results.md and results.svg."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    lines = [
+        "# Results",
+        "",
+        "Written by `make bench`; [what it means](README.md).",
+        "",
+        f"{results['date']}, {results['machine']}; {results['pairs']} alternating runs of each command. "
+        + ", ".join(f"{name} {version}" for name, version in results["tools"].items())
+        + ".",
+        "",
+        *table(results["rows"]),
+        "",
+        "![each command's time relative to ours, and how it grows](results.svg)",
+        "",
+        "## Commands",
+        "",
+    ]
+    for row in results["rows"]:
+        lines.append(f"**{row['title']}**")
+        lines.extend(f"- {one['label']}: `{one['script']}`" for one in row["commands"])
+        lines.append("")
+    for growth in results["growths"]:
+        lines += [f"## {growth['title']}", "", *_growth_table(growth), ""]
+    (folder / "results.md").write_text("\n".join(lines).rstrip() + "\n")
+    _plot(results, folder / "results.svg")
+
+
+def _growth_table(growth: Mapping[str, Any]) -> list[str]:
+    labels = [one["label"] for one in growth["points"][0]["commands"]]
+    lines = [f"| {growth['unit']} | " + " | ".join(labels) + " |", "|---" * (len(labels) + 1) + "|"]
+    for point in growth["points"]:
+        cells = [_seconds(one["median"]) for one in point["commands"]]
+        lines.append(f"| {point['at']:,g} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _plot(results: Mapping[str, Any], path: Path) -> None:
+    matplotlib.rcParams["svg.hashsalt"] = "sifmod"
+    growths = results["growths"]
+    figure, axes = pyplot.subplots(1 + len(growths), 1, figsize=(9, 5 + 3 * len(growths)), squeeze=False)
+    bars = axes[0][0]
+    labels, values = [], []
+    for row in results["rows"]:
+        ours = row["commands"][0]["median"]
+        for one in row["commands"][1:]:
+            labels.append(f"{row['key']}: {one['label']}")
+            values.append(one["median"] / ours)
+    bars.barh(labels[::-1], values[::-1])
+    bars.axvline(1, color="black")
+    bars.set_xscale("log")
+    bars.set_title("time relative to ours (right of the line: slower than ours)")
+    for axis, growth in zip((line[0] for line in axes[1:]), growths):
+        at = [point["at"] for point in growth["points"]]
+        for number, one in enumerate(growth["points"][0]["commands"]):
+            medians = [point["commands"][number]["median"] for point in growth["points"]]
+            axis.plot(at, medians, marker="o", label=one["label"])
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_title(growth["title"])
+        axis.set_xlabel(growth["unit"])
+        axis.set_ylabel("seconds")
+        axis.legend()
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})

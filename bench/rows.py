@@ -1,0 +1,380 @@
+"""What is measured: each row is a way of ours and what people use today for the same."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.data import DEMO_MODULE, Data
+from bench.measure import Command, bash
+
+IMAGE_MB = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """Commands that do the same; the first is ours.
+
+    goal: what is to be reached, in words. figures: which figures beside the time are shown.
+    """
+
+    key: str
+    title: str
+    goal: str
+    commands: tuple[Command, ...]
+    figures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """Rows of the same commands at several sizes."""
+
+    key: str
+    title: str
+    unit: str
+    rows: Callable[[Data], Iterator[tuple[float, tuple[Command, ...]]]]
+
+
+def _size(path: Path) -> Callable[[], Mapping[str, float]]:
+    return lambda: {"size": float(path.stat().st_size)}
+
+
+def _installs(data: Data, megabytes: int) -> tuple[Command, ...]:
+    image = data.big_image(megabytes)
+    ours = data.easyconfig("Big", "sources = ['big.sif']\n")
+    small = data.easyconfig("Small", f"sources = ['demo.sif']\nsource_urls = ['file://{data.images}']\n")
+    prefix, copy = data.scratch / "eb", data.scratch / "copy.sif"
+    space = f"export EASYBUILD_PREFIX={prefix} EASYBUILD_SOURCEPATH={image.parent}:{data.images}"
+    clean = f"rm -rf {prefix} {copy}"
+    return (
+        Command(label="eb, ContainerImage", script=f"{space}; eb {ours}", before=clean),
+        Command(label="eb, MakeCp and cp -L", script=f"{space}; eb {data.makecp_easyconfig()}", before=clean),
+        Command(label="cp", script=f"cp {image} {copy}", before=clean),
+        Command(label="sha256sum", script=f"sha256sum {image}", before=clean),
+        Command(label="eb, ContainerImage, small image", script=f"{space}; eb {small}", before=clean),
+    )
+
+
+def install(data: Data) -> Row:
+    return Row(
+        key="install",
+        title=f"Install a SIF of {IMAGE_MB // 1024} GB",
+        goal="at least 3 times as fast as MakeCp; read once, written once",
+        commands=_installs(data, IMAGE_MB),
+        figures=("read", "written"),
+    )
+
+
+def link(data: Data) -> Row:
+    image = data.big_image(IMAGE_MB)
+    ours = data.easyconfig("BigLink", "sources = ['big.sif']\nimage_mode = 'link'\n")
+    prefix, copy = data.scratch / "eb", data.scratch / "copy.sif"
+    space = f"export EASYBUILD_PREFIX={prefix} EASYBUILD_SOURCEPATH={image.parent}"
+    clean = f"rm -rf {prefix} {copy}"
+    return Row(
+        key="link",
+        title=f"The same with image_mode = 'link', {IMAGE_MB // 1024} GB",
+        goal="constant time",
+        commands=(
+            Command(label="eb, ContainerImage, link", script=f"{space}; eb {ours}", before=clean),
+            Command(label="cp", script=f"cp {image} {copy}", before=clean),
+        ),
+        figures=("read", "written"),
+    )
+
+
+def pack(data: Data) -> Row:
+    root = data.with_torch()
+    packed, reference = root / "user-software.squashfs", data.scratch / "reference.squashfs"
+    clean = f"rm -f {packed}* {reference}"
+    return Row(
+        key="pack",
+        title="Pack a virtual environment with PyTorch",
+        goal="8 times as fast, 0.98 of the size",
+        commands=(
+            Command(label="make-squashfs", script=f"{root}/bin/make-squashfs", before=clean, after=_size(packed)),
+            Command(
+                label="mksquashfs -processors 1",
+                script=f"mksquashfs {root}/user-software {reference} -processors 1 -no-progress",
+                before=clean,
+                after=_size(reference),
+            ),
+        ),
+        figures=("size",),
+    )
+
+
+@dataclass(frozen=True)
+class SlowFolder:
+    """A folder shown with 1 ms for each metadata operation and 0.5 ms for each read, mounted anew for each run."""
+
+    source: Path
+    mountpoint: Path
+    data: Data
+
+    def mount(self) -> str:
+        self.mountpoint.mkdir(exist_ok=True)
+        words = self.data.scratch / "slowfs"
+        slowfs = f"{self.data.folder}/slowfs {self.source} {self.mountpoint} 1000 500 -f"
+        return (
+            f"{self.unmount()}; mkdir -p {self.mountpoint}; setsid {slowfs} </dev/null >/dev/null 2>{words} & "
+            f"until mountpoint -q {self.mountpoint}; do sleep 0.02; done"
+        )
+
+    def unmount(self) -> str:
+        once = f"! mountpoint -q {self.mountpoint} || fusermount3 -u {self.mountpoint} || sleep 0.5"
+        return f"for i in 1 2 3 4 5; do {once}; done"
+
+    def operations(self) -> Mapping[str, float]:
+        """Metadata operations and reads since it was mounted."""
+        words = self.data.scratch / "slowfs"
+        pids = bash(f"pgrep -f '^{self.data.folder}/slowfs {self.source} {self.mountpoint} '")
+        bash(f"kill -s {signal.SIGUSR1.name} {pids}")
+        time.sleep(0.2)
+        found = re.findall(r"metadata (\d+) reads (\d+)", words.read_text())[-1]
+        return {"metadata operations": float(found[0]), "reads": float(found[1])}
+
+
+def slow_pack(data: Data) -> Row:
+    data.torch()
+    root = data.with_torch()
+    bash(f"mv {root}/user-software {data.scratch}/moved")
+    packed, reference = root / "user-software.squashfs", data.scratch / "reference.squashfs"
+    slow = SlowFolder(data.scratch / "moved", root / "user-software", data)
+    clean = f"rm -f {packed}* {reference}; {slow.mount()}"
+    return Row(
+        key="slow-pack",
+        title="Pack it from a file system with 1 ms for each operation",
+        goal="5 times as fast",
+        commands=(
+            Command(label="make-squashfs", script=f"{root}/bin/make-squashfs", before=clean, after=_size(packed)),
+            Command(
+                label="mksquashfs -processors 1",
+                script=f"mksquashfs {root}/user-software {reference} -processors 1 -no-progress",
+                before=clean,
+                after=_size(reference),
+            ),
+        ),
+        figures=("size",),
+    )
+
+
+def unpack(data: Data) -> Row:
+    root = data.with_torch()
+    bash(f"rm -f {root}/user-software.squashfs*; {root}/bin/make-squashfs --remove-directory")
+    target = data.scratch / "unpacked"
+    clean = f"rm -rf {root}/user-software {root}/user-software.unpacked {target}"
+    return Row(
+        key="unpack",
+        title="Unpack it",
+        goal="within 1.1",
+        commands=(
+            Command(label="unmake-squashfs", script=f"{root}/bin/unmake-squashfs", before=clean),
+            Command(
+                label="unsquashfs", script=f"unsquashfs -q -n -d {target} {root}/user-software.squashfs", before=clean
+            ),
+        ),
+    )
+
+
+def module(data: Data) -> Row:
+    """Load and unload; the reference sets the same variables with setenv, and PATH."""
+    _ = data.root
+    shown = bash(f"module use {data.prefix}/modules/all; module load {DEMO_MODULE}; env")
+    names = r"(?:SIF|CONTAINERROOT|RUNSCRIPTS|SINGULARITY|APPTAINER|EBROOT|EBVERSION|EBDEVEL)\w*"
+    lines = [
+        f"setenv({name!r}, {value!r})".replace("'", '"') for name, value in re.findall(rf"(?m)^({names})=(.*)$", shown)
+    ]
+    plain = data.scratch / "modules" / "plain" / "1.lua"
+    plain.parent.mkdir(parents=True, exist_ok=True)
+    plain.write_text("\n".join(lines) + f'\nprepend_path("PATH", "{data.root}/bin")\n')
+    times = 10
+
+    def loop(tree: Path, name: str) -> str:
+        return f"module use {tree}; for ((i = 0; i < {times}; i++)); do module load {name}; module unload {name}; done"
+
+    return Row(
+        key="module",
+        title="module load and module unload",
+        goal="within 1.2",
+        commands=(
+            Command(label="ours", script=loop(data.prefix / "modules/all", DEMO_MODULE), times=times),
+            Command(label="setenv only", script=loop(plain.parents[1], "plain/1"), times=times),
+        ),
+    )
+
+
+def wrapper(data: Data) -> Row:
+    data.clear()
+    bash(f"EASYBUILD_PREFIX={data.prefix} eb Python-3.11-demo-singularity.eb --rebuild")
+    times = 5
+    loop = f"{data.load}; for ((i = 0; i < {times}; i++)); do %s; done"
+    return Row(
+        key="wrapper",
+        title="python -c pass",
+        goal="10 ms more at most",
+        commands=(
+            Command(label="wrapper", script=loop % "python -c pass", times=times),
+            Command(label="singularity exec", script=loop % "singularity exec $SIF python -c pass", times=times),
+        ),
+    )
+
+
+def distributed(data: Data) -> Row:
+    _ = data.root
+    times = 20
+    loop = f"for ((i = 0; i < {times}; i++)); do %s; done"
+
+    def in_a_task(command: str) -> str:
+        return f"{data.load}; srun -n1 singularity exec $SIF bash -c '{loop % command}'"
+
+    return Row(
+        key="distributed",
+        title="Start of one rank, in a task of Slurm",
+        goal="20 ms more at most",
+        commands=(
+            Command(
+                label="conda-python-distributed", script=in_a_task("conda-python-distributed -c pass"), times=times
+            ),
+            Command(label="python", script=in_a_task("python -c pass"), times=times),
+        ),
+    )
+
+
+def imports(data: Data) -> Row:
+    kept = data.torch()
+    root = data.with_torch()
+    shown = data.scratch / "shown"
+    bash(f"""rm -rf {shown}; mkdir {shown}; rm -f {root}/user-software.squashfs*
+        {root}/bin/make-squashfs; cp {root}/user-software.squashfs {shown}/packed
+        {root}/bin/make-squashfs --replace --import=torch; cp {root}/user-software.squashfs {shown}/traced
+        mksquashfs {kept} {shown}/gzip -processors 2 -no-progress; mv {root}/user-software {shown}/loose""")
+    slow = SlowFolder(shown, data.scratch / "slow", data)
+
+    def command(label: str, name: str, option: str) -> Command:
+        bind = f"{slow.mountpoint}/{name}:/user-software:{option}"
+        python = "/user-software/venv/demo/bin/python"
+        script = f"singularity exec -B {bind} {data.images}/demo.sif {python} -B -c 'import torch'"
+        return Command(label=label, script=script, before=slow.mount(), after=slow.operations)
+
+    return Row(
+        key="import",
+        title="import torch, cold, from a file system with 1 ms for each operation",
+        goal="4.5 times as fast as loose, 0.75 of gzip",
+        commands=(
+            command("make-squashfs", "packed", "image-src=/"),
+            command("make-squashfs --import=torch", "traced", "image-src=/"),
+            command("mksquashfs, gzip", "gzip", "image-src=/"),
+            command("loose directory", "loose", "ro"),
+        ),
+        figures=("metadata operations", "reads"),
+    )
+
+
+def avail(data: Data) -> Row:
+    """2,000 modules: our tree holds modulefiles only; in the other one wrappers lie beside each modulefile."""
+    text = (data.prefix / "modules/all" / f"{DEMO_MODULE}.lua").read_text() if data.root else ""
+    ours, beside = data.scratch / "avail-ours", data.scratch / "avail-beside"
+    for number in range(2000):
+        folder = ours / f"tool{number}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "1.0.lua").write_text(text)
+        folder = beside / f"tool{number}" / "1.0"
+        (folder / "bin").mkdir(parents=True, exist_ok=True)
+        (folder / "module.lua").write_text(text)
+        for wrapper_number in range(12):
+            path = folder / "bin" / f"tool{wrapper_number}"
+            path.write_text("#!/bin/bash\n")
+            path.chmod(0o755)
+    settings = "export LMOD_CACHED_LOADS=no LMOD_IGNORE_CACHE=1; module unuse $MODULEPATH"
+    return Row(
+        key="avail",
+        title="module avail with 2,000 modules and no cache",
+        goal="5 times as fast",
+        commands=(
+            Command(label="modulefiles only", script=f"{settings}; module use {ours}; module -t avail"),
+            Command(label="wrappers beside them", script=f"{settings}; module use {beside}; module -t avail"),
+        ),
+    )
+
+
+def inspect(data: Data) -> Row:
+    image = data.big_image(IMAGE_MB)
+    return Row(
+        key="inspect",
+        title=f"Packages of an image of {IMAGE_MB // 1024} GB",
+        goal="faster",
+        commands=(
+            Command(label="sifmod inspect --packages", script=f"sifmod inspect {image} --packages"),
+            Command(label="singularity exec pip list", script=f"singularity exec {image} pip list"),
+            Command(label="sifmod inspect, summary", script=f"sifmod inspect {image}"),
+        ),
+        figures=("read",),
+    )
+
+
+def _install_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
+    for megabytes in (512, 1024, 2048, 4096, 8192):
+        yield megabytes / 1024, _installs(data, megabytes)[:3]
+
+
+def _pack_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
+    root = data.root
+    packed, reference = root / "user-software.squashfs", data.scratch / "reference.squashfs"
+    clean = f"rm -f {packed}* {reference}"
+    for count in (1_000, 10_000, 100_000):
+        data.clear()
+        bash(f"EASYBUILD_PREFIX={data.prefix} eb Python-3.11-demo-singularity.eb --rebuild")
+        for number in range(count):
+            folder = root / "user-software" / "many" / str(number // 100)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{number}.py").write_text(f"value = {number}\n" * 50)
+        yield (
+            float(count),
+            (
+                Command(label="make-squashfs", script=f"{root}/bin/make-squashfs", before=clean),
+                Command(
+                    label="mksquashfs -processors 1",
+                    script=f"mksquashfs {root}/user-software {reference} -processors 1 -no-progress",
+                    before=clean,
+                ),
+            ),
+        )
+    data.clear()
+
+
+def _rank_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
+    _ = data.root
+    for ranks in (1, 4, 16, 64):
+        start = f"{data.load}; srun -N{min(ranks, 4)} -n{ranks} --overcommit singularity exec $SIF"
+        yield (
+            float(ranks),
+            (
+                Command(label="conda-python-distributed", script=f"{start} conda-python-distributed -c pass"),
+                Command(label="python", script=f"{start} python -c pass"),
+            ),
+        )
+
+
+ROWS: tuple[Callable[[Data], Row], ...] = (
+    module,
+    wrapper,
+    distributed,
+    avail,
+    inspect,
+    link,
+    install,
+    pack,
+    unpack,
+    slow_pack,
+    imports,
+)
+GROWTHS = (
+    Growth(key="grow-image", title="Install, by the size of the image", unit="GB", rows=_install_growth),
+    Growth(key="grow-files", title="Pack, by the number of files", unit="files", rows=_pack_growth),
+    Growth(key="grow-ranks", title="Start, by the number of ranks on two cores", unit="ranks", rows=_rank_growth),
+)
