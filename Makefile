@@ -2,7 +2,7 @@
 # make test   set everything up and pass every test
 # As root on Debian 12 both bring up the real tools by themselves: see testbed/README.md.
 .DEFAULT_GOAL := help
-.PHONY: help testbed demo test bench lint golden stop
+.PHONY: help testbed demo test bench lint golden docs stop
 
 VENV ?= $(or $(SIFMOD_TESTBED),/opt/sifmod-testbed)/venv
 PYTEST_ARGS ?=
@@ -14,6 +14,7 @@ help:
 	@echo 'make bench     measure sifmod beside what people use today, into docs/benchmarks (BENCH_ARGS=--help)'
 	@echo 'make lint      ruff, mypy and shellcheck'
 	@echo 'make golden    write the golden files of the rendered artefacts anew'
+	@echo 'make docs      write the generated parts of the reference anew'
 	@echo 'make testbed   only set everything up and start the daemons'
 	@echo 'make stop      stop the daemons'
 
@@ -40,6 +41,9 @@ lint:
 
 golden:
 	SIFMOD_UPDATE_GOLDEN=1 PYTHONPATH=src $(VENV)/bin/python -m pytest -q tests/unit/test_render.py tests/unit/test_jobscript.py
+
+docs:
+	PYTHONPATH=src $(VENV)/bin/python docs/generate.py
 
 stop:
 	testbed/daemons stop

@@ -57,46 +57,54 @@ class Site:
     runtime: str = _key(
         TEXT, "", "Command of the container runtime; without it `singularity`, then `apptainer` is looked for."
     )
-    binds: tuple[Bind, ...] = _key(BINDS, (), "Bind paths that every container gets: they must exist.")
+    binds: tuple[Bind, ...] = _key(BINDS, (), "Bind paths that every container gets: they must exist on every node.")
     optional_binds: tuple[Bind, ...] = _key(BINDS, (), "Bind paths used on the nodes where their source exists.")
     image_repositories: tuple[str, ...] = _key(
         PATHS, (), "Directories of the site's central images, searched in this order."
     )
     insecure_registries: tuple[str, ...] = _key(
-        HOSTS, (), "Registries (host:port) that are spoken to in plain HTTP; none by default."
+        HOSTS,
+        (),
+        "Registries that are spoken to in plain HTTP. If there is any, definitions are built with `--no-https`.",
     )
-    runtime_tmpdir: str = _key(PATH, "", "Temporary folder of the runtime while it pulls and builds.")
-    runtime_cachedir: str = _key(PATH, "", "Cache folder of the runtime.")
+    runtime_tmpdir: str = _key(PATH, "", "Temporary folder of the runtime while it pulls and builds; it must exist.")
+    runtime_cachedir: str = _key(PATH, "", "Cache folder of the runtime, which makes it.")
     signatures: str = _key(
         choice("none", "required", empty="none"),
         "none",
-        "'none', or 'required': every image must have a valid signature.",
+        "required: images without a valid signature are refused, before anything is installed (`singularity verify`).",
     )
     signature_key: str = _key(
-        PATH, "", "PEM file of the public key that signatures are checked with; else the runtime's own keyring."
+        PATH, "", "PEM file of the public key that signatures are checked with; else the runtime's own local keyring."
     )
     gpu: str = _key(
         choice("amd", "nvidia"),
         "",
-        "Vendor of the cluster's GPUs, for easyconfigs that do not say theirs: 'amd' or 'nvidia'.",
+        "Vendor of the cluster's GPUs, for easyconfigs that do not say theirs.",
     )
     cpu_bind_masks: tuple[str, ...] = _key(
         MASKS, (), "CPU masks of a GPU node's tasks, in the order of their GPUs, as for `srun --cpu-bind=mask_cpu:`."
     )
-    slurm_partition: str = _key(TEXT, "", "Partition of Slurm for jobs with GPUs, unless the user names another.")
-    slurm_account: str = _key(TEXT, "", "Account of Slurm that jobs are charged to, unless the user names another.")
-    pack_compressor: str = _key(
-        choice(*COMPRESSORS, empty="zstd"), "zstd", "Compressor of make-squashfs: zstd, gzip, lz4, lzo or xz."
+    slurm_partition: str = _key(
+        TEXT, "", "Partition of Slurm for jobs with GPUs (`sifmod sbatch`), unless the user names another."
     )
+    slurm_account: str = _key(
+        TEXT, "", "Account of Slurm that jobs are charged to (`sifmod sbatch`), unless the user names another."
+    )
+    pack_compressor: str = _key(choice(*COMPRESSORS, empty="zstd"), "zstd", "Compressor of `make-squashfs`.")
     pack_level: int = _key(
-        number(1, 22), 6, "Compression level of make-squashfs: up to 22 with zstd, 9 with gzip and lzo."
+        number(1, 22),
+        6,
+        "Compression level of `make-squashfs`: up to 22 with zstd, 9 with gzip and lzo; the others have none.",
     )
-    pack_block_size: str = _key(BLOCK_SIZE, "128K", "Block size of make-squashfs: a power of two from 4K to 1M.")
+    pack_block_size: str = _key(BLOCK_SIZE, "128K", "Block size of `make-squashfs`.")
     pack_processors: int = _key(
-        number(0, 9999), 0, "Processors that make-squashfs uses at most; 0: all that the process may use."
+        number(0, 9999), 0, "Processors that `make-squashfs` uses at most; 0: all that the process may use."
     )
     container_env: Mapping[str, str] = _key(VARIABLES, {}, "Variables injected into every container.")
-    master_suffix: str = _key(TEXT, "", "Appended to the master's host name: the suffix of the fast network's names.")
+    master_suffix: str = _key(
+        TEXT, "", "Appended to the master's host name by `get-master`: the suffix of the fast network's names."
+    )
 
     @property
     def easyconfig_defaults(self) -> dict[str, Any]:

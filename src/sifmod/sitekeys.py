@@ -45,12 +45,14 @@ class Kind:
     """One kind of setting.
 
     Attributes:
+        title: what it takes, in the words of the documentation.
         read: makes the setting of a TOML value. It raises TypeError with what the key takes, or ValueError with what is
             wrong with the value.
         schema: JSON schema of the TOML value.
         from_variable: makes a TOML value of the text of a SIFMOD_* variable; None where no variable can hold one.
     """
 
+    title: str
     read: Callable[[Any], Any]
     schema: Mapping[str, Any]
     from_variable: Optional[Callable[[str], Any]]
@@ -87,7 +89,9 @@ def choice(*known: str, empty: str = "") -> Kind:
         known: the words.
         empty: what an empty text stands for.
     """
-    return Kind(partial(_one_of, known, empty), {"type": "string", "enum": sorted({*known, empty})}, str)
+    return Kind(
+        " or ".join(known), partial(_one_of, known, empty), {"type": "string", "enum": sorted({*known, empty})}, str
+    )
 
 
 def _whole(lowest: int, highest: int, value: Any) -> int:
@@ -104,7 +108,7 @@ def number(lowest: int, highest: int) -> Kind:
     """Return the kind of a whole number in a range, which may also be given as text."""
     text = {"type": "string", "pattern": "^[0-9]{1,9}$"}
     whole = {"type": "integer", "minimum": lowest, "maximum": highest}
-    return Kind(partial(_whole, lowest, highest), {"anyOf": [whole, text]}, str)
+    return Kind(f"{lowest} to {highest}", partial(_whole, lowest, highest), {"anyOf": [whole, text]}, str)
 
 
 def _block_size(value: Any) -> str:
@@ -197,14 +201,39 @@ def _binds_of_variable(text: str) -> list[str]:
     return [bind.argument for bind in Bind.parse_list(text)]
 
 
-TEXT = Kind(_text, {"type": "string"}, str)
-PATH = Kind(_path, {"type": "string", "pattern": "^([/~$].*)?$"}, str)
-PATHS = Kind(partial(_items, check=_absolute), _list_schema("^/"), partial(_split, ":"))
-BINDS = Kind(partial(_items, check=_bind), _list_schema("^/"), _binds_of_variable)
-HOSTS = Kind(partial(_items, check=_host), _list_schema(r"^[A-Za-z0-9\[][^/]*$"), partial(_split, ","))
-MASKS = Kind(partial(_items, check=_mask), _list_schema("^0x[0-9A-Fa-f]+$"), partial(_split, ","))
-BLOCK_SIZE = Kind(_block_size, {"type": "string", "pattern": "^(4|8|16|32|64|128|256|512)K$|^1M$"}, str)
+TEXT = Kind("string", _text, {"type": "string"}, str)
+PATH = Kind(
+    "absolute path; `~` and `$VARIABLES` are expanded", _path, {"type": "string", "pattern": "^([/~$].*)?$"}, str
+)
+PATHS = Kind(
+    "list of absolute paths; in the variable with colons",
+    partial(_items, check=_absolute),
+    _list_schema("^/"),
+    partial(_split, ":"),
+)
+BINDS = Kind(
+    "list of bind paths; in the variable with commas",
+    partial(_items, check=_bind),
+    _list_schema("^/"),
+    _binds_of_variable,
+)
+HOSTS = Kind(
+    "list of `host:port`; in the variable with commas",
+    partial(_items, check=_host),
+    _list_schema(r"^[A-Za-z0-9\[][^/]*$"),
+    partial(_split, ","),
+)
+MASKS = Kind(
+    "list of hexadecimal masks; in the variable with commas",
+    partial(_items, check=_mask),
+    _list_schema("^0x[0-9A-Fa-f]+$"),
+    partial(_split, ","),
+)
+BLOCK_SIZE = Kind(
+    "`4K`, `8K` ... `512K`, `1M`", _block_size, {"type": "string", "pattern": "^(4|8|16|32|64|128|256|512)K$|^1M$"}, str
+)
 VARIABLES = Kind(
+    "table of strings",
     _variables,
     {
         "type": "object",

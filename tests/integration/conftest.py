@@ -84,7 +84,7 @@ class User:
 
     def pip_install(self, module: str, *packages: str) -> None:
         """Install packages of the index into the user software of a module."""
-        binds = "".join(f"-B {shlex.quote(folder)} " for folder in _folders_of_pip())
+        binds = "".join(f"-B {shlex.quote(folder)} " for folder in folders_of_pip())
         words = " ".join(shlex.quote(package) for package in packages)
         self.run(f"module load {module}; singularity exec {binds}$SIF pip install {words}", timeout=480)
 
@@ -95,7 +95,7 @@ class User:
         return self.prefix / "modules" / "all" / f"{module}.lua"
 
 
-def _folders_of_pip() -> list[str]:
+def folders_of_pip() -> list[str]:
     """Folders that pip's settings name, for packages and certificates, which the container does not see by itself."""
     folders = set()
     for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT", "SSL_CERT_FILE"):

@@ -1,0 +1,73 @@
+"""Writes the parts of the reference that are made from the code: `make docs`.
+
+A part stands between `<!-- generated: NAME -->` and `<!-- end -->`. With --check nothing is written; the exit status is
+1 if a part is not what the code says.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from sifmod.site import KEYS
+from sifmod.sitekeys import plain
+
+ROOT = Path(__file__).parents[1]
+
+
+def site_keys() -> Iterator[str]:
+    """The keys of site files, from their definition."""
+    yield "| key | takes | default | variable | meaning |"
+    yield "|---|---|---|---|---|"
+    for key in KEYS.values():
+        default = plain(key.default)
+        shown = f"`{default}`" if default or default == 0 else ""
+        variable = f"`{key.variable}`" if key.variable else ""
+        yield f"| `{key.name}` | {key.kind.title} | {shown} | {variable} | {key.help_text} |"
+
+
+def parameters() -> Iterator[str]:
+    """The easyblock's own parameters, from its source: EasyBuild need not be there."""
+    tree = ast.parse((ROOT / "easyblocks/containerimage.py").read_text())
+    (options,) = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "extra_options")
+    (own,) = (node for node in options.body if isinstance(node, ast.Assign))
+    yield "| parameter | meaning |"
+    yield "|---|---|"
+    if isinstance(own.value, ast.Dict):
+        for name, value in zip(own.value.keys, own.value.values):
+            if isinstance(name, ast.Constant) and isinstance(value, ast.List):
+                yield f"| `{name.value}` | {ast.literal_eval(value.elts[1])} |"
+
+
+PARTS = {
+    "docs/reference/sites.md": {"site keys": site_keys},
+    "docs/reference/parameters.md": {"parameters": parameters},
+}
+
+
+def main() -> int:
+    """Write the parts, or check them."""
+    wrong = 0
+    for page, parts in PARTS.items():
+        path = ROOT / page
+        text = before = path.read_text()
+        for name, lines in parts.items():
+            made = "\n".join([f"<!-- generated: {name} -->", *lines(), "<!-- end -->"])
+            old = re.findall(rf"(?s)<!-- generated: {name} -->.*?<!-- end -->", text)
+            if len(old) != 1:
+                print(f"{page}: there is no part '{name}'", file=sys.stderr)
+                return 1
+            text = text.replace(old[0], made)
+        if text != before and "--check" in sys.argv[1:]:
+            print(f"{page} is not what the code says: make docs", file=sys.stderr)
+            wrong = 1
+        elif text != before:
+            path.write_text(text)
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())
