@@ -63,13 +63,13 @@ require_space() {
 # read ahead in parallel, if this mksquashfs can read a tar archive (4.5).
 looking_takes_long() {
     local begin count end
-    [[ $(mksquashfs -version 2>/dev/null) =~ version\ ([0-9]+)\.([0-9]+) ]] || return
-    ((BASH_REMATCH[1] > 4 || (BASH_REMATCH[1] == 4 && BASH_REMATCH[2] >= 5))) || return
     begin=$(date +%s%N)
     # head ends the pipe early
     count=$(find "$directory" -printf '%s\n' 2>/dev/null | head -n 256 | wc -l) || true
     end=$(date +%s%N)
-    ((count >= 100 && end - begin > count * 250000))
+    ((count >= 100 && end - begin > count * 250000)) || return
+    [[ $(mksquashfs -version 2>/dev/null) =~ version\ ([0-9]+)\.([0-9]+) ]] || return
+    ((BASH_REMATCH[1] > 4 || (BASH_REMATCH[1] == 4 && BASH_REMATCH[2] >= 5)))
 }
 
 # usable_processors: those that affinity and control group leave to this process, not those of the node.
