@@ -64,6 +64,26 @@ def test_the_image_is_copied_and_its_digest_recorded(demo: User) -> None:
     assert manifest["image_size"] == (IMAGES / "demo.sif").stat().st_size
 
 
+@pytest.mark.parametrize(("mode", "copies"), [("copy", 1), ("link", 0)])
+def test_a_large_image_is_read_once_and_written_once(user: User, tmp_path: Path, mode: str, copies: int) -> None:
+    """Bytes as the kernel counts them (proc(5), /proc/PID/io), of eb and all that it starts."""
+    image = tmp_path / "images" / "large.sif"
+    image.parent.mkdir()
+    shutil.copyfile(IMAGES / "demo.sif", image)
+    with (tmp_path / "random").open("wb") as stream:
+        stream.truncate(512 << 20)
+    subprocess.run(["singularity", "sif", "add", "--datatype", "7", image, tmp_path / "random"], check=True)
+    (user.prefix / DEMO_EASYCONFIG).write_text(demo_with(f"sources = ['large.sif']\nimage_mode = {mode!r}\n"))
+    told = user.out(
+        f"SIFMOD_IMAGE_REPOSITORIES={image.parent} eb {DEMO_EASYCONFIG} >&2; cat /proc/$$/io", cwd=user.prefix
+    )
+    counted = dict(line.split(": ") for line in told.splitlines())
+    size = image.stat().st_size
+    rest = 150 << 20  # Python's and EasyBuild's own files, the virtual environment, logs
+    assert copies * size <= int(counted["rchar"]) < copies * size + rest
+    assert copies * size <= int(counted["wchar"]) < copies * size + rest
+
+
 def test_scripts_of_the_install_pass_shellcheck(demo: User) -> None:
     installdir = demo.installdir(DEMO_MODULE)
     scripts = [path for folder in ("bin", "runscripts") for path in (installdir / folder).iterdir()]
