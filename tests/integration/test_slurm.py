@@ -215,3 +215,11 @@ def test_a_job_whose_module_is_missing_or_no_container_says_so(demo: User, job_d
         )
         assert done.returncode != 0
         assert message in (job_directory / "out.txt").read_text()
+
+
+def test_a_batch_script_without_srun_is_refused(demo: User, job_directory: Path) -> None:
+    """It would be one rank that waits for the others."""
+    run = "singularity exec $SIF conda-python-distributed -c 'print(1)'"
+    done = demo.run(f"{LOAD}; sbatch --wait -n2 -o out.txt --wrap {shlex.quote(run)}", check=False, cwd=job_directory)
+    assert done.returncode != 0
+    assert "is this a Slurm step?" in (job_directory / "out.txt").read_text()

@@ -896,30 +896,44 @@ def test_the_master_is_the_first_node_that_scontrol_shows(get_master, need, node
 
 
 @pytest.fixture
-def distributed(tmp_path):
+def launcher(tmp_path):
+    """Run a runscript of a launch; its Python prints arguments and environment, with null characters between them."""
     prefix = tmp_path / "prefix"
     (prefix / "bin").mkdir(parents=True)
     interpreter = prefix / "bin" / "python3"
     interpreter.write_text("#!/bin/bash\nprintf '%s\\0' \"$@\"\nexec env -0\n")
     interpreter.chmod(interpreter.stat().st_mode | stat.S_IXUSR)
 
-    def distributed(*words, gpu="", check=True, **environ):
-        spec = a_spec(python=PythonLayout(str(prefix)), venv="", gpu=gpu)
-        script = tmp_path / "script"
-        script.write_text(text_of("runscripts/conda-python-distributed", spec))
-        done = subprocess.run(
-            ["bash", script, *words],
-            env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path), **environ},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if not check:
-            return done
-        assert done.returncode == 0, done.stderr
-        return done.stdout.split("\0")
+    def make(name):
+        def run(*words, gpu="", check=True, **environ):
+            spec = a_spec(python=PythonLayout(str(prefix)), venv="", gpu=gpu)
+            script = tmp_path / "script"
+            script.write_text(text_of(f"runscripts/{name}", spec))
+            done = subprocess.run(
+                ["bash", script, *words],
+                env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path), **environ},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if not check:
+                return done
+            assert done.returncode == 0, done.stderr
+            return done.stdout.split("\0")
 
-    return distributed
+        return run
+
+    return make
+
+
+@pytest.fixture
+def distributed(launcher):
+    return launcher("conda-python-distributed")
+
+
+@pytest.fixture
+def torchrun(launcher):
+    return launcher("torchrun-distributed")
 
 
 STEP = {
@@ -981,7 +995,9 @@ def test_outside_of_slurm_it_is_one_process_of_one(distributed):
     assert "one process of one" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID", "SLURM_STEP_ID"])
+@pytest.mark.parametrize(
+    "name", ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID", "SLURM_STEP_ID"]
+)
 @pytest.mark.parametrize("value", ["", "x", "a[$(touch y)]", "1;2", "-1"])
 def test_a_variable_that_is_no_number_is_named_and_never_evaluated(distributed, tmp_path, name, value):
     done = distributed(check=False, **{**STEP, name: value})
@@ -1028,3 +1044,75 @@ def test_the_cache_of_an_amd_gpu_is_the_job_s_own_and_private(distributed, tmp_p
 def test_what_happens_can_be_shown(distributed):
     done = distributed(check=False, **STEP, SIFMOD_VERBOSE="1")
     assert "rank 5 of 8 (local 1 of 4 on node 1), master nid001:" in done.stderr
+
+
+def test_a_batch_script_without_srun_is_told_so(distributed):
+    """Slurm sets the variables of a task in batch scripts too, but for those of a step."""
+    done = distributed(check=False, **{name: value for name, value in STEP.items() if name != "SLURM_STEP_ID"})
+    assert done.returncode == 1
+    assert "is this a Slurm step?" in done.stderr
+
+
+@pytest.mark.parametrize("script", ["conda-python-distributed", "torchrun-distributed"])
+@pytest.mark.parametrize("gpu", VISIBLE)
+@pytest.mark.parametrize("asked", ["SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK"])
+@pytest.mark.parametrize("granted", ["", "NoDevFiles"])
+def test_gpus_that_were_asked_for_and_not_granted_are_missed(launcher, script, gpu, asked, granted):
+    step = {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_NNODES": "2"}
+    done = launcher(script)("x.py", gpu=gpu, check=False, **step, **{asked: "mi250:8", VISIBLE[gpu]: granted})
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert f"asked for GPUs and Slurm granted none to this task ({VISIBLE[gpu]} is '{granted}')" in done.stderr
+
+
+@pytest.mark.parametrize("asked", [{}, {"SLURM_GPUS_PER_NODE": "0"}])
+def test_a_job_that_asked_for_no_gpu_misses_none(distributed, asked):
+    distributed("x.py", gpu="amd", **STEP, **asked, ROCR_VISIBLE_DEVICES="")
+
+
+def test_the_cache_outside_of_slurm_is_one_for_all_runs(distributed, tmp_path):
+    for _ in range(2):
+        done = distributed("x.py", gpu="amd", check=False)
+        assert f"TRITON_CACHE_DIR={tmp_path}/sifmod-{os.getuid()}\0" in done.stdout
+    assert len(list(tmp_path.glob("sifmod-*"))) == 1
+
+
+def test_a_cache_folder_that_is_not_a_folder_of_ours_is_refused(distributed, tmp_path):
+    (tmp_path / f"sifmod-{os.getuid()}-1234").touch()
+    done = distributed("x.py", gpu="amd", check=False, **STEP)
+    assert done.returncode == 1
+    assert "belongs to somebody else: set TMPDIR" in done.stderr
+
+
+TORCHRUN_STEP = {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_STEP_NUM_NODES": "2"}
+
+
+def test_torchrun_is_told_the_nodes_of_the_step_and_the_gpus_granted(torchrun):
+    words = torchrun("--nproc-per-node=9", "a b.py", gpu="amd", **TORCHRUN_STEP, ROCR_VISIBLE_DEVICES="4,6")
+    arguments = ["--nnodes=2", "--node-rank=1", "--master-addr=nid001"]
+    assert words[:5] == ["-m", "torch.distributed.run", *arguments]
+    assert words[5].startswith("--master-port=")
+    assert words[6:9] == ["--nproc-per-node=2", "--nproc-per-node=9", "a b.py"]
+
+
+def test_torchrun_counts_the_gpus_of_the_node_where_no_list_says_them(torchrun):
+    assert "--nproc-per-node=4" in torchrun("x.py", **TORCHRUN_STEP, SLURM_GPUS_ON_NODE="4")
+    assert "--nproc-per-node=1" in torchrun("x.py", **TORCHRUN_STEP, SLURM_GPUS_ON_NODE="a[$(touch y)]")
+
+
+@pytest.mark.parametrize("name", ["SLURM_NODEID", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", "SLURM_STEP_ID"])
+@pytest.mark.parametrize("value", ["", "a[$(touch y)]", "`touch y`"])
+def test_torchrun_names_a_variable_that_is_no_number_and_never_evaluates_it(torchrun, tmp_path, name, value):
+    done = torchrun("x.py", check=False, **{**TORCHRUN_STEP, name: value})
+    assert done.returncode == 1
+    assert f"{name} is '{value}'" in done.stderr
+    assert done.stdout == ""
+    assert not list(tmp_path.rglob("y"))
+
+
+@pytest.mark.parametrize("variable", ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"])
+def test_an_empty_node_list_of_slurm_is_refused(get_master, variable):
+    done = get_master(**{"SLURM_JOB_NODELIST": "job[1-2]", variable: ""})
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "no node list" in done.stderr
