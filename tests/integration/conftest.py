@@ -86,7 +86,7 @@ class User:
         """Install packages of the index into the user software of a module."""
         binds = "".join(f"-B {shlex.quote(folder)} " for folder in folders_of_pip())
         words = " ".join(shlex.quote(package) for package in packages)
-        self.run(f"module load {module}; singularity exec {binds}$SIF pip install {words}", timeout=480)
+        self.run(f"module load {module}; singularity exec {binds}$SIF pip install {words}", timeout=700)
 
     def installdir(self, module: str) -> Path:
         return self.prefix / "software" / module

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 HERE = Path(__file__).parent
 HOWTO = HERE.parents[1] / "docs/howto/distributed-training.md"
@@ -19,11 +19,14 @@ HOWTO = HERE.parents[1] / "docs/howto/distributed-training.md"
 # The nodes of the testbed are one machine: a rank takes one core.
 LOAD = f"module load {DEMO_MODULE}; export OMP_NUM_THREADS=1"
 NODES = "--nodes=2 --nodelist=nid003,nid004"
-LAUNCHERS = {
-    "conda-python-distributed": f"srun {NODES} --ntasks-per-node=2 singularity exec $SIF conda-python-distributed -u",
-    "torchrun-distributed": f"srun {NODES} --ntasks-per-node=1 singularity exec $SIF torchrun-distributed "
-    "--nproc-per-node=2",
-}
+LAUNCHERS = ("conda-python-distributed", "torchrun-distributed")
+
+
+def launch(launcher: str, processes: int) -> str:
+    """The command that starts so many processes on each of two nodes."""
+    if launcher == "torchrun-distributed":
+        return f"srun {NODES} --ntasks-per-node=1 singularity exec $SIF {launcher} --nproc-per-node={processes}"
+    return f"srun {NODES} --ntasks-per-node={processes} singularity exec $SIF {launcher} -u"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,7 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> User:
     user = make_user(tmp_path_factory.mktemp("torch") / "eb")
     user.eb(DEMO_EASYCONFIG)
     user.pip_install(DEMO_MODULE, "torch==2.13.0", "lightning", "accelerate")
-    user.run(f"{LOAD}; make-squashfs --remove-directory", timeout=480)
+    user.run(f"{LOAD}; make-squashfs --remove-directory", timeout=700)
     assert not (user.installdir(DEMO_MODULE) / "user-software").exists()
     return user
 
@@ -46,7 +49,7 @@ def at_once(one: str, other: str) -> str:
 def test_two_trainings_at_once_on_the_same_nodes(trainer: User, tmp_path: Path, launcher: str) -> None:
     """Two jobs on two nodes with two processes each: all ranks of a job agree, and the jobs do not meet."""
     shutil.copy(HERE / "programs/ddp.py", tmp_path)
-    run = f"{LAUNCHERS[launcher]} ddp.py"
+    run = f"{launch(launcher, 2)} ddp.py"
     trainer.run(f"{LOAD}; {at_once(f'{run} red blue >red.out', f'{run} blue red >blue.out')}", cwd=tmp_path)
     found = {}
     for job in ("red", "blue"):
@@ -76,11 +79,11 @@ def test_the_examples_of_the_frameworks_train_with_both_launchers(
     """What docs/howto/distributed-training.md shows is what runs here."""
     (example,) = re.findall(rf"```python\n# {framework}_line.py\n.*?```", HOWTO.read_text(), re.DOTALL)
     (tmp_path / "line.py").write_text(example.removeprefix("```python").removesuffix("```"))
-    runs = [f"{run} line.py >{launcher}.out" for launcher, run in LAUNCHERS.items()]
+    runs = [f"{launch(launcher, 1)} line.py >{launcher}.out" for launcher in LAUNCHERS]
     trainer.run(f"{LOAD}; {at_once(*runs)}", cwd=tmp_path)
     for launcher in LAUNCHERS:
         lines = re.findall(r"rank (\d) of (\d): slope (\S+)", (tmp_path / f"{launcher}.out").read_text())
-        assert sorted(line[0] for line in lines) == ["0", "1", "2", "3"]
-        assert {line[1] for line in lines} == {"4"}
+        assert sorted(line[0] for line in lines) == ["0", "1"]
+        assert {line[1] for line in lines} == {"2"}
         (slope,) = {float(line[2]) for line in lines}
         assert slope == pytest.approx(2, abs=0.1)
