@@ -26,7 +26,7 @@ demo: testbed
 	@testbed/as-user bash "$$(testbed/snapshot)/testbed/demo"
 
 test: testbed lint
-	@cd "$$(testbed/snapshot)" && exec "$(CURDIR)/testbed/as-user" python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
+	@cd "$$(testbed/snapshot)" && exec "$(CURDIR)/testbed/as-user" python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: testbed
 	bench/setup

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 
 import pytest
 
 TOOLS = ("eb", "singularity", "srun", "sbatch", "scontrol", "mksquashfs", "unsquashfs", "flock", "bash")
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background: what the tests start would inherit it, and a shell can't undo it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def missing_tools() -> list[str]:

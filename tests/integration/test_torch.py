@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from transcript import Step, console_blocks, same
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user
+from conftest import DEMO_MODULE, User, folders_of_pip, make_user
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 HERE = Path(__file__).parent
+TUTORIAL = HERE.parents[1] / "docs/tutorial.md"
 HOWTO = HERE.parents[1] / "docs/howto/distributed-training.md"
 
 # The nodes of the testbed are one machine: a rank takes one core.
@@ -29,13 +32,44 @@ def launch(launcher: str, processes: int) -> str:
     return f"srun {NODES} --ntasks-per-node={processes} singularity exec $SIF {launcher} -u"
 
 
+@dataclass(frozen=True)
+class Tutorial:
+    """What was printed when everything in the tutorial was typed by a user."""
+
+    user: User
+    steps: list[Step]
+    printed: list[str]
+    error: str
+
+
 @pytest.fixture(scope="module")
-def trainer(tmp_path_factory: pytest.TempPathFactory) -> User:
-    """The demo image with PyTorch and two frameworks, packed by the user, who then removed the directory."""
+def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Tutorial:
     user = make_user(tmp_path_factory.mktemp("torch") / "eb")
-    user.eb(DEMO_EASYCONFIG)
-    user.pip_install(DEMO_MODULE, "torch==2.13.0", "lightning", "accelerate")
-    user.run(f"{LOAD}; make-squashfs --remove-directory", timeout=700)
+    steps = console_blocks(TUTORIAL)
+    script = "set -o pipefail\n"
+    for number, step in enumerate(steps):
+        script += f"printf '\\n@@@ %s\\n' {number}\n{step.command}\n"
+        script += "status=$?; if ((status)); then exit $status; fi\n"
+    binds = ",".join(folders_of_pip())
+    done = user.run(f"export SINGULARITY_BIND={binds} APPTAINER_BIND={binds}\n{script}", check=False, timeout=590)
+    printed = re.split(r"(?m)^@@@ \d+\n", done.stdout)[1:]
+    return Tutorial(user, steps, printed, done.stderr if done.returncode else "")
+
+
+def test_the_tutorial_does_what_it_says(tutorial: Tutorial) -> None:
+    assert not tutorial.error, f"{tutorial.steps[len(tutorial.printed) - 1]}\n{tutorial.printed[-1]}\n{tutorial.error}"
+    assert len(tutorial.printed) == len(tutorial.steps) > 15
+    for step, output in zip(tutorial.steps, tutorial.printed):
+        assert not step.output or same(step.output, output), f"$ {step.command}\n{output}"
+
+
+@pytest.fixture(scope="module")
+def trainer(tutorial: Tutorial) -> User:
+    """The tutorial's PyTorch and two frameworks, packed by the user, who then removed the directory."""
+    user = tutorial.user
+    user.run(f"{LOAD}; unmake-squashfs", timeout=480)
+    user.pip_install(DEMO_MODULE, "lightning", "accelerate")
+    user.run(f"{LOAD}; make-squashfs --replace --remove-directory", timeout=480)
     assert not (user.installdir(DEMO_MODULE) / "user-software").exists()
     return user
 

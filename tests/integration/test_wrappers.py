@@ -183,7 +183,8 @@ def test_a_stopped_wrapper_stops_the_program(demo: User, tmp_path: Path) -> None
     """SIGTSTP to the wrapper's process stops what runs in the container; SIGCONT lets it go on."""
     (tmp_path / "listen.py").write_text(LISTEN)
     done = demo.run(
-        f"{LOAD}; python listen.py >out & until grep -q ready out; do sleep 0.05; done\n"
+        # with job control the wrapper has a process group of its own: SIGTSTP does nothing to an orphaned one
+        f"set -m; {LOAD}; python listen.py >out & until grep -q ready out; do sleep 0.05; done\n"
         "state() { ps -o stat= -p \"$(pgrep -f '[l]isten.py' -P $!)\" | cut -c1; }\n"
         "kill -TSTP $!; until [[ $(state) == T ]]; do sleep 0.05; done; cat out\n"
         "kill -CONT $!; until grep -q SIGCONT out; do sleep 0.05; done; state; kill -TERM $!; wait $!",
