@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from packaging.version import InvalidVersion, Version
-
 from sifmod.bind import Bind
 from sifmod.errors import ImageError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
@@ -23,6 +21,7 @@ from sifmod.installed import Installation
 from sifmod.site import Site
 from sifmod.softwarespace import SoftwareSpace
 from sifmod.userstate import DAMAGED, DIRECTORY, GONE, tree_files
+from sifmod.versionorder import version_order
 
 _MANY_FILES = (
     10_000  # above it, imports from a parallel file system take longer than from a packed file (docs/explanation)
@@ -117,7 +116,7 @@ def check_libraries(image: Inspection, binds: Sequence[Bind]) -> Iterator[Findin
     fine = 0
     for bind in libraries:
         needed = _glibc_needed(Path(bind.source))
-        if needed and _order(needed) > _order(found[2]):
+        if needed and version_order(needed) > version_order(found[2]):
             yield Finding(
                 PROBLEM,
                 "host libraries",
@@ -138,7 +137,7 @@ def _glibc_needed(path: Path) -> str:
             found = set(re.findall(rb"\0GLIBC_(\d+\.\d+)(?=[.\0])", stream.read(_MOST_READ)))
     except OSError:
         return ""
-    return max((text.decode() for text in found), key=_order, default="")
+    return max((text.decode() for text in found), key=version_order, default="")
 
 
 def _user_software(item: Installation) -> Iterator[Finding]:
@@ -162,10 +161,3 @@ def _user_software(item: Installation) -> Iterator[Finding]:
             yield Finding(OK, topic, f"a directory with {files} files, {len(state.packages)} packages")
     elif state.state != "none":
         yield Finding(OK, topic, f"{state.state}, {len(state.packages)} packages")
-
-
-def _order(text: str) -> Version:
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return Version("0")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from packaging.version import InvalidVersion, Version
-
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.gpustack import CUDA, ROCM, Torch, minimum_driver
 from sifmod.hostgpu import Gpu, HostGpus
 from sifmod.inspection import Inspection
+from sifmod.versionorder import version_order
 
 # The lowest compute capability that the libraries of a CUDA release run on (NVIDIA, "CUDA Toolkit Release Notes").
 _LOWEST = {"13": "7.5", "12": "5.0", "11": "3.5", "10": "3.0", "9": "3.0", "8": "2.0"}
@@ -93,7 +92,7 @@ def _vendor_of(image: Inspection) -> str:
 
 def _driver(host: HostGpus, image: Inspection) -> Iterator[Finding]:
     name = CUDA if host.vendor == "nvidia" else ROCM
-    versions = sorted({one.version for one in image.components if one.name == name}, key=_order)
+    versions = sorted({one.version for one in image.components if one.name == name}, key=version_order)
     if not versions:
         yield Finding(NOTE, "GPU driver", f"the image does not say which {name} it has", "nothing can be compared")
     elif not host.driver:
@@ -102,7 +101,7 @@ def _driver(host: HostGpus, image: Inspection) -> Iterator[Finding]:
         needed = minimum_driver(versions[-1])
         if not needed:
             yield Finding(NOTE, "GPU driver", f"driver {host.driver}; what CUDA {versions[-1]} needs is not known here")
-        elif _order(host.driver) < _order(needed):
+        elif version_order(host.driver) < version_order(needed):
             yield Finding(
                 PROBLEM,
                 "GPU driver",
@@ -150,9 +149,9 @@ def _architectures(host: HostGpus, image: Inspection) -> Iterator[Finding]:
 
 
 def _below_cuda(gpu: Gpu, image: Inspection) -> Iterator[Finding]:
-    versions = sorted({one.version for one in image.components if one.name == CUDA}, key=_order)
+    versions = sorted({one.version for one in image.components if one.name == CUDA}, key=version_order)
     lowest = _LOWEST.get(versions[-1].partition(".")[0], "") if versions else ""
-    if lowest and _order(gpu.architecture) < _order(lowest):
+    if lowest and version_order(gpu.architecture) < version_order(lowest):
         yield Finding(
             PROBLEM,
             "GPU model",
@@ -199,10 +198,3 @@ def runs_on(architecture: str, built: Sequence[str]) -> bool:
 def _numbers(text: str) -> tuple[int, int]:
     match = re.match(r"(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else (10**6, 0)
-
-
-def _order(text: str) -> Version:
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return Version("0")

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from packaging.version import InvalidVersion, Version
-
 from sifmod.cudafatbin import cuda_architectures
 from sifmod.imagefiles import ImageFiles
 from sifmod.imagepython import ImagePython
 from sifmod.imagesystem import library_folders
+from sifmod.versionorder import version_order
 
 Files = ImageFiles[Any]
 
@@ -245,7 +244,7 @@ def driver_for(components: Iterable[Component]) -> str:
 
 def newest(components: Iterable[Component], name: str) -> str:
     """Return the newest version of a component; empty where it is not there."""
-    return max((one.version for one in components if one.name == name), key=_order, default="")
+    return max((one.version for one in components if one.name == name), key=version_order, default="")
 
 
 def minimum_driver(cuda: str) -> str:
@@ -253,10 +252,3 @@ def minimum_driver(cuda: str) -> str:
     major, _, minor = cuda.partition(".")
     release = f"{major}.{minor.partition('.')[0]}"
     return _DRIVERS.get(major, "") or _DRIVERS.get(release, "")
-
-
-def _order(text: str) -> Version:
-    try:
-        return Version(text)
-    except InvalidVersion:
-        return Version("0")

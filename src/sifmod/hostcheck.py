@@ -8,22 +8,21 @@ import os
 import re
 import shutil
 import stat
-import subprocess
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from sifmod.bytesize import size_text
 from sifmod.errors import RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.hostcommand import ask
 from sifmod.runtime import find_runtime
 from sifmod.site import Site
 from sifmod.sitecheck import ABSENT, FOUND, check_site
 from sifmod.softwarespace import SoftwareSpace
-
-_TIMEOUT = 30  # seconds for a command that only looks
+from sifmod.versionorder import version_order
 
 _FEW_INODES = 50_000  # two virtual environments with torch
 _FULL = 0.95  # of a quota
@@ -74,7 +73,7 @@ def _user_namespaces(site: Site) -> Iterator[Finding]:
         yield Finding(OK, "user namespaces", "not needed: the runtime is installed setuid root")
         return
     tool = shutil.which("unshare")
-    status, said = _run([tool, "--user", "--map-root-user", "true"]) if tool else (0, "")
+    status, said = ask([tool, "--user", "--map-root-user", "true"]) if tool else (0, "")
     if not tool:
         yield Finding(NOTE, "user namespaces", "not tried: there is no command unshare")
     elif status == 0:
@@ -143,7 +142,7 @@ def _modules(environ: Mapping[str, str]) -> Iterator[Finding]:
     elif lmod:
         yield Finding(OK, "modules", f"Lmod {lmod}")
     elif tcl:
-        status, said = _run([tcl, "--version"] if os.access(tcl, os.X_OK) else ["tclsh", tcl, "--version"])
+        status, said = ask([tcl, "--version"] if os.access(tcl, os.X_OK) else ["tclsh", tcl, "--version"])
         found = re.search(r"Release (\d+(\.\d+)+)", said)
         if status == 0 and found and _order(found[1]) >= _order("5.0"):
             why = "EasyBuild must write modules in Tcl for it"
@@ -234,7 +233,7 @@ def _quota(path: Path) -> Iterator[Finding]:
     there = _nearest(path)
     remedy = "remove what is not needed (sifmod list, sifmod remove), pack user software, or ask for more"
     if shutil.which("lfs"):
-        status, said = _run(["lfs", "quota", "-q", "-u", _user(), str(there)])
+        status, said = ask(["lfs", "quota", "-q", "-u", _user(), str(there)])
         words = re.sub(r"\s+", " ", said).split(" ")
         if status == 0 and len(words) >= 8:
             for what, used, limits in (("kB", words[1], words[2:4]), ("files", words[5], words[6:8])):
@@ -244,7 +243,7 @@ def _quota(path: Path) -> Iterator[Finding]:
                     seen = f"{count} of {most} {what} are used in '{there}'"
                     yield Finding(WARNING, "quota", seen, "an install or pip may end half way", remedy)
     if shutil.which("quota"):
-        _status, said = _run(["quota", "-q"])
+        _status, said = ask(["quota", "-q"])
         if said and "none" not in said.lower():
             yield Finding(WARNING, "quota", " ".join(said.split()), "an install or pip may end half way", remedy)
 
@@ -257,23 +256,4 @@ def _user() -> str:
 
 
 def _order(text: str) -> Version:
-    try:
-        return Version(re.sub(r"[^0-9.].*", "", text) or "0")
-    except InvalidVersion:
-        return Version("0")
-
-
-def _run(command: list[str]) -> tuple[int, str]:
-    try:
-        done = subprocess.run(  # noqa: S603 - an argument list
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=_TIMEOUT,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return 1, str(error)
-    return done.returncode, (done.stdout + done.stderr).strip()
+    return version_order(re.sub(r"[^0-9.].*", "", text))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-_TIMEOUT = 30  # seconds; the tools wait for a driver that hangs
+from sifmod.hostcommand import ask
 
 # Compute capability of models that drivers before 470 do not tell (NVIDIA, "CUDA GPU Compute Capability").
 _CAPABILITIES = {
@@ -78,9 +77,9 @@ def _nvidia() -> tuple[HostGpus, ...]:
         if Path("/dev/nvidiactl").exists():
             return (HostGpus("nvidia", "", (), "there is /dev/nvidiactl, and no command nvidia-smi on PATH"),)
         return ()
-    status, said = _run([tool, "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"])
+    status, said = ask([tool, "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"])
     if status and "not a valid field" in said:
-        status, said = _run([tool, "--query-gpu=name,driver_version", "--format=csv,noheader"])
+        status, said = ask([tool, "--query-gpu=name,driver_version", "--format=csv,noheader"])
     rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line.count(",") in (1, 2)]
     if status or not rows:
         return (HostGpus("nvidia", "", (), " ".join(said.split()) or f"nvidia-smi ended with exit status {status}"),)
@@ -98,7 +97,7 @@ def _amd() -> tuple[HostGpus, ...]:
         if Path("/dev/kfd").exists():
             return (HostGpus("amd", "", (), "there is /dev/kfd, and no command rocm-smi on PATH"),)
         return ()
-    status, said = _run([tool, "--showproductname", "--showdriverversion"])
+    status, said = ask([tool, "--showproductname", "--showdriverversion"])
     found: dict[str, dict[str, str]] = {}
     for number, key, value in re.findall(r"^GPU\[(\d+)\]\s*:\s*([^:]+?)\s*:\s*(.*?)\s*$", said, re.MULTILINE):
         found.setdefault(number, {})[key.lower()] = value
@@ -116,20 +115,3 @@ def _amd() -> tuple[HostGpus, ...]:
 
 def _by_model(name: str, known: dict[str, str]) -> str:
     return next((known[model] for model in known if re.search(rf"\b{model}(?!\d)", name)), "")
-
-
-def _run(command: list[str]) -> tuple[int, str]:
-    """Return exit status and output; output of both kinds, because the tools complain on either."""
-    try:
-        done = subprocess.run(  # noqa: S603 - an argument list
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=_TIMEOUT,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return 1, str(error)
-    return done.returncode, (done.stdout + done.stderr).strip()

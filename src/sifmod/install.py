@@ -25,7 +25,7 @@ from sifmod.placement import copy_image, link_image
 from sifmod.probe import probe_python
 from sifmod.render import render
 from sifmod.rollback import remember, remember_renames
-from sifmod.runtime import LAST_LINES, ContainerRuntime, find_runtime
+from sifmod.runtime import ContainerRuntime, find_runtime, last_lines
 from sifmod.sif import check_is_sif
 from sifmod.site import Site
 from sifmod.spec import ContainerSpec
@@ -209,9 +209,8 @@ class Installer:
             check=False,
         )
         if done.returncode:
-            lines = (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
             raise InstallError(
-                f"packing the user software failed with exit status {done.returncode}: " + "\n".join(lines)
+                f"packing the user software failed with exit status {done.returncode}: {last_lines(done)}"
             )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from sifmod import names
+from sifmod import names, quoting
 from sifmod.errors import InstallError
 from sifmod.manifest import Manifest, read_manifest
 from sifmod.site import Site
@@ -83,6 +83,11 @@ class Installation:
                 paths = (folder / f"{self.module}{suffix}" for suffix in (".lua", ""))
                 found += [path for path in paths if path.is_symlink() or path.is_file()]
         return tuple(found)
+
+    def is_named_in(self, module: str) -> bool:
+        """Return whether the text of a module file, in Lua or Tcl, is of this installation and not of another one."""
+        root = str(self.root)
+        return any(form in module for form in (root, quoting.lua(root), quoting.tcl(root)))
 
     def is_loaded(self, environ: Optional[Mapping[str, str]] = None) -> bool:
         """Return whether the module is loaded in an environment, `os.environ` by default."""

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from sifmod.errors import InstallError
 from sifmod.probe import PROBE, PythonFacts, facts_from_answer
-from sifmod.runtime import LAST_LINES
+from sifmod.runtime import last_lines
 from sifmod.spec import ContainerSpec
 
 
@@ -45,8 +45,7 @@ def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:
     try:
         return facts_from_answer(json.loads(done.stdout))
     except (ValueError, TypeError, KeyError) as error:
-        lines = (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
-        raise InstallError(f"the Python of {module} does not run: " + "\n".join(lines)) from error
+        raise InstallError(f"the Python of {module} does not run: {last_lines(done)}") from error
 
 
 def check_packages(found: PythonFacts, expected: Mapping[str, str]) -> None:

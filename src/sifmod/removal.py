@@ -18,12 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from sifmod import names, quoting
+from sifmod import names
 from sifmod.errors import InstallError
 from sifmod.imagestore import sha256_of
 from sifmod.installed import Installation
-from sifmod.runtime import LAST_LINES
+from sifmod.runtime import last_lines
 from sifmod.softwarespace import SoftwareSpace
+from sifmod.usersoftware import split_installation
 from sifmod.userstate import DIRECTORY, is_untouched
 
 _REMOVING = ".removing-"
@@ -46,8 +47,8 @@ class Removal:
     def users_own(self) -> tuple[Path, ...]:
         """What users made: user software with anything in it, and what was set aside or replaced."""
         root = self.installation.root
-        found = set(root.glob(f"{names.USER_SOFTWARE_DIRECTORY}*"))
-        found -= {root / names.USER_SOFTWARE_UNPACKED, root / names.USER_SOFTWARE_LIST}
+        found = set(split_installation(root)[0])
+        found -= {root / names.USER_SOFTWARE_UNPACKED, root / names.USER_SOFTWARE_LIST, root / _LOCK}
         directory = root / names.USER_SOFTWARE_DIRECTORY
         if directory in found and is_untouched(directory, venv=self.installation.manifest.venv):
             found.remove(directory)
@@ -123,8 +124,7 @@ class Removal:
         except OSError as error:
             raise InstallError(f"'{command[0]}' does not run: {error.strerror}; nothing was removed") from error
         if done.returncode:
-            lines = (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
-            raise InstallError("packing the user software failed, and nothing was removed: " + "\n".join(lines))
+            raise InstallError(f"packing the user software failed, and nothing was removed: {last_lines(done)}")
 
     def _keep(self, folder: Path) -> None:
         """Copy what users made into a folder of its own below `folder`, each file whole or not at all."""
@@ -148,13 +148,12 @@ class Removal:
 
     def _remove_module_files(self) -> None:
         files = self.installation.module_files
-        root = str(self.installation.root)
         # links first: they point to the file
         for path in sorted(files, key=lambda path: not path.is_symlink()):
             try:
                 if not path.is_symlink():
                     text = path.read_text(encoding="utf-8", errors="replace")
-                    if not any(form in text for form in (root, quoting.lua(root), quoting.tcl(root))):
+                    if not self.installation.is_named_in(text):
                         self.say(f"leaving {path}: it is the module of another installation")
                         continue
                 self.say(f"removing {path}")

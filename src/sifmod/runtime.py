@@ -91,12 +91,16 @@ class ContainerRuntime:
             check=False,
         )
         if done.returncode:
-            lines = (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
             raise InstallError(
                 f"in the image '{image.name}' the command '{' '.join(command)}' ended with exit status "
-                f"{done.returncode}; its last lines: " + "\n".join(lines)
+                f"{done.returncode}; its last lines: {last_lines(done)}"
             )
         return done.stdout
+
+
+def last_lines(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the end of what a command has said, for a message; standard error comes last."""
+    return "\n".join((done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:])
 
 
 def _steers_containers(name: str) -> bool:

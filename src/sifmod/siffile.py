@@ -21,7 +21,7 @@ _MOST_DESCRIPTORS = 4096  # the format's library makes 48
 _GROUP_MASK = 0xF0000000
 
 DEFINITION, PARTITION, SIGNATURE = 0x4001, 0x4004, 0x4005
-SQUASHFS, ENCRYPTED = 1, 5
+SQUASHFS = 1
 FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted squashfs", 6: "gocryptfs"}
 _PRIMARY = 2
 _HASHES = {1: "sha256", 2: "sha384", 3: "sha512", 4: "blake2s", 5: "blake2b"}

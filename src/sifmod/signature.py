@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from sifmod.errors import ImageError
-from sifmod.runtime import LAST_LINES, ContainerRuntime
+from sifmod.runtime import ContainerRuntime, last_lines
 from sifmod.site import Site
 
 
@@ -24,9 +24,8 @@ def check_signature(runtime: ContainerRuntime, image: Path, site: Site) -> None:
         [str(runtime.path), "verify", *keys, str(image)], capture_output=True, text=True, errors="replace", check=False
     )
     if done.returncode:
-        lines = (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
         trusted = f"the key '{site.signature_key}'" if site.signature_key else "a key of the local keyring"
         raise ImageError(
             f"the site '{site.name}' requires signed images, and '{image}' has no valid signature by {trusted}. Use an "
-            "image that is signed, or ask the site's administrators; singularity verify said: " + "\n".join(lines)
+            "image that is signed, or ask the site's administrators; singularity verify said: " + last_lines(done)
         )

@@ -52,7 +52,7 @@ def software_space(prefix: Optional[Path] = None, environ: Optional[Mapping[str,
         InstallError: the prefix is no directory, or a configuration file of EasyBuild can't be read.
     """
     environ = os.environ if environ is None else environ
-    settings = {**_DEFAULTS, **_from_files(environ), **_from_variables(environ)}
+    settings = _settings(environ)
     if prefix is not None:
         if not prefix.is_dir():
             raise InstallError(f"there is no directory '{prefix}': give --prefix the prefix of an EasyBuild")
@@ -78,10 +78,14 @@ def source_path(environ: Optional[Mapping[str, str]] = None) -> Path:
         InstallError: a configuration file of EasyBuild can't be read.
     """
     environ = os.environ if environ is None else environ
-    settings = {**_DEFAULTS, **_from_files(environ), **_from_variables(environ)}
+    settings = _settings(environ)
     chosen = settings["sourcepath"].split(":")[0]
     base = settings["prefix"] or str(Path(environ.get("HOME") or "/", ".local", "easybuild"))
     return Path(chosen or Path(base, "sources")).expanduser().absolute()
+
+
+def _settings(environ: Mapping[str, str]) -> dict[str, str]:
+    return {**_DEFAULTS, **_from_files(environ), **_from_variables(environ)}
 
 
 def _from_variables(environ: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.imagestore import sha256_of
 from sifmod.installed import Installation
 from sifmod.packages import check_packages, python_facts
-from sifmod.runtime import LAST_LINES
+from sifmod.runtime import last_lines
 from sifmod.sif import check_is_sif
 from sifmod.site import Site
 from sifmod.userstate import DAMAGED, DIRECTORY, GONE, NONE
@@ -105,7 +105,6 @@ def _files(installation: Installation) -> Iterator[Finding]:
 
 def _module_file(installation: Installation) -> Iterator[Finding]:
     files = installation.module_files
-    root = str(installation.root)
     if not files:
         yield Finding(
             PROBLEM,
@@ -120,13 +119,13 @@ def _module_file(installation: Installation) -> Iterator[Finding]:
     except OSError as error:
         yield Finding(PROBLEM, "module file", f"'{files[0]}' can't be read: {error.strerror}", "it can't be loaded")
         return
-    if any(form in text for form in (root, quoting.lua(root), quoting.tcl(root))):
+    if installation.is_named_in(text):
         yield Finding(OK, "module file", str(files[0]))
     else:
         yield Finding(
             PROBLEM,
             "module file",
-            f"'{files[0]}' is of another installation: it does not name '{root}'",
+            f"'{files[0]}' is of another installation: it does not name '{installation.root}'",
             "loading it does not load this container",
             "write it anew with: eb --module-only --rebuild",
         )
@@ -258,5 +257,4 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _last_lines(done: subprocess.CompletedProcess[str]) -> str:
-    lines = (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
-    return "\n".join(lines) or f"exit status {done.returncode}"
+    return last_lines(done) or f"exit status {done.returncode}"
