@@ -7,7 +7,8 @@ import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+
+from testbed.pip_folders import folders_of_pip
 
 from bench.measure import bash
 
@@ -72,7 +73,7 @@ class Data:
         user_software = self.root / "user-software"
         kept = self.folder / "torch"
         if not kept.exists():
-            binds = " ".join(f"-B {shlex.quote(folder)}" for folder in _folders_of_pip())
+            binds = " ".join(f"-B {shlex.quote(folder)}" for folder in folders_of_pip())
             bash(f"{self.load}; singularity exec {binds} $SIF pip install {TORCH} numpy")
             bash(f"cp -a {user_software} {kept}.part; mv {kept}.part {kept}")
         return kept
@@ -108,14 +109,3 @@ class Data:
 
     def makecp_easyconfig(self) -> Path:
         return self.easyconfig("BigMakeCp", _MAKECP, easyblock="MakeCp")
-
-
-def _folders_of_pip() -> set[str]:
-    """Folders that pip's settings name, for packages and certificates, which a container does not see by itself."""
-    folders = set()
-    for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT", "SSL_CERT_FILE"):
-        for word in os.environ.get(name, "").split():
-            path = Path(urlsplit(word).path)
-            if urlsplit(word).scheme in ("", "file") and path.exists():
-                folders.add(str(path.parent if path.is_file() or name.endswith("INDEX_URL") else path))
-    return folders

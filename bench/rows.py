@@ -43,13 +43,18 @@ def _size(path: Path) -> Callable[[], Mapping[str, float]]:
     return lambda: {"size": float(path.stat().st_size)}
 
 
+def _install_space(data: Data, image: Path) -> tuple[str, Path, str]:
+    """Return the settings for `eb`, the path of a plain copy, and the command that removes what both have left."""
+    prefix, copy = data.scratch / "eb", data.scratch / "copy.sif"
+    space = f"export EASYBUILD_PREFIX={prefix} EASYBUILD_SOURCEPATH={image.parent}:{data.images}"
+    return space, copy, f"rm -rf {prefix} {copy}"
+
+
 def _installs(data: Data, megabytes: int) -> tuple[Command, ...]:
     image = data.big_image(megabytes)
     ours = data.easyconfig("Big", "sources = ['big.sif']\n")
     small = data.easyconfig("Small", f"sources = ['demo.sif']\nsource_urls = ['file://{data.images}']\n")
-    prefix, copy = data.scratch / "eb", data.scratch / "copy.sif"
-    space = f"export EASYBUILD_PREFIX={prefix} EASYBUILD_SOURCEPATH={image.parent}:{data.images}"
-    clean = f"rm -rf {prefix} {copy}"
+    space, copy, clean = _install_space(data, image)
     return (
         Command(label="eb, ContainerImage", script=f"{space}; eb {ours}", before=clean),
         Command(label="eb, MakeCp and cp -L", script=f"{space}; eb {data.makecp_easyconfig()}", before=clean),
@@ -72,9 +77,7 @@ def install(data: Data) -> Row:
 def link(data: Data) -> Row:
     image = data.big_image(IMAGE_MB)
     ours = data.easyconfig("BigLink", "sources = ['big.sif']\nimage_mode = 'link'\n")
-    prefix, copy = data.scratch / "eb", data.scratch / "copy.sif"
-    space = f"export EASYBUILD_PREFIX={prefix} EASYBUILD_SOURCEPATH={image.parent}"
-    clean = f"rm -rf {prefix} {copy}"
+    space, copy, clean = _install_space(data, image)
     return Row(
         key="link",
         title=f"The same with image_mode = 'link', {IMAGE_MB // 1024} GB",
@@ -87,23 +90,27 @@ def link(data: Data) -> Row:
     )
 
 
+def _packings(data: Data, root: Path, *, before: str = "") -> tuple[Command, ...]:
+    packed, reference = root / "user-software.squashfs", data.scratch / "reference.squashfs"
+    clean = f"rm -f {packed}* {reference}; {before}"
+    return (
+        Command(label="make-squashfs", script=f"{root}/bin/make-squashfs", before=clean, after=_size(packed)),
+        Command(
+            label="mksquashfs -processors 1",
+            script=f"mksquashfs {root}/user-software {reference} -processors 1 -no-progress",
+            before=clean,
+            after=_size(reference),
+        ),
+    )
+
+
 def pack(data: Data) -> Row:
     root = data.with_torch()
-    packed, reference = root / "user-software.squashfs", data.scratch / "reference.squashfs"
-    clean = f"rm -f {packed}* {reference}"
     return Row(
         key="pack",
         title="Pack a virtual environment with PyTorch",
         goal="8 times as fast, 0.98 of the size",
-        commands=(
-            Command(label="make-squashfs", script=f"{root}/bin/make-squashfs", before=clean, after=_size(packed)),
-            Command(
-                label="mksquashfs -processors 1",
-                script=f"mksquashfs {root}/user-software {reference} -processors 1 -no-progress",
-                before=clean,
-                after=_size(reference),
-            ),
-        ),
+        commands=_packings(data, root),
         figures=("size",),
     )
 
@@ -143,22 +150,12 @@ def slow_pack(data: Data) -> Row:
     data.torch()
     root = data.with_torch()
     bash(f"mv {root}/user-software {data.scratch}/moved")
-    packed, reference = root / "user-software.squashfs", data.scratch / "reference.squashfs"
     slow = SlowFolder(data.scratch / "moved", root / "user-software", data)
-    clean = f"rm -f {packed}* {reference}; {slow.mount()}"
     return Row(
         key="slow-pack",
         title="Pack it from a file system with 1 ms for each operation",
         goal="5 times as fast",
-        commands=(
-            Command(label="make-squashfs", script=f"{root}/bin/make-squashfs", before=clean, after=_size(packed)),
-            Command(
-                label="mksquashfs -processors 1",
-                script=f"mksquashfs {root}/user-software {reference} -processors 1 -no-progress",
-                before=clean,
-                after=_size(reference),
-            ),
-        ),
+        commands=_packings(data, root, before=slow.mount()),
         figures=("size",),
     )
 
@@ -324,8 +321,6 @@ def _install_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
 
 def _pack_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
     root = data.root
-    packed, reference = root / "user-software.squashfs", data.scratch / "reference.squashfs"
-    clean = f"rm -f {packed}* {reference}"
     for count in (1_000, 10_000, 100_000):
         data.clear()
         bash(f"EASYBUILD_PREFIX={data.prefix} eb Python-3.11-demo-singularity.eb --rebuild")
@@ -333,17 +328,7 @@ def _pack_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
             folder = root / "user-software" / "many" / str(number // 100)
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{number}.py").write_text(f"value = {number}\n" * 50)
-        yield (
-            float(count),
-            (
-                Command(label="make-squashfs", script=f"{root}/bin/make-squashfs", before=clean),
-                Command(
-                    label="mksquashfs -processors 1",
-                    script=f"mksquashfs {root}/user-software {reference} -processors 1 -no-progress",
-                    before=clean,
-                ),
-            ),
-        )
+        yield float(count), _packings(data, root)
     data.clear()
 
 

@@ -9,12 +9,13 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Optional
-from urllib.parse import urlsplit
 
 import pytest
+from testbed.pip_folders import folders_of_pip
 
 TESTBED = Path(os.environ.get("SIFMOD_TESTBED", "/opt/sifmod-testbed"))
 IMAGES = TESTBED / "images"
+REGISTRY = "127.0.0.1:5000"
 
 DEMO_EASYCONFIG = "Python-3.11-demo-singularity.eb"
 DEMO_MODULE = "Python/3.11-demo-singularity"
@@ -25,6 +26,11 @@ LUMI_MODULE = "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315"
 
 # What Lmod keeps for itself, and what every shell changes.
 _NOT_COMPARED = ("_ModuleTable", "__LMOD_", "LMOD_", "_LMFILES_", "LOADEDMODULES", "BASH_FUNC_", "SHLVL", "_=")
+
+
+def registry_password() -> str:
+    """Return the password that the testbed's registry wants."""
+    return (TESTBED / "registry" / "password").read_text().strip()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -95,18 +101,6 @@ class User:
         return self.prefix / "modules" / "all" / f"{module}.lua"
 
 
-def folders_of_pip() -> list[str]:
-    """Folders that pip's settings name, for packages and certificates, which the container does not see by itself."""
-    folders = set()
-    for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_CERT", "SSL_CERT_FILE"):
-        for word in os.environ.get(name, "").split():
-            path = Path(urlsplit(word).path)
-            if urlsplit(word).scheme in ("", "file") and path.exists():
-                # an index refers to files beside it
-                folders.add(str(path.parent if path.is_file() or name.endswith("INDEX_URL") else path))
-    return sorted(folders)
-
-
 def make_user(prefix: Path, **env: str) -> User:
     (prefix / "modules" / "all").mkdir(parents=True)
     return User(prefix, dict(env))
@@ -115,6 +109,19 @@ def make_user(prefix: Path, **env: str) -> User:
 @pytest.fixture
 def user(tmp_path: Path) -> User:
     return make_user(tmp_path / "eb")
+
+
+@pytest.fixture
+def registry_user(user: User) -> User:
+    """A user who may pull from the testbed's registry, with a cache of their own."""
+    user.env.update(
+        SIFMOD_INSECURE_REGISTRIES=REGISTRY,
+        SINGULARITY_DOCKER_USERNAME="$oauthtoken",
+        SINGULARITY_DOCKER_PASSWORD=registry_password(),
+        SINGULARITY_CACHEDIR=str(user.prefix / "cache"),
+        APPTAINER_CACHEDIR=str(user.prefix / "cache"),
+    )
+    return user
 
 
 @pytest.fixture(scope="session")

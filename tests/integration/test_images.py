@@ -12,10 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, TESTBED, User, make_user, make_wheel
+from conftest import (
+    DEMO_EASYCONFIG,
+    DEMO_MODULE,
+    IMAGES,
+    REGISTRY,
+    TESTBED,
+    User,
+    make_user,
+    make_wheel,
+    registry_password,
+)
 
-REGISTRY = "127.0.0.1:5000"
-PASSWORD = (TESTBED / "registry" / "password").read_text().strip()
+PASSWORD = registry_password()
 URI = f"docker://{REGISTRY}/demo/python:3.11"
 
 HEAD = """easyblock = 'ContainerImage'
@@ -27,18 +36,6 @@ toolchain = SYSTEM
 moduleclass = 'tools'
 """
 PYTHON = "python_prefix = '/usr'\nvenv = 'demo'\n"
-
-
-@pytest.fixture
-def registry_user(user: User) -> User:
-    user.env.update(
-        SIFMOD_INSECURE_REGISTRIES=REGISTRY,
-        SINGULARITY_DOCKER_USERNAME="$oauthtoken",
-        SINGULARITY_DOCKER_PASSWORD=PASSWORD,
-        SINGULARITY_CACHEDIR=str(user.prefix / "cache"),
-        APPTAINER_CACHEDIR=str(user.prefix / "cache"),
-    )
-    return user
 
 
 def install(user: User, text: str, *flags: str) -> subprocess.CompletedProcess[str]:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import IMAGES, TESTBED, User
+from conftest import IMAGES, REGISTRY, User, registry_password
 
-REGISTRY = "127.0.0.1:5000"
-PASSWORD = (TESTBED / "registry" / "password").read_text().strip()
+PASSWORD = registry_password()
 
 OPT_VENV = """Bootstrap: localimage
 From: {base}
@@ -84,14 +83,8 @@ def test_a_virtual_environment_of_the_image_with_a_tool(user: User, opt_venv: Pa
     assert user.out(script).splitlines() == ["/user-software/venv/ours /usr", "/user-software/venv/ours", "it's"]
 
 
-def test_a_uri_is_pulled_once_pinned_and_found_again_by_eb(user: User) -> None:
-    user.env.update(
-        SIFMOD_INSECURE_REGISTRIES=REGISTRY,
-        SINGULARITY_DOCKER_USERNAME="$oauthtoken",
-        SINGULARITY_DOCKER_PASSWORD=PASSWORD,
-        SINGULARITY_CACHEDIR=str(user.prefix / "cache"),
-        APPTAINER_CACHEDIR=str(user.prefix / "cache"),
-    )
+def test_a_uri_is_pulled_once_pinned_and_found_again_by_eb(registry_user: User) -> None:
+    user = registry_user
     easyconfig, command = new(user, f"docker://{REGISTRY}/demo/python:3.11")
     text = (user.prefix / easyconfig).read_text()
     assert f"image_uri = 'docker://{REGISTRY}/demo/python@sha256:" in text

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from testbed.pip_folders import folders_of_pip
 from transcript import Step, console_blocks, same
 
-from conftest import DEMO_MODULE, User, folders_of_pip, make_user
+from conftest import DEMO_MODULE, User, make_user
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
