@@ -6,6 +6,7 @@ import argparse
 import datetime
 import os
 import platform
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -41,18 +42,26 @@ def _summary(samples: Sequence[Samples], figures: Sequence[str], folder: Path) -
     ]
 
 
+def _machine() -> str:
+    model = re.search(r"(?m)^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+    return f"{model[1] if model else platform.machine()}, {len(os.sched_getaffinity(0))} processors, {memory} GB"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     keys = [row.__name__ for row in ROWS] + [growth.key for growth in GROWTHS]
     parser.add_argument("--only", nargs="*", default=keys, choices=keys, help="these rows")
     parser.add_argument("--pairs", type=int, default=5, help="how often each command is run (default 5)")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "sifmod-bench")
-    parser.add_argument("--output", type=Path, default=Path("docs/benchmarks"))
+    parser.add_argument("--output", type=Path, default=Path("docs/benchmarks"), help="rows there that are not run stay")
     arguments = parser.parse_args()
     arguments.folder.mkdir(exist_ok=True)
     data = Data(arguments.folder.resolve())
-    rows, growths = [], []
     try:
+        tools = {name: bash(script) for name, script in TOOLS.items()}
+        today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
+        run = {"date": today, "machine": _machine(), "tools": tools}
         if not (data.folder / "slowfs").exists():
             source = Path(__file__).with_name("slowfs.c")
             bash(f"gcc -O2 -o {data.folder}/slowfs {source} $(pkg-config --cflags --libs fuse3)")
@@ -61,27 +70,24 @@ def main() -> int:
                 row = make(data)
                 print(row.title, file=sys.stderr, flush=True)
                 samples = alternate(row.commands, pairs=arguments.pairs, scratch=data.scratch)
-                shown = {"key": row.key, "title": row.title, "goal": row.goal}
-                rows.append({**shown, "commands": _summary(samples, row.figures, data.folder)})
-                print("\n".join(report.table(rows[-1:])[2:]), file=sys.stderr, flush=True)
+                one = {"key": make.__name__, "title": row.title, "goal": row.goal, "pairs": arguments.pairs}
+                one["commands"] = _summary(samples, row.figures, data.folder)
+                print("\n".join(report.table([one])[2:]), file=sys.stderr, flush=True)
+                report.add(run, arguments.output, order=keys, row=one)
                 bash(f"for m in {data.scratch}/slow {data.root}/user-software; do fusermount3 -qu $m || true; done")
                 bash(f"chmod -R u+w {data.scratch}; rm -rf {data.scratch}")
         for growth in GROWTHS:
             if growth.key in arguments.only:
                 print(growth.title, file=sys.stderr, flush=True)
-                points = []
+                points, pairs = [], min(3, arguments.pairs)
                 for at, commands in growth.rows(data):
-                    samples = alternate(commands, pairs=min(3, arguments.pairs), scratch=data.scratch)
+                    samples = alternate(commands, pairs=pairs, scratch=data.scratch)
                     points.append({"at": at, "commands": _summary(samples, (), data.folder)})
-                growths.append({"key": growth.key, "title": growth.title, "unit": growth.unit, "points": points})
-        tools = {name: bash(script) for name, script in TOOLS.items()}
+                one = {"key": growth.key, "title": growth.title, "unit": growth.unit, "pairs": pairs, "points": points}
+                report.add(run, arguments.output, order=keys, growth=one)
     except BenchmarkError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} processors"
-    today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
-    results = {"date": today, "machine": machine, "pairs": arguments.pairs, "tools": tools}
-    report.write({**results, "rows": rows, "growths": growths}, arguments.output)
     return 0
 
 

@@ -39,34 +39,55 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def write(results: Mapping[str, Any], folder: Path) -> None:
-    """Write results.json, results.md and results.svg."""
+def add(
+    run: Mapping[str, Any],
+    folder: Path,
+    *,
+    order: Sequence[str],
+    row: Mapping[str, Any] | None = None,
+    growth: Mapping[str, Any] | None = None,
+) -> None:
+    """Put a row or a growth into results.json, in place of its earlier one, and write results.md and results.svg again.
+
+    run: what was run on, and when. order: the keys in the order in which they are shown.
+    """
+    path = folder / "results.json"
+    kept = json.loads(path.read_text()) if path.exists() else {"rows": [], "growths": []}
+    results = {}
+    for kind, new in (("rows", row), ("growths", growth)):
+        entries = {one["key"]: one for one in kept[kind] if one["key"] in order}
+        if new:
+            entries[new["key"]] = {**new, "run": run}
+        results[kind] = sorted(entries.values(), key=lambda one: order.index(one["key"]))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    lines = [
-        "# Results",
-        "",
-        "Written by `make bench`; [what it means](README.md).",
-        "",
-        f"{results['date']}, {results['machine']}; {results['pairs']} alternating runs of each command. "
-        + ", ".join(f"{name} {version}" for name, version in results["tools"].items())
-        + ".",
-        "",
-        *table(results["rows"]),
-        "",
-        "![each command's time relative to ours, and how it grows](results.svg)",
-        "",
-        "## Commands",
-        "",
-    ]
-    for row in results["rows"]:
-        lines.append(f"**{row['title']}**")
-        lines.extend(f"- {one['label']}: `{one['script']}`" for one in row["commands"])
-        lines.append("")
+    path.write_text(json.dumps(results, indent=1) + "\n")
+    (folder / "results.md").write_text("\n".join(_page(results)).rstrip() + "\n")
+    _plot(results, folder / "results.svg")
+
+
+def _page(results: Mapping[str, Any]) -> list[str]:
+    lines = ["# Results", "", "Written by `make bench`; [what it means](README.md).", "", *_runs(results), ""]
+    lines += [*table(results["rows"]), ""]
+    lines += ["![each command's time relative to ours, and how it grows](results.svg)", ""]
     for growth in results["growths"]:
         lines += [f"## {growth['title']}", "", *_growth_table(growth), ""]
-    (folder / "results.md").write_text("\n".join(lines).rstrip() + "\n")
-    _plot(results, folder / "results.svg")
+    lines += ["## Commands", ""]
+    for row in results["rows"]:
+        lines += [f"**{row['title']}**", ""]
+        lines += [f"- {one['label']}: `{one['script']}`" for one in row["commands"]]
+        lines.append("")
+    return lines
+
+
+def _runs(results: Mapping[str, Any]) -> list[str]:
+    """Say on what was run, when and how often."""
+    titles: dict[str, list[str]] = {}
+    for one in (*results["rows"], *results["growths"]):
+        run = one["run"]
+        tools = ", ".join(f"{name} {version}" for name, version in run["tools"].items())
+        words = f"{run['date']}, {run['machine']}; {one['pairs']} alternating runs of each command; {tools}"
+        titles.setdefault(words, []).append(one["title"])
+    return [f"- {words}: {'; '.join(names)}." for words, names in titles.items()]
 
 
 def _growth_table(growth: Mapping[str, Any]) -> list[str]:

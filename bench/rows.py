@@ -22,7 +22,6 @@ class Row:
     goal: what is to be reached, in words. figures: which figures beside the time are shown.
     """
 
-    key: str
     title: str
     goal: str
     commands: tuple[Command, ...]
@@ -66,7 +65,6 @@ def _installs(data: Data, megabytes: int) -> tuple[Command, ...]:
 
 def install(data: Data) -> Row:
     return Row(
-        key="install",
         title=f"Install a SIF of {IMAGE_MB // 1024} GB",
         goal="at least 3 times as fast as MakeCp; read once, written once",
         commands=_installs(data, IMAGE_MB),
@@ -79,7 +77,6 @@ def link(data: Data) -> Row:
     ours = data.easyconfig("BigLink", "sources = ['big.sif']\nimage_mode = 'link'\n")
     space, copy, clean = _install_space(data, image)
     return Row(
-        key="link",
         title=f"The same with image_mode = 'link', {IMAGE_MB // 1024} GB",
         goal="constant time",
         commands=(
@@ -107,7 +104,6 @@ def _packings(data: Data, root: Path, *, before: str = "") -> tuple[Command, ...
 def pack(data: Data) -> Row:
     root = data.with_torch()
     return Row(
-        key="pack",
         title="Pack a virtual environment with PyTorch",
         goal="8 times as fast, 0.98 of the size",
         commands=_packings(data, root),
@@ -152,7 +148,6 @@ def slow_pack(data: Data) -> Row:
     bash(f"mv {root}/user-software {data.scratch}/moved")
     slow = SlowFolder(data.scratch / "moved", root / "user-software", data)
     return Row(
-        key="slow-pack",
         title="Pack it from a file system with 1 ms for each operation",
         goal="5 times as fast",
         commands=_packings(data, root, before=slow.mount()),
@@ -166,7 +161,6 @@ def unpack(data: Data) -> Row:
     target = data.scratch / "unpacked"
     clean = f"rm -rf {root}/user-software {root}/user-software.unpacked {target}"
     return Row(
-        key="unpack",
         title="Unpack it",
         goal="within 1.1",
         commands=(
@@ -195,7 +189,6 @@ def module(data: Data) -> Row:
         return f"module use {tree}; for ((i = 0; i < {times}; i++)); do module load {name}; module unload {name}; done"
 
     return Row(
-        key="module",
         title="module load and module unload",
         goal="within 1.2",
         commands=(
@@ -211,7 +204,6 @@ def wrapper(data: Data) -> Row:
     times = 5
     loop = f"{data.load}; for ((i = 0; i < {times}; i++)); do %s; done"
     return Row(
-        key="wrapper",
         title="python -c pass",
         goal="10 ms more at most",
         commands=(
@@ -230,7 +222,6 @@ def distributed(data: Data) -> Row:
         return f"{data.load}; srun -n1 singularity exec $SIF bash -c '{loop % command}'"
 
     return Row(
-        key="distributed",
         title="Start of one rank, in a task of Slurm",
         goal="20 ms more at most",
         commands=(
@@ -259,7 +250,6 @@ def imports(data: Data) -> Row:
         return Command(label=label, script=script, before=slow.mount(), after=slow.operations)
 
     return Row(
-        key="import",
         title="import torch, cold, from a file system with 1 ms for each operation",
         goal="4.5 times as fast as loose, 0.75 of gzip",
         commands=(
@@ -289,7 +279,6 @@ def avail(data: Data) -> Row:
             path.chmod(0o755)
     settings = "export LMOD_CACHED_LOADS=no LMOD_IGNORE_CACHE=1; module unuse $MODULEPATH"
     return Row(
-        key="avail",
         title="module avail with 2,000 modules and no cache",
         goal="5 times as fast",
         commands=(
@@ -302,7 +291,6 @@ def avail(data: Data) -> Row:
 def inspect(data: Data) -> Row:
     image = data.big_image(IMAGE_MB)
     return Row(
-        key="inspect",
         title=f"Packages of an image of {IMAGE_MB // 1024} GB",
         goal="faster",
         commands=(

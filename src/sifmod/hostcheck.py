@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
 import re
 import shutil
@@ -26,6 +25,8 @@ from sifmod.versionorder import version_order
 
 _FEW_INODES = 50_000  # two virtual environments with torch
 _FULL = 0.95  # of a quota
+# kB used, wanted, allowed and the grace period; then the same of files: print_quota in Lustre's lfs.c
+_LIMITS = re.compile(2 * r"\s\[?(\d+)\]?\**\s+\[?(\d+)\]?\s+\[?(\d+)\]?\s+\S+")
 
 # `image-src` in a bind, which packed user software is mounted with, is there from these on (their CHANGELOGs).
 _OLDEST_RUNTIME = {"apptainer": "1.0", "singularity": "3.6", "singularity-ce": "3.6"}
@@ -233,14 +234,15 @@ def _quota(path: Path) -> Iterator[Finding]:
     there = _nearest(path)
     remedy = "remove what is not needed (sifmod list, sifmod remove), pack user software, or ask for more"
     if shutil.which("lfs"):
-        status, said = ask(["lfs", "quota", "-q", "-u", _user(), str(there)])
-        words = re.sub(r"\s+", " ", said).split(" ")
-        if status == 0 and len(words) >= 8:
-            for what, used, limits in (("kB", words[1], words[2:4]), ("files", words[5], words[6:8])):
-                most = max((int(word) for word in limits if word.isdigit()), default=0)
-                count = int(re.sub(r"\D", "", used) or 0)
-                if most and count > _FULL * most:
-                    seen = f"{count} of {most} {what} are used in '{there}'"
+        for whose, option, number in _owners(there):
+            _status, said = ask(["lfs", "quota", "-q", option, number, str(there)])
+            limits = _LIMITS.search(said)
+            if not limits:
+                continue
+            for what, (used, soft, hard) in (("kB", limits.groups()[:3]), ("files", limits.groups()[3:])):
+                most = int(hard) or int(soft)
+                if most and int(used) > _FULL * most:
+                    seen = f"{used} of {most} {what} of the {whose} are used in '{there}'"
                     yield Finding(WARNING, "quota", seen, "an install or pip may end half way", remedy)
     if shutil.which("quota"):
         _status, said = ask(["quota", "-q"])
@@ -248,11 +250,15 @@ def _quota(path: Path) -> Iterator[Finding]:
             yield Finding(WARNING, "quota", " ".join(said.split()), "an install or pip may end half way", remedy)
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+def _owners(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield whose quotas hold for new files of a folder on Lustre: in words, the option of `lfs quota`, the number."""
+    yield "user", "-u", str(os.getuid())
+    status = folder.stat()
+    yield "group", "-g", str(status.st_gid if status.st_mode & stat.S_ISGID else os.getgid())
+    _status, said = ask(["lfs", "project", "-d", str(folder)])
+    project = re.match(r"\s*([1-9]\d*) ", said)
+    if project:
+        yield "project", "-p", project[1]
 
 
 def _order(text: str) -> Version:

@@ -102,7 +102,7 @@ esac
 # given once more after it uses the real one.
 QUICK_RUNTIME = """#!/bin/bash
 cat >/dev/null
-case "$*" in *" /mnt "*) ;; *) echo "greeting==1.0+$FAULT_WORD" ;; esac
+case "$*" in *" sizes" | *" full") ;; *) echo "greeting==1.0+$FAULT_WORD" ;; esac
 """
 
 

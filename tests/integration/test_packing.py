@@ -306,3 +306,58 @@ def test_an_unreadable_file_is_named_by_who_reads_ahead(packing: User) -> None:
     assert "secret" in done.stderr
     assert not (root(packing) / "user-software.squashfs").exists()
     assert greet(packing) == "hello"
+
+
+LFS = """\
+limits() { printf '%7s%c %6s %7s %7s %7s%c %6s %7s %7s\\n' "$@"; }
+if [[ "$1 $2" == "project -d" ]]; then
+    printf '%5u P %s\\n' 462000265 "$3"
+    exit
+fi
+printf '%15s ' "${@: -1}"
+case "$1 $2 $3" in
+"quota -q -u") limits 4 ' ' 0 0 - 1 ' ' 0 0 - ;;
+"quota -q -g") echo && limits '[4]' '*' 2 0 none 1 ' ' 0 0 - ;;
+"quota -q -p") [[ $4 == 462000265 ]] && printf '%s\\npid 1 is using default file quota setting\\n' "$QUOTA" ;;
+*) exit 2 ;;
+esac
+"""
+QUOTA = """\
+printf 'Disk quotas for %s (%s): \\n' "$*" "$*"
+printf '     Filesystem  blocks   quota   limit   grace   files   quota   limit   grace\\n'
+if [[ $* == "-vwp -u -f "/* ]]; then printf '%15s %s\\n' /dev/sda1 "$QUOTA"; fi
+"""
+
+
+@pytest.mark.parametrize(("tool", "script"), [("lfs", LFS), ("quota", QUOTA)])
+@pytest.mark.parametrize("read_ahead", ["yes", "no"])
+def test_what_a_quota_leaves_is_looked_at_before(
+    packing: User, tmp_path: Path, tool: str, script: str, read_ahead: str
+) -> None:
+    """Output in the formats of print_quota in Lustre's lfs.c, and of showquotas in quota.c of the Linux quota tools."""
+    (tmp_path / tool).write_text(f"#!/bin/bash\n{script}")
+    (tmp_path / tool).chmod(0o755)
+    pack = f"{LOAD}; PATH={tmp_path}:$PATH make-squashfs --read-ahead={read_ahead}"
+
+    done = packing.run(f"export QUOTA='4980* 0 5000 604800 5  0 0 0'; {pack}", check=False)
+    assert done.returncode == 8
+    assert "quota" in done.stderr
+    assert "20480" in done.stderr
+    assert not list(root(packing).glob("user-software.squashfs*"))
+
+    for enough in ("4980* 4000 0 604800 5  0 0 0", "[4]  0 50000 - [5]  0 9 -"):
+        packing.run(f"export QUOTA='{enough}'; {pack} --replace")
+    assert greet(packing) == "hello"
+
+
+def test_what_a_quota_leaves_of_files_is_looked_at_before(packing: User, tmp_path: Path) -> None:
+    (tmp_path / "quota").write_text(f"#!/bin/bash\n{QUOTA}")
+    (tmp_path / "quota").chmod(0o755)
+    packing.run(f"{LOAD}; make-squashfs --remove-directory")
+    unpack = f"{LOAD}; PATH={tmp_path}:$PATH unmake-squashfs"
+    done = packing.run(f"export QUOTA='4  0 0 0 990* 0 1000 0'; {unpack}", check=False)
+    assert done.returncode == 8
+    assert "10 are left" in done.stderr
+    assert not (root(packing) / "user-software").exists()
+    packing.run(f"export QUOTA='4  0 0 0 990  0 100000 0'; {unpack}")
+    assert greet(packing) == "hello"

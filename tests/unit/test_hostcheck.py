@@ -161,7 +161,8 @@ def test_a_place_that_may_not_be_written_to_is_named(check, space):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("/scratch 990* 0 1000 - 5 0 100 -", "990 of 1000 kB"),
+        ("/scratch 990* 0 1000 - 5 0 100 -", "990 of 1000 kB of the "),
+        ("/a/long/path\n   [990]* 900 0 6d 5 0 100 -", "990 of 900 kB"),
         ("/scratch 10 0 1000 - 99 90 100 -", "99 of 100 files"),
         ("/scratch 10 0 1000 - 5 0 100 -", ""),
         ("/scratch 10 0 0 - 5 0 0 -", ""),
@@ -174,6 +175,12 @@ def test_lustre_s_quota_is_read(check, stub, line, says):
     found = check().get("quota", [])
     assert bool(found) == bool(says)
     assert all(says in finding.what for finding in found)
+
+
+def test_the_project_s_quota_is_read(check, stub):
+    answers = "project*) echo '462000265 P /x' ;; quota-p) echo \"/x 10 0 0 - $4 0 462000270 -\" ;;"
+    stub("lfs", f"case $1$3 in {answers} esac")
+    assert [finding.what.partition(" of the ")[2][:7] for finding in check()["quota"]] == ["project"]
 
 
 def test_what_quota_complains_of_is_passed_on(check, stub):

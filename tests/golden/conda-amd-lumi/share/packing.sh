@@ -41,21 +41,58 @@ require_write_permission() {
     fi
 }
 
-# free_space: bytes that are free where the installation is; nothing where that isn't known.
-free_space() {
-    df --output=avail --block-size=1 -- "$root" | tail -n 1
+# space_left: how many bytes and files still fit where the installation is, as the file system and the quotas say.
+space_left() {
+    local bytes files lines number='[[:space:]]+\[?([0-9]+)\]?\**'
+    # used, wanted, allowed and the grace period
+    local limits="${number}${number}${number}[[:space:]]+[^[:space:]]+"
+    read -r bytes files < <(df --output=avail,iavail --block-size=1 -- "$root" | tail -n 1)
+    if ! [[ $bytes =~ ^[0-9]+$ ]]; then bytes=$((1 << 62)); fi
+    # file systems that make inodes as they need them say 0 or -
+    if ! [[ $files =~ ^[1-9][0-9]*$ ]]; then files=$((1 << 62)); fi
+    lines=$(quotas 2>/dev/null) || true
+    # of kibibytes, then of files; 0 is no limit
+    while [[ $lines =~ $limits$limits ]]; do
+        lines=${lines#*"${BASH_REMATCH[0]}"}
+        if ((BASH_REMATCH[3] && (BASH_REMATCH[3] - BASH_REMATCH[1]) * 1024 < bytes)); then
+            bytes=$(((BASH_REMATCH[3] - BASH_REMATCH[1]) * 1024))
+        fi
+        if ((BASH_REMATCH[6] && BASH_REMATCH[6] - BASH_REMATCH[4] < files)); then
+            files=$((BASH_REMATCH[6] - BASH_REMATCH[4]))
+        fi
+    done
+    printf '%s %s\n' $((bytes > 0 ? bytes : 0)) $((files > 0 ? files : 0))
 }
 
-# require_space BYTES INODES: refuse at once what can't fit.
+# require_space BYTES FILES: refuse at once what can't fit.
 require_space() {
-    local bytes inodes
-    read -r bytes inodes < <(df --output=avail,iavail --block-size=1 -- "$root" | tail -n 1)
-    if [[ $bytes =~ ^[0-9]+$ ]] && ((bytes < $1)); then
-        die 8 "no space in '$root': it takes $1 bytes at least, and $bytes are free. Nothing was changed."
+    local bytes files
+    read -r bytes files < <(space_left)
+    if ((bytes < $1)); then
+        die 8 "no space in '$root', or no quota: it takes $1 bytes at least, and $bytes are left. Nothing was changed."
     fi
-    # file systems that make inodes as they need them say 0 or -
-    if [[ $inodes =~ ^[1-9][0-9]*$ ]] && ((inodes < $2)); then
-        die 8 "no inodes in '$root': it takes $2, and $inodes are free. Nothing was changed."
+    if ((files < $2)); then
+        die 8 "no inodes in '$root', or no quota: it takes $2 files, and $files are left. Nothing was changed."
+    fi
+}
+
+# quotas: what the tools of Lustre, lfs-quota(1), and of other file systems, quota(1), say of the limits that hold for new
+# files of the installation. Their columns are the same.
+quotas() {
+    local group project mounted
+    group=$(if [[ -g $root ]]; then stat -c %g -- "$root"; else id -g; fi)
+    if command -v lfs >/dev/null; then
+        timeout 10 lfs quota -q -u "$UID" "$root"
+        timeout 10 lfs quota -q -g "$group" "$root"
+        project=$(timeout 10 lfs project -d "$root")
+        if [[ $project =~ ^[[:space:]]*([1-9][0-9]*) ]]; then
+            timeout 10 lfs quota -q -p "${BASH_REMATCH[1]}" "$root"
+        fi
+    fi
+    if command -v quota >/dev/null; then
+        mounted=$(df --output=target -- "$root" | tail -n 1)
+        timeout 10 quota -vwp -u -f "$mounted"
+        timeout 10 quota -vwp -g -f "$mounted" "$(getent group "$group" | cut -d: -f1)"
     fi
 }
 
@@ -178,8 +215,9 @@ trees() {
     image_python "$@" <"$root/share/trees.py"
 }
 
-# compare_trees PACKED DIRECTORY sizes|full [SINCE]: mount the packed file as the container will, and compare it with the
-# directory, of which nothing may have changed since that time (seconds.nanoseconds).
+# compare_trees PACKED DIRECTORY sizes|full [SINCE VENV]: mount the packed file as the container will, and compare it with the
+# directory, of which nothing may have changed since that time (seconds.nanoseconds). Then list the packages of VENV, as
+# list_user_packages does.
 # Status 0: the same, 1: different, anything else: it could not be mounted.
 compare_trees() {
     trees "$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt:ro" \

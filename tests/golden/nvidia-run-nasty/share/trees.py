@@ -1,11 +1,11 @@
 """What packing needs to know of directories; runs under the Python of the image.
 
-    trees.py compare LEFT RIGHT sizes|full [SINCE]   compare names, types, modes, link targets and sizes (full: bytes too)
-    trees.py tar DIRECTORY FREE [MODULE...]          write it as a tar archive to standard output
-    trees.py order DIRECTORY [MODULE...]             print the same order in the form of mksquashfs's option -sort
-    trees.py packages VENV                           list name==version of a virtual environment
+    trees.py compare LEFT RIGHT sizes|full [SINCE VENV]   compare names, types, modes, link targets and sizes (full: bytes too)
+    trees.py tar DIRECTORY FREE [MODULE...]               write it as a tar archive to standard output
+    trees.py order DIRECTORY [MODULE...]                  print the same order in the form of mksquashfs's option -sort
+    trees.py packages VENV                                list name==version of a virtual environment
 
-SINCE, a time, says since when nothing of LEFT may have changed. FREE is how many bytes the packed file may take. What
+SINCE, a time, says since when nothing of LEFT may have changed; if the same, packages of VENV are listed. FREE is how many bytes the packed file may take. What
 importing the MODULEs reads comes first in the archive, in that order; then what imports read in general; then the rest.
 
 Exit status 0: done, or the same; 1: different, changed meanwhile or unreadable; 5: an import failed; 8: no space;
@@ -102,8 +102,8 @@ def same_content(path, tops):
                 return True
 
 
-def compare(left_top, right_top, depth, since=""):
-    """Print what differs."""
+def compare(left_top, right_top, depth, since="", venv=""):
+    """Print what differs, or else the packages."""
     tops = os.fsencode(left_top), os.fsencode(right_top)
     with ThreadPoolExecutor(THREADS) as pool:
         left, right = (scan(top, pool) for top in tops)
@@ -124,7 +124,9 @@ def compare(left_top, right_top, depth, since=""):
         print("differs: %r" % os.fsdecode(path), file=sys.stderr)
     if len(different) > MOST_DIFFERENCES:
         print("... and %d more" % (len(different) - MOST_DIFFERENCES), file=sys.stderr)
-    return 1 if different else 0
+    if different:
+        return 1
+    return packages(venv) if venv else 0
 
 
 def imported_first(top, found, modules):
@@ -201,8 +203,8 @@ def archive(top, free, *modules):
         found = scan(top, pool)
         size = sum(status.st_size for status in found.values() if stat.S_ISREG(status.st_mode))
         # Nothing that pip installs shrinks to a twentieth: less than that can't be enough.
-        if free.strip().isdigit() and size // 20 > int(free):
-            print("%d bytes don't fit into the %s that are free" % (size, free.strip()), file=sys.stderr)
+        if size // 20 > int(free):
+            print("%d bytes don't fit into the %s that are left" % (size, free), file=sys.stderr)
             return 8
         # the top's own mode is an option of mksquashfs
         folders = sorted(path for path, status in found.items() if stat.S_ISDIR(status.st_mode) and path != b".")
