@@ -16,7 +16,7 @@ _MEBI = 1 << 20
 
 
 def _seconds(value: float) -> str:
-    return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.2f} s"
+    return f"{value * 1000:.1f} ms" if abs(value) < 1 else f"{value:.2f} s"
 
 
 def _figure(name: str, value: float) -> str:
@@ -26,16 +26,16 @@ def _figure(name: str, value: float) -> str:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Render the rows as a Markdown table: median, range, and ratio to the first command of the row."""
-    lines = ["| what | command | median | range | times ours | further |", "|---|---|---|---|---|---|"]
+    """Render the rows as a Markdown table: median, range, ratio to and difference from the first command of the row."""
+    lines = ["| what | command | median | range | times ours | minus ours | further |", "|---|---|---|---|---|---|---|"]
     for row in rows:
         ours = row["commands"][0]["median"]
         for number, one in enumerate(row["commands"]):
             what = f"**{row['title']}** (goal: {row['goal']})" if number == 0 else ""
             spread = f"{_seconds(one['least'])} to {_seconds(one['most'])}"
             further = ", ".join(_figure(name, value) for name, value in one["figures"].items())
-            ratio = f"{one['median'] / ours:.2f}" if number else ""
-            lines.append(f"| {what} | {one['label']} | {_seconds(one['median'])} | {spread} | {ratio} | {further} |")
+            compared = f"{one['median'] / ours:.2f} | {_seconds(one['median'] - ours)}" if number else " | "
+            lines.append(f"| {what} | {one['label']} | {_seconds(one['median'])} | {spread} | {compared} | {further} |")
     return lines
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 import time
@@ -201,7 +202,7 @@ def module(data: Data) -> Row:
 def wrapper(data: Data) -> Row:
     data.clear()
     bash(f"EASYBUILD_PREFIX={data.prefix} eb Python-3.11-demo-singularity.eb --rebuild")
-    times = 5
+    times = 20
     loop = f"{data.load}; for ((i = 0; i < {times}; i++)); do %s; done"
     return Row(
         title="python -c pass",
@@ -243,11 +244,14 @@ def imports(data: Data) -> Row:
         mksquashfs {kept} {shown}/gzip -processors 2 -no-progress; mv {root}/user-software {shown}/loose""")
     slow = SlowFolder(shown, data.scratch / "slow", data)
 
-    def command(label: str, name: str, option: str) -> Command:
-        bind = f"{slow.mountpoint}/{name}:/user-software:{option}"
+    def script(folder: Path, name: str, option: str) -> str:
         python = "/user-software/venv/demo/bin/python"
-        script = f"singularity exec -B {bind} {data.images}/demo.sif {python} -B -c 'import torch'"
-        return Command(label=label, script=script, before=slow.mount(), after=slow.operations)
+        binds = f"-B {folder}/{name}:/user-software:{option}"
+        return f"singularity exec {binds} {data.images}/demo.sif {python} -B -c 'import torch'"
+
+    def command(label: str, name: str, option: str) -> Command:
+        words = script(slow.mountpoint, name, option)
+        return Command(label=label, script=words, before=slow.mount(), after=slow.operations)
 
     return Row(
         title="import torch, cold, from a file system with 1 ms for each operation",
@@ -257,35 +261,43 @@ def imports(data: Data) -> Row:
             command("make-squashfs --import=torch", "traced", "image-src=/"),
             command("mksquashfs, gzip", "gzip", "image-src=/"),
             command("loose directory", "loose", "ro"),
+            Command(label="loose directory, from the local disk", script=script(shown, "loose", "ro")),
         ),
         figures=("metadata operations", "reads"),
     )
 
 
-def avail(data: Data) -> Row:
+def _avail(data: Data, names: int, versions: int) -> Row:
     """2,000 modules: our tree holds modulefiles only; in the other one wrappers lie beside each modulefile."""
     text = (data.prefix / "modules/all" / f"{DEMO_MODULE}.lua").read_text() if data.root else ""
     ours, beside = data.scratch / "avail-ours", data.scratch / "avail-beside"
-    for number in range(2000):
-        folder = ours / f"tool{number}"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "1.0.lua").write_text(text)
-        folder = beside / f"tool{number}" / "1.0"
-        (folder / "bin").mkdir(parents=True, exist_ok=True)
+    for name, version in itertools.product(range(names), range(versions)):
+        (ours / f"tool{name}").mkdir(parents=True, exist_ok=True)
+        (ours / f"tool{name}" / f"{version}.lua").write_text(text)
+        folder = beside / f"tool{name}" / str(version)
+        (folder / "bin").mkdir(parents=True)
         (folder / "module.lua").write_text(text)
-        for wrapper_number in range(12):
-            path = folder / "bin" / f"tool{wrapper_number}"
+        for number in range(12):
+            path = folder / "bin" / f"tool{number}"
             path.write_text("#!/bin/bash\n")
             path.chmod(0o755)
     settings = "export LMOD_CACHED_LOADS=no LMOD_IGNORE_CACHE=1; module unuse $MODULEPATH"
     return Row(
-        title="module avail with 2,000 modules and no cache",
+        title=f"module avail with {names} names of {versions} versions and no cache",
         goal="5 times as fast",
         commands=(
             Command(label="modulefiles only", script=f"{settings}; module use {ours}; module -t avail"),
             Command(label="wrappers beside them", script=f"{settings}; module use {beside}; module -t avail"),
         ),
     )
+
+
+def avail(data: Data) -> Row:
+    return _avail(data, names=200, versions=10)
+
+
+def avail_many(data: Data) -> Row:
+    return _avail(data, names=2000, versions=1)
 
 
 def inspect(data: Data) -> Row:
@@ -338,6 +350,7 @@ ROWS: tuple[Callable[[Data], Row], ...] = (
     wrapper,
     distributed,
     avail,
+    avail_many,
     inspect,
     link,
     install,

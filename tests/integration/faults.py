@@ -71,6 +71,7 @@ SHIM = r"""#!/bin/bash
 # Stands for {name}. Of all the calls of shims, call number $FAULT_AT gets the fault $FAULT_HOW.
 real={real}
 if [[ {name} == singularity && -n ${FAULT_RUNTIME-} ]]; then real=$FAULT_RUNTIME; fi
+if [[ {name} == unsquashfs && $1 == -ll* ]]; then exec "$real" "$@"; fi # it only lists
 arguments="$*"
 echo "{name} ${arguments//[^[:print:]]/ }" >>"$FAULT_LOG" # one line a call; there is never another at the same time
 mapfile -t calls <"$FAULT_LOG"

@@ -201,18 +201,14 @@ bind_source() {
     printf '%s' "${path//:/\\:}"
 }
 
-# image_python BINDS ARGUMENT...: run the image's Python with these binds alone; the script is standard input.
-image_python() {
+# trees BINDS ARGUMENT...: run share/trees.py with the image's Python and these binds alone.
+trees() {
     local only=$1
     shift
     find_runtime
     find_image
-    SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only "$runtime" exec "$sif" /opt/miniconda3/envs/pytorch/bin/python3 -I - "$@"
-}
-
-# trees BINDS ARGUMENT...: run share/trees.py in the container.
-trees() {
-    image_python "$@" <"$root/share/trees.py"
+    SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only \
+        "$runtime" exec "$sif" /opt/miniconda3/envs/pytorch/bin/python3 -I -c "$(<"$root/share/trees.py")" "$@"
 }
 
 # compare_trees PACKED DIRECTORY sizes|full [SINCE VENV]: mount the packed file as the container will, and compare it with the
@@ -221,24 +217,18 @@ trees() {
 # Status 0: the same, 1: different, anything else: it could not be mounted.
 compare_trees() {
     trees "$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt:ro" \
-        compare /mnt /user-software "${@:3}"
+        compare /mnt /user-software "${@:3}" < <(LC_ALL=C unsquashfs -lln "$1" 2>/dev/null)
 }
 
 # restore_set_id_bits PACKED DIRECTORY: unsquashfs does so for root only, and the folders of a project have such bits.
 restore_set_id_bits() {
-    image_python "$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt" <<'PYTHON'
-import os, stat
-for top, folders, files in os.walk(b"/user-software"):
-    for path in [top, *(os.path.join(top, name) for name in folders + files)]:
-        mode = os.lstat(path).st_mode
-        if mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISLNK(mode):
-            os.chmod(os.path.join(b"/mnt", os.path.relpath(path, b"/user-software")), stat.S_IMODE(mode))
-PYTHON
+    trees "$(bind_source "$1"):/user-software:ro,image-src=/,$(bind_source "$2"):/mnt" \
+        set-id-bits /user-software /mnt </dev/null
 }
 
 # list_user_packages PACKED FILE: write name==version of what is installed in it, as `pip install -r` reads it.
 list_user_packages() {
-    trees "$(bind_source "$1"):/user-software:ro,image-src=/" packages /user-software/venv/pytorch >"$2"
+    trees "$(bind_source "$1"):/user-software:ro,image-src=/" packages /user-software/venv/pytorch </dev/null >"$2"
 }
 
 # reload_hint: the module of an interactive shell is reloaded by the function that the module defines.

@@ -4,8 +4,10 @@
     trees.py tar DIRECTORY FREE [MODULE...]               write it as a tar archive to standard output
     trees.py order DIRECTORY [MODULE...]                  print the same order in the form of mksquashfs's option -sort
     trees.py packages VENV                                list name==version of a virtual environment
+    trees.py set-id-bits FROM TO                          give the entries of TO these bits of the same ones of FROM
 
-SINCE, a time, says since when nothing of LEFT may have changed; if the same, packages of VENV are listed. FREE is how many bytes the packed file may take. What
+RIGHT is a mounted SquashFS file, and standard input what `unsquashfs -lln` lists of it. SINCE, a time, says since when nothing
+of LEFT may have changed; if the same, packages of VENV are listed. FREE is how many bytes the packed file may take. What
 importing the MODULEs reads comes first in the archive, in that order; then what imports read in general; then the rest.
 
 Exit status 0: done, or the same; 1: different, changed meanwhile or unreadable; 5: an import failed; 8: no space;
@@ -21,18 +23,23 @@ import stat
 import subprocess
 import sys
 import tarfile
+import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from email.parser import BytesHeaderParser
 
 MOST_DIFFERENCES = 10
-# Where each operation takes its time, many at once are what makes it fast; elsewhere they do no harm.
+# Where each operation takes its time, many at once are what makes it fast; elsewhere they get into each other's way.
 THREADS = 32
+SLOW = 0.0001  # seconds to look at a file, from which on it is so
 # how many files one thread looks at in one go
 AT_ONCE = 32
 # bytes of one file that one thread reads in one go, and of all files in memory at once
 PIECE = 1 << 20
 MOST_IN_MEMORY = 128 << 20
+
+# an entry in a listing of `unsquashfs -lln`, up to its name
+LISTED = re.compile(rb"(\S{10}) [^\n]*? +(\d+) \d{4}-\d\d-\d\d \d\d:\d\d ")
 
 # Writes what importing modules opens, in that order, to a file descriptor: each name with a zero byte after it.
 TRACE = """
@@ -55,6 +62,18 @@ with open("/proc/self/maps", "rb") as maps:
 with open(int(sys.argv[1]), "wb") as out:
     out.write(b"".join(name + b"\\0" for name in names))
 """
+
+
+def threads(top):
+    """Return how many threads are to look at the files of a directory."""
+    count, begin = 0, time.monotonic()
+    for folder, folders, files in os.walk(top):
+        for name in folders + files:
+            os.lstat(os.path.join(folder, name))
+        count += len(folders) + len(files)
+        if count > 256:
+            break
+    return THREADS if time.monotonic() - begin > count * SLOW else 2
 
 
 def scan(top, pool):
@@ -85,6 +104,27 @@ def facts(status):
     return kind, stat.S_IMODE(status.st_mode), status.st_size if kind == stat.S_IFREG else None
 
 
+def is_listed(found, top, listing):
+    """Return whether a listing of `unsquashfs -lln` has just these entries: names, types, modes, targets and sizes."""
+    # before it old releases say how many inodes there are
+    start = re.search(rb"(?m)^d\S{9} ", listing)
+    at = start.start() if start else 0
+    for path in sorted(found, key=lambda path: [] if path == b"." else path.split(b"/")):
+        status = found[path]
+        name = os.path.normpath(os.path.join(b"squashfs-root", path))
+        if stat.S_ISLNK(status.st_mode):
+            name += b" -> " + os.readlink(os.path.join(top, path))
+        entry = LISTED.match(listing, at)
+        if not entry or entry.group(1) != stat.filemode(status.st_mode).encode():
+            return False
+        if stat.S_ISREG(status.st_mode) and int(entry.group(2)) != status.st_size:
+            return False
+        if not listing.startswith(name + b"\n", entry.end()):
+            return False
+        at = entry.end() + len(name) + 1
+    return at == len(listing)
+
+
 def same_target(path, tops):
     """Return whether the symbolic link has the same target below both tops."""
     return os.readlink(os.path.join(tops[0], path)) == os.readlink(os.path.join(tops[1], path))
@@ -105,8 +145,11 @@ def same_content(path, tops):
 def compare(left_top, right_top, depth, since="", venv=""):
     """Print what differs, or else the packages."""
     tops = os.fsencode(left_top), os.fsencode(right_top)
-    with ThreadPoolExecutor(THREADS) as pool:
-        left, right = (scan(top, pool) for top in tops)
+    with ThreadPoolExecutor(threads(tops[0])) as pool:
+        left = scan(tops[0], pool)
+        # Looking at each mounted file takes several times as long; what the listing does not show is looked for there.
+        listed = is_listed(left, tops[0], sys.stdin.buffer.read())
+        right = left if listed and set(os.listdir(tops[0])) == set(os.listdir(tops[1])) else scan(tops[1], pool)
         different = left.keys() ^ right.keys()
         both = left.keys() & right.keys()
         different.update(path for path in both if facts(left[path]) != facts(right[path]))
@@ -236,12 +279,21 @@ def archive(top, free, *modules):
 def order(top, *modules):
     """Print lines of a path and its priority: higher ones are packed first."""
     top = os.fsencode(top)
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(threads(top)) as pool:
         found = scan(top, pool)
     for rank, path in enumerate(imported_first(top, found, modules)):
         # priorities have 16 bits; a name that would end early in a line, or look like a comment, goes where it goes
         if re.match(rb"[\w./+@=-]+$", path):
             sys.stdout.buffer.write(b"%s %d\n" % (path, max(32767 - rank, -32768)))
+    return 0
+
+
+def set_id_bits(from_top, to_top):
+    """Give entries these bits, which unsquashfs does for root only."""
+    with ThreadPoolExecutor(threads(from_top)) as pool:
+        for path, status in scan(os.fsencode(from_top), pool).items():
+            if status.st_mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISLNK(status.st_mode):
+                os.chmod(os.path.join(os.fsencode(to_top), path), stat.S_IMODE(status.st_mode))
     return 0
 
 
@@ -260,8 +312,15 @@ def packages(venv):
     return 0
 
 
+COMMANDS = {
+    "compare": compare,
+    "tar": archive,
+    "order": order,
+    "packages": packages,
+    "set-id-bits": set_id_bits,
+}
 try:
-    sys.exit({"compare": compare, "tar": archive, "order": order, "packages": packages}[sys.argv[1]](*sys.argv[2:]))
+    sys.exit(COMMANDS[sys.argv[1]](*sys.argv[2:]))
 except BrokenPipeError:
     # the packer has ended, and says why; nothing more can be written at the end either
     os._exit(141)
