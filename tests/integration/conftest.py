@@ -20,6 +20,8 @@ REGISTRY = "127.0.0.1:5000"
 DEMO_EASYCONFIG = "Python-3.11-demo-singularity.eb"
 DEMO_MODULE = "Python/3.11-demo-singularity"
 
+GREETING = ("greeting", "1.0", "def greet():\n    return 'hello'\n")
+
 LUMI_SIF = "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-7392c9d4dcf7.sif"
 LUMI_EASYCONFIG = "PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb"
 LUMI_MODULE = "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315"
@@ -132,11 +134,49 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> User:
     return user
 
 
-@pytest.fixture
-def own_demo(user: User) -> User:
-    """The demo image installed for one test, which may do with it what it likes."""
+@dataclass(frozen=True)
+class Kept:
+    """Copies of a software space, which is brought back to one of them for each test: quicker than installing anew."""
+
+    prefix: Path
+    plain: Path
+    extended: Path
+
+    def restore(self, copy: Path) -> User:
+        remove_tree(self.prefix)
+        subprocess.run(["cp", "-a", copy, self.prefix], check=True)
+        return User(self.prefix)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree even if its folders are read-only."""
+    subprocess.run(["chmod", "-R", "u+rwX", path], check=True)
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="session")
+def kept_demo(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    folder = tmp_path_factory.mktemp("own-demo")
+    kept = Kept(folder / "eb", folder / "plain", folder / "extended")
+    user = make_user(kept.prefix)
     user.eb(DEMO_EASYCONFIG)
-    return user
+    subprocess.run(["cp", "-a", kept.prefix, kept.plain], check=True)
+    made = make_wheel(folder, *GREETING)
+    user.run(f"module load {DEMO_MODULE}; singularity exec $SIF pip install --no-index {made}")
+    subprocess.run(["cp", "-a", kept.prefix, kept.extended], check=True)
+    return kept
+
+
+@pytest.fixture
+def own_demo(kept_demo: Kept) -> User:
+    """The demo image installed for one test, which may do with it what it likes."""
+    return kept_demo.restore(kept_demo.plain)
+
+
+@pytest.fixture
+def extended(kept_demo: Kept) -> User:
+    """The same, with the package `greeting` 1.0 in its user software."""
+    return kept_demo.restore(kept_demo.extended)
 
 
 @pytest.fixture(scope="session")
@@ -160,7 +200,7 @@ def lumi(tmp_path_factory: pytest.TempPathFactory, lumi_images: Path) -> User:
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
     """A wheel of the package `greeting` 1.0, whose `greet()` returns 'hello'."""
-    return make_wheel(tmp_path, "greeting", "1.0", "def greet():\n    return 'hello'\n")
+    return make_wheel(tmp_path, *GREETING)
 
 
 def make_wheel(folder: Path, name: str, version: str, code: str, requires: tuple[str, ...] = ()) -> Path:

@@ -64,7 +64,7 @@ def test_an_interrupted_run_ends_by_the_signal_and_leaves_nothing(tree: Tree, to
             begun.unlink(missing_ok=True)
             # the runtime goes on in a moment if nobody tells it to stop
             wait = "sleep 5" if slow == RUNTIME else slowly
-            change(tools, slow, f'if [[ "$*" != *-lln* ]]; then touch {begun}; {wait}; exit; fi; exec "$REAL" "$@"')
+            change(tools, slow, f'if [[ $1 != -lln ]]; then touch {begun}; {wait}; exit; fi; exec "$REAL" "$@"')
             tree.reset(**case.before)
             process = start(tree, case.command, tools)
             while not begun.exists():
@@ -86,7 +86,7 @@ def test_an_orphan_of_a_killed_run_does_no_harm(tree: Tree, tools: Path, name: s
     slowly = (
         '/usr/bin/strace -f -qq -o /dev/null -e trace=write,mkdir -e inject=write,mkdir:delay_enter=20ms "$REAL" "$@"'
     )
-    body = f'if [[ "$*" == *-lln* || -e {first} ]]; then exec "$REAL" "$@"; fi; touch {first}; echo $$ >{first}\n'
+    body = f'if [[ $1 == -lln || -e {first} ]]; then exec "$REAL" "$@"; fi; touch {first}; echo $$ >{first}\n'
     change(tools, tool, f"{body}(sleep 0.1; kill -9 $PPID) & {slowly}")
     tree.reset(**case.before)
     assert run(tree, case.command, tools) == -signal.SIGKILL

@@ -5,17 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, make_user, make_wheel
 
 LOAD = f"module load {DEMO_MODULE}"
-
-
-@pytest.fixture
-def extended(own_demo: User, wheel: Path) -> User:
-    own_demo.run(f"{LOAD}; singularity exec $SIF pip install --no-index {wheel}")
-    return own_demo
 
 
 def pretend_older(user: User) -> None:
@@ -79,10 +71,10 @@ def carry(user: User, old: Path, wheels: Path) -> subprocess.CompletedProcess[st
     return user.run(f"{LOAD}; PIP_NO_INDEX=1 PIP_FIND_LINKS={wheels} carry-over {old}", check=False)
 
 
-def test_carry_over_brings_the_packages_to_a_new_install(extended: User, tmp_path: Path) -> None:
+def test_carry_over_brings_the_packages_to_a_new_install(extended: User, wheel: Path, tmp_path: Path) -> None:
     new = make_user(tmp_path / "new")
     new.eb(DEMO_EASYCONFIG)
-    done = carry(new, extended.installdir(DEMO_MODULE), tmp_path)
+    done = carry(new, extended.installdir(DEMO_MODULE), wheel.parent)
     assert done.returncode == 0, done.stderr
     assert "All were kept" in done.stdout
     assert new.out(f"{LOAD}; python -c 'import greeting; print(greeting.greet())'") == "hello"

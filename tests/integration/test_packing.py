@@ -14,12 +14,6 @@ from conftest import DEMO_MODULE, User
 LOAD = f"module load {DEMO_MODULE}"
 
 
-@pytest.fixture
-def packing(own_demo: User, wheel: Path) -> User:
-    own_demo.run(f"{LOAD}; singularity exec $SIF pip install --no-index {wheel}")
-    return own_demo
-
-
 def root(user: User) -> Path:
     return user.installdir(DEMO_MODULE)
 
@@ -32,66 +26,66 @@ def superblock(path: Path) -> str:
     return subprocess.run(["unsquashfs", "-s", str(path)], capture_output=True, text=True, check=True).stdout
 
 
-def test_the_defaults_are_zstd_6_and_128k(packing: User) -> None:
-    packing.run(f"{LOAD}; make-squashfs")
-    told = superblock(root(packing) / "user-software.squashfs")
+def test_the_defaults_are_zstd_6_and_128k(extended: User) -> None:
+    extended.run(f"{LOAD}; make-squashfs")
+    told = superblock(root(extended) / "user-software.squashfs")
     assert "Compression zstd" in told
     assert "compression-level 6" in told
     assert "Block size 131072" in told
 
 
-def test_options_are_passed_on(packing: User) -> None:
-    packing.run(f"{LOAD}; make-squashfs --compressor=gzip --level=9 --block-size=256K --processors=1 --verify=full")
-    told = superblock(root(packing) / "user-software.squashfs")
+def test_options_are_passed_on(extended: User) -> None:
+    extended.run(f"{LOAD}; make-squashfs --compressor=gzip --level=9 --block-size=256K --processors=1 --verify=full")
+    told = superblock(root(extended) / "user-software.squashfs")
     assert "Compression gzip" in told
     assert "Block size 262144" in told
-    assert greet(packing) == "hello"
+    assert greet(extended) == "hello"
 
 
 @pytest.mark.parametrize("option", ["--fast", "--level=high", "--compressor=zip", "x", "--level"])
-def test_an_unknown_option_is_refused(packing: User, option: str) -> None:
-    done = packing.run(f"{LOAD}; make-squashfs {option}", check=False)
+def test_an_unknown_option_is_refused(extended: User, option: str) -> None:
+    done = extended.run(f"{LOAD}; make-squashfs {option}", check=False)
     assert done.returncode == 1
     assert option in done.stderr
     assert "--help" in done.stderr
-    assert not (root(packing) / "user-software.squashfs").exists()
+    assert not (root(extended) / "user-software.squashfs").exists()
 
 
-def test_help_shows_options_exit_codes_and_examples(packing: User) -> None:
+def test_help_shows_options_exit_codes_and_examples(extended: User) -> None:
     for command in ("make-squashfs", "unmake-squashfs"):
-        text = packing.out(f"{LOAD}; {command} --help")
+        text = extended.out(f"{LOAD}; {command} --help")
         assert "Exit status" in text
         assert "Example" in text
 
 
-def test_the_packages_are_listed_as_pip_reads_them(packing: User) -> None:
-    packing.run(f"{LOAD}; make-squashfs")
-    assert (root(packing) / "user-software.txt").read_text() == "greeting==1.0\n"
+def test_the_packages_are_listed_as_pip_reads_them(extended: User) -> None:
+    extended.run(f"{LOAD}; make-squashfs")
+    assert (root(extended) / "user-software.txt").read_text() == "greeting==1.0\n"
 
 
-def test_replace_keeps_the_previous_file_for_rollback(packing: User) -> None:
-    packing.run(f"{LOAD}; make-squashfs --remove-directory; unmake-squashfs")
-    first = (root(packing) / "user-software.squashfs").read_bytes()
-    refused = packing.run(f"{LOAD}; make-squashfs", check=False)
+def test_replace_keeps_the_previous_file_for_rollback(extended: User) -> None:
+    extended.run(f"{LOAD}; make-squashfs --remove-directory; unmake-squashfs")
+    first = (root(extended) / "user-software.squashfs").read_bytes()
+    refused = extended.run(f"{LOAD}; make-squashfs", check=False)
     assert refused.returncode == 3
     assert "--replace" in refused.stderr
-    packing.run(
+    extended.run(
         f"{LOAD}; singularity exec $SIF touch /user-software/second; make-squashfs --replace --remove-directory"
     )
     show = f"{LOAD}; singularity exec $SIF ls /user-software"
-    assert "second" in packing.out(show)
-    assert (root(packing) / "user-software.squashfs.previous").read_bytes() == first
-    packing.run(f"{LOAD}; make-squashfs --rollback")
-    assert "second" not in packing.out(show)
-    packing.run(f"{LOAD}; make-squashfs --rollback")
-    assert "second" in packing.out(show)
+    assert "second" in extended.out(show)
+    assert (root(extended) / "user-software.squashfs.previous").read_bytes() == first
+    extended.run(f"{LOAD}; make-squashfs --rollback")
+    assert "second" not in extended.out(show)
+    extended.run(f"{LOAD}; make-squashfs --rollback")
+    assert "second" in extended.out(show)
 
 
-def test_rollback_without_a_previous_file(packing: User) -> None:
-    assert packing.run(f"{LOAD}; make-squashfs --rollback", check=False).returncode == 2
+def test_rollback_without_a_previous_file(extended: User) -> None:
+    assert extended.run(f"{LOAD}; make-squashfs --rollback", check=False).returncode == 2
 
 
-def test_remove_directory_removes_only_after_a_full_comparison(packing: User, tmp_path: Path) -> None:
+def test_remove_directory_removes_only_after_a_full_comparison(extended: User, tmp_path: Path) -> None:
     """A packer that changes one byte and no size: only comparing contents finds it."""
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -102,18 +96,18 @@ def test_remove_directory_removes_only_after_a_full_comparison(packing: User, tm
         '/usr/bin/mksquashfs "$2.t" "${@:2}"; rm -rf "$2.t" "$2.r"\n'
     )
     (tools / "mksquashfs").chmod(0o755)
-    done = packing.run(f"{LOAD}; PATH={tools}:$PATH; make-squashfs --remove-directory", check=False)
+    done = extended.run(f"{LOAD}; PATH={tools}:$PATH; make-squashfs --remove-directory", check=False)
     assert done.returncode == 6
     assert "greeting.py" in done.stderr
-    assert (root(packing) / "user-software").is_dir()
-    assert greet(packing) == "hello"
-    packing.run(f"{LOAD}; make-squashfs --remove-directory")
-    assert not (root(packing) / "user-software").exists()
-    assert greet(packing) == "hello"
-    assert not list(root(packing).glob(".removing*"))
+    assert (root(extended) / "user-software").is_dir()
+    assert greet(extended) == "hello"
+    extended.run(f"{LOAD}; make-squashfs --remove-directory")
+    assert not (root(extended) / "user-software").exists()
+    assert greet(extended) == "hello"
+    assert not list(root(extended).glob(".removing*"))
 
 
-def test_where_the_runtime_cannot_mount_zstd_it_is_gzip(packing: User, tmp_path: Path) -> None:
+def test_where_the_runtime_cannot_mount_zstd_it_is_gzip(extended: User, tmp_path: Path) -> None:
     """A runtime that refuses zstd: it looks at the compressor's number in the superblock, as old kernels do."""
     runtime = tmp_path / "bin" / "singularity"
     runtime.parent.mkdir()
@@ -124,54 +118,54 @@ def test_where_the_runtime_cannot_mount_zstd_it_is_gzip(packing: User, tmp_path:
         'done\nexec /usr/bin/singularity "$@"\n'
     )
     runtime.chmod(0o755)
-    done = packing.run(f"{LOAD}; PATH={runtime.parent}:$PATH; make-squashfs")
+    done = extended.run(f"{LOAD}; PATH={runtime.parent}:$PATH; make-squashfs")
     assert "gzip" in done.stderr
-    assert "Compression gzip" in superblock(root(packing) / "user-software.squashfs")
+    assert "Compression gzip" in superblock(root(extended) / "user-software.squashfs")
 
 
-def test_lumis_packed_file_loads_and_unpacks(packing: User) -> None:
+def test_lumis_packed_file_loads_and_unpacks(extended: User) -> None:
     """`mksquashfs DIR FILE -processors 1 -no-progress`, as the documents' script calls it."""
-    packing.run(
-        f"cd {root(packing)}; mksquashfs user-software user-software.squashfs -processors 1 -no-progress; "
+    extended.run(
+        f"cd {root(extended)}; mksquashfs user-software user-software.squashfs -processors 1 -no-progress; "
         "rm -r user-software"
     )
-    assert greet(packing) == "hello"
-    packing.run(f"{LOAD}; unmake-squashfs")
-    assert greet(packing) == "hello"
+    assert greet(extended) == "hello"
+    extended.run(f"{LOAD}; unmake-squashfs")
+    assert greet(extended) == "hello"
 
 
-def test_nobody_else_may_write(packing: User) -> None:
-    packing.run(f"umask 077; {LOAD}; make-squashfs")
+def test_nobody_else_may_write(extended: User) -> None:
+    extended.run(f"umask 077; {LOAD}; make-squashfs")
     for name in ("user-software.squashfs", "user-software.txt", ".user-software.lock"):
-        assert (root(packing) / name).stat().st_mode & 0o077 == 0
-    packing.run(f"rm {root(packing)}/user-software.squashfs; umask 002; {LOAD}; make-squashfs")
-    assert (root(packing) / "user-software.squashfs").stat().st_mode & 0o777 == 0o664
+        assert (root(extended) / name).stat().st_mode & 0o077 == 0
+    extended.run(f"rm {root(extended)}/user-software.squashfs; umask 002; {LOAD}; make-squashfs")
+    assert (root(extended) / "user-software.squashfs").stat().st_mode & 0o777 == 0o664
 
 
-def test_without_write_permission_it_says_what_to_type(packing: User) -> None:
-    root(packing).chmod(0o555)
+def test_without_write_permission_it_says_what_to_type(extended: User) -> None:
+    root(extended).chmod(0o555)
     try:
-        done = packing.run(f"{LOAD}; make-squashfs", check=False)
+        done = extended.run(f"{LOAD}; make-squashfs", check=False)
     finally:
-        root(packing).chmod(0o755)
+        root(extended).chmod(0o755)
     assert done.returncode == 9
-    assert f"chmod u+w '{root(packing)}'" in done.stderr
+    assert f"chmod u+w '{root(extended)}'" in done.stderr
 
 
-def test_an_unreadable_file_is_not_lost_in_silence(packing: User) -> None:
-    secret = root(packing) / "user-software" / "secret"
+def test_an_unreadable_file_is_not_lost_in_silence(extended: User) -> None:
+    secret = root(extended) / "user-software" / "secret"
     secret.write_text("x" * 1000)
     secret.chmod(0)
-    done = packing.run(f"{LOAD}; make-squashfs", check=False)
+    done = extended.run(f"{LOAD}; make-squashfs", check=False)
     secret.chmod(0o600)
     assert done.returncode in (5, 6)
-    assert not (root(packing) / "user-software.squashfs").exists()
-    assert greet(packing) == "hello"
+    assert not (root(extended) / "user-software.squashfs").exists()
+    assert greet(extended) == "hello"
 
 
-def test_a_running_job_keeps_the_file_that_it_reads(packing: User) -> None:
+def test_a_running_job_keeps_the_file_that_it_reads(extended: User) -> None:
     """The packed file is replaced while a container has it mounted: that container goes on with the old one."""
-    packing.run(f"{LOAD}; make-squashfs")
+    extended.run(f"{LOAD}; make-squashfs")
     code = (
         "import os, time; print(sorted(os.listdir('/user-software')), flush=True); "
         "[time.sleep(0.1) for _ in range(200) if not os.path.exists('/tmp/sifmod-go')]; "
@@ -185,22 +179,22 @@ def test_a_running_job_keeps_the_file_that_it_reads(packing: User) -> None:
         touch $CONTAINERROOT/user-software/later
         make-squashfs --replace >&2
         touch {go}; wait $job"""
-    packing.run(script)
+    extended.run(script)
     go.unlink()
-    assert (packing.prefix / "out.txt").read_text() == "['venv']\nhello ['venv']\n"
-    assert "later" in packing.out(f"{LOAD}; singularity exec $SIF ls /user-software")
+    assert (extended.prefix / "out.txt").read_text() == "['venv']\nhello ['venv']\n"
+    assert "later" in extended.out(f"{LOAD}; singularity exec $SIF ls /user-software")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh", "fish"])
-def test_the_calling_shell_reloads_by_itself(packing: User, shell: str) -> None:
+def test_the_calling_shell_reloads_by_itself(extended: User, shell: str) -> None:
     init = "csh" if shell == "tcsh" else shell
-    script = packing.prefix / f"script.{shell}"
+    script = extended.prefix / f"script.{shell}"
     script.write_text(
         f"source $MODULESHOME/init/{init}\nmodule load {DEMO_MODULE}\nmake-squashfs --verify=full\n"
         'printenv SINGULARITY_BINDPATH | sed "s/^/packed /"\nrm -r $CONTAINERROOT/user-software\nunmake-squashfs\n'
         f'printenv SINGULARITY_BINDPATH | sed "s/^/unpacked /"\nmodule unload {DEMO_MODULE}\nmake-squashfs\n'
     )
-    done = packing.run(f"{shell} {script}", check=False)
+    done = extended.run(f"{shell} {script}", check=False)
     lines = {line.split()[0]: line for line in done.stdout.splitlines() if line.startswith(("packed", "unpacked"))}
     assert "user-software.squashfs:/user-software" in lines["packed"], done.stdout + done.stderr
     assert lines["unpacked"].endswith("/user-software:/user-software")
@@ -218,8 +212,8 @@ def log_tool(folder: Path, name: str, before: str = "") -> str:
     return f"PATH={folder}:$PATH"
 
 
-def test_reading_ahead_packs_the_same(packing: User, tmp_path: Path) -> None:
-    odd = root(packing) / "user-software" / "venv" / "demo" / "odd"
+def test_reading_ahead_packs_the_same(extended: User, tmp_path: Path) -> None:
+    odd = root(extended) / "user-software" / "venv" / "demo" / "odd"
     (odd / "empty").mkdir(parents=True)
     (odd / "empty").chmod(0o2750)
     (odd / "dangling").symlink_to("x/" * 300)
@@ -233,79 +227,79 @@ def test_reading_ahead_packs_the_same(packing: User, tmp_path: Path) -> None:
     deep.mkdir(parents=True)
     (deep / "file").write_text("deep")
     os.utime(deep / "file", (-1000, -1000))
-    root(packing).joinpath("user-software").chmod(0o2755)
+    root(extended).joinpath("user-software").chmod(0o2755)
 
     def listing() -> list[str]:
         done = subprocess.run(
-            ["unsquashfs", "-lln", str(root(packing) / "user-software.squashfs")], capture_output=True, check=True
+            ["unsquashfs", "-lln", str(root(extended) / "user-software.squashfs")], capture_output=True, check=True
         )
         # the size of a folder is that of its table, which depends on where its files lie
         return sorted(re.sub(rb"^(d\S+ \S+) +\d+", rb"\1", line) for line in done.stdout.splitlines())
 
     path = log_tool(tmp_path / "tools", "mksquashfs")
-    packing.run(f"{LOAD}; {path}; make-squashfs --read-ahead=no")
+    extended.run(f"{LOAD}; {path}; make-squashfs --read-ahead=no")
     assert "-tar" not in (tmp_path / "tools" / "mksquashfs.log").read_text().splitlines()
     plain = listing()
-    packing.run(f"{LOAD}; {path}; make-squashfs --replace --read-ahead=yes --remove-directory")
+    extended.run(f"{LOAD}; {path}; make-squashfs --replace --read-ahead=yes --remove-directory")
     assert "-tar" in (tmp_path / "tools" / "mksquashfs.log").read_text().splitlines()
     # but for the time of the top directory, which is when it was packed
     assert [line for line in listing() if not line.endswith(b" squashfs-root")] == [
         line for line in plain if not line.endswith(b" squashfs-root")
     ]
     assert any(line.startswith(b"drwxr-sr-x") and line.endswith(b" squashfs-root") for line in listing())
-    packing.run(f"{LOAD}; unmake-squashfs --verify=full")
+    extended.run(f"{LOAD}; unmake-squashfs --verify=full")
     assert (odd / "sparse").stat().st_blocks < 1000
-    assert greet(packing) == "hello"
+    assert greet(extended) == "hello"
 
 
-def test_where_looking_at_files_takes_long_it_reads_ahead(packing: User, tmp_path: Path) -> None:
-    many = root(packing) / "user-software" / "many"
+def test_where_looking_at_files_takes_long_it_reads_ahead(extended: User, tmp_path: Path) -> None:
+    many = root(extended) / "user-software" / "many"
     many.mkdir()
     for number in range(120):
         (many / str(number)).touch()
     path = log_tool(tmp_path / "tools", "mksquashfs")
     log_tool(tmp_path / "tools", "find", before="sleep 0.2")
-    packing.run(f"{LOAD}; {path}; make-squashfs")
+    extended.run(f"{LOAD}; {path}; make-squashfs")
     assert "-tar" in (tmp_path / "tools" / "mksquashfs.log").read_text().splitlines()
-    assert greet(packing) == "hello"
+    assert greet(extended) == "hello"
 
 
 @pytest.mark.parametrize("read_ahead", ["yes", "no"])
-def test_what_imports_read_is_packed_first(packing: User, read_ahead: str) -> None:
-    packages = root(packing) / "user-software" / "venv" / "demo" / "lib" / "python3.11" / "site-packages"
+def test_what_imports_read_is_packed_first(extended: User, read_ahead: str) -> None:
+    packages = root(extended) / "user-software" / "venv" / "demo" / "lib" / "python3.11" / "site-packages"
     size = 2_000_000  # of random bytes: it would lie before or after the others
     (packages / "aaa.dat").write_bytes(os.urandom(size))
     (packages / "zzz.py").write_text("import greeting\nopen(__file__[:-3] + '.dat', 'rb').read()\n")
     (packages / "zzz.dat").write_bytes(b"zzz's" + os.urandom(size))
-    packing.run(f"{LOAD}; make-squashfs --read-ahead={read_ahead} --import=zzz")
-    packed = (root(packing) / "user-software.squashfs").read_bytes()
+    extended.run(f"{LOAD}; make-squashfs --read-ahead={read_ahead} --import=zzz")
+    packed = (root(extended) / "user-software.squashfs").read_bytes()
     assert packed.index(b"zzz's") < 10_000
-    packing.run(f"{LOAD}; make-squashfs --replace --read-ahead={read_ahead}")
-    packed = (root(packing) / "user-software.squashfs").read_bytes()
+    extended.run(f"{LOAD}; make-squashfs --replace --read-ahead={read_ahead}")
+    packed = (root(extended) / "user-software.squashfs").read_bytes()
     assert packed.index(b"zzz's") > size
 
 
 @pytest.mark.parametrize("read_ahead", ["yes", "no"])
-def test_a_module_that_can_not_be_imported(packing: User, read_ahead: str) -> None:
-    done = packing.run(f"{LOAD}; make-squashfs --read-ahead={read_ahead} --import=torhc", check=False)
+def test_a_module_that_can_not_be_imported(extended: User, read_ahead: str) -> None:
+    done = extended.run(f"{LOAD}; make-squashfs --read-ahead={read_ahead} --import=torhc", check=False)
     assert done.returncode == 5
     assert "No module named 'torhc'" in done.stderr
-    assert sorted(path.name for path in root(packing).glob("*user-software*")) == [
+    assert sorted(path.name for path in root(extended).glob("*user-software*")) == [
         ".user-software.lock",
         "user-software",
     ]
 
 
-def test_an_unreadable_file_is_named_by_who_reads_ahead(packing: User) -> None:
-    secret = root(packing) / "user-software" / "secret"
+def test_an_unreadable_file_is_named_by_who_reads_ahead(extended: User) -> None:
+    secret = root(extended) / "user-software" / "secret"
     secret.write_text("x" * 1000)
     secret.chmod(0)
-    done = packing.run(f"{LOAD}; make-squashfs --read-ahead=yes", check=False)
+    done = extended.run(f"{LOAD}; make-squashfs --read-ahead=yes", check=False)
     secret.chmod(0o600)
     assert done.returncode == 6
     assert "secret" in done.stderr
-    assert not (root(packing) / "user-software.squashfs").exists()
-    assert greet(packing) == "hello"
+    assert not (root(extended) / "user-software.squashfs").exists()
+    assert greet(extended) == "hello"
 
 
 LFS = """\
@@ -332,32 +326,32 @@ if [[ $* == "-vwp -u -f "/* ]]; then printf '%15s %s\\n' /dev/sda1 "$QUOTA"; fi
 @pytest.mark.parametrize(("tool", "script"), [("lfs", LFS), ("quota", QUOTA)])
 @pytest.mark.parametrize("read_ahead", ["yes", "no"])
 def test_what_a_quota_leaves_is_looked_at_before(
-    packing: User, tmp_path: Path, tool: str, script: str, read_ahead: str
+    extended: User, tmp_path: Path, tool: str, script: str, read_ahead: str
 ) -> None:
     """Output in the formats of print_quota in Lustre's lfs.c, and of showquotas in quota.c of the Linux quota tools."""
     (tmp_path / tool).write_text(f"#!/bin/bash\n{script}")
     (tmp_path / tool).chmod(0o755)
     pack = f"{LOAD}; PATH={tmp_path}:$PATH make-squashfs --read-ahead={read_ahead}"
 
-    done = packing.run(f"export QUOTA='4980* 0 5000 604800 5  0 0 0'; {pack}", check=False)
+    done = extended.run(f"export QUOTA='4980* 0 5000 604800 5  0 0 0'; {pack}", check=False)
     assert done.returncode == 8
     assert "quota" in done.stderr
     assert "20480" in done.stderr
-    assert not list(root(packing).glob("user-software.squashfs*"))
+    assert not list(root(extended).glob("user-software.squashfs*"))
 
     for enough in ("4980* 4000 0 604800 5  0 0 0", "[4]  0 50000 - [5]  0 9 -"):
-        packing.run(f"export QUOTA='{enough}'; {pack} --replace")
-    assert greet(packing) == "hello"
+        extended.run(f"export QUOTA='{enough}'; {pack} --replace")
+    assert greet(extended) == "hello"
 
 
-def test_what_a_quota_leaves_of_files_is_looked_at_before(packing: User, tmp_path: Path) -> None:
+def test_what_a_quota_leaves_of_files_is_looked_at_before(extended: User, tmp_path: Path) -> None:
     (tmp_path / "quota").write_text(f"#!/bin/bash\n{QUOTA}")
     (tmp_path / "quota").chmod(0o755)
-    packing.run(f"{LOAD}; make-squashfs --remove-directory")
+    extended.run(f"{LOAD}; make-squashfs --remove-directory")
     unpack = f"{LOAD}; PATH={tmp_path}:$PATH unmake-squashfs"
-    done = packing.run(f"export QUOTA='4  0 0 0 990* 0 1000 0'; {unpack}", check=False)
+    done = extended.run(f"export QUOTA='4  0 0 0 990* 0 1000 0'; {unpack}", check=False)
     assert done.returncode == 8
     assert "10 are left" in done.stderr
-    assert not (root(packing) / "user-software").exists()
-    packing.run(f"export QUOTA='4  0 0 0 990  0 100000 0'; {unpack}")
-    assert greet(packing) == "hello"
+    assert not (root(extended) / "user-software").exists()
+    extended.run(f"export QUOTA='4  0 0 0 990  0 100000 0'; {unpack}")
+    assert greet(extended) == "hello"

@@ -11,12 +11,6 @@ from conftest import DEMO_MODULE, LUMI_EASYCONFIG, User, make_user, make_wheel
 LOAD = f"module load {DEMO_MODULE}"
 
 
-@pytest.fixture
-def extended(own_demo: User, wheel: Path) -> User:
-    own_demo.run(f"{LOAD}; singularity exec $SIF pip install --no-index {wheel}")
-    return own_demo
-
-
 def greet(user: User) -> str:
     return user.out(f"{LOAD}; singularity exec $SIF python -c 'import greeting; print(greeting.greet())'")
 
