@@ -3,9 +3,10 @@
  *   slowfs SOURCE MOUNTPOINT METADATA_US READ_US [LIBFUSE OPTION...]
  *
  * Each metadata operation waits METADATA_US microseconds first, each read READ_US. The kernel may cache names and
- * attributes for a second, as libfuse has it by default. Read-only. On SIGUSR1 it writes the operations so far to standard error: "metadata N reads N bytes N".
+ * attributes for a second, as libfuse has it by default. As many operations as MOST wait at once. Read-only. On SIGUSR1 it
+ * writes the operations so far to standard error: "metadata N reads N bytes N".
  */
-#define FUSE_USE_VERSION 31
+#define FUSE_USE_VERSION 312
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -21,6 +22,8 @@
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
+
+#define MOST 64
 
 static int source;
 static long metadata_us, read_us;
@@ -50,7 +53,7 @@ static void report(int number)
 
 static void *slow_init(struct fuse_conn_info *connection, struct fuse_config *config)
 {
-	(void)connection;
+	connection->max_background = MOST;
 	config->use_ino = 1;
 	return NULL;
 }
@@ -140,6 +143,7 @@ static const struct fuse_operations operations = {
 
 int main(int count, char **arguments)
 {
+	char *threads;
 	struct sigaction action = {.sa_handler = report, .sa_flags = SA_RESTART};
 
 	if (count < 5) {
@@ -154,7 +158,10 @@ int main(int count, char **arguments)
 	metadata_us = atol(arguments[3]);
 	read_us = atol(arguments[4]);
 	sigaction(SIGUSR1, &action, NULL);
-	arguments[4] = arguments[2];
-	arguments[3] = arguments[0];
-	return fuse_main(count - 3, arguments + 3, &operations, NULL);
+	if (asprintf(&threads, "-omax_threads=%d", MOST) < 0)
+		return 1;
+	arguments[4] = threads;
+	arguments[3] = arguments[2];
+	arguments[2] = arguments[0];
+	return fuse_main(count - 2, arguments + 2, &operations, NULL);
 }
