@@ -30,7 +30,8 @@ test: testbed lint
 
 bench: testbed
 	bench/setup
-	@copy=$$(testbed/snapshot) && cd "$$copy" && { "$(CURDIR)/testbed/as-user" python -m bench $(BENCH_ARGS); status=$$?; } ; \
+	@copy=$$(testbed/snapshot) && cd "$$copy" || exit; \
+		"$(CURDIR)/testbed/as-user" python -m bench $(BENCH_ARGS); status=$$?; \
 		cp docs/benchmarks/results.* "$(CURDIR)/docs/benchmarks/" && exit $$status
 
 lint:

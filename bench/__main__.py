@@ -62,18 +62,17 @@ def main() -> int:
         tools = {name: bash(script) for name, script in TOOLS.items()}
         today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
         run = {"date": today, "machine": _machine(), "tools": tools}
-        if not (data.folder / "slowfs").exists():
-            source = Path(__file__).with_name("slowfs.c")
-            bash(f"gcc -O2 -o {data.folder}/slowfs {source} $(pkg-config --cflags --libs fuse3)")
+        source = Path(__file__).with_name("slowfs.c")
+        bash(f"gcc -O2 -o {data.folder}/slowfs {source} $(pkg-config --cflags --libs fuse3)")
         for make in ROWS:
             if make.__name__ in arguments.only:
                 row = make(data)
                 print(row.title, file=sys.stderr, flush=True)
                 samples = alternate(row.commands, pairs=arguments.pairs, scratch=data.scratch)
-                one = {"key": make.__name__, "title": row.title, "goal": row.goal, "pairs": arguments.pairs}
+                one = {"key": make.__name__, "title": row.title, "goal": row.goal, "pairs": arguments.pairs, "run": run}
                 one["commands"] = _summary(samples, row.figures, data.folder)
                 print("\n".join(report.table([one])[2:]), file=sys.stderr, flush=True)
-                report.add(run, arguments.output, order=keys, row=one)
+                report.add("rows", one, arguments.output, order=keys)
                 bash(f"for m in {data.scratch}/slow {data.root}/user-software; do fusermount3 -qu $m || true; done")
                 bash(f"chmod -R u+w {data.scratch}; rm -rf {data.scratch}")
         for growth in GROWTHS:
@@ -83,8 +82,9 @@ def main() -> int:
                 for at, commands in growth.rows(data):
                     samples = alternate(commands, pairs=pairs, scratch=data.scratch)
                     points.append({"at": at, "commands": _summary(samples, (), data.folder)})
-                one = {"key": growth.key, "title": growth.title, "unit": growth.unit, "pairs": pairs, "points": points}
-                report.add(run, arguments.output, order=keys, growth=one)
+                one = {"key": growth.key, "title": growth.title, "unit": growth.unit, "pairs": pairs, "run": run}
+                one["points"] = points
+                report.add("growths", one, arguments.output, order=keys)
     except BenchmarkError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

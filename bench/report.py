@@ -39,26 +39,16 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def add(
-    run: Mapping[str, Any],
-    folder: Path,
-    *,
-    order: Sequence[str],
-    row: Mapping[str, Any] | None = None,
-    growth: Mapping[str, Any] | None = None,
-) -> None:
-    """Put a row or a growth into results.json, in place of its earlier one, and write results.md and results.svg again.
+def add(kind: str, entry: Mapping[str, Any], folder: Path, *, order: Sequence[str]) -> None:
+    """Put an entry into results.json, in place of its earlier one, and write results.md and results.svg again.
 
-    run: what was run on, and when. order: the keys in the order in which they are shown.
+    kind: rows or growths. order: the keys in the order in which they are shown.
     """
     path = folder / "results.json"
-    kept = json.loads(path.read_text()) if path.exists() else {"rows": [], "growths": []}
-    results = {}
-    for kind, new in (("rows", row), ("growths", growth)):
-        entries = {one["key"]: one for one in kept[kind] if one["key"] in order}
-        if new:
-            entries[new["key"]] = {**new, "run": run}
-        results[kind] = sorted(entries.values(), key=lambda one: order.index(one["key"]))
+    results = json.loads(path.read_text()) if path.exists() else {"rows": [], "growths": []}
+    entries = {one["key"]: one for one in results[kind] if one["key"] in order}
+    entries[entry["key"]] = entry
+    results[kind] = sorted(entries.values(), key=lambda one: order.index(one["key"]))
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(results, indent=1) + "\n")
     (folder / "results.md").write_text("\n".join(_page(results)).rstrip() + "\n")

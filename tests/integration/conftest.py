@@ -143,15 +143,21 @@ class Kept:
     extended: Path
 
     def restore(self, copy: Path) -> User:
-        remove_tree(self.prefix)
+        remove(self.prefix)
         subprocess.run(["cp", "-a", copy, self.prefix], check=True)
         return User(self.prefix)
 
 
-def remove_tree(path: Path) -> None:
+def remove(path: Path) -> None:
     """Remove a tree even if its folders are read-only."""
-    subprocess.run(["chmod", "-R", "u+rwX", path], check=True)
-    shutil.rmtree(path)
+    if path.is_dir() and not path.is_symlink():
+        try:
+            shutil.rmtree(path)
+        except PermissionError:
+            subprocess.run(["chmod", "-R", "u+rwX", str(path)], check=True)
+            shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="session")

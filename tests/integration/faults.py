@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user, remove
 
 CHANGING = ("chmod", "cp", "dd", "install", "ln", "mkdir", "mksquashfs", "mktemp", "mv", "rm", "rmdir", "sync", "tee")
 CHANGING += ("touch", "truncate", "unsquashfs")
@@ -105,18 +105,6 @@ QUICK_RUNTIME = """#!/bin/bash
 cat >/dev/null
 case "$*" in *" sizes" | *" full") ;; *) echo "greeting==1.0+$FAULT_WORD" ;; esac
 """
-
-
-def remove(path: Path) -> None:
-    """Remove a tree even if its folders are read-only."""
-    if path.is_dir() and not path.is_symlink():
-        try:
-            shutil.rmtree(path)
-        except PermissionError:
-            subprocess.run(["chmod", "-R", "u+rwX", str(path)], check=True)
-            shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def signature(top: Path) -> dict[bytes, tuple[object, ...]]:

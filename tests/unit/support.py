@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from types import MappingProxyType
 
+import pytest
+
 from sifmod import names
 from sifmod.manifest import Manifest
 from sifmod.site import Site
@@ -140,6 +142,13 @@ def split_binds(text):
             source, destination, options = (*element, "", "")[:3]
             binds.append((source, destination or source, options))
     return binds
+
+
+def lacking(message):
+    """Skip the test on a laptop, and fail in CI, which must run every test."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{message}, and CI must run every test")
+    pytest.skip(message)
 
 
 _FAKE_RUNTIME = """#!{python} -IS
