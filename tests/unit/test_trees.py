@@ -48,9 +48,15 @@ def listing(need, top, image):
 
 
 def is_listed(trees, top, text):
-    with ThreadPoolExecutor(2) as pool:
-        found = trees["scan"](os.fsencode(top), pool)
+    found = trees["scan"](os.fsencode(top), map)
     return trees["is_listed"](found, os.fsencode(top), text)
+
+
+def test_threads_find_the_same(trees, tree):
+    found = trees["scan"](os.fsencode(tree), map)
+    assert found.keys() == {os.fsencode(path.relative_to(tree)) for path in tree.rglob("*")} | {b"."}
+    with ThreadPoolExecutor(8) as pool:
+        assert trees["scan"](os.fsencode(tree), pool.map) == found
 
 
 def test_a_packed_tree_is_what_its_listing_says(trees, tree, tmp_path, need):

@@ -64,8 +64,8 @@ with open(int(sys.argv[1]), "wb") as out:
 """
 
 
-def threads(top):
-    """Return how many threads are to look at the files of a directory."""
+def mapping(top):
+    """Return what maps a function over the files of a directory: threads, or none."""
     count, begin = 0, time.monotonic()
     for folder, folders, files in os.walk(top):
         for name in folders + files:
@@ -73,10 +73,10 @@ def threads(top):
         count += len(folders) + len(files)
         if count > 256:
             break
-    return THREADS if time.monotonic() - begin > count * SLOW else 2
+    return ThreadPoolExecutor(THREADS).map if time.monotonic() - begin > count * SLOW else map
 
 
-def scan(top, pool):
+def scan(top, each):
     """Return {path below top: its status} of everything, top itself included as b"."."""
 
     def names_in(folder):
@@ -87,13 +87,13 @@ def scan(top, pool):
     def status_of(paths):
         return [(path, os.lstat(os.path.join(top, path))) for path in paths]
 
-    folders, statuses = deque([pool.submit(names_in, b"")]), [pool.submit(status_of, [b"."])]
+    paths, folders = [b"."], [b""]
     while folders:
-        names = folders.popleft().result()
-        folders.extend(pool.submit(names_in, path) for path, is_folder in names if is_folder)
-        for first in range(0, len(names), AT_ONCE):
-            statuses.append(pool.submit(status_of, [path for path, _ in names[first : first + AT_ONCE]]))
-    return {path: status for one in statuses for path, status in one.result()}
+        names = list(itertools.chain.from_iterable(each(names_in, folders)))
+        paths += [path for path, _ in names]
+        folders = [path for path, is_folder in names if is_folder]
+    at_once = [paths[first : first + AT_ONCE] for first in range(0, len(paths), AT_ONCE)]
+    return dict(itertools.chain.from_iterable(each(status_of, at_once)))
 
 
 def facts(status):
@@ -109,15 +109,20 @@ def is_listed(found, top, listing):
     # before it old releases say how many inodes there are
     start = re.search(rb"(?m)^d\S{9} ", listing)
     at = start.start() if start else 0
-    for path in sorted(found, key=lambda path: [] if path == b"." else path.split(b"/")):
+    words = {}
+    # a folder is followed by what is in it, in the order of bytes
+    for path in sorted(found, key=lambda path: b"" if path == b"." else path.replace(b"/", b"\0")):
         status = found[path]
-        name = os.path.normpath(os.path.join(b"squashfs-root", path))
-        if stat.S_ISLNK(status.st_mode):
+        mode = status.st_mode
+        name = b"squashfs-root" if path == b"." else b"squashfs-root/" + path
+        if stat.S_ISLNK(mode):
             name += b" -> " + os.readlink(os.path.join(top, path))
+        if mode not in words:
+            words[mode] = stat.filemode(mode).encode()
         entry = LISTED.match(listing, at)
-        if not entry or entry.group(1) != stat.filemode(status.st_mode).encode():
+        if not entry or entry.group(1) != words[mode]:
             return False
-        if stat.S_ISREG(status.st_mode) and int(entry.group(2)) != status.st_size:
+        if stat.S_ISREG(mode) and int(entry.group(2)) != status.st_size:
             return False
         if not listing.startswith(name + b"\n", entry.end()):
             return False
@@ -145,24 +150,24 @@ def same_content(path, tops):
 def compare(left_top, right_top, depth, since="", venv=""):
     """Print what differs, or else the packages."""
     tops = os.fsencode(left_top), os.fsencode(right_top)
-    with ThreadPoolExecutor(threads(tops[0])) as pool:
-        left = scan(tops[0], pool)
-        # Looking at each mounted file takes several times as long; what the listing does not show is looked for there.
-        listed = is_listed(left, tops[0], sys.stdin.buffer.read())
-        right = left if listed and set(os.listdir(tops[0])) == set(os.listdir(tops[1])) else scan(tops[1], pool)
-        different = left.keys() ^ right.keys()
-        both = left.keys() & right.keys()
-        different.update(path for path in both if facts(left[path]) != facts(right[path]))
-        if since:
-            limit = int(since.replace(".", ""))
-            different.update(path for path in both if left[path].st_ctime_ns > limit)
-        checks = [(stat.S_IFLNK, same_target)]
-        if depth == "full" and not different:
-            checks.append((stat.S_IFREG, same_content))
-        for kind, same in checks:
-            paths = [path for path in both - different if stat.S_IFMT(left[path].st_mode) == kind]
-            answers = pool.map(same, paths, itertools.repeat(tops))
-            different.update(path for path, is_same in zip(paths, answers) if not is_same)
+    each = mapping(tops[0])
+    left = scan(tops[0], each)
+    limit = int(since.replace(".", "")) if since else sys.maxsize
+    different = {path for path, status in left.items() if status.st_ctime_ns > limit}
+
+    def paths_that_differ(kind, same):
+        paths = [path for path, status in left.items() if path not in different and stat.S_IFMT(status.st_mode) == kind]
+        return [path for path, is_same in zip(paths, each(same, paths, itertools.repeat(tops))) if not is_same]
+
+    # Looking at each mounted file takes several times as long; what the listing does not show is looked for there.
+    listed = is_listed(left, tops[0], sys.stdin.buffer.read())
+    if not listed or set(os.listdir(tops[0])) != set(os.listdir(tops[1])):
+        right = scan(tops[1], each)
+        different.update(left.keys() ^ right.keys())
+        different.update(path for path in left.keys() & right.keys() if facts(left[path]) != facts(right[path]))
+        different.update(paths_that_differ(stat.S_IFLNK, same_target))
+    if depth == "full" and not different:
+        different.update(paths_that_differ(stat.S_IFREG, same_content))
     for path in sorted(different)[:MOST_DIFFERENCES]:
         print("differs: %r" % os.fsdecode(path), file=sys.stderr)
     if len(different) > MOST_DIFFERENCES:
@@ -243,7 +248,7 @@ def archive(top, free, *modules):
     top = os.fsencode(top)
     out = sys.stdout.buffer
     with ThreadPoolExecutor(THREADS) as pool:
-        found = scan(top, pool)
+        found = scan(top, pool.map)
         size = sum(status.st_size for status in found.values() if stat.S_ISREG(status.st_mode))
         # Nothing that pip installs shrinks to a twentieth: less than that can't be enough.
         if size // 20 > int(free):
@@ -279,8 +284,7 @@ def archive(top, free, *modules):
 def order(top, *modules):
     """Print lines of a path and its priority: higher ones are packed first."""
     top = os.fsencode(top)
-    with ThreadPoolExecutor(threads(top)) as pool:
-        found = scan(top, pool)
+    found = scan(top, mapping(top))
     for rank, path in enumerate(imported_first(top, found, modules)):
         # priorities have 16 bits; a name that would end early in a line, or look like a comment, goes where it goes
         if re.match(rb"[\w./+@=-]+$", path):
@@ -290,10 +294,9 @@ def order(top, *modules):
 
 def set_id_bits(from_top, to_top):
     """Give entries these bits, which unsquashfs does for root only."""
-    with ThreadPoolExecutor(threads(from_top)) as pool:
-        for path, status in scan(os.fsencode(from_top), pool).items():
-            if status.st_mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISLNK(status.st_mode):
-                os.chmod(os.path.join(os.fsencode(to_top), path), stat.S_IMODE(status.st_mode))
+    for path, status in scan(os.fsencode(from_top), mapping(from_top)).items():
+        if status.st_mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISLNK(status.st_mode):
+            os.chmod(os.path.join(os.fsencode(to_top), path), stat.S_IMODE(status.st_mode))
     return 0
 
 
