@@ -113,15 +113,21 @@ def user(tmp_path: Path) -> User:
     return make_user(tmp_path / "eb")
 
 
+@pytest.fixture(scope="session")
+def runtime_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The container runtime's cache, one for all tests: only the first pull of an image takes its time."""
+    return tmp_path_factory.mktemp("runtime-cache")
+
+
 @pytest.fixture
-def registry_user(user: User) -> User:
-    """A user who may pull from the testbed's registry, with a cache of their own."""
+def registry_user(user: User, runtime_cache: Path) -> User:
+    """A user who may pull from the testbed's registry."""
     user.env.update(
         SIFMOD_INSECURE_REGISTRIES=REGISTRY,
         SINGULARITY_DOCKER_USERNAME="$oauthtoken",
         SINGULARITY_DOCKER_PASSWORD=registry_password(),
-        SINGULARITY_CACHEDIR=str(user.prefix / "cache"),
-        APPTAINER_CACHEDIR=str(user.prefix / "cache"),
+        SINGULARITY_CACHEDIR=str(runtime_cache),
+        APPTAINER_CACHEDIR=str(runtime_cache),
     )
     return user
 

@@ -155,7 +155,7 @@ def compare(left_top, right_top, depth, since="", venv=""):
     limit = int(since.replace(".", "")) if since else sys.maxsize
     different = {path for path, status in left.items() if status.st_ctime_ns > limit}
 
-    def paths_that_differ(kind, same):
+    def paths_that_differ(kind, same, each=each):
         paths = [path for path, status in left.items() if path not in different and stat.S_IFMT(status.st_mode) == kind]
         return [path for path, is_same in zip(paths, each(same, paths, itertools.repeat(tops))) if not is_same]
 
@@ -167,7 +167,9 @@ def compare(left_top, right_top, depth, since="", venv=""):
         different.update(path for path in left.keys() & right.keys() if facts(left[path]) != facts(right[path]))
         different.update(paths_that_differ(stat.S_IFLNK, same_target))
     if depth == "full" and not different:
-        different.update(paths_that_differ(stat.S_IFREG, same_content))
+        # whoever unpacks for the mount works beside this process
+        readers = ThreadPoolExecutor(2).map if each is map else each
+        different.update(paths_that_differ(stat.S_IFREG, same_content, readers))
     for path in sorted(different)[:MOST_DIFFERENCES]:
         print("differs: %r" % os.fsdecode(path), file=sys.stderr)
     if len(different) > MOST_DIFFERENCES:
