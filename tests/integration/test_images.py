@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
 import subprocess
+import tarfile
 import time
 from pathlib import Path
 
@@ -36,6 +38,60 @@ toolchain = SYSTEM
 moduleclass = 'tools'
 """
 PYTHON = "python_prefix = '/usr'\nvenv = 'demo'\n"
+
+SMALL_URI = f"docker://{REGISTRY}/demo/small:1"
+GREET = "wrappers = ['greet']\n"
+
+
+def add(archive: tarfile.TarFile, name: str, content: bytes, *, mode: int = 0o644) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), mode
+    archive.addfile(entry, io.BytesIO(content))
+
+
+def small_layer() -> bytes:
+    """A root file system with a few of this machine's programs and their libraries, and `greet`."""
+    programs = [shutil.which(name) or name for name in ("sh", "ls", "chmod", "touch", "true")]
+    libraries = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout.split()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as layer:
+        for name in ("bin", "lib", "lib64"):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
+            layer.addfile(link)
+        for name in ("opt", "tmp", "usr/local/bin"):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            layer.addfile(folder)
+        for word in dict.fromkeys(programs + [word for word in libraries if word.startswith("/")]):
+            if not word.endswith(":"):
+                add(layer, f"usr/{word.removeprefix('/usr').lstrip('/')}", Path(word).read_bytes(), mode=0o755)
+        add(layer, "usr/bin/greet", b"#!/bin/sh\necho hello\n", mode=0o755)
+        add(layer, "etc/passwd", b"root:x:0:0::/root:/bin/sh\n")
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def small_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small image as `docker save` writes it, which is in the registry too: for tests that need no Python in it."""
+    layer = small_layer()
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Env": ["PATH=/usr/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": ["demo/small:1"], "Layers": ["layer.tar"]}]
+    path = tmp_path_factory.mktemp("small") / "small.tar"
+    with tarfile.open(path, "w") as archive:
+        add(archive, "config.json", json.dumps(config).encode())
+        add(archive, "manifest.json", json.dumps(manifest).encode())
+        add(archive, "layer.tar", layer)
+    make_user(path.parent / "eb").run(
+        "skopeo --insecure-policy copy --quiet --dest-tls-verify=false "
+        f"--dest-creds '$oauthtoken:{PASSWORD}' docker-archive:{path} {SMALL_URI}"
+    )
+    return path
 
 
 def install(user: User, text: str, *flags: str) -> subprocess.CompletedProcess[str]:
@@ -116,6 +172,7 @@ def test_a_registry_that_refuses_is_named_with_the_way_in(registry_user: User, h
     assert nothing_is_left(registry_user)
 
 
+@pytest.mark.usefixtures("small_archive")
 def test_the_login_file_of_the_runtime_serves_as_well(registry_user: User, tmp_path: Path) -> None:
     del registry_user.env["SINGULARITY_DOCKER_USERNAME"], registry_user.env["SINGULARITY_DOCKER_PASSWORD"]
     registry_user.env["HOME"] = str(tmp_path)
@@ -123,7 +180,7 @@ def test_the_login_file_of_the_runtime_serves_as_well(registry_user: User, tmp_p
         f"mkdir ~/.apptainer; printf %s {PASSWORD} | skopeo login --tls-verify=false --username '$oauthtoken' "
         f"--password-stdin --authfile ~/.apptainer/docker-config.json {REGISTRY}"
     )
-    done = install(registry_user, f"image_uri = '{URI}'\n{PYTHON}")
+    done = install(registry_user, f"image_uri = '{SMALL_URI}'\n{GREET}")
     assert done.returncode == 0, done.stdout
 
 
@@ -155,14 +212,14 @@ def test_plain_http_is_the_sites_decision(registry_user: User) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["docker-archive", "oci-archive"])
-def test_an_archive_is_an_image_too(registry_user: User, tmp_path: Path, scheme: str) -> None:
-    archive = IMAGES / "demo-docker.tar"
+def test_an_archive_is_an_image_too(user: User, small_archive: Path, scheme: str) -> None:
+    archive = small_archive
     if scheme == "oci-archive":
-        archive = tmp_path / "demo.tar"
-        registry_user.run(f"skopeo copy docker-archive:{IMAGES}/demo-docker.tar oci-archive:{archive}:demo")
-    done = install(registry_user, f"image_uri = '{scheme}:{archive}'\n{PYTHON}")
+        archive = user.prefix / "small.tar"
+        user.run(f"skopeo copy docker-archive:{small_archive} oci-archive:{archive}:small")
+    done = install(user, f"image_uri = '{scheme}:{archive}'\n{GREET}")
     assert done.returncode == 0, done.stdout
-    assert registry_user.out("module load Demo/1.0; python -c 'print(6 * 7)'") == "42"
+    assert user.out("module load Demo/1.0; greet") == "hello"
 
 
 def test_oras_brings_a_sif_as_it_is(registry_user: User) -> None:
@@ -257,6 +314,7 @@ def test_a_runtime_that_fails_names_the_way_out(registry_user: User, body: str, 
     assert nothing_is_left(registry_user)
 
 
+@pytest.mark.usefixtures("small_archive")
 def test_the_site_says_where_the_runtime_works(registry_user: User, tmp_path: Path) -> None:
     folder = counting_runtime(registry_user, f"env >{tmp_path}/seen;")
     registry_user.env.update(
@@ -264,7 +322,7 @@ def test_the_site_says_where_the_runtime_works(registry_user: User, tmp_path: Pa
         SIFMOD_RUNTIME_TMPDIR=str(tmp_path),
         SIFMOD_RUNTIME_CACHEDIR=str(tmp_path / "cache"),
     )
-    assert install(registry_user, f"image_uri = '{URI}'\n{PYTHON}").returncode == 0
+    assert install(registry_user, f"image_uri = '{SMALL_URI}'\n{GREET}").returncode == 0
     seen = (tmp_path / "seen").read_text().splitlines()
     assert {f"SINGULARITY_TMPDIR={tmp_path}", f"APPTAINER_CACHEDIR={tmp_path}/cache"} <= set(seen)
 
@@ -275,7 +333,7 @@ def test_an_earlier_good_install_survives_a_failed_pull(registry_user: User) -> 
     assert registry_user.out("module load Demo/1.0; python -c 'print(6 * 7)'") == "42"
 
 
-TWO_STAGES = """Bootstrap: localimage
+TWO_STAGES = """Bootstrap: docker-archive
 From: {{ base }}
 Stage: build
 
@@ -284,7 +342,7 @@ Stage: build
     chmod 755 /opt/nbody
     touch /opt/compiler
 
-Bootstrap: localimage
+Bootstrap: docker-archive
 From: {{ base }}
 
 %files from build
@@ -295,11 +353,11 @@ From: {{ base }}
 """
 
 
-def test_a_definition_with_two_stages_is_built_once_and_kept(user: User) -> None:
+def test_a_definition_with_two_stages_is_built_once_and_kept(user: User, small_archive: Path) -> None:
     (user.prefix / "Definition.nbody").write_text(TWO_STAGES)
     text = (
         "definition = 'Definition.nbody'\n"
-        f"build_args = {{'base': '{IMAGES}/demo.sif'}}\n"
+        f"build_args = {{'base': '{small_archive}'}}\n"
         "wrappers = ['nbody']\ndefinition_files = ['Definition.nbody']\n"
     )
     done = install(user, text)

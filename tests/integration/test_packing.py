@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,23 @@ def test_remove_directory_removes_only_after_a_full_comparison(extended: User, t
     assert not (root(extended) / "user-software").exists()
     assert greet(extended) == "hello"
     assert not list(root(extended).glob(".removing*"))
+
+
+def test_packing_takes_no_more_memory_than_a_login_node_leaves(own_demo: User, tmp_path: Path) -> None:
+    """Reading is faster than compressing: what is read ahead must not fill the memory."""
+    (root(own_demo) / "user-software" / "random").write_bytes(os.urandom(600 << 20))
+    tool = tmp_path / "tools" / "mksquashfs"
+    tool.parent.mkdir()
+    tool.write_text(
+        f"#!{sys.executable}\nimport resource, subprocess, sys\n"
+        "status = subprocess.call(['/usr/bin/mksquashfs', *sys.argv[1:]])\n"
+        f"with open({str(tmp_path / 'kilobytes')!r}, 'w') as out:\n"
+        "    out.write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))\n"
+        "sys.exit(status)\n"
+    )
+    tool.chmod(0o755)
+    own_demo.run(f"{LOAD}; PATH={tool.parent}:$PATH; make-squashfs")
+    assert int((tmp_path / "kilobytes").read_text()) < 300 << 10
 
 
 def test_where_the_runtime_cannot_mount_zstd_it_is_gzip(extended: User, tmp_path: Path) -> None:

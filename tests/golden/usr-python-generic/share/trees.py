@@ -13,6 +13,7 @@ importing the MODULEs reads comes first in the archive, in that order; then what
 Exit status 0: done, or the same; 1: different, changed meanwhile or unreadable; 5: an import failed; 8: no space;
 141: who reads the archive has ended.
 Names are bytes: they need not be text.
+What only some commands need is imported there: each container reads its modules anew, a tenth of a second for these.
 """
 
 import glob
@@ -20,13 +21,9 @@ import itertools
 import os
 import re
 import stat
-import subprocess
 import sys
-import tarfile
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from email.parser import BytesHeaderParser
 
 MOST_DIFFERENCES = 10
 # Where each operation takes its time, many at once are what makes it fast; elsewhere they get into each other's way.
@@ -37,6 +34,7 @@ AT_ONCE = 32
 # bytes of one file that one thread reads in one go, and of all files in memory at once
 PIECE = 1 << 20
 MOST_IN_MEMORY = 128 << 20
+TAR_BLOCK = 512
 
 # an entry in a listing of `unsquashfs -lln`, up to its name
 LISTED = re.compile(rb"(\S{10}) [^\n]*? +(\d+) \d{4}-\d\d-\d\d \d\d:\d\d ")
@@ -64,6 +62,13 @@ with open(int(sys.argv[1]), "wb") as out:
 """
 
 
+def pool(count):
+    """Return so many threads."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    return ThreadPoolExecutor(count)
+
+
 def mapping(top):
     """Return what maps a function over the files of a directory: threads, or none."""
     count, begin = 0, time.monotonic()
@@ -73,7 +78,7 @@ def mapping(top):
         count += len(folders) + len(files)
         if count > 256:
             break
-    return ThreadPoolExecutor(THREADS).map if time.monotonic() - begin > count * SLOW else map
+    return pool(THREADS).map if time.monotonic() - begin > count * SLOW else map
 
 
 def scan(top, each):
@@ -168,7 +173,7 @@ def compare(left_top, right_top, depth, since="", venv=""):
         different.update(paths_that_differ(stat.S_IFLNK, same_target))
     if depth == "full" and not different:
         # whoever unpacks for the mount works beside this process
-        readers = ThreadPoolExecutor(2).map if each is map else each
+        readers = pool(2).map if each is map else each
         different.update(paths_that_differ(stat.S_IFREG, same_content, readers))
     for path in sorted(different)[:MOST_DIFFERENCES]:
         print("differs: %r" % os.fsdecode(path), file=sys.stderr)
@@ -183,6 +188,8 @@ def imported_first(top, found, modules):
     """Return the paths of all but folders: first what importing the modules opens, then what imports read in general."""
     traced = {}
     if modules:
+        import subprocess
+
         ours, theirs = os.pipe()
         python = next(iter(sorted(glob.glob(os.path.join(top, b"venv/*/bin/python")))), sys.executable)
         command = [python, "-B", "-c", TRACE, str(theirs), *modules]
@@ -202,7 +209,7 @@ def imported_first(top, found, modules):
     return sorted((path for path, status in found.items() if not stat.S_ISDIR(status.st_mode)), key=rank)
 
 
-def pieces(top, path, size, pool):
+def pieces(top, path, size, readers):
     """Yield (length, future of the bytes) of a file."""
 
     def read(offset, length):
@@ -219,11 +226,13 @@ def pieces(top, path, size, pool):
 
     for offset in range(0, size, PIECE):
         length = min(PIECE, size - offset)
-        yield length, pool.submit(read, offset, length)
+        yield length, readers.submit(read, offset, length)
 
 
 def header(top, path, status, first_names):
     """Return the header of an entry in the archive, and how many bytes follow it."""
+    import tarfile
+
     entry = tarfile.TarInfo(os.fsdecode(path))
     entry.mode, entry.uid, entry.gid = stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid
     # SquashFS has 32 bits for it, and mksquashfs reads no negative ones
@@ -249,8 +258,8 @@ def archive(top, free, *modules):
     """Write the archive; the files are read ahead, as much as may be in memory."""
     top = os.fsencode(top)
     out = sys.stdout.buffer
-    with ThreadPoolExecutor(THREADS) as pool:
-        found = scan(top, pool.map)
+    with pool(THREADS) as readers:
+        found = scan(top, readers.map)
         size = sum(status.st_size for status in found.values() if stat.S_ISREG(status.st_mode))
         # Nothing that pip installs shrinks to a twentieth: less than that can't be enough.
         if size // 20 > int(free):
@@ -265,12 +274,12 @@ def archive(top, free, *modules):
             for path in itertools.chain(folders, imported_first(top, found, modules)):
                 text, length = header(top, path, found[path], first_names)
                 yield len(text), None, text
-                for piece in pieces(top, path, length, pool):
+                for piece in pieces(top, path, length, readers):
                     yield piece + (b"",)
-                yield -length % tarfile.BLOCKSIZE, None, bytes(-length % tarfile.BLOCKSIZE)
+                yield -length % TAR_BLOCK, None, bytes(-length % TAR_BLOCK)
 
         ahead, in_memory = deque(), 0
-        for length, future, text in itertools.chain(planned(), [(0, None, bytes(2 * tarfile.BLOCKSIZE))]):
+        for length, future, text in itertools.chain(planned(), [(0, None, bytes(2 * TAR_BLOCK))]):
             ahead.append((length, future, text))
             in_memory += length
             while ahead and (in_memory > MOST_IN_MEMORY or ahead[0][1] is None or ahead[0][1].done()):
@@ -307,11 +316,12 @@ def packages(venv):
     versions = {}
     for pattern in ("*.dist-info/METADATA", "*.egg-info/PKG-INFO"):
         for path in glob.glob(os.path.join(glob.escape(venv), "lib/python3*/site-packages", pattern)):
-            with open(path, "rb") as stream:
-                metadata = BytesHeaderParser().parse(stream)
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                lines = [line.partition(":") for line in itertools.takewhile(str.strip, stream)]
+            headers = {key.lower(): value.strip() for key, _, value in reversed(lines)}
             # what an interrupted pip leaves behind has no name
-            if metadata["Name"] and metadata["Version"]:
-                versions[metadata["Name"]] = metadata["Version"]
+            if headers.get("name") and headers.get("version"):
+                versions[headers["name"]] = headers["version"]
     for name in sorted(versions.keys() - {"pip", "setuptools", "wheel"}, key=str.lower):
         print("%s==%s" % (name, versions[name]))
     return 0
