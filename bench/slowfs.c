@@ -71,8 +71,8 @@ static ssize_t reply(int connection, struct iovec *parts, int count, void *data)
 	return writev(connection, parts, count);
 }
 
-/* Parallel file systems look up many names of one folder at once. libfuse before 3.17 does not tell the kernel that one may,
- * even if FUSE_CAP_PARALLEL_DIROPS is wanted (its pull request 861), so its replies pass through here. */
+/* Parallel file systems look up many names of one folder at once. The libfuse of Debian 12 does not tell the kernel that it
+ * may, even if FUSE_CAP_PARALLEL_DIROPS is wanted (its pull request 861), so its replies pass through here. */
 static void *slow_init(struct fuse_conn_info *connection, struct fuse_config *config)
 {
 	static const struct fuse_custom_io io = {.read = receive, .writev = reply};
