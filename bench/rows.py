@@ -89,7 +89,7 @@ def link(data: Data) -> Row:
 
 
 # the options that make-squashfs gives to mksquashfs, but for the order of the files
-PACKING = "-noappend -no-xattrs -no-progress -b 128K -comp zstd -Xcompression-level 6 -processors $(nproc)"
+PACKING = "-noappend -no-xattrs -no-progress -mem 256M -b 128K -comp zstd -Xcompression-level 6 -processors $(nproc)"
 
 
 def _packings(data: Data, root: Path, *, before: str = "") -> tuple[Command, ...]:

@@ -84,21 +84,21 @@ def mapping(top):
 def scan(top, each):
     """Return {path below top: its status} of everything, top itself included as b"."."""
 
-    def names_in(folder):
+    def inside(folder):
         with os.scandir(os.path.join(top, folder)) as found:
             # most file systems give the type with the name, for nothing
-            return [(os.path.join(folder, one.name), one.is_dir(follow_symlinks=False)) for one in found]
+            return [(folder + one.name, one, one.is_dir(follow_symlinks=False)) for one in found]
 
-    def status_of(paths):
-        return [(path, os.lstat(os.path.join(top, path))) for path in paths]
+    def statuses(some):
+        return [(path, one.stat(follow_symlinks=False)) for path, one, _ in some]
 
-    paths, folders = [b"."], [b""]
+    entries, folders = [], [b""]
     while folders:
-        names = list(itertools.chain.from_iterable(each(names_in, folders)))
-        paths += [path for path, _ in names]
-        folders = [path for path, is_folder in names if is_folder]
-    at_once = [paths[first : first + AT_ONCE] for first in range(0, len(paths), AT_ONCE)]
-    return dict(itertools.chain.from_iterable(each(status_of, at_once)))
+        deeper = list(itertools.chain.from_iterable(each(inside, folders)))
+        entries += deeper
+        folders = [path + b"/" for path, _, is_folder in deeper if is_folder]
+    at_once = [entries[first : first + AT_ONCE] for first in range(0, len(entries), AT_ONCE)]
+    return dict(itertools.chain([(b".", os.lstat(top))], *each(statuses, at_once)))
 
 
 def facts(status):
