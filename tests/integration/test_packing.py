@@ -298,6 +298,21 @@ def test_what_imports_read_is_packed_first(extended: User, read_ahead: str) -> N
 
 
 @pytest.mark.parametrize("read_ahead", ["yes", "no"])
+def test_byte_compiled_files_come_first_then_libraries(own_demo: User, read_ahead: str) -> None:
+    """Random bytes are packed as they are, so they are found again in the packed file."""
+    folder = root(own_demo) / "user-software" / "ordered"
+    contents = {}
+    for name in ("a.txt", "b/libx.so.1", "z/__pycache__/z.cpython-311.pyc"):
+        contents[name] = os.urandom(128 << 10)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(contents[name])
+    own_demo.run(f"{LOAD}; make-squashfs --read-ahead={read_ahead}")
+    packed = (root(own_demo) / "user-software.squashfs").read_bytes()
+    places = {name: packed.index(content) for name, content in contents.items()}
+    assert sorted(places, key=lambda name: places[name]) == [*reversed(contents)]
+
+
+@pytest.mark.parametrize("read_ahead", ["yes", "no"])
 def test_a_module_that_can_not_be_imported(extended: User, read_ahead: str) -> None:
     done = extended.run(f"{LOAD}; make-squashfs --read-ahead={read_ahead} --import=torhc", check=False)
     assert done.returncode == 5
