@@ -330,7 +330,7 @@ def inspect(data: Data) -> Row:
 
 
 def _install_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
-    for megabytes in (512, 1024, 2048, 4096, 8192):
+    for megabytes in (512, 2048, 8192):
         yield megabytes / 1024, _installs(data, megabytes)[:3]
 
 
