@@ -116,11 +116,10 @@ def pack(data: Data) -> Row:
             ours,
             reference,
             replace(ours, label="make-squashfs --level=5", script=f"{ours.script} --level=5"),
-            Command(
+            replace(
+                reference,
                 label="mksquashfs alone, as make-squashfs calls it",
                 script=f"mksquashfs {root}/user-software {data.scratch}/reference.squashfs {PACKING}",
-                before=reference.before,
-                after=reference.after,
             ),
         ),
         figures=("size",),
