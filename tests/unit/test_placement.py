@@ -65,6 +65,19 @@ def test_an_image_that_arrives_in_small_pieces_is_copied_whole(tmp_path, target)
     assert digest == hashlib.sha256(b"".join(pieces)).hexdigest()
 
 
+def test_the_page_cache_is_asked_twice_to_let_go_of_all_but_the_end(tmp_path, target, monkeypatch):
+    source = tmp_path / "source.sif"
+    size = 4 * placement._CACHED + CHUNK
+    with source.open("wb") as stream:
+        stream.truncate(size)
+    asked = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _file, offset, length, _advice: asked.append((offset, length)))
+    copy_image(source, target)
+    for chunk in range(0, size, CHUNK):
+        times = sum(offset <= chunk and chunk + CHUNK <= offset + length for offset, length in asked)
+        assert times == (2 if chunk < 3 * placement._CACHED else 1 if chunk < 4 * placement._CACHED else 0)
+
+
 @pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
 def test_the_umask_decides_who_may_use_the_copy(image, target, umask):
     before = os.umask(umask)
