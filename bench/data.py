@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import shlex
 import shutil
+import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,16 +92,16 @@ class Data:
         bash(f"chmod -R u+w {self.root}/user-software 2>/dev/null || true; rm -rf {self.root}/user-software*")
 
     def big_image(self, megabytes: int) -> Path:
-        """A SIF of that size: the demo image with a data object of random bytes. There is one at a time."""
+        """A SIF of that size: the demo image with a data object of random bytes and text. There is one at a time."""
         folder = self.folder / "big"
         image, size = folder / "big.sif", megabytes << 20
         if not image.exists() or abs(image.stat().st_size - size) > 1 << 20:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            rest = size - (self.images / "demo.sif").stat().st_size
+            half = (size - (self.images / "demo.sif").stat().st_size) // 2
             bash(f"""cp {self.images}/demo.sif {image}; chmod u+w {image}
-                head -c {rest} /dev/urandom >{folder}/random
-                singularity sif add --datatype 7 {image} {folder}/random; rm {folder}/random""")
+                (head -c {half} /dev/urandom; head -c {half} < <(yes compressible)) >{folder}/data
+                singularity sif add --datatype 7 {image} {folder}/data; rm {folder}/data""")
         return image
 
     def easyconfig(self, name: str, more: str, easyblock: str = "ContainerImage") -> Path:
@@ -109,3 +111,16 @@ class Data:
 
     def makecp_easyconfig(self) -> Path:
         return self.easyconfig("BigMakeCp", _MAKECP, easyblock="MakeCp")
+
+
+def write_sources(folder: Path, count: int) -> None:
+    """Write files of many sizes, 5 KB on average: each a piece of the sources of Python's own library."""
+    library = Path(sysconfig.get_path("stdlib"))
+    text = b"".join(path.read_bytes() for path in sorted(library.rglob("*.py")))
+    chance = random.Random(1)  # noqa: S311 - sizes of files, not secrets
+    for number in range(count):
+        if number % 100 == 0:
+            (folder / str(number // 100)).mkdir(parents=True)
+        size = min(int(chance.lognormvariate(8, 1)), 64 << 10)
+        at = chance.randrange(len(text) - size)
+        (folder / str(number // 100) / f"{number}.py").write_bytes(text[at : at + size])

@@ -62,7 +62,8 @@ def _page(results: Mapping[str, Any]) -> list[str]:
     for growth in results["growths"]:
         lines += [f"## {growth['title']}", "", *_growth_table(growth), ""]
     lines += ["## Commands", ""]
-    for row in results["rows"]:
+    at_most = [{"title": one["title"], "commands": one["points"][-1]["commands"]} for one in results["growths"]]
+    for row in (*results["rows"], *at_most):
         lines += [f"**{row['title']}**", ""]
         lines += [f"- {one['label']}: `{one['script']}`" for one in row["commands"]]
         lines.append("")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.data import DEMO_MODULE, Data
+from bench.data import DEMO_MODULE, Data, write_sources
 from bench.measure import Command, bash
 
 IMAGE_MB = 4096
@@ -338,10 +338,7 @@ def _pack_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
     for count in (1_000, 10_000, 100_000):
         data.clear()
         bash(f"EASYBUILD_PREFIX={data.prefix} eb Python-3.11-demo-singularity.eb --rebuild")
-        for number in range(count):
-            folder = root / "user-software" / "many" / str(number // 100)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{number}.py").write_text(f"value = {number}\n" * 50)
+        write_sources(root / "user-software" / "many", count)
         yield float(count), _packings(data, root)
     data.clear()
 
