@@ -13,9 +13,11 @@ variables, and everything else happens in the container or in the scripts of the
 All of the work is sifmod's; this class maps EasyBuild's steps and parameters to it.
 """
 
+import os
 import re
 import shlex
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,6 +32,9 @@ from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, b
 from easybuild.tools.filetools import adjust_permissions, convert_name, remove_dir
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION
+
+# Where sifmod is not in EasyBuild's own environment. `sifmod env` and sifmod's module set it.
+sys.path.extend(path for path in os.environ.get("SIFMOD_PYTHONPATH", "").split(":") if path and path not in sys.path)
 
 from sifmod.credentials import take_from_environment
 from sifmod.errors import ParameterError, SifmodError
@@ -114,7 +119,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 delattr(self.module_load_environment, variable)
         # what users installed lives in the installation directory: EasyBuild must not empty it
         self.cfg["keeppreviousinstall"] = True
-        # known only once EasyBuild holds the lock: until then the directory may be another installation's at work
+        # EasyBuild's first step comes after its lock: until then the directory may be another installation's at work
+        self._has_lock = False
         self._is_new = False
         self._stored: Optional[StoredImage] = None
         self._definitions: tuple[Path, ...] = ()
@@ -227,7 +233,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         except BaseException:
             if self._is_new and Path(self.installdir).is_dir():
                 remove_dir(self.installdir)
-            else:
+            elif self._has_lock:
                 with _easybuild_errors():
                     undo(Path(self.installdir))
             raise
@@ -278,6 +284,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     def fetch_step(self, *args: Any, **kwargs: Any) -> None:
         """Check everything that can be checked before anything is written, and find, pull or build the image."""
         site = self.describe()[1]
+        self._has_lock = True
         self._is_new = not Path(self.installdir).exists()
         with _easybuild_errors():
             self._definitions = self.definitions()
@@ -317,7 +324,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     def checksum_step(self) -> None:
         """Leave SHA-256 to the copy; let EasyBuild verify what else there is, and complain of what is missing."""
-        if not self._expected_sha256():
+        # a dry run neither pulls nor builds, so there may be no image
+        if not self.src or not self._expected_sha256():
             super().checksum_step()
 
     def _expected_sha256(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
@@ -58,10 +58,10 @@ def _first(what: str, *candidates: Path) -> Path:
 
 
 def easybuild_settings(shell: str, environ: Optional[Mapping[str, str]] = None) -> str:
-    """Return commands that set EASYBUILD_INCLUDE_EASYBLOCKS, EASYBUILD_ROBOT_PATHS and PYTHONPATH.
+    """Return commands that set EASYBUILD_INCLUDE_EASYBLOCKS, EASYBUILD_ROBOT_PATHS and SIFMOD_PYTHONPATH.
 
-    What is in those variables already stays in force: behind sifmod's own easyblock and easyconfigs, and before its
-    libraries, so that an EasyBuild that is a module is not replaced by one beside sifmod.
+    What is in EasyBuild's variables already stays in force, behind sifmod's own. SIFMOD_PYTHONPATH is where the
+    easyblock finds sifmod's libraries: PYTHONPATH would bring them into containers too, before the image's own.
 
     Args:
         shell: one of `SHELLS`.
@@ -72,10 +72,10 @@ def easybuild_settings(shell: str, environ: Optional[Mapping[str, str]] = None) 
     libraries = dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in found if spec and spec.origin)
     settings = {
         "EASYBUILD_INCLUDE_EASYBLOCKS": _extended(
-            environ.get("EASYBUILD_INCLUDE_EASYBLOCKS", ""), ",", before=[str(easyblock_path())]
+            environ.get("EASYBUILD_INCLUDE_EASYBLOCKS", ""), ",", str(easyblock_path())
         ),
         "EASYBUILD_ROBOT_PATHS": _robot_paths(environ.get("EASYBUILD_ROBOT_PATHS", "")),
-        "PYTHONPATH": _extended(environ.get("PYTHONPATH", ""), ":", behind=libraries),
+        "SIFMOD_PYTHONPATH": ":".join(libraries),
     }
     form, quote = _FORMS[shell]
     return "".join(form.format(name, quote(value)) for name, value in settings.items())
@@ -90,11 +90,10 @@ def _robot_paths(present: str) -> str:
     """
     if not present.strip(":"):
         return f":{easyconfigs_path()}"
-    return _extended(present, ":", before=[str(easyconfigs_path())])
+    return _extended(present, ":", str(easyconfigs_path()))
 
 
-def _extended(present: str, separator: str, *, before: Iterable[str] = (), behind: Iterable[str] = ()) -> str:
-    """Return the list with paths before and behind what it has, each once however often this is asked for."""
+def _extended(present: str, separator: str, path: str) -> str:
+    """Return the list with the path before what it has, once however often this is asked for."""
     there = present.split(separator) if present else []
-    first = [path for path in before if path not in there]
-    return separator.join([*first, *there, *(path for path in behind if path not in there)])
+    return separator.join(there if path in there else [path, *there])

@@ -32,7 +32,14 @@ from sifmod.sitekeys import (
 from sifmod.suggest import perhaps
 
 # Variables of sifmod that are no settings of a site.
-_OTHER_VARIABLES = ("SIFMOD_RELOADS", "SIFMOD_SITE", "SIFMOD_USER_BINDPATH", "SIFMOD_VERBOSE")
+_OTHER_VARIABLES = (
+    "SIFMOD_PYTHONPATH",
+    "SIFMOD_RELOADS",
+    "SIFMOD_RUNTIME_OPTIONS",
+    "SIFMOD_SITE",
+    "SIFMOD_USER_BINDPATH",
+    "SIFMOD_VERBOSE",
+)
 
 
 def _key(kind: Kind, default: Any, help_text: str) -> Any:

@@ -151,6 +151,10 @@ def test_sifmod_as_a_module_serves_an_easybuild_that_is_one(cluster: ModuleUser,
         f"sifmod, version {sifmod.__version__}",
     ]
     assert "lumi" in cluster.out(f"module load {module}; sifmod site list")
+    # beside a container, whose `python3` is not the command's and which keeps its own libraries
+    beside = cluster.out(f"module load {module} {DEMO_MODULE}; type -P python3; sifmod --version; python -m site")
+    assert beside.startswith(f"{cluster.user.installdir(DEMO_MODULE)}/bin/python3\nsifmod, version")
+    assert f"/{module}/lib" not in beside
     # EasyBuild's own easyconfigs stay in force, and nothing but sifmod's come with them
     config = cluster.out(f"cd /tmp; module load {module}; eb --show-config | grep robot-paths")
     easybuild = cluster.path.partition("/bin:")[0]
@@ -171,7 +175,7 @@ def test_loading_and_unloading_sifmod_s_module_leaves_the_environment_as_it_was(
     if syntax == "Tcl":
         init = f'module() {{ eval "$(tclsh {MODULECMD} bash "$@")"; }}; export MODULESHOME=; '
     own = (
-        "export EASYBUILD_ROBOT_PATHS=/a:/b EASYBUILD_INCLUDE_EASYBLOCKS=/c.py,/d.py PYTHONPATH=/e "
+        "export EASYBUILD_ROBOT_PATHS=/a:/b EASYBUILD_INCLUDE_EASYBLOCKS=/c.py,/d.py SIFMOD_PYTHONPATH=/e "
         "EASYBUILD_ALLOW_LOADED_MODULES=EasyBuild,other"
     )
     root = f"{cluster.user.prefix}/software/{module}"
@@ -186,6 +190,7 @@ def test_loading_and_unloading_sifmod_s_module_leaves_the_environment_as_it_was(
         assert f"EASYBUILD_ROBOT_PATHS={robot_paths}" in loaded.splitlines()
         assert f"EASYBUILD_ALLOW_LOADED_MODULES={allowed}" in loaded.splitlines()
         assert f"EASYBUILD_INCLUDE_EASYBLOCKS={root}/easyblocks/containerimage.py" in loaded
-        assert f"PYTHONPATH={root}/lib" in loaded
+        assert f"SIFMOD_PYTHONPATH={root}/lib" in loaded
+        assert "\nPYTHONPATH" not in loaded
         assert cluster.out(f"{begin}module load {module}; module load {module}\n{show}") == loaded
         assert cluster.out(f"{begin}module load {module}; module unload {module}\n{show}") == before
