@@ -29,7 +29,7 @@ from sifmod.runtime import ContainerRuntime, find_runtime, last_lines
 from sifmod.sif import check_is_sif
 from sifmod.site import Site
 from sifmod.spec import ContainerSpec
-from sifmod.usersoftware import has_user_software, make_user_software, python_version, set_aside
+from sifmod.usersoftware import PARTS, has_user_software, make_user_software, python_version, set_aside
 
 _STAGE = ".sifmod-stage"
 
@@ -126,14 +126,17 @@ class Installer:
         """Refuse another name for the virtual environment over user software that has none of this name."""
         installdir = Path(self.spec.installdir)
         manifest = read_manifest(installdir)
-        if outdated or not has_user_software(installdir) or not manifest or manifest.venv in ("", self.spec.venv):
+        if outdated or not has_user_software(installdir) or not manifest or manifest.venv == self.spec.venv:
             return
-        if not (installdir / names.USER_SOFTWARE_DIRECTORY / "venv" / self.spec.venv).is_dir():
+        folder = installdir / names.USER_SOFTWARE_DIRECTORY / "venv"
+        # an easyconfig without `venv` may have come between, and what is packed is not looked into
+        present = [manifest.venv] if manifest.venv else sorted(path.name for path in folder.glob("*"))
+        if present and not (folder / self.spec.venv).is_dir():
             raise ParameterError(
                 "venv",
                 self.spec.venv,
-                f"the user software in '{installdir}' has the virtual environment '{manifest.venv}': keep that name, "
-                "or give this module another version",
+                f"the user software in '{installdir}' has the virtual environment '{', '.join(present)}': keep that "
+                "name, or give this module another version",
             )
 
     def _outdated_python(self, version: str) -> str:
@@ -142,7 +145,8 @@ class Installer:
         if not has_user_software(installdir):
             return ""
         manifest = read_manifest(installdir)
-        present = python_version(installdir, recorded=manifest.python_version if manifest else "")
+        venv = manifest.venv if manifest and manifest.venv else self.spec.venv
+        present = python_version(installdir, venv=venv, recorded=manifest.python_version if manifest else "")
         return present if present != version else ""
 
     def _place(self, stage: Path) -> tuple[Path, str]:
@@ -188,7 +192,7 @@ class Installer:
     def _set_aside(self, version: str) -> None:
         """Make room for user software of another Python, and tell the user where the old one went."""
         installdir = Path(self.spec.installdir)
-        renames = set_aside(installdir, version, note=lambda renames: remember_renames(installdir, renames))
+        renames = set_aside(installdir, version, note=lambda renames: remember_renames(installdir, renames, PARTS))
         renamed = [new for _old, new in renames]
         if renamed:
             paths = ", ".join(str(path) for path in renamed)

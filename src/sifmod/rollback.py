@@ -8,8 +8,9 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sifmod.errors import InstallError
 
@@ -43,16 +44,24 @@ def remember(installdir: Path, names: Iterable[str]) -> None:
             else:
                 new.append(name)
         previous.mkdir(exist_ok=True)
-        _write_journal(previous, kept, new, [])
+        _write_journal(previous, {"run": _run(), "kept": kept, "new": new, "renames": [], "free": []})
     except OSError as error:
         raise InstallError(f"keeping the present installation in '{previous}' failed: {error.strerror}") from error
 
 
-def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]]) -> None:
-    """Note which user software is about to be set aside: the path that it has, and the one that it will have."""
+def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]], names: Iterable[str]) -> None:
+    """Note which user software is about to be set aside, and which of its names will be free.
+
+    Args:
+        installdir: the installation.
+        renames: each path that there is, and the one that it will have.
+        names: all names of user software: what has one of them afterwards was made by this run, or by users since.
+    """
     previous = installdir / _PREVIOUS
     journal = json.loads((previous / _JOURNAL).read_text(encoding="utf-8"))
-    _write_journal(previous, journal["kept"], journal["new"], [(str(old), str(new)) for old, new in renames])
+    journal["renames"] = [(str(old), str(new)) for old, new in renames]
+    journal["free"] = sorted({str(installdir / name) for name in names} - {str(old) for old, _new in renames})
+    _write_journal(previous, journal)
 
 
 def undo(installdir: Path) -> None:
@@ -72,11 +81,13 @@ def undo(installdir: Path) -> None:
                 (previous / name).replace(installdir / name)
         for name in journal["new"]:
             (installdir / name).unlink(missing_ok=True)
+        ours = journal["run"] == _run()
         for old, new in journal["renames"]:
             if Path(new).exists():
-                if Path(old).exists():
-                    _make_way(Path(old), ours=journal["run"] == _run())
+                _make_way(Path(old), ours=ours)
                 Path(new).rename(old)
+        for path in journal["free"]:
+            _make_way(Path(path), ours=ours)
     except (OSError, ValueError, KeyError) as error:
         raise InstallError(f"bringing the earlier installation back failed ({error}); it is in '{previous}'") from error
     forget(installdir)
@@ -96,10 +107,9 @@ def _keep(path: Path, target: Path) -> None:
     shutil.copy2(path, target)
 
 
-def _write_journal(previous: Path, kept: list[str], new: list[str], renames: Sequence[tuple[str, str]]) -> None:
-    text = json.dumps({"run": _run(), "kept": kept, "new": new, "renames": list(renames)})
+def _write_journal(previous: Path, journal: Mapping[str, Any]) -> None:
     draft = previous / f"{_JOURNAL}.new"
-    draft.write_text(text, encoding="utf-8")
+    draft.write_text(json.dumps(journal), encoding="utf-8")
     draft.replace(previous / _JOURNAL)
 
 
@@ -109,8 +119,12 @@ def _run() -> str:
 
 def _make_way(path: Path, *, ours: bool) -> None:
     """Free the name of user software: what this run has made goes, what users may have used since is renamed."""
+    if not path.exists():
+        return
     if not ours:
         names = (path.with_name(f"{path.name}-undone{number}") for number in itertools.count(1))
         path.rename(next(name for name in names if not name.exists()))
     elif path.is_dir():
         shutil.rmtree(path)
+    else:
+        path.unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,14 @@ from sifmod.spec import ContainerSpec
 # What every new virtual environment has; nobody installed it.
 _SEEDED = frozenset({"pip", "setuptools", "wheel"})
 
+# What user software consists of, and how the same is called behind the name under which it is set aside.
+PARTS = {
+    names.USER_SOFTWARE_DIRECTORY: "",
+    names.USER_SOFTWARE_PACKED: ".squashfs",
+    names.USER_SOFTWARE_UNPACKED: ".unpacked",
+    names.USER_SOFTWARE_LIST: ".txt",
+}
+
 # Runs under the image's Python. Debian and Ubuntu split ensurepip off, but an image that has pip can lend it to the
 # virtual environment; and where the image's Python is itself a virtual environment, `--system-site-packages` would mean
 # the packages of the Python below it.
@@ -36,9 +45,8 @@ if sys.prefix != sys.base_prefix:
 if flags and importlib.util.find_spec("pip"):
     for command in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
         path = os.path.join(target, "bin", command)
-        with open(path, "w") as stream:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777), "w") as stream:
             stream.write("#!%s/bin/python\\nimport runpy\\nrunpy.run_module('pip', run_name='__main__')\\n" % target)
-        os.chmod(path, 0o777 & ~os.umask(os.umask(0)) | 0o100)
 """
 
 
@@ -100,14 +108,18 @@ def make_user_software(
     return binds
 
 
-def python_version(installdir: Path, *, recorded: str) -> str:
+def python_version(installdir: Path, *, venv: str, recorded: str) -> str:
     """Return `major.minor` of the Python that an installation's user software was made for.
 
     Args:
         installdir: the installation.
+        venv: name of its virtual environment; others, of any Python, count where it is missing.
         recorded: what its manifest says; used where only a packed file is there, and empty where there is no manifest.
     """
-    for config in sorted((installdir / names.USER_SOFTWARE_DIRECTORY / "venv").glob("*/pyvenv.cfg")):
+    folder = installdir / names.USER_SOFTWARE_DIRECTORY / "venv"
+    for config in (folder / venv / "pyvenv.cfg", *sorted(folder.glob("*/pyvenv.cfg"))):
+        if not config.is_file():
+            continue
         match = re.search(r"^version\s*=\s*(\d+\.\d+)", config.read_text(encoding="utf-8", errors="replace"), re.M)
         if match:
             return match[1]
@@ -135,21 +147,19 @@ def set_aside(
         for stem in _stems(f"{names.USER_SOFTWARE_DIRECTORY}-python{version}")
         if not list(installdir.glob(f"{stem}*"))
     )
+    directory, packed, mark, package_list = parts = tuple(installdir / name for name in PARTS)
+    new_names = tuple(installdir / f"{stem}{suffix}" for suffix in PARTS.values())
+    # beside a packed file that is in use, the list is of that file
+    is_listed_anew = directory.is_dir() and (mark.exists() or not packed.exists())
     try:
-        directory = installdir / names.USER_SOFTWARE_DIRECTORY
-        package_list = installdir / names.USER_SOFTWARE_LIST
-        if directory.is_dir():
-            package_list.write_text(packages_in(directory), encoding="utf-8")
-        parts = (
-            (directory, ""),
-            (installdir / names.USER_SOFTWARE_PACKED, ".squashfs"),
-            (installdir / names.USER_SOFTWARE_UNPACKED, ".unpacked"),
-            (package_list, ".txt"),
-        )
-        renames = tuple((path, installdir / f"{stem}{suffix}") for path, suffix in parts if path.exists())
+        present = [path.exists() or (path == package_list and is_listed_anew) for path in parts]
+        renames = tuple(itertools.compress(zip(parts, new_names), present))
         note(renames)
         for path, new in renames:
-            path.rename(new)
+            if path.exists():
+                path.rename(new)
+        if is_listed_anew:
+            new_names[-1].write_text(packages_in(new_names[0]), encoding="utf-8")
     except OSError as error:
         raise InstallError(f"setting the user software in '{installdir}' aside failed: {error}") from error
     return renames

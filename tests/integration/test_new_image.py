@@ -67,6 +67,18 @@ def test_a_failed_reinstall_sets_nothing_aside(extended: User, tmp_path: Path) -
     assert not list(extended.installdir(DEMO_MODULE).glob("user-software-python*"))
 
 
+def test_a_reinstall_that_packs_and_fails_gives_the_directory_back(extended: User, tmp_path: Path) -> None:
+    pretend_older(extended)
+    installdir = extended.installdir(DEMO_MODULE)
+    before = contents(installdir / "user-software")
+    easyconfig = tmp_path / DEMO_EASYCONFIG
+    text = (Path(__file__).parents[2] / "easyconfigs/p/Python" / DEMO_EASYCONFIG).read_text()
+    easyconfig.write_text(f"{text}\npack_user_software = True\nsanity_check_commands = ['false']\n")
+    assert extended.eb(str(easyconfig), "--rebuild", check=False).returncode != 0
+    assert sorted(path.name for path in installdir.glob("user-software*")) == ["user-software", "user-software.txt"]
+    assert contents(installdir / "user-software") == before
+
+
 def carry(user: User, old: Path, wheels: Path) -> subprocess.CompletedProcess[str]:
     return user.run(f"{LOAD}; PIP_NO_INDEX=1 PIP_FIND_LINKS={wheels} carry-over {old}", check=False)
 
@@ -92,6 +104,18 @@ def test_carry_over_reports_what_could_not_be_kept(own_demo: User, tmp_path: Pat
     assert "Could not be kept: gone==1.0" in done.stdout
     versions = own_demo.out(f"{LOAD}; pip list --format=freeze").splitlines()
     assert {"kept==1.0", "newer==2.0", "demo-vendor==1.2.3+site"} <= set(versions)
+
+
+def test_carry_over_reports_what_another_package_has_replaced(own_demo: User, tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    make_wheel(wheels, "helper", "1.0", "")
+    make_wheel(wheels, "helper", "2.0", "")
+    make_wheel(wheels, "wants-old", "1.0", "", requires=("helper<2",))
+    (tmp_path / "list.txt").write_text("helper==2.0\nwants.old==1.0\n")
+    done = carry(own_demo, tmp_path / "list.txt", wheels)
+    assert done.returncode == 10
+    assert done.stdout.splitlines()[-1] == "In another version: helper==2.0"
 
 
 def test_carry_over_refuses_what_it_does_not_know(own_demo: User, tmp_path: Path) -> None:
@@ -133,4 +157,10 @@ def test_an_image_without_ensurepip_lends_its_pip(user: User, wheel: Path) -> No
     user.eb(str(user.prefix / "Demo-1.0.eb"))
     for pip in ("pip", "singularity exec $SIF pip"):
         user.run(f"module load Demo/1.0; {pip} install --no-index --force-reinstall {wheel}")
-    assert list(user.installdir("Demo/1.0").glob("user-software/venv/mine/lib/python3.11/site-packages/greeting.py"))
+    venv = user.installdir("Demo/1.0") / "user-software/venv/mine"
+    assert list(venv.glob("lib/python3.11/site-packages/greeting.py"))
+    assert {path.name: path.stat().st_mode & 0o777 for path in venv.glob("bin/pip*")} == {
+        "pip": 0o755,
+        "pip3": 0o755,
+        "pip3.11": 0o755,
+    }

@@ -594,6 +594,24 @@ def test_undo_without_a_reinstall_changes_nothing(earlier, installdir):
 
 
 @pytest.mark.usefixtures("earlier")
+def test_another_name_for_the_virtual_environment_is_refused_after_a_time_without_any(install, installdir):
+    install(venv="")
+    with pytest.raises(ParameterError, match="has the virtual environment 'demo'"):
+        install(venv="other")
+    install(venv="demo")
+    assert read_manifest(installdir).venv == "demo"
+
+
+@pytest.mark.usefixtures("earlier")
+def test_the_environments_that_users_have_made_besides_are_not_looked_at(install, installdir):
+    other = installdir / "user-software" / "venv" / "alt"
+    other.mkdir()
+    (other / "pyvenv.cfg").write_text("version = 2.7.18\n")
+    install()
+    assert (other / "pyvenv.cfg").exists()
+
+
+@pytest.mark.usefixtures("earlier")
 def test_another_name_for_the_virtual_environment_is_refused(install, installdir):
     before = snapshot(installdir)
     with pytest.raises(ParameterError) as caught:
