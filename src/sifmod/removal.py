@@ -26,6 +26,7 @@ from sifmod.runtime import last_lines
 from sifmod.softwarespace import SoftwareSpace
 from sifmod.usersoftware import split_installation
 from sifmod.userstate import DIRECTORY, is_untouched
+from sifmod.verification import difference_from_packed
 
 _REMOVING = ".removing-"
 _LOCK = ".user-software.lock"
@@ -133,15 +134,26 @@ class Removal:
             self.say("there is no user software to keep")
             return
         root = self.installation.root
-        if self.installation.user_software.state == DIRECTORY and root / names.USER_SOFTWARE_DIRECTORY in own:
-            raise InstallError(f"the user software in '{root}' was unpacked meanwhile: nothing was removed, try again")
+        directory = root / names.USER_SOFTWARE_DIRECTORY
+        if directory in own:
+            if self.installation.user_software.state == DIRECTORY:
+                raise InstallError(
+                    f"the user software in '{root}' was unpacked meanwhile: nothing was removed, try again"
+                )
+            # a shell that was not reloaded since it was packed goes on using it
+            difference = difference_from_packed(self.installation)
+            if difference:
+                raise InstallError(
+                    f"'{directory}' is not in use, and is not what was packed ({difference}): pack it with "
+                    "make-squashfs --replace, or remove it. Nothing was removed"
+                )
         target = folder / self.installation.module.replace("/", "-")
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InstallError(f"making '{target}' failed: {error.strerror}; nothing was removed") from error
         # the directory is what was packed
-        for path in sorted({*own, root / names.USER_SOFTWARE_LIST} - {root / names.USER_SOFTWARE_DIRECTORY}):
+        for path in sorted({*own, root / names.USER_SOFTWARE_LIST} - {directory}):
             if path.exists():
                 self.say(f"copying {path.name} to {target}")
                 _copy_any(path, target / path.name)

@@ -25,7 +25,8 @@ _SUPERBLOCK = struct.Struct("<4s24sHH8sQ")
 _UNTOUCHED = {
     ".": re.compile(r"bin|include|lib|lib64|pyvenv\.cfg|\.gitignore"),
     "bin": re.compile(r"python[0-9.]*|pip[0-9.]*|easy_install.*|wheel|[Aa]ctivate.*"),
-    "include": re.compile(r"python3[0-9.]*"),
+    "include": re.compile(r"python3[0-9.]*t?"),
+    "lib": re.compile(r"python3[0-9.]*t?"),
 }
 _UNTOUCHED_PACKAGES = re.compile(
     r"(pip|setuptools|wheel)(-.*)?|pkg_resources|_distutils_hack|distutils-precedence\.pth|_image\.pth|easy_install\.py"
@@ -117,6 +118,7 @@ def is_untouched(directory: Path, *, venv: str) -> bool:
     if _names(directory) != ["venv"] or _names(directory / "venv") != [venv]:
         return False
     patterns = {top / folder: pattern for folder, pattern in _UNTOUCHED.items()}
+    patterns.update(dict.fromkeys(top.glob("lib/python3*"), re.compile("site-packages")))
     patterns.update(dict.fromkeys(top.glob("lib/python3*/site-packages"), _UNTOUCHED_PACKAGES))
     return all(pattern.fullmatch(name) for folder, pattern in patterns.items() for name in _names(folder))
 

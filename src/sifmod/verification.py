@@ -18,6 +18,8 @@ from sifmod.site import Site
 from sifmod.userstate import DAMAGED, DIRECTORY, GONE, NONE
 
 _REINSTALL = "reinstall it with: eb --rebuild"
+# What is not rendered, but made with the image.
+_OF_THE_IMAGE = (f"runscripts/{names.CONSTRAINTS}", "share/docker-defs/")
 
 # Compares what is packed with the directory, or reads all of it: the functions of make-squashfs, in its installation.
 _READ = """
@@ -47,6 +49,12 @@ def verify(
     yield from _image(installation, site, progress)
     yield from _user_software(installation)
     yield from _running(installation)
+
+
+def difference_from_packed(installation: Installation) -> str:
+    """Compare every byte of the directory of user software with what is packed; return what differs, else ''."""
+    done = _script(installation, _COMPARE)
+    return _last_lines(done) if done.returncode else ""
 
 
 def sanity_check_with_easybuild(installation: Installation) -> Finding:
@@ -96,7 +104,9 @@ def _files(installation: Installation) -> Iterator[Finding]:
             "files",
             f"changed since the install: {', '.join(changed)}",
             "they no longer do what was tested",
-            "write them anew with: eb --module-only --rebuild",
+            _REINSTALL
+            if any(name.startswith(_OF_THE_IMAGE) for name in changed)
+            else "write them anew with: eb --module-only --rebuild",
         )
     if not gone and not changed:
         how = "there and unchanged" if manifest.hashes else "there; this install kept no hashes to compare with"
@@ -203,9 +213,9 @@ def _user_software(installation: Installation) -> Iterator[Finding]:
         return
     yield Finding(OK, topic, f"packed: {count}, {size_text(state.size)}, every file of it can be read")
     if state.has_directory:
-        done = _script(installation, _COMPARE)
-        if done.returncode:
-            what = f"'{state.directory}' is not in use, and is not what was packed: {_last_lines(done)}"
+        difference = difference_from_packed(installation)
+        if difference:
+            what = f"'{state.directory}' is not in use, and is not what was packed: {difference}"
             why, remedy = (
                 "what was changed there is not seen in the container",
                 "make-squashfs --replace packs it again",

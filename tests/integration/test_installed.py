@@ -120,6 +120,15 @@ def test_remove_keeps_what_users_installed_and_a_new_install_takes_it_back(user:
     assert refused.returncode == 7
     assert "--keep-user-software DIR" in refused.stderr
     kept = user.prefix / "kept"
+    # in a shell that was not reloaded, the directory is still used
+    stray = user.installdir(DEMO_MODULE) / "user-software" / "stray"
+    user.run(f"{LOAD}; make-squashfs; touch '{stray}'")
+    refused = user.run(f"sifmod remove {DEMO_MODULE} --keep-user-software '{kept}' --yes", check=False)
+    assert refused.returncode == 7
+    assert "is not what was packed" in refused.stderr
+    assert "make-squashfs --replace" in refused.stderr
+    assert user.out(f"{LOAD}; python -c 'import greeting; print(greeting.greet())'") == "hello"
+    stray.unlink()
     done = user.run(f"{LOAD}; sifmod remove {DEMO_MODULE} --keep-user-software '{kept}' --yes")
     assert f"module unload {DEMO_MODULE}" in done.stderr
     assert not user.installdir(DEMO_MODULE).exists()

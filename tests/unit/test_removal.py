@@ -234,6 +234,8 @@ def test_an_untouched_environment_is_not_user_software(removal, root):
         "user-software/venv/second/pyvenv.cfg",
         "user-software/venv/demo/bin/tool",
         "user-software/venv/demo/share/x",
+        "user-software/venv/demo/lib/libmine.so",
+        "user-software/venv/demo/lib/python3.11/mine.txt",
         "user-software/venv/demo/lib/python3.11/site-packages/mine.py",
         "user-software.squashfs",
         "user-software.squashfs.previous",

@@ -59,6 +59,15 @@ def test_a_file_that_is_gone_or_changed_is_named(root, check):
     assert severities(found)["sanity check"] == PROBLEM
 
 
+@pytest.mark.parametrize("name", ["runscripts/pip-constraints.txt", "share/docker-defs/demo.def"])
+def test_what_is_made_with_the_image_needs_a_reinstall(space, check, name):
+    files = (*sorted([name, "bin/start-shell", "share/container.sh", "demo.sif", names.MANIFEST]),)
+    root = make_installation(space, MODULE, files=files, hashes={name: "0" * 64})
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).touch()
+    assert check()["files"][0].remedy == "reinstall it with: eb --rebuild"
+
+
 def test_an_older_manifest_without_hashes_says_so(space, check):
     make_installation(space, MODULE, hashes={})
     (finding,) = check()["files"]

@@ -14,6 +14,7 @@ from sifmod.errors import InstallError
 from sifmod.installed import find_installation
 from sifmod.removal import Removal, remove_leftovers
 from sifmod.softwarespace import software_space
+from sifmod.userstate import PACKED
 
 
 @click.command()
@@ -67,7 +68,10 @@ def remove(module: str, prefix: Optional[Path], keep: Optional[Path], delete: bo
     if not yes:
         click.echo(f"{item.module} in {item.root}, image {size_text(item.manifest.image_size)}")
         for path in own:
-            click.echo(f"  user software: {path}" + (f", to be kept in {keep}" if keep else ", to be deleted"))
+            fate = f"to be kept in {keep}" if keep else "to be deleted"
+            if keep and item.user_software.state == PACKED and path == item.user_software.directory:
+                fate = "not in use, to be deleted if it is what was packed"
+            click.echo(f"  user software: {path}, {fate}")
         click.confirm("Remove it?", abort=True)
     removal.remove(keep=keep.expanduser().absolute() if keep else None)
     remove_leftovers(space, item.module)
