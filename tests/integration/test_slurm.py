@@ -140,8 +140,8 @@ def test_torchrun_gets_its_rendezvous_from_slurm(with_torchrun: User) -> None:
     assert [line.split()[0] for line in lines] == ["nid003", "nid004"]
     for rank, line in enumerate(lines):
         words = line.split()[2:]
-        assert words[:3] == ["--nnodes=2", f"--node-rank={rank}", "--master-addr=nid003"]
-        assert words[4:] == ["--nproc-per-node=1", "--nproc-per-node=3", "-m", "mine", "a", "b"]
+        assert words[:3] == ["--nnodes=2", f"--node_rank={rank}", "--master_addr=nid003"]
+        assert words[4:] == ["--nproc_per_node=1", "--nproc-per-node=3", "-m", "mine", "a", "b"]
     assert len({line.split()[5] for line in lines}) == 1
     assert {line.split()[1] for line in lines} == {"/user-software/venv/demo"}
 
@@ -200,7 +200,7 @@ def test_a_job_script_for_torchrun_starts_it_once_on_each_node(with_torchrun: Us
     lines = sorted(output.read_text().splitlines())
     assert len(lines) == 2
     assert len({line.split()[0] for line in lines}) == 2
-    assert all(line.endswith("--nproc-per-node=3 x.py a b") for line in lines)
+    assert all(line.endswith("--nproc_per_node=3 x.py a b") for line in lines)
 
 
 def test_a_job_whose_module_is_missing_or_no_container_says_so(demo: User, job_directory: Path) -> None:

@@ -128,7 +128,7 @@ def test_hostile_arguments_are_not_evaluated(run):
 
 def test_torchrun_is_one_task_with_the_cores_of_all_its_processes(run):
     job = Job("A/1", ("x.py",), gpus_per_node=4, cpus_per_process=3, launcher="torchrun")
-    assert run(job)[-3:] == ["torchrun-distributed", "--nproc-per-node=4", "x.py"]
+    assert run(job)[-3:] == ["torchrun-distributed", "--nproc_per_node=4", "x.py"]
     found = options(render_job(job, a_site()))
     assert (found["ntasks-per-node"], found["cpus-per-task"]) == ("1", "12")
 

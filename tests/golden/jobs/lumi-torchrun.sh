@@ -17,5 +17,5 @@ export SRUN_CPUS_PER_TASK=56
 
 srun --kill-on-bad-exit \
     singularity exec "$SIF" \
-    torchrun-distributed --nproc-per-node=8 \
+    torchrun-distributed --nproc_per_node=8 \
     -m package.train
