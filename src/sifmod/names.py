@@ -55,8 +55,9 @@ COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "carry-over", "li
 # Commands of the host that sifmod's scripts, Slurm and Lmod need: a wrapper of this name would stand before them.
 HOST_COMMANDS = frozenset(
     {"bash", "csh", "env", "fish", "ksh", "lua", "module", "sbatch", "sh", "srun", "tclsh", "tcsh", "zsh"}
-    | {"cat", "chmod", "df", "du", "flock", "grep", "id", "ln", "ls", "mkdir", "mktemp", "mv", "nproc", "rm", "stat"}
-    | {"apptainer", "mksquashfs", "singularity", "sync", "tail", "unsquashfs"}
+    | {"cat", "chmod", "cut", "date", "df", "du", "find", "flock", "getent", "grep", "head", "id", "ln", "ls", "mkdir"}
+    | {"mktemp", "mv", "nproc", "od", "rm", "stat", "sync", "tail", "timeout", "touch", "wc"}
+    | {"apptainer", "mksquashfs", "singularity", "unsquashfs"}
 )
 
 # Looked for in this order, unless the site names one.

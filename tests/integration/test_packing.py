@@ -80,6 +80,28 @@ def test_replace_keeps_the_previous_file_for_rollback(extended: User) -> None:
     assert "second" not in extended.out(show)
     extended.run(f"{LOAD}; make-squashfs --rollback")
     assert "second" in extended.out(show)
+    # a directory that is in use stays so, and the command says it
+    done = extended.run(f"{LOAD}; unmake-squashfs; make-squashfs --rollback")
+    assert f"{root(extended)}/user-software stays in use" in done.stdout
+    assert "second" in extended.out(show)
+
+
+def test_what_is_changed_after_the_comparison_keeps_the_directory(extended: User, tmp_path: Path) -> None:
+    late = tmp_path / "sync"
+    late.write_text(f'#!/bin/sh\ntouch "{root(extended)}/user-software/late"; exec /usr/bin/sync "$@"\n')
+    late.chmod(0o755)
+    done = extended.run(f"{LOAD}; PATH={tmp_path}:$PATH; make-squashfs --remove-directory", check=False)
+    assert done.returncode == 6
+    assert "was changed after it was packed: the new file, in use now, lacks that" in done.stderr
+    assert (root(extended) / "user-software" / "late").exists()
+    extended.run(f"{LOAD}; make-squashfs --replace --remove-directory")
+    assert extended.out(f"{LOAD}; singularity exec $SIF ls /user-software/late") == "/user-software/late"
+
+
+def test_what_is_imported_is_traced_by_the_module_s_environment(extended: User) -> None:
+    """Users may have made others beside it."""
+    extended.run(f"{LOAD}; singularity exec $SIF /usr/bin/python3 -m venv --without-pip /user-software/venv/alt")
+    extended.run(f"{LOAD}; make-squashfs --import=greeting")
 
 
 def test_rollback_without_a_previous_file(extended: User) -> None:

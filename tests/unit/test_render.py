@@ -1,6 +1,7 @@
 import hashlib
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -1077,11 +1078,35 @@ def test_the_cache_outside_of_slurm_is_one_for_all_runs(distributed, tmp_path):
     assert len(list(tmp_path.glob("sifmod-*"))) == 1
 
 
-def test_a_cache_folder_that_is_not_a_folder_of_ours_is_refused(distributed, tmp_path):
-    (tmp_path / f"sifmod-{os.getuid()}-1234").touch()
+def test_no_wrapper_may_have_the_name_of_a_command_that_the_scripts_use():
+    texts = [path.read_text() for pattern in ("*/bin/*", "*/share/*.sh") for path in GOLDEN.glob(pattern)]
+    start = r"(?:^|[|;&(!{]|\b(?:if|then|else|do|while|until|try|exec|timeout \d+|LC_ALL=C))\s*"
+    used = {name for text in texts for name in re.findall(rf"(?m){start}([a-z][a-z0-9]*)(?=[ ;)]|$)", text)}
+    # bash's own, and words in the same places that are no commands there
+    used -= {"echo", "false", "kill", "printf", "pwd", "test", "true", "pip", "size", "tar", "xz"}
+    tools = {name for name in used if shutil.which(name)}
+    assert {"find", "od", "flock"} <= tools
+    assert tools <= names.HOST_COMMANDS
+
+
+def test_a_cache_folder_of_somebody_else_is_refused(distributed, tmp_path):
+    others = tmp_path / "others"
+    others.mkdir()
+    if os.geteuid() == 0:
+        os.chown(others, 12345, -1)
+    else:
+        others = Path("/usr")
+    (tmp_path / f"sifmod-{os.getuid()}-1234").symlink_to(others)
     done = distributed("x.py", gpu="amd", check=False, **STEP)
     assert done.returncode == 1
     assert "belongs to somebody else: set TMPDIR" in done.stderr
+
+
+def test_a_cache_folder_that_can_not_be_made_is_said_to_be_so(distributed, tmp_path):
+    (tmp_path / f"sifmod-{os.getuid()}-1234").touch()
+    done = distributed("x.py", gpu="amd", check=False, **STEP)
+    assert done.returncode == 1
+    assert "can't be made: is TMPDIR" in done.stderr
 
 
 TORCHRUN_STEP = {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_STEP_NUM_NODES": "2"}
@@ -1089,15 +1114,15 @@ TORCHRUN_STEP = {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_STEP_NUM_N
 
 def test_torchrun_is_told_the_nodes_of_the_step_and_the_gpus_granted(torchrun):
     words = torchrun("--nproc-per-node=9", "a b.py", gpu="amd", **TORCHRUN_STEP, ROCR_VISIBLE_DEVICES="4,6")
-    arguments = ["--nnodes=2", "--node-rank=1", "--master-addr=nid001"]
+    arguments = ["--nnodes=2", "--node_rank=1", "--master_addr=nid001"]
     assert words[:5] == ["-m", "torch.distributed.run", *arguments]
-    assert words[5].startswith("--master-port=")
-    assert words[6:9] == ["--nproc-per-node=2", "--nproc-per-node=9", "a b.py"]
+    assert words[5].startswith("--master_port=")
+    assert words[6:9] == ["--nproc_per_node=2", "--nproc-per-node=9", "a b.py"]
 
 
 def test_torchrun_counts_the_gpus_of_the_node_where_no_list_says_them(torchrun):
-    assert "--nproc-per-node=4" in torchrun("x.py", **TORCHRUN_STEP, SLURM_GPUS_ON_NODE="4")
-    assert "--nproc-per-node=1" in torchrun("x.py", **TORCHRUN_STEP, SLURM_GPUS_ON_NODE="a[$(touch y)]")
+    assert "--nproc_per_node=4" in torchrun("x.py", **TORCHRUN_STEP, SLURM_GPUS_ON_NODE="4")
+    assert "--nproc_per_node=1" in torchrun("x.py", **TORCHRUN_STEP, SLURM_GPUS_ON_NODE="a[$(touch y)]")
 
 
 @pytest.mark.parametrize("name", ["SLURM_NODEID", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", "SLURM_STEP_ID"])

@@ -1,14 +1,14 @@
 """What packing needs to know of directories; runs under the Python of the image.
 
     trees.py compare LEFT RIGHT sizes|full [SINCE VENV]   compare names, types, modes, link targets and sizes (full: bytes too)
-    trees.py tar DIRECTORY FREE [MODULE...]               write it as a tar archive to standard output
-    trees.py order DIRECTORY [MODULE...]                  print the same order in the form of mksquashfs's option -sort
+    trees.py tar DIRECTORY FREE VENV [MODULE...]          write it as a tar archive to standard output
+    trees.py order DIRECTORY VENV [MODULE...]             print the same order in the form of mksquashfs's option -sort
     trees.py packages VENV                                list name==version of a virtual environment
     trees.py set-id-bits FROM TO                          give the entries of TO these bits of the same ones of FROM
 
 RIGHT is a mounted SquashFS file, and standard input what `unsquashfs -lln` lists of it. SINCE, a time, says since when nothing
 of LEFT may have changed; if the same, packages of VENV are listed. FREE is how many bytes the packed file may take. What
-importing the MODULEs reads comes first in the archive, in that order; then what imports read in general; then the rest.
+importing the MODULEs in VENV reads comes first in the archive, in that order; then what imports read in general; then the rest.
 
 Exit status 0: done, or the same; 1: different, changed meanwhile or unreadable; 5: an import failed; 8: no space;
 141: who reads the archive has ended.
@@ -184,14 +184,14 @@ def compare(left_top, right_top, depth, since="", venv=""):
     return packages(venv) if venv else 0
 
 
-def imported_first(top, found, modules):
+def imported_first(top, found, venv, modules):
     """Return the paths of all but folders: first what importing the modules opens, then what imports read in general."""
     traced = {}
     if modules:
         import subprocess
 
         ours, theirs = os.pipe()
-        python = next(iter(sorted(glob.glob(os.path.join(top, b"venv/*/bin/python")))), sys.executable)
+        python = os.path.join(venv, "bin/python")
         command = [python, "-B", "-c", TRACE, str(theirs), *modules]
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs])
         os.close(theirs)
@@ -254,7 +254,7 @@ def header(top, path, status, first_names):
     return entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape"), entry.size
 
 
-def archive(top, free, *modules):
+def archive(top, free, venv, *modules):
     """Write the archive; the files are read ahead, as much as may be in memory."""
     top = os.fsencode(top)
     out = sys.stdout.buffer
@@ -271,7 +271,7 @@ def archive(top, free, *modules):
 
         def planned():
             """Yield (length, future of bytes or None, bytes) of all that is written, in order."""
-            for path in itertools.chain(folders, imported_first(top, found, modules)):
+            for path in itertools.chain(folders, imported_first(top, found, venv, modules)):
                 text, length = header(top, path, found[path], first_names)
                 yield len(text), None, text
                 for piece in pieces(top, path, length, readers):
@@ -292,11 +292,11 @@ def archive(top, free, *modules):
     return 0
 
 
-def order(top, *modules):
+def order(top, venv, *modules):
     """Print lines of a path and its priority: higher ones are packed first."""
     top = os.fsencode(top)
     found = scan(top, mapping(top))
-    for rank, path in enumerate(imported_first(top, found, modules)):
+    for rank, path in enumerate(imported_first(top, found, venv, modules)):
         # priorities have 16 bits; a name that would end early in a line, or look like a comment, goes where it goes
         if re.match(rb"[\w./+@=-]+$", path):
             sys.stdout.buffer.write(b"%s %d\n" % (path, max(32767 - rank, -32768)))
