@@ -79,11 +79,12 @@ class Registry:
         kind, _space, rest = challenge.partition(" ")
         if kind.lower() == "basic":
             return self.credentials.basic if self.credentials else ""
+        schemes = ("https://", "http://") if self.plain_http else ("https://",)
         fields = dict(re.findall(r'(\w+)="([^"]*)"', rest))
         query = urllib.parse.urlencode({name: fields[name] for name in ("service", "scope") if name in fields})
-        if not fields.get("realm", "").startswith("https://"):
-            return ""
-        request = urllib.request.Request(f"{fields['realm']}?{query}")  # noqa: S310 - https, checked above
+        if kind.lower() != "bearer" or not fields.get("realm", "").startswith(schemes):
+            raise ValueError(f"the challenge '{challenge}' can't be answered")
+        request = urllib.request.Request(f"{fields['realm']}?{query}")  # noqa: S310 - checked above
         if self.credentials:
             request.add_unredirected_header("Authorization", self.credentials.basic)
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310 - the same request
