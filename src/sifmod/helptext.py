@@ -38,11 +38,13 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         runscripts = {
             "conda-python-simple": "Python, as one task",
             "conda-python-distributed": "Python, as one rank of each Slurm task",
+            "torchrun-distributed": "torchrun, as one Slurm task of each node",
             **runscripts,
         }
     if spec.venv:
         commands["make-squashfs"] = "packs your own packages into one file"
         commands["unmake-squashfs"] = "unpacks them, to add more"
+        commands["carry-over"] = "installs the packages of another installation"
     parts = [
         "This module is a container, with commands to use it.",
         f"Variables:\n{_table(variables)}",

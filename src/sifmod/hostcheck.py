@@ -19,8 +19,8 @@ from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.hostcommand import ask
 from sifmod.runtime import find_runtime
 from sifmod.site import Site
-from sifmod.sitecheck import ABSENT, FOUND, check_site
-from sifmod.softwarespace import SoftwareSpace
+from sifmod.sitecheck import ABSENT, FOUND, check_site, nearest
+from sifmod.softwarespace import SoftwareSpace, source_paths
 from sifmod.versionorder import version_order
 
 _FEW_INODES = 50_000  # two virtual environments with torch
@@ -179,14 +179,13 @@ def _places(site: Site, space: SoftwareSpace, image_size: int) -> Iterator[Findi
     """Look at space, inodes and quota where installing, pulling and packing write."""
     environ = os.environ
     home = environ.get("HOME", "/")
-    prefix = environ.get("EASYBUILD_PREFIX") or str(Path(home, ".local", "easybuild"))
     temporary = site.runtime_tmpdir or environ.get("APPTAINER_TMPDIR") or environ.get("SINGULARITY_TMPDIR")
     cache = site.runtime_cachedir or environ.get("APPTAINER_CACHEDIR") or environ.get("SINGULARITY_CACHEDIR")
     image = image_size or 10**9
     # the copy, and a packed file beside a directory; layers, and the image made of them
     places = {
         "install and packing": (space.software, image + 10**9),
-        "source path": (Path(environ.get("EASYBUILD_SOURCEPATH", "").split(":")[0] or f"{prefix}/sources"), image),
+        "source path": (source_paths()[0], image),
         "runtime's temporary folder": (Path(temporary or environ.get("TMPDIR") or "/tmp"), 3 * image),  # noqa: S108 - the runtime's own default
         "runtime's cache": (Path(cache or f"{home}/.apptainer/cache"), 2 * image),
     }
@@ -196,7 +195,7 @@ def _places(site: Site, space: SoftwareSpace, image_size: int) -> Iterator[Findi
 
 
 def _place(purpose: str, path: Path, needed: int) -> Iterator[Finding]:
-    there = _nearest(path)
+    there = nearest(path)
     topic = f"space: {purpose}"
     if not os.access(there, os.W_OK | os.X_OK):
         severity = WARNING if purpose != "install and packing" else PROBLEM
@@ -224,14 +223,9 @@ def _place(purpose: str, path: Path, needed: int) -> Iterator[Finding]:
         yield Finding(OK, topic, f"{size_text(free)} free in '{there}'")
 
 
-def _nearest(path: Path) -> Path:
-    """Return the path, or the nearest folder above it that can be seen."""
-    return next(folder for folder in (path, *path.parents) if os.path.exists(folder))  # noqa: PTH110 - without an error where a folder above is not ours
-
-
 def _quota(path: Path) -> Iterator[Finding]:
     """Ask the quota tools that there are; what they do not tell is not there to be told."""
-    there = _nearest(path)
+    there = nearest(path)
     remedy = "remove what is not needed (sifmod list, sifmod remove), pack user software, or ask for more"
     if shutil.which("lfs"):
         for whose, option, number in _owners(there):

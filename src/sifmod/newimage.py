@@ -16,7 +16,7 @@ from sifmod.inspection import SIF, Inspection, inspect_image
 from sifmod.registry import Registry
 from sifmod.runtime import find_runtime
 from sifmod.site import Site
-from sifmod.softwarespace import source_path
+from sifmod.softwarespace import letter_folder, source_paths
 from sifmod.spec import image_uri
 
 _WAITING = "sifmod-new"  # folder of the source path for images whose module has no name yet
@@ -62,16 +62,15 @@ class NewImage:
     def options_of_eb(self, easyconfig: Path, site: Site) -> tuple[str, ...]:
         """Return the options that `eb` needs to find the image for an easyconfig, quoted for a shell."""
         folder = self.path.absolute().parent
-        known = [easyconfig.absolute().parent, *map(Path, site.image_repositories), source_path()]
+        known = [easyconfig.absolute().parent, *map(Path, site.image_repositories), source_paths()[0]]
         if self.uri or folder.resolve() in [one.resolve() for one in known]:
             return ()
         return (f"--sourcepath={shlex.quote(str(folder))}",)
 
 
 def image_folder(name: str) -> Path:
-    """Return the folder of EasyBuild's source path for the images of a module (EasyBuild's `letter_dir_for`)."""
-    letter = name[0].lower() if name[0].isascii() and name[0].isalpha() else "0"
-    return source_path() / letter / name
+    """Return the folder of EasyBuild's source path for the images of a module."""
+    return source_paths()[0] / letter_folder(name)
 
 
 def file_image(path: Path, *, say: Callable[[str], None]) -> NewImage:
@@ -117,8 +116,8 @@ def pulled_image(text: str, site: Site, *, name: str = "", say: Callable[[str], 
         plain_http = uri.registry in site.insecure_registries
         digest = Registry(uri, find_credentials(uri.registry), plain_http).digest()
         uri = ImageUri.parse(uri.pinned(digest)) if digest else uri
-    present = sorted(source_path().glob(f"*/*/{uri.file_name}"))
-    folder = image_folder(name) if name else present[0].parent if present else source_path() / _WAITING
+    present = sorted(source_paths()[0].glob(f"*/*/{uri.file_name}"))
+    folder = image_folder(name) if name else present[0].parent if present else source_paths()[0] / _WAITING
     store = ImageStore(folder=folder, runtime=find_runtime(site), site=site, say=say)
     path, _stored = store.pull(uri)
     return NewImage(path=path, inspection=inspect_image(path), origin=text, uri=uri)

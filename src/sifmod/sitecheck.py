@@ -119,15 +119,22 @@ def _folders(site: Site) -> Iterator[Finding]:
         folder = getattr(site, key)
         if not folder:
             continue
-        if not os.path.isdir(folder):  # noqa: PTH112 - likewise
+        # the cache is made by the runtime
+        there = str(nearest(Path(folder))) if key == "runtime_cachedir" else folder
+        if not os.path.isdir(there):  # noqa: PTH112 - likewise
             meaning, remedy = "no such directory on this host: pulling and building fail here", "make it, or correct it"
-        elif not os.access(folder, os.W_OK | os.X_OK):
+        elif not os.access(there, os.W_OK | os.X_OK):
             meaning, remedy = "you may not write to it: pulling and building fail here", "name a folder of your own"
         else:
-            gigabytes = shutil.disk_usage(folder).free / 1e9
+            gigabytes = shutil.disk_usage(there).free / 1e9
             yield Finding(key, folder, FOUND, f"{gigabytes:.1f} GB free")
             continue
         yield Finding(key, folder, PROBLEM, meaning, remedy)
+
+
+def nearest(path: Path) -> Path:
+    """Return the path, or the nearest folder above it that can be seen."""
+    return next(folder for folder in (path, *path.parents) if os.path.exists(folder))  # noqa: PTH110 - without an error where a folder above is not ours
 
 
 def _signatures(site: Site) -> Iterator[Finding]:

@@ -68,8 +68,8 @@ def software_space(prefix: Optional[Path] = None, environ: Optional[Mapping[str,
     return SoftwareSpace(folder("software"), folder("modules"), settings["suffix-modules-path"])
 
 
-def source_path(environ: Optional[Mapping[str, str]] = None) -> Path:
-    """Return the folder in which EasyBuild keeps sources: the first one, where there are several.
+def source_paths(environ: Optional[Mapping[str, str]] = None) -> tuple[Path, ...]:
+    """Return the folders in which EasyBuild looks for sources; it keeps them in the first one.
 
     Args:
         environ: the environment to read, `os.environ` by default.
@@ -79,9 +79,14 @@ def source_path(environ: Optional[Mapping[str, str]] = None) -> Path:
     """
     environ = os.environ if environ is None else environ
     settings = _settings(environ)
-    chosen = settings["sourcepath"].split(":")[0]
     base = settings["prefix"] or str(Path(environ.get("HOME") or "/", ".local", "easybuild"))
-    return Path(chosen or Path(base, "sources")).expanduser().absolute()
+    folders = [folder for folder in settings["sourcepath"].split(":") if folder] or [str(Path(base, "sources"))]
+    return tuple(Path(folder).expanduser().absolute() for folder in folders)
+
+
+def letter_folder(name: str) -> Path:
+    """Return the folder of a module's sources, below those of `source_paths` (EasyBuild's `letter_dir_for`)."""
+    return Path(name[0].lower() if name[0].isascii() and name[0].isalpha() else "0", name)
 
 
 def _settings(environ: Mapping[str, str]) -> dict[str, str]:

@@ -97,13 +97,17 @@ def test_what_the_user_may_not_read_or_write_is_a_problem_and_no_crash(tmp_path)
     assert problems.count("image_repositories") == 2
 
 
-@pytest.mark.parametrize("key", ["runtime_tmpdir", "runtime_cachedir"])
-def test_the_runtime_s_folders_must_be_there(tmp_path, key):
-    assert one(a_site(**{key: str(tmp_path)}), key).status == FOUND
-    assert "GB free" in one(a_site(**{key: str(tmp_path)}), key).meaning
-    missing = one(a_site(**{key: str(tmp_path / "gone")}), key)
+def test_the_runtime_s_temporary_folder_must_be_there_and_the_cache_is_made(tmp_path):
+    for key in ("runtime_tmpdir", "runtime_cachedir"):
+        assert one(a_site(**{key: str(tmp_path)}), key).status == FOUND
+        assert "GB free" in one(a_site(**{key: str(tmp_path)}), key).meaning
+    missing = one(a_site(runtime_tmpdir=str(tmp_path / "gone")), "runtime_tmpdir")
     assert (missing.status, missing.what) == (PROBLEM, str(tmp_path / "gone"))
     assert missing.remedy
+    made_later = one(a_site(runtime_cachedir=str(tmp_path / "gone" / "deeper")), "runtime_cachedir")
+    assert (made_later.status, made_later.what) == (FOUND, str(tmp_path / "gone" / "deeper"))
+    (tmp_path / "file").touch()
+    assert one(a_site(runtime_cachedir=str(tmp_path / "file" / "below")), "runtime_cachedir").status == PROBLEM
 
 
 def test_the_key_of_signatures_must_be_a_public_one_in_pem(tmp_path):

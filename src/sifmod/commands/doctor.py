@@ -18,7 +18,7 @@ from sifmod.doctor import Patient, examine
 from sifmod.finding import NOTE, PROBLEM, WARNING, worst
 from sifmod.installed import find_installation
 from sifmod.site import Site, load_site
-from sifmod.softwarespace import SoftwareSpace, software_space
+from sifmod.softwarespace import SoftwareSpace, letter_folder, software_space, source_paths
 
 _EXIT_CODES = {PROBLEM: 1, WARNING: 20}
 
@@ -78,12 +78,9 @@ def _patient(target: str, site: Site, space: SoftwareSpace, prefix: Optional[Pat
 
 def _of_easyconfig(path: Path, prefix: Optional[Path]) -> Patient:
     found = container_of(path, prefix=prefix)
-    home = os.environ.get("EASYBUILD_PREFIX") or str(Path("~/.local/easybuild").expanduser())
-    sources = [folder for folder in os.environ.get("EASYBUILD_SOURCEPATH", "").split(":") if folder]
-    name = found.spec.name
     candidates = [Path(folder, found.spec.sif) for folder in found.site.image_repositories]
-    for folder in sources or [f"{home}/sources"]:
-        candidates += [Path(folder, name[:1].lower(), name, found.spec.sif), Path(folder, found.spec.sif)]
+    for folder in source_paths():
+        candidates += [folder / letter_folder(found.spec.name) / found.spec.sif, folder / found.spec.sif]
     candidates.append(Path(found.spec.installdir, found.spec.sif))
     image = next((candidate for candidate in candidates if os.path.isfile(candidate)), None)  # noqa: PTH113 - likewise
     missing = "" if image else f"the image {found.spec.sif} is not here yet"
