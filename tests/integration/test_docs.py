@@ -18,6 +18,9 @@ def test_the_readme_shows_what_the_demo_prints() -> None:
         command, _, output = part.partition("\n")
         printed[command] = re.split(r"(?m)^=== ", output)[0]
     steps = console_blocks(ROOT / "README.md")
+    # who types them one after the other gets what the demo gets
+    acts = re.compile(r"(eb|module|(un)?make-squashfs|rm|pip|singularity exec \$SIF pip)\b")
+    assert [step.command for step in steps if acts.match(step.command)] == list(filter(acts.match, printed))
     assert len(steps) > 8
     for step in steps:
         assert step.command in printed
