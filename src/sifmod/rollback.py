@@ -82,12 +82,12 @@ def undo(installdir: Path) -> None:
         for name in journal["new"]:
             (installdir / name).unlink(missing_ok=True)
         ours = journal["run"] == _run()
-        for old, new in journal["renames"]:
-            if Path(new).exists():
-                _make_way(Path(old), ours=ours)
-                Path(new).rename(old)
-        for path in journal["free"]:
-            _make_way(Path(path), ours=ours)
+        renamed = [(Path(old), Path(new)) for old, new in journal["renames"] if Path(new).exists()]
+        # a run that was killed before it renamed anything has freed no name
+        for path in (*(old for old, _new in renamed), *(map(Path, journal.get("free", ())) if renamed else ())):
+            _make_way(path, ours=ours)
+        for old, new in renamed:
+            new.rename(old)
     except (OSError, ValueError, KeyError) as error:
         raise InstallError(f"bringing the earlier installation back failed ({error}); it is in '{previous}'") from error
     forget(installdir)

@@ -94,8 +94,7 @@ def test_scripts_of_the_install_pass_shellcheck(demo: User) -> None:
 
 def test_the_modulefile_passes_lmods_syntax_check(demo: User) -> None:
     done = demo.run(f"module --checkSyntax load {DEMO_MODULE}")
-    assert "checksum" in done.stdout
-    assert "index out of range" not in done.stdout + done.stderr
+    assert "error" not in (done.stdout + done.stderr).lower()
 
 
 @pytest.mark.slow

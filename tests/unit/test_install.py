@@ -13,8 +13,9 @@ from sifmod.errors import ImageError, InstallError, ParameterError, SifmodError
 from sifmod.install import Installer, refresh_scripts, write_artefact
 from sifmod.manifest import read_manifest
 from sifmod.render import render
-from sifmod.rollback import forget, undo
+from sifmod.rollback import forget, remember, remember_renames, undo
 from sifmod.spec import PythonLayout
+from sifmod.usersoftware import PARTS
 
 from .support import SIF_HEADER, a_site, a_spec, mode_of, snapshot, split_binds
 
@@ -586,6 +587,15 @@ def test_what_a_reinstall_replaced_comes_back(earlier, installdir, image, fake):
     undo(installdir)
     assert snapshot(installdir) == earlier
     assert fake.calls
+
+
+def test_a_run_that_was_killed_before_it_set_anything_aside_takes_nothing_away(installdir):
+    (installdir / "user-software").mkdir(parents=True)
+    remember(installdir, [])
+    remember_renames(installdir, [(installdir / "user-software", installdir / "user-software-python3.10")], PARTS)
+    (installdir / "user-software.squashfs").touch()
+    undo(installdir)
+    assert sorted(path.name for path in installdir.iterdir()) == ["user-software", "user-software.squashfs"]
 
 
 def test_undo_without_a_reinstall_changes_nothing(earlier, installdir):
