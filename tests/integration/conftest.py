@@ -13,6 +13,7 @@ from typing import Optional
 import pytest
 from testbed.pip_folders import folders_of_pip
 
+ROOT = Path(__file__).resolve().parents[2]
 TESTBED = Path(os.environ.get("SIFMOD_TESTBED", "/opt/sifmod-testbed"))
 IMAGES = TESTBED / "images"
 REGISTRY = "127.0.0.1:5000"
@@ -213,6 +214,17 @@ def lumi(tmp_path_factory: pytest.TempPathFactory, lumi_images: Path) -> User:
 def wheel(tmp_path: Path) -> Path:
     """A wheel of the package `greeting` 1.0, whose `greet()` returns 'hello'."""
     return make_wheel(tmp_path, *GREETING)
+
+
+def demo_with(changes: str = "") -> str:
+    """The demo easyconfig with more lines at its end; the last assignment of a parameter counts."""
+    return (ROOT / "easyconfigs" / "p" / "Python" / DEMO_EASYCONFIG).read_text() + "\n" + changes
+
+
+def install_changed(user: User, changes: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    easyconfig = user.prefix / DEMO_EASYCONFIG
+    easyconfig.write_text(demo_with(changes))
+    return user.eb(str(easyconfig), *flags, check=False)
 
 
 def make_wheel(folder: Path, name: str, version: str, code: str, requires: tuple[str, ...] = ()) -> Path:

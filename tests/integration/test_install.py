@@ -10,20 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, make_user
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, demo_with, install_changed, make_user
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def demo_with(changes: str) -> str:
-    """The demo easyconfig with more lines at its end; the last assignment of a parameter counts."""
-    return (ROOT / "easyconfigs" / "p" / "Python" / DEMO_EASYCONFIG).read_text() + "\n" + changes
-
-
-def install_changed(user: User, changes: str, *flags: str) -> subprocess.CompletedProcess[str]:
-    easyconfig = user.prefix / DEMO_EASYCONFIG
-    easyconfig.write_text(demo_with(changes))
-    return user.eb(str(easyconfig), *flags, check=False)
 
 
 def fingerprint(top: Path) -> dict[str, tuple[int, int, int, bytes]]:
@@ -266,12 +255,12 @@ def test_two_installs_at_once_give_one_good_one(user: User) -> None:
 
 
 def test_an_install_that_finds_another_at_work_undoes_nothing_of_it(own_demo: User, tmp_path: Path) -> None:
-    easyconfig = tmp_path / DEMO_EASYCONFIG
-    text = (ROOT / "easyconfigs/p/Python" / DEMO_EASYCONFIG).read_text()
-    begun = tmp_path / "begun"
+    easyconfig, begun = tmp_path / DEMO_EASYCONFIG, tmp_path / "begun"
     easyconfig.write_text(
-        f"{text}\ncontainer_env = {{'NEWER': 'yes'}}\nenhance_sanity_check = True\n"
-        f"sanity_check_commands = ['touch {begun}; sleep 6']\n"
+        demo_with(
+            "container_env = {'NEWER': 'yes'}\nenhance_sanity_check = True\n"
+            f"sanity_check_commands = ['touch {begun}; sleep 6']\n"
+        )
     )
     done = own_demo.run(
         f"eb --rebuild {easyconfig} >/dev/null 2>&1 & first=$!; until [[ -e {begun} ]]; do sleep 0.1; done; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, make_user, make_wheel
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, install_changed, make_user, make_wheel
 
 LOAD = f"module load {DEMO_MODULE}"
 
@@ -56,25 +56,20 @@ def test_packed_user_software_of_another_python_is_set_aside_too(extended: User)
     assert (installdir / "user-software-python3.10-2.squashfs").exists()
 
 
-def test_a_failed_reinstall_sets_nothing_aside(extended: User, tmp_path: Path) -> None:
+def test_a_failed_reinstall_sets_nothing_aside(extended: User) -> None:
     pretend_older(extended)
-    easyconfig = tmp_path / DEMO_EASYCONFIG
-    text = (Path(__file__).parents[2] / "easyconfigs/p/Python" / DEMO_EASYCONFIG).read_text()
-    easyconfig.write_text(text + "\npip_requirements = ['no-such-package']\n")
     extended.env["PIP_NO_INDEX"] = "1"
-    assert extended.eb(str(easyconfig), "--rebuild", check=False).returncode != 0
+    assert install_changed(extended, "pip_requirements = ['no-such-package']\n", "--rebuild").returncode != 0
     assert (extended.installdir(DEMO_MODULE) / "user-software").is_dir()
     assert not list(extended.installdir(DEMO_MODULE).glob("user-software-python*"))
 
 
-def test_a_reinstall_that_packs_and_fails_gives_the_directory_back(extended: User, tmp_path: Path) -> None:
+def test_a_reinstall_that_packs_and_fails_gives_the_directory_back(extended: User) -> None:
     pretend_older(extended)
     installdir = extended.installdir(DEMO_MODULE)
     before = contents(installdir / "user-software")
-    easyconfig = tmp_path / DEMO_EASYCONFIG
-    text = (Path(__file__).parents[2] / "easyconfigs/p/Python" / DEMO_EASYCONFIG).read_text()
-    easyconfig.write_text(f"{text}\npack_user_software = True\nsanity_check_commands = ['false']\n")
-    assert extended.eb(str(easyconfig), "--rebuild", check=False).returncode != 0
+    changes = "pack_user_software = True\nsanity_check_commands = ['false']\n"
+    assert install_changed(extended, changes, "--rebuild").returncode != 0
     assert sorted(path.name for path in installdir.glob("user-software*")) == ["user-software", "user-software.txt"]
     assert contents(installdir / "user-software") == before
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sifmod
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, TESTBED, User, make_user
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, TESTBED, User, demo_with, make_user
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULECMD = TESTBED / "environment-modules/usr/lib/x86_64-linux-gnu/modulecmd.tcl"
@@ -28,9 +28,8 @@ def use_site(user: User, text: str) -> Path:
 
 def demo_for(user: User, gpu: str) -> str:
     """The demo easyconfig with another line about GPUs."""
-    text = (ROOT / "easyconfigs" / "p" / "Python" / DEMO_EASYCONFIG).read_text()
     path = user.prefix / DEMO_EASYCONFIG
-    path.write_text(re.sub(r"^gpu = .*$", gpu, text, flags=re.MULTILINE))
+    path.write_text(re.sub(r"^gpu = .*$", gpu, demo_with(), flags=re.MULTILINE))
     return str(path)
 
 
