@@ -55,6 +55,12 @@ def has_user_software(installdir: Path) -> bool:
     return any((installdir / name).exists() for name in (names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE_PACKED))
 
 
+def packed_is_active(installdir: Path) -> bool:
+    """Return whether the packed file is to be used, if it is whole: the rule of the installation's own scripts."""
+    directory, mark = installdir / names.USER_SOFTWARE_DIRECTORY, installdir / names.USER_SOFTWARE_UNPACKED
+    return (installdir / names.USER_SOFTWARE_PACKED).is_file() and not (directory.is_dir() and mark.exists())
+
+
 def split_installation(installdir: Path) -> tuple[list[Path], list[Path]]:
     """Return what lies at the top of an installation: what is the users', set aside or not, and everything else."""
     entries = sorted(installdir.iterdir()) if installdir.is_dir() else []
@@ -147,10 +153,10 @@ def set_aside(
         for stem in _stems(f"{names.USER_SOFTWARE_DIRECTORY}-python{version}")
         if not list(installdir.glob(f"{stem}*"))
     )
-    directory, packed, mark, package_list = parts = tuple(installdir / name for name in PARTS)
+    directory, _packed, _mark, package_list = parts = tuple(installdir / name for name in PARTS)
     new_names = tuple(installdir / f"{stem}{suffix}" for suffix in PARTS.values())
     # beside a packed file that is in use, the list is of that file
-    is_listed_anew = directory.is_dir() and (mark.exists() or not packed.exists())
+    is_listed_anew = directory.is_dir() and not packed_is_active(installdir)
     try:
         present = [path.exists() or (path == package_list and is_listed_anew) for path in parts]
         renames = tuple(itertools.compress(zip(parts, new_names), present))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod import names
-from sifmod.usersoftware import packages_in
+from sifmod.usersoftware import packages_in, packed_is_active
 
 NONE = "none"  # the container offers none
 DIRECTORY = "directory"
@@ -74,12 +74,12 @@ def user_software(root: Path, *, venv: str) -> UserSoftware:
     directory, packed = root / names.USER_SOFTWARE_DIRECTORY, root / names.USER_SOFTWARE_PACKED
     has_directory, has_packed = directory.is_dir(), packed.is_file()
     problem = packed_problem(packed) if has_packed else ""
-    packed_is_active = has_packed and not (has_directory and (root / names.USER_SOFTWARE_UNPACKED).exists())
-    if packed_is_active and not problem:
+    is_active = packed_is_active(root)
+    if is_active and not problem:
         state = PACKED
     elif has_directory:
         state = DIRECTORY
-    elif packed_is_active:
+    elif is_active:
         state = DAMAGED
     else:
         state = GONE if venv else NONE
