@@ -119,9 +119,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 delattr(self.module_load_environment, variable)
         # what users installed lives in the installation directory: EasyBuild must not empty it
         self.cfg["keeppreviousinstall"] = True
-        # EasyBuild's first step comes after its lock: until then the directory may be another installation's at work
-        self._has_lock = False
-        self._is_new = False
+        # known only once EasyBuild holds the lock: until then the directory may be another installation's at work
+        self._is_new: Optional[bool] = None
         self._stored: Optional[StoredImage] = None
         self._definitions: tuple[Path, ...] = ()
         self._description: Optional[tuple[ContainerSpec, Site]] = None
@@ -233,7 +232,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         except BaseException:
             if self._is_new and Path(self.installdir).is_dir():
                 remove_dir(self.installdir)
-            elif self._has_lock:
+            elif self._is_new is not None:
                 with _easybuild_errors():
                     undo(Path(self.installdir))
             raise
@@ -284,7 +283,6 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     def fetch_step(self, *args: Any, **kwargs: Any) -> None:
         """Check everything that can be checked before anything is written, and find, pull or build the image."""
         site = self.describe()[1]
-        self._has_lock = True
         self._is_new = not Path(self.installdir).exists()
         with _easybuild_errors():
             self._definitions = self.definitions()

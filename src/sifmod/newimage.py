@@ -51,7 +51,7 @@ class NewImage:
         """
         if self.uri is None or self.path.parent.name != _WAITING:
             return
-        target = image_folder(name) / self.path.name
+        target = source_paths()[0] / letter_folder(name) / self.path.name
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             self.path.replace(target)
@@ -66,11 +66,6 @@ class NewImage:
         if self.uri or folder.resolve() in [one.resolve() for one in known]:
             return ()
         return (f"--sourcepath={shlex.quote(str(folder))}",)
-
-
-def image_folder(name: str) -> Path:
-    """Return the folder of EasyBuild's source path for the images of a module."""
-    return source_paths()[0] / letter_folder(name)
 
 
 def file_image(path: Path, *, say: Callable[[str], None]) -> NewImage:
@@ -116,8 +111,9 @@ def pulled_image(text: str, site: Site, *, name: str = "", say: Callable[[str], 
         plain_http = uri.registry in site.insecure_registries
         digest = Registry(uri, find_credentials(uri.registry), plain_http).digest()
         uri = ImageUri.parse(uri.pinned(digest)) if digest else uri
-    present = sorted(source_paths()[0].glob(f"*/*/{uri.file_name}"))
-    folder = image_folder(name) if name else present[0].parent if present else source_paths()[0] / _WAITING
+    sources = source_paths()[0]
+    present = sorted(sources.glob(f"*/*/{uri.file_name}"))
+    folder = sources / letter_folder(name) if name else present[0].parent if present else sources / _WAITING
     store = ImageStore(folder=folder, runtime=find_runtime(site), site=site, say=say)
     path, _stored = store.pull(uri)
     return NewImage(path=path, inspection=inspect_image(path), origin=text, uri=uri)

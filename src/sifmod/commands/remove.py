@@ -67,9 +67,10 @@ def remove(module: str, prefix: Optional[Path], keep: Optional[Path], delete: bo
         )
     if not yes:
         click.echo(f"{item.module} in {item.root}, image {size_text(item.manifest.image_size)}")
+        state = item.user_software
         for path in own:
             fate = f"to be kept in {keep}" if keep else "to be deleted"
-            if keep and item.user_software.state == PACKED and path == item.user_software.directory:
+            if keep and state.state == PACKED and path == state.directory:
                 fate = "not in use, to be deleted if it is what was packed"
             click.echo(f"  user software: {path}, {fate}")
         click.confirm("Remove it?", abort=True)
