@@ -41,7 +41,7 @@ lint:
 	shellcheck -x .ci/run $$(grep -lE -d skip '^(#!/bin/bash|# shellcheck shell=bash)' testbed/* bench/*)
 
 golden:
-	SIFMOD_UPDATE_GOLDEN=1 PYTHONPATH=src $(VENV)/bin/python -m pytest -q tests/unit/test_render.py tests/unit/test_jobscript.py
+	SIFMOD_UPDATE_GOLDEN=1 PYTHONPATH=src $(VENV)/bin/python -m pytest -q tests/unit/render
 
 docs:
 	PYTHONPATH=src $(VENV)/bin/python docs/generate.py

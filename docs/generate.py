@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sifmod.site import KEYS
-from sifmod.sitekeys import plain
+from sifmod.site.keys import plain
+from sifmod.site.settings import KEYS
 
 ROOT = Path(__file__).parents[1]
 

@@ -16,13 +16,13 @@ import pytest
 from faults import RUNTIME, Tree, calls, make_tools, make_tree, remove
 
 from conftest import DEMO_EASYCONFIG
-from sifmod.install import Installer
-from sifmod.probe import PROBE
-from sifmod.render import render
-from sifmod.rollback import forget, undo
-from sifmod.runtime import ContainerRuntime
-from sifmod.site import load_site
-from sifmod.spec import spec_from_parameters
+from sifmod.container.spec import spec_from_parameters
+from sifmod.host.runtime import ContainerRuntime
+from sifmod.install.installer import Installer
+from sifmod.install.probe import PROBE
+from sifmod.install.rollback import forget, undo
+from sifmod.render.templates import render
+from sifmod.site.settings import load_site
 
 
 @pytest.fixture(scope="module")

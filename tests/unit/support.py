@@ -13,9 +13,9 @@ from types import MappingProxyType
 import pytest
 
 from sifmod import names
-from sifmod.manifest import Manifest
-from sifmod.site import Site
-from sifmod.spec import ContainerSpec, PythonLayout
+from sifmod.container.spec import ContainerSpec, PythonLayout
+from sifmod.install.manifest import Manifest
+from sifmod.site.settings import Site
 
 # The header of a SIF: launch script, magic, version, architecture.
 SIF_HEADER = b"#!/usr/bin/env run-singularity\n\0" + b"SIF_MAGIC\0" + b"01\0" + b"02\0"

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 import sifmod
 from sifmod import cli as command_line
-from sifmod import robot
 from sifmod.cli import cli
 from sifmod.commands import completion
+from sifmod.eb import robot
 
 
 @pytest.fixture
@@ -100,11 +100,11 @@ def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
 
 
 def test_the_library_imports_neither_click_nor_easybuild():
-    modules = sorted(
-        path.stem for path in Path(sifmod.__file__).parent.glob("*.py") if path.stem not in ("cli", "__init__")
-    )
+    package = Path(sifmod.__file__).parent
+    files = [path.relative_to(package).with_suffix("") for path in package.rglob("*.py")]
+    modules = sorted(".".join(("sifmod", *file.parts)) for file in files if file.parts[0] not in ("cli", "commands"))
     code = (
-        f"import sys, sifmod.{', sifmod.'.join(modules)}\n"
+        f"import sys, {', '.join(modules)}\n"
         "print([name for name in sys.modules if name.partition('.')[0] in ('click', 'easybuild')])"
     )
     done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, check=True)

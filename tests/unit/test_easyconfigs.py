@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.render import render, render_module
-from sifmod.site import load_site
-from sifmod.spec import build_arguments, image_uri, spec_from_parameters
+from sifmod.container.spec import build_arguments, image_uri, spec_from_parameters
+from sifmod.render.templates import render, render_module
+from sifmod.site.settings import load_site
 
 ROOT = Path(__file__).resolve().parents[2]
 # sifmod's own easyconfig is no container: test_robot.py and tests/integration/test_sites.py have it

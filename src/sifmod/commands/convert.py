@@ -7,11 +7,11 @@ from typing import Optional
 
 import click
 
-from sifmod.commands.evaluation import variables_of
 from sifmod.commands.output import echo_json, json_option, write_new
 from sifmod.commands.site import site_option
-from sifmod.conversion import convert as converted
-from sifmod.site import load_settings
+from sifmod.easyconfig.conversion import convert as converted
+from sifmod.eb.evaluation import variables_of
+from sifmod.site.settings import load_settings
 
 
 @click.command()

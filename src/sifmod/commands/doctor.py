@@ -10,15 +10,15 @@ from typing import Any, Optional
 import click
 
 from sifmod import names
-from sifmod.available import easyconfig_path
-from sifmod.commands.evaluation import container_of
+from sifmod.commands.options import complete_modules, prefix_option
 from sifmod.commands.output import echo_findings, echo_json, json_option
-from sifmod.commands.space import complete_modules, prefix_option
-from sifmod.doctor import Patient, examine
+from sifmod.doctor.examination import Patient, examine
+from sifmod.eb.available import easyconfig_path
+from sifmod.eb.evaluation import container_of
+from sifmod.eb.space import SoftwareSpace, letter_folder, software_space, source_paths
 from sifmod.finding import NOTE, PROBLEM, WARNING, worst
-from sifmod.installed import find_installation
-from sifmod.site import Site, load_site
-from sifmod.softwarespace import SoftwareSpace, letter_folder, software_space, source_paths
+from sifmod.installed.installation import find_installation
+from sifmod.site.settings import Site, load_site
 
 _EXIT_CODES = {PROBLEM: 1, WARNING: 20}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sifmod.robot import SHELLS, easybuild_settings
+from sifmod.eb.robot import SHELLS, easybuild_settings
 
 
 @click.command()

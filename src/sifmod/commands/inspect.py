@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from sifmod.commands.output import echo_json, echo_table, json_option
-from sifmod.imagepython import Packages
-from sifmod.inspection import MAIN_PACKAGES, Inspection, inspect_image
+from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image
+from sifmod.image.python import Packages
 
 _SHOWN_LINES = 40  # of a script or a definition file
 

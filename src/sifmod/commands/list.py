@@ -7,13 +7,13 @@ from typing import Any, Optional
 
 import click
 
-from sifmod.available import newer_easyconfigs
-from sifmod.bytesize import size_text
+from sifmod.commands.options import prefix_option
 from sifmod.commands.output import echo_json, echo_table, json_option
-from sifmod.commands.space import prefix_option
-from sifmod.installed import Installation, find_installations
-from sifmod.softwarespace import software_space
-from sifmod.userstate import DIRECTORY, PACKED, UserSoftware
+from sifmod.eb.available import newer_easyconfigs
+from sifmod.eb.space import software_space
+from sifmod.installed.installation import Installation, find_installations
+from sifmod.text.size import size_text
+from sifmod.usersoftware.state import DIRECTORY, PACKED, UserSoftware
 
 
 @click.command("list")

@@ -10,10 +10,10 @@ import click
 
 from sifmod.commands.output import echo_json, json_option, write_new
 from sifmod.commands.site import site_option
-from sifmod.easyconfigtext import easyconfig_text, read_easyconfig
-from sifmod.newimage import file_image, pulled_image
-from sifmod.proposal import TAKEN_OVER, checked_name, propose
-from sifmod.site import load_settings
+from sifmod.easyconfig.newimage import file_image, pulled_image
+from sifmod.easyconfig.proposal import TAKEN_OVER, checked_name, propose
+from sifmod.easyconfig.text import easyconfig_text, read_easyconfig
+from sifmod.site.settings import load_settings
 
 STANDARD_OUTPUT = "-"
 

@@ -7,14 +7,14 @@ from typing import Optional
 
 import click
 
-from sifmod.bytesize import size_text
+from sifmod.commands.options import complete_modules, prefix_option
 from sifmod.commands.output import echo_json, json_option
-from sifmod.commands.space import complete_modules, prefix_option
+from sifmod.eb.space import software_space
 from sifmod.errors import InstallError
-from sifmod.installed import find_installation
-from sifmod.removal import Removal, remove_leftovers
-from sifmod.softwarespace import software_space
-from sifmod.userstate import PACKED
+from sifmod.installed.installation import find_installation
+from sifmod.installed.removal import Removal, remove_leftovers
+from sifmod.text.size import size_text
+from sifmod.usersoftware.state import PACKED
 
 
 @click.command()

@@ -11,14 +11,14 @@ from typing import Optional
 import click
 
 from sifmod.artefact import Artefact
-from sifmod.available import easyconfig_path
-from sifmod.commands.evaluation import Evaluated, container_of
+from sifmod.commands.options import prefix_option
 from sifmod.commands.output import echo_heading, echo_json, json_option
-from sifmod.commands.space import prefix_option
+from sifmod.eb.available import easyconfig_path
+from sifmod.eb.evaluation import Evaluated, container_of
 from sifmod.errors import InstallError, SifmodError
-from sifmod.install import write_artefact
-from sifmod.manifest import read_manifest
-from sifmod.preview import Preview, differences, preview
+from sifmod.install.installer import write_artefact
+from sifmod.install.manifest import read_manifest
+from sifmod.install.preview import Preview, differences, preview
 
 
 def _version(_context: click.Context, _parameter: click.Parameter, value: str) -> str:

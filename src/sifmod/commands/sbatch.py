@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 import click
 
+from sifmod.commands.options import complete_modules
 from sifmod.commands.output import echo_json, json_option
 from sifmod.commands.site import site_option
-from sifmod.commands.space import complete_modules
-from sifmod.jobscript import LAUNCHERS, Job, render_job
-from sifmod.site import load_settings
+from sifmod.render.job import LAUNCHERS, Job, render_job
+from sifmod.site.settings import load_settings
 
 
 @click.command()

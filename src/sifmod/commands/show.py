@@ -8,12 +8,12 @@ from typing import Optional
 import click
 
 from sifmod import names
-from sifmod.bytesize import size_text
 from sifmod.commands.list import describe, user_software_text
+from sifmod.commands.options import complete_modules, prefix_option
 from sifmod.commands.output import echo_json, echo_table, json_option
-from sifmod.commands.space import complete_modules, prefix_option
-from sifmod.installed import find_installation
-from sifmod.softwarespace import software_space
+from sifmod.eb.space import software_space
+from sifmod.installed.installation import find_installation
+from sifmod.text.size import size_text
 
 
 @click.command()

@@ -9,10 +9,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from sifmod.commands.output import echo_json, echo_table, json_option
-from sifmod.site import Settings, load_settings, shipped_sites, site_title
-from sifmod.sitecheck import ABSENT, FOUND, PROBLEM, check_site
-from sifmod.sitekeys import plain
-from sifmod.siteschema import site_schema
+from sifmod.doctor.site import ABSENT, FOUND, PROBLEM, check_site
+from sifmod.site.keys import plain
+from sifmod.site.schema import site_schema
+from sifmod.site.settings import Settings, load_settings, shipped_sites, site_title
 
 _COLOURS = {FOUND: "green", ABSENT: "yellow", PROBLEM: "red"}
 

@@ -10,14 +10,14 @@ from typing import Any, Callable, Optional
 
 import click
 
+from sifmod.commands.options import complete_modules, prefix_option
 from sifmod.commands.output import echo_findings, echo_heading, echo_json, json_option
-from sifmod.commands.space import complete_modules, prefix_option
+from sifmod.eb.space import software_space
 from sifmod.finding import PROBLEM, worst
-from sifmod.installed import Installation, find_installation, find_installations
-from sifmod.site import load_site
-from sifmod.softwarespace import software_space
-from sifmod.verification import sanity_check_with_easybuild
-from sifmod.verification import verify as verified
+from sifmod.installed.installation import Installation, find_installation, find_installations
+from sifmod.installed.verification import sanity_check_with_easybuild
+from sifmod.installed.verification import verify as verified
+from sifmod.site.settings import load_site
 
 
 @click.command()

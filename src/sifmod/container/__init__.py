@@ -1,0 +1,1 @@
+"""What an easyconfig describes: the validated spec, its bind paths, its variables."""

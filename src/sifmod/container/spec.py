@@ -1,0 +1,323 @@
+"""The validated description of one container: what an easyconfig says, checked before anything is written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Optional
+
+from sifmod import names
+from sifmod.container.bind import UNBINDABLE, Bind, is_bindable
+from sifmod.errors import ParameterError
+from sifmod.fetch.uri import ImageUri
+from sifmod.site.keys import VARIABLE_NAME
+from sifmod.text.suggest import perhaps
+
+GPUS = ("amd", "nvidia")
+LAUNCHES = ("exec", "run")
+IMAGE_MODES = ("copy", "link", "central")
+DEFAULT_CONDA_ROOT = "/opt/miniconda3"
+DEFAULT_WRAPPERS = ("python", "pip")
+
+_SIMPLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+
+
+@dataclass(frozen=True)
+class PythonLayout:
+    """Which Python of the image is *the* Python.
+
+    Attributes:
+        prefix: its `sys.prefix` in the image, such as `/usr` or `/opt/miniconda3/envs/pytorch`.
+        conda_root: root of the conda installation; empty where the Python is no conda environment.
+        conda_env: name of the conda environment; empty likewise.
+    """
+
+    prefix: str
+    conda_root: str = ""
+    conda_env: str = ""
+
+    @property
+    def executable(self) -> str:
+        """Path of the interpreter in the image."""
+        return f"{self.prefix}/bin/python3"
+
+    @property
+    def activation(self) -> str:
+        """The command that activates the conda environment in a shell of the container; empty where there is none."""
+        return f"source {self.conda_root}/bin/activate {self.conda_env}" if self.conda_env else ""
+
+
+@dataclass(frozen=True)
+class ContainerSpec:
+    """One container as a module, independent of the site.
+
+    Attributes:
+        name: name of the module.
+        version: full version of the module, suffix included.
+        env_name: EasyBuild's conversion of the name, as in `EBROOT<NAME>` and `SIF<NAME>`.
+        installdir: absolute path of the installation directory.
+        sif: file name of the image in it.
+        image_mode: `copy`, `link` (reflink, else hard link, else copy) or `central` (used where it lies).
+        image: absolute path of the image that is installed, known once it was found; empty before.
+        definition_files: files kept in share/docker-defs/ for reference.
+        expected_packages: names and exact versions of distributions that the container's Python must have.
+        python: the Python of the image; None where the module offers none.
+        python_version: `major.minor` of that Python, read from the image; empty before the image was looked into.
+        venv: name of the virtual environment; empty: no user software.
+        wrappers: names of the host commands that run their namesakes in the container.
+        binds: bind paths that this container needs beyond the site's.
+        container_env: variables injected into this container beyond the site's.
+        gpu: `amd`, `nvidia`, or empty.
+        launch: `exec`, or `run` for images whose entry point must have run.
+        pip_requirements: what pip installs into the virtual environment at install time.
+        pack_user_software: whether the user software is packed at the end of the install.
+        pip_constraints: whether every pip run is held to the versions of the image's own packages.
+        module_family: Lmod family of the module; empty: several such modules may be loaded together.
+    """
+
+    name: str
+    version: str
+    env_name: str
+    installdir: str
+    sif: str
+    image_mode: str = "copy"
+    image: str = ""
+    definition_files: tuple[str, ...] = ()
+    expected_packages: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    python: Optional[PythonLayout] = None
+    python_version: str = ""
+    venv: str = ""
+    wrappers: tuple[str, ...] = ()
+    binds: tuple[Bind, ...] = ()
+    container_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    gpu: str = ""
+    launch: str = "exec"
+    pip_requirements: tuple[str, ...] = ()
+    pack_user_software: bool = False
+    pip_constraints: bool = True
+    module_family: str = "container"
+
+    @property
+    def module(self) -> str:
+        """Full name of the module, as for `module load`."""
+        return f"{self.name}/{self.version}"
+
+    @property
+    def venv_path(self) -> str:
+        """Path of the virtual environment in the container; empty where there is none."""
+        return f"{names.USER_SOFTWARE}/venv/{self.venv}" if self.venv else ""
+
+    @property
+    def interpreter(self) -> str:
+        """Path in the container of the interpreter that users get; empty where there is none."""
+        if self.venv:
+            return f"{self.venv_path}/bin/python"
+        return self.python.executable if self.python else ""
+
+
+def spec_from_parameters(
+    *, name: str, version: str, env_name: str, installdir: str, sif: str, parameters: Mapping[str, Any]
+) -> ContainerSpec:
+    """Return the description of a container, or say which easyconfig parameter is wrong.
+
+    Args:
+        name: name of the software.
+        version: its full version, suffix included.
+        env_name: EasyBuild's conversion of the name for variables.
+        installdir: absolute path of the installation directory.
+        sif: file name of the image.
+        parameters: easyconfig parameters of `ContainerImage` and their values; None stands for "not given".
+
+    Raises:
+        ParameterError: a value is wrong; the message names parameter, value and remedy.
+    """
+    given = {key: value for key, value in parameters.items() if value is not None}
+    if not Path(installdir).is_absolute() or not is_bindable(installdir):
+        raise ParameterError("installdir", installdir, f"choose another installation path: {UNBINDABLE}")
+    if not sif or re.search(r"[/\\\x00-\x1f]", sif) or sif.startswith(("-", ".")):
+        raise ParameterError("sources", sif, "give the file name of a SIF, without folders or a leading dot or dash")
+    if sif in names.INSTALLED:
+        raise ParameterError("sources", sif, "sifmod keeps something else under this name: rename the image")
+    python = _python(given)
+    venv = _name("venv", given.get("venv", ""))
+    if venv and not python:
+        raise ParameterError(
+            "venv", venv, "a virtual environment needs a Python: say which with conda_env or python_prefix"
+        )
+    requirements = _texts("pip_requirements", given.get("pip_requirements", ()))
+    if requirements and not venv:
+        raise ParameterError("pip_requirements", list(requirements), "name the virtual environment for them with venv")
+    pack = _flag("pack_user_software", given.get("pack_user_software", False))
+    if pack and not venv:
+        raise ParameterError(
+            "pack_user_software", pack, "there is nothing to pack without venv: add it, or leave this out"
+        )
+    return ContainerSpec(
+        name=name,
+        version=version,
+        env_name=env_name,
+        installdir=installdir,
+        sif=sif,
+        image_mode=_choice("image_mode", given.get("image_mode", "copy"), IMAGE_MODES),
+        definition_files=_file_names("definition_files", given.get("definition_files", ())),
+        expected_packages=_packages("expected_packages", given.get("expected_packages", {}), python),
+        python=python,
+        venv=venv,
+        wrappers=_wrappers(given.get("wrappers"), python),
+        binds=_binds("binds", given.get("binds", ())),
+        container_env=_variables("container_env", given.get("container_env", {})),
+        gpu=_choice("gpu", given.get("gpu", ""), GPUS) if given.get("gpu") else "",
+        launch=_choice("launch", given.get("launch", "exec"), LAUNCHES),
+        pip_requirements=requirements,
+        pack_user_software=pack,
+        pip_constraints=_flag("pip_constraints", given.get("pip_constraints", True)),
+        module_family=_family(given.get("module_family", "container")),
+    )
+
+
+def _python(given: Mapping[str, Any]) -> Optional[PythonLayout]:
+    root, env, prefix = given.get("conda_root", ""), given.get("conda_env", ""), given.get("python_prefix", "")
+    if prefix and (root or env):
+        raise ParameterError("python_prefix", prefix, "leave out conda_root and conda_env, or leave out this one")
+    if prefix:
+        return PythonLayout(prefix=_container_path("python_prefix", prefix))
+    if root and not env:
+        raise ParameterError("conda_root", root, "name the conda environment too: conda_env = 'base', for example")
+    if not env:
+        return None
+    root = _container_path("conda_root", root or DEFAULT_CONDA_ROOT)
+    env = _name("conda_env", env)
+    return PythonLayout(prefix=root if env == "base" else f"{root}/envs/{env}", conda_root=root, conda_env=env)
+
+
+def _container_path(parameter: str, value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"(/[A-Za-z0-9_.+@%=-]+)+/?", value) or "/../" in f"{value}/":
+        raise ParameterError(parameter, value, "give an absolute path in the image, such as '/opt/miniconda3'")
+    return value.rstrip("/")
+
+
+def _name(parameter: str, value: Any) -> str:
+    if value in ("", False):
+        return ""
+    if not isinstance(value, str) or not _SIMPLE_NAME.fullmatch(value):
+        raise ParameterError(parameter, value, "use letters, digits, '_', '.', '+' and '-' only, without a slash")
+    return value
+
+
+def _family(value: Any) -> str:
+    family = _name("module_family", value)
+    if not re.fullmatch(r"[A-Za-z0-9_]*", family):
+        raise ParameterError("module_family", value, "it becomes part of a variable: use letters, digits and '_' only")
+    return family
+
+
+def _choice(parameter: str, value: Any, known: Sequence[str]) -> str:
+    if value not in known:
+        hint = perhaps(value, known) if isinstance(value, str) else ""
+        raise ParameterError(parameter, value, f"use {' or '.join(repr(word) for word in known)}{hint}")
+    return str(value)
+
+
+def _flag(parameter: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ParameterError(parameter, value, "use True or False, without quotes")
+    return value
+
+
+def _texts(parameter: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) and item.strip() for item in value):
+        raise ParameterError(parameter, value, "give a list of strings, such as ['one', 'two']")
+    for item in value:
+        if "\n" in item or "\0" in item:
+            raise ParameterError(parameter, item, "write one line an element")
+    return tuple(value)
+
+
+def _file_names(parameter: str, value: Any) -> tuple[str, ...]:
+    for item in _texts(parameter, value):
+        if "/" in item or item.startswith("."):
+            raise ParameterError(parameter, item, "give the name of a file beside the easyconfig, without a folder")
+    return tuple(value)
+
+
+def _packages(parameter: str, value: Any, python: Optional[PythonLayout]) -> Mapping[str, str]:
+    if not isinstance(value, Mapping) or not all(
+        isinstance(name, str) and isinstance(version, str) and name and version for name, version in value.items()
+    ):
+        raise ParameterError(
+            parameter, value, "give a dictionary of names and exact versions, such as {'torch': '2.2.0'}"
+        )
+    if value and not python:
+        raise ParameterError(parameter, value, "packages need a Python: say which with conda_env or python_prefix")
+    return MappingProxyType(dict(value))
+
+
+def build_arguments(value: Any) -> Mapping[str, str]:
+    """Return the build arguments of a definition file, checked.
+
+    Raises:
+        ParameterError: the value is no dictionary of strings.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
+        raise ParameterError("build_args", value, "give a dictionary of strings, such as {'CUDA': '12.4.1'}")
+    for name in value:
+        if not VARIABLE_NAME.fullmatch(name):
+            raise ParameterError("build_args", name, "this is not the name of a build argument")
+    return dict(value)
+
+
+def image_uri(value: Any) -> ImageUri:
+    """Return the image URI of an easyconfig, checked for its form.
+
+    Raises:
+        ParameterError: it is none.
+    """
+    if not isinstance(value, str):
+        raise ParameterError("image_uri", value, "give one URI in quotes, such as 'docker://debian:12'")
+    try:
+        return ImageUri.parse(value)
+    except ValueError as error:
+        raise ParameterError("image_uri", value, str(error)) from error
+
+
+def _wrappers(value: Any, python: Optional[PythonLayout]) -> tuple[str, ...]:
+    if value is None:
+        return DEFAULT_WRAPPERS if python else ()
+    for item in _texts("wrappers", value):
+        if not _SIMPLE_NAME.fullmatch(item):
+            raise ParameterError("wrappers", item, "give the name of a command in the image, without a folder")
+        if item in names.COMMANDS:
+            raise ParameterError("wrappers", item, "sifmod has a command of that name: leave this one out")
+        if item in names.HOST_COMMANDS:
+            raise ParameterError(
+                "wrappers", item, "the host's own command of that name would be hidden: leave this one out"
+            )
+    return tuple(dict.fromkeys(value))
+
+
+def _binds(parameter: str, value: Any) -> tuple[Bind, ...]:
+    binds = []
+    for item in _texts(parameter, value):
+        try:
+            binds.append(Bind.parse(item))
+        except ValueError as error:
+            raise ParameterError(parameter, item, str(error)) from error
+    return tuple(binds)
+
+
+def _variables(parameter: str, value: Any) -> Mapping[str, str]:
+    if not isinstance(value, Mapping):
+        raise ParameterError(parameter, value, "give a dictionary, such as {'OMP_NUM_THREADS': '7'}")
+    for name, content in value.items():
+        if not isinstance(name, str) or not VARIABLE_NAME.fullmatch(name):
+            raise ParameterError(parameter, name, "this is not the name of an environment variable")
+        if name in names.RESERVED_VARIABLES:
+            raise ParameterError(parameter, name, "sifmod sets this variable itself: leave it out")
+        if not isinstance(content, str) or "\n" in content or "\0" in content:
+            raise ParameterError(parameter, content, f"give the value of {name} as a string on one line")
+    return MappingProxyType(dict(value))

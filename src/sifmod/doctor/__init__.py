@@ -1,0 +1,1 @@
+"""Whether host, site, image and installations fit each other."""

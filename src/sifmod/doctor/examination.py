@@ -1,0 +1,163 @@
+"""Host and image against each other: what will not work here, and why."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from sifmod.container.bind import Bind
+from sifmod.doctor.gpu import check_gpus
+from sifmod.doctor.host import check_host
+from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import ImageError
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.host.gpus import host_gpus
+from sifmod.image.inspection import Inspection, inspect_image
+from sifmod.installed.installation import Installation
+from sifmod.site.settings import Site
+from sifmod.text.version import version_order
+from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, tree_files
+
+_MANY_FILES = (
+    10_000  # above it, imports from a parallel file system take longer than from a packed file (docs/explanation)
+)
+_MOST_READ = 64 * 1024 * 1024  # bytes of a host library
+
+# uname's names for what SIF calls otherwise.
+_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True)
+class Patient:
+    """What is looked at besides the host.
+
+    Attributes:
+        image: path of the image; None where only the host is looked at, or the image is not here.
+        gpu: whose GPUs the container is for: `nvidia`, `amd`, or empty where only the image tells.
+        binds: bind paths of the container beyond the site's.
+        installation: the installation, where there is one.
+        missing_image: what to say where the image is not here.
+    """
+
+    image: Optional[Path] = None
+    gpu: str = ""
+    binds: tuple[Bind, ...] = ()
+    installation: Optional[Installation] = None
+    missing_image: str = ""
+
+
+def examine(patient: Patient, site: Site, space: SoftwareSpace) -> Iterator[Finding]:
+    """Give what is found of the host, and of the host and an image together.
+
+    Args:
+        patient: the container.
+        site: the settings of the cluster.
+        space: where containers are installed.
+    """
+    size = patient.image.stat().st_size if patient.image and patient.image.is_file() else 0
+    yield from check_host(site, space, image_size=0 if patient.installation else size)
+    hosts = host_gpus()
+    for host in hosts:
+        for gpu in {gpu.name: gpu for gpu in host.gpus}.values():
+            count = sum(other.name == gpu.name for other in host.gpus)
+            yield Finding(OK, "GPU", f"{count} x {gpu.name}, driver {host.driver or 'of unknown version'}")
+    if patient.missing_image:
+        yield Finding(NOTE, "image", patient.missing_image, "it is not compared with this host")
+    if patient.image:
+        try:
+            image = inspect_image(patient.image)
+        except ImageError as error:
+            yield Finding(PROBLEM, "image", str(error), "no container starts from it", "fetch or build it again")
+        else:
+            yield from _image(image)
+            yield from check_gpus(hosts, image, vendor=patient.gpu)
+            yield from check_libraries(image, [*site.binds, *site.optional_binds, *patient.binds])
+    if patient.installation:
+        yield from _user_software(patient.installation)
+
+
+def _image(image: Inspection) -> Iterator[Finding]:
+    here = platform.machine()
+    wanted = _ARCHITECTURES.get(image.architecture, image.architecture)
+    if wanted and wanted != here:
+        what = f"the image is for {image.architecture}, and this host is {here}"
+        yield Finding(PROBLEM, "image", what, "nothing in it runs here", "take an image for this architecture")
+        return
+    described = ", ".join(filter(None, (image.os, image.libc, image.architecture)))
+    yield Finding(OK, "image", f"{image.path}: {described or image.kind}")
+    if image.unread:
+        yield Finding(WARNING, "image", image.unread, "it is compared with this host in part only")
+
+
+def check_libraries(image: Inspection, binds: Sequence[Bind]) -> Iterator[Finding]:
+    """Compare what the host's libraries that are bound into the container need with the image's C library.
+
+    Args:
+        image: what is in the image.
+        binds: bind paths of the container.
+    """
+    libraries = [bind for bind in binds if ".so" in Path(bind.source).name and os.path.isfile(bind.source)]  # noqa: PTH113 - without an error where a folder above is not ours
+    if not libraries:
+        return
+    found = re.match(r"(glibc|GNU libc|musl)\D*(\d+\.\d+)", image.libc, re.IGNORECASE)
+    if not found:
+        what = f"{len(libraries)} libraries of the host are bound, and the image's C library is not known"
+        yield Finding(NOTE, "host libraries", what, "whether they run in it can't be told")
+        return
+    if found[1].lower() == "musl":
+        what = f"{', '.join(bind.source for bind in libraries)} are made for glibc, and the image has {image.libc}"
+        yield Finding(PROBLEM, "host libraries", what, "they can't be loaded", "take an image with glibc")
+        return
+    fine = 0
+    for bind in libraries:
+        needed = _glibc_needed(Path(bind.source))
+        if needed and version_order(needed) > version_order(found[2]):
+            yield Finding(
+                PROBLEM,
+                "host libraries",
+                f"'{bind.source}' of the host needs glibc {needed}, and the image has {found[2]}",
+                f"programs that load it end with: version `GLIBC_{needed}' not found",
+                "take an image of a newer Linux distribution, or leave the bind out",
+            )
+        else:
+            fine += 1
+    if fine:
+        yield Finding(OK, "host libraries", f"{fine} bound ones run with the image's {image.libc}")
+
+
+def _glibc_needed(path: Path) -> str:
+    """Return the newest version of glibc that a library asks for: the names are in its version table, as text."""
+    try:
+        with path.open("rb") as stream:
+            found = set(re.findall(rb"\0GLIBC_(\d+\.\d+)(?=[.\0])", stream.read(_MOST_READ)))
+    except OSError:
+        return ""
+    return max((text.decode() for text in found), key=version_order, default="")
+
+
+def _user_software(item: Installation) -> Iterator[Finding]:
+    state = item.user_software
+    topic = "user software"
+    if state.state == GONE:
+        yield Finding(PROBLEM, topic, f"it is gone from '{item.root}'", "containers do not start", "eb --rebuild")
+    elif state.state == DAMAGED:
+        what = f"'{state.packed}' can't be used: {state.packed_problem}"
+        yield Finding(PROBLEM, topic, what, "containers do not start", "restore it from a backup")
+    elif state.packed_problem:
+        what = f"'{state.packed}' can't be used: {state.packed_problem}"
+        yield Finding(WARNING, topic, what, "the directory is used in its place", "remove the file, then make-squashfs")
+    elif state.state == DIRECTORY:
+        files = tree_files(state.directory)
+        if files > _MANY_FILES:
+            what = f"{files} files in '{state.directory}'"
+            why = "every start looks at many of them, which parallel file systems are slow at"
+            yield Finding(NOTE, topic, what, why, "make-squashfs")
+        else:
+            yield Finding(OK, topic, f"a directory with {files} files, {len(state.packages)} packages")
+    elif state.state != "none":
+        yield Finding(OK, topic, f"{state.state}, {len(state.packages)} packages")

@@ -1,0 +1,259 @@
+"""This host as a place for containers: runtime, user namespaces, FUSE, Lmod, EasyBuild, space and quota."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from packaging.version import Version
+
+from sifmod.doctor.site import ABSENT, FOUND, check_site, nearest
+from sifmod.eb.space import SoftwareSpace, source_paths
+from sifmod.errors import RuntimeMissingError
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.host.command import ask
+from sifmod.host.runtime import find_runtime
+from sifmod.site.settings import Site
+from sifmod.text.size import size_text
+from sifmod.text.version import version_order
+
+_FEW_INODES = 50_000  # two virtual environments with torch
+_FULL = 0.95  # of a quota
+# kB used, wanted, allowed and the grace period; then the same of files: print_quota in Lustre's lfs.c
+_LIMITS = re.compile(2 * r"\s\[?(\d+)\]?\**\s+\[?(\d+)\]?\s+\[?(\d+)\]?\s+\S+")
+
+# `image-src` in a bind, which packed user software is mounted with, is there from these on (their CHANGELOGs).
+_OLDEST_RUNTIME = {"apptainer": "1.0", "singularity": "3.6", "singularity-ce": "3.6"}
+_OLDEST_LMOD = "7.7"  # pushenv, family and isloaded as the modulefiles use them; 8.6 is tested
+_OLDEST_EASYBUILD = "5.0"
+
+
+def check_host(site: Site, space: SoftwareSpace, *, image_size: int = 0) -> Iterator[Finding]:
+    """Give what is found of this host.
+
+    Args:
+        site: the settings of the cluster.
+        space: where containers are installed.
+        image_size: bytes of the image that is to be installed; 0 where none is.
+    """
+    yield from _runtime(site)
+    yield from _user_namespaces(site)
+    yield from _fuse(site)
+    yield from _site(site)
+    yield from _modules(os.environ)
+    yield from _easybuild(os.environ)
+    yield from _places(site, space, image_size)
+
+
+def _runtime(site: Site) -> Iterator[Finding]:
+    try:
+        runtime = find_runtime(site)
+    except RuntimeMissingError:
+        return  # the site's own check says so
+    said = runtime.version
+    match = re.search(r"(?P<name>[A-Za-z-]+) version (?P<version>\d+(\.\d+)+)", said)
+    oldest = _OLDEST_RUNTIME.get(match["name"].lower(), "") if match else ""
+    if match and oldest and _order(match["version"]) < _order(oldest):
+        yield Finding(
+            PROBLEM,
+            "runtime",
+            f"{said}: {oldest} is the oldest that will do",
+            "packed user software can't be mounted",
+            "load or install a newer one, and name it as runtime in the site file",
+        )
+
+
+def _user_namespaces(site: Site) -> Iterator[Finding]:
+    if _is_setuid(site):
+        yield Finding(OK, "user namespaces", "not needed: the runtime is installed setuid root")
+        return
+    tool = shutil.which("unshare")
+    status, said = ask([tool, "--user", "--map-root-user", "true"]) if tool else (0, "")
+    if not tool:
+        yield Finding(NOTE, "user namespaces", "not tried: there is no command unshare")
+    elif status == 0:
+        yield Finding(OK, "user namespaces", "an ordinary user can make them")
+    else:
+        yield Finding(
+            PROBLEM,
+            "user namespaces",
+            f"they can't be made: {said}",
+            "the runtime is not setuid root, so containers do not start",
+            "have user.max_user_namespaces and kernel.unprivileged_userns_clone raised (on Ubuntu also "
+            "kernel.apparmor_restrict_unprivileged_userns), or apptainer-suid installed",
+        )
+
+
+def _fuse(site: Site) -> Iterator[Finding]:
+    device = Path("/dev/fuse")
+    if os.access(device, os.R_OK | os.W_OK):
+        yield Finding(OK, "FUSE", f"{device} can be used")
+    elif _is_setuid(site):
+        yield Finding(NOTE, "FUSE", f"{device} can't be used; the setuid runtime mounts with the kernel")
+    else:
+        yield Finding(
+            PROBLEM,
+            "FUSE",
+            f"{device} is not there, or you may not use it",
+            "images are unpacked at every start instead of mounted, and packed user software can't be mounted at all",
+            "have the kernel's fuse module loaded and the device readable and writable for all",
+        )
+
+
+def _is_setuid(site: Site) -> bool:
+    """Return whether the runtime has its setuid part, beside its command as both vendors install it."""
+    try:
+        command = find_runtime(site).path.resolve()
+    except (RuntimeMissingError, OSError):
+        return False
+    starters = (
+        Path(folder, name, "bin", "starter-suid")
+        for folder in (command.parents[1] / "libexec", command.parents[1] / "lib")
+        for name in ("apptainer", "singularity", "x86_64-linux-gnu/apptainer")
+    )
+    for starter in starters:
+        with contextlib.suppress(OSError):
+            if starter.stat().st_mode & stat.S_ISUID:
+                return True
+    return False
+
+
+def _site(site: Site) -> Iterator[Finding]:
+    for one in check_site(site):
+        severity = {FOUND: OK, ABSENT: NOTE}.get(one.status, PROBLEM)
+        if one.key == "squashfs-tools" and severity == PROBLEM:
+            severity = WARNING  # packing can be done on another host
+        meaning = one.meaning if severity != OK else ""
+        what = f"{one.what}: {one.meaning}" if severity == OK and one.meaning else one.what
+        yield Finding(severity, one.key, what, meaning, one.remedy)
+
+
+def _modules(environ: Mapping[str, str]) -> Iterator[Finding]:
+    lmod = environ.get("LMOD_VERSION", "")
+    tcl = environ.get("MODULES_CMD", "")
+    if lmod and _order(lmod) < _order(_OLDEST_LMOD):
+        what = f"Lmod {lmod}: {_OLDEST_LMOD} is the oldest that will do, 8.6 is tested"
+        yield Finding(PROBLEM, "modules", what, "modules of containers do not load", "update Lmod")
+    elif lmod:
+        yield Finding(OK, "modules", f"Lmod {lmod}")
+    elif tcl:
+        status, said = ask([tcl, "--version"] if os.access(tcl, os.X_OK) else ["tclsh", tcl, "--version"])
+        found = re.search(r"Release (\d+(\.\d+)+)", said)
+        if status == 0 and found and _order(found[1]) >= _order("5.0"):
+            why = "EasyBuild must write modules in Tcl for it"
+            yield Finding(OK, "modules", f"Environment Modules {found[1]}", why, "eb --module-syntax=Tcl")
+        else:
+            what = f"Environment Modules {found[1] if found else 'of unknown version'}: 5.0 is the oldest that will do"
+            yield Finding(PROBLEM, "modules", what, "modules of containers do not load", "update it, or use Lmod")
+    else:
+        what = "neither Lmod nor Environment Modules is set up in this shell"
+        yield Finding(
+            WARNING, "modules", what, "modules can't be loaded here", "start a login shell, or source its init file"
+        )
+
+
+def _easybuild(environ: Mapping[str, str]) -> Iterator[Finding]:
+    found = environ.get("EBVERSIONEASYBUILD", "")
+    if not found:
+        try:
+            found = version("easybuild-framework")
+        except PackageNotFoundError:
+            found = ""
+    if not shutil.which("eb"):
+        what, why = "there is no command eb on PATH", "nothing can be installed from this shell"
+        yield Finding(WARNING, "EasyBuild", what, why, "load EasyBuild's module, or activate its environment")
+    elif found and _order(found) < _order(_OLDEST_EASYBUILD):
+        what = f"EasyBuild {found}: {_OLDEST_EASYBUILD} is the oldest that will do"
+        yield Finding(PROBLEM, "EasyBuild", what, "its easyblocks work otherwise", "update EasyBuild")
+    else:
+        yield Finding(OK, "EasyBuild", f"{found or 'of unknown version'}, {shutil.which('eb')}")
+
+
+def _places(site: Site, space: SoftwareSpace, image_size: int) -> Iterator[Finding]:
+    """Look at space, inodes and quota where installing, pulling and packing write."""
+    environ = os.environ
+    home = environ.get("HOME", "/")
+    temporary = site.runtime_tmpdir or environ.get("APPTAINER_TMPDIR") or environ.get("SINGULARITY_TMPDIR")
+    cache = site.runtime_cachedir or environ.get("APPTAINER_CACHEDIR") or environ.get("SINGULARITY_CACHEDIR")
+    image = image_size or 10**9
+    # the copy, and a packed file beside a directory; layers, and the image made of them
+    places = {
+        "install and packing": (space.software, image + 10**9),
+        "source path": (source_paths()[0], image),
+        "runtime's temporary folder": (Path(temporary or environ.get("TMPDIR") or "/tmp"), 3 * image),  # noqa: S108 - the runtime's own default
+        "runtime's cache": (Path(cache or f"{home}/.apptainer/cache"), 2 * image),
+    }
+    for purpose, (path, needed) in places.items():
+        yield from _place(purpose, path, needed)
+    yield from _quota(space.software)
+
+
+def _place(purpose: str, path: Path, needed: int) -> Iterator[Finding]:
+    there = nearest(path)
+    topic = f"space: {purpose}"
+    if not os.access(there, os.W_OK | os.X_OK):
+        severity = WARNING if purpose != "install and packing" else PROBLEM
+        yield Finding(
+            severity, topic, f"you may not write to '{there}'", f"{purpose} fails", "name a folder of your own"
+        )
+        return
+    try:
+        status = os.statvfs(there)
+    except OSError as error:
+        yield Finding(WARNING, topic, f"'{there}' can't be asked: {error.strerror}")
+        return
+    free = status.f_bavail * status.f_frsize
+    if free < needed:
+        what = f"{size_text(free)} free in '{there}', and {size_text(needed)} may be needed"
+        yield Finding(
+            WARNING, topic, what, f"{purpose}: an install may end half way", "make room, or name another folder"
+        )
+    elif 0 < status.f_favail < _FEW_INODES:  # file systems that make inodes as they need them say 0
+        what = f"{status.f_favail} files more fit into '{there}'"
+        yield Finding(
+            WARNING, topic, what, "a virtual environment has tens of thousands", "pack user software, or make room"
+        )
+    else:
+        yield Finding(OK, topic, f"{size_text(free)} free in '{there}'")
+
+
+def _quota(path: Path) -> Iterator[Finding]:
+    """Ask the quota tools that there are; what they do not tell is not there to be told."""
+    there = nearest(path)
+    remedy = "remove what is not needed (sifmod list, sifmod remove), pack user software, or ask for more"
+    if shutil.which("lfs"):
+        for whose, option, number in _owners(there):
+            _status, said = ask(["lfs", "quota", "-q", option, number, str(there)])
+            limits = _LIMITS.search(said)
+            if not limits:
+                continue
+            for what, (used, soft, hard) in (("kB", limits.groups()[:3]), ("files", limits.groups()[3:])):
+                most = int(hard) or int(soft)
+                if most and int(used) > _FULL * most:
+                    seen = f"{used} of {most} {what} of the {whose} are used in '{there}'"
+                    yield Finding(WARNING, "quota", seen, "an install or pip may end half way", remedy)
+    if shutil.which("quota"):
+        _status, said = ask(["quota", "-q"])
+        if said and "none" not in said.lower():
+            yield Finding(WARNING, "quota", " ".join(said.split()), "an install or pip may end half way", remedy)
+
+
+def _owners(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield whose quotas hold for new files of a folder on Lustre: in words, the option of `lfs quota`, the number."""
+    yield "user", "-u", str(os.getuid())
+    status = folder.stat()
+    yield "group", "-g", str(status.st_gid if status.st_mode & stat.S_ISGID else os.getgid())
+    _status, said = ask(["lfs", "project", "-d", str(folder)])
+    project = re.match(r"\s*([1-9]\d*) ", said)
+    if project:
+        yield "project", "-p", project[1]
+
+
+def _order(text: str) -> Version:
+    return version_order(re.sub(r"[^0-9.].*", "", text))

@@ -1,0 +1,256 @@
+"""Checking a site's settings against the host that this runs on: what is there, what is not, and what that means."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod.errors import RuntimeMissingError
+from sifmod.host.runtime import find_runtime
+from sifmod.site.settings import Site
+
+FOUND = "found"
+ABSENT = "absent"  # not here, and that is all right on this host
+PROBLEM = "problem"
+
+_TIMEOUT = 20  # seconds that Slurm's controller may take to answer
+
+_INTERFACES = Path("/sys/class/net")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that a site names, on this host.
+
+    Attributes:
+        key: the key of the site that names it, or `squashfs-tools`.
+        what: the path, command or name.
+        status: `found`, `absent` or `problem`.
+        meaning: what follows from it.
+        remedy: what to do; empty where nothing is to be done.
+    """
+
+    key: str
+    what: str
+    status: str
+    meaning: str = ""
+    remedy: str = ""
+
+
+def check_site(site: Site) -> tuple[Finding, ...]:
+    """Return what is found of a site on this host, key by key."""
+    return (
+        *_runtime(site),
+        *_binds(site),
+        *_repositories(site),
+        *_folders(site),
+        *_signatures(site),
+        *_squashfs_tools(site),
+        *_cpu_masks(site),
+        *_slurm(site),
+        *_network(site),
+    )
+
+
+def _runtime(site: Site) -> Iterator[Finding]:
+    try:
+        runtime = find_runtime(site)
+    except RuntimeMissingError as error:
+        yield Finding("runtime", site.runtime or "singularity, apptainer", PROBLEM, str(error))
+        return
+    version = runtime.version
+    if version:
+        yield Finding("runtime", str(runtime.path), FOUND, version)
+    else:
+        yield Finding(
+            "runtime",
+            str(runtime.path),
+            PROBLEM,
+            "it does not run: no container does",
+            f"see what '{runtime.path} --version' says, and mend that or name another command",
+        )
+
+
+def _binds(site: Site) -> Iterator[Finding]:
+    for bind in site.binds:
+        if os.access(bind.source, os.F_OK):
+            yield Finding("binds", bind.source, FOUND)
+        else:
+            yield Finding(
+                "binds",
+                bind.source,
+                PROBLEM,
+                "does not exist on this host: every start of a container fails here",
+                "correct it, or move it to optional_binds",
+            )
+    for bind in site.optional_binds:
+        if os.access(bind.source, os.F_OK):
+            yield Finding("optional_binds", bind.source, FOUND)
+        else:
+            yield Finding("optional_binds", bind.source, ABSENT, "not on this host: containers do without it here")
+
+
+def _repositories(site: Site) -> Iterator[Finding]:
+    for repository in site.image_repositories:
+        if not os.path.isdir(repository):  # noqa: PTH112 - without an error where a folder above is not ours
+            yield Finding(
+                "image_repositories",
+                repository,
+                PROBLEM,
+                "no such directory on this host: its images are neither installed nor stood in with from here",
+                "correct it, or check on a host that has it",
+            )
+        elif not os.access(repository, os.R_OK | os.X_OK):
+            yield Finding(
+                "image_repositories", repository, PROBLEM, "you may not read it", "ask its owner for read permission"
+            )
+        else:
+            count = sum(1 for path in Path(repository).iterdir() if path.suffix == ".sif")
+            yield Finding("image_repositories", repository, FOUND, f"{count} image{'s' if count != 1 else ''}")
+
+
+def _folders(site: Site) -> Iterator[Finding]:
+    for key in ("runtime_tmpdir", "runtime_cachedir"):
+        folder = getattr(site, key)
+        if not folder:
+            continue
+        # the cache is made by the runtime
+        there = str(nearest(Path(folder))) if key == "runtime_cachedir" else folder
+        if not os.path.isdir(there):  # noqa: PTH112 - likewise
+            meaning, remedy = "no such directory on this host: pulling and building fail here", "make it, or correct it"
+        elif not os.access(there, os.W_OK | os.X_OK):
+            meaning, remedy = "you may not write to it: pulling and building fail here", "name a folder of your own"
+        else:
+            gigabytes = shutil.disk_usage(there).free / 1e9
+            yield Finding(key, folder, FOUND, f"{gigabytes:.1f} GB free")
+            continue
+        yield Finding(key, folder, PROBLEM, meaning, remedy)
+
+
+def nearest(path: Path) -> Path:
+    """Return the path, or the nearest folder above it that can be seen."""
+    return next(folder for folder in (path, *path.parents) if os.path.exists(folder))  # noqa: PTH110 - without an error where a folder above is not ours
+
+
+def _signatures(site: Site) -> Iterator[Finding]:
+    if not site.signature_key:
+        return
+    try:
+        is_pem = Path(site.signature_key).read_bytes().lstrip().startswith(b"-----BEGIN PUBLIC KEY-----")
+    except OSError as error:
+        meaning = f"can't be read ({error.strerror}): every signature is refused"
+        yield Finding("signature_key", site.signature_key, PROBLEM, meaning, "correct the path or its permissions")
+        return
+    if is_pem:
+        yield Finding("signature_key", site.signature_key, FOUND)
+    else:
+        meaning = "is no public key in PEM format: every signature is refused"
+        yield Finding(
+            "signature_key", site.signature_key, PROBLEM, meaning, "export the key with: openssl pkey -pubout"
+        )
+
+
+def _squashfs_tools(site: Site) -> Iterator[Finding]:
+    for tool, command in (("mksquashfs", "make-squashfs"), ("unsquashfs", "unmake-squashfs")):
+        path = shutil.which(tool)
+        if path:
+            yield Finding("squashfs-tools", path, FOUND)
+        else:
+            yield Finding(
+                "squashfs-tools",
+                tool,
+                PROBLEM,
+                f"no such command on PATH: {command} does not work on this host",
+                "install squashfs-tools, or tell users on which hosts to pack",
+            )
+    known = _compressors()
+    if known and site.pack_compressor in known:
+        yield Finding("pack_compressor", site.pack_compressor, FOUND)
+    elif known:
+        yield Finding(
+            "pack_compressor",
+            site.pack_compressor,
+            PROBLEM,
+            "mksquashfs on this host was built without it: make-squashfs takes gzip instead",
+            f"choose another: {', '.join(sorted(known))}",
+        )
+
+
+def _compressors() -> set[str]:
+    """Return what mksquashfs lists below "Compressors available"; nothing where it lists none."""
+    tool = shutil.which("mksquashfs")
+    if not tool:
+        return set()
+    listed: set[str] = set()
+    for option in ("-help-all", "-help"):  # since 4.6 the second is a summary, before it there is only the second
+        done = subprocess.run([tool, option], capture_output=True, text=True, errors="replace", check=False)  # noqa: S603 - a fixed command
+        for block in re.findall(r"Compressors available[^\n]*\n((?:[ \t]+[^\n]*\n)+)", done.stdout + done.stderr):
+            listed.update(re.findall(r"^[ \t]+([a-z0-9]+)\b", block, re.MULTILINE))
+    return listed & {"gzip", "lzo", "lz4", "xz", "zstd", "lzma"}
+
+
+def _cpu_masks(site: Site) -> Iterator[Finding]:
+    if not site.cpu_bind_masks:
+        return
+    needed = max(int(mask, 16).bit_length() for mask in site.cpu_bind_masks)
+    here = os.cpu_count() or 1
+    what = f"{len(site.cpu_bind_masks)} masks"
+    if needed <= here:
+        yield Finding("cpu_bind_masks", what, FOUND, f"CPUs up to {needed - 1}, and this host has {here}")
+    else:
+        meaning = f"CPUs up to {needed - 1}, and this host has {here}: it is no GPU node of the site, or they are wrong"
+        yield Finding("cpu_bind_masks", what, ABSENT, meaning)
+
+
+def _slurm(site: Site) -> Iterator[Finding]:
+    if not site.slurm_partition:
+        return
+    tool, problem = shutil.which("sinfo"), ""
+    try:
+        if not tool:
+            raise FileNotFoundError("no command sinfo on PATH")
+        done = subprocess.run(  # noqa: S603 - an argument list, no shell
+            [tool, "--noheader", "--format=%R"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=True,
+            timeout=_TIMEOUT,
+        )
+    except subprocess.CalledProcessError as error:
+        problem = (error.stderr.strip().splitlines() or [f"sinfo ended with exit status {error.returncode}"])[0]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problem = str(error)
+    if problem:
+        meaning = f"Slurm can't be asked on this host: {problem}"
+        yield Finding("slurm_partition", site.slurm_partition, ABSENT, meaning)
+        return
+    partitions = done.stdout.split()
+    if site.slurm_partition in partitions:
+        yield Finding("slurm_partition", site.slurm_partition, FOUND)
+    else:
+        yield Finding(
+            "slurm_partition",
+            site.slurm_partition,
+            PROBLEM,
+            "Slurm has no such partition: jobs for it are refused",
+            f"choose one of {', '.join(partitions)}",
+        )
+
+
+def _network(site: Site) -> Iterator[Finding]:
+    """Look for the interfaces of NCCL: names, or beginnings of names, or after '=' whole names (NCCL user guide)."""
+    wanted = site.container_env.get("NCCL_SOCKET_IFNAME", "")
+    if not wanted or wanted.startswith("^") or not _INTERFACES.is_dir():
+        return
+    here = [path.name for path in _INTERFACES.iterdir()]
+    whole = wanted.startswith("=")
+    for name in wanted.lstrip("=").split(","):
+        is_here = any(interface == name or (not whole and interface.startswith(name)) for interface in here)
+        meaning = "" if is_here else "no such network interface on this host: check on a compute node"
+        yield Finding("container_env.NCCL_SOCKET_IFNAME", name, FOUND if is_here else ABSENT, meaning)

@@ -1,0 +1,1 @@
+"""How an easyconfig is written, and how one in another style is converted."""

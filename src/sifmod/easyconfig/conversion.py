@@ -1,0 +1,492 @@
+"""Converting easyconfigs: one that installs a container with MakeCp and shell text becomes one of `ContainerImage`.
+
+The style is that of LUMI's containers: the SIF is the source, scripts are written by `postinstallcmds` with here
+documents, and the module sets variables by `modextravars` and a function of the site in `modluafooter`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from sifmod import __version__, names
+from sifmod.container.bind import Bind
+from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, spec_from_parameters
+from sifmod.errors import EasyconfigError, ParameterError
+from sifmod.site.settings import Site
+from sifmod.text.quoting import comment
+
+# Parameters of EasyBuild that mean the same for every easyblock, in the order in which they are written.
+_HEAD = ("name", "version", "versionsuffix")
+_TEXTS = ("homepage", "description", "whatis", "docurls", "upstream_contacts", "site_contacts", "citing", "usage")
+_REST = ("examples", "modloadmsg", "modunloadmsg", "modaliases", "hidden", "dependencies", "builddependencies")
+_DROPPED = {"easyblock", "toolchain", "skipsteps", "files_to_copy", "sources", "sanity_check_paths", "start_dir"}
+_CONVERTED = {"postinstallcmds", "sanity_check_commands", "modextravars", "modluafooter", "moduleclass", "checksums"}
+
+# Scripts of these containers that sifmod has under the same name, or does not need.
+_RUNSCRIPTS = {
+    "conda-python-simple",
+    "conda-python-distributed",
+    "get-master",
+    "init-conda-venv",
+    "init-venv",
+    "list-packages",
+}
+_VISIBILITY = {"ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}
+
+_HERE_DOCUMENT = re.compile(
+    r"cat\s*>\s*(?P<path>\S+)\s*<<\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q) ?(?P<text>.*?)(?P=end)\s*\Z", re.DOTALL
+)
+_LINK = re.compile(r"ln\s+-s\w*\s+(?P<target>\S+)\s+(?P<path>\S+)")
+_ACTIVATE = re.compile(
+    r"^[^#\n]*?source[ \t]+(?P<root>/(?!user-software)\S+)/bin/activate[ \t]+(?P<env>[A-Za-z0-9_.+-]+)", re.MULTILINE
+)
+_VENV = re.compile(r"-m\s+venv\s+(?P<words>[^;&'\"\n]+)")
+_PIP_INSTALL = re.compile(r"pip3?\s+install\s+(?P<words>[^;&\n]+)")
+_EXPORT = re.compile(r"^export\s+(?P<name>(?:NCCL|RCCL|FI|UCX)_\w+)=(?P<value>[^$`\s]*)$", re.MULTILINE)
+_PIP_CHECK = re.compile(
+    r"pip\S*\s+(?:--\S+\s+)*(?P<kind>list|freeze)\b.*?\|\s*e?grep\s+(?:-\w+\s+)?['\"]?\^?(?P<name>[A-Za-z0-9_.-]+)\s*['\"]?"
+    r".*grep\s+-q\s+['\"]?(?P<version>[0-9][^'\"\s]*)['\"]?",
+    re.DOTALL,
+)
+
+
+@dataclass
+class _Conversion:
+    """What was understood so far.
+
+    Attributes:
+        source: the variables of the easyconfig.
+        values: parameters of the new one.
+        lost: what could not be carried over.
+        look: what was carried over, but needs a look.
+        binds: bind paths in the order in which they were found.
+        container_env: variables for the container.
+        commands: names of host commands that run their namesakes.
+    """
+
+    source: Mapping[str, Any]
+    values: dict[str, Any] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+    look: list[str] = field(default_factory=list)
+    binds: list[str] = field(default_factory=list)
+    container_env: dict[str, str] = field(default_factory=dict)
+    commands: dict[str, bool] = field(default_factory=dict)
+    scripts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Converted:
+    """The result of a conversion.
+
+    Attributes:
+        text: the new easyconfig; the notes are in it as comments.
+        file_name: name that EasyBuild expects it to have.
+        lost: what could not be carried over, one line each.
+        look: what was carried over, but needs a look.
+    """
+
+    text: str
+    file_name: str
+    lost: tuple[str, ...]
+    look: tuple[str, ...]
+
+
+def convert(variables: Mapping[str, Any], site: Site, *, origin: str) -> Converted:
+    """Return the easyconfig of `ContainerImage` that does what another one does.
+
+    Args:
+        variables: every variable that the easyconfig sets, local ones included.
+        site: the settings of the cluster: what it gives to every container is left out.
+        origin: name of the file, for the comment at its head.
+
+    Raises:
+        EasyconfigError: it is no easyconfig of a container.
+    """
+    made = _Conversion(variables)
+    _check_kind(made, origin)
+    for parameter in (*_HEAD, *_TEXTS, *_REST):
+        if variables.get(parameter) not in (None, "", [], {}):
+            made.values[parameter] = variables[parameter]
+    _description(made)
+    _image(made)
+    _post_install(made)
+    _module(made)
+    _python(made)
+    _wrappers(made)
+    _gpu(made, site)
+    _binds(made, site)
+    _container_env(made, site)
+    _sanity_check(made)
+    _leftovers(made)
+    _refuse_wrong_values(made)
+    suffix = variables.get("versionsuffix") or ""
+    file_name = f"{variables['name']}-{variables['version']}{suffix}.eb"
+    return Converted(_text(made, origin), file_name, tuple(made.lost), tuple(made.look))
+
+
+def _check_kind(made: _Conversion, origin: str) -> None:
+    source = made.source
+    if source.get("easyblock") == "ContainerImage":
+        raise EasyconfigError(f"'{origin}' is of ContainerImage already: there is nothing to convert")
+    for parameter in ("name", "version"):
+        if not isinstance(source.get(parameter), str) or not source[parameter]:
+            raise EasyconfigError(f"'{origin}' has no {parameter}: it is no easyconfig that EasyBuild would take")
+    if not any(name.endswith(".sif") for name in _source_names(source)):
+        raise EasyconfigError(
+            f"'{origin}' has no SIF among its sources: only easyconfigs of containers can be converted. For an image "
+            "without one, see: sifmod new"
+        )
+
+
+def _source_names(source: Mapping[str, Any]) -> Iterator[str]:
+    sources = source.get("sources")
+    for item in sources if isinstance(sources, (list, tuple)) else [sources]:
+        name = item.get("filename") if isinstance(item, Mapping) else item
+        if isinstance(name, str):
+            yield name
+
+
+def _description(made: _Conversion) -> None:
+    """Keep the first paragraph: what follows in such easyconfigs is the manual of their scripts."""
+    text = str(made.values.get("description", "")).strip()
+    paragraphs = re.split(r"\n\s*\n", text)
+    if text:
+        made.values["description"] = paragraphs[0].strip()
+    if len(paragraphs) > 1:
+        made.look.append(
+            f"description: the first of its {len(paragraphs)} paragraphs; sifmod's module describes its commands itself"
+        )
+
+
+def _image(made: _Conversion) -> None:
+    images: list[str] = []
+    others: list[str] = []
+    for name in _source_names(made.source):
+        (images if name.endswith(".sif") else others).append(name)
+    made.values["sources"] = images[:1]
+    for name in images[1:]:
+        made.lost.append(f"the image {name}: a module has one image")
+    for name in others:
+        made.lost.append(f"the source {name}: put it beside the easyconfig and name it in definition_files")
+    checksums = made.source.get("checksums")
+    if isinstance(checksums, (list, tuple)) and checksums:
+        made.values["checksums"] = list(checksums[:1])
+
+
+def _post_install(made: _Conversion) -> None:
+    for command in _strings(made.source.get("postinstallcmds")):
+        here = _HERE_DOCUMENT.search(command)
+        if here:
+            _script(made, here["path"], here["text"])
+        elif not _known_command(made, command):
+            made.lost.append(f"the command in postinstallcmds: {_short(command)}")
+
+
+def _script(made: _Conversion, path: str, text: str) -> None:
+    """Take over a file that is written by a here document."""
+    folder, name = PurePosixPath(path).parent.name, PurePosixPath(path).name
+    made.scripts[f"{folder}/{name}"] = text
+    if name.endswith("requirements.txt"):
+        lines = (line.partition(" #")[0].strip() for line in text.splitlines())
+        wanted = [line for line in lines if line and not line.startswith("#")]
+        kept = [line for line in wanted if not line.startswith("-")]
+        made.lost.extend(f"the line '{line}' of {name}: pip's own options" for line in wanted if line.startswith("-"))
+        made.values["pip_requirements"] = [*made.values.get("pip_requirements", []), *kept]
+    elif folder == "bin" and name not in names.COMMANDS:
+        if re.search(r"\b(singularity|apptainer)\s+(exec|run)\b", text):
+            made.commands[name] = True
+        else:
+            made.lost.append(f"the script bin/{name}: it does not just run its namesake in the container")
+    elif folder == "runscripts" and name == "python-conda-simple":
+        made.look.append(f"runscripts: {name} is called conda-python-simple")
+    elif folder == "runscripts" and name not in _RUNSCRIPTS:
+        made.lost.append(f"the runscript {name}: add it to the image, or keep it beside your job scripts")
+    elif folder not in ("bin", "runscripts"):
+        made.lost.append(f"the file {path}, written by postinstallcmds")
+
+
+def _known_command(made: _Conversion, command: str) -> bool:
+    """Take over a command of postinstallcmds; return whether it was understood."""
+    link = _LINK.match(command.strip())
+    if link:
+        path = PurePosixPath(link["path"])
+        if path.parent.name == "bin" and made.commands.get(PurePosixPath(link["target"]).name):
+            made.commands[path.name] = True
+            return True
+        return False
+    known = False
+    venv = _VENV.search(command)
+    if venv:
+        words = [word for word in venv["words"].split() if not word.startswith("-")]
+        if words:
+            made.values["venv"] = PurePosixPath(words[-1]).name
+        known = True
+    pip = _PIP_INSTALL.search(command)
+    if pip:
+        words = _words(pip["words"])
+        if "-r" not in words:
+            wanted = [word for word in words if not word.startswith("-")]
+            made.values["pip_requirements"] = [*made.values.get("pip_requirements", []), *wanted]
+        known = True
+    tool = PurePosixPath((_words(command) or [""])[0]).name
+    if tool == "make-squashfs":
+        made.values["pack_user_software"] = True
+        known = True
+    return known or tool in ("mkdir", "chmod") or (tool == "rm" and "user-software" in command)
+
+
+def _module(made: _Conversion) -> None:
+    """Take over what the module sets: variables and lines of Lua."""
+    extra: dict[str, Any] = {}
+    variables = made.source.get("modextravars")
+    for name, value in variables.items() if isinstance(variables, Mapping) else ():
+        prefix = re.match(r"(SINGULARITY|APPTAINER)(ENV_)?", str(name))
+        rest = str(name)[prefix.end() :] if prefix else ""
+        if prefix and prefix[2]:
+            if rest == "VIRTUAL_ENV":
+                made.values.setdefault("venv", PurePosixPath(str(value)).name)
+            elif rest == "CONDA_DEFAULT_ENV":
+                made.values["conda_env"] = value
+            elif rest == "CONDA_PREFIX" and "/envs/" in str(value):
+                made.values["conda_root"] = str(value).partition("/envs/")[0]
+            elif rest not in names.RESERVED_VARIABLES and rest not in ("INIT_CONDA_VENV",):
+                made.container_env[rest] = str(value)
+        elif prefix and rest in ("_BIND", "_BINDPATH"):
+            made.binds += _bind_list(str(value))
+        elif re.match(r"(NCCL|RCCL|FI|UCX)_", str(name)):
+            made.container_env[str(name)] = str(value)
+        elif name not in ("CONTAINERROOT", "RUNSCRIPTS") and not re.match(r"(RUNSCRIPTS|SIF)[A-Z0-9_]*$", str(name)):
+            extra[str(name)] = value
+    if extra:
+        made.values["modextravars"] = extra
+    _footer(made)
+    made.binds += _bind_list(str(made.source.get("local_singularity_bind", "")))
+
+
+def _footer(made: _Conversion) -> None:
+    kept = []
+    for line in str(made.source.get("modluafooter") or "").splitlines():
+        call = re.match(r"\s*create_container_vars\s*\((?P<arguments>.*)\)\s*$", line)
+        if call:
+            arguments = re.findall(r"'([^']*)'", call["arguments"])
+            made.binds += _bind_list(arguments[3]) if len(arguments) > 3 else []
+        else:
+            kept.append(line)
+    if not any("[[" in line or "[=" in line for line in kept):
+        kept = [line for line in kept if not line.strip().startswith("--")]
+    if any(line.strip() for line in kept):
+        made.values["modluafooter"] = "\n".join(kept).strip()
+        made.look.append("modluafooter: its Lua was taken over as it is")
+
+
+def _python(made: _Conversion) -> None:
+    """Find out which Python is the container's: the conda environment that the scripts activate."""
+    named = made.source.get("local_conda_env")
+    if isinstance(named, str) and named:
+        made.values.setdefault("conda_env", named)
+    commands = "\n".join(_strings(made.source.get("postinstallcmds")))
+    activated = _ACTIVATE.search("\n".join([*made.scripts.values(), commands, str(made.source.get("description", ""))]))
+    if activated:
+        made.values.setdefault("conda_env", activated["env"])
+        made.values.setdefault("conda_root", activated["root"])
+    if made.values.get("conda_root") == DEFAULT_CONDA_ROOT or "conda_env" not in made.values:
+        made.values.pop("conda_root", None)
+    uses_conda = "WITH_CONDA" in commands + "".join(made.scripts.values())
+    runs_python = any(name.partition("/")[2].startswith("conda-python") for name in made.scripts)
+    if "conda_env" not in made.values and (uses_conda or runs_python):
+        made.lost.append(
+            "which Python is the container's: the easyconfig leaves that to $WITH_CONDA in the image. Look with "
+            "'singularity exec IMAGE sh -c \"echo $WITH_CONDA\"', and add conda_env (and venv for user software)"
+        )
+    if "conda_env" not in made.values:
+        for parameter in ("venv", "pip_requirements", "pack_user_software"):
+            if made.values.pop(parameter, None):
+                made.lost.append(f"{parameter}: it needs a Python, see conda_env")
+
+
+def _wrappers(made: _Conversion) -> None:
+    commands: dict[str, None] = {}
+    for name in made.commands:
+        family = re.fullmatch(r"(python|pip)[0-9.]*", name)
+        commands[family[1] if family else name] = None
+    if not commands and "conda_env" in made.values:
+        made.look.append("wrappers: this module also has the commands python and pip; wrappers = [] if it should not")
+    if commands and tuple(commands) != DEFAULT_WRAPPERS:
+        made.values["wrappers"] = list(commands)
+
+
+def _gpu(made: _Conversion, site: Site) -> None:
+    source = made.source
+    words = " ".join([str(source["name"]), str(source.get("versionsuffix", "")), *_source_names(source)]).lower()
+    text = words + " ".join(made.scripts.values()).lower()
+    if "rocm" in text:
+        vendor = "amd"
+    elif re.search(r"cuda|nvidia|\bngc\b|-ngc-", text):
+        vendor = "nvidia"
+    else:
+        vendor = ""
+        if not site.gpu:
+            made.lost.append("whether the image is for GPUs: nothing names ROCm or CUDA. Add gpu if it is")
+    if vendor:
+        made.values["gpu"] = vendor
+
+
+def _binds(made: _Conversion, site: Site) -> None:
+    of_site = {bind.argument for bind in (*site.binds, *site.optional_binds)}
+    left = []
+    for text in dict.fromkeys(made.binds):
+        try:
+            bind = Bind.parse(text)
+        except ValueError as error:
+            made.lost.append(f"the bind path '{text}': {error}")
+            continue
+        if bind.argument not in of_site and bind.argument not in left:
+            left.append(bind.argument)
+    if left:
+        made.values["binds"] = left
+        made.look.append(
+            "binds: the site in force does not have them, and a bind of an easyconfig must exist "
+            "on every node. What belongs to the cluster is better in its site file, as optional_binds"
+        )
+
+
+def _bind_list(text: str) -> list[str]:
+    """Return the bind paths of a list, without those that every container of sifmod has."""
+    items = (item.strip() for item in re.split(r"(?<!\\),", text))
+    return [_undoubled(item) for item in items if item and "%(installdir)s" not in item and "$" not in item]
+
+
+def _undoubled(bind: str) -> str:
+    source, _, destination = bind.partition(":")
+    return source.rstrip("/") if destination.rstrip("/") in ("", source.rstrip("/")) else bind
+
+
+def _container_env(made: _Conversion, site: Site) -> None:
+    for export in _EXPORT.finditer(made.scripts.get("runscripts/conda-python-distributed", "").replace("\\$", "$")):
+        made.container_env.setdefault(export["name"], export["value"])
+    variables = {
+        name: value
+        for name, value in made.container_env.items()
+        if site.container_env.get(name) != value and name not in _VISIBILITY
+    }
+    if variables:
+        made.values["container_env"] = variables
+
+
+def _sanity_check(made: _Conversion) -> None:
+    kept, expected = [], {}
+    for command in _strings(made.source.get("sanity_check_commands")):
+        check = _PIP_CHECK.search(command)
+        what = command.rpartition("; ")[2].strip()
+        if check and re.search(r"\bsed\b.*\\\+", command):
+            made.lost.append(
+                f"the check of {check['name']} for {check['version']}: it looks at a part of the version. Give the "
+                "whole one, as pip lists it, in expected_packages"
+            )
+        elif check:
+            expected[check["name"]] = check["version"]
+        elif re.search(r"\bbash\s+-n\b|\bpython\S*\s+--version|\blist-packages\b", command):
+            continue  # sifmod's own scripts are tested, and its sanity check runs Python
+        elif "%(installdir)s/runscripts" in command and not re.search(r"(" + "|".join(_RUNSCRIPTS) + ")", command):
+            made.lost.append(f"the sanity check: {_short(command)}")
+        else:
+            kept.append(what)
+    if expected and "conda_env" in made.values:
+        made.values["expected_packages"] = expected
+        made.look.append("expected_packages: whole versions are compared now, where a part was enough before")
+    if kept:
+        made.values["sanity_check_commands"] = kept
+        made.values["enhance_sanity_check"] = True
+
+
+def _leftovers(made: _Conversion) -> None:
+    done = {*_HEAD, *_TEXTS, *_REST, *_DROPPED, *_CONVERTED}
+    for name in made.source:
+        if name not in done and not name.startswith("local_"):
+            made.lost.append(f"the parameter {name} = {_short(repr(made.source[name]))}")
+
+
+def _refuse_wrong_values(made: _Conversion) -> None:
+    """Take parameters back that an install would refuse, and say so."""
+    own = ["binds", "conda_env", "conda_root", "container_env", "expected_packages", "gpu", "pip_requirements"]
+    own += ["pack_user_software", "venv", "wrappers"]
+    while True:
+        parameters = {name: made.values[name] for name in own if name in made.values}
+        try:
+            spec_from_parameters(
+                name=made.source["name"],
+                version=made.source["version"],
+                env_name="X",
+                installdir="/x",
+                sif=made.values["sources"][0],
+                parameters=parameters,
+            )
+        except ParameterError as error:
+            if error.parameter not in parameters:
+                raise EasyconfigError(f"the image can't be taken over: {error}") from error
+            del made.values[error.parameter]
+            made.lost.append(f"{error.parameter} = {_short(repr(error.value))}: {error.remedy}")
+        else:
+            return
+
+
+def _text(made: _Conversion, origin: str) -> str:
+    lines = [f"# Converted by sifmod {__version__} from {comment(origin)}, easyblock {made.source.get('easyblock')}."]
+    for heading, notes in (("Not carried over:", made.lost), ("To be looked at:", made.look)):
+        if notes:
+            lines += [f"# {heading}", *(f"# - {comment(note)}" for note in notes)]
+    lines.append("easyblock = 'ContainerImage'")
+    groups = (
+        _HEAD,
+        _TEXTS,
+        ("toolchain",),
+        ("sources", "checksums"),
+        ("gpu", "conda_root", "conda_env", "venv", "pip_requirements", "pack_user_software", "wrappers"),
+        ("binds", "container_env"),
+        ("expected_packages", "sanity_check_commands", "enhance_sanity_check"),
+        ("modextravars", "modluafooter", *_REST),
+        ("moduleclass",),
+    )
+    values = {**made.values, "moduleclass": made.source.get("moduleclass") or "tools"}
+    for group in groups:
+        block = [f"{name} = {_literal(values[name])}" for name in group if name in values]
+        if group == ("toolchain",):
+            block = ["toolchain = SYSTEM"]
+        if block:
+            lines += ["", *block]
+    return "\n".join(lines) + "\n"
+
+
+def _literal(value: Any) -> str:
+    """Return a value as Python, one element a line where a line would be long."""
+    is_plain = isinstance(value, str) and all(char == "\n" or char.isprintable() for char in value)
+    if is_plain and "\n" in value and '"""' not in value and "\\" not in value and value[-1] != '"':
+        return f'"""{value}"""'
+    text = repr(value)
+    if len(text) <= 100 or not isinstance(value, (list, tuple, dict)):
+        return text
+    items = value.items() if isinstance(value, dict) else None
+    inner = [f"    {key!r}: {content!r}," for key, content in items] if items else [f"    {item!r}," for item in value]
+    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    return "\n".join([opening, *inner, closing])
+
+
+def _strings(value: Any) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, (list, tuple)) else []
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:  # the end of a command in quotes: its last quote is not its own
+        return text.rstrip(" '\"").split()
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 100 else f"{line[:97]}..."

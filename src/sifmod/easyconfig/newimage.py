@@ -1,0 +1,119 @@
+"""The image that an easyconfig is to be written for: a file, or pulled to where `eb` will look for it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from sifmod.container.spec import image_uri
+from sifmod.eb.space import letter_folder, source_paths
+from sifmod.errors import ImageError, ParameterError
+from sifmod.fetch.credentials import find_credentials
+from sifmod.fetch.registry import Registry
+from sifmod.fetch.store import ImageStore, record_of, sha256_of
+from sifmod.fetch.uri import ImageUri
+from sifmod.host.runtime import find_runtime
+from sifmod.image.inspection import SIF, Inspection, inspect_image
+from sifmod.site.settings import Site
+
+_WAITING = "sifmod-new"  # folder of the source path for images whose module has no name yet
+
+
+@dataclass(frozen=True)
+class NewImage:
+    """An image with what is in it.
+
+    Attributes:
+        path: of the SIF.
+        inspection: what is in it.
+        origin: the file name or URI that it was given as.
+        sha256: of the file, in hexadecimal; empty for a pulled one.
+        uri: what `image_uri` should say; None for a file.
+    """
+
+    path: Path
+    inspection: Inspection
+    origin: str
+    sha256: str = ""
+    uri: Optional[ImageUri] = None
+
+    def settle(self, name: str) -> None:
+        """Move a pulled image to where `eb` looks for that of a module.
+
+        Args:
+            name: of the module.
+
+        Raises:
+            ImageError: it can't be moved.
+        """
+        if self.uri is None or self.path.parent.name != _WAITING:
+            return
+        target = source_paths()[0] / letter_folder(name) / self.path.name
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self.path.replace(target)
+            record_of(self.path).replace(record_of(target))
+        except OSError as error:
+            raise ImageError(f"moving the image '{self.path}' to '{target}' failed: {error.strerror}") from error
+
+    def options_of_eb(self, easyconfig: Path, site: Site) -> tuple[str, ...]:
+        """Return the options that `eb` needs to find the image for an easyconfig, quoted for a shell."""
+        folder = self.path.absolute().parent
+        known = [easyconfig.absolute().parent, *map(Path, site.image_repositories), source_paths()[0]]
+        if self.uri or folder.resolve() in [one.resolve() for one in known]:
+            return ()
+        return (f"--sourcepath={shlex.quote(str(folder))}",)
+
+
+def file_image(path: Path, *, say: Callable[[str], None]) -> NewImage:
+    """Return the image in a file.
+
+    Args:
+        path: of the image.
+        say: called with a line before what takes long.
+
+    Raises:
+        ImageError: it can't be read, is no image, or is damaged.
+    """
+    inspection = inspect_image(path)
+    sha256 = ""
+    if inspection.kind == SIF:
+        say(f"hashing {path.name}")
+        try:
+            sha256 = sha256_of(path)
+        except OSError as error:
+            raise ImageError(f"the image '{path}' can't be read: {error.strerror}") from error
+    return NewImage(path=path, inspection=inspection, origin=path.name, sha256=sha256)
+
+
+def pulled_image(text: str, site: Site, *, name: str = "", say: Callable[[str], None]) -> NewImage:
+    """Return the image of a URI, pulled unless it is in EasyBuild's source path already.
+
+    Args:
+        text: the URI.
+        site: settings of the cluster.
+        name: of the module, where it is known.
+        say: called with a line for each sign of progress.
+
+    Raises:
+        ImageError: it can't be pulled.
+        ParameterError: it is no URI.
+        RuntimeMissingError: there is no container runtime to pull with.
+    """
+    try:
+        uri = image_uri(text)
+    except ParameterError as error:
+        raise ImageError(f"'{text}' is neither a file nor the URI of an image: {error.remedy}") from error
+    if uri.scheme == "docker" and not uri.digest:
+        plain_http = uri.registry in site.insecure_registries
+        digest = Registry(uri, find_credentials(uri.registry), plain_http).digest()
+        uri = ImageUri.parse(uri.pinned(digest)) if digest else uri
+    sources = source_paths()[0]
+    present = sorted(sources.glob(f"*/*/{uri.file_name}"))
+    folder = sources / letter_folder(name) if name else present[0].parent if present else sources / _WAITING
+    store = ImageStore(folder=folder, runtime=find_runtime(site), site=site, say=say)
+    path, _stored = store.pull(uri)
+    return NewImage(path=path, inspection=inspect_image(path), origin=text, uri=uri)

@@ -1,0 +1,306 @@
+"""A proposal for an easyconfig, from what was found in an image."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Optional
+
+from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, spec_from_parameters
+from sifmod.errors import ImageError, ParameterError
+from sifmod.fetch.uri import ImageUri
+from sifmod.image.gpustack import CUDA, ROCM, newest
+from sifmod.image.inspection import MAIN_PACKAGES, SIF, Inspection
+from sifmod.image.python import ImagePython
+from sifmod.site.settings import Site
+
+# What describes a module of that name: home page, a few words, module class.
+_ABOUT = {
+    "PyTorch": ("https://pytorch.org/", "a machine learning package", "devel"),
+    "TensorFlow": ("https://www.tensorflow.org/", "a machine learning package", "devel"),
+    "jax": ("https://docs.jax.dev/", "automatic differentiation and XLA for numerical computing", "devel"),
+    "mpi4py": ("https://mpi4py.readthedocs.io/", "the Message Passing Interface for Python", "devel"),
+    "Python": ("https://www.python.org/", "a programming language", "lang"),
+}
+_NO_HOMEPAGE = "https://apptainer.org/"
+
+# Packages that users choose an image for: they are named in the description and expected with their version.
+_NOTABLE = (
+    *("torchvision", "torchaudio", "deepspeed", "flash-attn", "xformers", "apex", "vllm", "transformers", "lightning"),
+    *("horovod", "jaxlib", "keras", "cupy", "mpi4py", "ray", "numpy", "scipy"),
+)
+_MOST_NOTABLE = 6
+# Commands of Python packages that are worth a wrapper.
+_TOOLS = (
+    *("accelerate", "deepspeed", "horovodrun", "huggingface-cli", "ipython", "jupyter", "lightning", "ray"),
+    *("tensorboard", "torchrun", "vllm"),
+)
+_VENDORS = {"nvidia": ("NVIDIA GPUs", CUDA), "amd": ("AMD GPUs", ROCM)}
+
+# What an easyconfig of a similar container knows better than the image.
+TAKEN_OVER = (
+    *("name", "homepage", "docurls", "moduleclass", "image_mode", "venv", "pip_requirements", "pack_user_software"),
+    *("pip_constraints", "launch", "wrappers", "binds", "container_env", "module_family"),
+)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Parameters of an easyconfig, checked as an install would.
+
+    Attributes:
+        parameters: by name, as `easyconfig_text` takes them.
+        notes: what the writer of the easyconfig should know, a sentence each.
+    """
+
+    parameters: Mapping[str, Any]
+    notes: tuple[str, ...]
+
+    @property
+    def file_name(self) -> str:
+        """The name by which `eb` finds the easyconfig."""
+        given = (str(self.parameters[key]) for key in ("version", "versionsuffix"))
+        return f"{self.parameters['name']}-{''.join(given)}.eb"
+
+
+def propose(
+    image: Inspection,
+    site: Site,
+    *,
+    sha256: str = "",
+    uri: Optional[ImageUri] = None,
+    name: str = "",
+    version: str = "",
+    like: Optional[Mapping[str, Any]] = None,
+) -> Proposal:
+    """Return a proposal for the easyconfig of an image.
+
+    Args:
+        image: what is in it.
+        site: where it will be installed.
+        sha256: of the SIF, for an image that is a file.
+        uri: where it was pulled from, in place of a file.
+        name: of the module, in place of the main package's.
+        version: of the module, in place of the main package's.
+        like: parameters of the easyconfig of a similar container, to take over what still applies.
+
+    Raises:
+        ImageError: this kind of image can't be installed, or its files can't be read.
+        ParameterError: a value that was given can't be used.
+    """
+    if image.kind != SIF:
+        raise ImageError(
+            f"'{image.path}' is a {image.kind}, but only a SIF can be installed: build one with "
+            f"'singularity build NEW.sif {image.path}'"
+        )
+    if image.unread:
+        raise ImageError(f"'{image.path}' can't be looked into: {image.unread}")
+    like = like or {}
+    notes: list[str] = []
+    python = _python(image, like, notes)
+    main, main_version = _main_package(python)
+    module = checked_name("name", name or like.get("name") or main or "container")
+    if name and python and python.version_of(name):
+        main_version = python.version_of(name).partition("+")[0]
+    gpu = _gpu(image, site, notes)
+    suffix = _suffix(image, python, gpu, without_python=module == "Python")
+    file_name = uri.file_name if uri else PurePosixPath(image.path).name
+    parameters: dict[str, Any] = {
+        "easyblock": "ContainerImage",
+        "name": module,
+        "version": version or main_version or "1.0",
+        "versionsuffix": suffix,
+        **_words(image, python, gpu, module, version or main_version, uri),
+        **({"image_uri": uri.text} if uri else {"sources": [file_name], "checksums": [sha256]}),
+        "gpu": gpu,
+        **_python_parameters(python, module, notes),
+    }
+    if uri and not uri.digest:
+        notes.append("image_uri has no digest, so another image may be there tomorrow: pin it where that can be done")
+    for key in TAKEN_OVER:
+        if key in like and (key != "name" or not name):
+            _take_over(key, like[key], parameters, python, notes)
+    _check(parameters, file_name)
+    return Proposal(parameters=parameters, notes=tuple(notes))
+
+
+def _python(image: Inspection, like: Mapping[str, Any], notes: list[str]) -> Optional[ImagePython]:
+    """Return the similar container's Python where the image has it too, else the one that users most likely mean."""
+    root, env = like.get("conda_root") or DEFAULT_CONDA_ROOT, like.get("conda_env")
+    wanted = like.get("python_prefix") or ((root if env == "base" else f"{root}/envs/{env}") if env else "")
+    for python in image.pythons:
+        if wanted and python.prefix == wanted:
+            return python
+    if wanted:
+        notes.append(f"the image has no Python in {wanted}, where the other easyconfig has it")
+    return image.python() if image.default_python else None
+
+
+def _main_package(python: Optional[ImagePython]) -> tuple[str, str]:
+    """Return name and version that the module has for the sake of its main package."""
+    if python is None:
+        return "", ""
+    for package, module in MAIN_PACKAGES.items():
+        if python.version_of(package):
+            return module, python.version_of(package).partition("+")[0]
+    return "Python", python.minor_version
+
+
+def _gpu(image: Inspection, site: Site, notes: list[str]) -> str:
+    torch = next((one for one in image.torch if one.prefix == image.default_python), None)
+    if torch and (torch.hip or torch.cuda):
+        gpu = "amd" if torch.hip else "nvidia"
+    else:
+        found = {one.name for one in image.components}
+        gpu = "amd" if ROCM in found else "nvidia" if CUDA in found else ""
+    if gpu and site.gpu and site.gpu != gpu:
+        notes.append(f"the image is made for {_VENDORS[gpu][0]}, but the site '{site.name}' has others")
+    return gpu
+
+
+def _suffix(image: Inspection, python: Optional[ImagePython], gpu: str, *, without_python: bool) -> str:
+    """Return the suffix in the pattern of the easyconfigs: -rocm-5.6.1-python-3.10-singularity-20240315."""
+    parts = []
+    if gpu:
+        stack = newest(image.components, _VENDORS[gpu][1])
+        numbers = re.match(r"\d+(\.\d+)*", stack)
+        parts += [_VENDORS[gpu][1].lower(), numbers[0]] if numbers else []
+    if python and not without_python:
+        parts += ["python", python.minor_version]
+    parts.append("singularity")
+    if 0 < image.created < 1 << 35:
+        parts.append(time.strftime("%Y%m%d", time.gmtime(image.created)))
+    return "-" + "-".join(parts)
+
+
+def _words(
+    image: Inspection, python: Optional[ImagePython], gpu: str, module: str, version: str, uri: Optional[ImageUri]
+) -> dict[str, Any]:
+    """Return what people read: home page, description, whatis, module class."""
+    homepage, what, moduleclass = _ABOUT.get(module, ("", "", "tools"))
+    pages = [image.labels.get(f"org.opencontainers.image.{key}", "") for key in ("url", "source", "documentation")]
+    if uri and uri.registry == "docker.io":
+        pages.append(f"https://hub.docker.com/r/{uri.repository}")
+    homepage = homepage or next((one for one in pages if re.fullmatch(r"https?://[\w./%~-]+", one)), _NO_HOMEPAGE)
+    notable = _notable(python)
+    platform = [f"Python {python.minor_version}"] if python and module != "Python" else []
+    if gpu:
+        stack = newest(image.components, _VENDORS[gpu][1])
+        platform += [f"{_VENDORS[gpu][1]} {stack}"] if stack else []
+    platform += [image.os] if image.os else []
+    sentence = " ".join(
+        part
+        for part in (
+            f"{module} {version}".strip(),
+            f"for {_VENDORS[gpu][0]}" if gpu else "",
+            f"with {_listed([f'{one} {two}' for one, two in notable.items()])}" if notable else "",
+            f"on {_listed(platform)}" if platform else "",
+        )
+        if part
+    )
+    sentence = _clean(f"{sentence}, in a container.")
+    label = _clean(image.labels.get("org.opencontainers.image.description", ""))
+    whatis = _clean(f"Description: {module}, {what}" if what else f"Description: {module} in a container")
+    expected = _expected(python, module)
+    keywords = ", ".join(dict.fromkeys([module, *expected, *([_VENDORS[gpu][1]] if gpu else []), "container"]))
+    return {
+        "homepage": homepage,
+        "description": f"{sentence} {label}".strip(),
+        "whatis": [whatis, _clean(f"Keywords: {keywords}")],
+        "moduleclass": moduleclass,
+        **({"expected_packages": expected} if expected else {}),
+    }
+
+
+def _notable(python: Optional[ImagePython]) -> dict[str, str]:
+    found = {name: python.version_of(name) for name in _NOTABLE if python.version_of(name)} if python else {}
+    return dict(list(found.items())[:_MOST_NOTABLE])
+
+
+def _expected(python: Optional[ImagePython], module: str) -> dict[str, str]:
+    if python is None:
+        return {}
+    main = {one: python.version_of(one) for one in MAIN_PACKAGES if python.version_of(one)}
+    own = {module: python.version_of(module)} if python.version_of(module) and not main else {}
+    return {**main, **own, **_notable(python)}
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _clean(text: str) -> str:
+    """Return text of an image on one line, without what no modulefile should hold."""
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))[:1000].strip()
+
+
+def _python_parameters(python: Optional[ImagePython], module: str, notes: list[str]) -> dict[str, Any]:
+    if python is None:
+        notes.append("no Python was found in the image: name its commands in wrappers")
+        return {"wrappers": []}
+    found: dict[str, Any] = {}
+    if python.conda_env:
+        found = {"conda_root": python.conda_root, "conda_env": python.conda_env}
+        if python.conda_root == DEFAULT_CONDA_ROOT:
+            del found["conda_root"]
+    else:
+        found["python_prefix"] = python.prefix
+    if python.makes_venvs:
+        named = python.conda_env if python.conda_env not in ("", "base") else module.lower()
+        found["venv"] = re.sub(r"[^a-z0-9_.+-]", "-", named.lower()).lstrip(".+-") or "venv"
+    else:
+        notes.append(
+            f"the Python in {python.prefix} lacks venv, or both ensurepip and pip: without a virtual environment users "
+            "can't install packages"
+        )
+    tools = [tool for tool in _TOOLS if tool in python.commands]
+    if tools:
+        found["wrappers"] = [*DEFAULT_WRAPPERS, *tools]
+    return found
+
+
+def _take_over(
+    key: str, value: Any, parameters: dict[str, Any], python: Optional[ImagePython], notes: list[str]
+) -> None:
+    """Take a parameter of the similar container over, as far as it still applies."""
+    if key in ("venv", "pip_requirements", "pack_user_software") and "venv" not in parameters:
+        notes.append(f"{key} of the other easyconfig was left out: this image can't have a virtual environment")
+        return
+    if key == "wrappers" and isinstance(value, (list, tuple)):
+        known = {*DEFAULT_WRAPPERS, *(python.commands if python else ())}
+        gone = [str(item) for item in value if python and item not in known]
+        if gone:
+            notes.append(f"not found beside the image's Python, see whether it has them: wrappers {', '.join(gone)}")
+    parameters[key] = value
+
+
+def _check(parameters: Mapping[str, Any], file_name: str) -> None:
+    """Refuse what an install would refuse."""
+    checked_name("version", parameters["version"])
+    spec_from_parameters(
+        name=parameters["name"],
+        version=parameters["version"] + parameters["versionsuffix"],
+        env_name=re.sub(r"\W", "_", parameters["name"]).upper(),
+        installdir=f"/apps/{parameters['name']}",
+        sif=file_name,
+        parameters=parameters,
+    )
+
+
+def checked_name(key: str, value: Any) -> str:
+    """Return a name or version of a module, which becomes part of paths.
+
+    Args:
+        key: the easyconfig parameter.
+        value: what it is to be.
+
+    Raises:
+        ParameterError: it can't be part of a path.
+    """
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", value):
+        raise ParameterError(key, value, "use letters, digits, '_', '.', '+' and '-' only, without a slash")
+    return value

@@ -1,0 +1,1 @@
+"""What sifmod knows of EasyBuild: its folders, its robot path, its easyconfigs."""

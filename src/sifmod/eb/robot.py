@@ -1,0 +1,99 @@
+"""Where EasyBuild finds what sifmod adds to it: for an EasyBuild in another place than sifmod's own environment."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Optional
+
+from sifmod.errors import InstallError
+from sifmod.text import quoting
+
+# How each shell sets a variable, and how it is told a value.
+_FORMS = {
+    "bash": ("export {}={}\n", quoting.shell),
+    "csh": ("setenv {} {};\n", quoting.csh),
+    "fish": ("set -gx {} {};\n", quoting.fish),
+}
+SHELLS = tuple(_FORMS)
+
+# What the easyblock imports: sifmod, and what it needs.
+_LIBRARIES = ("sifmod", "jinja2", "markupsafe", "packaging", "tomli")
+
+_CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def easyconfigs_path() -> Path:
+    """Return the folder of the easyconfigs that come with sifmod.
+
+    Raises:
+        InstallError: sifmod's installation is damaged.
+    """
+    return _first(
+        "easyconfigs", Path(sysconfig.get_path("data"), "easybuild", "easyconfigs"), _CHECKOUT / "easyconfigs"
+    )
+
+
+def easyblock_path() -> Path:
+    """Return the file of the easyblock.
+
+    Raises:
+        InstallError: sifmod's installation is damaged.
+    """
+    name = "containerimage.py"
+    installed = Path(sysconfig.get_path("purelib"), "easybuild", "easyblocks", "generic", name)
+    return _first("easyblock", _CHECKOUT / "easyblocks" / name, installed)
+
+
+def _first(what: str, *candidates: Path) -> Path:
+    for candidate in candidates:
+        if candidate.exists():
+            return candidate
+    raise InstallError(
+        f"sifmod's own {what} is missing (looked at {', '.join(map(str, candidates))}): reinstall sifmod"
+    )
+
+
+def easybuild_settings(shell: str, environ: Optional[Mapping[str, str]] = None) -> str:
+    """Return commands that set EASYBUILD_INCLUDE_EASYBLOCKS, EASYBUILD_ROBOT_PATHS and SIFMOD_PYTHONPATH.
+
+    What is in EasyBuild's variables already stays in force, behind sifmod's own. SIFMOD_PYTHONPATH is where the
+    easyblock finds sifmod's libraries: PYTHONPATH would bring them into containers too, before the image's own.
+
+    Args:
+        shell: one of `SHELLS`.
+        environ: the environment to extend, `os.environ` by default.
+    """
+    environ = os.environ if environ is None else environ
+    found = (importlib.util.find_spec(name) for name in _LIBRARIES)
+    libraries = dict.fromkeys(str(Path(spec.origin).parents[1]) for spec in found if spec and spec.origin)
+    settings = {
+        "EASYBUILD_INCLUDE_EASYBLOCKS": _extended(
+            environ.get("EASYBUILD_INCLUDE_EASYBLOCKS", ""), ",", str(easyblock_path())
+        ),
+        "EASYBUILD_ROBOT_PATHS": _robot_paths(environ.get("EASYBUILD_ROBOT_PATHS", "")),
+        "SIFMOD_PYTHONPATH": ":".join(libraries),
+    }
+    form, quote = _FORMS[shell]
+    return "".join(form.format(name, quote(value)) for name, value in settings.items())
+
+
+def _robot_paths(present: str) -> str:
+    """Return the robot path with sifmod's easyconfigs in it.
+
+    An empty element stands for EasyBuild's own robot path (EasyBuild docs, "Robot search path"). Where nobody set
+    another it goes first, because Lmod doubles an empty element that is last, and EasyBuild takes the second one for
+    the current directory.
+    """
+    if not present.strip(":"):
+        return f":{easyconfigs_path()}"
+    return _extended(present, ":", str(easyconfigs_path()))
+
+
+def _extended(present: str, separator: str, path: str) -> str:
+    """Return the list with the path before what it has, once however often this is asked for."""
+    there = present.split(separator) if present else []
+    return separator.join(there if path in there else [path, *there])

@@ -1,0 +1,1 @@
+"""Where an image comes from: URI, registry, credentials, store, signature, definition file."""

@@ -1,0 +1,314 @@
+"""Images that were pulled or built, kept below EasyBuild's source path: each once, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import queue
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Callable, Optional
+
+from sifmod.errors import ImageError
+from sifmod.fetch.credentials import find_credentials, runtime_environment, secrets
+from sifmod.fetch.registry import Registry, refusal
+from sifmod.fetch.uri import ARCHIVE_SCHEMES, REGISTRY_SCHEMES, ImageUri
+from sifmod.host.runtime import LAST_LINES, ContainerRuntime
+from sifmod.sif import check_is_sif
+from sifmod.site.settings import Site
+
+_DENIED = re.compile(r"unauthorized|authentication required|access (to the resource )?(is )?denied|\b40[13]\b", re.I)
+
+_HEARTBEAT = 30  # seconds between two signs of life of a runtime that says nothing
+
+
+@dataclass(frozen=True)
+class StoredImage:
+    """An image in the store.
+
+    Attributes:
+        origin: the URI that it was pulled from, or the definition file's digest and build arguments.
+        digest: what the registry calls it, as `sha256:...`; empty where it has no such name.
+        sha256: SHA-256 of the SIF, in hexadecimal.
+        size: its size in bytes.
+        runtime: version of the runtime that made it.
+    """
+
+    origin: str
+    digest: str
+    sha256: str
+    size: int
+    runtime: str
+
+
+@dataclass(frozen=True)
+class ImageStore:
+    """A folder of images below EasyBuild's source path.
+
+    Attributes:
+        folder: the folder.
+        runtime: the container runtime that pulls and builds.
+        site: the settings of the cluster.
+        say: called with one line for each sign of progress.
+    """
+
+    folder: Path
+    runtime: ContainerRuntime
+    site: Site
+    say: Callable[[str], None]
+
+    def pull(self, uri: ImageUri, *, again: bool = False) -> tuple[Path, StoredImage]:
+        """Return the image of a URI, pulled unless it is here already.
+
+        Args:
+            uri: where the image is.
+            again: pull it even when it is here.
+
+        Raises:
+            ImageError: it can't be pulled; the message names the registry or the file, and the way out.
+        """
+        target = self.folder / uri.file_name
+        with self._lock(target):
+            present = None if again else self._present(target, uri.text)
+            if present:
+                self.say(f"{uri.text} was pulled before: {target}")
+                return target, present
+            plain_http = uri.registry in self.site.insecure_registries
+            digest, source = uri.digest, uri.text
+            if uri.scheme == "docker" and not digest:
+                digest = Registry(uri, find_credentials(uri.registry), plain_http).digest()
+                source = uri.pinned(digest) if digest else uri.text
+            if uri.scheme in ARCHIVE_SCHEMES and not Path(uri.location).is_file():
+                raise ImageError(f"there is no archive '{uri.location}': correct image_uri = '{uri.text}'")
+            verb = ["build"] if uri.scheme in ARCHIVE_SCHEMES else ["pull"]
+            flags = ["--no-https"] if plain_http else []
+            self.say(f"pulling {uri.text} into {target}")
+            with self._partial(target) as partial:
+                self._run([*verb, *flags, str(partial), source], partial, uri=uri)
+                return target, self._keep(partial, target, origin=uri.text, digest=digest)
+
+    def build(
+        self, definition: Path, build_args: Mapping[str, str], *, stem: str, again: bool = False
+    ) -> tuple[Path, StoredImage]:
+        """Return the image of a definition file, built unless it is here already.
+
+        Args:
+            definition: the definition file; relative paths in it are relative to its folder.
+            build_args: values for its `{{ name }}` places.
+            stem: begin of the image's file name.
+            again: build it even when it is here.
+
+        Raises:
+            ImageError: the build failed; the message has its last lines.
+        """
+        origin = definition_origin(definition, build_args)
+        target = self.folder / definition_file_name(definition, build_args, stem=stem)
+        with self._lock(target):
+            present = None if again else self._present(target, origin)
+            if present:
+                self.say(f"{definition.name} was built before: {target}")
+                return target, present
+            arguments = [word for item in build_args.items() for word in ("--build-arg", "=".join(item))]
+            flags = ["--no-https"] if self.site.insecure_registries else []
+            self.say(f"building {definition.name} into {target}")
+            with self._partial(target) as partial:
+                command = ["build", *flags, *arguments, str(partial), str(definition)]
+                self._run(command, partial, definition=definition)
+                return target, self._keep(partial, target, origin=origin, digest="")
+
+    @contextlib.contextmanager
+    def _lock(self, target: Path) -> Iterator[None]:
+        path = target.parent / f".{target.name}.lock"
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            stream = path.open("w")
+        except OSError as error:
+            raise ImageError(f"can't write to the source path '{target.parent}': {error.strerror}") from error
+        with stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.say(f"another install is fetching {target.name}: waiting for it")
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            except OSError as error:
+                raise ImageError(
+                    f"the file system of '{target.parent}' has no locks ({error.strerror}): set "
+                    "EASYBUILD_SOURCEPATH to a folder on one that has"
+                ) from error
+            yield
+
+    @contextlib.contextmanager
+    def _partial(self, target: Path) -> Iterator[Path]:
+        """Give a temporary name beside the target; whatever is under it afterwards is removed."""
+        partial = target.parent / f".{target.name}.partial"
+        partial.unlink(missing_ok=True)
+        try:
+            yield partial
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _present(self, target: Path, origin: str) -> Optional[StoredImage]:
+        try:
+            stored = StoredImage(**json.loads(record_of(target).read_text(encoding="utf-8")))
+            return stored if stored.origin == origin and target.stat().st_size == stored.size else None
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def _keep(self, partial: Path, target: Path, *, origin: str, digest: str) -> StoredImage:
+        check_is_sif(partial)
+        self.say(f"hashing {target.name}")
+        try:
+            stored = StoredImage(origin, digest, sha256_of(partial), partial.stat().st_size, self.runtime.version)
+            record = target.parent / f".{target.name}.json.partial"
+            record.write_text(json.dumps(asdict(stored), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+            record_of(target).unlink(missing_ok=True)
+            partial.replace(target)
+            record.replace(record_of(target))
+        except OSError as error:
+            raise ImageError(f"keeping the image as '{target}' failed: {error.strerror}") from error
+        return stored
+
+    def _run(
+        self,
+        arguments: Sequence[str],
+        partial: Path,
+        *,
+        uri: Optional[ImageUri] = None,
+        definition: Optional[Path] = None,
+    ) -> None:
+        environ = runtime_environment()
+        for suffix, folder in (("TMPDIR", self.site.runtime_tmpdir), ("CACHEDIR", self.site.runtime_cachedir)):
+            if folder:
+                environ.update({f"{prefix}_{suffix}": folder for prefix in ("SINGULARITY", "APPTAINER")})
+        process = subprocess.Popen(  # noqa: S603 - an argument list, no shell
+            [str(self.runtime.path), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            cwd=definition.parent if definition else None,
+            env=environ,
+        )
+        try:
+            lines = self._watch(process, partial)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+        if process.returncode:
+            raise ImageError(_explanation(process.returncode, lines, uri=uri, definition=definition))
+
+    def _watch(self, process: subprocess.Popen[str], partial: Path) -> list[str]:
+        """Pass on what the runtime says, with a sign of life when it is silent; return its lines."""
+        arriving: queue.Queue[Optional[str]] = queue.Queue()
+        reader = threading.Thread(target=_read_lines, args=(process.stdout, arriving), daemon=True)
+        reader.start()
+        lines: list[str] = []
+        while True:
+            try:
+                line = arriving.get(timeout=_HEARTBEAT)
+            except queue.Empty:
+                size = partial.stat().st_size if partial.exists() else 0
+                self.say(f"... still at work, {size / 1e6:.0f} MB of the image are written")
+                continue
+            if line is None:
+                break
+            for secret in secrets():
+                line = line.replace(secret, "***")
+            if line.strip():
+                lines.append(line)
+                if line.startswith(("INFO:", "WARNING:")):
+                    self.say(line.partition(":")[2].strip())
+        process.wait()
+        return lines
+
+
+def _read_lines(stream: Optional[IO[str]], arriving: queue.Queue[Optional[str]]) -> None:
+    for line in stream or ():
+        arriving.put(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line.rstrip("\n")).rpartition("\r")[2])
+    arriving.put(None)
+
+
+def sha256_of(path: Path, *, progress: Callable[[int], object] = lambda _size: None) -> str:
+    """Return the SHA-256 of a file, in hexadecimal.
+
+    Args:
+        path: the file.
+        progress: called with the number of bytes after each piece that was read.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as stream:
+        while chunk := stream.read(4 * 1024 * 1024):
+            digest.update(chunk)
+            progress(len(chunk))
+    return digest.hexdigest()
+
+
+def definition_origin(definition: Path, build_args: Mapping[str, str]) -> str:
+    """Return what identifies a build: the text of the definition file and the build arguments.
+
+    Raises:
+        ImageError: the definition file can't be read.
+    """
+    try:
+        text = definition.read_bytes()
+    except OSError as error:
+        raise ImageError(f"the definition file '{definition}' can't be read: {error.strerror}") from error
+    arguments = json.dumps(dict(build_args), sort_keys=True)
+    return f"{definition.name} sha256:{hashlib.sha256(text).hexdigest()} {arguments}"
+
+
+def definition_file_name(definition: Path, build_args: Mapping[str, str], *, stem: str) -> str:
+    """Return the file name of the image of a definition file: another definition gives another name."""
+    return f"{stem}-{hashlib.sha256(definition_origin(definition, build_args).encode()).hexdigest()[:8]}.sif"
+
+
+def record_of(target: Path) -> Path:
+    """Return where the store keeps what it knows of an image."""
+    return target.with_name(target.name + ".json")
+
+
+def _explanation(
+    status: int, lines: Sequence[str], *, uri: Optional[ImageUri] = None, definition: Optional[Path] = None
+) -> str:
+    """Return the sentence for a runtime that failed: what happened, where, and the way out."""
+    text = "\n".join(lines)
+    what = f"pulling {uri.text}" if uri else f"building {definition.name}" if definition else "the runtime"
+    last = "\n".join(lines[-LAST_LINES:])
+    if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or re.search(r"signal: killed|out of memory", text, re.I):
+        return (
+            f"{what} was killed, most likely for want of memory on this node. Run eb in a job on a compute node, or "
+            "set 'runtime_tmpdir' in the site file to a folder that is not in memory"
+        )
+    if re.search(r"no space left on device|disk quota exceeded", text, re.I):
+        return (
+            f"{what} ran out of space. Set 'runtime_tmpdir' and 'runtime_cachedir' in the site file (or "
+            f"SIFMOD_RUNTIME_TMPDIR and SIFMOD_RUNTIME_CACHEDIR) to folders with more, or run eb in a job on a compute "
+            f"node that has it; the runtime said: {last}"
+        )
+    if uri and uri.scheme in REGISTRY_SCHEMES:
+        if _DENIED.search(text):
+            return refusal(uri, has_credentials=find_credentials(uri.registry) is not None)
+        if re.search(r"manifest unknown|name unknown|not found|404", text, re.I):
+            name = f"the digest {uri.digest}" if uri.digest else f"the tag '{uri.tag}'"
+            return (
+                f"the registry {uri.registry} has no image {uri.repository} with {name}: correct "
+                f"image_uri = '{uri.text}'"
+            )
+        if re.search(r"server gave HTTP response to HTTPS client", text):
+            return (
+                f"the registry {uri.registry} speaks plain HTTP. If that is wanted, add it to 'insecure_registries' in "
+                "the site file"
+            )
+    if re.search(r"no such host|connection refused|i/o timeout|network is unreachable|deadline exceeded", text, re.I):
+        host = (uri.registry or uri.text) if uri else "a server"
+        return f"{what} failed: {host} can't be reached from this host; the runtime said: {lines[-1] if lines else ''}"
+    return f"{what} failed with exit status {status}; the runtime's last lines: {last}"

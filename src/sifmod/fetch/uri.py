@@ -1,0 +1,98 @@
+"""An image URI: where a container image is fetched from, in the words of the container runtime."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from sifmod.text.suggest import perhaps
+
+REGISTRY_SCHEMES = ("docker", "oras")
+ARCHIVE_SCHEMES = ("docker-archive", "oci-archive")
+SCHEMES = (*REGISTRY_SCHEMES, "library", "https", *ARCHIVE_SCHEMES)
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class ImageUri:
+    """One image URI, checked for its form.
+
+    Attributes:
+        text: the URI as it was given.
+        scheme: one of `SCHEMES`.
+        location: what follows the scheme: a reference, an address or a path.
+    """
+
+    text: str
+    scheme: str
+    location: str
+
+    @classmethod
+    def parse(cls, text: str) -> ImageUri:
+        """Read a URI such as `docker://nvcr.io/nvidia/pytorch:24.03-py3` or `oci-archive:/path/image.tar`.
+
+        Raises:
+            ValueError: it is none that can be fetched from; the message says why and what to write.
+        """
+        scheme, colon, location = text.partition(":")
+        if not colon or scheme not in SCHEMES:
+            raise ValueError(f"'{scheme}' is no scheme of an image{perhaps(scheme, SCHEMES)}: use {', '.join(SCHEMES)}")
+        if re.search(r"[\x00-\x20\x7f]", text):
+            raise ValueError("an image URI has no white space: remove it")
+        if scheme in ARCHIVE_SCHEMES:
+            if not location.startswith("/") or location.startswith("//"):
+                raise ValueError(f"give the absolute path of the archive: {scheme}:/path/image.tar")
+            return cls(text, scheme, location)
+        if not location.startswith("//") or not location.strip("/"):
+            raise ValueError(f"write it as {scheme}://...")
+        location = location[2:]
+        if "@" in location.split("/")[0]:
+            raise ValueError(
+                "credentials do not belong into an easyconfig: set SINGULARITY_DOCKER_USERNAME and _PASSWORD"
+            )
+        if "@" in location and not _DIGEST.fullmatch(location.partition("@")[2]):
+            raise ValueError("what follows the '@' is no digest: write @sha256: and 64 hexadecimal digits")
+        return cls(text, scheme, location)
+
+    @property
+    def digest(self) -> str:
+        """The digest that the URI is pinned to, as `sha256:...`; empty where it is not."""
+        return self.location.partition("@")[2] if self.scheme not in ARCHIVE_SCHEMES else ""
+
+    @property
+    def registry(self) -> str:
+        """Host of the registry, with its port where one is given; empty for schemes without a registry."""
+        if self.scheme not in REGISTRY_SCHEMES:
+            return ""
+        first, slash, _rest = self.location.partition("/")
+        is_host = slash and ("." in first or ":" in first or first == "localhost")
+        return first if is_host else "docker.io"
+
+    @property
+    def repository(self) -> str:
+        """Name of the repository in its registry, such as `nvidia/pytorch`."""
+        path = self.location.partition("@")[0]
+        if path.startswith(f"{self.registry}/"):
+            path = path[len(self.registry) + 1 :]
+        path = re.sub(r":[^/:]*$", "", path)
+        return f"library/{path}" if self.registry == "docker.io" and "/" not in path else path
+
+    @property
+    def tag(self) -> str:
+        """The tag, `latest` where none is given."""
+        match = re.search(r":([^/:]+)$", self.location.partition("@")[0])
+        return match[1] if match else "latest"
+
+    def pinned(self, digest: str) -> str:
+        """Return the URI with a digest in place of its tag, as the runtime takes it."""
+        return f"{self.scheme}://{self.registry}/{self.repository}@{digest}"
+
+    @property
+    def file_name(self) -> str:
+        """File name of the image in a folder of images: readable, and different for different URIs."""
+        path = self.location.partition("@")[0].rstrip("/")
+        stem = re.sub(r"\.(sif|tar|tgz|tar\.gz)$", "", path.rpartition("/")[2])
+        stem = re.sub(r"[^A-Za-z0-9_.+-]+", "_", stem).lstrip("._-") or "image"
+        return f"{stem}-{hashlib.sha256(self.text.encode()).hexdigest()[:8]}.sif"

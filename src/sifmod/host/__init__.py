@@ -1,0 +1,1 @@
+"""What this node has: the runtime, GPUs, commands and files."""

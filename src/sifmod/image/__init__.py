@@ -1,0 +1,1 @@
+"""What is in an image, read from its files alone: no container runtime, no site."""

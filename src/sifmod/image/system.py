@@ -1,0 +1,139 @@
+"""What an image's files say of its Linux: distribution, libc, architecture, packages, and what the runtime keeps."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from sifmod.image.files import ImageFiles
+
+Files = ImageFiles[Any]
+
+_METADATA = "/.singularity.d"
+# The runtimes' own, for an image that says nothing.
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# e_machine of ELF, as the SIF format names architectures.
+_MACHINES = {3: "386", 40: "arm", 62: "amd64", 183: "arm64", 21: "ppc64le", 22: "s390x", 243: "riscv64"}
+_LIBRARY_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
+_PACKAGE_DATABASE = 32 << 20  # bytes
+_LIBC = 16 << 20  # bytes
+_OS_RELEASE = 16_384  # bytes
+_MOST_FOLDERS = 20
+
+
+def os_release(files: Files) -> dict[str, str]:
+    """Return the variables of `os-release` (os-release(5)); none where there is no such file."""
+    found = {}
+    text = files.text("/etc/os-release", limit=_OS_RELEASE) or files.text("/usr/lib/os-release", limit=_OS_RELEASE)
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and re.fullmatch(r"[A-Z0-9_]+", name):
+            found[name] = _unquoted(value)
+    return found
+
+
+def _unquoted(value: str) -> str:
+    try:
+        return " ".join(shlex.split(value))
+    except ValueError:
+        return value
+
+
+def system_packages(files: Files) -> dict[str, str]:
+    """Return the versions of the packages of Debian, Ubuntu or Alpine, by name; RPM's database is not read."""
+    text = files.text("/var/lib/dpkg/status", limit=_PACKAGE_DATABASE)
+    found = {}
+    for paragraph in text.split("\n\n"):
+        fields = dict(re.findall(r"^(Package|Status|Version): (.*)$", paragraph, re.M))
+        if fields.get("Status", "").endswith(" installed") and "Package" in fields:
+            found[fields["Package"]] = re.sub(r"^\d+:", "", fields.get("Version", ""))
+    text = files.text("/lib/apk/db/installed", limit=_PACKAGE_DATABASE)
+    found.update(re.findall(r"^P:(\S+)\nV:(\S+)", text, re.M))
+    return found
+
+
+def library_folders(files: Files) -> list[str]:
+    """Return the folders of the system's libraries, without links, each once."""
+    folders = [*_LIBRARY_FOLDERS]
+    for folder in ("/lib", "/usr/lib"):
+        folders += [f"{folder}/{name}" for name in files.names(folder) if "-linux-gnu" in name][:_MOST_FOLDERS]
+    return list(dict.fromkeys(filter(None, map(files.resolved, folders))))
+
+
+def libc(files: Files, packages: Mapping[str, str]) -> str:
+    """Return name and version of the C library, such as `glibc 2.36`; empty where none was found.
+
+    Args:
+        files: of the image.
+        packages: versions of its system packages.
+    """
+    for folder in library_folders(files):
+        text = files.read(f"{folder}/libc.so.6", limit=_LIBC)
+        match = re.search(rb"GNU C Library [^\n]{0,200}version (\d+\.\d+)", text)
+        if match:
+            return f"glibc {match[1].decode()}"
+    if "musl" in packages:
+        return f"musl {packages['musl'].partition('-')[0]}"
+    return "musl" if any(name.startswith("ld-musl-") for name in files.names("/lib")) else ""
+
+
+def architecture(files: Files) -> str:
+    """Return for which processor the image's programs are, by one of them; empty where that can't be told."""
+    for path in ("/bin/sh", "/usr/bin/env", "/bin/ls"):
+        head = files.read(path, limit=20)
+        if head[:4] == b"\x7fELF":
+            return _MACHINES.get(int.from_bytes(head[18:20], "big" if head[5] == 2 else "little"), "")
+    return ""
+
+
+def labels(files: Files) -> dict[str, str]:
+    """Return the labels of an image."""
+    try:
+        found = json.loads(files.text(f"{_METADATA}/labels.json") or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
+def script(files: Files, name: str) -> str:
+    """Return a script of the runtime: `runscript`, `startscript`, `test`; empty where there is none."""
+    return files.text(f"{_METADATA}/{name}").strip()
+
+
+def definition(files: Files) -> str:
+    """Return the definition file that the runtime keeps in an image; empty where there is none."""
+    return files.text(f"{_METADATA}/Singularity").strip()
+
+
+def environment(files: Files) -> dict[str, str]:
+    """Return the variables that the image sets, read from its scripts without running them.
+
+    What needs a shell is left as it is written: only plain assignments are understood, `${NAME:-default}` as
+    the default, and references to variables that came before.
+    """
+    found: dict[str, str] = {}
+    folder = f"{_METADATA}/env"
+    for name in files.names(folder):
+        # the others are the runtime's own machinery
+        if re.fullmatch(r"(10-docker.*|90-environment|91-.*)\.sh", name):
+            for line in files.text(f"{folder}/{name}").splitlines():
+                match = re.match(r"(?:export +)?([A-Za-z_]\w*)=(.*)", line.strip().rstrip(";"))
+                if match:
+                    found[match[1]] = _value(match[2], found)
+    return found
+
+
+def _value(text: str, known: Mapping[str, str]) -> str:
+    quote = text[:1] if text[:1] in ("'", '"') and text[-1:] == text[:1] and len(text) > 1 else ""
+    if quote:
+        text = text[1:-1]
+    before = {"PATH": DEFAULT_PATH, **known}
+    if quote != "'":
+        # both runtimes write the variables of a Docker image so
+        text = re.sub(r'^\$\{\w+:-"?(.*?)"?\}$', r"\1", text)
+        text = re.sub(r"\$\{?([A-Za-z_]\w*)\}?", lambda match: before.get(match[1], match[0]), text)
+        text = re.sub(r"\\(.)", r"\1", text)
+    return text

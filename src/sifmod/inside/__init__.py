@@ -1,0 +1,1 @@
+"""What runs in a container, with the image's own Python (3.6 or later): imports nothing of sifmod."""

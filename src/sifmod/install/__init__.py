@@ -1,0 +1,1 @@
+"""How text and an image become an installation on disk, and the way back."""

@@ -1,0 +1,320 @@
+"""Installing a container: everything is made ready beside the old files, then put in place by renames.
+
+A failure before the first rename leaves an earlier installation as it was. User software is never in the way: it is
+made once, and afterwards only the user's own commands rename it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Callable, Optional
+
+from sifmod import __version__, names
+from sifmod.artefact import Artefact
+from sifmod.container.spec import ContainerSpec
+from sifmod.errors import ImageError, InstallError, ParameterError
+from sifmod.fetch.store import StoredImage, sha256_of
+from sifmod.host.runtime import ContainerRuntime, find_runtime, last_lines
+from sifmod.install.manifest import Manifest, read_manifest
+from sifmod.install.placement import copy_image, link_image
+from sifmod.install.probe import probe_python
+from sifmod.install.rollback import remember, remember_renames
+from sifmod.render.environment import setting_variables, structural_variables
+from sifmod.render.templates import render
+from sifmod.sif import check_is_sif
+from sifmod.site.settings import Site
+from sifmod.usersoftware.tree import PARTS, has_user_software, make_user_software, python_version, set_aside
+
+_STAGE = ".sifmod-stage"
+
+
+@dataclass(frozen=True)
+class Installer:
+    """Installs one container into its installation directory.
+
+    Attributes:
+        spec: the container.
+        site: the settings of the cluster.
+        image: the SIF to install.
+        expected_sha256: its SHA-256 where the easyconfig gives one, else empty.
+        tools: name and version of the tools above sifmod, for the manifest.
+        say: called with one line for each thing that is begun.
+        warn: called with a sentence that the user must see.
+        stored: what is known of an image that was pulled or built; None for other images.
+        definitions: definition files to keep with the installation.
+    """
+
+    spec: ContainerSpec
+    site: Site
+    image: Path
+    expected_sha256: str
+    tools: Mapping[str, str]
+    say: Callable[[str], None]
+    warn: Callable[[str], None]
+    stored: Optional[StoredImage] = None
+    definitions: tuple[Path, ...] = ()
+
+    def install(self) -> None:
+        """Install, or reinstall over what is there.
+
+        What was replaced is remembered until `forget` is called: `undo` brings it back when a later check fails.
+
+        Raises:
+            SifmodError: a step failed; an earlier installation still works, and of a new one nothing is left.
+        """
+        runtime = find_runtime(self.site)
+        with _stage(Path(self.spec.installdir)) as stage:
+            manifest, outdated = self._prepare(stage, runtime)
+            is_new = (stage / names.USER_SOFTWARE_DIRECTORY).exists()
+            installdir = Path(self.spec.installdir)
+            before = read_manifest(installdir)
+            remember(installdir, [*manifest.files, *(before.files if before else ())])
+            if outdated:
+                self._set_aside(outdated)
+            _commit(stage, installdir, manifest)
+        if self.spec.pack_user_software and is_new:
+            self._pack()
+
+    def _prepare(self, stage: Path, runtime: ContainerRuntime) -> tuple[Manifest, str]:
+        """Make everything ready in the stage; return the manifest, and the Python of user software that is outdated."""
+        spec = self.spec
+        image, digest = self._place(stage)
+        facts = None
+        if spec.python:
+            self.say(f"looking at the Python of the image in {spec.python.prefix}")
+            facts = probe_python(runtime, image, spec.python)
+            spec = replace(spec, python_version=facts.version)
+        artefacts = list(render(spec, self.site))
+        if facts and spec.pip_constraints:
+            artefacts.append(Artefact(PurePosixPath("runscripts", names.CONSTRAINTS), facts.constraints))
+        artefacts += [kept_definition(path) for path in self.definitions]
+        for artefact in artefacts:
+            write_artefact(stage, artefact)
+        outdated = self._outdated_python(spec.python_version) if spec.venv else ""
+        if spec.venv:
+            self._check_venv(outdated)
+        if spec.venv and (outdated or not has_user_software(Path(spec.installdir))):
+            self._make_user_software(stage, image, runtime, spec)
+        files = [str(artefact.path) for artefact in artefacts]
+        if image.parent == stage:
+            files.append(spec.sif)
+        manifest = Manifest(
+            module=spec.module,
+            image=spec.sif,
+            image_source=str(self.image),
+            image_origin=self.stored.origin if self.stored else "",
+            image_digest=self.stored.digest if self.stored else "",
+            image_sha256=digest,
+            image_size=image.stat().st_size,
+            python_version=spec.python_version,
+            venv=spec.venv,
+            hashes={str(artefact.path): artefact.sha256 for artefact in artefacts},
+            expected_packages=dict(spec.expected_packages),
+            files=tuple(sorted([names.MANIFEST, *files])),
+            tools={**self.tools, "sifmod": __version__, "runtime": runtime.version},
+        )
+        write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
+        return manifest, outdated
+
+    def _check_venv(self, outdated: str) -> None:
+        """Refuse another name for the virtual environment over user software that has none of this name."""
+        installdir = Path(self.spec.installdir)
+        manifest = read_manifest(installdir)
+        if outdated or not has_user_software(installdir) or not manifest or manifest.venv == self.spec.venv:
+            return
+        folder = installdir / names.USER_SOFTWARE_DIRECTORY / "venv"
+        # an easyconfig without `venv` may have come between, and what is packed is not looked into
+        present = [manifest.venv] if manifest.venv else sorted(path.name for path in folder.glob("*"))
+        if present and not (folder / self.spec.venv).is_dir():
+            raise ParameterError(
+                "venv",
+                self.spec.venv,
+                f"the user software in '{installdir}' has the virtual environment '{', '.join(present)}': keep that "
+                "name, or give this module another version",
+            )
+
+    def _outdated_python(self, version: str) -> str:
+        """Return the Python version of the present user software where it is another one than the image's, else ''."""
+        installdir = Path(self.spec.installdir)
+        if not has_user_software(installdir):
+            return ""
+        manifest = read_manifest(installdir)
+        venv = manifest.venv if manifest and manifest.venv else self.spec.venv
+        present = python_version(installdir, venv=venv, recorded=manifest.python_version if manifest else "")
+        return present if present != version else ""
+
+    def _place(self, stage: Path) -> tuple[Path, str]:
+        """Return where the image of this install is, and its SHA-256 where it was read."""
+        target = stage / self.spec.sif
+        known = self.stored.sha256 if self.stored else ""
+        if self.spec.image_mode == "copy":
+            self.say(f"copying the image {self.image}")
+            known = copy_image(self.image, target)
+        elif self.spec.image_mode == "central":
+            self.say(f"using the image {self.image} in its place")
+            target = self.image
+        else:
+            self.say(f"linking the image {self.image}")
+            if not link_image(self.image, target):
+                self.say("the file systems allow no link: copying the image")
+                known = copy_image(self.image, target)
+        if self.expected_sha256:
+            known = known or sha256_of(target)
+            if known != self.expected_sha256.lower():
+                raise ImageError(
+                    f"the image '{self.image}' has the SHA-256 {known}, and checksums of the easyconfig says "
+                    f"{self.expected_sha256}: fetch the image again, or correct the easyconfig"
+                )
+        check_is_sif(target)
+        return target, known
+
+    def _make_user_software(self, stage: Path, image: Path, runtime: ContainerRuntime, spec: ContainerSpec) -> None:
+        self.say(f"making the virtual environment {spec.venv_path}")
+        directory = stage / names.USER_SOFTWARE_DIRECTORY
+        binds = make_user_software(directory, stage / "runscripts", image, runtime, spec)
+        if spec.pip_requirements:
+            self.say(f"installing {', '.join(spec.pip_requirements)} with pip")
+            site_binds = [bind for bind in self.site.optional_binds if Path(bind.source).exists()]
+            runtime.run(
+                image,
+                [spec.interpreter, "-m", "pip", "--disable-pip-version-check", "install", "-r", "/dev/stdin"],
+                binds=[*binds, *self.site.binds, *spec.binds, *site_binds],
+                env={**setting_variables(spec, self.site), **structural_variables(spec)},
+                stdin="\n".join(spec.pip_requirements) + "\n",
+            )
+
+    def _set_aside(self, version: str) -> None:
+        """Make room for user software of another Python, and tell the user where the old one went."""
+        installdir = Path(self.spec.installdir)
+        renames = set_aside(installdir, version, note=lambda renames: remember_renames(installdir, renames, PARTS))
+        renamed = [new for _old, new in renames]
+        if renamed:
+            paths = ", ".join(str(path) for path in renamed)
+            listed = renamed[-1].suffix == ".txt"
+            self.warn(
+                f"the image's Python is no longer {version}: the user software that was made for it was set aside as "
+                + (f"{paths}; reinstall its packages with: pip install -r '{renamed[-1]}'" if listed else paths)
+            )
+
+    def _pack(self) -> None:
+        installdir = Path(self.spec.installdir)
+        self.say("packing the user software")
+        done = subprocess.run(  # noqa: S603 - the command that was just installed
+            [str(installdir / "bin" / "make-squashfs"), "--remove-directory"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode:
+            raise InstallError(
+                f"packing the user software failed with exit status {done.returncode}: {last_lines(done)}"
+            )
+
+
+def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
+    """Write the scripts of an installation anew, from today's site; image and user software are not touched.
+
+    Nothing happens where sifmod has installed nothing yet.
+
+    Raises:
+        InstallError: a script can't be written, or the manifest can't be read.
+    """
+    installdir = Path(spec.installdir)
+    manifest = read_manifest(installdir)
+    if manifest is None:
+        return
+    artefacts = render(replace(spec, python_version=manifest.python_version), site)
+    files = {*manifest.files, *(str(artefact.path) for artefact in artefacts)}
+    hashes = {**manifest.hashes, **{str(artefact.path): artefact.sha256 for artefact in artefacts}}
+    manifest = replace(manifest, files=tuple(sorted(files)), hashes=hashes)
+    record = Artefact(PurePosixPath(names.MANIFEST), manifest.text)
+    with _stage(installdir) as stage:
+        for artefact in (*artefacts, record):
+            if _content(installdir / artefact.path) != artefact.text.encode():
+                write_artefact(stage, artefact)
+                _put(stage, installdir, str(artefact.path))
+
+
+def write_artefact(top: Path, artefact: Artefact) -> None:
+    """Write one artefact below `top`; the umask decides who may read and write it.
+
+    Raises:
+        InstallError: the file can't be written.
+    """
+    path = top / artefact.path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o777 if artefact.executable else 0o666)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(artefact.text)
+    except OSError as error:
+        raise InstallError(f"writing '{path}' failed: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _stage(installdir: Path) -> Iterator[Path]:
+    """Give a folder inside the installation, on its file system; it is gone afterwards, whatever happens."""
+    stage = installdir / _STAGE
+    try:
+        is_new = not installdir.exists()
+        installdir.mkdir(parents=True, exist_ok=True)
+        if stage.exists():
+            shutil.rmtree(stage)
+        stage.mkdir()
+    except OSError as error:
+        raise InstallError(f"can't write to the installation directory '{installdir}': {error.strerror}") from error
+    try:
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+        if is_new and not any(installdir.iterdir()):
+            installdir.rmdir()
+
+
+def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
+    """Put what was staged in place, one rename a file, the manifest last, and remove what only the old one had."""
+    before = read_manifest(installdir)
+    try:
+        for name in [*sorted(set(manifest.files) - {names.MANIFEST}), names.MANIFEST]:
+            _put(stage, installdir, name)
+        user_software = stage / names.USER_SOFTWARE_DIRECTORY
+        if user_software.exists():
+            user_software.rename(installdir / names.USER_SOFTWARE_DIRECTORY)
+        for name in set(before.files) - set(manifest.files) if before else ():
+            (installdir / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise InstallError(f"putting the installation in place in '{installdir}' failed: {error}") from error
+
+
+def kept_definition(path: Path) -> Artefact:
+    """Return a definition file as it is kept with an installation.
+
+    Raises:
+        InstallError: it can't be read.
+    """
+    try:
+        return Artefact(PurePosixPath("share", "docker-defs", path.name), path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InstallError(f"the definition file '{path}' can't be read: {error}") from error
+
+
+def _content(path: Path) -> Optional[bytes]:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _put(stage: Path, installdir: Path, name: str) -> None:
+    try:
+        (installdir / name).parent.mkdir(parents=True, exist_ok=True)
+        (stage / name).replace(installdir / name)
+    except OSError as error:
+        raise InstallError(f"putting '{installdir / name}' in place failed: {error.strerror}") from error

@@ -1,0 +1,67 @@
+"""The Python packages that an installed container offers to its users."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from sifmod.container.spec import ContainerSpec
+from sifmod.errors import InstallError
+from sifmod.host.runtime import last_lines
+from sifmod.install.probe import PROBE, PythonFacts, facts_from_answer
+
+
+def installed_packages(spec: ContainerSpec) -> PythonFacts:
+    """Ask the Python that users get, user software included, through the installation's own `start-shell`.
+
+    Raises:
+        InstallError: it does not run.
+    """
+    return python_facts(Path(spec.installdir), spec.module, spec.interpreter)
+
+
+def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:
+    """Ask a Python of an installed container for its version and packages.
+
+    Args:
+        root: the installation.
+        module: full name of its module.
+        interpreter: the command that starts the Python in the container.
+
+    Raises:
+        InstallError: it does not run.
+    """
+    command = [str(root / "bin" / "start-shell"), "-c", 'exec "$@"', "-", interpreter, "-I", "-c", PROBE]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own script
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+        )
+    except OSError as error:
+        raise InstallError(f"'{command[0]}' does not run: {error.strerror}") from error
+    try:
+        return facts_from_answer(json.loads(done.stdout))
+    except (ValueError, TypeError, KeyError) as error:
+        raise InstallError(f"the Python of {module} does not run: {last_lines(done)}") from error
+
+
+def check_packages(found: PythonFacts, expected: Mapping[str, str]) -> None:
+    """Raise unless every expected package is there in exactly the expected version.
+
+    Raises:
+        InstallError: the message lists each one that is missing or different.
+    """
+    versions = {canonicalize_name(name): version for name, version in found.packages}
+    wrong = [
+        f"{name} {version} (found {versions.get(canonicalize_name(name), 'none')})"
+        for name, version in sorted(expected.items())
+        if versions.get(canonicalize_name(name)) != version
+    ]
+    if wrong:
+        raise InstallError(
+            f"expected_packages of the easyconfig names what the container does not have: {', '.join(wrong)}. Correct "
+            "the easyconfig, or use the image that it was written for"
+        )

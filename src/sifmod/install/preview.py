@@ -1,0 +1,126 @@
+"""What an install would write, without one; and how that differs from what an earlier one wrote."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Optional
+
+from sifmod import names
+from sifmod.artefact import Artefact
+from sifmod.container.spec import ContainerSpec
+from sifmod.errors import InstallError
+from sifmod.install.installer import kept_definition
+from sifmod.install.manifest import Manifest
+from sifmod.render.templates import render
+from sifmod.site.settings import Site
+
+# Written from what only the image can tell.
+_FROM_IMAGE = (names.MANIFEST, f"runscripts/{names.CONSTRAINTS}")
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What an install would write.
+
+    Attributes:
+        artefacts: the files, sorted by path, relative to the installation.
+        notes: what is assumed, and what is left out.
+    """
+
+    artefacts: tuple[Artefact, ...]
+    notes: tuple[str, ...]
+
+
+def preview(
+    spec: ContainerSpec,
+    site: Site,
+    *,
+    manifest: Optional[Manifest] = None,
+    definitions: Sequence[Path] = (),
+    python_version: str = "",
+) -> Preview:
+    """Return what an install of a container would write.
+
+    The version of the image's Python decides about names of wrappers. It is the one that is given, else that of the
+    manifest, else what the module's version says.
+
+    Args:
+        spec: the container.
+        site: the settings of the cluster.
+        manifest: that of an earlier install; None where there is none.
+        definitions: paths of the definition files that are kept.
+        python_version: `major.minor`; empty where it isn't known.
+
+    Raises:
+        InstallError: a definition file can't be read.
+    """
+    left_out = [names.MANIFEST]
+    notes = []
+    if spec.python:
+        if spec.pip_constraints:
+            left_out.append(f"runscripts/{names.CONSTRAINTS}")
+        version, origin = _python_version(spec, manifest, python_version)
+        if version:
+            notes.append(f"the image's Python is taken to be {version}, from {origin}")
+        else:
+            notes.append("the image's Python is not known: wrappers with a version in their name are left out")
+        spec = replace(spec, python_version=version)
+    notes.append(f"left out, because an install makes them from the image: {', '.join(left_out)}")
+    if spec.image_mode == "central" and not spec.image:
+        notes.append("the image is used in its place, which is not known yet: the site's repositories are named only")
+    artefacts = [*render(spec, site), *(kept_definition(path) for path in definitions)]
+    return Preview(tuple(sorted(artefacts, key=lambda item: item.path)), tuple(notes))
+
+
+def differences(
+    artefacts: Sequence[Artefact], installdir: Path, manifest: Manifest, module: tuple[Path, str]
+) -> Iterator[str]:
+    """Give the lines of a unified diff from an installation to what an install would write.
+
+    Args:
+        artefacts: what it would write.
+        installdir: the installation.
+        manifest: its manifest.
+        module: path of the module file, and its text as it would be written.
+
+    Raises:
+        InstallError: an installed file can't be read.
+    """
+    new = {str(artefact.path): artefact.text for artefact in artefacts}
+    old = set(manifest.files) - {manifest.image, *_FROM_IMAGE}
+    for name in sorted({*old, *new}):
+        yield from _difference(str(PurePosixPath(name)), _text(installdir / name), new.get(name))
+    path, text = module
+    yield from _difference(str(path), _text(path), text)
+
+
+def _difference(name: str, old: Optional[str], new: Optional[str]) -> Iterator[str]:
+    before = "/dev/null" if old is None else f"installed/{name.lstrip('/')}"
+    after = "/dev/null" if new is None else f"new/{name.lstrip('/')}"
+    lines = difflib.unified_diff((old or "").splitlines(), (new or "").splitlines(), before, after, lineterm="")
+    yield from lines
+
+
+def _text(path: Path) -> Optional[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InstallError(f"'{path}' can't be read: {error.strerror}") from error
+
+
+def _python_version(spec: ContainerSpec, manifest: Optional[Manifest], given: str) -> tuple[str, str]:
+    """Return the version of the image's Python, and where it is from; both empty where nothing tells."""
+    named = re.search(r"(?i)python-(3\.\d+)(?!\d)", spec.version) or re.match(r"(3\.\d+)(?!\d)", spec.version)
+    if given:
+        return given, "the command line"
+    if manifest and manifest.python_version:
+        return manifest.python_version, "the earlier install"
+    if named and ("python" in named[0].lower() or spec.name == "Python"):
+        return named[1], "the module's version"
+    return "", ""

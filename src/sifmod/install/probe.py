@@ -1,0 +1,118 @@
+"""What an installation needs to know from inside an image: its Python's version and packages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import InvalidName, canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from sifmod.container.spec import PythonLayout
+from sifmod.errors import ImageError, InstallError
+from sifmod.host.runtime import ContainerRuntime
+
+# Runs under the image's Python. Names and versions come from the metadata, because `pip freeze` prints
+# `name @ file:///...` for what conda and vendors built.
+PROBE = """
+import json, sys
+try:
+    from importlib.metadata import distributions
+    packages = [(d.metadata["Name"], d.version) for d in distributions()]
+except ImportError:
+    import pkg_resources
+    packages = [(d.project_name, d.version) for d in pkg_resources.working_set]
+print(json.dumps({"prefix": sys.prefix, "version": "%d.%d" % sys.version_info[:2], "packages": packages}))
+"""
+
+# pip's isolated build environments read PIP_CONSTRAINT too: a package that asks for a newer one of these must get it.
+_BUILD_TOOLS = frozenset(
+    {
+        "build",
+        "cmake",
+        "cython",
+        "flit-core",
+        "hatchling",
+        "maturin",
+        "meson",
+        "meson-python",
+        "ninja",
+        "packaging",
+        "pdm-backend",
+        "pip",
+        "poetry-core",
+        "pybind11",
+        "scikit-build",
+        "scikit-build-core",
+        "setuptools",
+        "setuptools-rust",
+        "setuptools-scm",
+        "versioneer",
+        "wheel",
+    }
+)
+
+
+@dataclass(frozen=True)
+class PythonFacts:
+    """The Python of an image as it was found.
+
+    Attributes:
+        version: `major.minor`.
+        packages: name and version of each distribution, sorted by name, each name once.
+    """
+
+    version: str
+    packages: tuple[tuple[str, str], ...]
+
+    @property
+    def constraints(self) -> str:
+        """The text of a pip constraints file that pins every package of the image but build tools."""
+        return "".join(
+            f"{name}=={version}\n"
+            for name, version in self.packages
+            if canonicalize_name(name) not in _BUILD_TOOLS and _is_pinnable(name, version)
+        )
+
+
+def _is_pinnable(name: str, version: str) -> bool:
+    """Return whether pip understands `name==version`; distributions of Linux have versions such as 1.1build1."""
+    try:
+        Version(version)
+        canonicalize_name(name, validate=True)
+    except (InvalidName, InvalidVersion):
+        return False
+    return True
+
+
+def facts_from_answer(answer: dict[str, Any]) -> PythonFacts:
+    """Return what `PROBE` printed, each package once: the first found is the one that Python imports.
+
+    Raises:
+        KeyError, TypeError, ValueError: this is no answer of `PROBE`.
+    """
+    first: dict[str, tuple[str, str]] = {}
+    for name, version in answer["packages"]:
+        if name and version:
+            first.setdefault(canonicalize_name(name), (name, version))
+    return PythonFacts(version=answer["version"], packages=tuple(first[key] for key in sorted(first)))
+
+
+def probe_python(runtime: ContainerRuntime, image: Path, python: PythonLayout) -> PythonFacts:
+    """Ask the Python of an image for its version and packages.
+
+    Raises:
+        ImageError: the image has no such Python; the message says where it was looked for.
+    """
+    try:
+        # -I: neither the user's own packages nor PYTHONPATH are the image's.
+        facts = facts_from_answer(json.loads(runtime.run(image, [python.executable, "-I", "-c", PROBE])))
+    except (InstallError, ValueError, TypeError, KeyError) as error:
+        parameter = "conda_root and conda_env" if python.conda_env else "python_prefix"
+        raise ImageError(
+            f"the image '{image.name}' has no working Python at {python.executable}, where {parameter} of the "
+            f"easyconfig say that it is: {error}"
+        ) from error
+    return facts

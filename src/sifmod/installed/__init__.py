@@ -1,0 +1,1 @@
+"""What is there after an install: installation, verification, removal, kernel."""

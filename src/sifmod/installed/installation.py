@@ -1,0 +1,203 @@
+"""What is installed: sifmod's installations in a software space, found by their manifests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from sifmod import names
+from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import InstallError
+from sifmod.install.manifest import Manifest, read_manifest
+from sifmod.site.settings import Site
+from sifmod.text import quoting
+from sifmod.text.suggest import perhaps
+from sifmod.usersoftware.state import UserSoftware, user_software
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One installed container.
+
+    Attributes:
+        root: the installation directory, `$CONTAINERROOT`.
+        manifest: what was installed.
+        space: the software space that it is in.
+    """
+
+    root: Path
+    manifest: Manifest
+    space: SoftwareSpace
+
+    @property
+    def module(self) -> str:
+        """Full name of the module, as for `module load`."""
+        return self.manifest.module
+
+    @property
+    def name(self) -> str:
+        """Name of the software."""
+        return self.module.partition("/")[0]
+
+    @property
+    def version(self) -> str:
+        """Full version of the module, suffix included."""
+        return self.module.partition("/")[2]
+
+    @property
+    def image(self) -> Path:
+        """Path of the image: the installation's own, or where it was taken from when it is used in place."""
+        return self.root / self.manifest.image if self.has_own_image else Path(self.manifest.image_source)
+
+    @property
+    def has_own_image(self) -> bool:
+        """Whether the installation wrote an image of its own; it may be gone since."""
+        return self.manifest.image in self.manifest.files
+
+    @property
+    def has_image(self) -> bool:
+        """Whether the image is there, as far as this user can see."""
+        return os.path.isfile(self.image)  # noqa: PTH113 - without an error where a folder above is not ours
+
+    def stand_in(self, site: Site) -> Optional[Path]:
+        """Return the site's copy of the image, which is used where the installation's own is gone."""
+        central = [Path(folder, self.manifest.image) for folder in site.image_repositories]
+        return next((path for path in central if os.path.isfile(path)), None)  # noqa: PTH113 - likewise
+
+    @property
+    def user_software(self) -> UserSoftware:
+        """The present state of the user software."""
+        return user_software(self.root, venv=self.manifest.venv)
+
+    @property
+    def module_files(self) -> tuple[Path, ...]:
+        """The module file, and the links to it in the trees of module classes: those that exist, the file first."""
+        found = []
+        trees = sorted(self.space.modules.glob("*"), key=lambda path: (path.name != self.space.suffix, path.name))
+        for tree in trees:
+            # a hierarchical naming scheme keeps what needs no toolchain in Core
+            for folder in (tree, tree / "Core"):
+                paths = (folder / f"{self.module}{suffix}" for suffix in (".lua", ""))
+                found += [path for path in paths if path.is_symlink() or path.is_file()]
+        return tuple(found)
+
+    def is_named_in(self, module: str) -> bool:
+        """Return whether the text of a module file, in Lua or Tcl, is of this installation and not of another one."""
+        root = str(self.root)
+        return any(form in module for form in (root, quoting.lua(root), quoting.tcl(root)))
+
+    def is_loaded(self, environ: Optional[Mapping[str, str]] = None) -> bool:
+        """Return whether the module is loaded in an environment, `os.environ` by default."""
+        environ = os.environ if environ is None else environ
+        is_listed = self.module in environ.get("LOADEDMODULES", "").split(":")
+        roots = (value for name, value in environ.items() if name.startswith("EBROOT"))
+        return is_listed and any(Path(value) == self.root for value in roots)
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A directory that has a manifest which can't be read.
+
+    Attributes:
+        root: the directory.
+        problem: what is wrong, and what to do.
+    """
+
+    root: Path
+    problem: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is in a software space.
+
+    Attributes:
+        installations: sorted by module.
+        damaged: those whose manifest can't be read.
+    """
+
+    installations: tuple[Installation, ...]
+    damaged: tuple[Damaged, ...]
+
+
+def find_installations(space: SoftwareSpace) -> Found:
+    """Return all installations of sifmod in a software space; other software is not looked into.
+
+    What this user may not read, others' private installations, is left out.
+
+    Raises:
+        InstallError: the software folder can't be read.
+    """
+    installations, damaged = [], []
+    for root in _folders(space.software):
+        try:
+            manifest = read_manifest(root)
+        except InstallError as error:
+            if isinstance(error.__cause__, PermissionError):
+                continue
+            damaged.append(Damaged(root, str(error)))
+            continue
+        if manifest:
+            installations.append(Installation(root, manifest, space))
+    installations.sort(key=lambda item: (item.name.lower(), item.version))
+    return Found(tuple(installations), tuple(damaged))
+
+
+def find_installation(space: SoftwareSpace, wanted: str) -> Installation:
+    """Return one installation.
+
+    Args:
+        space: the software space.
+        wanted: full name of the module, its name alone where one version is installed, or path of the installation.
+
+    Raises:
+        InstallError: there is none, there are several, or its manifest can't be read.
+    """
+    if wanted.startswith(("/", "./", "../", "~")):
+        root = Path(wanted).expanduser().absolute()
+        manifest = read_manifest(root)
+        if manifest is None:
+            raise InstallError(f"'{root}' is no installation of sifmod: it has no {names.MANIFEST}")
+        return Installation(root, manifest, space)
+    found = find_installations(space)
+    wanted = wanted.strip("/")
+    matches = [item for item in found.installations if wanted in (item.module, item.name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        versions = ", ".join(item.module for item in matches)
+        raise InstallError(f"several versions of '{wanted}' are installed: say which of {versions}")
+    for item in found.damaged:
+        if str(item.root).endswith(f"/{wanted}"):
+            raise InstallError(item.problem)
+    modules = [item.module for item in found.installations]
+    hint = f"; there are {', '.join(modules)}" if modules else ", and nothing else of sifmod's"
+    raise InstallError(
+        f"there is no module '{wanted}' of sifmod in '{space.software}'{perhaps(wanted, modules)}{hint}. Another "
+        "software space is named with --prefix or EASYBUILD_PREFIX"
+    )
+
+
+def _folders(software: Path) -> Iterator[Path]:
+    """Give NAME/VERSION of a software space; a space that does not exist yet has none."""
+    try:
+        folders = sorted(_directories(software))
+    except OSError as error:
+        raise InstallError(f"the software in '{software}' can't be listed: {error.strerror}") from error
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            yield from sorted(_directories(folder))
+
+
+def _directories(folder: Path) -> Iterator[Path]:
+    if not folder.exists():
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            # EasyBuild keeps locks in .locks, and renames what it is about to replace to names with a dot too
+            if not entry.name.startswith(".") and entry.is_dir():
+                yield Path(entry.path)

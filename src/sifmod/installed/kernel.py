@@ -1,0 +1,167 @@
+"""A Jupyter kernel: Jupyter on the host starts the Python of an installed container, user software included."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from sifmod.container.bind import escape
+from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import KernelError
+from sifmod.install.manifest import read_manifest
+from sifmod.installed.installation import Installation, find_installation
+from sifmod.usersoftware.state import PACKED
+
+# Jupyter's own rule (jupyter_client, kernelspec.py, _kernel_name_pat)
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+_MISSING = 41
+_LOOK = f"import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('ipykernel_launcher') else {_MISSING})"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel as Jupyter reads it.
+
+    Attributes:
+        name: its name, which is that of its folder.
+        directory: folder that its kernel.json is in.
+        spec: the content of kernel.json.
+    """
+
+    name: str
+    directory: Path
+    spec: Mapping[str, Any]
+
+
+def loaded_or_installed(space: SoftwareSpace, wanted: str, environ: Optional[Mapping[str, str]] = None) -> Installation:
+    """Return the installation of the loaded module where that is the wanted one, else one of the software space.
+
+    Args:
+        space: the software space.
+        wanted: name of the module, with or without version, or path of the installation.
+        environ: the environment to read, `os.environ` by default.
+
+    Raises:
+        InstallError: there is no such module, there are several, or a manifest can't be read.
+    """
+    root = (os.environ if environ is None else environ).get("CONTAINERROOT", "")
+    manifest = read_manifest(Path(root)) if root else None
+    if manifest and wanted in (manifest.module, manifest.module.partition("/")[0]):
+        return Installation(Path(root), manifest, space)
+    return find_installation(space, wanted)
+
+
+def kernel_of(
+    installation: Installation,
+    *,
+    name: str = "",
+    display_name: str = "",
+    jupyter_prefix: Optional[Path] = None,
+    environ: Optional[Mapping[str, str]] = None,
+) -> Kernel:
+    """Return the kernel of an installed container; nothing is written.
+
+    Args:
+        installation: the installation.
+        name: name of the kernel; empty: the module's, in small letters.
+        display_name: what Jupyter shows; empty: the module's name.
+        jupyter_prefix: the kernel is for the Jupyter of this prefix; without it, for every Jupyter of the user.
+        environ: the environment to read, `os.environ` by default.
+
+    Raises:
+        KernelError: the name can't be a kernel's, or the container has no command `python`.
+    """
+    environ = os.environ if environ is None else environ
+    name = name or re.sub(r"[^a-z0-9._-]+", "-", installation.module.lower())
+    if not _NAME.fullmatch(name):
+        raise KernelError(f"'{name}' can't be the name of a kernel: use letters, digits, '.', '_' and '-' for --name")
+    python = installation.root / "bin" / "python"
+    if not python.is_file():
+        raise KernelError(
+            f"{installation.module} has no command python, which starts the kernel: there is no '{python}'. Its "
+            "easyconfig needs python_prefix or conda_env, and 'python' in wrappers"
+        )
+    # Signals go to the whole process group, with the helpers of the runtime in it: a message interrupts the cell alone.
+    spec: dict[str, Any] = {
+        "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": display_name or installation.module,
+        "language": "python",
+        "interrupt_mode": "message",
+        "metadata": {"debugger": True, "sifmod": {"module": installation.module}},
+    }
+    unseen = _unseen_runtime_directory(environ)
+    if unseen:
+        spec["env"] = {"SINGULARITY_BIND": escape(unseen), "APPTAINER_BIND": escape(unseen)}
+    folder = jupyter_prefix.absolute() / "share" / "jupyter" if jupyter_prefix else _data_directory(environ)
+    return Kernel(name, folder / "kernels" / name, spec)
+
+
+def require_ipykernel(installation: Installation) -> None:
+    """Start the container's Python and look whether it has ipykernel.
+
+    Raises:
+        KernelError: it has not, or does not start.
+    """
+    python = installation.root / "bin" / "python"
+    done = subprocess.run(  # noqa: S603 - the installation's own command
+        [python, "-c", _LOOK], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode == _MISSING:
+        state = installation.user_software.state
+        commands = [*(["unmake-squashfs"] if state == PACKED else []), "pip install ipykernel"]
+        remedy = "; ".join(f"{installation.root}/bin/{command}" for command in commands)
+        raise KernelError(f"{installation.module} has no ipykernel, which Jupyter talks to: {remedy}")
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        raise KernelError(f"'{python}' ends with {done.returncode} where it should start Python: {said}")
+
+
+def write_kernel(kernel: Kernel, *, replace: bool = False) -> None:
+    """Write a kernel, whole or not at all.
+
+    Args:
+        kernel: the kernel.
+        replace: whether one of the same name may be replaced.
+
+    Raises:
+        KernelError: there is one of that name, or the folder can't be written.
+    """
+    directory = kernel.directory
+    if os.path.lexists(directory) and not replace:
+        raise KernelError(f"there is a kernel in '{directory}' already: replace it with --replace, or give a --name")
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".sifmod-", dir=directory.parent) as folder:
+            made = Path(folder, "made")
+            made.mkdir()
+            text = json.dumps(dict(kernel.spec), indent=1, ensure_ascii=False) + "\n"
+            made.joinpath("kernel.json").write_text(text, encoding="utf-8")
+            if os.path.lexists(directory):
+                directory.rename(Path(folder, "replaced"))
+            made.rename(directory)
+    except OSError as error:
+        raise KernelError(f"the kernel can't be written to '{directory}': {error.strerror}") from error
+
+
+def _data_directory(environ: Mapping[str, str]) -> Path:
+    """Return where Jupyter keeps the user's data (jupyter_core, paths.py, jupyter_data_dir)."""
+    given = environ.get("JUPYTER_DATA_DIR")
+    if given:
+        return Path(given)
+    base = environ.get("XDG_DATA_HOME") or Path(environ.get("HOME") or "/", ".local", "share")
+    return Path(base, "jupyter")
+
+
+def _unseen_runtime_directory(environ: Mapping[str, str]) -> str:
+    """Return Jupyter's folder of connection files, unless the runtime shows it by itself: in the home and in /tmp."""
+    directory = environ.get("JUPYTER_RUNTIME_DIR") or str(_data_directory(environ) / "runtime")
+    shown = (Path(environ.get("HOME") or "/nonexistent"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - the runtime's own mounts
+    return "" if any(Path(directory).is_relative_to(folder) for folder in shown) else directory

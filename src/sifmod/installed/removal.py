@@ -1,0 +1,297 @@
+"""Removing an installation: module, scripts, image and, once it is kept elsewhere or given up, user software.
+
+First the module file goes, so that nobody loads what is about to be gone; then the directory is renamed, so that it is
+gone at once; then its files are deleted. What a killed removal leaves is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from sifmod import names
+from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import InstallError
+from sifmod.fetch.store import sha256_of
+from sifmod.host.runtime import last_lines
+from sifmod.installed.installation import Installation
+from sifmod.installed.verification import difference_from_packed
+from sifmod.usersoftware.state import DIRECTORY, is_untouched
+from sifmod.usersoftware.tree import split_installation
+
+_REMOVING = ".removing-"
+_LOCK = ".user-software.lock"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The removal of one installation.
+
+    Attributes:
+        installation: what is removed.
+        say: called with one line for each thing that is begun.
+    """
+
+    installation: Installation
+    say: Callable[[str], None]
+
+    @property
+    def users_own(self) -> tuple[Path, ...]:
+        """What users made: user software with anything in it, and what was set aside or replaced."""
+        root = self.installation.root
+        found = set(split_installation(root)[0])
+        found -= {root / names.USER_SOFTWARE_UNPACKED, root / names.USER_SOFTWARE_LIST, root / _LOCK}
+        directory = root / names.USER_SOFTWARE_DIRECTORY
+        if directory in found and is_untouched(directory, venv=self.installation.manifest.venv):
+            found.remove(directory)
+        return tuple(sorted(found))
+
+    def check(self) -> None:
+        """Refuse what is no installation in its place, what may not be written, and what another run works on.
+
+        Raises:
+            InstallError: with the reason, and what to do.
+        """
+        root, space = self.installation.root, self.installation.space
+        module = self.installation.module
+        if module.count("/") != 1 or "/".join(root.parts[-2:]) != module:
+            raise InstallError(f"'{root}' says that it is the module '{module}', so it is a copy: remove it by hand")
+        if root.parent.parent.resolve() != space.software.resolve():
+            raise InstallError(f"'{root}' is not in '{space.software}': name its software space with --prefix")
+        for path in (root, root.parent):
+            if path.is_symlink():
+                raise InstallError(
+                    f"'{path}' is a link to '{path.readlink()}': nothing is removed through links. Remove it by hand"
+                )
+        # EasyBuild takes the owner's own right to write away with --read-only-installdir
+        places = [] if root.stat().st_uid == os.geteuid() else [root]
+        for path in (*places, root.parent, *(file.parent for file in self.installation.module_files)):
+            if not os.access(path, os.W_OK | os.X_OK):
+                raise InstallError(f"you may not write to '{path}', which belongs to {_owner(path)}")
+        lock = _easybuild_lock(root, space)
+        if lock.exists():
+            raise InstallError(f"an eb is at work on {module}: wait for it. If none is, remove its lock '{lock}'")
+
+    def remove(self, *, keep: Optional[Path]) -> None:
+        """Remove the installation.
+
+        Args:
+            keep: folder that gets the user software first; None: it is deleted.
+
+        Raises:
+            InstallError: something failed; user software that is not in `keep` is where it was.
+        """
+        self.check()
+        root = self.installation.root
+        if not os.access(root, os.W_OK):
+            root.chmod(stat.S_IMODE(root.stat().st_mode) | stat.S_IRWXU)
+        if keep:
+            self._pack_for_keeping()
+        with _user_software_lock(root):
+            if keep:
+                self._keep(keep)
+            self._remove_module_files()
+            trash = root.with_name(f"{_REMOVING}{root.name}.{uuid.uuid4().hex[:8]}")
+            try:
+                root.rename(trash)
+            except OSError as error:
+                raise InstallError(f"renaming '{root}' failed: {error.strerror}") from error
+        self.say(f"removing {root}")
+        _remove_tree(trash)
+        with contextlib.suppress(OSError):
+            root.parent.rmdir()
+
+    def _pack_for_keeping(self) -> None:
+        """Pack a directory that users have put something into; make-squashfs takes its own lock."""
+        state = self.installation.user_software
+        if state.state != DIRECTORY or state.directory not in self.users_own:
+            return
+        self.say("packing the user software")
+        command = [str(self.installation.root / "bin" / "make-squashfs"), "--verify=full"]
+        command += ["--replace"] if state.has_packed else []
+        try:
+            done = subprocess.run(  # noqa: S603 - the installation's own command
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+            )
+        except OSError as error:
+            raise InstallError(f"'{command[0]}' does not run: {error.strerror}; nothing was removed") from error
+        if done.returncode:
+            raise InstallError(f"packing the user software failed, and nothing was removed: {last_lines(done)}")
+
+    def _keep(self, folder: Path) -> None:
+        """Copy what users made into a folder of its own below `folder`, each file whole or not at all."""
+        own = self.users_own
+        if not own:
+            self.say("there is no user software to keep")
+            return
+        root = self.installation.root
+        directory = root / names.USER_SOFTWARE_DIRECTORY
+        if directory in own:
+            if self.installation.user_software.state == DIRECTORY:
+                raise InstallError(
+                    f"the user software in '{root}' was unpacked meanwhile: nothing was removed, try again"
+                )
+            # a shell that was not reloaded since it was packed goes on using it
+            difference = difference_from_packed(self.installation)
+            if difference:
+                raise InstallError(
+                    f"'{directory}' is not in use, and is not what was packed ({difference}): pack it with "
+                    "make-squashfs --replace, or remove it. Nothing was removed"
+                )
+        target = folder / self.installation.module.replace("/", "-")
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InstallError(f"making '{target}' failed: {error.strerror}; nothing was removed") from error
+        # the directory is what was packed
+        for path in sorted({*own, root / names.USER_SOFTWARE_LIST} - {directory}):
+            if path.exists():
+                self.say(f"copying {path.name} to {target}")
+                _copy_any(path, target / path.name)
+
+    def _remove_module_files(self) -> None:
+        files = self.installation.module_files
+        # links first: they point to the file
+        for path in sorted(files, key=lambda path: not path.is_symlink()):
+            try:
+                if not path.is_symlink():
+                    text = path.read_text(encoding="utf-8", errors="replace")
+                    if not self.installation.is_named_in(text):
+                        self.say(f"leaving {path}: it is the module of another installation")
+                        continue
+                self.say(f"removing {path}")
+                path.unlink()
+                default = path.parent / "default"  # a link, from eb --set-default-module
+                if default.is_symlink() and not default.exists():
+                    default.unlink()
+                with contextlib.suppress(OSError):
+                    path.parent.rmdir()
+            except OSError as error:
+                raise InstallError(f"removing '{path}' failed: {error.strerror}") from error
+
+
+def remove_leftovers(space: SoftwareSpace, module: str) -> tuple[Path, ...]:
+    """Remove what killed removals of a module have left, and return the folders that it was in.
+
+    Raises:
+        InstallError: it can't be removed.
+    """
+    name, _, version = module.strip("/").partition("/")
+    if not name or not version or "/" in version or name.startswith("."):
+        return ()
+    folder = space.software / name
+    found = tuple(
+        path
+        for path in sorted(folder.glob(f"{_REMOVING}*"))
+        if path.name.rpartition(".")[0] == f"{_REMOVING}{version}" and path.is_dir() and not path.is_symlink()
+    )
+    for path in found:
+        _remove_tree(path)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return found
+
+
+@contextlib.contextmanager
+def _user_software_lock(root: Path) -> Iterator[None]:
+    """Hold the lock of make-squashfs and unmake-squashfs."""
+    try:
+        try:
+            descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except PermissionError:
+            # a member of the group with a stricter umask made it: reading it is enough for the lock
+            descriptor = os.open(root / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise InstallError(f"the lock in '{root}' can't be taken: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise InstallError(f"make-squashfs or unmake-squashfs is at work in '{root}': wait for it") from error
+        except OSError as error:
+            raise InstallError(f"the lock in '{root}' can't be taken: {error.strerror}") from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _easybuild_lock(root: Path, space: SoftwareSpace) -> Path:
+    """Return where EasyBuild locks an installation directory (easybuild.tools.filetools, det_lock_path)."""
+    folder = os.environ.get("EASYBUILD_LOCKS_DIR") or str(space.software / ".locks")
+    return Path(folder, str(root).replace("/", "_") + ".lock")
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except (KeyError, OSError):
+        return "another user"
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file under a temporary name, compare it, sync it and rename it."""
+    if target.exists() and sha256_of(target) == sha256_of(source):
+        return
+    if target.exists():
+        raise InstallError(f"'{target}' is there already, with something else in it: keep the user software elsewhere")
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        shutil.copyfile(source, draft)
+        descriptor = os.open(draft, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if sha256_of(draft) != sha256_of(source):
+            raise InstallError(f"the copy of '{source}' in '{target.parent}' is not the same; nothing was removed")
+        draft.rename(target)
+    except OSError as error:
+        raise InstallError(
+            f"copying '{source}' to '{target.parent}' failed: {error.strerror}; nothing was removed"
+        ) from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _copy_any(source: Path, target: Path) -> None:
+    if not source.is_dir() or source.is_symlink():
+        _copy(source, target)
+        return
+    if target.exists():
+        raise InstallError(f"'{target}' is there already: keep the user software elsewhere")
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        shutil.copytree(source, draft, symlinks=True)
+        draft.rename(target)
+    except OSError as error:  # shutil.Error is one
+        raise InstallError(f"copying '{source}' to '{target.parent}' failed: {error}; nothing was removed") from error
+    finally:
+        if draft.exists():
+            _remove_tree(draft)
+
+
+def _remove_tree(top: Path) -> None:
+    """Delete a directory, with folders that their owner may not write to; links are deleted, never followed."""
+    top.chmod(stat.S_IMODE(top.stat().st_mode) | stat.S_IRWXU)
+    for folder, subfolders, _files in os.walk(top):
+        for name in subfolders:
+            path = os.path.join(folder, name)  # noqa: PTH118 - names need not be text
+            status = os.lstat(path)
+            if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+                with contextlib.suppress(OSError):
+                    os.chmod(path, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)  # noqa: PTH101 - likewise
+    try:
+        shutil.rmtree(top)
+    except OSError as error:
+        raise InstallError(
+            f"'{top}' can't be removed altogether ({error}); it is not in use any more. Try again, or remove it by hand"
+        ) from error

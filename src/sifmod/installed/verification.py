@@ -1,0 +1,271 @@
+"""Verifying an installation: is everything there, unchanged, and does it still run?"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+
+from sifmod import names
+from sifmod.errors import ImageError, InstallError
+from sifmod.fetch.store import sha256_of
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.host.runtime import last_lines
+from sifmod.install.packages import check_packages, python_facts
+from sifmod.installed.installation import Installation
+from sifmod.sif import check_is_sif
+from sifmod.site.settings import Site
+from sifmod.text import quoting
+from sifmod.text.size import size_text
+from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE
+
+_REINSTALL = "reinstall it with: eb --rebuild"
+# What is not rendered, but made with the image.
+_OF_THE_IMAGE = (f"runscripts/{names.CONSTRAINTS}", "share/docker-defs/")
+
+# Compares what is packed with the directory, or reads all of it: the functions of make-squashfs, in its installation.
+_READ = """
+source "$1/share/container.sh"
+source "$1/share/packing.sh"
+trees "$(bind_source "$packed"):$2:ro,image-src=/" compare "$2" "$2" full
+"""
+_COMPARE = """
+source "$1/share/container.sh"
+source "$1/share/packing.sh"
+compare_trees "$packed" "$directory" full
+"""
+
+
+def verify(
+    installation: Installation, site: Site, *, progress: Callable[[int], object] = lambda _size: None
+) -> Iterator[Finding]:
+    """Check an installation and give what is found, one check after the other; nothing is changed.
+
+    Args:
+        installation: the installation.
+        site: the settings of the cluster: where else its image may be.
+        progress: called with numbers of bytes while the image is read.
+    """
+    yield from _files(installation)
+    yield from _module_file(installation)
+    yield from _image(installation, site, progress)
+    yield from _user_software(installation)
+    yield from _running(installation)
+
+
+def difference_from_packed(installation: Installation) -> str:
+    """Compare every byte of the directory of user software with what is packed; return what differs, else ''."""
+    done = _script(installation, _COMPARE)
+    return _last_lines(done) if done.returncode else ""
+
+
+def sanity_check_with_easybuild(installation: Installation) -> Finding:
+    """Run EasyBuild's sanity check, that of the easyconfig included, with the easyconfig that the installation kept.
+
+    Raises:
+        InstallError: there is no `eb`, or no easyconfig was kept.
+    """
+    kept = sorted((installation.root / "easybuild").glob("*.eb"))
+    if not kept:
+        raise InstallError(f"'{installation.root}/easybuild' has no easyconfig: its sanity check can't be run by eb")
+    command = ["eb", "--sanity-check-only", str(kept[0])]
+    command += [f"--installpath-software={installation.space.software}"]
+    command += [f"--installpath-modules={installation.space.modules}"]
+    try:
+        done = _run(command)
+    except FileNotFoundError as error:
+        raise InstallError("there is no command eb on PATH: load EasyBuild's module, or leave out --eb") from error
+    if done.returncode == 0:
+        return Finding(OK, "eb sanity check", f"passed, with {kept[0].name}")
+    return Finding(
+        PROBLEM,
+        "eb sanity check",
+        f"failed: {_last_lines(done)}",
+        "the module may not do what its easyconfig promises",
+        f"see what is wrong with: eb --sanity-check-only {quoting.shell(kept[0])}",
+    )
+
+
+def _files(installation: Installation) -> Iterator[Finding]:
+    root, manifest = installation.root, installation.manifest
+    texts = [name for name in manifest.files if name not in (manifest.image, names.MANIFEST)]
+    gone = [name for name in texts if not (root / name).is_file()]
+    changed = []
+    for name in texts:
+        if name in manifest.hashes and name not in gone:
+            try:
+                if sha256_of(root / name) != manifest.hashes[name]:
+                    changed.append(name)
+            except OSError as error:
+                changed.append(f"{name} ({error.strerror})")
+    if gone:
+        yield Finding(PROBLEM, "files", f"gone: {', '.join(gone)}", "commands of the module fail", _REINSTALL)
+    if changed:
+        yield Finding(
+            PROBLEM,
+            "files",
+            f"changed since the install: {', '.join(changed)}",
+            "they no longer do what was tested",
+            _REINSTALL
+            if any(name.startswith(_OF_THE_IMAGE) for name in changed)
+            else "write them anew with: eb --module-only --rebuild",
+        )
+    if not gone and not changed:
+        how = "there and unchanged" if manifest.hashes else "there; this install kept no hashes to compare with"
+        yield Finding(OK, "files", f"{len(texts)} {how}")
+
+
+def _module_file(installation: Installation) -> Iterator[Finding]:
+    files = installation.module_files
+    if not files:
+        yield Finding(
+            PROBLEM,
+            "module file",
+            f"there is none for {installation.module} in '{installation.space.modules}'",
+            "the module can't be loaded",
+            "write it anew with: eb --module-only --rebuild",
+        )
+        return
+    try:
+        text = files[0].read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        yield Finding(PROBLEM, "module file", f"'{files[0]}' can't be read: {error.strerror}", "it can't be loaded")
+        return
+    if installation.is_named_in(text):
+        yield Finding(OK, "module file", str(files[0]))
+    else:
+        yield Finding(
+            PROBLEM,
+            "module file",
+            f"'{files[0]}' is of another installation: it does not name '{installation.root}'",
+            "loading it does not load this container",
+            "write it anew with: eb --module-only --rebuild",
+        )
+
+
+def _image(installation: Installation, site: Site, progress: Callable[[int], object]) -> Iterator[Finding]:
+    manifest, image = installation.manifest, installation.image
+    why, remedy = "containers may fail to start, or run something else", _REINSTALL
+    if not installation.has_image:
+        stand_in = installation.stand_in(site)
+        if not stand_in:
+            yield Finding(PROBLEM, "image", f"'{image}' is gone, and the site has no copy of it", why, remedy)
+            return
+        yield Finding(NOTE, "image", f"'{image}' is gone: the site's '{stand_in}' is used")
+        image = stand_in
+    try:
+        size = image.stat().st_size
+        if size != manifest.image_size:
+            what = f"'{image}' has {size} bytes, and {manifest.image_size} were installed"
+            yield Finding(PROBLEM, "image", what, why, remedy)
+            return
+        check_is_sif(image)
+        if not manifest.image_sha256:
+            what = f"{size_text(size)}, as installed; it was linked and never read, so there is no hash to compare with"
+            yield Finding(NOTE, "image", what)
+            return
+        digest = sha256_of(image, progress=progress)
+    except (OSError, ImageError) as error:
+        yield Finding(PROBLEM, "image", f"'{image}' can't be read: {error}", why, remedy)
+        return
+    if digest == manifest.image_sha256:
+        yield Finding(OK, "image", f"{size_text(size)}, SHA-256 {digest} as installed")
+    else:
+        what = f"'{image}' has the SHA-256 {digest}, and {manifest.image_sha256} was installed"
+        yield Finding(PROBLEM, "image", what, why, remedy)
+
+
+def _user_software(installation: Installation) -> Iterator[Finding]:
+    state = installation.user_software
+    topic = "user software"
+    if state.state == NONE:
+        return
+    if state.packed_problem:
+        has_directory = state.state == DIRECTORY
+        yield Finding(
+            WARNING if has_directory else PROBLEM,
+            topic,
+            f"'{state.packed}' can't be used: {state.packed_problem}",
+            "the directory is used in its place"
+            if has_directory
+            else "containers do not start, and packages are in it",
+            f"rm {quoting.shell(state.packed)}, then make-squashfs" if has_directory else "restore it from a backup",
+        )
+    if state.state in (DAMAGED, GONE):
+        if state.state == GONE:
+            what = f"neither '{state.directory}' nor '{state.packed}' is there"
+            yield Finding(PROBLEM, topic, what, "containers do not start", "make it anew with: eb --rebuild")
+        return
+    count = f"{len(state.packages)} package{'' if len(state.packages) == 1 else 's'}"
+    if state.state == DIRECTORY:
+        yield Finding(OK, topic, f"the directory is in use: {count}")
+        if state.has_packed and not state.packed_problem:
+            yield Finding(NOTE, topic, f"'{state.packed}' is older than the directory, and not in use")
+        return
+    done = _script(installation, _READ, names.USER_SOFTWARE)
+    if done.returncode:
+        # 1: something in it can not be read; else the runtime could not mount it
+        yield Finding(
+            PROBLEM,
+            topic,
+            f"'{state.packed}' can't be {'read' if done.returncode == 1 else 'mounted'}: {_last_lines(done)}",
+            "packages in it are lost or can't be imported",
+            "restore it from a backup or with: make-squashfs --rollback",
+        )
+        return
+    yield Finding(OK, topic, f"packed: {count}, {size_text(state.size)}, every file of it can be read")
+    if state.has_directory:
+        difference = difference_from_packed(installation)
+        if difference:
+            what = f"'{state.directory}' is not in use, and is not what was packed: {difference}"
+            why, remedy = (
+                "what was changed there is not seen in the container",
+                "make-squashfs --replace packs it again",
+            )
+            yield Finding(WARNING, topic, what, why, remedy)
+        else:
+            yield Finding(NOTE, topic, f"'{state.directory}' is the same as what is packed: it may be removed")
+
+
+def _running(installation: Installation) -> Iterator[Finding]:
+    """Run what EasyBuild's sanity check runs, through the installation's own commands."""
+    manifest, topic = installation.manifest, "sanity check"
+    why = "the module is of no use on this host"
+    if not manifest.python_version:
+        try:
+            done = _run([str(installation.root / "bin" / "start-shell"), "-c", "true"])
+        except OSError as error:
+            yield Finding(PROBLEM, topic, f"start-shell does not run: {error.strerror}", why, _REINSTALL)
+            return
+        if done.returncode:
+            yield Finding(PROBLEM, topic, f"the container does not start: {_last_lines(done)}", why, _REINSTALL)
+        else:
+            yield Finding(OK, topic, "the container starts")
+        return
+    interpreter = f"{names.RUNSCRIPTS}/conda-python-simple"
+    try:
+        facts = python_facts(installation.root, installation.module, interpreter)
+        check_packages(facts, manifest.expected_packages)
+    except InstallError as error:
+        yield Finding(PROBLEM, topic, str(error), why, _REINSTALL)
+        return
+    if facts.version != manifest.python_version:
+        what = f"the container runs Python {facts.version}, and {manifest.python_version} was installed"
+        yield Finding(PROBLEM, topic, what, "user software is made for one version", _REINSTALL)
+        return
+    expected = len(manifest.expected_packages)
+    more = f", {expected} expected package{'' if expected == 1 else 's'}" if expected else ""
+    yield Finding(OK, topic, f"Python {facts.version} runs, with {len(facts.packages)} packages{more}")
+
+
+def _script(installation: Installation, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return _run(["bash", "-c", script, "sifmod verify", str(installation.root), *arguments])
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - an argument list
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )
+
+
+def _last_lines(done: subprocess.CompletedProcess[str]) -> str:
+    return last_lines(done) or f"exit status {done.returncode}"

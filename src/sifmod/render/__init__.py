@@ -1,0 +1,1 @@
+"""Which text a spec and a site become: modules, scripts, help, job scripts."""

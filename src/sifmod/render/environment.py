@@ -1,0 +1,55 @@
+"""The variables that a module injects into its container: the effect of activation scripts, without running them."""
+
+from __future__ import annotations
+
+from sifmod import names
+from sifmod.container.spec import ContainerSpec
+from sifmod.site.settings import Site
+
+# Directories of the container's default search path: prepending one would put it before /usr/local/bin.
+_DEFAULT_PREFIXES = ("/", "/usr", "/usr/local")
+
+
+def structural_variables(spec: ContainerSpec) -> dict[str, str]:
+    """Return the variables that make the container's Python and user software work, by name.
+
+    The values of the CONDA_* variables are those that `activate` of conda 23 and 24 sets; PREPEND_PATH is the
+    runtime's own way to put directories before the image's PATH (Apptainer user guide, "Environment").
+    """
+    search_path = [names.RUNSCRIPTS]
+    variables = {}
+    if spec.venv:
+        search_path.append(f"{spec.venv_path}/bin")
+        variables["VIRTUAL_ENV"] = spec.venv_path
+        variables["VIRTUAL_ENV_PROMPT"] = f"({spec.venv}) "
+        variables["WITH_VENV"] = f"source {spec.venv_path}/bin/activate"
+    if spec.python:
+        if spec.python.prefix not in _DEFAULT_PREFIXES:
+            search_path.append(f"{spec.python.prefix}/bin")
+        variables["WITH_CONDA_VENV"] = f"source {names.RUNSCRIPTS}/init-conda-venv"
+        if spec.pip_constraints:
+            variables["PIP_CONSTRAINT"] = f"{names.RUNSCRIPTS}/{names.CONSTRAINTS}"
+    if spec.python and spec.python.conda_env:
+        root, env = spec.python.conda_root, spec.python.conda_env
+        search_path.append(f"{root}/condabin")
+        variables.update(
+            {
+                "CONDA_DEFAULT_ENV": env,
+                "CONDA_EXE": f"{root}/bin/conda",
+                "CONDA_PREFIX": spec.python.prefix,
+                "CONDA_PROMPT_MODIFIER": f"({env}) ",
+                "CONDA_PYTHON_EXE": f"{root}/bin/python",
+                "CONDA_SHLVL": "1",
+                "WITH_CONDA": spec.python.activation,
+                "_CE_CONDA": "",
+                "_CE_M": "",
+            }
+        )
+    variables["PREPEND_PATH"] = ":".join(search_path)
+    return dict(sorted(variables.items()))
+
+
+def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
+    """Return the variables that are a matter of taste, by name: sifmod's < the site's < the easyconfig's."""
+    own = {"PYTHONNOUSERSITE": "1"} if spec.python else {}
+    return dict(sorted({**own, **site.container_env, **spec.container_env}.items()))

@@ -1,0 +1,134 @@
+"""What `module help` and `module whatis` say about a container: made from its description, in the user's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from textwrap import fill
+
+from sifmod import names
+from sifmod.container.spec import ContainerSpec
+from sifmod.site.settings import Site
+
+_WIDTH = 100
+
+
+def usage(spec: ContainerSpec, site: Site) -> str:
+    """Return what the module offers: variables, commands, packages, and how to add to them.
+
+    The text holds no bracket, brace, percent sign or backslash: the syntaxes of modulefiles and EasyBuild's templates
+    would change them.
+
+    Args:
+        spec: the container.
+        site: the settings of the cluster.
+    """
+    python = bool(spec.python)
+    variables = {
+        f"$SIF, $SIF{spec.env_name}": "the image",
+        "$CONTAINERROOT": "where it is installed",
+        f"$RUNSCRIPTS, $RUNSCRIPTS{spec.env_name}": f"its runscripts, which the container sees in {names.RUNSCRIPTS}",
+    }
+    runtime = site.runtime or names.CONTAINER_RUNTIMES[0]
+    commands = {", ".join(spec.wrappers): "as in the container, with its software"} if spec.wrappers else {}
+    commands["start-shell"] = "a shell in the container"
+    runscripts = {"get-master": "prints the first node of the job step"}
+    if python:
+        commands["list-packages"] = "the Python packages that the container offers"
+        runscripts = {
+            "conda-python-simple": "Python, as one task",
+            "conda-python-distributed": "Python, as one rank of each Slurm task",
+            "torchrun-distributed": "torchrun, as one Slurm task of each node",
+            **runscripts,
+        }
+    if spec.venv:
+        commands["make-squashfs"] = "packs your own packages into one file"
+        commands["unmake-squashfs"] = "unpacks them, to add more"
+        commands["carry-over"] = "installs the packages of another installation"
+    parts = [
+        "This module is a container, with commands to use it.",
+        f"Variables:\n{_table(variables)}",
+        f"Commands:\n{_table(commands)}",
+        f"Runscripts, after {runtime} {spec.launch} $SIF:\n{_table(runscripts)}",
+        fill(
+            "Variables and bind paths that the container needs are set for it. Bind paths of your own: "
+            "$SINGULARITY_BIND. Variables of your own: $SINGULARITYENV_NAME for NAME.",
+            _WIDTH,
+        ),
+    ]
+    if spec.expected_packages:
+        packages = ", ".join(f"{name} {version}" for name, version in sorted(spec.expected_packages.items()))
+        parts.append(fill(f"Among its Python packages: {packages}.", _WIDTH))
+    if spec.venv:
+        pinned = " It can't replace the packages of the image." if spec.pip_constraints else ""
+        parts.append(
+            fill(
+                f"Packages of your own: pip installs them into $CONTAINERROOT/{names.USER_SOFTWARE_DIRECTORY}.{pinned} "
+                "When they are complete, pack them with make-squashfs: one file loads faster than thousands, and "
+                f"{names.USER_SOFTWARE} is read-only then. To add more, run unmake-squashfs first.",
+                _WIDTH,
+            )
+        )
+    return "\n\n".join(parts)
+
+
+def examples(spec: ContainerSpec, site: Site) -> str:
+    """Return three examples that can be pasted into a shell.
+
+    Args:
+        spec: the container.
+        site: the settings of the cluster.
+    """
+    load = f"module load {spec.module}"
+    enter = f"{site.runtime or names.CONTAINER_RUNTIMES[0]} {spec.launch} $SIF"
+    if spec.python:
+        first = ("One process:", f"srun -n1 {enter} python3 --version")
+        second = (
+            "A script with one rank for each task, on two nodes:",
+            f"srun -N2 --ntasks-per-node=4 {enter} conda-python-distributed -u script.py",
+        )
+    else:
+        command = spec.wrappers[0] if spec.wrappers else "start-shell"
+        first = ("One process:", f"srun -n1 {command}")
+        second = ("What system is in the container:", f"{enter} cat /etc/os-release")
+    if spec.venv:
+        third = (
+            "Add a package and pack what you added:",
+            f"{enter} pip install torchmetrics\nmake-squashfs",
+        )
+    else:
+        third = (
+            "See a directory of yours in the container, as /data:",
+            f"mkdir -p $HOME/data\nSINGULARITY_BIND=$HOME/data:/data {enter} ls /data",
+        )
+    return "\n\n".join(f"{title}\n{_indented(f'{load}{chr(10)}{lines}')}" for title, lines in (first, second, third))
+
+
+def whatis(spec: ContainerSpec, given: Sequence[str]) -> list[str]:
+    """Return the whatis lines of a module: the given ones, their keywords completed with what users look for.
+
+    Args:
+        spec: the container.
+        given: lines such as `Description: ...`.
+    """
+    keywords: dict[str, str] = {}
+    lines = []
+    for line in given:
+        match = re.match(r"keywords:\s*(.*)", line, re.IGNORECASE | re.DOTALL)
+        if match:
+            for word in re.split(r"\s*,\s*", match[1].strip()):
+                keywords.setdefault(word.lower(), word)
+        else:
+            lines.append(" ".join(line.split()))
+    for word in [spec.name, *sorted(spec.expected_packages), *spec.wrappers, "container"]:
+        keywords.setdefault(word.lower(), word)
+    return [*lines, f"Keywords: {', '.join(word for word in keywords.values() if word)}"]
+
+
+def _table(rows: dict[str, str]) -> str:
+    width = max(len(name) for name in rows)
+    return "\n".join(f"  {name:{width}}  {text}" for name, text in rows.items())
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

@@ -1,0 +1,126 @@
+"""A job script: Slurm runs a Python script in the container of a module, as one distributed program."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from sifmod import names
+from sifmod.errors import JobError
+from sifmod.render.templates import render_template
+from sifmod.site.settings import Site
+
+LAUNCHERS = ("srun", "torchrun")
+
+_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@=-]*(/[A-Za-z0-9_][A-Za-z0-9_.+@=-]*)*")
+# sbatch(1), --time
+_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}")
+# What sbatch reads in a line #SBATCH without quotes; a comma separates partitions.
+_SLURM_NAME = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+,-]*")
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a job runs, and what it asks Slurm for.
+
+    Attributes:
+        module: the module of the container, as for `module load`.
+        command: the Python script with its arguments, or Python's own options such as `-m`.
+        nodes: number of nodes.
+        gpus_per_node: GPUs that each node gives to the job; 0: none are asked for.
+        processes_per_node: Python processes on each node; 0: one for each GPU, or one.
+        cpus_per_process: CPU cores of each process; 0: those of the site's masks where they fit, else Slurm decides.
+        launcher: `srun`, which starts every process, or `torchrun`, one on each node which starts the others.
+        time: limit of the run time, in one of sbatch's ways to write it.
+        partition: partition; empty: the site's if GPUs are asked for, else Slurm's default.
+        account: account; empty: the site's.
+    """
+
+    module: str
+    command: tuple[str, ...]
+    nodes: int = 1
+    gpus_per_node: int = 0
+    processes_per_node: int = 0
+    cpus_per_process: int = 0
+    launcher: str = "srun"
+    time: str = "1:00:00"
+    partition: str = ""
+    account: str = ""
+
+
+def render_job(job: Job, site: Site) -> str:
+    """Return the job script, ready for `sbatch`.
+
+    Whether the module exists is not looked at: the script may be for another cluster.
+
+    Args:
+        job: what is run, and what for.
+        site: the settings of the cluster that runs it.
+
+    Raises:
+        JobError: something of the job can't be right; the message says what and why.
+    """
+    _check(job)
+    processes = job.processes_per_node or job.gpus_per_node or 1
+    is_whole_node = bool(site.cpu_bind_masks) and processes == job.gpus_per_node == len(site.cpu_bind_masks)
+    cores = sorted({bin(int(mask, 16)).count("1") for mask in site.cpu_bind_masks}) if is_whole_node else []
+    cpus = job.cpus_per_process or (cores[-1] if cores else 0)
+    is_torchrun = job.launcher == "torchrun"
+    return render_template(
+        "jobs/sbatch",
+        job=job,
+        site=site,
+        name=_job_name(job),
+        partition=_slurm_name("partition", job.partition, site.slurm_partition if job.gpus_per_node else ""),
+        account=_slurm_name("account", job.account, site.slurm_account),
+        processes=processes,
+        tasks=1 if is_torchrun else processes,
+        cpus_per_task=cpus * processes if is_torchrun else cpus,
+        masks=site.cpu_bind_masks if is_whole_node and not is_torchrun else (),
+        unused_masks=bool(site.cpu_bind_masks and job.gpus_per_node and not is_whole_node and not is_torchrun),
+        runtime=site.runtime or names.CONTAINER_RUNTIMES[0],
+        is_torchrun=is_torchrun,
+    )
+
+
+def _check(job: Job) -> None:
+    if not _MODULE.fullmatch(job.module):
+        raise JobError(
+            f"'{job.module}' is not the name of a module: write it as for 'module load', such as NAME/VERSION"
+        )
+    if not job.command or not job.command[0]:
+        raise JobError("there is nothing to run: write the script and its arguments behind --")
+    if any("\0" in word for word in job.command):
+        raise JobError("an argument of the script has a null character, which no program can be given")
+    if job.launcher not in LAUNCHERS:
+        raise JobError(f"'{job.launcher}' is no launcher: use {' or '.join(LAUNCHERS)}")
+    for value, least, what in (
+        (job.nodes, 1, "nodes"),
+        (job.gpus_per_node, 0, "GPUs on each node"),
+        (job.processes_per_node, 0, "processes on each node"),
+        (job.cpus_per_process, 0, "CPU cores of each process"),
+    ):
+        if value < least:
+            raise JobError(f"{value} is not a number of {what}: use {least} or more")
+    if not _TIME.fullmatch(job.time):
+        raise JobError(
+            f"'{job.time}' is not a time limit of Slurm: write minutes, 'hours:minutes:seconds' or 'days-hours'"
+        )
+
+
+def _slurm_name(what: str, own: str, sites: str) -> str:
+    name = own or sites
+    if name and not _SLURM_NAME.fullmatch(name):
+        where = f"--{what}" if own else f"slurm_{what} of the site"
+        raise JobError(f"'{name}' can't be the name of Slurm's {what}: correct {where}")
+    return name
+
+
+def _job_name(job: Job) -> str:
+    """Return a name for the job list: the script's, else the module's."""
+    scripts = [word for word in job.command if not word.startswith("-")]
+    if not scripts or "-c" in job.command[: job.command.index(scripts[0])]:
+        return job.module.partition("/")[0]
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", PurePosixPath(scripts[0]).name)
+    return re.sub(r"\.py$", "", name).strip("_.-")[:40] or job.module.partition("/")[0]

@@ -1,0 +1,161 @@
+"""Rendering: a description and a site in, artefacts out; the same bytes for the same input, and nothing written."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import Any
+
+import jinja2
+
+from sifmod import __version__, names
+from sifmod.artefact import Artefact
+from sifmod.container.bind import Bind, escape
+from sifmod.container.spec import ContainerSpec
+from sifmod.render.environment import setting_variables, structural_variables
+from sifmod.resources import data_path
+from sifmod.site.settings import Site
+from sifmod.text import quoting
+
+
+@lru_cache(maxsize=1)
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([data_path("wrappers"), data_path("modulefiles")]),
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        comment_start_string="<#--",  # the usual "{#" is bash: ${#array[@]}
+        comment_end_string="--#>",
+        autoescape=False,  # noqa: S701 - shell and Lua, not HTML: the filters below quote
+    )
+    environment.filters.update(sh=quoting.shell, lua=quoting.lua, tcl=quoting.tcl, comment=quoting.comment)
+    return environment
+
+
+def render_template(template: str, /, **facts: Any) -> str:
+    """Return the text of a template that belongs to no installation.
+
+    Args:
+        template: its path below the folders of templates, without `.j2`.
+        facts: what it refers to.
+    """
+    return _templates().get_template(f"{template}.j2").render(facts)
+
+
+def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
+    """Return the files of an installation, sorted by path.
+
+    Args:
+        spec: the container.
+        site: the settings of the cluster.
+    """
+    facts = _facts(spec, site)
+
+    def artefact(folder: str, name: str, *, executable: bool = True, template: str = "", **more: Any) -> Artefact:
+        text = _templates().get_template(f"{folder}/{template or name}.j2").render({**facts, **more})
+        return Artefact(PurePosixPath(folder, name), text, executable)
+
+    commands: dict[str, list[str]] = {}
+    for command in spec.wrappers:
+        commands = {**_commands(spec, command), **commands}
+    artefacts = [
+        artefact("bin", "start-shell"),
+        artefact("share", "container.sh", executable=False),
+        artefact("runscripts", "get-master"),
+    ]
+    for name, arguments in commands.items():
+        artefacts.append(artefact("bin", name, template="wrapper", command=name, arguments=arguments))
+    if spec.python:
+        artefacts += [
+            artefact("bin", "list-packages"),
+            artefact("runscripts", "conda-python-distributed"),
+            artefact("runscripts", "conda-python-simple"),
+            artefact("runscripts", "init-conda-venv", executable=False),
+            artefact("runscripts", "list-packages"),
+            artefact("runscripts", "run-tool"),
+            artefact("runscripts", "torchrun-distributed"),
+        ]
+    if spec.venv:
+        artefacts += [
+            artefact("bin", "carry-over"),
+            artefact("bin", "make-squashfs"),
+            artefact("bin", "unmake-squashfs"),
+            artefact("share", "trees.py", executable=False),
+            artefact("share", "packing.sh", executable=False),
+        ]
+    return tuple(sorted(artefacts, key=lambda item: item.path))
+
+
+def render_module(spec: ContainerSpec, site: Site, syntax: str = "Lua") -> str:
+    """Return the container part of the modulefile, which follows the header that EasyBuild writes.
+
+    Args:
+        spec: the container.
+        site: the settings of the cluster.
+        syntax: `Lua`, for Lmod, or `Tcl`, for environment-modules and Lmod: EasyBuild's `--module-syntax`.
+    """
+    return _templates().get_template(f"container.{syntax.lower()}.j2").render(_facts(spec, site))
+
+
+def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
+    structural = structural_variables(spec)
+    installdir = PurePosixPath(spec.installdir)
+
+    def own(name: str, destination: str, options: str = "") -> str:
+        return Bind(str(installdir / name), destination, options).argument
+
+    def own_path(name: str) -> str:
+        return str(installdir / name)
+
+    packed = own_path(names.USER_SOFTWARE_PACKED)
+
+    return {
+        "spec": spec,
+        "site": site,
+        "names": names,
+        "sifmod_version": __version__,
+        "central": _central_images(spec, site),
+        "runtimes": (site.runtime,) if site.runtime else names.CONTAINER_RUNTIMES,
+        "required_binds": [
+            own("runscripts", names.RUNSCRIPTS),
+            *(bind.argument for bind in (*site.binds, *spec.binds)),
+        ],
+        "optional_binds": [(bind.source, bind.argument) for bind in site.optional_binds],
+        "directory_bind": own(names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE),
+        "packed_bind": own(names.USER_SOFTWARE_PACKED, names.USER_SOFTWARE, "ro,image-src=/"),
+        "own_path": own_path,
+        "image_is_gone": f"The image {own_path(spec.sif)} is gone and the site has no copy of it. "
+        "Reinstall the module with: eb --rebuild",
+        "damaged_beside_directory": f"{packed} is damaged, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. "
+        f"Pack it again with: rm {quoting.shell(packed)}; make-squashfs",
+        "damaged_alone": f"{packed} is damaged, and your packages are in it. Restore it from a backup, or begin anew "
+        f"with: rm {quoting.shell(packed)}; eb --rebuild",
+        "escaped_installdir": escape(spec.installdir),
+        "visible": {"amd": "ROCR_VISIBLE_DEVICES", "nvidia": "CUDA_VISIBLE_DEVICES"}.get(spec.gpu, ""),
+        "structural": structural,
+        "settings": setting_variables(spec, site),
+        "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],
+    }
+
+
+def _central_images(spec: ContainerSpec, site: Site) -> list[str]:
+    """Return where else the image may be: in its own place where that is used, then in the site's repositories."""
+    own = [spec.image] if spec.image_mode == "central" and spec.image else []
+    repositories = [str(PurePosixPath(repository, spec.sif)) for repository in site.image_repositories]
+    return list(dict.fromkeys([*own, *repositories]))
+
+
+def _commands(spec: ContainerSpec, command: str) -> dict[str, list[str]]:
+    """Return the host commands that one name of `wrappers` stands for, each with what it runs in the container."""
+    if not spec.python:
+        return {command: [command]}
+    family = re.fullmatch(r"(python|pip)([0-9.]*)", command)
+    if not family:
+        return {command: [f"{names.RUNSCRIPTS}/run-tool", command]}
+    arguments = [spec.interpreter] if family[1] == "python" else [spec.interpreter, "-m", "pip"]
+    version = spec.python_version
+    versions = (family[2],) if family[2] else ("", version.partition(".")[0], version)
+    return {family[1] + suffix: arguments for suffix in versions}

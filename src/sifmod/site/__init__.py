@@ -1,0 +1,1 @@
+"""What the cluster says: its settings, their files, kinds and schema."""

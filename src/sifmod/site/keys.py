@@ -1,0 +1,244 @@
+"""The kinds of settings of a site: how each is read from TOML and from a variable, and its JSON schema."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Callable, Optional
+
+from sifmod import names
+from sifmod.container.bind import Bind
+from sifmod.text.suggest import perhaps
+
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+COMPRESSORS = ("zstd", "gzip", "lz4", "lzo", "xz")
+
+# mksquashfs -help-comp all; the others have no levels
+LEVELS = MappingProxyType({"zstd": 22, "gzip": 9, "lzo": 9})
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)(:[0-9]{1,5})?")
+_SEEMS_A_HOST = re.compile(
+    r"(localhost|\d+(\.\d+){3}|([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*)(:.*)?|[A-Za-z0-9-]+:\d{1,5}(/.*)?"
+)
+
+
+class WrongItemError(ValueError):
+    """One item of a list, or one entry of a table, is wrong.
+
+    Args:
+        item: the item, or the name of the entry.
+        why: what is wrong with it, and what to write.
+    """
+
+    def __init__(self, item: str, why: str) -> None:
+        super().__init__(why)
+        self.item = item
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of setting.
+
+    Attributes:
+        title: what it takes, in the words of the documentation.
+        read: makes the setting of a TOML value. It raises TypeError with what the key takes, or ValueError with what is
+            wrong with the value.
+        schema: JSON schema of the TOML value.
+        from_variable: makes a TOML value of the text of a SIFMOD_* variable; None where no variable can hold one.
+    """
+
+    title: str
+    read: Callable[[Any], Any]
+    schema: Mapping[str, Any]
+    from_variable: Optional[Callable[[str], Any]]
+
+
+def plain(setting: Any) -> Any:
+    """Return a setting as the TOML (or JSON) value that it is read from."""
+    if isinstance(setting, Mapping):
+        return dict(setting)
+    if isinstance(setting, tuple):
+        return [item.argument if isinstance(item, Bind) else item for item in setting]
+    return setting
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError('a string in quotes, such as key = "value"')
+    if re.search(r"[\x00-\x1f\x7f]", value):
+        raise ValueError("write it on one line, without control characters")
+    return value
+
+
+def _one_of(known: tuple[str, ...], empty: str, value: Any) -> str:
+    text = _text(value) or empty
+    if text not in (*known, empty):
+        raise ValueError(f"use {' or '.join(repr(word) for word in known)}{perhaps(text, known)}")
+    return text
+
+
+def choice(*known: str, empty: str = "") -> Kind:
+    """Return the kind of a word out of a few.
+
+    Args:
+        known: the words.
+        empty: what an empty text stands for.
+    """
+    return Kind(
+        " or ".join(known), partial(_one_of, known, empty), {"type": "string", "enum": sorted({*known, empty})}, str
+    )
+
+
+def _whole(lowest: int, highest: int, value: Any) -> int:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"a whole number, such as key = {lowest}")
+    if not lowest <= value <= highest:
+        raise ValueError(f"use a whole number from {lowest} to {highest}")
+    return value
+
+
+def number(lowest: int, highest: int) -> Kind:
+    """Return the kind of a whole number in a range, which may also be given as text."""
+    text = {"type": "string", "pattern": "^[0-9]{1,9}$"}
+    whole = {"type": "integer", "minimum": lowest, "maximum": highest}
+    return Kind(f"{lowest} to {highest}", partial(_whole, lowest, highest), {"anyOf": [whole, text]}, str)
+
+
+def _block_size(value: Any) -> str:
+    sizes = [*(f"{2**power}K" for power in range(2, 10)), "1M"]
+    if _text(value) not in sizes:
+        raise ValueError(f"SquashFS has blocks of {', '.join(sizes)}")
+    return str(value)
+
+
+def _absolute(path: str) -> str:
+    """Return the path if it is absolute, else say what it is instead."""
+    if path.startswith("/"):
+        return path
+    if "://" in path:
+        raise ValueError(
+            f"'{path}' is an address, and this key takes paths: begin it with '/'. Where an image is pulled from is "
+            "said by image_uri of its easyconfig"
+        )
+    if _SEEMS_A_HOST.fullmatch(path):
+        raise ValueError(
+            f"'{path}' is the name of a host, and this key takes paths of the cluster's own nodes: begin it with '/'. "
+            "Registries that are spoken to in plain HTTP belong to insecure_registries"
+        )
+    raise ValueError(f"'{path}' is not an absolute path: begin it with '/'")
+
+
+def _path(value: Any) -> str:
+    path = os.path.expanduser(os.path.expandvars(_text(value)))  # noqa: PTH111 - text, no Path: it may be empty
+    return path and _absolute(path)
+
+
+def _items(value: Any, check: Callable[[str], Any] = str) -> tuple[Any, ...]:
+    """Return the list with each item checked; what is wrong with one is said with that one."""
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise TypeError('a list of strings, such as key = ["one", "two"]')
+    found = []
+    for item in value:
+        try:
+            found.append(check(item))
+        except ValueError as error:
+            raise WrongItemError(item, str(error)) from error
+    return tuple(found)
+
+
+def _host(text: str) -> str:
+    if _HOST.fullmatch(text):
+        return text
+    if text.startswith("/"):
+        raise ValueError(
+            f"'{text}' is a path, and this key takes hosts of registries: write 'host:port'. Folders with images "
+            "belong to image_repositories"
+        )
+    raise ValueError(f"'{text}' is not a host: write 'host' or 'host:port' alone, without 'http://' and without a path")
+
+
+def _bind(text: str) -> Bind:
+    if "://" in text or _SEEMS_A_HOST.fullmatch(text):
+        _absolute(text)
+    return Bind.parse(text)
+
+
+def _mask(text: str) -> str:
+    if not re.fullmatch(r"0x[0-9A-Fa-f]+", text) or not int(text, 16):
+        raise ValueError(f"'{text}' is not a mask of CPUs: write it in hexadecimal, such as '0xfe'")
+    return text
+
+
+def _variables(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict):
+        raise TypeError("a table of NAME = value lines")
+    for name, content in value.items():
+        if not VARIABLE_NAME.fullmatch(name):
+            raise WrongItemError(name, f"'{name}' is not the name of an environment variable")
+        if name in names.RESERVED_VARIABLES:
+            raise WrongItemError(name, f"{name} is set by sifmod itself: leave it out")
+        if not isinstance(content, str) or re.search(r"[\x00\n]", content):
+            raise WrongItemError(name, f'it takes a string on one line for {name}, such as {name} = "1"')
+    return MappingProxyType(dict(value))
+
+
+def _list_schema(pattern: str) -> Mapping[str, Any]:
+    return {"type": "array", "items": {"type": "string", "pattern": pattern}}
+
+
+def _split(separator: str, text: str) -> list[str]:
+    return [item for item in text.split(separator) if item]
+
+
+def _binds_of_variable(text: str) -> list[str]:
+    return [bind.argument for bind in Bind.parse_list(text)]
+
+
+TEXT = Kind("string", _text, {"type": "string"}, str)
+PATH = Kind(
+    "absolute path; `~` and `$VARIABLES` are expanded", _path, {"type": "string", "pattern": "^([/~$].*)?$"}, str
+)
+PATHS = Kind(
+    "list of absolute paths; in the variable with colons",
+    partial(_items, check=_absolute),
+    _list_schema("^/"),
+    partial(_split, ":"),
+)
+BINDS = Kind(
+    "list of bind paths; in the variable with commas",
+    partial(_items, check=_bind),
+    _list_schema("^/"),
+    _binds_of_variable,
+)
+HOSTS = Kind(
+    "list of `host:port`; in the variable with commas",
+    partial(_items, check=_host),
+    _list_schema(r"^[A-Za-z0-9\[][^/]*$"),
+    partial(_split, ","),
+)
+MASKS = Kind(
+    "list of hexadecimal masks; in the variable with commas",
+    partial(_items, check=_mask),
+    _list_schema("^0x[0-9A-Fa-f]+$"),
+    partial(_split, ","),
+)
+BLOCK_SIZE = Kind(
+    "`4K`, `8K` ... `512K`, `1M`", _block_size, {"type": "string", "pattern": "^(4|8|16|32|64|128|256|512)K$|^1M$"}, str
+)
+VARIABLES = Kind(
+    "table of strings",
+    _variables,
+    {
+        "type": "object",
+        "propertyNames": {"pattern": f"^{VARIABLE_NAME.pattern}$", "not": {"enum": list(names.RESERVED_VARIABLES)}},
+        "additionalProperties": {"type": "string", "pattern": r"^[^\n]*$"},
+    },
+    None,
+)

@@ -1,0 +1,1 @@
+"""How values are quoted, measured, ordered and suggested in text."""

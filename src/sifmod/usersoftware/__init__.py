@@ -1,0 +1,1 @@
+"""What lies in a tree of user software, and which copy of it is in use."""

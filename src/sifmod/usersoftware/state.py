@@ -1,0 +1,159 @@
+"""The state of an installation's user software: what is in use, how much there is, and whether it can be used."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod import names
+from sifmod.usersoftware.tree import packages_in, packed_is_active
+
+NONE = "none"  # the container offers none
+DIRECTORY = "directory"
+PACKED = "packed"
+DAMAGED = "damaged"  # the packed file is no whole SquashFS file, and there is no directory
+GONE = "gone"  # neither directory nor packed file
+
+# Superblock of SquashFS 4.0: magic at 0, version at 28, bytes in use at 40 (kernel.org, filesystems/squashfs).
+_SUPERBLOCK = struct.Struct("<4s24sHH8sQ")
+
+# What a virtual environment has before anything is installed into it: venv of Python 3.9 to 3.13, see usersoftware.py.
+_UNTOUCHED = {
+    ".": re.compile(r"bin|include|lib|lib64|pyvenv\.cfg|\.gitignore"),
+    "bin": re.compile(r"python[0-9.]*|pip[0-9.]*|easy_install.*|wheel|[Aa]ctivate.*"),
+    "include": re.compile(r"python3[0-9.]*t?"),
+    "lib": re.compile(r"python3[0-9.]*t?"),
+}
+_UNTOUCHED_PACKAGES = re.compile(
+    r"(pip|setuptools|wheel)(-.*)?|pkg_resources|_distutils_hack|distutils-precedence\.pth|_image\.pth|easy_install\.py"
+    r"|__pycache__"
+)
+
+
+@dataclass(frozen=True)
+class UserSoftware:
+    """The user software of one installation.
+
+    Attributes:
+        state: `none`, `directory`, `packed`, `damaged` or `gone`: what is in use.
+        directory: path of the directory; what it holds counts where the state is `directory`.
+        packed: path of the packed file.
+        has_directory: whether the directory is there, in use or not.
+        has_packed: whether the packed file is there, in use or not.
+        packed_problem: why the packed file can't be used; empty where it can or is not there.
+        packages: `name==version` of what users installed, sorted; from the list beside the file where it is packed.
+    """
+
+    state: str
+    directory: Path
+    packed: Path
+    has_directory: bool
+    has_packed: bool
+    packed_problem: str
+    packages: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is in use; a directory is walked for it."""
+        if self.state == PACKED:
+            return self.packed.stat().st_size
+        return tree_size(self.directory) if self.state == DIRECTORY else 0
+
+
+def user_software(root: Path, *, venv: str) -> UserSoftware:
+    """Return the state of an installation's user software, by the rule of its own scripts.
+
+    Args:
+        root: the installation.
+        venv: name of its virtual environment; empty where it has none.
+    """
+    directory, packed = root / names.USER_SOFTWARE_DIRECTORY, root / names.USER_SOFTWARE_PACKED
+    has_directory, has_packed = directory.is_dir(), packed.is_file()
+    problem = packed_problem(packed) if has_packed else ""
+    is_active = packed_is_active(root)
+    if is_active and not problem:
+        state = PACKED
+    elif has_directory:
+        state = DIRECTORY
+    elif is_active:
+        state = DAMAGED
+    else:
+        state = GONE if venv else NONE
+    packages: tuple[str, ...] = ()
+    if state == DIRECTORY:
+        packages = tuple(packages_in(directory).splitlines())
+    elif state == PACKED:
+        packages = _listed(root / names.USER_SOFTWARE_LIST)
+    return UserSoftware(state, directory, packed, has_directory, has_packed, problem, packages)
+
+
+def packed_problem(path: Path) -> str:
+    """Return why a packed file can't be used, or an empty text: whole SquashFS files say how long they are."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_SUPERBLOCK.size)
+        size = path.stat().st_size
+    except OSError as error:
+        return f"it can't be read: {error.strerror}"
+    if not head:
+        return "it is empty"
+    if len(head) < _SUPERBLOCK.size or head[:4] != b"hsqs":
+        return "it is no SquashFS file"
+    length = _SUPERBLOCK.unpack(head)[-1]
+    return f"it is cut off: {size} of {length} bytes" if length > size else ""
+
+
+def is_untouched(directory: Path, *, venv: str) -> bool:
+    """Return whether a user software directory holds no more than the virtual environment that an install makes.
+
+    Args:
+        directory: the directory.
+        venv: name of the virtual environment.
+    """
+    top = directory / "venv" / venv
+    if _names(directory) != ["venv"] or _names(directory / "venv") != [venv]:
+        return False
+    patterns = {top / folder: pattern for folder, pattern in _UNTOUCHED.items()}
+    patterns.update(dict.fromkeys(top.glob("lib/python3*"), re.compile("site-packages")))
+    patterns.update(dict.fromkeys(top.glob("lib/python3*/site-packages"), _UNTOUCHED_PACKAGES))
+    return all(pattern.fullmatch(name) for folder, pattern in patterns.items() for name in _names(folder))
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def tree_size(top: Path) -> int:
+    """Return the bytes of all files below a directory, as `du --apparent-size` counts files; links are not followed."""
+    return sum(_sizes(top))
+
+
+def tree_files(top: Path) -> int:
+    """Return how many files and links there are below a directory."""
+    return sum(1 for _size in _sizes(top))
+
+
+def _sizes(top: Path) -> Iterator[int]:
+    pending = [str(top)]
+    while pending:
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    else:
+                        yield entry.stat(follow_symlinks=False).st_size
+        except OSError:  # what can't be read, or is gone meanwhile, has no size to us
+            continue
+
+
+def _listed(path: Path) -> tuple[str, ...]:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ()
+    return tuple(line.strip() for line in lines if re.match(r"\s*[A-Za-z0-9]", line))

@@ -1,0 +1,191 @@
+"""User software: what users install on top of an image. It is made once, and never removed by sifmod."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import distributions
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from sifmod import names
+from sifmod.container.bind import Bind
+from sifmod.container.spec import ContainerSpec
+from sifmod.errors import InstallError
+from sifmod.host.runtime import ContainerRuntime
+
+# What every new virtual environment has; nobody installed it.
+_SEEDED = frozenset({"pip", "setuptools", "wheel"})
+
+# What user software consists of, and how the same is called behind the name under which it is set aside.
+PARTS = {
+    names.USER_SOFTWARE_DIRECTORY: "",
+    names.USER_SOFTWARE_PACKED: ".squashfs",
+    names.USER_SOFTWARE_UNPACKED: ".unpacked",
+    names.USER_SOFTWARE_LIST: ".txt",
+}
+
+# Runs under the image's Python. Debian and Ubuntu split ensurepip off, but an image that has pip can lend it to the
+# virtual environment; and where the image's Python is itself a virtual environment, `--system-site-packages` would mean
+# the packages of the Python below it.
+_MAKE_VENV = """
+import importlib.util, os, site, subprocess, sys
+target = sys.argv[1]
+flags = [] if importlib.util.find_spec("ensurepip") else ["--without-pip"]
+subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", *flags, target], check=True)
+name = "python%d.%d" % sys.version_info[:2]
+if sys.prefix != sys.base_prefix:
+    with open(os.path.join(target, "lib", name, "site-packages", "_image.pth"), "w") as stream:
+        for folder in site.getsitepackages():
+            stream.write("import site; site.addsitedir(%r)\\n" % folder)
+if flags and importlib.util.find_spec("pip"):
+    for command in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
+        path = os.path.join(target, "bin", command)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777), "w") as stream:
+            stream.write("#!%s/bin/python\\nimport runpy\\nrunpy.run_module('pip', run_name='__main__')\\n" % target)
+"""
+
+
+def has_user_software(installdir: Path) -> bool:
+    """Return whether an installation has user software, packed or not."""
+    return any((installdir / name).exists() for name in (names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE_PACKED))
+
+
+def packed_is_active(installdir: Path) -> bool:
+    """Return whether the packed file is to be used, if it is whole: the rule of the installation's own scripts."""
+    directory, mark = installdir / names.USER_SOFTWARE_DIRECTORY, installdir / names.USER_SOFTWARE_UNPACKED
+    return (installdir / names.USER_SOFTWARE_PACKED).is_file() and not (directory.is_dir() and mark.exists())
+
+
+def split_installation(installdir: Path) -> tuple[list[Path], list[Path]]:
+    """Return what lies at the top of an installation: what is the users', set aside or not, and everything else."""
+    entries = sorted(installdir.iterdir()) if installdir.is_dir() else []
+    # the lock too: it may be another member's
+    users = [path for path in entries if path.name.lstrip(".").startswith(names.USER_SOFTWARE_DIRECTORY)]
+    return users, [path for path in entries if path not in users]
+
+
+def user_modes(installdir: Path) -> dict[Path, int]:
+    """Return the permission bits of everything that is the users' in an installation, symbolic links left out."""
+    found = {}
+    for top in split_installation(installdir)[0]:
+        for path in [top, *top.rglob("*")]:
+            mode = path.lstat().st_mode
+            if not stat.S_ISLNK(mode):
+                found[path] = stat.S_IMODE(mode)
+    return found
+
+
+def restore_modes(modes: Mapping[Path, int]) -> None:
+    """Give back the permission bits that `user_modes` returned."""
+    for path, mode in modes.items():
+        # what has gone, or is another member's, was not changed by this run
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            if stat.S_IMODE(path.lstat().st_mode) != mode:
+                path.chmod(mode)
+
+
+def make_user_software(
+    directory: Path, runscripts: Path, image: Path, runtime: ContainerRuntime, spec: ContainerSpec
+) -> tuple[Bind, ...]:
+    """Make a new tree with the virtual environment of a container.
+
+    Args:
+        directory: the tree; must not exist.
+        runscripts: the folder that the container sees as its runscripts.
+        image: the SIF.
+        runtime: the container runtime.
+        spec: the container; it has a Python and names a virtual environment.
+
+    Returns:
+        The bind paths with which the tree is used in the container.
+
+    Raises:
+        InstallError: the image's Python could not make it; the message has its last lines.
+    """
+    binds = (Bind(str(directory), names.USER_SOFTWARE), Bind(str(runscripts), names.RUNSCRIPTS))
+    (directory / "venv").mkdir(parents=True)
+    python = spec.python.executable if spec.python else ""
+    runtime.run(image, [python, "-I", "-", spec.venv_path], binds=binds, stdin=_MAKE_VENV)
+    return binds
+
+
+def python_version(installdir: Path, *, venv: str, recorded: str) -> str:
+    """Return `major.minor` of the Python that an installation's user software was made for.
+
+    Args:
+        installdir: the installation.
+        venv: name of its virtual environment; others, of any Python, count where it is missing.
+        recorded: what its manifest says; used where only a packed file is there, and empty where there is no manifest.
+    """
+    folder = installdir / names.USER_SOFTWARE_DIRECTORY / "venv"
+    for config in (folder / venv / "pyvenv.cfg", *sorted(folder.glob("*/pyvenv.cfg"))):
+        if not config.is_file():
+            continue
+        match = re.search(r"^version\s*=\s*(\d+\.\d+)", config.read_text(encoding="utf-8", errors="replace"), re.M)
+        if match:
+            return match[1]
+    return recorded
+
+
+def set_aside(
+    installdir: Path, version: str, *, note: Callable[[Sequence[tuple[Path, Path]]], None]
+) -> tuple[tuple[Path, Path], ...]:
+    """Rename the user software of an installation so that the names are free, and say what it was made for.
+
+    Args:
+        installdir: the installation.
+        version: `major.minor` of the Python that it was made for.
+        note: called with what is returned, before anything is renamed.
+
+    Returns:
+        Each path that it had, and the one that it has now; the last one is the list of its packages, if there is one.
+
+    Raises:
+        InstallError: a rename failed.
+    """
+    stem = next(
+        stem
+        for stem in _stems(f"{names.USER_SOFTWARE_DIRECTORY}-python{version}")
+        if not list(installdir.glob(f"{stem}*"))
+    )
+    directory, _packed, _mark, package_list = parts = tuple(installdir / name for name in PARTS)
+    new_names = tuple(installdir / f"{stem}{suffix}" for suffix in PARTS.values())
+    # beside a packed file that is in use, the list is of that file
+    is_listed_anew = directory.is_dir() and not packed_is_active(installdir)
+    try:
+        present = [path.exists() or (path == package_list and is_listed_anew) for path in parts]
+        renames = tuple(itertools.compress(zip(parts, new_names), present))
+        note(renames)
+        for path, new in renames:
+            if path.exists():
+                path.rename(new)
+        if is_listed_anew:
+            new_names[-1].write_text(packages_in(new_names[0]), encoding="utf-8")
+    except OSError as error:
+        raise InstallError(f"setting the user software in '{installdir}' aside failed: {error}") from error
+    return renames
+
+
+def _stems(stem: str) -> Iterator[str]:
+    yield stem
+    number = 2
+    while True:
+        yield f"{stem}-{number}"
+        number += 1
+
+
+def packages_in(directory: Path) -> str:
+    """Return name==version of what is installed in a tree, from its metadata, as `pip install -r` reads it."""
+    found = {
+        distribution.metadata["Name"]: distribution.version
+        for folder in sorted(directory.glob("venv/*/lib/python3*/site-packages"))
+        for distribution in distributions(path=[str(folder)])
+        if distribution.metadata["Name"]
+    }
+    kept = sorted((name for name in found if canonicalize_name(name) not in _SEEDED), key=str.lower)
+    return "".join(f"{name}=={found[name]}\n" for name in kept)

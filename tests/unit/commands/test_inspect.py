@@ -1,0 +1,68 @@
+"""`sifmod inspect`: what is printed, for people and for programs."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from sifmod.cli import cli
+from sifmod.errors import ImageError
+
+from ..imagetrees import linux, python_prefix, write
+
+
+@pytest.fixture
+def top(tmp_path):
+    top = linux(tmp_path / "box")
+    python_prefix(top, "/opt/venv", config="home = /usr/bin\n", packages=[("torch", "2.2.0+cu121"), ("b", "1")])
+    return top
+
+
+def call(*words):
+    return CliRunner().invoke(cli, ["inspect", *map(str, words)])
+
+
+def test_tables_for_people(top):
+    output = call(top).output
+    rows = [line.split() for line in output.splitlines()]
+    assert ["libc", "glibc", "2.36"] in rows
+    assert ["/opt/venv*", "venv", "3.11", "2", "torch", "2.2.0+cu121"] in rows
+    assert ["/usr", "system", "3.11.2", "2"] in rows
+    assert any(row[:2] == ["CUDA", "12.1"] for row in rows)
+    assert "NVIDIA 525.60.13 or later" in output
+    assert "  exec python3" in output.splitlines()
+
+
+def test_packages_for_scripts(top):
+    assert call(top, "--packages").output.splitlines() == ["b==1", "torch==2.2.0+cu121"]
+    assert call(top, "--packages", "--python", "/usr").output.splitlines() == [
+        "demo-vendor==1.2.3+site",
+        "Local.Package==2.0",
+    ]
+
+
+def test_json_has_everything(top):
+    found = json.loads(call(top, "--json").output)
+    assert (found["kind"], found["architecture"], found["default_python"]) == ("sandbox", "arm64", "/opt/venv")
+    (venv,) = (python for python in found["pythons"] if python["kind"] == "venv")
+    assert {"name": "b", "version": "1"} in venv["packages"]
+    assert found["torch"][0]["cuda"] == "12.1"
+    packages = json.loads(call(top, "--json", "--packages").output)
+    assert packages == [{"name": "b", "version": "1"}, {"name": "torch", "version": "2.2.0+cu121"}]
+
+
+def test_an_image_can_not_steer_the_terminal(top):
+    write(top, "/.singularity.d/labels.json", '{"evil": "\\u001b[2J\\u0007 \\ud800"}')
+    write(top, "/.singularity.d/runscript", "echo \x1b[31m\u202e\n")
+    output = call(top).output
+    assert "evil: " in output
+    assert not any(char in output for char in "\x1b\x07\u202e\ud800")
+    assert json.loads(call(top, "--json").output)["runscript"].startswith("echo \x1b")
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"], ["--packages"]])
+def test_what_is_no_image_is_an_error_of_its_own(tmp_path, flags):
+    (tmp_path / "x.sif").write_bytes(b"")
+    result = call(tmp_path / "x.sif", *flags)
+    assert isinstance(result.exception, ImageError)
+    assert (result.output, result.exception.exit_code) == ("", 5)

@@ -1,0 +1,165 @@
+"""The verbs about installations: list, show, verify and remove."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from sifmod import names
+from sifmod.cli import cli
+from sifmod.eb.space import software_space
+from sifmod.errors import InstallError, SifmodError
+
+from ..support import SQUASHFS, make_installation
+
+MODULE = "Python/3.11-demo"
+
+
+@pytest.fixture
+def prefix(tmp_path, monkeypatch):
+    monkeypatch.setenv("EASYBUILD_PREFIX", str(tmp_path / "eb"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
+    (tmp_path / "eb").mkdir()
+    return tmp_path / "eb"
+
+
+@pytest.fixture
+def root(prefix):
+    return make_installation(software_space(prefix), MODULE)
+
+
+@pytest.fixture
+def call():
+    return lambda *words, **more: CliRunner().invoke(cli, words, **more)
+
+
+def rows(result):
+    return [line.split("  ") for line in result.output.splitlines()]
+
+
+def test_list_says_what_there_is(call, root, prefix, monkeypatch):
+    (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    (root / names.USER_SOFTWARE_LIST).write_text("a==1\nb==2\n")
+    robot = prefix / "robot"
+    robot.mkdir()
+    (robot / "Python-3.12-demo.eb").write_text("easyblock = 'ContainerImage'\n")
+    monkeypatch.setenv("EASYBUILD_ROBOT_PATHS", f"{robot}:")
+    monkeypatch.setenv("LOADEDMODULES", MODULE)
+    monkeypatch.setenv("EBROOTPYTHON", str(root))
+    result = call("list")
+    assert result.exit_code == 0
+    line = result.output.splitlines()[1]
+    for text in (MODULE, "packed, 2 packages, 96 B", "  loaded  ", "Python-3.12-demo.eb"):
+        assert text in line
+    (fact,) = json.loads(call("list", "--json").output)["installations"]
+    assert (fact["module"], fact["loaded"], fact["user_software"]["packages"]) == (MODULE, True, ["a==1", "b==2"])
+    assert fact["newer_easyconfigs"] == [str(robot / "Python-3.12-demo.eb")]
+
+
+def test_fast_leaves_the_size_of_a_directory_out(call, root):
+    assert ", 0 packages, " in call("list").output
+    assert "directory, 0 packages  " in call("list", "--fast").output
+    (root / "demo.sif").unlink()
+    assert "(gone)" in call("list").output
+
+
+def test_an_empty_space_is_said_to_be_so(call, prefix):
+    result = call("list")
+    assert (result.exit_code, result.output) == (0, f"no container modules in {prefix}/software\n")
+    assert json.loads(call("list", "--json").output)["installations"] == []
+
+
+def test_a_damaged_one_is_named_beside_the_others(call, root, prefix):
+    (make_installation(software_space(prefix), "Bad/1") / names.MANIFEST).write_text("{")
+    result = call("list")
+    assert result.exit_code == 0
+    assert "Bad/1/share/sifmod.json' can't be read" in result.output
+    assert str(root.name) in result.output
+    listed = json.loads(call("list", "--json").stdout)
+    assert [item["root"] for item in listed["damaged"]] == [str(prefix / "software" / "Bad" / "1")]
+    assert call("verify").exit_code == 1
+
+
+def test_another_prefix_can_be_named(call, tmp_path, root):
+    (tmp_path / "other").mkdir()
+    assert "no container modules" in call("list", "--prefix", str(tmp_path / "other")).output
+    assert root.name in call("list", "--prefix", str(tmp_path / "eb")).output
+    assert isinstance(call("list", "--prefix", "/nowhere").exception, InstallError)
+
+
+def test_show_tells_everything(call, root):
+    (root / "user-software-python3.10").mkdir()
+    result = call("show", "Python")
+    for text in (MODULE, str(root), "demo.sif", "set aside", "user-software-python3.10", "start-shell", "sifmod 0"):
+        assert text in result.output
+    shown = json.loads(call("show", str(root), "--json").output)
+    assert shown["set_aside"] == ["user-software-python3.10"]
+    assert shown["commands"] == ["start-shell"]
+    assert isinstance(call("show", "Nothing").exception, SifmodError)
+
+
+def test_verify_ends_by_its_outcome(call, root):
+    well = call("verify")
+    assert (well.exit_code, "1 of 1 installation in order" in well.output) == (0, True), well.output
+    (root / "bin" / "start-shell").unlink()
+    ill = call("verify", MODULE)
+    assert (ill.exit_code, "0 of 1 installation in order" in ill.output) == (1, True)
+    assert any(row[0] == "problem" for row in rows(ill))
+    assert "do: reinstall it with: eb --rebuild" in ill.output
+    report = json.loads(call("verify", "--json").output)
+    assert (report["problems"], report["installations"][0]["outcome"]) == (1, "problem")
+
+
+def test_remove_asks_first(call, root):
+    result = call("remove", MODULE, input="n\n")
+    assert (result.exit_code, root.exists()) == (1, True)
+    assert "Remove it?" in result.output
+    result = call("remove", MODULE, input="y\n")
+    assert (result.exit_code, root.exists()) == (0, False)
+    assert f"removed {MODULE}" in result.output
+
+
+def test_remove_wants_to_know_about_user_software(call, root, tmp_path):
+    (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    result = call("remove", MODULE, "--yes")
+    assert isinstance(result.exception, InstallError)
+    assert "--keep-user-software DIR, or say --delete-user-software" in str(result.exception)
+    assert root.exists()
+    both = call("remove", MODULE, "--keep-user-software", str(tmp_path), "--delete-user-software")
+    assert both.exit_code == 2
+    asked = call("remove", MODULE, "--delete-user-software", input="n\n")
+    assert "user-software.squashfs, to be deleted" in asked.output
+    assert call("remove", MODULE, "--keep-user-software", str(tmp_path / "kept"), "--yes").exit_code == 0
+    assert (tmp_path / "kept" / "Python-3.11-demo" / names.USER_SOFTWARE_PACKED).read_bytes() == SQUASHFS
+    assert not root.exists()
+
+
+def test_remove_warns_when_the_module_is_loaded(call, root, monkeypatch):
+    monkeypatch.setenv("LOADEDMODULES", MODULE)
+    monkeypatch.setenv("EBROOTPYTHON", str(root))
+    result = call("remove", MODULE, "--yes", "--json")
+    assert f"module unload {MODULE}" in result.stderr
+    assert json.loads(result.stdout) == {"removed": MODULE}
+
+
+def test_remove_for_programs_needs_yes(call, root):
+    assert call("remove", MODULE, "--json").exit_code == 2
+    assert root.exists()
+
+
+def test_remove_finishes_what_was_interrupted(call, root):
+    root.rename(root.with_name(".removing-3.11-demo.0a1b2c3d"))
+    result = call("remove", MODULE, "--yes")
+    assert (result.exit_code, "finished the removal" in result.output) == (0, True)
+    assert not root.parent.exists()
+    assert isinstance(call("remove", MODULE, "--yes").exception, InstallError)
+
+
+def test_modules_are_completed(root):
+    from sifmod.commands.options import complete_modules
+
+    context = cli.commands["show"].make_context("show", [], resilient_parsing=True)
+    parameter = context.command.params[0]
+    assert [item.value for item in complete_modules(context, parameter, "Py")] == [MODULE]
+    assert complete_modules(context, parameter, "X") == []
+    assert root.exists()

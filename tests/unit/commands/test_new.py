@@ -1,0 +1,111 @@
+"""`sifmod new`: files, notes and refusals."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from sifmod.cli import cli
+from sifmod.errors import ImageError, ParameterError, SifmodError
+
+from ..imagetrees import linux, partition, sif, squashfs, write
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory, need):
+    folder = tmp_path_factory.mktemp("image")
+    top = linux(folder / "tree")
+    write(top, "/usr/lib/python3.11/venv/__init__.py")
+    write(top, "/usr/lib/python3.11/ensurepip/__init__.py")
+    content = squashfs(need("mksquashfs"), top, folder / "x.squashfs").read_bytes()
+    return sif(folder / "demo.sif", partition(content))
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return lambda *words: CliRunner().invoke(cli, ["new", *map(str, words)])
+
+
+NAME = "Python-3.11-singularity-20231114.eb"
+
+
+def test_the_file_is_written_here_and_the_next_command_named(call, image, tmp_path):
+    result = call(image)
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / NAME).read_text()
+    assert "\nsources = ['demo.sif']\n" in text
+    assert "\nvenv = 'python'\n" in text
+    assert result.stdout.splitlines() == [
+        f"wrote {NAME}",
+        f"install it with: eb --sourcepath={image.parent} {NAME}",
+    ]
+
+
+def test_beside_the_image_eb_needs_no_option(call, image, tmp_path):
+    (tmp_path / "demo.sif").symlink_to(image)
+    assert f"install it with: eb {NAME}" in call("demo.sif").stdout
+
+
+def test_nothing_is_overwritten_without_force(call, image, tmp_path):
+    (tmp_path / NAME).write_text("mine")
+    result = call(image)
+    assert isinstance(result.exception, SifmodError)
+    assert "--force" in str(result.exception)
+    assert (tmp_path / NAME).read_text() == "mine"
+    assert call(image, "--force").exit_code == 0
+    assert "demo.sif" in (tmp_path / NAME).read_text()
+
+
+def test_output_is_a_file_a_directory_or_standard_output(call, image, tmp_path):
+    (tmp_path / "configs").mkdir()
+    call(image, "--output", "configs")
+    call(image, "--output", "other.eb", "--name", "other", "--version", "2")
+    assert "name = 'other'" in (tmp_path / "other.eb").read_text()
+    shown = call(image, "-o", "-").stdout
+    assert shown == (tmp_path / "configs" / NAME).read_text()
+
+
+def test_json(call, image, tmp_path):
+    found = json.loads(call(image, "--json").stdout)
+    assert found["file"] == NAME
+    assert found["parameters"]["python_prefix"] == "/usr"
+    assert found["text"] == (tmp_path / NAME).read_text()
+
+
+def test_like_another(call, image, tmp_path):
+    write(
+        tmp_path,
+        "other.eb",
+        "easyblock = 'ContainerImage'\nname = 'Mine'\nvenv = 'ours'\nlocal_x = '/a'\nbinds = [local_x]\ngpu = 'amd'\n",
+    )
+    result = call(image, "--like", "other.eb", "-o", "-")
+    assert "name = 'Mine'" in result.stdout
+    assert "venv = 'ours'" in result.stdout
+    assert "gpu = ''" in result.stdout
+    assert "note: not taken over, because other.eb computes it: binds" in result.stderr
+
+
+@pytest.mark.parametrize("words", [["--name", "../../x"], ["--version", "1/2"]])
+def test_a_name_is_checked_before_anything_is_pulled(call, tmp_path, monkeypatch, words):
+    monkeypatch.setenv("PATH", str(tmp_path))  # where no runtime is
+    result = call("docker://127.0.0.1:9/x/y", *words)
+    assert isinstance(result.exception, ParameterError)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["gone.sif"], "can't be read"),
+        (["no-scheme:x"], "neither a file nor the URI of an image"),
+        (["docker://user:pw@x/y"], "credentials do not belong"),
+        (["."], "neither an image nor user software"),
+    ],
+)
+def test_what_is_no_image_is_refused(call, tmp_path, words, said):
+    result = call(*words)
+    assert isinstance(result.exception, ImageError)
+    assert said in str(result.exception)
+    assert list(tmp_path.iterdir()) == []

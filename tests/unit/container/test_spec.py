@@ -1,0 +1,307 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sifmod import names
+from sifmod.container.bind import Bind
+from sifmod.container.spec import PythonLayout, spec_from_parameters
+from sifmod.errors import ParameterError
+
+PARAMETERS = [
+    "binds",
+    "conda_env",
+    "conda_root",
+    "container_env",
+    "gpu",
+    "image_mode",
+    "launch",
+    "module_family",
+    "pack_user_software",
+    "pip_constraints",
+    "pip_requirements",
+    "python_prefix",
+    "venv",
+    "wrappers",
+]
+
+
+def made(*, name="Demo", version="1.0-x", env_name="DEMO", installdir="/apps/Demo", sif="demo.sif", **parameters):
+    return spec_from_parameters(
+        name=name, version=version, env_name=env_name, installdir=installdir, sif=sif, parameters=parameters
+    )
+
+
+def refused(**parameters):
+    with pytest.raises(ParameterError) as caught:
+        made(**parameters)
+    return caught.value
+
+
+def test_an_image_alone_is_a_container_without_a_python():
+    spec = made()
+    assert (spec.python, spec.venv, spec.wrappers, spec.interpreter) == (None, "", (), "")
+    assert (spec.gpu, spec.launch, spec.module_family, spec.pip_constraints) == ("", "exec", "container", True)
+    assert spec.module == "Demo/1.0-x"
+
+
+def test_parameters_that_are_not_given_take_the_defaults():
+    assert made(**dict.fromkeys(PARAMETERS)) == made()
+
+
+def test_a_conda_environment_is_the_python():
+    spec = made(conda_env="pytorch")
+    assert spec.python == PythonLayout("/opt/miniconda3/envs/pytorch", "/opt/miniconda3", "pytorch")
+    assert spec.python.executable == "/opt/miniconda3/envs/pytorch/bin/python3"
+    assert spec.python.activation == "source /opt/miniconda3/bin/activate pytorch"
+    assert spec.interpreter == spec.python.executable
+
+
+def test_the_base_environment_is_the_conda_root_itself():
+    assert made(conda_root="/opt/conda/", conda_env="base").python == PythonLayout("/opt/conda", "/opt/conda", "base")
+
+
+def test_a_prefix_is_the_python_without_conda():
+    python = made(python_prefix="/opt/venv/").python
+    assert python == PythonLayout("/opt/venv")
+    assert python.activation == ""
+
+
+def test_the_interpreter_is_the_one_of_the_virtual_environment():
+    spec = made(python_prefix="/usr", venv="demo")
+    assert spec.venv_path == "/user-software/venv/demo"
+    assert spec.interpreter == "/user-software/venv/demo/bin/python"
+
+
+def test_a_container_with_a_python_has_python_and_pip_wrappers():
+    assert made(python_prefix="/usr").wrappers == ("python", "pip")
+
+
+def test_an_empty_list_of_wrappers_means_none():
+    assert made(python_prefix="/usr", wrappers=[]).wrappers == ()
+
+
+def test_a_wrapper_that_is_named_twice_is_made_once():
+    assert made(wrappers=["nvcc", "nvidia-smi", "nvcc"]).wrappers == ("nvcc", "nvidia-smi")
+
+
+def test_every_parameter_arrives_in_the_description():
+    spec = made(
+        python_prefix="/usr",
+        venv="demo",
+        wrappers=["python"],
+        binds=["/a:/b:ro"],
+        container_env={"A": "b c", "EMPTY": ""},
+        gpu="nvidia",
+        launch="run",
+        pip_requirements=["torchmetrics", "x==1"],
+        pack_user_software=True,
+        pip_constraints=False,
+        module_family="",
+        image_mode="copy",
+    )
+    assert spec.wrappers == ("python",)
+    assert spec.binds == (Bind("/a", "/b", "ro"),)
+    assert dict(spec.container_env) == {"A": "b c", "EMPTY": ""}
+    assert (spec.gpu, spec.launch, spec.module_family) == ("nvidia", "run", "")
+    assert spec.pip_requirements == ("torchmetrics", "x==1")
+    assert (spec.pack_user_software, spec.pip_constraints) == (True, False)
+
+
+def test_a_description_can_not_be_changed_and_keeps_its_own_values():
+    given = {"A": "b"}
+    spec = made(container_env=given)
+    given["A"] = "changed"
+    assert spec.container_env["A"] == "b"
+    with pytest.raises(TypeError):
+        spec.container_env["A"] = "c"
+    with pytest.raises(AttributeError):
+        spec.venv = "x"
+
+
+@pytest.mark.parametrize("gpu", ["", None, False])
+def test_no_gpu_can_be_said_in_several_ways(gpu):
+    assert made(gpu=gpu).gpu == ""
+
+
+@pytest.mark.parametrize("family", ["", False])
+def test_no_family_can_be_said_in_two_ways(family):
+    assert made(module_family=family).module_family == ""
+
+
+def test_a_python_in_the_default_search_path_needs_no_slash_at_its_end():
+    assert made(python_prefix="/usr/").python.executable == "/usr/bin/python3"
+
+
+# parameter, value, what else is needed to come so far, what the remedy says
+WRONG = [
+    ("gpu", "AMD", {}, "'amd' or 'nvidia'"),
+    ("gpu", "nvidea", {}, "perhaps you meant 'nvidia'"),
+    ("gpu", ["amd"], {}, "'amd' or 'nvidia'"),
+    ("gpu", True, {}, "'amd' or 'nvidia'"),
+    ("launch", "start", {}, "'exec' or 'run'"),
+    ("launch", "", {}, "'exec' or 'run'"),
+    ("image_mode", "lnik", {}, "'copy'"),
+    ("conda_root", "/opt/conda", {}, "conda_env = 'base'"),
+    ("conda_root", "opt/conda", {"conda_env": "base"}, "absolute path in the image"),
+    ("conda_root", "/opt/../etc", {"conda_env": "base"}, "absolute path in the image"),
+    ("conda_root", "/opt/a b", {"conda_env": "base"}, "absolute path in the image"),
+    ("conda_root", 3, {"conda_env": "base"}, "absolute path in the image"),
+    ("conda_env", "a/b", {}, "without a slash"),
+    ("conda_env", "$(id)", {}, "letters, digits"),
+    ("conda_env", "..", {}, "letters, digits"),
+    ("conda_env", 3, {}, "letters, digits"),
+    ("python_prefix", "usr", {}, "absolute path in the image"),
+    ("python_prefix", "/", {}, "absolute path in the image"),
+    ("python_prefix", "/usr:/opt", {}, "absolute path in the image"),
+    ("python_prefix", "/usr\n", {}, "absolute path in the image"),
+    ("python_prefix", ["/usr"], {}, "absolute path in the image"),
+    ("python_prefix", "/usr", {"conda_env": "base"}, "leave out conda_root and conda_env"),
+    ("python_prefix", "/usr", {"conda_root": "/opt"}, "leave out conda_root and conda_env"),
+    ("venv", "demo", {}, "conda_env or python_prefix"),
+    ("venv", "a/b", {"python_prefix": "/usr"}, "without a slash"),
+    ("venv", "../x", {"python_prefix": "/usr"}, "without a slash"),
+    ("venv", "-x", {"python_prefix": "/usr"}, "letters, digits"),
+    ("venv", "a b", {"python_prefix": "/usr"}, "letters, digits"),
+    ("venv", "démo", {"python_prefix": "/usr"}, "letters, digits"),
+    ("venv", "demo\n", {"python_prefix": "/usr"}, "letters, digits"),
+    ("venv", True, {"python_prefix": "/usr"}, "letters, digits"),
+    ("venv", ["demo"], {"python_prefix": "/usr"}, "letters, digits"),
+    ("module_family", "a/b", {}, "without a slash"),
+    ("module_family", ["x"], {}, "letters, digits"),
+    ("pip_requirements", ["torch"], {"python_prefix": "/usr"}, "name the virtual environment for them with venv"),
+    ("pip_requirements", "torch", {"python_prefix": "/usr", "venv": "x"}, "a list of strings"),
+    ("pip_requirements", ["torch", ""], {"python_prefix": "/usr", "venv": "x"}, "a list of strings"),
+    ("pip_requirements", [None], {"python_prefix": "/usr", "venv": "x"}, "a list of strings"),
+    ("pack_user_software", True, {}, "there is nothing to pack without venv"),
+    ("pack_user_software", "yes", {"python_prefix": "/usr", "venv": "x"}, "True or False"),
+    ("pip_constraints", 1, {}, "True or False"),
+    ("pip_constraints", "no", {}, "True or False"),
+    ("wrappers", "python", {}, "a list of strings"),
+    ("wrappers", {"python": 1}, {}, "a list of strings"),
+    ("binds", "/a", {}, "a list of strings"),
+    ("container_env", ["A=b"], {}, "a dictionary"),
+    ("container_env", "A=b", {}, "a dictionary"),
+]
+
+
+@pytest.mark.parametrize(("parameter", "value", "others", "remedy"), WRONG)
+def test_a_wrong_value_is_refused_with_parameter_value_and_remedy(parameter, value, others, remedy):
+    error = refused(**{**others, parameter: value})
+    assert error.parameter == parameter
+    assert f"'{parameter}' = {value!r}" in str(error)
+    assert remedy in str(error)
+
+
+# parameter, the list or dictionary, the element that is wrong, what the remedy says
+WRONG_ELEMENTS = [
+    ("wrappers", ["python", "bin/python"], "bin/python", "without a folder"),
+    ("wrappers", ["-x"], "-x", "name of a command"),
+    ("wrappers", ["a b"], "a b", "name of a command"),
+    ("wrappers", [".."], "..", "name of a command"),
+    ("wrappers", ["start-shell"], "start-shell", "leave this one out"),
+    ("wrappers", ["make-squashfs"], "make-squashfs", "leave this one out"),
+    ("wrappers", ["unmake-squashfs"], "unmake-squashfs", "leave this one out"),
+    ("wrappers", ["list-packages"], "list-packages", "leave this one out"),
+    ("binds", ["/ok", "relative"], "relative", "begin it with '/'"),
+    ("binds", ["/a:b"], "/a:b", "begin it with '/'"),
+    ("binds", ["/a:/b:ro:x"], "/a:/b:ro:x", "source[:destination[:options]]"),
+    ("binds", ["/a,/b"], "/a,/b", "commas inside a path"),
+    ("binds", ["/a:/runscripts"], "/a:/runscripts", "choose another"),
+    ("binds", ["/a:/runscripts/x"], "/a:/runscripts/x", "choose another"),
+    ("binds", ["/a:/user-software"], "/a:/user-software", "choose another"),
+    ("binds", ["/user-software/venv"], "/user-software/venv", "choose another"),
+    ("binds", ["/a\n"], "/a\n", "one line an element"),
+    ("pip_requirements", ["a\n--index-url x"], "a\n--index-url x", "one line an element"),
+    ("container_env", {"1A": "x"}, "1A", "name of an environment variable"),
+    ("container_env", {"A B": "x"}, "A B", "name of an environment variable"),
+    ("container_env", {"": "x"}, "", "name of an environment variable"),
+    ("container_env", {3: "x"}, 3, "name of an environment variable"),
+    ("container_env", {"OMP_NUM_THREADS": 7}, 7, "value of OMP_NUM_THREADS as a string"),
+    ("container_env", {"A": "two\nlines"}, "two\nlines", "on one line"),
+    ("container_env", {"A": "n\0ul"}, "n\0ul", "on one line"),
+]
+
+
+@pytest.mark.parametrize(("parameter", "value", "element", "remedy"), WRONG_ELEMENTS)
+def test_a_wrong_element_is_refused_with_parameter_element_and_remedy(parameter, value, element, remedy):
+    error = refused(**{"python_prefix": "/usr", "venv": "x", parameter: value})
+    assert error.parameter == parameter
+    assert f"'{parameter}' = {element!r}" in str(error)
+    assert remedy in str(error)
+
+
+@pytest.mark.parametrize("destination", ["/runscripts2", "/user-software-of-mine", "/data/runscripts"])
+def test_a_destination_that_only_looks_like_sifmod_s_own_is_accepted(destination):
+    assert made(binds=[f"/a:{destination}"]).binds == (Bind("/a", destination),)
+
+
+@pytest.mark.parametrize("destination", ["//runscripts", "/./user-software", "/x/../runscripts", "/user-software/"])
+def test_another_spelling_of_sifmod_s_own_destinations_is_refused_too(destination):
+    assert "choose another" in str(refused(binds=[f"/a:{destination}"]))
+
+
+@pytest.mark.parametrize("sif", ["a/b.sif", "..", ".", ".hidden.sif", "-x.sif", "a\nb.sif", "a\\b.sif", ""])
+def test_an_image_must_be_a_plain_file_name(sif):
+    error = refused(sif=sif)
+    assert f"'sources' = {sif!r}" in str(error)
+    assert "the file name of a SIF" in str(error)
+
+
+@pytest.mark.parametrize("sif", names.INSTALLED)
+def test_an_image_can_not_take_the_place_of_what_else_is_installed(sif):
+    error = refused(sif=sif)
+    assert f"'sources' = {sif!r}" in str(error)
+    assert "rename the image" in str(error)
+
+
+def test_every_folder_of_an_installation_is_closed_to_images():
+    own = {"bin", "runscripts", "share", "user-software", "user-software.squashfs", "user-software.unpacked"}
+    assert own <= set(names.INSTALLED)
+
+
+@pytest.mark.parametrize("name", names.RESERVED_VARIABLES)
+def test_no_variable_of_sifmod_s_own_can_be_set(name):
+    error = refused(container_env={name: "x"})
+    assert f"'container_env' = {name!r}" in str(error)
+    assert "leave it out" in str(error)
+
+
+@pytest.mark.parametrize("sif", ["a b.sif", "it's,$x:y.sif", "é.sif", "image"])
+def test_an_image_may_have_an_unusual_name(sif):
+    assert made(sif=sif).sif == sif
+
+
+@pytest.mark.parametrize("installdir", ["apps/Demo", "", "/a\\b", "/a\nb", "/a\x00b", "/a, b", "/a ,b", "/a "])
+def test_an_installation_directory_that_can_not_be_bound_is_refused(installdir):
+    error = refused(installdir=installdir)
+    assert f"'installdir' = {installdir!r}" in str(error)
+    assert "choose another installation path" in str(error)
+    assert "rename it" in str(error)
+
+
+@pytest.mark.parametrize("installdir", ["/a b", "/a,b", "/a:b", "/it's/$HOME", "/é", "/a  b,c d"])
+def test_an_installation_directory_may_have_an_unusual_name(installdir):
+    assert made(installdir=installdir).installdir == installdir
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(PARAMETERS),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=10) | st.sampled_from(["amd", "run", "/usr"]),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+            max_leaves=5,
+        ),
+    )
+)
+def test_any_value_is_either_accepted_or_refused_with_its_parameter(parameters):
+    refusal, spec = None, None
+    try:
+        spec = made(**parameters)
+    except ParameterError as error:
+        refusal = error
+    if spec is None:
+        assert refusal.parameter in parameters
+        assert refusal.remedy
+    else:
+        assert all(isinstance(name, str) for name in (*spec.wrappers, *spec.pip_requirements, *spec.container_env))

@@ -1,0 +1,165 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sifmod.cli import cli
+from sifmod.container.bind import Bind
+from sifmod.doctor import examination as library
+from sifmod.doctor.examination import Patient, check_libraries, examine
+from sifmod.eb.space import SoftwareSpace, software_space
+from sifmod.errors import ImageError
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING
+from sifmod.image.inspection import Inspection
+from sifmod.installed.installation import find_installation
+
+from ..support import SIF_HEADER, SQUASHFS, a_site, lacking, make_installation
+
+
+@pytest.fixture
+def library_file(tmp_path):
+    """Give a file like a shared library that asks for some versions of glibc."""
+
+    def make(*versions):
+        path = tmp_path / "libcxi.so.1"
+        path.write_bytes(b"\x7fELF" + b"".join(b"\0GLIBC_" + one.encode() for one in versions) + b"\0GLIBC_PRIVATE\0")
+        return Bind.parse(str(path))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("libc", "severity"),
+    [("glibc 2.31", PROBLEM), ("glibc 2.34", OK), ("glibc 2.36", OK), ("musl 1.2.3", PROBLEM), ("", NOTE)],
+)
+def test_a_library_of_the_host_is_compared_with_the_image_s_libc(library_file, libc, severity):
+    bind = library_file("2.2.5", "2.4", "2.34", "2.17")
+    (finding,) = check_libraries(Inspection("x", "SIF", libc=libc), [bind, Bind.parse("/etc")])
+    assert finding.severity == severity
+    if severity == PROBLEM and libc.startswith("glibc"):
+        assert "needs glibc 2.34" in finding.what
+        assert "GLIBC_2.34' not found" in finding.why
+
+
+def test_a_real_library_s_needs_are_read():
+    found = sorted(Path("/").glob("lib*/*/libm.so.6")) or sorted(Path("/").glob("lib*/libm.so.6"))
+    if not found:
+        lacking("this host has no libm of glibc where it is looked for")
+    (finding,) = check_libraries(Inspection("x", "SIF", libc="glibc 2.1"), [Bind.parse(str(found[0]))])
+    assert finding.severity == PROBLEM
+
+
+def test_without_libraries_nothing_is_said():
+    assert list(check_libraries(Inspection("x", "SIF"), [Bind.parse("/etc"), Bind.parse("/gone/x.so")])) == []
+
+
+@pytest.fixture
+def space(tmp_path):
+    return SoftwareSpace(tmp_path / "eb" / "software", tmp_path / "eb" / "modules")
+
+
+@pytest.fixture
+def look(space, monkeypatch):
+    """Examine a patient without the host's own findings: topic -> findings."""
+    monkeypatch.setattr(library, "check_host", lambda *_arguments, **_more: iter(()))
+    monkeypatch.setattr(library, "host_gpus", lambda: ())
+
+    def run(patient, image=None):
+        def inspected(_path):
+            if image is None:
+                raise ImageError("damaged")
+            return image
+
+        monkeypatch.setattr(library, "inspect_image", inspected)
+        found = {}
+        for finding in examine(patient, a_site(), space):
+            found.setdefault(finding.topic, []).append(finding)
+        return found
+
+    return run
+
+
+def test_an_image_for_another_architecture_is_a_problem(look):
+    found = look(Patient(image=Path("x.sif")), Inspection("x.sif", "SIF", architecture="s390x"))
+    assert (found["image"][0].severity, "s390x" in found["image"][0].what) == (PROBLEM, True)
+    found = look(Patient(image=Path("x.sif")), Inspection("x.sif", "SIF", unread="it is encrypted"))
+    assert [finding.severity for finding in found["image"]] == [OK, WARNING]
+
+
+def test_an_image_that_is_damaged_or_not_here_is_said_to_be_so(look):
+    assert look(Patient(image=Path("x.sif")))["image"][0].severity == PROBLEM
+    assert look(Patient(missing_image="it is gone"))["image"][0].severity == NOTE
+
+
+def test_user_software_s_state_is_looked_at(look, space, monkeypatch):
+    root = make_installation(space, "Demo/1")
+    patient = Patient(installation=find_installation(space, "Demo/1"))
+    assert look(patient)["user software"][0].severity == OK
+    monkeypatch.setattr(library, "_MANY_FILES", 0)
+    assert "make-squashfs" in look(patient)["user software"][0].remedy
+    (root / "user-software.squashfs").write_bytes(b"")
+    assert look(patient)["user software"][0].severity == WARNING
+    (root / "user-software").rename(root / "elsewhere")
+    assert look(patient)["user software"][0].severity == PROBLEM
+    (root / "user-software.squashfs").write_bytes(SQUASHFS)
+    assert look(patient)["user software"][0].severity == OK
+    (root / "user-software.squashfs").unlink()
+    assert "gone" in look(patient)["user software"][0].what
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    monkeypatch.setenv("EASYBUILD_PREFIX", str(tmp_path / "eb"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
+    monkeypatch.setattr(library, "check_host", lambda *_arguments, **_more: iter(()))
+    monkeypatch.setattr(library, "host_gpus", lambda: ())
+    return lambda *words: CliRunner().invoke(cli, ["doctor", *words])
+
+
+def test_the_command_ends_by_severity(call, tmp_path):
+    well = call()
+    assert (well.exit_code, "0 problems, 0 warnings, 0 notes" in well.output) == (0, True)
+    (tmp_path / "x.sif").write_bytes(SIF_HEADER)
+    ill = call(str(tmp_path / "x.sif"), "--json")
+    report = json.loads(ill.output)
+    assert (ill.exit_code, report["outcome"]) == (1, "problem")
+    assert set(report["findings"][0]) == {"severity", "topic", "what", "why", "remedy"}
+    root = make_installation(software_space(), "Demo/1")
+    (root / "demo.sif").unlink()
+    (root / "user-software.squashfs").write_bytes(b"")
+    assert call("Demo/1").exit_code == 20
+
+
+def test_a_sandbox_for_cuda_meets_a_k40(tmp_path, monkeypatch):
+    """The whole way, but for the card: recorded output of its driver's tool."""
+    files = {
+        "etc/os-release": 'ID=ubuntu\nPRETTY_NAME="Ubuntu 20.04.4 LTS"\n',
+        "usr/local/cuda/version.json": '{"cuda": {"name": "CUDA SDK", "version": "11.6.20220318"}}',
+        "usr/bin/true": "",
+    }
+    for name, text in files.items():
+        path = tmp_path / "sandbox" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    tool = tmp_path / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho 'Tesla K40m, 440.33.01, 3.5'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
+    result = CliRunner().invoke(cli, ["doctor", str(tmp_path / "sandbox"), "--json"])
+    found = {one["topic"]: one for one in json.loads(result.stdout)["findings"]}
+    assert result.exit_code == 1
+    assert "the driver is 440.33.01, and CUDA 11.6" in found["GPU driver"]["what"]
+    assert "needs 450.80.02 or later" in found["GPU driver"]["what"]
+    assert found["GPU driver"]["why"]
+    assert found["GPU driver"]["remedy"]
+    assert "Ubuntu 20.04.4 LTS" in found["image"]["what"]
+
+
+def test_a_target_that_is_nothing_is_one_line(call):
+    for words in (["Nothing/1"], ["nothing.eb"], ["./nothing.eb"]):
+        result = call(*words)
+        assert type(result.exception).__name__ in ("InstallError", "EasyconfigError")

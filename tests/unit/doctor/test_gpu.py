@@ -1,0 +1,108 @@
+import pytest
+
+from sifmod.doctor.gpu import check_gpus, runs_on
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING
+from sifmod.host.gpus import Gpu, HostGpus
+from sifmod.image.gpustack import CUDA, ROCM, Component, Torch
+from sifmod.image.inspection import Inspection
+
+A100 = HostGpus("nvidia", "535.104.05", (Gpu("NVIDIA A100", "8.0"), Gpu("NVIDIA A100", "8.0")))
+K40 = HostGpus("nvidia", "440.33.01", (Gpu("Tesla K40m", "3.5"),))
+MI250 = HostGpus("amd", "6.3.6", (Gpu("AMD Instinct MI250X", "gfx90a"),))
+
+
+def an_image(*, cuda="", rocm="", built=()):
+    components = [Component(name, version, "x") for name, version in ((CUDA, cuda), (ROCM, rocm)) if version]
+    torch = (Torch("/opt/conda", "2.2.0", cuda, rocm, tuple(built), "x"),) if built else ()
+    return Inspection("x.sif", "SIF", components=tuple(components), torch=torch)
+
+
+def check(hosts, image, vendor=""):
+    return {finding.topic: finding for finding in check_gpus(hosts, image, vendor=vendor)}
+
+
+@pytest.mark.parametrize(
+    ("host", "image", "severity", "says"),
+    [
+        (A100, an_image(cuda="12.4.1"), OK, "needs 525.60.13"),
+        (K40, an_image(cuda="10.2.89"), OK, "needs 440.33"),
+        (K40, an_image(cuda="11.6"), PROBLEM, "needs 450.80.02 or later"),
+        (A100, an_image(cuda="13.0"), PROBLEM, "needs 580 or later"),
+        (A100, an_image(cuda="99.0"), NOTE, "not known here"),
+        (MI250, an_image(rocm="5.6.1"), OK, "that of ROCm 6.0"),
+        (MI250, an_image(rocm="6.2.4"), OK, "that of ROCm 6.0"),
+        (MI250, an_image(rocm="5.4.5"), WARNING, "the image has ROCm 5.4.5"),
+        (MI250, an_image(rocm="9.9"), NOTE, "not known here"),
+    ],
+)
+def test_the_driver_is_compared_with_what_the_image_has(host, image, severity, says):
+    finding = check([host], image)["GPU driver"]
+    assert finding.severity == severity
+    assert says in finding.what
+    assert bool(finding.why and finding.remedy) == (severity in (PROBLEM, WARNING))
+
+
+def test_the_newest_cuda_of_several_counts():
+    image = Inspection("x", "SIF", components=(Component(CUDA, "9.2", "a"), Component(CUDA, "12.1", "b")))
+    assert check([K40], image)["GPU driver"].severity == PROBLEM
+
+
+NGC_2203 = ("5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6+PTX")
+
+
+@pytest.mark.parametrize(
+    ("host", "image", "severity"),
+    [
+        (A100, an_image(cuda="11.6.1", built=NGC_2203), OK),
+        (K40, an_image(cuda="11.6.1", built=NGC_2203), PROBLEM),
+        (K40, an_image(cuda="10.2", built=("3.5", "3.7", "5.0")), OK),
+        (K40, an_image(cuda="12.1"), PROBLEM),
+        (MI250, an_image(rocm="6.0", built=("gfx906", "gfx90a")), OK),
+        (MI250, an_image(rocm="6.0", built=("gfx906", "gfx942")), PROBLEM),
+        (MI250, an_image(rocm="6.0"), OK),
+    ],
+)
+def test_the_model_is_compared_with_what_torch_was_built_for(host, image, severity):
+    finding = check([host], image)["GPU model"]
+    assert finding.severity == severity
+    assert ("no kernel image" in finding.why) == (severity == PROBLEM)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "built", "runs"),
+    [
+        ("8.6", ("8.0",), True),
+        ("8.0", ("8.6",), False),
+        ("9.0", ("8.0",), False),
+        ("9.0", ("8.0+PTX",), True),
+        ("3.5", ("5.2+PTX",), False),
+        ("gfx90a", ("gfx90a:xnack-",), True),
+        ("gfx90a", ("gfx906",), False),
+        ("8.0", ("gfx90a", "nonsense"), False),
+    ],
+)
+def test_code_runs_where_nvidia_and_amd_say(architecture, built, runs):
+    assert runs_on(architecture, built) == runs
+
+
+def test_another_vendor_s_gpus_and_none_are_told_apart():
+    rocm = an_image(rocm="6.0")
+    assert check([A100], rocm)["GPU"].severity == PROBLEM
+    assert "NVIDIA A100" in check([A100], rocm)["GPU"].what
+    assert check([], rocm)["GPU"].severity == NOTE
+    assert "srun" in check([], rocm)["GPU"].remedy
+    assert check([A100], an_image())["GPU"].severity == NOTE
+    assert check([], an_image()) == {}
+
+
+def test_gpus_that_can_t_be_asked_are_a_problem_for_their_images_only():
+    broken = HostGpus("nvidia", "", (), "No devices were found")
+    assert check([broken], an_image(cuda="12.1"))["GPU"].severity == PROBLEM
+    assert check([broken], an_image())["GPU"].severity == NOTE
+
+
+def test_what_is_not_known_is_said_to_be_so():
+    unknown = HostGpus("nvidia", "", (Gpu("New Card", ""),))
+    found = check([unknown], an_image(cuda="12.1"))
+    assert (found["GPU driver"].severity, found["GPU model"].severity) == (NOTE, NOTE)
+    assert check([A100], an_image(), vendor="nvidia")["GPU driver"].severity == NOTE

@@ -1,0 +1,188 @@
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from sifmod.doctor import host as hostcheck
+from sifmod.doctor.host import check_host
+from sifmod.eb.space import SoftwareSpace
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING
+
+from ..support import a_site
+
+
+@pytest.fixture
+def space(tmp_path):
+    return SoftwareSpace(tmp_path / "eb" / "software", tmp_path / "eb" / "modules")
+
+
+@pytest.fixture
+def stub(tmp_path, monkeypatch):
+    """Put commands before all others on PATH: name -> shell script."""
+    folder = tmp_path / "stubs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def put(name, script):
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+
+    return put
+
+
+@pytest.fixture
+def check(space):
+    """Check this host: topic -> findings."""
+
+    def run(site=None, **more):
+        found = {}
+        for finding in check_host(site or a_site(), space, **more):
+            found.setdefault(finding.topic, []).append(finding)
+        return found
+
+    return run
+
+
+def test_every_finding_that_is_not_fine_says_why_or_what_to_do(check):
+    for findings in check().values():
+        for finding in findings:
+            assert finding.severity == OK or finding.why or finding.remedy or finding.severity == NOTE
+
+
+@pytest.mark.parametrize(
+    ("version", "is_problem"),
+    [
+        ("apptainer version 1.4.5", False),
+        ("singularity version 3.5.3", True),
+        ("singularity-ce version 4.1.0-1.el8", False),
+        ("singularity version 3.8.7-1", False),
+        ("something else", False),
+    ],
+)
+def test_an_old_runtime_is_a_problem(check, stub, version, is_problem):
+    stub("singularity", f"echo '{version}'")
+    findings = check(a_site(runtime="singularity"))["runtime"]
+    assert any(finding.severity == PROBLEM for finding in findings) == is_problem
+
+
+def test_user_namespaces_that_can_t_be_made_are_a_problem(check, stub):
+    stub("singularity", "echo 'apptainer version 1.4.5'")
+    stub("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
+    (finding,) = check(a_site(runtime="singularity"))["user namespaces"]
+    assert finding.severity == PROBLEM
+    assert "Operation not permitted" in finding.what
+    stub("unshare", "exit 0")
+    assert check(a_site(runtime="singularity"))["user namespaces"][0].severity == OK
+
+
+def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(check, stub, tmp_path):
+    stub("unshare", "exit 1")
+    command = tmp_path / "runtime" / "bin" / "singularity"
+    starter = tmp_path / "runtime" / "libexec" / "singularity" / "bin" / "starter-suid"
+    for path in (command, starter):
+        path.parent.mkdir(parents=True)
+        path.write_text("#!/bin/sh\necho singularity version 3.11.4\n")
+        path.chmod(0o755)
+    starter.chmod(0o4755)
+    found = check(a_site(runtime=str(command)))
+    assert found["user namespaces"][0].severity == OK
+    assert found["FUSE"][0].severity in (OK, NOTE)
+
+
+@pytest.mark.parametrize(
+    ("variables", "severity"),
+    [
+        ({"LMOD_VERSION": "8.6.19"}, OK),
+        ({"LMOD_VERSION": "6.5"}, PROBLEM),
+        ({"MODULES_CMD": "{folder}/modulecmd"}, OK),
+        ({"MODULES_CMD": "{folder}/oldcmd"}, PROBLEM),
+        ({}, WARNING),
+    ],
+)
+def test_the_module_tool_is_looked_at(check, stub, tmp_path, monkeypatch, variables, severity):
+    for name in ("LMOD_VERSION", "MODULES_CMD"):
+        monkeypatch.delenv(name, raising=False)
+    stub("modulecmd", "echo 'Modules Release 5.2.0 (2022-11-08)' >&2")
+    stub("oldcmd", "echo 'VERSION=3.2.10' >&2; exit 1")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(folder=tmp_path / "stubs"))
+    assert check()["modules"][0].severity == severity
+
+
+def test_easybuild_is_looked_at(check, stub, monkeypatch):
+    stub("eb", "exit")
+    assert check()["EasyBuild"][0].severity == OK
+    monkeypatch.setenv("EBVERSIONEASYBUILD", "4.9.4")
+    assert check()["EasyBuild"][0].severity == PROBLEM
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert check()["EasyBuild"][0].severity == WARNING
+
+
+def test_binds_of_the_site_are_looked_at(check, tmp_path):
+    from sifmod.container.bind import Bind
+
+    site = a_site(binds=(Bind.parse(f"{tmp_path}/gone"),), optional_binds=(Bind.parse(f"{tmp_path}/other"),))
+    found = check(site)
+    assert found["binds"][0].severity == PROBLEM
+    assert found["optional_binds"][0].severity == NOTE
+
+
+@pytest.fixture
+def full(monkeypatch):
+    def set_free(*, blocks=10**9, inodes=10**9):
+        result = SimpleNamespace(f_bavail=blocks, f_frsize=4096, f_favail=inodes)
+        monkeypatch.setattr(hostcheck.os, "statvfs", lambda _path: result)
+
+    return set_free
+
+
+def test_want_of_space_and_of_inodes_is_a_warning(check, full):
+    full()
+    assert check()["space: install and packing"][0].severity == OK
+    full(blocks=1000)
+    assert "4.1 MB free" in check()["space: install and packing"][0].what
+    full(inodes=200)
+    assert "200 files more" in check()["space: install and packing"][0].what
+    full(inodes=0)  # of file systems that make them as they are needed
+    assert check()["space: install and packing"][0].severity == OK
+    full(blocks=10**6)
+    assert check(image_size=10**10)["space: install and packing"][0].severity == WARNING
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+def test_a_place_that_may_not_be_written_to_is_named(check, space):
+    space.software.parent.mkdir()
+    space.software.parent.chmod(0o555)
+    finding = check()["space: install and packing"][0]
+    space.software.parent.chmod(0o755)
+    assert (finding.severity, "may not write" in finding.what) == (PROBLEM, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("/scratch 990* 0 1000 - 5 0 100 -", "990 of 1000 kB of the "),
+        ("/a/long/path\n   [990]* 900 0 6d 5 0 100 -", "990 of 900 kB"),
+        ("/scratch 10 0 1000 - 99 90 100 -", "99 of 100 files"),
+        ("/scratch 10 0 1000 - 5 0 100 -", ""),
+        ("/scratch 10 0 0 - 5 0 0 -", ""),
+        ("nothing", ""),
+    ],
+)
+def test_lustre_s_quota_is_read(check, stub, line, says):
+    stub("lfs", f"echo '{line}'")
+    stub("quota", "exit 0")
+    found = check().get("quota", [])
+    assert bool(found) == bool(says)
+    assert all(says in finding.what for finding in found)
+
+
+def test_the_project_s_quota_is_read(check, stub):
+    answers = "project*) echo '462000265 P /x' ;; quota-p) echo \"/x 10 0 0 - $4 0 462000270 -\" ;;"
+    stub("lfs", f"case $1$3 in {answers} esac")
+    assert [finding.what.partition(" of the ")[2][:7] for finding in check()["quota"]] == ["project"]
+
+
+def test_what_quota_complains_of_is_passed_on(check, stub):
+    stub("quota", "echo 'Disk quotas for user x (uid 1): In block grace period on /dev/sda1'; exit 1")
+    assert "In block grace period" in check()["quota"][0].what

@@ -1,0 +1,202 @@
+import ast
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sifmod.container.bind import Bind
+from sifmod.easyconfig.conversion import convert
+from sifmod.errors import EasyconfigError
+
+from ..support import a_site
+
+LUMI_STYLE = Path(__file__).parents[2] / "data" / "lumi-style.eb"
+SIF = "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-7392c9d4dcf7.sif"
+LUMI = a_site(
+    optional_binds=tuple(
+        Bind.parse(path) for path in ("/var/spool/slurmd", "/opt/cray", "/usr/lib64/libcxi.so.1", "/pfs")
+    ),
+    container_env={"NCCL_SOCKET_IFNAME": "hsn0,hsn1,hsn2,hsn3", "NCCL_NET_GDR_LEVEL": "3"},
+    gpu="amd",
+)
+
+
+def evaluated(text):
+    """Evaluate an easyconfig as far as these need it: its own code, with EasyBuild's constant SYSTEM."""
+    variables = {"SYSTEM": {"name": "system", "version": "system"}}
+    exec(compile(text, "easyconfig", "exec"), variables)  # noqa: S102 - our own fixture and output
+    return {name: value for name, value in variables.items() if name not in ("SYSTEM", "__builtins__")}
+
+
+def converted(site=LUMI, **changes):
+    variables = {**evaluated(LUMI_STYLE.read_text()), **changes}
+    return convert(variables, site, origin="lumi-style.eb")
+
+
+def values(result):
+    return evaluated(result.text)
+
+
+def minimal(**changes):
+    """Return the parameters of the smallest easyconfig of a container, after its conversion."""
+    variables = {"easyblock": "MakeCp", "name": "X", "version": "1", "sources": ["x.sif"], **changes}
+    return convert(variables, a_site(), origin="x.eb")
+
+
+def test_everything_that_sifmod_has_a_parameter_for_is_carried_over():
+    found = values(converted())
+    assert found == {
+        "easyblock": "ContainerImage",
+        "name": "PyTorch",
+        "version": "2.2.0",
+        "versionsuffix": "-rocm-5.6.1-python-3.10-singularity-20240315",
+        "homepage": "https://pytorch.org/",
+        "description": 'PyTorch %(version)s on Python 3.10, with "quotes" and a \\ backslash.',
+        "whatis": ["Description: PyTorch, a machine learning package", "Keywords: PyTorch, DeepSpeed"],
+        "docurls": ["DeepSpeed web site: https://www.deepspeed.ai/"],
+        "toolchain": {"name": "system", "version": "system"},
+        "sources": [SIF],
+        "gpu": "amd",
+        "conda_env": "pytorch",
+        "venv": "pytorch",
+        "pip_requirements": ["torchmetrics", "pytorch-lightning >= 2.0"],
+        "pack_user_software": True,
+        "wrappers": ["python", "pip", "torchrun"],
+        "binds": ["/opt/our-data:/data:ro"],
+        "container_env": {"OMP_NUM_THREADS": "7", "NCCL_DEBUG": "WARN"},
+        "expected_packages": {"greeting": "1.0"},
+        "sanity_check_commands": ["pip -h"],
+        "enhance_sanity_check": True,
+        "modextravars": {"OUR_DATA": "/data"},
+        "modluafooter": "conflict( 'singularity-AI-bindings' )",
+        "moduleclass": "devel",
+    }
+
+
+def test_what_is_lost_is_named_in_the_text_and_apart():
+    result = converted()
+    for word in ("bin/report", "runscript own", "wget https://example.org", "torch for 2.2.0", "'--pre'", "group = "):
+        assert any(word in note for note in result.lost), word
+        assert any(line.startswith("# - ") and word in line for line in result.text.splitlines())
+    assert len(result.lost) == 6
+    assert {note.partition(":")[0] for note in result.look} == {
+        "description",
+        "binds",
+        "expected_packages",
+        "modluafooter",
+    }
+
+
+def test_the_file_is_named_as_easybuild_expects_it():
+    assert converted().file_name == "PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb"
+    assert converted().text.startswith("# Converted by sifmod ")
+
+
+def test_what_the_site_has_not_is_a_bind_and_a_variable_of_the_easyconfig():
+    found = values(converted(site=a_site()))
+    assert found["binds"] == [
+        "/var/spool/slurmd",
+        "/opt/cray",
+        "/usr/lib64/libcxi.so.1",
+        "/pfs",
+        "/opt/our-data:/data:ro",
+    ]
+    assert found["container_env"]["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
+
+
+def test_another_conda_root_is_kept():
+    found = values(
+        minimal(
+            postinstallcmds=["singularity exec x.sif bash -c 'source /opt/conda/bin/activate tf; python -m venv v'"]
+        )
+    )
+    assert (found["conda_root"], found["conda_env"], found["venv"]) == ("/opt/conda", "tf", "v")
+
+
+def test_a_conda_environment_that_only_the_image_knows_is_asked_for():
+    result = minimal(
+        postinstallcmds=["singularity exec x.sif bash -c '$WITH_CONDA ; python -m venv /user-software/venv/v'"]
+    )
+    assert "venv" not in values(result)
+    assert any("$WITH_CONDA" in note for note in result.lost)
+    assert any(note.startswith("venv: it needs a Python") for note in result.lost)
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpu"),
+    [({"versionsuffix": "-cuda-12"}, "nvidia"), ({"sources": ["x-rocm-6.sif"]}, "amd"), ({}, None)],
+)
+def test_the_gpu_s_vendor_is_read_off_the_names(changes, gpu):
+    result = minimal(**changes)
+    assert values(result).get("gpu") == gpu
+    assert any("Add gpu" in note for note in result.lost) == (gpu is None)
+
+
+def test_pip_install_with_names_gives_requirements():
+    found = values(
+        minimal(local_conda_env="e", postinstallcmds=["x -m venv --clear e", "pip3 install --no-cache 'a>=1' b"])
+    )
+    assert found["pip_requirements"] == ["a>=1", "b"]
+
+
+def test_a_value_that_an_install_would_refuse_is_named_and_left_out():
+    result = minimal(modextravars={"SINGULARITYENV_A": "two\nlines", "SINGULARITY_BIND": "relative,/fine"})
+    found = values(result)
+    assert found["binds"] == ["/fine"]
+    assert "container_env" not in found
+    assert any(note.startswith("container_env = ") for note in result.lost)
+    assert any("'relative'" in note for note in result.lost)
+
+
+def test_sources_that_are_no_image_are_named():
+    result = minimal(sources=["x.sif", {"filename": "x.docker"}, "y.sif"], checksums=["a" * 64, "b" * 64])
+    assert values(result)["sources"] == ["x.sif"]
+    assert values(result)["checksums"] == ["a" * 64]
+    assert sum("x.docker" in note or "y.sif" in note for note in result.lost) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"easyblock": "ContainerImage"}, "already"),
+        ({"sources": ["x.tar.gz"]}, "no SIF among its sources"),
+        ({"sources": None}, "no SIF among its sources"),
+        ({"sources": [3, None, {}]}, "no SIF among its sources"),
+        ({"name": None}, "has no name"),
+        ({"version": 3}, "has no version"),
+        ({"sources": ["../x.sif"]}, "the image can't be taken over"),
+    ],
+)
+def test_what_is_no_easyconfig_of_a_container_is_refused(changes, says):
+    with pytest.raises(EasyconfigError) as caught:
+        minimal(**changes)
+    assert says in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"postinstallcmds": "a string"},
+        {"postinstallcmds": [None, 3, ["x"]]},
+        {"postinstallcmds": ["cat >x <<EOF", "ln -s", "echo 'unbalanced"]},
+        {"modextravars": ["x"]},
+        {"modextravars": {3: 4}},
+        {"modluafooter": 3},
+        {"sanity_check_commands": {"a": 1}},
+        {"description": 3},
+        {"whatis": "text"},
+        {"local_conda_env": 3},
+    ],
+)
+def test_odd_values_do_not_end_in_a_traceback(changes):
+    ast.parse(minimal(**changes).text)
+
+
+@given(st.text(), st.lists(st.text()), st.dictionaries(st.text(), st.text()))
+def test_any_texts_end_in_an_easyconfig(text, texts, variables):
+    result = minimal(description=text, homepage=text, postinstallcmds=texts, modextravars=variables, modluafooter=text)
+    found = values(result)
+    assert found["name"] == "X"
+    assert found.get("homepage", "") == text

@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pytest
+
+from sifmod.eb.available import easyconfig_path, easyconfigs_of, newer_easyconfigs
+from sifmod.errors import EasyconfigError
+
+OURS = "easyblock = 'ContainerImage'\n"
+
+
+@pytest.fixture
+def robot(tmp_path):
+    """Return an environment whose robot path has easyconfigs of the container `Thing`."""
+    folder = tmp_path / "robot" / "t" / "Thing"
+    folder.mkdir(parents=True)
+    for version in ("1.9-rocm-5.6", "1.10-rocm-5.6", "1.10-rocm-6.0", "24.03-ngc", "1.9-rocm-5.5"):
+        (folder / f"Thing-{version}.eb").write_text(OURS)
+    (folder / "Thing-2.0-rocm-7.0.eb").write_text("easyblock = 'MakeCp'\n")
+    return {"EASYBUILD_ROBOT_PATHS": f":{tmp_path / 'robot'}"}
+
+
+def names(paths):
+    return [path.name for path in paths]
+
+
+def test_newer_ones_of_the_same_kind_are_found_the_newest_first(robot):
+    found = newer_easyconfigs("Thing", "1.9-rocm-5.6", robot)
+    assert names(found) == ["Thing-1.10-rocm-6.0.eb", "Thing-1.10-rocm-5.6.eb"]
+
+
+def test_the_newest_has_no_newer_one(robot):
+    assert newer_easyconfigs("Thing", "1.10-rocm-6.0", robot) == ()
+
+
+def test_another_kind_is_not_newer(robot):
+    assert newer_easyconfigs("Thing", "2-rocm", robot) == ()
+    assert names(newer_easyconfigs("Thing", "23.01-ngc", robot)) == ["Thing-24.03-ngc.eb"]
+
+
+def test_all_places_of_a_robot_path_are_searched_once(tmp_path):
+    for place in ("Thing", "."):
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / "Thing-1.eb").write_text(OURS)
+    environ = {"EASYBUILD_ROBOT": str(tmp_path), "EASYBUILD_ROBOT_PATHS": str(tmp_path)}
+    assert len(list(easyconfigs_of("Thing", environ))) == 2
+    assert names(newer_easyconfigs("Thing", "0.9", environ)) == ["Thing-1.eb"]
+
+
+def test_those_that_come_with_sifmod_are_found_without_a_robot_path():
+    version = "2.2.0-rocm-5.6.1-python-3.10-singularity-20240315"
+    assert "PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.eb" in names(
+        newer_easyconfigs("PyTorch", version, {})
+    )
+
+
+def test_an_easyconfig_is_a_path_or_a_name_in_the_robot_path(robot, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = easyconfig_path(Path("Thing-24.03-ngc.eb"), robot)
+    assert found == tmp_path / "robot" / "t" / "Thing" / "Thing-24.03-ngc.eb"
+    (tmp_path / "Thing-24.03-ngc.eb").touch()
+    assert easyconfig_path(Path("Thing-24.03-ngc.eb"), robot) == Path("Thing-24.03-ngc.eb")
+    assert easyconfig_path(Path("gone/Thing-24.03-ngc.eb"), robot) == Path("gone/Thing-24.03-ngc.eb")
+    with pytest.raises(EasyconfigError, match=r"perhaps you meant 'Thing-24\.03-ngc\.eb'"):
+        easyconfig_path(Path("Thing-24.3-ngc.eb"), robot)
+
+
+@pytest.mark.parametrize("name", ["*", "[x]", "..", "a/b", ""])
+def test_odd_names_find_nothing(robot, name):
+    assert newer_easyconfigs(name, "0", robot) == ()

@@ -1,0 +1,199 @@
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import sifmod
+from sifmod.eb import robot
+from sifmod.eb.robot import SHELLS, easyblock_path, easybuild_settings, easyconfigs_path
+from sifmod.errors import InstallError
+
+NAMES = ("EASYBUILD_INCLUDE_EASYBLOCKS", "EASYBUILD_ROBOT_PATHS", "SIFMOD_PYTHONPATH")
+SHOW = f"import os, json; print(json.dumps({{name: os.environ.get(name) for name in {NAMES!r}}}))"
+
+
+# How each shell is told to read what `sifmod env` prints, as its help says.
+READ = {"bash": 'eval "$(cat {})"', "csh": 'eval "`cat {}`"', "fish": "cat {} | source"}
+
+
+def after(shell, command, settings, environ=None):
+    """Return what the variables are in a shell that has read the settings."""
+    words = " ".join("'" + word.replace("'", "'\\''") + "'" for word in [sys.executable, "-IS", "-c", SHOW])
+    with tempfile.TemporaryDirectory() as home:
+        printed = Path(home, "printed")
+        printed.write_text(settings)
+        done = subprocess.run(
+            [command, *(["-f"] if shell == "csh" else []), "-c", f"{READ[shell].format(printed)}\n{words}"],
+            env={"PATH": os.environ["PATH"], "HOME": home, **(environ or {})},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request, need):
+    return request.param, need(request.param)
+
+
+def test_the_easyblock_and_the_easyconfigs_are_found():
+    assert easyblock_path().name == "containerimage.py"
+    assert easyblock_path().is_file()
+    assert list(easyconfigs_path().glob("p/PyTorch/*.eb"))
+
+
+def test_each_shell_reads_the_settings(shell):
+    variables = after(*shell, easybuild_settings(shell[0], {}))
+    assert variables["EASYBUILD_INCLUDE_EASYBLOCKS"] == str(easyblock_path())
+    assert variables["EASYBUILD_ROBOT_PATHS"] == f":{easyconfigs_path()}"
+    assert variables["SIFMOD_PYTHONPATH"].split(":")[0] == str(robot.__file__).rpartition("/sifmod/")[0]
+
+
+UNUSUAL = {
+    "EASYBUILD_INCLUDE_EASYBLOCKS": r"/a  b/x.py,/it's/$HOME/`id`/y*.py,/back\slash/\'q\\.py",
+    "EASYBUILD_ROBOT_PATHS": '/a  b:/it\'s "q":/wow!/!!/!$',
+}
+
+
+def test_each_shell_keeps_unusual_values(shell):
+    variables = after(*shell, easybuild_settings(shell[0], UNUSUAL))
+    for name in ("EASYBUILD_INCLUDE_EASYBLOCKS", "EASYBUILD_ROBOT_PATHS"):
+        assert variables[name].endswith(UNUSUAL[name])
+
+
+@pytest.mark.parametrize("environ", [{}, UNUSUAL], ids=["nothing", "unusual"])
+def test_each_shell_that_reads_the_settings_twice_has_them_once(shell, environ):
+    once = after(*shell, easybuild_settings(shell[0], environ), environ)
+    twice = after(*shell, easybuild_settings(shell[0], once), once)
+    assert twice == once
+    for name, separator in zip(NAMES, ",::"):
+        elements = [element for element in once[name].split(separator) if element]
+        assert len(elements) == len(set(elements))
+
+
+@pytest.mark.parametrize("folder", ["two  words", "it's", 'say "x"', "back\\slash", "wow!"])
+def test_each_shell_is_told_of_a_sifmod_in_an_unusual_place(shell, monkeypatch, tmp_path, folder):
+    block = tmp_path / folder / "easyblocks" / "containerimage.py"
+    block.parent.mkdir(parents=True)
+    block.write_text("")
+    (tmp_path / folder / "easyconfigs").mkdir()
+    monkeypatch.setattr(robot, "_CHECKOUT", tmp_path / folder)
+    monkeypatch.setattr(robot.sysconfig, "get_path", lambda *_: str(tmp_path / "nowhere"))
+    variables = after(*shell, easybuild_settings(shell[0], {}))
+    assert variables["EASYBUILD_INCLUDE_EASYBLOCKS"] == str(block)
+    assert variables["EASYBUILD_ROBOT_PATHS"] == f":{tmp_path / folder}/easyconfigs"
+
+
+def value_of(name, present):
+    settings = easybuild_settings("bash", {name: present} if present is not None else {})
+    return after("bash", "bash", settings)[name]
+
+
+def test_what_was_there_stays_behind_sifmod_s_own():
+    assert value_of("EASYBUILD_INCLUDE_EASYBLOCKS", "/a.py,/b.py") == f"{easyblock_path()},/a.py,/b.py"
+    assert value_of("EASYBUILD_ROBOT_PATHS", "/a:/b") == f"{easyconfigs_path()}:/a:/b"
+
+
+def test_the_libraries_are_this_sifmod_s_own():
+    assert value_of("SIFMOD_PYTHONPATH", "/of/another") == value_of("SIFMOD_PYTHONPATH", None)
+
+
+@pytest.mark.parametrize("present", [None, "", ":"])
+def test_easybuild_s_own_robot_path_stays_in_force(present):
+    assert value_of("EASYBUILD_ROBOT_PATHS", present) == f":{easyconfigs_path()}"
+
+
+@pytest.mark.parametrize("present", ["/a:", ":/a", "/a::/b"])
+def test_an_empty_element_of_the_robot_path_stays_because_it_means_easybuild_s_own(present):
+    elements = value_of("EASYBUILD_ROBOT_PATHS", present).split(":")
+    assert elements[0] == str(easyconfigs_path())
+    assert elements.count("") == 1
+    assert [element for element in elements[1:] if element] == [element for element in present.split(":") if element]
+
+
+def test_reading_the_settings_twice_changes_nothing_more():
+    once = after("bash", "bash", easybuild_settings("bash", {}))
+    twice = after("bash", "bash", easybuild_settings("bash", once))
+    assert twice == once
+
+
+@pytest.mark.parametrize(("name", "separator"), [("SIFMOD_PYTHONPATH", ":"), ("EASYBUILD_INCLUDE_EASYBLOCKS", ",")])
+@pytest.mark.parametrize("present", [None, "", "/a", "/a{0}/b"])
+def test_no_empty_element_gets_into_a_list(name, separator, present):
+    assert "" not in value_of(name, present and present.format(separator)).split(separator)
+
+
+def test_the_settings_come_from_the_process_environment_by_default(monkeypatch):
+    monkeypatch.setenv("EASYBUILD_ROBOT_PATHS", "/of/this/process")
+    assert ":/of/this/process" in easybuild_settings("bash")
+
+
+def test_the_printed_path_is_enough_to_import_sifmod_and_what_it_needs():
+    path = after("bash", "bash", easybuild_settings("bash", {}))["SIFMOD_PYTHONPATH"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-S",
+            "-B",
+            "-c",
+            "import sifmod.render.templates, sifmod.install.installer; print(sifmod.__file__)",
+        ],
+        env={"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip().endswith("/sifmod/__init__.py")
+
+
+@pytest.mark.parametrize("path_of", [easyconfigs_path, easyblock_path])
+def test_a_damaged_installation_is_named_with_the_places_and_the_remedy(monkeypatch, tmp_path, path_of):
+    monkeypatch.setattr(robot, "_CHECKOUT", tmp_path / "gone")
+    monkeypatch.setattr(robot.sysconfig, "get_path", lambda *_: str(tmp_path / "nowhere"))
+    with pytest.raises(InstallError) as caught:
+        path_of()
+    message = str(caught.value)
+    assert str(tmp_path / "gone") in message
+    assert str(tmp_path / "nowhere") in message
+    assert "reinstall sifmod" in message
+
+
+# sifmod as a module
+
+
+def own_easyconfig():
+    return (easyconfigs_path() / "s" / "sifmod" / f"sifmod-{sifmod.__version__}.eb").read_text()
+
+
+def test_there_is_an_easyconfig_of_this_version_of_sifmod():
+    assert f"version = '{sifmod.__version__}'" in own_easyconfig()
+
+
+def test_the_module_brings_everything_that_sifmod_needs_but_easybuild():
+    project = (Path(__file__).resolve().parents[3] / "pyproject.toml").read_text()
+    block = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)[1]
+    needed = [Requirement(line) for line in re.findall(r'^\s*"(.*)",$', block, re.MULTILINE)]
+    pinned = {
+        name.lower(): version
+        for name, version in re.findall(r"'filename': '([A-Za-z0-9]+)-([0-9.]+)(?:-py|\.tar)", own_easyconfig())
+    }
+    for requirement in needed:
+        if not requirement.name.startswith("easybuild"):
+            assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
+    assert "markupsafe" in pinned  # what jinja2 needs
+
+
+def test_every_source_of_the_module_but_sifmod_s_own_wheel_has_its_checksum():
+    text = own_easyconfig()
+    sources = re.findall(r"'filename': '([^']+)'", text)
+    assert len(sources) >= 5
+    for name in sources:
+        assert re.search(rf"'{re.escape(name)}': '[0-9a-f]{{64}}'", text)

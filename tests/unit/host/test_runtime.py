@@ -1,0 +1,177 @@
+import pytest
+
+from sifmod.container.bind import Bind
+from sifmod.errors import InstallError, RuntimeMissingError
+from sifmod.host.runtime import ContainerRuntime, find_runtime
+
+from ..support import FakeRuntime, a_site, split_binds
+
+
+@pytest.fixture
+def runtime(fake):
+    return ContainerRuntime(fake.path)
+
+
+def ran(fake, runtime, image, *command, **options):
+    """Run a command and return how the runtime was called."""
+    runtime.run(image, command or ["true"], **options)
+    return fake.calls[-1]
+
+
+def test_a_command_is_passed_word_for_word(fake, runtime, image):
+    words = ["echo", "a b", "", "$(touch x)", "it's", '"', "-n", "é☃", "*"]
+    assert ran(fake, runtime, image, *words)["argv"] == ["exec", str(image), *words]
+
+
+def test_standard_output_is_returned_as_it_is(fake, runtime, image):
+    fake.answer(stdout="one\ntwo é\n\n")
+    assert runtime.run(image, ["cat"]) == "one\ntwo é\n\n"
+
+
+def test_output_that_is_no_text_is_no_accident(tmp_path, image):
+    path = tmp_path / "binary"
+    path.write_text("#!/bin/sh\nprintf 'a\\377b'\n")
+    path.chmod(0o755)
+    assert ContainerRuntime(path).run(image, ["true"]) == "a\ufffdb"
+
+
+def test_standard_input_is_the_text_given(fake, runtime, image):
+    assert ran(fake, runtime, image, stdin="torch\né\n")["stdin"] == "torch\né\n"
+
+
+def test_standard_input_is_empty_otherwise(fake, runtime, image):
+    assert ran(fake, runtime, image)["stdin"] == ""
+
+
+def test_binds_are_passed_in_both_spellings(fake, runtime, image):
+    binds = [Bind("/a,b", "/c:d", "ro"), Bind("/x y", "/x y")]
+    environ = ran(fake, runtime, image, binds=binds)["env"]
+    assert split_binds(environ["APPTAINER_BINDPATH"]) == [("/a,b", "/c:d", "ro"), ("/x y", "/x y", "")]
+    assert environ["SINGULARITY_BINDPATH"] == environ["APPTAINER_BINDPATH"]
+
+
+def test_variables_are_injected_in_both_spellings(fake, runtime, image):
+    environ = ran(fake, runtime, image, env={"A": "b c", "EMPTY": ""})["env"]
+    for prefix in ("SINGULARITYENV_", "APPTAINERENV_"):
+        assert (environ[prefix + "A"], environ[prefix + "EMPTY"]) == ("b c", "")
+
+
+@pytest.mark.parametrize("prefix", ["SINGULARITY", "APPTAINER"])
+@pytest.mark.parametrize("suffix", ["ENV_LD_PRELOAD", "_BIND", "_BINDPATH", "_NV", "_ROCM"])
+def test_a_loaded_module_and_the_user_s_own_binds_take_no_part(fake, runtime, image, monkeypatch, prefix, suffix):
+    monkeypatch.setenv(prefix + suffix, "/from/outside")
+    environ = ran(fake, runtime, image)["env"]
+    assert "/from/outside" not in environ.values()
+
+
+@pytest.mark.parametrize("prefix", ["SINGULARITY", "APPTAINER"])
+@pytest.mark.parametrize(
+    "suffix", ["OVERLAY", "MOUNT", "CONTAINALL", "CONTAIN", "CLEANENV", "HOME", "NO_HOME", "PWD", "ENV_FILE", "WORKDIR"]
+)
+def test_no_other_setting_of_the_user_s_containers_takes_part(fake, runtime, image, monkeypatch, prefix, suffix):
+    monkeypatch.setenv(f"{prefix}_{suffix}", "/from/outside")
+    assert f"{prefix}_{suffix}" not in ran(fake, runtime, image)["env"]
+
+
+@pytest.mark.parametrize(
+    "name", ["PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "PIP_TARGET", "PIP_USER", "PIP_CONSTRAINT"]
+)
+def test_the_settings_of_the_host_s_python_and_pip_stay_outside(fake, runtime, image, monkeypatch, name):
+    monkeypatch.setenv(name, "/host")
+    environ = ran(fake, runtime, image)["env"]
+    assert environ.get(name, "") != "/host"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "APPTAINER_TMPDIR",
+        "SINGULARITY_CACHEDIR",
+        "APPTAINER_CACHEDIR",
+        "SINGULARITY_DOCKER_PASSWORD",
+        "TMPDIR",
+        "HTTPS_PROXY",
+    ],
+)
+def test_the_runtime_keeps_its_own_folders_and_the_way_to_the_network(fake, runtime, image, monkeypatch, name):
+    monkeypatch.setenv(name, "/mine")
+    assert ran(fake, runtime, image)["env"][name] == "/mine"
+
+
+def test_a_failure_names_image_command_status_and_the_last_lines(fake, runtime, image):
+    fake.answer(fail="other", status=42)
+    with pytest.raises(InstallError) as caught:
+        runtime.run(image, ["frobnicate", "--all"])
+    message = str(caught.value)
+    assert "'demo.sif'" in message
+    assert "'frobnicate --all'" in message
+    assert "status 42" in message
+    assert message.endswith("\n".join(f"err {number}" for number in range(26, 41)))
+    assert "err 25" not in message
+
+
+def test_a_short_failure_is_shown_with_standard_output(tmp_path, image):
+    path = tmp_path / "short"
+    path.write_text("#!/bin/sh\necho to stdout\necho to stderr >&2\nexit 1\n")
+    path.chmod(0o755)
+    with pytest.raises(InstallError, match=r"last lines: to stdout\nto stderr$"):
+        ContainerRuntime(path).run(image, ["true"])
+
+
+def test_the_version_is_what_the_runtime_prints(runtime):
+    assert runtime.version == "fake version 1.0"
+
+
+def test_a_runtime_that_can_not_tell_its_version_has_none(tmp_path):
+    path = tmp_path / "old"
+    path.write_text("#!/bin/sh\necho 'unknown flag' >&2\nexit 1\n")
+    path.chmod(0o755)
+    assert ContainerRuntime(path).version == ""
+
+
+@pytest.fixture
+def search(tmp_path, monkeypatch):
+    """Let only runtimes of the given names be on PATH."""
+
+    def search(*names):
+        paths = {name: FakeRuntime(tmp_path / name, name).path for name in names}
+        monkeypatch.setenv("PATH", ":".join(str(path.parent) for path in paths.values()))
+        return paths
+
+    return search
+
+
+def test_singularity_is_taken_before_apptainer(search):
+    paths = search("apptainer", "singularity")
+    assert find_runtime(a_site()).path == paths["singularity"]
+
+
+def test_apptainer_is_taken_where_there_is_no_singularity(search):
+    paths = search("apptainer")
+    assert find_runtime(a_site()).path == paths["apptainer"]
+
+
+def test_the_site_s_runtime_beats_the_known_ones(search):
+    paths = search("singularity", "sarus")
+    assert find_runtime(a_site(runtime="sarus")).path == paths["sarus"]
+
+
+def test_the_site_s_runtime_may_be_a_path(search, tmp_path):
+    search("singularity")
+    other = FakeRuntime(tmp_path / "elsewhere", "apptainer-1.4").path
+    assert find_runtime(a_site(runtime=str(other))).path == other
+
+
+@pytest.mark.parametrize(
+    ("site", "names"),
+    [(a_site(), ["singularity", "apptainer"]), (a_site(runtime="sarus"), ["sarus"])],
+    ids=["any", "one"],
+)
+def test_a_missing_runtime_is_named_with_the_remedy(search, site, names):
+    search("podman")
+    with pytest.raises(RuntimeMissingError) as caught:
+        find_runtime(site)
+    message = str(caught.value)
+    assert f"looked for the commands {', '.join(names)}" in message
+    assert "Load its module" in message
+    assert "'runtime' in the site file" in message

@@ -1,0 +1,141 @@
+"""GPU and MPI libraries, and the driver that they need."""
+
+import pytest
+
+from sifmod.image.files import SandboxFiles
+from sifmod.image.gpustack import driver_for, find_components, find_torch, minimum_driver
+from sifmod.image.python import find_pythons
+from sifmod.image.system import system_packages
+
+from ..imagetrees import distribution, linux, python_prefix, write
+from .test_fatbin import SASS, container, library
+
+SITE = "/opt/conda/lib/python3.11/site-packages"
+
+
+@pytest.fixture
+def top(tmp_path):
+    return linux(tmp_path)
+
+
+def look(top, **environment):
+    files = SandboxFiles(top)
+    pythons = find_pythons(files)
+    torches = [one for one in (find_torch(files, python, environment) for python in pythons) if one]
+    packages = system_packages(files)
+    components = find_components(files, pythons=pythons, torches=torches, environment=environment, packages=packages)
+    return torches, components
+
+
+def versions(components, name):
+    return [(one.version, one.where) for one in components if one.name == name]
+
+
+def test_cuda_by_nvidias_files_and_variables(top):
+    write(top, "/usr/local/cuda-12.4/version.json", '{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}')
+    write(
+        top,
+        "/usr/include/nccl.h",
+        '#define NCCL_MAJOR 2\n#define NCCL_MINOR 21\n#define NCCL_PATCH 5\n#define NCCL_SUFFIX ""\n',
+    )
+    _, components = look(top, CUDA_VERSION="12.4.1", NCCL_VERSION="2.21.5-1")
+    assert versions(components, "CUDA") == [
+        ("12.4.1", "$CUDA_VERSION"),
+        ("12.4.1", "/usr/local/cuda-12.4/version.json"),
+    ]
+    assert versions(components, "NCCL") == [("2.21.5-1", "$NCCL_VERSION"), ("2.21.5", "/usr/include/nccl.h")]
+    assert driver_for(components) == "NVIDIA 525.60.13 or later, for CUDA 12.4.1"
+
+
+def test_old_cuda_and_conda(top):
+    write(top, "/usr/local/cuda/version.txt", "CUDA Version 10.2.89\n")
+    python_prefix(top, "/opt/conda", conda=["cudatoolkit-10.2.89-h8f6ccaa_8", "mpich-4.1.1-h846660c_100"])
+    _, components = look(top)
+    assert ("10.2.89", "conda package cudatoolkit of /opt/conda") in versions(components, "CUDA")
+    assert ("4.1.1", "conda package mpich of /opt/conda") in versions(components, "MPICH")
+    assert ("4.0.2", "system package mpich") in versions(components, "MPICH")
+    assert driver_for(components) == "NVIDIA 440.33 or later, for CUDA 10.2.89"
+
+
+def test_pytorch_for_rocm_with_its_architectures(top):
+    python_prefix(top, "/opt/conda", conda=["x-1-0"], packages=[("torch", "2.2.0+rocm5.6")])
+    write(
+        top,
+        f"{SITE}/torch/version.py",
+        "cuda: Optional[str] = None\nhip: Optional[str] = '5.6.31061-8c743ae5d'\n",
+    )
+    for name in (
+        "TensileLibrary_gfx90a.co",
+        "Kernels.so-000-gfx942.hsaco",
+        "TensileLibrary_lazy_gfx90a.dat",
+        "gfx1100x.co",
+    ):
+        write(top, f"{SITE}/torch/lib/rocblas/library/{name}")
+    write(top, "/opt/rocm-5.6.1/.info/version", "5.6.1-93\n")
+    write(top, "/opt/rocm/include/rccl/rccl.h", "#define NCCL_MAJOR 2\n#define NCCL_MINOR 15\n#define NCCL_PATCH 5\n")
+    (torch,), components = look(top)
+    assert (torch.prefix, torch.version, torch.cuda, torch.hip) == (
+        "/opt/conda",
+        "2.2.0+rocm5.6",
+        "",
+        "5.6.31061-8c743ae5d",
+    )
+    assert torch.architectures == ("gfx90a", "gfx942")
+    assert ("5.6.1", "/opt/rocm-5.6.1/.info/version") in versions(components, "ROCm")
+    assert ("2.15.5", "/opt/rocm/include/rccl/rccl.h") in versions(components, "RCCL")
+    assert driver_for(components).startswith("amdgpu of ROCm 5.6.1")
+
+
+def test_pytorch_for_cuda_in_a_virtual_environment_on_the_system(top):
+    python_prefix(top, "/opt/venv", config="home = /usr/bin\ninclude-system-site-packages = true\n")
+    folder = "/usr/local/lib/python3.11/dist-packages"
+    distribution(top, folder, "torch", "2.3.0a0+40ec155e58.nv24.3")
+    distribution(top, folder, "nvidia-nccl-cu12", "2.20.5")
+    write(top, f"{folder}/torch/version.py", "cuda = '12.4'\nhip = None\n")
+    torches, components = look(top, TORCH_CUDA_ARCH_LIST="5.2 6.0 8.6 9.0+PTX nonsense")
+    assert {torch.architectures_from for torch in torches} == {"$TORCH_CUDA_ARCH_LIST"}
+    assert [torch.prefix for torch in torches] == ["/opt/venv", "/usr"]
+    assert {torch.architectures for torch in torches} == {("5.2", "6.0", "8.6", "9.0+PTX")}
+    assert ("2.20.5", "pip package nvidia-nccl-cu12 of /usr") in versions(components, "NCCL")
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "hip"), [("2.2.0+cu121", "12.1", ""), ("2.2.0+rocm5.6", "", "5.6"), ("2.2.0", "", "")]
+)
+def test_without_its_files_pytorchs_version_says_what_it_is_for(top, version, cuda, hip):
+    python_prefix(top, "/opt/conda", packages=[("torch", version)])
+    (torch,), _ = look(top)
+    assert (torch.cuda, torch.hip, torch.architectures) == (cuda, hip, ())
+
+
+def test_open_mpi_by_its_header(top):
+    write(
+        top,
+        "/opt/ompi/include/mpi.h",
+        "#define OMPI_MAJOR_VERSION 4\n#define OMPI_MINOR_VERSION 1\n#define OMPI_RELEASE_VERSION 6\n",
+    )
+    _, components = look(top)
+    assert versions(components, "Open MPI") == [("4.1.6", "/opt/ompi/include/mpi.h")]
+    assert driver_for(components) == ""
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver"), [("12", "525.60.13"), ("11.8.0", "450.80.02"), ("9.0", "384.81"), ("3.0", ""), ("", "")]
+)
+def test_the_driver_of_a_release(cuda, driver):
+    assert minimum_driver(cuda) == driver
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"cuda": 3}', "[" * 100_000])
+def test_a_version_file_that_is_none_does_no_harm(top, text):
+    write(top, "/usr/local/cuda/version.json", text)
+    assert versions(look(top)[1], "CUDA") == []
+
+
+def test_what_pytorchs_library_was_compiled_for_counts_before_variables(top):
+    python_prefix(top, "/opt/conda", packages=[("torch", "2.2.0+cu121")])
+    write(top, f"{SITE}/torch/version.py", "cuda = '12.1'\n")
+    path = write(top, f"{SITE}/torch/lib/libtorch_cuda.so")
+    path.write_bytes(library(container((SASS, 80, b"x" * 8), (SASS, 90, b"x" * 8))))
+    (torch,), _ = look(top, TORCH_CUDA_ARCH_LIST="5.2")
+    assert (torch.architectures, torch.architectures_from) == (("8.0", "9.0"), f"{SITE}/torch/lib/libtorch_cuda.so")

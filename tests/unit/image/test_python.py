@@ -1,0 +1,115 @@
+"""Finding Pythons and packages by their files."""
+
+import pytest
+
+from sifmod.image.files import SandboxFiles
+from sifmod.image.python import find_pythons, user_software_pythons
+
+from ..imagetrees import distribution, link, linux, python_prefix, write
+
+SITE = "lib/python3.11/site-packages"
+
+
+@pytest.fixture
+def top(tmp_path):
+    return linux(tmp_path)
+
+
+def found(top, **more):
+    return {python.prefix: python for python in find_pythons(SandboxFiles(top), **more)}
+
+
+def test_debians_python_has_the_packages_of_all_its_directories(top):
+    distribution(top, "/usr/lib/python3/dist-packages", "local-package", "1.0")
+    python = found(top, system_packages={"python3.11": "3.11.2-6"})["/usr"]
+    assert (python.kind, python.version, python.minor_version) == ("system", "3.11.2", "3.11")
+    # the one in /usr/local is the one that is imported
+    assert python.packages == (("demo-vendor", "1.2.3+site"), ("Local.Package", "2.0"))
+    assert python.version_of("local_package") == "2.0"
+
+
+def test_conda_environments_and_their_root(top):
+    python_prefix(top, "/opt/conda", conda=["python-3.10.13-h955ad1f_0", "python-dateutil-2.8.2-pyhd3eb1b0_0"])
+    write(top, "/opt/conda/bin/activate")
+    python_prefix(top, "/opt/conda/envs/ml", conda=["numpy-1.26.4-py311_0"], packages=[("numpy", "1.26.4")])
+    root, env = (found(top)[prefix] for prefix in ("/opt/conda", "/opt/conda/envs/ml"))
+    assert (root.kind, root.conda_root, root.conda_env) == ("conda", "/opt/conda", "base")
+    assert (env.kind, env.conda_root, env.conda_env) == ("conda", "/opt/conda", "ml")
+    assert env.conda_version_of("numpy") == "1.26.4"
+    assert env.packages == (("numpy", "1.26.4"),)
+    assert ("python-dateutil", "2.8.2") in root.conda_packages
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "packages"),
+    [
+        ("home = /usr/bin\nversion = 3.11.2\n", "3.11.2", ["mine"]),
+        ("home = /usr/bin\nversion_info = 3.11.9.final.0\n", "3.11.9", ["mine"]),
+        ("home=/usr/bin\ninclude-system-site-packages = true\n", "3.11", ["demo-vendor", "Local.Package", "mine"]),
+    ],
+)
+def test_virtual_environments(top, config, version, packages):
+    python_prefix(top, "/opt/venv", config=config, packages=[("mine", "1.0")])
+    python = found(top)["/opt/venv"]
+    assert (python.kind, python.version) == ("venv", version)
+    assert [name for name, _ in python.packages] == packages
+
+
+def test_a_python_in_the_search_path_is_found_wherever_it_is(top):
+    python_prefix(top, "/a/b/c/d", packages=[("x", "1")])
+    write(top, "/a/b/c/d/include/python3.11/patchlevel.h", '#define PY_VERSION      \t"3.11.7+"\n')
+    assert "/a/b/c/d" not in found(top)
+    python = found(top, search_path=["/bin", "/a/b/c/d/bin/"])["/a/b/c/d"]
+    assert (python.kind, python.version) == ("other", "3.11.7")
+
+
+def test_a_prefix_that_is_a_link_counts_once(top):
+    python_prefix(top, "/srv/python")
+    link(top, "/opt/python", "/srv/python")
+    assert sorted(found(top)) == ["/srv/python", "/usr"]
+
+
+def test_every_way_that_packages_are_installed(top):
+    python_prefix(top, "/opt/venv", config="home = /usr/bin\n")
+    folder = f"/opt/venv/{SITE}"
+    write(top, f"{folder}/old-1.0-py3.11.egg-info", "Name: old\nVersion: 1.0\n")
+    write(top, f"{folder}/older.egg-info/PKG-INFO", "Metadata-Version: 1.0\r\nName: older\r\nVersion: 2.0\r\n")
+    write(top, f"{folder}/egg-3.0-py3.11.egg/EGG-INFO/PKG-INFO", "Name: egg\nVersion: 3.0\n")
+    write(top, f"{folder}/linked.egg-link", "/src/linked\n.\n")
+    write(top, "/src/linked/linked.egg-info/PKG-INFO", "Name: linked\nVersion: 4.0\n")
+    write(top, f"{folder}/more.pth", "# comment\nimport os\n/srv/more\n")
+    distribution(top, "/srv/more", "by-pth", "5.0")
+    write(top, f"{folder}/left-1.0.dist-info/RECORD")
+    write(top, f"{folder}/torn-1.0.dist-info/METADATA", "Name: torn\n\nVersion: 1.0\n")
+    assert dict(found(top)["/opt/venv"].packages) == {
+        "old": "1.0",
+        "older": "2.0",
+        "egg": "3.0",
+        "linked": "4.0",
+        "by-pth": "5.0",
+    }
+
+
+def test_what_only_looks_like_a_python_is_none(top):
+    write(top, "/opt/miniconda3/conda-meta/history")
+    write(top, "/opt/miniconda3/bin/conda")
+    write(top, "/opt/tool/bin/python3")
+    write(top, "/opt/data/lib/python3.11/x")
+    assert sorted(found(top)) == ["/usr"]
+
+
+def test_the_interpreter_says_which_of_several_versions_it_is(top):
+    write(top, "/usr/lib/python3.9/os.py")
+    write(top, "/usr/lib/python3.12/os.py")
+    assert found(top)["/usr"].version == "3.11"
+
+
+def test_user_software(tmp_path):
+    write(
+        tmp_path,
+        "/venv/mine/pyvenv.cfg",
+        "home = /opt/conda/bin\nversion = 3.10.4\ninclude-system-site-packages = true\n",
+    )
+    distribution(tmp_path, "/venv/mine/lib/python3.10/site-packages", "greeting", "1.0")
+    (python,) = user_software_pythons(SandboxFiles(tmp_path))
+    assert (python.prefix, python.version, python.packages) == ("/venv/mine", "3.10.4", (("greeting", "1.0"),))

@@ -1,0 +1,631 @@
+import hashlib
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sifmod import names
+from sifmod.artefact import Artefact
+from sifmod.container.bind import Bind
+from sifmod.container.spec import PythonLayout
+from sifmod.errors import ImageError, InstallError, ParameterError, SifmodError
+from sifmod.install.installer import Installer, refresh_scripts, write_artefact
+from sifmod.install.manifest import read_manifest
+from sifmod.install.rollback import forget, remember, remember_renames, undo
+from sifmod.render.templates import render
+from sifmod.usersoftware.tree import PARTS
+
+from ..support import SIF_HEADER, a_site, a_spec, mode_of, snapshot, split_binds
+
+STAGE = ".sifmod-stage"
+
+
+@pytest.fixture
+def installdir(tmp_path):
+    return tmp_path / "apps" / "Demo" / "1.0 it's,a:b"
+
+
+@pytest.fixture
+def umask():
+    """Set the umask for one test."""
+    before = os.umask(0o022)
+    yield os.umask
+    os.umask(before)
+
+
+@pytest.fixture
+def install(fake, image, installdir):
+    """Install a container; `changes` replace fields of the spec."""
+    said = []
+
+    def install(*, site=None, source=image, sha256="", tools=None, **changes):
+        spec = a_spec(**{"installdir": str(installdir), **changes})
+        Installer(
+            spec=spec,
+            site=site or a_site(),
+            image=source,
+            expected_sha256=sha256,
+            tools=tools or {},
+            say=said.append,
+            warn=said.append,
+        ).install()
+        forget(installdir)
+        return spec
+
+    install.said, install.fake = said, fake
+    return install
+
+
+def calls_of(fake, step):
+    mark = {"venv": "--system-site-packages"}.get(step)
+    return [call for call in fake.calls if (mark in call["stdin"] if mark else step in call["argv"])]
+
+
+def test_a_first_install_writes_everything_that_was_rendered(install, installdir, image):
+    spec = install()
+    for artefact in render(spec, a_site()):
+        assert (installdir / artefact.path).read_text() == artefact.text
+        assert os.access(installdir / artefact.path, os.X_OK) == artefact.executable
+    assert (installdir / "demo.sif").read_bytes() == image.read_bytes()
+    assert (installdir / "user-software/venv/demo/pyvenv.cfg").read_text().startswith("home = /usr/bin/python3\n")
+    assert not (installdir / STAGE).exists()
+
+
+def test_nothing_is_written_that_the_manifest_does_not_name(install, installdir):
+    install()
+    files = {str(path.relative_to(installdir)) for path in installdir.rglob("*") if path.is_file() or path.is_symlink()}
+    own = {name for name in files if not name.startswith("user-software/")}
+    assert own == set(read_manifest(installdir).files)
+
+
+def test_the_manifest_says_what_was_installed_from_where_and_with_what(install, installdir, image):
+    install(tools={"easybuild": "5.4.1"})
+    manifest = read_manifest(installdir)
+    assert (manifest.module, manifest.image, manifest.python_version) == ("Demo/1.0-x", "demo.sif", "3.11")
+    assert (manifest.image_source, manifest.image_size) == (str(image), image.stat().st_size)
+    assert manifest.tools["easybuild"] == "5.4.1"
+    assert manifest.tools["runtime"] == "fake version 1.0"
+    assert set(manifest.tools) == {"easybuild", "runtime", "sifmod"}
+    assert list(manifest.files) == sorted(manifest.files)
+
+
+def test_the_image_s_packages_become_constraints(install, installdir, fake):
+    fake.answer(packages=[("torch", "2.2.0+rocm5.6"), ("pip", "24.0")])
+    install()
+    assert (installdir / "runscripts/pip-constraints.txt").read_text() == "torch==2.2.0+rocm5.6\n"
+
+
+def test_constraints_can_be_switched_off(install, installdir):
+    install(pip_constraints=False)
+    assert not (installdir / "runscripts/pip-constraints.txt").exists()
+
+
+def test_the_wrappers_get_the_versions_that_the_image_has(install, installdir, fake):
+    fake.answer(version="3.12")
+    install()
+    found = {path.name for path in (installdir / "bin").iterdir()}
+    assert {"python", "python3", "python3.12", "pip", "pip3", "pip3.12"} <= found
+
+
+def test_a_container_without_a_python_runs_nothing(install, installdir, fake):
+    install(python=None, python_version="", venv="", wrappers=("true",))
+    assert [call["argv"] for call in fake.calls] == []
+    assert not (installdir / "user-software").exists()
+    assert read_manifest(installdir).python_version == ""
+
+
+def test_a_container_without_a_venv_has_no_user_software(install, installdir, fake):
+    install(venv="")
+    assert calls_of(fake, "venv") == []
+    assert not (installdir / "user-software").exists()
+
+
+def test_the_virtual_environment_is_made_on_top_of_the_image_s_packages(install, installdir, fake):
+    install()
+    (call,) = calls_of(fake, "venv")
+    stage = installdir / STAGE
+    assert call["argv"] == [
+        "exec",
+        str(stage / "demo.sif"),
+        "/usr/bin/python3",
+        "-I",
+        "-",
+        "/user-software/venv/demo",
+    ]
+    assert "--system-site-packages" in call["stdin"]
+    assert (str(stage / "user-software"), "/user-software", "") in split_binds(call["env"]["APPTAINER_BINDPATH"])
+
+
+def test_requirements_are_installed_with_constraints_binds_and_variables(install, installdir, fake, tmp_path):
+    here = tmp_path / "here"
+    here.mkdir()
+    site = a_site(
+        binds=(Bind("/site", "/site"),),
+        optional_binds=(Bind(str(here), "/here"), Bind(str(tmp_path / "gone"), "/gone")),
+        container_env={"A": "site", "B": "site"},
+    )
+    install(
+        site=site,
+        binds=(Bind("/own", "/own", "ro"),),
+        container_env={"B": "own"},
+        pip_requirements=("torchmetrics>=1", "é"),
+    )
+    (call,) = calls_of(fake, "pip")
+    assert call["argv"][2:6] == ["/user-software/venv/demo/bin/python", "-m", "pip", "--disable-pip-version-check"]
+    assert call["stdin"] == "torchmetrics>=1\né\n"
+    assert call["constraints"] == "torch==2.2.0\n"
+    environ = call["env"]
+    assert environ["APPTAINERENV_PIP_CONSTRAINT"] == "/runscripts/pip-constraints.txt"
+    assert environ["SINGULARITYENV_VIRTUAL_ENV"] == "/user-software/venv/demo"
+    assert (environ["APPTAINERENV_A"], environ["APPTAINERENV_B"]) == ("site", "own")
+    destinations = [destination for _source, destination, _options in split_binds(environ["APPTAINER_BINDPATH"])]
+    assert sorted(destinations) == ["/here", "/own", "/runscripts", "/site", "/user-software"]
+    assert (installdir / "user-software/venv/demo/installed.txt").read_text() == "torchmetrics>=1\né\n"
+
+
+def test_every_step_is_announced(install, image):
+    install(pip_requirements=("torchmetrics",))
+    said = "\n".join(install.said)
+    assert str(image) in said
+    assert "/usr" in said
+    assert "/user-software/venv/demo" in said
+    assert "torchmetrics" in said
+
+
+def test_a_checksum_may_be_written_in_capitals(install, installdir, image):
+    install(sha256=hashlib.sha256(image.read_bytes()).hexdigest().upper())
+    assert (installdir / "demo.sif").exists()
+
+
+# Reinstalling
+
+
+@pytest.fixture
+def earlier(install, installdir, fake):
+    """Install once, let the user add something, and return what is there."""
+    install(wrappers=("python", "pip", "oldtool"), sif="old.sif")
+    users = installdir / "user-software" / "venv" / "demo" / "users.py"
+    users.write_text("the user's own\n")
+    users.chmod(0o640)
+    os.utime(users, ns=(1, 1_500_000_000_123_456_789))
+    os.utime(users.parent, ns=(1, 1_500_000_001_000_000_000))
+    (fake.home / "calls.jsonl").unlink()
+    return snapshot(installdir)
+
+
+def users_own(top):
+    return {name: facts for name, facts in snapshot(top).items() if name.startswith("user-software")}
+
+
+def test_a_reinstall_replaces_the_files_and_removes_those_that_are_gone(install, installdir, earlier, image):
+    assert {"bin/oldtool", "old.sif"} <= set(earlier)
+    image.write_bytes(SIF_HEADER + b"another image")
+    spec = install(wrappers=("python", "newtool"), sif="new.sif")
+    assert not (installdir / "bin/oldtool").exists()
+    assert not (installdir / "bin/pip3.11").exists()
+    assert not (installdir / "old.sif").exists()
+    assert (installdir / "bin/newtool").exists()
+    assert (installdir / "new.sif").read_bytes() == image.read_bytes()
+    assert set(read_manifest(installdir).files) >= {str(artefact.path) for artefact in render(spec, a_site())}
+    assert not (installdir / STAGE).exists()
+
+
+@pytest.mark.usefixtures("earlier")
+def test_a_reinstall_keeps_the_directory_of_user_software_byte_for_byte(install, installdir, fake):
+    before = users_own(installdir)
+    install(wrappers=("python",), pip_requirements=("torchmetrics",))
+    assert users_own(installdir) == before
+    assert "user-software/venv/demo/users.py" in before
+    assert calls_of(fake, "venv") == calls_of(fake, "pip") == []
+
+
+@pytest.fixture
+def packed(installdir, earlier):
+    """Pack by hand: the file has nothing of a SquashFS file, because nothing may look into it."""
+    assert "user-software/venv/demo/users.py" in earlier
+    path = installdir / names.USER_SOFTWARE_PACKED
+    path.write_bytes(b"hsqs" + os.urandom(1000))
+    path.chmod(0o440)
+    os.utime(path, ns=(1, 1_400_000_000_123_456_789))
+    return path
+
+
+@pytest.mark.usefixtures("packed")
+def test_a_reinstall_keeps_packed_user_software_byte_for_byte(install, installdir, fake):
+    shutil.rmtree(installdir / "user-software")
+    before = users_own(installdir)
+    install()
+    assert users_own(installdir) == before
+    assert list(before) == ["user-software.squashfs"]
+    assert not (installdir / "user-software").exists()
+    assert calls_of(fake, "venv") == []
+
+
+def test_a_reinstall_keeps_both_copies_and_the_mark_between_them(install, installdir, packed):
+    (installdir / names.USER_SOFTWARE_UNPACKED).write_text("mark\n")
+    before = users_own(installdir)
+    install()
+    assert users_own(installdir) == before
+    assert packed.exists()
+
+
+@pytest.mark.usefixtures("earlier")
+def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(install, installdir, need):
+    need("mksquashfs")
+    before = users_own(installdir)
+    install(pack_user_software=True)
+    after = users_own(installdir)
+    assert {name: after.get(name) for name in before} == before
+
+
+@pytest.mark.usefixtures("earlier")
+def test_a_reinstall_leaves_what_it_does_not_know_alone(install, installdir):
+    (installdir / "easybuild").mkdir()
+    (installdir / "easybuild" / "log").write_text("EasyBuild's own")
+    (installdir / "bin" / "mine").write_text("the user's")
+    install()
+    assert (installdir / "easybuild" / "log").read_text() == "EasyBuild's own"
+    assert (installdir / "bin" / "mine").read_text() == "the user's"
+
+
+def test_the_same_install_again_changes_no_byte(install, installdir, earlier):
+    install(wrappers=("python", "pip", "oldtool"), sif="old.sif")
+    after = snapshot(installdir)
+    assert {name: (*facts[:2], facts[3]) for name, facts in after.items()} == {
+        name: (*facts[:2], facts[3]) for name, facts in earlier.items()
+    }
+
+
+def test_an_install_over_one_without_user_software_makes_it(install, installdir):
+    install(venv="")
+    install()
+    assert (installdir / "user-software/venv/demo/pyvenv.cfg").exists()
+
+
+@pytest.mark.usefixtures("earlier")
+def test_what_a_killed_install_left_is_removed(install, installdir):
+    (installdir / STAGE / "bin").mkdir(parents=True)
+    (installdir / STAGE / "bin" / "half").write_text("half")
+    (installdir / STAGE / "old.sif").write_text("half")
+    install()
+    assert not (installdir / STAGE).exists()
+    assert not (installdir / "bin" / "half").exists()
+
+
+# Failing
+
+
+def copy_fails(_fake, image, options):
+    options["source"] = image.with_name("gone.sif")
+
+
+def copy_is_a_folder(_fake, image, options):
+    options["source"] = image.parent
+
+
+def checksum_is_wrong(_fake, _image, options):
+    options["sha256"] = "ab" * 32
+
+
+def image_is_no_sif(_fake, image, _options):
+    image.write_bytes(b"hsqs" + bytes(50_000))
+
+
+def probe_fails(fake, _image, _options):
+    fake.answer(fail="probe")
+
+
+def runtime_is_gone(fake, _image, options):
+    fake.path.unlink()
+    options["site"] = a_site(runtime="no-such-runtime")
+
+
+def venv_fails(fake, _image, _options):
+    fake.answer(fail="venv")
+
+
+def pip_fails(fake, _image, options):
+    fake.answer(fail="pip")
+    options["pip_requirements"] = ("torchmetrics",)
+
+
+EARLY = [copy_fails, copy_is_a_folder, checksum_is_wrong, image_is_no_sif, probe_fails, runtime_is_gone]
+
+
+@pytest.mark.parametrize("fails", EARLY)
+def test_a_failure_leaves_an_earlier_installation_as_it_was(install, installdir, earlier, fake, image, fails):
+    options = {}
+    fails(fake, image, options)
+    with pytest.raises(SifmodError):
+        install(wrappers=("python", "newtool"), **options)
+    assert snapshot(installdir) == earlier
+
+
+@pytest.mark.parametrize("fails", [venv_fails, pip_fails])
+def test_a_failure_in_the_virtual_environment_leaves_an_earlier_installation_as_it_was(
+    install, installdir, fake, image, fails
+):
+    install(venv="")
+    before = snapshot(installdir)
+    options = {}
+    fails(fake, image, options)
+    with pytest.raises(InstallError, match="err 40"):
+        install(**options)
+    assert snapshot(installdir) == before
+    fake.answer()
+    install()
+    assert (installdir / "user-software/venv/demo/pyvenv.cfg").exists()
+    assert not (installdir / "user-software/venv/half").exists()
+
+
+@pytest.mark.usefixtures("earlier")
+def test_a_damaged_manifest_stops_the_install_before_anything_is_replaced(install, installdir):
+    (installdir / names.MANIFEST).write_text("{")
+    before = snapshot(installdir)
+    with pytest.raises(InstallError, match="move it away and reinstall"):
+        install(wrappers=("newtool",))
+    assert snapshot(installdir) == before
+
+
+@pytest.mark.parametrize("fails", [*EARLY, venv_fails, pip_fails])
+def test_of_a_first_install_that_fails_nothing_is_left(install, installdir, fake, image, fails):
+    options = {}
+    fails(fake, image, options)
+    with pytest.raises(SifmodError):
+        install(**options)
+    assert not installdir.exists()
+
+
+@pytest.mark.usefixtures("fake")
+def test_an_interruption_leaves_no_stage(installdir, earlier, image):
+    def interrupt(_line):
+        raise KeyboardInterrupt
+
+    spec = a_spec(installdir=str(installdir))
+    with pytest.raises(KeyboardInterrupt):
+        Installer(spec, a_site(), image, "", {}, interrupt, interrupt).install()
+    assert snapshot(installdir) == earlier
+
+
+def test_a_wrong_checksum_names_the_image_both_sums_and_the_remedy(install, image):
+    with pytest.raises(ImageError) as caught:
+        install(sha256="ab" * 32)
+    message = str(caught.value)
+    assert f"'{image}'" in message
+    assert hashlib.sha256(image.read_bytes()).hexdigest() in message
+    assert "ab" * 32 in message
+    assert "checksums" in message
+    assert "fetch the image again, or correct the easyconfig" in message
+
+
+def test_a_failed_pip_names_the_command_and_its_last_lines(install, fake):
+    fake.answer(fail="pip", status=3)
+    with pytest.raises(InstallError) as caught:
+        install(pip_requirements=("torchmetrics",))
+    message = str(caught.value)
+    assert "-m pip" in message
+    assert "exit status 3" in message
+    assert message.endswith("err 39\nerr 40")
+
+
+def test_a_place_that_can_not_be_written_to_is_named(install, installdir):
+    installdir.parent.parent.mkdir(parents=True)
+    installdir.parent.write_text("a file where a folder must be")
+    with pytest.raises(InstallError) as caught:
+        install()
+    assert f"'{installdir}'" in str(caught.value)
+    assert "Not a directory" in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_folder_without_permission_is_named(install, installdir):
+    installdir.parent.mkdir(parents=True)
+    installdir.parent.chmod(0o555)
+    with pytest.raises(InstallError) as caught:
+        install()
+    assert f"'{installdir}'" in str(caught.value)
+    assert "Permission denied" in str(caught.value)
+
+
+def test_an_installation_that_can_not_be_put_in_place_is_named(install, installdir):
+    installdir.mkdir(parents=True)
+    (installdir / "bin").write_text("a file where a folder must be")
+    with pytest.raises(InstallError, match=r"putting .* in place failed: File exists") as caught:
+        install()
+    assert f"'{installdir}/bin" in str(caught.value)
+    assert not (installdir / STAGE).exists()
+
+
+# Packing at the end of the install
+
+
+def test_user_software_is_packed_and_the_directory_goes(install, installdir, need):
+    need("mksquashfs")
+    install(pip_requirements=("torchmetrics",), pack_user_software=True)
+    packed = installdir / names.USER_SOFTWARE_PACKED
+    assert packed.read_bytes()[:4] == b"hsqs"
+    assert not (installdir / "user-software").exists()
+    assert [path.name for path in installdir.iterdir() if path.name.startswith(".pack")] == []
+
+
+@pytest.mark.usefixtures("packed")
+def test_what_is_packed_already_is_not_packed_again(install, installdir):
+    before = users_own(installdir)
+    install(pack_user_software=True)
+    assert users_own(installdir) == before
+
+
+def test_a_failed_packing_names_the_status_and_keeps_the_directory(install, installdir, fake, need):
+    need("mksquashfs")
+    fake.answer(fail="compare")
+    with pytest.raises(InstallError) as caught:
+        install(pack_user_software=True)
+    assert "packing the user software failed with exit status 6" in str(caught.value)
+    assert "err 40" in str(caught.value)
+    assert (installdir / "user-software/venv/demo/pyvenv.cfg").exists()
+    assert not (installdir / names.USER_SOFTWARE_PACKED).exists()
+
+
+# Modes
+
+
+@pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
+def test_the_umask_decides_about_every_mode(install, installdir, umask, mask):
+    umask(mask)
+    spec = install()
+    executables = {str(artefact.path) for artefact in render(spec, a_site()) if artefact.executable}
+    assert "bin/python" in executables
+    assert "share/container.sh" not in executables
+    for path in [installdir, *installdir.rglob("*")]:
+        name = str(path.relative_to(installdir))
+        if path.is_symlink():
+            continue
+        if path.is_dir() or name in executables or name == "demo.sif" or name.startswith("bin/"):
+            assert mode_of(path) == 0o777 & ~mask, name
+        else:
+            assert mode_of(path) == 0o666 & ~mask, name
+
+
+@pytest.mark.parametrize(("first", "second"), [(0o077, 0o002), (0o002, 0o077), (0o022, 0o027)])
+def test_a_reinstall_gives_the_files_the_modes_of_its_own_umask(install, installdir, umask, first, second):
+    umask(first)
+    install()
+    umask(second)
+    install()
+    assert mode_of(installdir / "bin" / "python") == 0o777 & ~second
+    assert mode_of(installdir / names.MANIFEST) == 0o666 & ~second
+    assert mode_of(installdir / "user-software" / "venv" / "demo" / "pyvenv.cfg") == 0o666 & ~first
+
+
+# Refreshing the scripts
+
+
+@pytest.mark.usefixtures("install")
+def test_a_refresh_brings_today_s_site_into_the_scripts_and_touches_nothing_else(installdir, earlier):
+    site = a_site(runtime="today's", master_suffix="-ib")
+    before = read_manifest(installdir)
+    refresh_scripts(a_spec(installdir=str(installdir), wrappers=("python", "pip", "oldtool"), python_version=""), site)
+    after = snapshot(installdir)
+    changed = {name for name in set(earlier) | set(after) if earlier.get(name) != after.get(name)}
+    assert changed == {"share/container.sh", "runscripts/get-master", names.MANIFEST}
+    manifest = read_manifest(installdir)
+    assert replace(manifest, hashes={}) == replace(before, hashes={})
+    written = hashlib.sha256((installdir / "share/container.sh").read_bytes()).hexdigest()
+    assert manifest.hashes["share/container.sh"] == written
+    assert "today" in (installdir / "share/container.sh").read_text()
+    assert "-ib" in (installdir / "runscripts/get-master").read_text()
+    assert not (installdir / STAGE).exists()
+
+
+@pytest.mark.usefixtures("earlier")
+def test_a_refresh_keeps_the_modes_of_scripts(installdir, umask):
+    umask(0o027)
+    refresh_scripts(a_spec(installdir=str(installdir)), a_site(master_suffix="-ib"))
+    assert mode_of(installdir / "runscripts/get-master") & 0o111
+    assert not mode_of(installdir / "share/container.sh") & 0o111
+
+
+def test_a_refresh_brings_back_a_script_that_was_deleted(install, installdir):
+    spec = install()
+    text = (installdir / "bin/python3.11").read_text()
+    (installdir / "bin/python3.11").unlink()
+    refresh_scripts(spec, a_site())
+    assert (installdir / "bin/python3.11").read_text() == text
+
+
+def test_a_refresh_of_nothing_writes_nothing(installdir):
+    refresh_scripts(a_spec(installdir=str(installdir)), a_site())
+    assert not installdir.exists()
+
+
+@pytest.mark.usefixtures("earlier")
+def test_a_refresh_with_a_damaged_manifest_is_refused(installdir):
+    (installdir / names.MANIFEST).write_text("{")
+    before = snapshot(installdir)
+    with pytest.raises(InstallError, match="move it away and reinstall"):
+        refresh_scripts(a_spec(installdir=str(installdir)), a_site(master_suffix="-ib"))
+    assert snapshot(installdir) == before
+
+
+# Writing one artefact
+
+
+def test_an_artefact_is_written_as_utf_8_with_its_folders(tmp_path):
+    write_artefact(tmp_path, Artefact(Path("a/b/é.sh"), "é☃\n", executable=True))
+    assert (tmp_path / "a/b/é.sh").read_bytes() == "é☃\n".encode()
+
+
+def test_an_artefact_that_can_not_be_written_is_named(tmp_path):
+    (tmp_path / "bin").write_text("")
+    with pytest.raises(InstallError) as caught:
+        write_artefact(tmp_path, Artefact(Path("bin/x"), "text"))
+    assert f"'{tmp_path}/bin/x'" in str(caught.value)
+    assert "exists" in str(caught.value) or "Not a directory" in str(caught.value)
+
+
+def test_a_python_of_a_conda_environment_is_the_one_that_makes_the_venv(install, fake):
+    install(python=PythonLayout("/opt/conda/envs/x", "/opt/conda", "x"))
+    assert [call["argv"][2] for call in fake.calls] == ["/opt/conda/envs/x/bin/python3"] * 2
+
+
+# The way back
+
+
+def test_what_a_reinstall_replaced_comes_back(earlier, installdir, image, fake):
+    Installer(
+        spec=a_spec(installdir=str(installdir), wrappers=("python", "newtool")),
+        site=a_site(),
+        image=image,
+        expected_sha256="",
+        tools={},
+        say=lambda _line: None,
+        warn=lambda _line: None,
+    ).install()
+    assert (installdir / "bin" / "newtool").exists()
+    undo(installdir)
+    assert snapshot(installdir) == earlier
+    assert fake.calls
+
+
+def test_a_run_that_was_killed_before_it_set_anything_aside_takes_nothing_away(installdir):
+    (installdir / "user-software").mkdir(parents=True)
+    remember(installdir, [])
+    remember_renames(installdir, [(installdir / "user-software", installdir / "user-software-python3.10")], PARTS)
+    (installdir / "user-software.squashfs").touch()
+    undo(installdir)
+    assert sorted(path.name for path in installdir.iterdir()) == ["user-software", "user-software.squashfs"]
+
+
+def test_undo_without_a_reinstall_changes_nothing(earlier, installdir):
+    undo(installdir)
+    assert snapshot(installdir) == earlier
+
+
+@pytest.mark.usefixtures("earlier")
+def test_another_name_for_the_virtual_environment_is_refused_after_a_time_without_any(install, installdir):
+    install(venv="")
+    with pytest.raises(ParameterError, match="has the virtual environment 'demo'"):
+        install(venv="other")
+    install(venv="demo")
+    assert read_manifest(installdir).venv == "demo"
+
+
+@pytest.mark.usefixtures("earlier")
+def test_the_environments_that_users_have_made_besides_are_not_looked_at(install, installdir):
+    other = installdir / "user-software" / "venv" / "alt"
+    other.mkdir()
+    (other / "pyvenv.cfg").write_text("version = 2.7.18\n")
+    install()
+    assert (other / "pyvenv.cfg").exists()
+
+
+@pytest.mark.usefixtures("earlier")
+def test_another_name_for_the_virtual_environment_is_refused(install, installdir):
+    before = snapshot(installdir)
+    with pytest.raises(ParameterError) as caught:
+        install(venv="other")
+    assert "'venv' = 'other'" in str(caught.value)
+    assert "'demo'" in str(caught.value)
+    assert snapshot(installdir) == before

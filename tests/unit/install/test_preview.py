@@ -1,0 +1,117 @@
+from dataclasses import replace
+
+import pytest
+
+from sifmod import names
+from sifmod.errors import InstallError
+from sifmod.install.manifest import Manifest
+from sifmod.install.preview import differences, preview
+from sifmod.render.templates import render
+
+from ..support import USR, a_site, a_spec
+
+
+@pytest.fixture
+def manifest():
+    return Manifest(
+        module="Demo/1.0-x",
+        image="demo.sif",
+        image_source="/images/demo.sif",
+        image_sha256="",
+        image_size=1,
+        python_version="3.9",
+        files=(),
+        tools={},
+    )
+
+
+def paths(found):
+    return [str(artefact.path) for artefact in found.artefacts]
+
+
+@pytest.mark.parametrize(
+    ("changes", "given", "installed", "version", "origin"),
+    [
+        ({}, "3.8", True, "3.8", "the command line"),
+        ({"version": "1-python-3.12-x"}, "", True, "3.9", "the earlier install"),
+        ({"version": "1-python-3.12-x"}, "", False, "3.12", "the module's version"),
+        ({"name": "Python", "version": "3.11-demo"}, "", False, "3.11", "the module's version"),
+    ],
+)
+def test_the_python_is_the_nearest_known_one(manifest, changes, given, installed, version, origin):
+    spec = a_spec(**{"python_version": "", **changes})
+    found = preview(spec, a_site(), manifest=manifest if installed else None, python_version=given)
+    assert f"bin/pip{version}" in paths(found)
+    assert f"taken to be {version}, from {origin}" in found.notes[0]
+
+
+def test_without_a_known_python_there_are_fewer_wrappers():
+    found = preview(a_spec(python_version="", version="3.2-thing"), a_site())
+    assert [path for path in paths(found) if path.startswith(("bin/pip", "bin/python"))] == ["bin/pip", "bin/python"]
+    assert "not known" in found.notes[0]
+
+
+def test_what_an_install_makes_from_the_image_is_named():
+    (*_, note) = preview(a_spec(), a_site()).notes
+    assert note.endswith("share/sifmod.json, runscripts/pip-constraints.txt")
+    (*_, note) = preview(a_spec(pip_constraints=False), a_site()).notes
+    assert note.endswith(": share/sifmod.json")
+    assert "in its place" in preview(a_spec(image_mode="central"), a_site()).notes[-1]
+
+
+def test_definition_files_are_part_of_it(tmp_path):
+    (tmp_path / "x.def").write_text("Bootstrap: docker\n")
+    assert "share/docker-defs/x.def" in paths(preview(a_spec(), a_site(), definitions=[tmp_path / "x.def"]))
+    with pytest.raises(InstallError, match="can't be read"):
+        preview(a_spec(), a_site(), definitions=[tmp_path / "gone.def"])
+
+
+@pytest.fixture
+def installed(tmp_path, manifest):
+    """Write the artefacts of a container as if they were installed; return root, manifest, artefacts and module."""
+    spec = a_spec(installdir=str(tmp_path), python=USR)
+    artefacts = render(spec, a_site())
+    for artefact in artefacts:
+        path = tmp_path / artefact.path
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(artefact.text)
+    module = tmp_path / "module.lua"
+    module.write_text("-- module\n")
+    files = tuple(sorted([names.MANIFEST, "demo.sif", *(str(artefact.path) for artefact in artefacts)]))
+    return tmp_path, replace(manifest, files=files), artefacts, (module, "-- module\n")
+
+
+def diff(installed, **changes):
+    root, manifest, artefacts, module = installed
+    given = {"artefacts": artefacts, "installdir": root, "manifest": manifest, "module": module, **changes}
+    return list(differences(given["artefacts"], given["installdir"], given["manifest"], given["module"]))
+
+
+def test_an_install_of_the_same_differs_in_nothing(installed):
+    assert diff(installed) == []
+
+
+def test_changed_new_and_vanishing_files_are_shown(installed):
+    root, manifest, artefacts, module = installed
+    (root / "bin" / "pip").unlink()
+    (root / "bin" / "old").write_text("old\n")
+    more = replace(manifest, files=(*manifest.files, "bin/old"))
+    changed = tuple(
+        replace(item, text=item.text + "more\n") if item.path.name == "get-master" else item for item in artefacts
+    )
+    lines = diff(installed, artefacts=changed, manifest=more, module=(module[0], "-- other\n"))
+    assert [line for line in lines if line.startswith("--- ")][:3] == [
+        "--- installed/bin/old",
+        "--- /dev/null",
+        "--- installed/runscripts/get-master",
+    ]
+    for line in ("-old", "+more", "-" + "-- module", "+-- other", "+++ new/bin/pip"):
+        assert line in lines
+
+
+def test_a_file_that_can_t_be_read_is_named(installed):
+    root = installed[0]
+    (root / "bin" / "pip").unlink()
+    (root / "bin" / "pip").mkdir()
+    with pytest.raises(InstallError, match="bin/pip' can't be read"):
+        diff(installed)

@@ -1,0 +1,116 @@
+import json
+import sys
+from importlib.metadata import version as installed_version
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from sifmod.container.spec import PythonLayout
+from sifmod.errors import ImageError
+from sifmod.host.runtime import ContainerRuntime
+from sifmod.install.probe import PythonFacts, probe_python
+
+from ..support import CONDA, USR
+
+
+def test_every_package_of_the_image_is_pinned_to_its_version():
+    facts = PythonFacts("3.10", (("numpy", "1.26.4"), ("torch", "2.2.0+rocm5.6"), ("torch_geometric", "2.4")))
+    assert facts.constraints == "numpy==1.26.4\ntorch==2.2.0+rocm5.6\ntorch_geometric==2.4\n"
+
+
+@pytest.mark.parametrize(
+    "name", ["pip", "setuptools", "wheel", "Cython", "ninja", "packaging", "setuptools_scm", "Flit.Core", "pybind11"]
+)
+def test_build_tools_are_not_pinned_however_they_are_spelt(name):
+    assert PythonFacts("3.10", ((name, "1.0"), ("torch", "2.0"))).constraints == "torch==2.0\n"
+
+
+def test_an_image_without_packages_pins_nothing():
+    assert PythonFacts("3.10", ()).constraints == ""
+
+
+# What Debian, Ubuntu, conda and old wheels really have in their metadata.
+VERSIONS = ["2.2.0+rocm5.6.1", "1!2.0", "2.0.dev20240101", "1.0rc1", "1.0.post1", "2024.2.2", "0.0.0", "v1.0", "1.0-1"]
+NO_VERSIONS = ["1.1build1", "0.1.43ubuntu1", "2004d.x", "unknown", "1.0 beta", "1.0;x", "1.0\n-r /etc/passwd", "*", ""]
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, *NO_VERSIONS])
+def test_every_line_of_the_constraints_is_one_that_pip_accepts(version):
+    lines = PythonFacts("3.10", (("first", "1.0"), ("odd-one", version))).constraints.splitlines()
+    assert lines[0] == "first==1.0"
+    for line in lines:
+        requirement = Requirement(line)
+        assert requirement.specifier.contains(line.partition("==")[2], prereleases=True)
+    assert (len(lines) == 2) == (version in VERSIONS)
+
+
+@pytest.mark.parametrize("name", ["-orch", "~orch", "a b", "x @ file:///y", "x[y]", "_x", "x;y", "é"])
+def test_what_is_no_name_of_a_package_is_not_pinned(name):
+    assert PythonFacts("3.10", ((name, "1.0"), ("torch", "2.0"))).constraints == "torch==2.0\n"
+
+
+@given(st.lists(st.tuples(st.text(max_size=12), st.text(max_size=8)), max_size=5))
+def test_whatever_an_image_says_of_itself_gives_constraints_that_pip_accepts(packages):
+    constraints = PythonFacts("3.10", tuple(packages)).constraints
+    assert constraints == "" or constraints.endswith("\n")
+    for line in constraints.split("\n")[:-1]:
+        requirement = Requirement(line)
+        assert (requirement.url, requirement.extras, requirement.marker) == (None, set(), None)
+        assert len(requirement.specifier) == 1
+
+
+@pytest.fixture
+def runtime(fake):
+    return ContainerRuntime(fake.path)
+
+
+def test_the_image_s_own_python_is_asked_in_isolation(fake, runtime, image):
+    probe_python(runtime, image, CONDA)
+    (call,) = fake.calls
+    assert call["argv"][:5] == ["exec", str(image), "/opt/miniconda3/envs/pytorch/bin/python3", "-I", "-c"]
+
+
+def test_packages_come_sorted_each_name_once_and_the_first_on_the_search_path_wins(fake, runtime, image):
+    found = [["Zope", "1"], ["torch", "2.2.0+rocm5.6"], ["a_b", "2"], ["A-b", "1"], ["Torch", "1.0"], [None, "3"]]
+    fake.answer(version="3.9", packages=[*found, ["broken", None], ["", "1"]])
+    facts = probe_python(runtime, image, USR)
+    # spelt in three ways, torch is one package
+    assert facts == PythonFacts("3.9", (("a_b", "2"), ("torch", "2.2.0+rocm5.6"), ("Zope", "1")))
+
+
+def test_the_question_works_in_a_real_python(tmp_path, image):
+    host = tmp_path / "host"
+    host.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    host.chmod(0o755)
+    facts = probe_python(ContainerRuntime(host), image, PythonLayout(sys.prefix))
+    assert facts.version == ".".join(map(str, sys.version_info[:2]))
+    packages = {canonicalize_name(name): version for name, version in facts.packages}
+    assert packages["pytest"] == installed_version("pytest")
+    assert f"hypothesis=={installed_version('hypothesis')}\n" in facts.constraints
+
+
+@pytest.mark.parametrize(
+    ("python", "parameter"), [(CONDA, "conda_root and conda_env"), (USR, "python_prefix")], ids=["conda", "prefix"]
+)
+def test_a_missing_python_is_named_with_the_parameter_and_what_was_printed(fake, runtime, image, python, parameter):
+    fake.answer(fail="probe", status=127)
+    with pytest.raises(ImageError) as caught:
+        probe_python(runtime, image, python)
+    message = str(caught.value)
+    assert "'demo.sif'" in message
+    assert python.executable in message
+    assert parameter in message
+    assert "127" in message
+    assert "err 40" in message
+
+
+@pytest.mark.parametrize("answer", ["", "hello", "{", "1", "null", "[]", "{}", json.dumps({"version": "3.11"})])
+def test_an_answer_that_makes_no_sense_is_an_error_of_the_image(tmp_path, image, answer):
+    strange = tmp_path / "strange"
+    strange.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
+    strange.chmod(0o755)
+    with pytest.raises(ImageError, match="no working Python at /usr/bin/python3"):
+        probe_python(ContainerRuntime(strange), image, USR)

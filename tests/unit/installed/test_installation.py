@@ -1,0 +1,137 @@
+import os
+
+import pytest
+
+from sifmod import names
+from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import InstallError
+from sifmod.installed.installation import find_installation, find_installations
+
+from ..support import make_installation
+
+
+@pytest.fixture
+def space(tmp_path):
+    return SoftwareSpace(tmp_path / "software", tmp_path / "modules")
+
+
+@pytest.fixture
+def install(space):
+    return lambda module, **changes: make_installation(space, module, **changes)
+
+
+def modules(space):
+    return [item.module for item in find_installations(space).installations]
+
+
+def test_installations_are_found_by_their_manifests_and_sorted(space, install):
+    for module in ("b/1", "A/2", "A/1"):
+        install(module)
+    (space.software / "other" / "1.0").mkdir(parents=True)
+    (space.software / ".locks").mkdir()
+    (space.software / "A" / ".1.gone").mkdir()
+    (space.software / "file").touch()
+    assert modules(space) == ["A/1", "A/2", "b/1"]
+
+
+def test_a_space_that_does_not_exist_is_empty(space):
+    assert modules(space) == []
+
+
+def test_an_installation_knows_its_names_image_and_module_files(space, install):
+    root = install("Demo/1.0-x")
+    (found,) = find_installations(space).installations
+    assert (found.name, found.version, found.root) == ("Demo", "1.0-x", root)
+    assert (found.image, found.has_own_image) == (root / "demo.sif", True)
+    assert found.module_files == (
+        space.modules / "all" / "Demo" / "1.0-x.lua",
+        space.modules / "lang" / "Demo" / "1.0-x.lua",
+    )
+    assert found.user_software.state == "directory"
+
+
+def test_an_image_that_is_used_in_place_is_where_it_was(space, install):
+    install("Demo/1", files=(names.MANIFEST,))
+    (found,) = find_installations(space).installations
+    assert (str(found.image), found.has_own_image) == ("/images/demo.sif", False)
+
+
+def test_a_module_without_a_suffix_is_a_tcl_one(space, install):
+    install("Demo/1")
+    for path in space.modules.glob("*/Demo/1.lua"):
+        path.rename(path.with_suffix(""))
+    (found,) = find_installations(space).installations
+    assert [path.name for path in found.module_files] == ["1", "1"]
+
+
+def test_a_hierarchical_naming_scheme_has_it_in_core(space, install):
+    install("Demo/1")
+    (space.modules / "all" / "Core").mkdir()
+    (space.modules / "all" / "Demo").rename(space.modules / "all" / "Core" / "Demo")
+    (found,) = find_installations(space).installations
+    assert found.module_files[0] == space.modules / "all" / "Core" / "Demo" / "1.lua"
+
+
+def test_it_is_loaded_where_both_the_list_and_the_root_say_so(space, install):
+    root = install("Demo/1")
+    (found,) = find_installations(space).installations
+    assert found.is_loaded({"LOADEDMODULES": "a/2:Demo/1", "EBROOTDEMO": str(root)})
+    assert not found.is_loaded({"LOADEDMODULES": "Demo/1", "EBROOTDEMO": "/elsewhere/Demo/1"})
+    assert not found.is_loaded({"LOADEDMODULES": "Demo/10", "EBROOTDEMO": str(root)})
+    assert not found.is_loaded({})
+
+
+def test_damaged_manifests_are_listed_apart(space, install):
+    install("Good/1")
+    root = install("Bad/1")
+    (root / names.MANIFEST).write_text("{")
+    found = find_installations(space)
+    assert [item.module for item in found.installations] == ["Good/1"]
+    assert [item.root for item in found.damaged] == [root]
+    assert "can't be read" in found.damaged[0].problem
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_what_others_keep_private_is_left_out(space, install):
+    private = [install("Mine/1").parent, install("Other/1")]
+    install("Shared/1")
+    for folder in private:
+        folder.chmod(0)
+    found = find_installations(space)
+    for folder in private:
+        folder.chmod(0o755)
+    assert [item.module for item in found.installations] == ["Shared/1"]
+    assert found.damaged == ()
+
+
+@pytest.mark.parametrize("wanted", ["Demo/1", "Demo", "/Demo/1/", "{root}", "Demo/1/"])
+def test_one_is_found_by_module_name_or_path(space, install, wanted):
+    root = install("Demo/1")
+    install("Other/1")
+    wanted = wanted.format(root=root) if "{" in wanted else wanted.lstrip("/")
+    assert find_installation(space, wanted).root == root
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ("Demo", "several versions of 'Demo' are installed: say which of Demo/1, Demo/2"),
+        ("Dem/1", "perhaps you meant 'Demo/1'"),
+        ("Nothing", "there are Demo/1, Demo/2"),
+        ("/nowhere", "'/nowhere' is no installation of sifmod"),
+        ("Bad/1", "the manifest"),
+        ("", "there is no module ''"),
+    ],
+)
+def test_what_is_not_one_is_answered_with_what_there_is(space, install, wanted, says):
+    install("Demo/1")
+    install("Demo/2")
+    (install("Bad/1") / names.MANIFEST).write_text("[]")
+    with pytest.raises(InstallError) as caught:
+        find_installation(space, wanted)
+    assert says in str(caught.value)
+
+
+def test_an_empty_space_says_how_to_name_another(space):
+    with pytest.raises(InstallError, match=r"nothing else of sifmod's.*--prefix or EASYBUILD_PREFIX"):
+        find_installation(space, "Demo/1")

@@ -1,0 +1,142 @@
+import json
+import shutil
+
+import pytest
+from click.testing import CliRunner
+
+from sifmod.cli import cli
+from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import InstallError, KernelError
+from sifmod.installed.kernel import kernel_of, loaded_or_installed, require_ipykernel, write_kernel
+
+from ..support import SQUASHFS, make_installation, snapshot
+
+MODULE = "Demo/1.0-x"
+ENVIRON = {"HOME": "/home/me"}
+
+
+@pytest.fixture
+def space(tmp_path):
+    return SoftwareSpace(tmp_path / "software", tmp_path / "modules")
+
+
+@pytest.fixture
+def installation(space):
+    root = make_installation(space, MODULE)
+    set_python(root, "exit 0")
+    return loaded_or_installed(space, MODULE, {})
+
+
+def set_python(root, body):
+    python = root / "bin" / "python"
+    python.parent.mkdir(exist_ok=True)
+    python.write_text(f"#!/bin/bash\n{body}\n")
+    python.chmod(0o755)
+
+
+def test_the_kernel_starts_the_installation_s_own_python(installation):
+    kernel = kernel_of(installation, environ=ENVIRON)
+    assert kernel.spec["argv"] == [
+        *(f"{installation.root}/bin/python", "-m", "ipykernel_launcher", "-f", "{connection_file}")
+    ]
+    assert (kernel.name, kernel.spec["display_name"]) == ("demo-1.0-x", MODULE)
+    assert str(kernel.directory) == "/home/me/.local/share/jupyter/kernels/demo-1.0-x"
+    assert "env" not in kernel.spec
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"XDG_DATA_HOME": "/home/me/data"}, "/home/me/data/jupyter/kernels"),
+        ({"XDG_DATA_HOME": "/home/me/data", "JUPYTER_DATA_DIR": "/home/me/j"}, "/home/me/j/kernels"),
+        ({"HOME": ""}, "/.local/share/jupyter/kernels"),
+    ],
+)
+def test_it_lies_where_jupyter_looks_for_the_user_s(installation, environ, folder):
+    assert str(kernel_of(installation, environ={**ENVIRON, **environ}).directory.parent) == folder
+
+
+def test_it_can_be_for_another_jupyter_under_another_name(installation, tmp_path):
+    kernel = kernel_of(installation, name="N", display_name="D", jupyter_prefix=tmp_path, environ=ENVIRON)
+    assert kernel.directory == tmp_path / "share/jupyter/kernels/N"
+    assert kernel.spec["display_name"] == "D"
+
+
+@pytest.mark.parametrize(
+    ("environ", "bound"),
+    [
+        ({"JUPYTER_RUNTIME_DIR": "/run/user/1,2"}, r"/run/user/1\,2"),
+        ({"JUPYTER_DATA_DIR": "/project/j"}, "/project/j/runtime"),
+        ({"JUPYTER_RUNTIME_DIR": "/tmp/j"}, None),
+        ({"JUPYTER_RUNTIME_DIR": "/home/me2/j"}, "/home/me2/j"),
+    ],
+)
+def test_connection_files_that_the_container_would_not_see_are_bound(installation, environ, bound):
+    spec = kernel_of(installation, environ={**ENVIRON, **environ}).spec
+    assert spec.get("env") == (bound and {"SINGULARITY_BIND": bound, "APPTAINER_BIND": bound})
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "$(id)", "é", "a\n"])
+def test_a_name_that_jupyter_refuses_is_refused(installation, name):
+    with pytest.raises(KernelError, match="--name"):
+        kernel_of(installation, name=name, environ=ENVIRON)
+
+
+def test_a_container_without_a_python_command_has_no_kernel(installation):
+    (installation.root / "bin/python").unlink()
+    with pytest.raises(KernelError, match="has no command python"):
+        kernel_of(installation, environ=ENVIRON)
+
+
+def test_the_command_that_installs_what_is_missing_is_said(installation):
+    set_python(installation.root, "exit 41")
+    with pytest.raises(KernelError, match=f"ipykernel, .*: {installation.root}/bin/pip install ipykernel$"):
+        require_ipykernel(installation)
+    shutil.rmtree(installation.root / "user-software")
+    (installation.root / "user-software.squashfs").write_bytes(SQUASHFS)
+    with pytest.raises(KernelError, match=r"/bin/unmake-squashfs; .*/bin/pip install ipykernel$"):
+        require_ipykernel(installation)
+
+
+def test_a_python_that_does_not_start_is_said_with_its_words(installation):
+    set_python(installation.root, "echo 'the image is gone' >&2; exit 126")
+    with pytest.raises(KernelError, match=r"ends with 126 .*: the image is gone"):
+        require_ipykernel(installation)
+
+
+def test_the_loaded_module_is_found_without_its_software_space(installation, tmp_path):
+    nowhere = SoftwareSpace(tmp_path / "no", tmp_path / "no")
+    environ = {"CONTAINERROOT": str(installation.root)}
+    for wanted in (MODULE, "Demo"):
+        assert loaded_or_installed(nowhere, wanted, environ).root == installation.root
+    with pytest.raises(InstallError, match="no module 'Other'"):
+        loaded_or_installed(nowhere, "Other", environ)
+    with pytest.raises(InstallError):
+        loaded_or_installed(nowhere, "Demo", {"CONTAINERROOT": str(tmp_path)})
+
+
+def test_an_existing_kernel_stays_unless_it_is_to_be_replaced(installation, tmp_path):
+    first = kernel_of(installation, jupyter_prefix=tmp_path, environ=ENVIRON)
+    write_kernel(first)
+    (first.directory / "logo-64x64.png").touch()
+    before = snapshot(tmp_path / "share")
+    second = kernel_of(installation, display_name="é", jupyter_prefix=tmp_path, environ=ENVIRON)
+    with pytest.raises(KernelError, match="--replace"):
+        write_kernel(second)
+    assert snapshot(tmp_path / "share") == before
+    write_kernel(second, replace=True)
+    assert json.loads((first.directory / "kernel.json").read_text(encoding="utf-8")) == second.spec
+    assert [path.name for path in first.directory.parent.iterdir()] == [first.name]
+    assert [path.name for path in first.directory.iterdir()] == ["kernel.json"]
+
+
+def test_a_folder_that_can_not_be_written_is_named(installation, tmp_path):
+    (tmp_path / "share").write_text("")
+    with pytest.raises(KernelError, match=f"can't be written to '{tmp_path}/share/jupyter"):
+        write_kernel(kernel_of(installation, jupyter_prefix=tmp_path, environ=ENVIRON))
+
+
+def test_user_and_prefix_exclude_each_other():
+    result = CliRunner().invoke(cli, ["kernel", "Demo", "--user", "--jupyter-prefix", "/x"])
+    assert result.exit_code == 2
+    assert "exclude each other" in result.output

@@ -1,0 +1,296 @@
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from sifmod import names
+from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import InstallError
+from sifmod.installed.installation import find_installation, find_installations
+from sifmod.installed.removal import Removal, remove_leftovers
+
+from ..support import SQUASHFS, make_installation, snapshot
+
+MODULE = "Demo/1.0-x"
+
+
+@pytest.fixture
+def space(tmp_path):
+    return SoftwareSpace(tmp_path / "eb" / "software", tmp_path / "eb" / "modules")
+
+
+@pytest.fixture
+def root(space):
+    return make_installation(space, MODULE)
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def removal(space, root, said):
+    return Removal(find_installation(space, str(root)), say=said.append)
+
+
+def test_module_links_and_tree_go_and_nothing_else(space, removal, tmp_path):
+    other = make_installation(space, "Demo/2")
+    before = snapshot(other)
+    removal.remove(keep=None)
+    left = {str(path.relative_to(tmp_path)) for path in (tmp_path / "eb").rglob("*") if "/1.0-x" in str(path)}
+    assert left == set()
+    assert snapshot(other) == before
+    assert [item.module for item in find_installations(space).installations] == ["Demo/2"]
+
+
+def test_the_last_version_takes_its_folders_with_it(space, removal):
+    removal.remove(keep=None)
+    assert list(space.software.iterdir()) == []
+    assert not (space.modules / "all" / "Demo").exists()
+
+
+def test_a_default_that_pointed_to_it_goes_too(space, removal):
+    folder = space.modules / "all" / "Demo"
+    (folder / "default").symlink_to("1.0-x.lua")
+    removal.remove(keep=None)
+    assert not folder.exists()
+
+
+def test_links_in_the_tree_are_not_followed(removal, root, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("precious")
+    (root / "to-folder").symlink_to(outside)
+    (root / "to-file").symlink_to(outside / "precious")
+    (root / "user-software" / "venv" / "demo" / "to-folder").symlink_to(outside)
+    removal.remove(keep=None)
+    assert (outside / "precious").read_text() == "precious"
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_an_installation_behind_a_link_is_refused(space, root, tmp_path, level):
+    place = (root, root.parent)[level]
+    elsewhere = tmp_path / "elsewhere"
+    place.rename(elsewhere)
+    place.symlink_to(elsewhere)
+    before = snapshot(elsewhere)
+    removal = Removal(find_installation(space, MODULE), say=print)
+    with pytest.raises(InstallError, match="is a link to"):
+        removal.remove(keep=None)
+    assert snapshot(elsewhere) == before
+    assert find_installation(space, MODULE).module_files
+
+
+def test_a_copy_under_another_name_is_refused(space, root):
+    copy = root.with_name("copy")
+    shutil.copytree(root, copy, symlinks=True)
+    with pytest.raises(InstallError, match="so it is a copy: remove it by hand"):
+        Removal(find_installation(space, str(copy)), say=print).remove(keep=None)
+    assert copy.exists()
+
+
+def test_an_installation_of_another_space_is_refused(root, tmp_path):
+    elsewhere = SoftwareSpace(tmp_path / "other" / "software", tmp_path / "other" / "modules")
+    with pytest.raises(InstallError, match="name its software space with --prefix"):
+        Removal(find_installation(elsewhere, str(root)), say=print).remove(keep=None)
+    assert root.exists()
+
+
+def test_a_module_name_that_leads_out_is_refused(space):
+    root = make_installation(space, MODULE)
+    manifest = root / names.MANIFEST
+    manifest.write_text(manifest.read_text().replace(MODULE, "../../../etc"))
+    with pytest.raises(InstallError, match="remove it by hand"):
+        Removal(find_installation(space, str(root)), say=print).remove(keep=None)
+    assert root.exists()
+
+
+def test_a_running_packer_is_waited_for(removal, root):
+    with (root / ".user-software.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(InstallError, match="make-squashfs or unmake-squashfs is at work"):
+            removal.remove(keep=None)
+    assert removal.installation.module_files
+    assert root.exists()
+    removal.remove(keep=None)
+
+
+def test_a_running_eb_is_waited_for(space, removal, root):
+    lock = space.software / ".locks" / (str(root).replace("/", "_") + ".lock")
+    lock.mkdir(parents=True)
+    with pytest.raises(InstallError, match=re.escape(str(lock))):
+        removal.check()
+    lock.rmdir()
+    removal.check()
+
+
+def test_folders_without_write_permission_go_too(removal, root):
+    folder = root / "user-software" / "venv" / "demo" / "closed"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "inner" / "file").touch()
+    (folder / "inner").chmod(0o500)
+    folder.chmod(0)
+    removal.remove(keep=None)
+    assert not root.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+def test_an_installation_that_easybuild_made_read_only_is_removed(removal, root):
+    for path in (root, root / "bin", root / "bin" / "start-shell"):
+        path.chmod(0o555)
+    removal.remove(keep=None)
+    assert not root.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
+def test_somebody_else_s_is_refused(removal, root):
+    root.parent.chmod(0o555)
+    try:
+        with pytest.raises(InstallError, match=r"you may not write to .*, which belongs to"):
+            removal.check()
+    finally:
+        root.parent.chmod(0o755)
+
+
+def test_a_module_file_of_another_installation_stays(space, removal, root, said):
+    file = space.modules / "all" / f"{MODULE}.lua"
+    file.write_text('local root = "/elsewhere"\n')
+    removal.remove(keep=None)
+    assert file.exists()
+    assert any("another installation" in line for line in said)
+    assert not root.exists()
+
+
+@pytest.mark.parametrize("when", ["modules", "renamed"])
+def test_a_removal_that_was_killed_is_finished_by_the_next(space, root, monkeypatch, when):
+    """Stop where a kill would leave something: after the module files, and after the rename."""
+
+    class Killed(BaseException):
+        pass
+
+    def die(*_arguments):
+        raise Killed
+
+    first = Removal(find_installation(space, MODULE), say=print)
+    if when == "modules":
+        monkeypatch.setattr(type(root), "rename", die)
+    else:
+        monkeypatch.setattr("sifmod.installed.removal._remove_tree", die)
+    with pytest.raises(Killed):
+        first.remove(keep=None)
+    monkeypatch.undo()
+    if when == "modules":
+        Removal(find_installation(space, MODULE), say=print).remove(keep=None)
+    else:
+        assert find_installations(space).installations == ()
+        assert len(remove_leftovers(space, MODULE)) == 1
+    assert list(space.software.iterdir()) == []
+
+
+def test_killed_at_any_change_it_is_finished_by_the_same_command(space, need, monkeypatch):
+    """kill -9 at the first, second, ... system call that changes the file system, until one run gets through."""
+    strace = need("strace")
+    monkeypatch.setenv("EASYBUILD_PREFIX", str(space.software.parent))
+    remove = [sys.executable, "-B", "-c", "from sifmod.cli import main; main()", "remove", MODULE, "--yes"]
+    calls = "unlink,unlinkat,rename,rmdir"
+    for number in range(1, 100):
+        make_installation(space, MODULE)
+        kill = ["-f", "-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:signal=KILL:when={number}"]
+        done = subprocess.run([strace, *kill, *remove], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            break
+        again = subprocess.run(remove, capture_output=True, text=True, check=False)
+        assert again.returncode == 0, again.stderr
+        assert list(space.software.iterdir()) == []
+        assert list(space.modules.rglob("*Demo*")) == []
+    assert number > 5
+
+
+def test_leftovers_are_those_of_this_version_only(space):
+    make_installation(space, "Demo/1")
+    for name in (".removing-1.0-x.abcdef01", ".removing-1.0-xy.abcdef01"):
+        (space.software / "Demo" / name).mkdir()
+    assert [path.name for path in remove_leftovers(space, MODULE)] == [".removing-1.0-x.abcdef01"]
+    assert remove_leftovers(space, "Demo") == ()
+    assert remove_leftovers(space, "../..") == ()
+
+
+def test_an_untouched_environment_is_not_user_software(removal, root):
+    assert removal.users_own == ()
+    (root / names.USER_SOFTWARE_UNPACKED).touch()
+    assert removal.users_own == ()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "user-software/data.txt",
+        "user-software/venv/second/pyvenv.cfg",
+        "user-software/venv/demo/bin/tool",
+        "user-software/venv/demo/share/x",
+        "user-software/venv/demo/lib/libmine.so",
+        "user-software/venv/demo/lib/python3.11/mine.txt",
+        "user-software/venv/demo/lib/python3.11/site-packages/mine.py",
+        "user-software.squashfs",
+        "user-software.squashfs.previous",
+        "user-software-python3.10/venv/x",
+        "user-software-undone1.squashfs",
+    ],
+)
+def test_what_users_made_is_user_software(removal, root, path):
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).touch()
+    assert [item.name for item in removal.users_own] == [path.split("/")[0]]
+
+
+def test_packed_user_software_is_kept_with_all_that_was_set_aside(removal, root, tmp_path):
+    (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    (root / names.USER_SOFTWARE_LIST).write_text("greeting==1.0\n")
+    aside = root / "user-software-python3.10" / "venv" / "old"
+    aside.mkdir(parents=True)
+    (aside / "link").symlink_to("../nowhere")
+    (root / "user-software-python3.10.txt").write_text("old==1\n")
+    removal.remove(keep=tmp_path / "kept")
+    kept = tmp_path / "kept" / "Demo-1.0-x"
+    assert (kept / names.USER_SOFTWARE_PACKED).read_bytes() == SQUASHFS
+    assert (kept / names.USER_SOFTWARE_LIST).read_text() == "greeting==1.0\n"
+    assert (kept / "user-software-python3.10.txt").read_text() == "old==1\n"
+    assert os.readlink(kept / "user-software-python3.10" / "venv" / "old" / "link") == "../nowhere"  # noqa: PTH115
+    assert not root.exists()
+
+
+def test_what_is_kept_already_is_not_overwritten(removal, root, tmp_path):
+    (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    kept = tmp_path / "kept" / "Demo-1.0-x"
+    kept.mkdir(parents=True)
+    (kept / names.USER_SOFTWARE_PACKED).write_bytes(b"another")
+    with pytest.raises(InstallError, match="is there already, with something else in it"):
+        removal.remove(keep=tmp_path / "kept")
+    assert (kept / names.USER_SOFTWARE_PACKED).read_bytes() == b"another"
+    assert removal.installation.module_files
+    (kept / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    removal.remove(keep=tmp_path / "kept")
+
+
+def test_a_folder_that_can_t_be_made_stops_the_removal(removal, root, tmp_path):
+    (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    (tmp_path / "file").touch()
+    with pytest.raises(InstallError, match="nothing was removed"):
+        removal.remove(keep=tmp_path / "file")
+    assert root.exists()
+
+
+def test_packing_that_fails_stops_the_removal(removal, root, tmp_path):
+    (root / "user-software" / "mine").touch()
+    packer = root / "bin" / "make-squashfs"
+    packer.write_text("#!/bin/sh\necho no space left >&2\nexit 8\n")
+    packer.chmod(0o755)
+    with pytest.raises(InstallError, match="nothing was removed: no space left"):
+        removal.remove(keep=tmp_path / "kept")
+    assert removal.installation.module_files

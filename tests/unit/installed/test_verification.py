@@ -1,0 +1,160 @@
+import pytest
+
+from sifmod import names
+from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import InstallError
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, worst
+from sifmod.installed.installation import find_installation
+from sifmod.installed.verification import sanity_check_with_easybuild, verify
+
+from ..support import SIF_HEADER, a_site, make_installation
+
+MODULE = "Demo/1.0-x"
+
+
+@pytest.fixture
+def space(tmp_path):
+    return SoftwareSpace(tmp_path / "software", tmp_path / "modules")
+
+
+@pytest.fixture
+def root(space):
+    return make_installation(space, MODULE)
+
+
+@pytest.fixture
+def check(space):
+    """Verify the installation: topic -> findings."""
+
+    def run(site=None, **more):
+        found = {}
+        for finding in verify(find_installation(space, MODULE), site or a_site(), **more):
+            found.setdefault(finding.topic, []).append(finding)
+        return found
+
+    return run
+
+
+def severities(found):
+    return {topic: worst(findings) for topic, findings in found.items()}
+
+
+@pytest.mark.usefixtures("root")
+def test_an_installation_as_it_was_made_is_in_order(check):
+    read = []
+    found = check(progress=read.append)
+    assert severities(found) == dict.fromkeys(("files", "module file", "image", "user software", "sanity check"), OK)
+    assert sum(read) == len(SIF_HEADER)
+
+
+def test_a_file_that_is_gone_or_changed_is_named(root, check):
+    (root / "share" / "container.sh").write_text("# changed\n")
+    (root / "bin" / "start-shell").unlink()
+    found = check()
+    gone, changed = found["files"]
+    assert (gone.severity, changed.severity) == (PROBLEM, PROBLEM)
+    assert "gone: bin/start-shell" in gone.what
+    assert "changed since the install: share/container.sh" in changed.what
+    assert "eb --module-only --rebuild" in changed.remedy
+    assert severities(found)["sanity check"] == PROBLEM
+
+
+@pytest.mark.parametrize("name", ["runscripts/pip-constraints.txt", "share/docker-defs/demo.def"])
+def test_what_is_made_with_the_image_needs_a_reinstall(space, check, name):
+    files = (*sorted([name, "bin/start-shell", "share/container.sh", "demo.sif", names.MANIFEST]),)
+    root = make_installation(space, MODULE, files=files, hashes={name: "0" * 64})
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).touch()
+    assert check()["files"][0].remedy == "reinstall it with: eb --rebuild"
+
+
+def test_an_older_manifest_without_hashes_says_so(space, check):
+    make_installation(space, MODULE, hashes={})
+    (finding,) = check()["files"]
+    assert (finding.severity, "kept no hashes" in finding.what) == (OK, True)
+
+
+def test_another_image_is_found_by_its_size_and_by_its_hash(root, check):
+    (root / "demo.sif").write_bytes(SIF_HEADER + b"x")
+    assert f"{len(SIF_HEADER)} were installed" in check()["image"][0].what
+    (root / "demo.sif").write_bytes(SIF_HEADER[:-1] + b"x")
+    (finding,) = check()["image"]
+    assert finding.severity == PROBLEM
+    assert "has the SHA-256" in finding.what
+    assert "eb --rebuild" in finding.remedy
+
+
+def test_an_image_that_is_gone_may_have_a_stand_in(root, check, tmp_path):
+    repository = tmp_path / "images"
+    repository.mkdir()
+    (root / "demo.sif").rename(repository / "demo.sif")
+    assert severities(check())["image"] == PROBLEM
+    findings = check(a_site(image_repositories=(str(repository),)))["image"]
+    assert [finding.severity for finding in findings] == [NOTE, OK]
+    assert str(repository / "demo.sif") in findings[0].what
+
+
+def test_an_image_that_was_never_read_has_its_size_compared(space, check):
+    make_installation(space, MODULE, image_sha256="")
+    (finding,) = check()["image"]
+    assert (finding.severity, "no hash" in finding.what) == (NOTE, True)
+
+
+@pytest.mark.usefixtures("root")
+def test_a_module_file_that_is_gone_or_another_s_is_named(space, check):
+    file = space.modules / "all" / f"{MODULE}.lua"
+    file.write_text('local root = "/elsewhere"\n')
+    assert "is of another installation" in check()["module file"][0].what
+    for path in find_installation(space, MODULE).module_files:
+        path.unlink()
+    assert "can't be loaded" in check()["module file"][0].why
+
+
+def test_user_software_that_is_gone_or_damaged_is_a_problem(root, check):
+    directory = root / names.USER_SOFTWARE_DIRECTORY
+    (root / names.USER_SOFTWARE_PACKED).write_bytes(b"")
+    (finding, used) = check()["user software"]
+    assert (finding.severity, used.severity) == (WARNING, OK)
+    assert "it is empty" in finding.what
+    directory.rename(root / "elsewhere")
+    (finding,) = check()["user software"]
+    assert (finding.severity, "backup" in finding.remedy) == (PROBLEM, True)
+    (root / names.USER_SOFTWARE_PACKED).unlink()
+    assert "neither" in check()["user software"][0].what
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"python_version": "3.12"}, "runs Python 3.11, and 3.12 was installed"),
+        ({"expected_packages": {"torch": "2.3.0"}}, "torch 2.3.0 (found 2.2.0)"),
+    ],
+)
+def test_another_python_or_package_than_installed_is_a_problem(space, check, changes, says):
+    make_installation(space, MODULE, **changes)
+    (finding,) = check()["sanity check"]
+    assert (finding.severity, says in finding.what) == (PROBLEM, True), finding
+
+
+def test_expected_packages_that_are_there_are_counted(space, check):
+    make_installation(space, MODULE, expected_packages={"Torch": "2.2.0"})
+    assert "1 expected package" in check()["sanity check"][0].what
+
+
+def test_a_container_without_python_is_started(space, check):
+    root = make_installation(space, MODULE, python_version="", venv="", hashes={})
+    assert check()["sanity check"][0].what == "the container starts"
+    (root / "bin" / "start-shell").write_text("#!/bin/sh\necho no runtime >&2\nexit 127\n")
+    (finding,) = check()["sanity check"]
+    assert (finding.severity, "no runtime" in finding.what) == (PROBLEM, True)
+
+
+def test_without_easyconfig_or_eb_easybuild_s_check_is_refused(space, root, monkeypatch):
+    item = find_installation(space, MODULE)
+    with pytest.raises(InstallError, match="has no easyconfig"):
+        sanity_check_with_easybuild(item)
+    (root / "easybuild").mkdir()
+    (root / "easybuild" / "Demo-1.0-x.eb").touch()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(InstallError, match="no command eb on PATH"):
+        sanity_check_with_easybuild(item)

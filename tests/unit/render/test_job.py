@@ -1,0 +1,231 @@
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sifmod.cli import cli
+from sifmod.errors import JobError
+from sifmod.render.job import Job, render_job
+from sifmod.site.settings import load_site
+
+from ..support import a_site
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden/jobs"
+LUMI = load_site({"SIFMOD_SITE": "lumi"})
+MODULE = "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315"
+HOSTILE = ("a b", "it's", '"$(touch here)"', "`id`", "new\nline", "*", "", "\\", "é", "-u", "#SBATCH --nodes=9")
+
+# LUMI's own example is the first: 4 nodes, a task for each of 8 GPUs, 7 cores each, masks.
+CASES = {
+    "lumi-srun": (
+        Job(
+            MODULE,
+            ("mnist_DDP.py", "--gpu", "--modelpath", "model"),
+            nodes=4,
+            gpus_per_node=8,
+            time="00:10:00",
+            account="project_465000001",
+        ),
+        LUMI,
+    ),
+    "lumi-torchrun": (Job(MODULE, ("-m", "package.train"), nodes=4, gpus_per_node=8, launcher="torchrun"), LUMI),
+    "lumi-part-of-a-node": (Job(MODULE, ("train.py",), gpus_per_node=2, partition="small-g"), LUMI),
+    "hostile": (
+        Job("Python/3.11", ("my script.py", *HOSTILE), nodes=2, processes_per_node=2),
+        a_site(name="it's\n#SBATCH --nodes=9", runtime="my runtime"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_script_is_what_the_golden_file_holds(case):
+    path = GOLDEN / f"{case}.sh"
+    if os.environ.get("SIFMOD_UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(render_job(*CASES[case]), encoding="utf-8")
+    assert render_job(*CASES[case]) == path.read_text(encoding="utf-8"), "run `make golden` and look at the differences"
+
+
+def test_every_golden_file_belongs_to_a_case():
+    assert {path.stem for path in GOLDEN.glob("*.sh")} == set(CASES)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_script_is_sound_bash(case):
+    text = render_job(*CASES[case])
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    if shutil.which("shellcheck"):
+        subprocess.run(["shellcheck", "--severity=warning", "-"], input=text, text=True, check=True)
+
+
+def options(text):
+    """Return the options that sbatch reads: those before the first line that is neither empty nor a comment."""
+    found = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            break
+        if line.startswith("#SBATCH "):
+            name, _, value = line[len("#SBATCH --") :].partition("=")
+            found[name] = value
+    return found
+
+
+def test_nothing_but_sbatch_options_of_the_job_are_read_from_it():
+    assert options(render_job(*CASES["hostile"])) == {
+        "job-name": "my_script",
+        "output": "%x-%j.out",
+        "time": "1:00:00",
+        "nodes": "2",
+        "ntasks-per-node": "2",
+    }
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Run a job script with stand-ins for `module` and `srun`; give the words that srun was called with."""
+    folder = tmp_path_factory.mktemp("job")
+    srun = folder / "srun"
+    srun.write_text("#!/bin/bash\nprintf '%s\\0' \"$@\"\n")
+    srun.chmod(0o755)
+
+    def run_it(job, site=None):
+        text = render_job(job, site or a_site())
+        done = subprocess.run(
+            [
+                "bash",
+                "-c",
+                f"module() {{ [[ $* == {shlex.quote('load ' + job.module)} ]] && SIF='/a b.sif'; }}\n{text}",
+            ],
+            env={"PATH": f"{folder}:/usr/bin:/bin"},
+            cwd=folder,
+            capture_output=True,
+            check=True,
+        )
+        return done.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]
+
+    return run_it
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=5))
+def test_arguments_arrive_unchanged_whatever_they_hold(run, words):
+    command = ("x.py", *words)
+    assert run(Job("A/1", command)) == [
+        *("--kill-on-bad-exit", "singularity", "exec", "/a b.sif", "conda-python-distributed", "-u"),
+        *command,
+    ]
+
+
+def test_hostile_arguments_are_not_evaluated(run):
+    assert run(Job("A/1", HOSTILE))[-len(HOSTILE) :] == list(HOSTILE)
+
+
+def test_torchrun_is_one_task_with_the_cores_of_all_its_processes(run):
+    job = Job("A/1", ("x.py",), gpus_per_node=4, cpus_per_process=3, launcher="torchrun")
+    assert run(job)[-3:] == ["torchrun-distributed", "--nproc_per_node=4", "x.py"]
+    found = options(render_job(job, a_site()))
+    assert (found["ntasks-per-node"], found["cpus-per-task"]) == ("1", "12")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [({}, "1"), ({"gpus_per_node": 4}, "4"), ({"gpus_per_node": 4, "processes_per_node": 2}, "2")],
+)
+def test_there_is_a_process_for_each_gpu_unless_told_otherwise(changes, expected):
+    assert options(render_job(Job("A/1", ("x.py",), **changes), a_site()))["ntasks-per-node"] == expected
+
+
+def test_masks_are_for_whole_nodes_with_one_process_for_each_gpu(run):
+    whole = run(Job("A/1", ("x.py",), gpus_per_node=8), LUMI)
+    assert "--cpu-bind=mask_cpu:" + ",".join(LUMI.cpu_bind_masks) in whole
+    for changes in ({"gpus_per_node": 4}, {"gpus_per_node": 8, "processes_per_node": 4}, {}):
+        assert not [word for word in run(Job("A/1", ("x.py",), **changes), LUMI) if "cpu-bind" in word]
+
+
+def test_the_sites_partition_is_for_jobs_with_gpus_and_the_users_choice_wins():
+    site = a_site(slurm_partition="gpu", slurm_account="sites")
+    assert "partition" not in options(render_job(Job("A/1", ("x.py",)), site))
+    assert options(render_job(Job("A/1", ("x.py",)), site))["account"] == "sites"
+    found = options(render_job(Job("A/1", ("x.py",), gpus_per_node=1), site))
+    assert found["partition"] == "gpu"
+    own = options(render_job(Job("A/1", ("x.py",), gpus_per_node=1, partition="a,b", account="mine"), site))
+    assert (own["partition"], own["account"]) == ("a,b", "mine")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("dir/train.py",), "train"),
+        (("-m", "package.train"), "package.train"),
+        (("-u", "a b;c.py"), "a_b_c"),
+        (("-c", "import torch"), "A"),
+        (("ä.py",), "A"),
+        (("x" * 99,), "x" * 40),
+    ],
+)
+def test_the_job_has_the_name_of_its_script(command, name):
+    assert options(render_job(Job("A/1", command), a_site()))["job-name"] == name
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["", "--", "x.py"], "'' is not the name of a module"),
+        (["a b", "--", "x.py"], "'a b' is not the name of a module"),
+        (["/a", "--", "x.py"], "'/a'"),
+        (["a/", "--", "x.py"], "'a/'"),
+        (["a//b", "--", "x.py"], "'a//b'"),
+        (["a\n#SBATCH", "--", "x.py"], "is not the name of a module"),
+        (["$(id)", "--", "x.py"], "'$(id)'"),
+        (["A", "--", ""], "there is nothing to run"),
+        (["A", "--nodes", "0", "--", "x.py"], "0 is not a number of nodes: use 1 or more"),
+        (["A", "--gpus-per-node", "-1", "--", "x.py"], "-1 is not a number of GPUs on each node"),
+        (["A", "--tasks-per-node", "-1", "--", "x.py"], "-1 is not a number of processes"),
+        (["A", "--cpus-per-task", "-1", "--", "x.py"], "-1 is not a number of CPU cores"),
+        (["A", "--time", "1h", "--", "x.py"], "'1h' is not a time limit of Slurm"),
+        (["A", "--time", "1\n#SBATCH -N9", "--", "x.py"], "is not a time limit"),
+        (
+            ["A", "--partition", "a b", "--", "x.py"],
+            "'a b' can't be the name of Slurm's partition: correct --partition",
+        ),
+        (["A", "--account", "-a", "--", "x.py"], "'-a' can't be the name of Slurm's account"),
+    ],
+)
+def test_what_can_not_be_right_is_refused_with_a_reason(words, message):
+    result = CliRunner().invoke(cli, ["sbatch", *words])
+    assert result.output == ""
+    assert isinstance(result.exception, JobError)
+    assert result.exception.exit_code == 8
+    assert message in str(result.exception)
+
+
+def test_a_wrong_name_of_the_site_is_said_to_be_the_sites():
+    with pytest.raises(JobError, match="slurm_account of the site"):
+        render_job(Job("A/1", ("x.py",)), a_site(slurm_account="my account"))
+
+
+def test_a_null_character_is_refused():
+    with pytest.raises(JobError, match="null character"):
+        render_job(Job("A/1", ("x.py", "a\0b")), a_site())
+
+
+@pytest.mark.parametrize("time", ["30", "10:00", "1:00:00", "2-0", "2-12:30", "2-12:30:00"])
+def test_all_of_slurms_time_formats_are_taken(time):
+    assert options(render_job(Job("A/1", ("x.py",), time=time), a_site()))["time"] == time
+
+
+def test_the_command_prints_the_script_or_json():
+    import json
+
+    words = ["sbatch", "A/1", "--site", "lumi", "-N", "2", "--gpus-per-node", "8", "--", "x.py", "--nodes", "3"]
+    job = Job("A/1", ("x.py", "--nodes", "3"), nodes=2, gpus_per_node=8)
+    assert CliRunner().invoke(cli, words).output == render_job(job, LUMI)
+    found = json.loads(CliRunner().invoke(cli, [words[0], "--json", *words[1:]]).output)
+    assert found["script"] == render_job(job, LUMI)
+    assert found["job"]["nodes"] == 2

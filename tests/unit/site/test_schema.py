@@ -1,0 +1,114 @@
+import json
+import re
+import sys
+from dataclasses import fields
+
+import pytest
+
+from sifmod.errors import SiteError
+from sifmod.resources import data_path
+from sifmod.site.schema import site_schema
+from sifmod.site.settings import Site, load_site, shipped_sites
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TYPES = {"string": str, "integer": int, "array": list, "object": dict}
+# The words of JSON Schema that `allows` below understands, and those that say nothing about a value.
+WORDS = {"anyOf", "not", "type", "enum", "pattern", "minimum", "maximum", "items", "properties", "propertyNames"}
+SILENT = {"$schema", "title", "description", "default"}
+
+
+def allows(schema, value):
+    """Return whether a value is valid: the part of JSON Schema (draft 7) that the schema uses."""
+    assert set(schema) <= WORDS | SILENT | {"additionalProperties"}
+    if "type" in schema and (not isinstance(value, TYPES[schema["type"]]) or isinstance(value, bool)):
+        return False
+    known = schema.get("properties", {})
+    more = schema.get("additionalProperties", True)
+    checks = [
+        "anyOf" not in schema or any(allows(inner, value) for inner in schema["anyOf"]),
+        "not" not in schema or not allows(schema["not"], value),
+        value in schema.get("enum", [value]),
+        "pattern" not in schema or bool(re.search(schema["pattern"], value)),
+        "minimum" not in schema or value >= schema["minimum"],
+        "maximum" not in schema or value <= schema["maximum"],
+        "items" not in schema or all(allows(schema["items"], item) for item in value),
+    ]
+    if isinstance(value, dict):
+        for name, content in value.items():
+            checks.append("propertyNames" not in schema or allows(schema["propertyNames"], name))
+            checks.append(
+                allows(known.get(name, more), content)
+                if known.get(name, more) not in (True, False)
+                else bool(name in known or more)
+            )
+    return all(checks)
+
+
+def test_the_schema_is_json_and_knows_every_key_with_its_meaning_and_default():
+    schema = json.loads(json.dumps(site_schema()))
+    assert set(schema["properties"]) == {field.name for field in fields(Site)} - {"name"}
+    assert all(item["description"] and allows(item, item["default"]) for item in schema["properties"].values())
+
+
+@pytest.mark.parametrize("name", shipped_sites())
+def test_every_shipped_site_is_valid(name):
+    assert allows(site_schema(), tomllib.loads((data_path("sites") / f"{name}.toml").read_text()))
+
+
+GOOD = [
+    'binds = ["/a:/b:ro"]',
+    "pack_level = 22",
+    'pack_level = "6"',
+    "pack_processors = 0",
+    'pack_block_size = "1M"',
+    'insecure_registries = ["localhost:5000", "[::1]:5000"]',
+    'runtime_tmpdir = "$HOME/tmp"',
+    'gpu = ""',
+    'container_env = { A_1 = "" }',
+    'cpu_bind_masks = ["0xfe"]',
+]
+BAD = [
+    "unknown = 1",
+    'site = "lumi"',
+    'binds = "/a"',
+    'binds = ["a"]',
+    "runtime = 1",
+    "pack_level = 23",
+    "pack_level = 1.5",
+    "pack_level = true",
+    'pack_block_size = "100K"',
+    'insecure_registries = ["/a"]',
+    'gpu = "intel"',
+    'signatures = "maybe"',
+    'runtime_tmpdir = "tmp"',
+    'container_env = { "A-B" = "" }',
+    'container_env = { PIP_CONSTRAINT = "" }',
+    "container_env = { A = 1 }",
+    'cpu_bind_masks = ["fe"]',
+]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_the_schema_allows_what_is_read(tmp_path, text):
+    path = tmp_path / "site.toml"
+    path.write_text(text)
+    load_site({"SIFMOD_SITE": str(path)})
+    assert allows(site_schema(), tomllib.loads(text))
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_the_schema_forbids_what_is_refused(tmp_path, text):
+    path = tmp_path / "site.toml"
+    path.write_text(text)
+    with pytest.raises(SiteError):
+        load_site({"SIFMOD_SITE": str(path)})
+    assert not allows(site_schema(), tomllib.loads(text))
+
+
+def test_the_user_s_own_settings_can_name_the_site():
+    assert allows(site_schema(users=True), {"site": "lumi"})
+    assert not allows(site_schema(users=True), {"sites": "lumi"})

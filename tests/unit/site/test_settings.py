@@ -1,0 +1,515 @@
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from sifmod import names
+from sifmod.container.bind import Bind
+from sifmod.errors import SiteError
+from sifmod.site.settings import KEYS, Origin, Site, load_settings, load_site, shipped_sites, site_title
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="site.toml"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def users(tmp_path, write):
+    """Write the user's own settings, and give the environment in which they are found."""
+
+    def users(text):
+        write(text, "config/sifmod/config.toml")
+        return {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+    return users
+
+
+def refused(environ):
+    with pytest.raises(SiteError) as caught:
+        load_site(environ)
+    return str(caught.value)
+
+
+def test_nothing_is_known_about_a_cluster_by_default():
+    assert load_site({}) == Site(name="generic")
+
+
+def test_the_shipped_sites_are_listed():
+    assert shipped_sites() == sorted(shipped_sites())
+    assert set(shipped_sites()) == {"generic", "lumi", "quest", "sdumont", "zih"}
+
+
+@pytest.mark.parametrize("name", shipped_sites())
+def test_every_shipped_site_loads(name):
+    assert load_site({"SIFMOD_SITE": name}).name == name
+
+
+def test_lumi_knows_its_image_repository_and_network():
+    site = load_site({"SIFMOD_SITE": "lumi"})
+    assert site.image_repositories == ("/appl/local/containers/easybuild-sif-images",)
+    assert site.container_env["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
+    assert Bind("/var/spool/slurmd", "/var/spool/slurmd") in site.optional_binds
+    assert site.binds == ()
+
+
+def test_every_key_of_a_site_file_is_read(write):
+    path = write(
+        r"""
+        runtime = "singularity-ce"
+        binds = ["/a:/b:ro", "/with\\,comma:/plain"]
+        optional_binds = ["/c"]
+        image_repositories = ["/images", "/more images"]
+        master_suffix = "-ib"
+        [container_env]
+        A = ""
+        B = "two words"
+        """
+    )
+    site = load_site({"SIFMOD_SITE": path})
+    assert site.name == path
+    assert site.runtime == "singularity-ce"
+    assert site.binds == (Bind("/a", "/b", "ro"), Bind("/with,comma", "/plain"))
+    assert site.optional_binds == (Bind("/c", "/c"),)
+    assert site.image_repositories == ("/images", "/more images")
+    assert site.master_suffix == "-ib"
+    assert dict(site.container_env) == {"A": "", "B": "two words"}
+
+
+def test_the_process_environment_is_read_by_default(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("SIFMOD_SITE", "lumi")
+    assert load_site().name == "lumi"
+
+
+def test_a_site_file_is_found_below_the_home_directory(monkeypatch, tmp_path, write):
+    write('runtime = "theirs"', "my.toml")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load_site({"SIFMOD_SITE": "~/my.toml"}).runtime == "theirs"
+
+
+def test_the_user_s_file_lies_in_dot_config_without_xdg(tmp_path, write):
+    write('runtime = "mine"', ".config/sifmod/config.toml")
+    assert load_site({"HOME": str(tmp_path)}).runtime == "mine"
+
+
+def test_the_user_s_settings_beat_the_site_and_the_environment_beats_both(write, users):
+    site = write('runtime = "site"\nmaster_suffix = "-site"\nimage_repositories = ["/site"]')
+    environ = {**users('runtime = "user"\nmaster_suffix = "-user"'), "SIFMOD_SITE": site}
+    environ["SIFMOD_RUNTIME"] = "environment"
+    merged = load_site(environ)
+    assert (merged.runtime, merged.master_suffix, merged.image_repositories) == ("environment", "-user", ("/site",))
+
+
+def test_variables_of_all_origins_are_merged_name_by_name(write, users):
+    site = write('[container_env]\nA = "site"\nB = "site"')
+    environ = {**users('[container_env]\nB = "user"\nC = "user"'), "SIFMOD_SITE": site}
+    assert dict(load_site(environ).container_env) == {"A": "site", "B": "user", "C": "user"}
+
+
+def test_the_user_can_name_the_site(users):
+    assert load_site(users('site = "lumi"')).name == "lumi"
+
+
+def test_the_environment_s_site_beats_the_user_s(users):
+    assert load_site({**users('site = "lumi"'), "SIFMOD_SITE": "generic"}).name == "generic"
+
+
+def test_lists_can_be_given_in_the_environment(users):
+    site = load_site(
+        {
+            **users(""),
+            "SIFMOD_BINDS": r"/a:/b:ro,/with\,comma:/plain",
+            "SIFMOD_OPTIONAL_BINDS": "/c",
+            "SIFMOD_IMAGE_REPOSITORIES": "/one:/two words:",
+            "SIFMOD_MASTER_SUFFIX": "-ib",
+        }
+    )
+    assert site.binds == (Bind("/a", "/b", "ro"), Bind("/with,comma", "/plain"))
+    assert site.optional_binds == (Bind("/c", "/c"),)
+    assert site.image_repositories == ("/one", "/two words")
+    assert site.master_suffix == "-ib"
+
+
+def test_a_list_in_the_environment_replaces_the_site_s(write):
+    site = write('binds = ["/site"]')
+    assert load_site({"SIFMOD_SITE": site, "SIFMOD_BINDS": "/mine"}).binds == (Bind("/mine", "/mine"),)
+
+
+def test_an_empty_variable_is_no_setting(write):
+    site = write('runtime = "theirs"\nbinds = ["/site"]')
+    merged = load_site({"SIFMOD_SITE": site, "SIFMOD_RUNTIME": "", "SIFMOD_BINDS": ""})
+    assert (merged.runtime, merged.binds) == ("theirs", (Bind("/site", "/site"),))
+
+
+def test_a_site_can_not_be_changed():
+    site = load_site({"SIFMOD_SITE": "lumi"})
+    with pytest.raises(TypeError):
+        site.container_env["A"] = "b"
+    with pytest.raises(AttributeError):
+        site.runtime = "x"
+
+
+def test_an_unknown_site_is_answered_with_the_nearest_and_all_known_ones():
+    message = refused({"SIFMOD_SITE": "lummi"})
+    assert "no site 'lummi'" in message
+    assert "perhaps you meant 'lumi'" in message
+    assert "path of a site file" in message
+    assert all(name in message for name in shipped_sites())
+
+
+@pytest.mark.parametrize("value", ["/gone/site.toml", "gone.toml", "./gone"])
+def test_a_missing_site_file_is_named_with_what_names_it(value):
+    message = refused({"SIFMOD_SITE": value})
+    assert value.lstrip("./") in message
+    assert "SIFMOD_SITE" in message
+    assert "does not exist" in message
+
+
+def test_a_site_s_name_can_not_leave_the_folder_of_sites():
+    assert "../generic" in refused({"SIFMOD_SITE": "../generic"})
+
+
+def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(write):
+    path = write('optional_bind = ["/a"]')
+    message = refused({"SIFMOD_SITE": path})
+    assert "unknown key 'optional_bind'" in message
+    assert path in message
+    assert "perhaps you meant 'optional_binds'" in message
+    for key in ("runtime", "binds", "optional_binds", "image_repositories", "container_env", "master_suffix"):
+        assert key in message
+    assert "remove it" in message
+
+
+def test_a_site_file_can_not_name_a_site(write):
+    assert "unknown key 'site'" in refused({"SIFMOD_SITE": write('site = "lumi"')})
+
+
+def test_an_unknown_key_of_the_user_s_file_is_refused_too(users, tmp_path):
+    message = refused(users('runtme = "x"'))
+    assert "'runtme'" in message
+    assert "perhaps you meant 'runtime'" in message
+    assert str(tmp_path / "config" / "sifmod" / "config.toml") in message
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value", "remedy"),
+    [
+        ("runtime = 1", "runtime", "1", 'key = "value"'),
+        ('binds = "/a"', "binds", "'/a'", 'key = ["one", "two"]'),
+        ("binds = [1]", "binds", "[1]", 'key = ["one", "two"]'),
+        ('binds = ["a"]', "binds", "'a'", "begin it with '/'"),
+        ('binds = ["/ok", "/a:/b:c:d:e"]', "binds", "/a:/b:c:d:e", "source[:destination[:options]]"),
+        ('optional_binds = ["/ok", "/a,/b"]', "optional_binds", "/a,/b", r"'\,'"),
+        ('optional_binds = ["/a\\\\b"]', "optional_binds", r"/a\b", "rename it"),
+        ('image_repositories = ["images"]', "image_repositories", "'images'", "begin it with '/'"),
+        ('image_repositories = "/images"', "image_repositories", "'/images'", 'key = ["one", "two"]'),
+        ('container_env = "A=b"', "container_env", "'A=b'", "a table of NAME = value lines"),
+        ("container_env = ['A']", "container_env", "['A']", "a table of NAME = value lines"),
+        ("[container_env]\nA = 1", "container_env", "1", 'A = "1"'),
+        ('[container_env]\nA = "a\\nb"', "container_env", "A", "on one line"),
+        ('[container_env]\n"1A" = "x"', "container_env", "'1A'", "name of an environment variable"),
+        ('[container_env]\n"A-B" = "x"', "container_env", "'A-B'", "name of an environment variable"),
+        ("master_suffix = false", "master_suffix", "False", 'key = "value"'),
+        ('runtime = "a\\u0007b"', "runtime", r"a\x07b", "on one line"),
+        ('gpu = "nvidea"', "gpu", "'nvidea'", "perhaps you meant 'nvidia'"),
+        ("gpu = 1", "gpu", "1", 'key = "value"'),
+        ('cpu_bind_masks = ["fe"]', "cpu_bind_masks", "'fe'", "hexadecimal, such as '0xfe'"),
+        ('cpu_bind_masks = ["0x0"]', "cpu_bind_masks", "'0x0'", "hexadecimal"),
+        ('pack_compressor = "zst"', "pack_compressor", "'zst'", "perhaps you meant 'zstd'"),
+        ("pack_level = 0", "pack_level", "0", "from 1 to 22"),
+        ("pack_level = 1.5", "pack_level", "1.5", "a whole number"),
+        ("pack_level = true", "pack_level", "True", "a whole number"),
+        ('pack_level = "six"', "pack_level", "'six'", "a whole number"),
+        ('pack_block_size = "100K"', "pack_block_size", "'100K'", "64K, 128K"),
+        ('pack_block_size = "2M"', "pack_block_size", "'2M'", "1M"),
+        ("pack_processors = -1", "pack_processors", "-1", "from 0"),
+        ('insecure_registries = ["/images"]', "insecure_registries", "'/images'", "belong to image_repositories"),
+        ('insecure_registries = ["http://a:5000"]', "insecure_registries", "'http://a:5000'", "without 'http://'"),
+        ('insecure_registries = ["a:5000/b"]', "insecure_registries", "'a:5000/b'", "without a path"),
+        ('image_repositories = ["docker://a/b"]', "image_repositories", "docker://a/b", "image_uri of its easyconfig"),
+        ('image_repositories = ["localhost:5000"]', "image_repositories", "localhost:5000", "insecure_registries"),
+        ('binds = ["nfs.example.org:/export"]', "binds", "nfs.example.org:/export", "the name of a host"),
+        ('optional_binds = ["10.0.0.1:/export"]', "optional_binds", "10.0.0.1:/export", "the name of a host"),
+        ('binds = ["/scratch:data"]', "binds", "'data'", "begin it with '/'"),
+        ('runtime_tmpdir = "login1:5000"', "runtime_tmpdir", "login1:5000", "the name of a host"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_key_file_value_and_remedy(write, text, key, value, remedy):
+    path = write(text)
+    message = refused({"SIFMOD_SITE": path})
+    assert key in message
+    assert path in message
+    assert value in message or repr(value)[1:-1] in message
+    assert remedy in message
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "remedy"),
+    [
+        ("SIFMOD_BINDS", "relative", "begin it with '/'"),
+        ("SIFMOD_BINDS", "/a:/b:c:d:e", "source[:destination[:options]]"),
+        ("SIFMOD_OPTIONAL_BINDS", "relative", "begin it with '/'"),
+        ("SIFMOD_IMAGE_REPOSITORIES", "/a:relative", "begin it with '/'"),
+        ("SIFMOD_PACK_LEVEL", "high", "a whole number"),
+        ("SIFMOD_PACK_LEVEL", "23", "from 1 to 22"),
+        ("SIFMOD_GPU", "intel", "use 'amd' or 'nvidia'"),
+        ("SIFMOD_CPU_BIND_MASKS", "0xfe,10", "hexadecimal"),
+    ],
+)
+def test_a_wrong_variable_is_refused_with_its_name_value_and_remedy(variable, value, remedy):
+    message = refused({variable: value})
+    assert variable in message
+    assert f"'{value}'" in message
+    assert remedy in message
+
+
+@pytest.mark.parametrize("name", names.RESERVED_VARIABLES)
+def test_a_site_can_not_set_the_variables_that_sifmod_sets(write, name):
+    message = refused({"SIFMOD_SITE": write(f'[container_env]\n{name} = "x"')})
+    assert name in message
+    assert "container_env" in message
+    assert "leave it out" in message
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("SIFMOD_BIND", "binds"), ("SIFMOD_RUNTME", "runtime"), ("SIFMOD_CONTAINER_ENV", "container_env")],
+)
+def test_a_variable_that_is_nearly_a_setting_is_refused_with_the_nearest_one(name, nearest):
+    message = refused({name: "/a"})
+    assert name in message
+    assert f"perhaps you meant '{nearest}'" in message
+    assert "unset it" in message
+
+
+VARIABLES = Path(__file__).resolve().parents[3] / "docs" / "reference" / "variables.md"
+DOCUMENTED = re.findall(r"^\| `(SIFMOD_[A-Z_]+)`", VARIABLES.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", sorted({*DOCUMENTED, "SIFMOD_TESTBED", "SIFMOD_UPDATE_GOLDEN"} - {"SIFMOD_SITE"}))
+def test_variables_that_are_no_settings_are_let_alone(name):
+    assert "SIFMOD_RUNTIME_OPTIONS" in DOCUMENTED
+    assert load_site({name: "/a"}) == load_site({})
+
+
+def test_options_of_a_bind_may_hold_commas_in_the_environment_too():
+    site = load_site({"SIFMOD_BINDS": "/a.squashfs:/b:ro,image-src=/,/c,"})
+    assert site.binds == (Bind("/a.squashfs", "/b", "ro,image-src=/"), Bind("/c", "/c"))
+
+
+@pytest.mark.parametrize("key", ["binds", "optional_binds"])
+def test_a_site_can_not_bind_over_sifmod_s_own_folders(write, key):
+    message = refused({"SIFMOD_SITE": write(f'{key} = ["/a:/runscripts"]')})
+    assert key in message
+    assert "'/runscripts'" in message
+    assert "choose another" in message
+
+
+def test_invalid_toml_is_named_with_file_and_place(write):
+    path = write("runtime = \n")
+    message = refused({"SIFMOD_SITE": path})
+    assert path in message
+    assert "not valid TOML" in message
+    assert "line 1" in message
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "binary.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    message = refused({"SIFMOD_SITE": str(path)})
+    assert str(path) in message
+    assert "can't be read" in message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_a_site_file_that_can_not_be_read_is_named(tmp_path, write):
+    path = write("")
+    (tmp_path / "site.toml").chmod(0)
+    message = refused({"SIFMOD_SITE": path})
+    assert path in message
+    assert "Permission denied" in message
+
+
+def test_every_key_of_packing_and_jobs_is_read(write):
+    path = write(
+        """
+        gpu = "amd"
+        cpu_bind_masks = ["0xfe", "0xFE00"]
+        slurm_partition = "standard-g"
+        slurm_account = "project_1"
+        pack_compressor = "gzip"
+        pack_level = "9"
+        pack_block_size = "1M"
+        pack_processors = 4
+        """
+    )
+    site = load_site({"SIFMOD_SITE": path})
+    assert (site.gpu, site.cpu_bind_masks) == ("amd", ("0xfe", "0xFE00"))
+    assert (site.slurm_partition, site.slurm_account) == ("standard-g", "project_1")
+    assert (site.pack_compressor, site.pack_level, site.pack_block_size, site.pack_processors) == ("gzip", 9, "1M", 4)
+
+
+def test_the_new_keys_can_be_given_in_the_environment():
+    site = load_site({"SIFMOD_CPU_BIND_MASKS": "0xf,0xf0", "SIFMOD_PACK_LEVEL": "3", "SIFMOD_GPU": "nvidia"})
+    assert (site.cpu_bind_masks, site.pack_level, site.gpu) == (("0xf", "0xf0"), 3, "nvidia")
+
+
+def test_what_nobody_sets_is_what_the_documentation_says():
+    site = load_site({})
+    assert (site.pack_compressor, site.pack_level, site.pack_block_size, site.pack_processors) == ("zstd", 6, "128K", 0)
+    assert (site.gpu, site.signatures) == ("", "none")
+
+
+def test_an_empty_text_is_the_default_of_a_choice(write):
+    site = load_site({"SIFMOD_SITE": write('gpu = ""\nsignatures = ""\npack_compressor = ""')})
+    assert (site.gpu, site.signatures, site.pack_compressor) == ("", "none", "zstd")
+
+
+def test_a_site_s_gpu_counts_where_the_easyconfig_gives_none():
+    assert load_site({"SIFMOD_GPU": "amd"}).easyconfig_defaults == {"gpu": "amd"}
+
+
+@pytest.mark.parametrize(("compressor", "highest"), [("gzip", 9), ("lzo", 9), ("zstd", 22)])
+def test_a_level_must_be_one_of_the_compressor(write, users, compressor, highest):
+    environ = users(f"pack_level = {highest + 1}") if highest < 22 else users("")
+    environ["SIFMOD_SITE"] = write(f'pack_compressor = "{compressor}"')
+    if highest < 22:
+        message = refused(environ)
+        assert f"from 1 to {highest}" in message
+        assert f"{environ['SIFMOD_SITE']}:1" in message
+        assert "config.toml:1" in message
+    environ["SIFMOD_PACK_LEVEL"] = str(highest)
+    assert load_site(environ).pack_level == highest
+
+
+@pytest.mark.parametrize("compressor", ["lz4", "xz"])
+def test_compressors_without_levels_take_any(compressor):
+    assert load_site({"SIFMOD_PACK_COMPRESSOR": compressor, "SIFMOD_PACK_LEVEL": "20"}).pack_level == 20
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('# a comment\n\nruntime = 1\nmaster_suffix = ""', 3),
+        ('binds = [\n  "/ok",\n  "relative",\n]', 3),
+        ("binds = [\n  \"/ok\",\n  'relative',\n]", 3),
+        ('runtime = "x"\n[container_env]\nA = "1"\nB = 2', 4),
+        ('runtime = "x"\ncontainer_env.A = "1"\ncontainer_env.B = 2', 3),
+        ('runtime = "x"\ncontainer_env = { A = 1 }', 2),
+        ('runtime = "x"\n\nruntme = "y"', 3),
+        ('master_suffix = """\\\nruntme = 1"""\nruntme = "y"', 3),
+        ('"gpu" = "intel"', 1),
+        ('runtime = "relative"\nbinds = [\n"relative"]', 3),
+        ('runtime = """\\\n[container_env]"""\ncontainer_env = 1', 3),
+        ('[container_env]\nA = "1"\nbinds = ["/a"]', 3),
+        ('[container_env]\nA = "1"\nmaster_suffix = "-ib"', 3),
+        ("\nbinds = [\n", 2),
+        ("runtime = \n", 1),
+    ],
+)
+def test_a_message_names_the_line(write, text, line):
+    path = write(text)
+    assert f"'{path}', line {line}" in refused({"SIFMOD_SITE": path})
+
+
+def test_a_key_below_the_table_of_variables_is_not_taken_for_a_variable(write):
+    message = refused({"SIFMOD_SITE": write('[container_env]\nmaster_suffix = "-ib"')})
+    assert "master_suffix" in message
+    assert "above the line [container_env]" in message
+
+
+def test_the_origin_of_each_setting_is_known(write, users, tmp_path):
+    site = write('\nbinds = ["/a"]\nruntime = "site"\n[container_env]\nA = "site"\nB = "site"')
+    environ = {**users('runtime = "user"\n[container_env]\nB = "user"\n'), "SIFMOD_SITE": site}
+    environ.update(SIFMOD_MASTER_SUFFIX="-ib", SIFMOD_GPU="")
+    user = str(tmp_path / "config" / "sifmod" / "config.toml")
+    settings = load_settings(environ)
+    origins = {entry.name: entry.origin for entry in settings.entries()}
+    assert origins["binds"] == Origin("site", site, 2)
+    assert origins["runtime"] == Origin("user", user, 1)
+    assert origins["master_suffix"] == Origin("environment", variable="SIFMOD_MASTER_SUFFIX")
+    assert origins["container_env.A"] == Origin("site", site, 5)
+    assert origins["container_env.B"] == Origin("user", user, 3)
+    assert origins["gpu"] == Origin("default")
+    assert [str(origins[name]) for name in ("binds", "master_suffix", "gpu")] == [
+        f"{site}:2",
+        "SIFMOD_MASTER_SUFFIX",
+        "default",
+    ]
+    assert str(settings.path) == site
+
+
+def test_every_key_is_among_the_entries_once():
+    names = [entry.name for entry in load_settings({"SIFMOD_SITE": "lumi"}).entries()]
+    assert len(names) == len(set(names))
+    assert {name.partition(".")[0] for name in names} == set(KEYS)
+
+
+def test_a_site_can_be_given_in_place_of_the_one_in_force(users):
+    environ = {**users('site = "zih"'), "SIFMOD_SITE": "quest"}
+    assert load_settings(environ, "lumi").site.name == "lumi"
+    assert load_settings(environ).site.name == "quest"
+
+
+def test_a_wrong_site_in_the_user_s_file_is_named_with_its_line(users):
+    assert "line 2," in refused(users("\nsite = 1"))
+
+
+def test_every_shipped_site_says_which_cluster_it_is():
+    titles = [site_title(name) for name in shipped_sites()]
+    assert all(titles)
+    assert len(set(titles)) == len(titles)
+
+
+# What the centres' documents say; a new line in a shipped file needs a new fact here.
+FACTS = {
+    "generic": {},
+    "lumi": {
+        "gpu": "amd",
+        "slurm_partition": "standard-g",
+        "image_repositories": ("/appl/local/containers/easybuild-sif-images",),
+        "optional_binds": (
+            "/var/spool/slurmd /opt/cray /usr/lib64/libcxi.so.1 /usr/lib64/libjansson.so.4 /pfs /scratch /projappl "
+            "/project /flash /appl"
+        ),
+        "container_env": {"NCCL_SOCKET_IFNAME": "hsn0,hsn1,hsn2,hsn3", "NCCL_NET_GDR_LEVEL": "3"},
+    },
+    "sdumont": {
+        "runtime": "singularity",
+        "gpu": "nvidia",
+        "slurm_partition": "sequana_gpu_dev",
+        "optional_binds": "/scratch",
+    },
+    "zih": {
+        "runtime": "singularity",
+        "gpu": "nvidia",
+        "slurm_partition": "alpha",
+        "optional_binds": "/scratch/ws /beegfs/global0/ws",
+    },
+    "quest": {"runtime": "singularity", "gpu": "nvidia", "optional_binds": "/software/cuda"},
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_a_shipped_site_holds_what_its_document_says_and_nothing_else(name):
+    site = load_site({"SIFMOD_SITE": name})
+    found = {key: getattr(site, key) for key in KEYS if getattr(site, key) != KEYS[key].default}
+    found.pop("cpu_bind_masks", None)
+    expected = dict(FACTS[name])
+    if "optional_binds" in expected:
+        expected["optional_binds"] = tuple(Bind(path, path) for path in expected["optional_binds"].split())
+    assert found == expected
+
+
+def test_lumi_s_masks_are_those_of_its_job_script():
+    c = "fe"
+    masks = f"0x{c}000000000000,0x{c}00000000000000,0x{c}0000,0x{c}000000,0x{c},0x{c}00,0x{c}00000000,0x{c}0000000000"
+    assert ",".join(load_site({"SIFMOD_SITE": "lumi"}).cpu_bind_masks) == masks

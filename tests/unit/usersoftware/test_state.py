@@ -1,0 +1,79 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sifmod import names
+from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACKED, packed_problem, tree_size, user_software
+
+from ..support import SQUASHFS
+
+CUT_OFF = SQUASHFS[:-1]
+
+
+def make(root, *, directory=False, packed=None, mark=False):
+    if directory:
+        info = root / names.USER_SOFTWARE_DIRECTORY / "venv/demo/lib/python3.11/site-packages/greeting-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n")
+    if packed is not None:
+        (root / names.USER_SOFTWARE_PACKED).write_bytes(packed)
+        (root / names.USER_SOFTWARE_LIST).write_text("packed==2.0\n\n# no package\n")
+    if mark:
+        (root / names.USER_SOFTWARE_UNPACKED).touch()
+
+
+@pytest.mark.parametrize(
+    ("there", "state", "packages"),
+    [
+        ({"directory": True}, DIRECTORY, ("greeting==1.0",)),
+        ({"packed": SQUASHFS}, PACKED, ("packed==2.0",)),
+        ({"packed": SQUASHFS, "directory": True}, PACKED, ("packed==2.0",)),
+        ({"packed": SQUASHFS, "directory": True, "mark": True}, DIRECTORY, ("greeting==1.0",)),
+        ({"packed": SQUASHFS, "mark": True}, PACKED, ("packed==2.0",)),
+        ({"packed": CUT_OFF}, DAMAGED, ()),
+        ({"packed": b""}, DAMAGED, ()),
+        ({"packed": CUT_OFF, "directory": True}, DIRECTORY, ("greeting==1.0",)),
+        ({}, GONE, ()),
+    ],
+)
+def test_what_is_in_use_is_what_the_scripts_take(tmp_path, there, state, packages):
+    make(tmp_path, **there)
+    found = user_software(tmp_path, venv="demo")
+    assert (found.state, found.packages) == (state, packages)
+    assert (found.has_directory, found.has_packed) == ("directory" in there, "packed" in there)
+    assert bool(found.packed_problem) == (there.get("packed") in (CUT_OFF, b""))
+
+
+def test_a_container_without_user_software_has_none(tmp_path):
+    assert user_software(tmp_path, venv="").state == NONE
+
+
+def test_sizes_are_those_of_what_is_in_use(tmp_path):
+    make(tmp_path, packed=SQUASHFS)
+    assert user_software(tmp_path, venv="demo").size == len(SQUASHFS)
+    make(tmp_path, directory=True, mark=True)
+    directory = tmp_path / names.USER_SOFTWARE_DIRECTORY
+    (directory / "link").symlink_to("/usr")
+    found = user_software(tmp_path, venv="demo")
+    assert found.size == tree_size(directory) == len("Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n") + 4
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"", "empty"), (b"PK" + bytes(200), "no SquashFS"), (b"hsqs", "no SquashFS"), (CUT_OFF, "95 of 96 bytes")],
+)
+def test_a_packed_file_that_is_none_is_described(tmp_path, content, says):
+    path = tmp_path / "packed"
+    path.write_bytes(content)
+    assert says in packed_problem(path)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_told_from_a_packed_file(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("any") / "packed"
+    path.write_bytes(content)
+    assert isinstance(packed_problem(path), str)
+
+
+def test_a_tree_that_is_gone_has_no_size(tmp_path):
+    assert tree_size(tmp_path / "gone") == 0

@@ -1,0 +1,61 @@
+"""What is the users' in an installation, and its permission bits."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from sifmod.usersoftware.tree import restore_modes, set_aside, split_installation, user_modes
+
+
+def test_what_is_the_users_is_told_from_the_rest(tmp_path: Path) -> None:
+    users = [".user-software.lock", "user-software", "user-software-python3.9", "user-software.squashfs.previous"]
+    rest = ["bin", "demo.sif", "users"]
+    for name in (*users, *rest):
+        (tmp_path / name).touch()
+    assert [[path.name for path in part] for part in split_installation(tmp_path)] == [users, rest]
+    assert split_installation(tmp_path / "not there") == ([], [])
+
+
+def test_modes_of_users_files_are_given_back(tmp_path: Path) -> None:
+    folder = tmp_path / "user-software" / "venv"
+    folder.mkdir(parents=True)
+    (folder / "read-only").touch(0o444)
+    (folder / "gone").touch()
+    (folder / "link").symlink_to("nowhere")
+    folder.chmod(0o2750)
+    before = user_modes(tmp_path)
+    folder.chmod(0o700)
+    (folder / "read-only").chmod(0o666)
+    (folder / "gone").unlink()
+    restore_modes(before)
+    assert stat.S_IMODE((folder / "read-only").stat().st_mode) == 0o444
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o2750
+
+
+def aside(installdir: Path) -> list[str]:
+    noted: list[Path] = []
+    renames = set_aside(installdir, "3.10", note=lambda renames: noted.extend(new for _old, new in renames))
+    assert noted == [new for _old, new in renames]
+    return sorted(path.name for path in noted if path.exists())
+
+
+def test_the_list_of_what_is_set_aside_is_that_of_what_is_in_use(tmp_path: Path) -> None:
+    """Beside a packed file in use there may be a directory that is half removed."""
+    (tmp_path / "user-software" / "venv" / "demo").mkdir(parents=True)
+    (tmp_path / "user-software.squashfs").touch()
+    (tmp_path / "user-software.txt").write_text("packed==1\n")
+    stem = "user-software-python3.10"
+    assert aside(tmp_path) == [stem, f"{stem}.squashfs", f"{stem}.txt"]
+    assert (tmp_path / f"{stem}.txt").read_text() == "packed==1\n"
+
+
+def test_a_directory_in_use_is_listed_anew(tmp_path: Path) -> None:
+    info = tmp_path / "user-software/venv/demo/lib/python3.10/site-packages/mine-2.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 2\n")
+    (tmp_path / "user-software.squashfs").touch()
+    (tmp_path / "user-software.unpacked").touch()
+    (tmp_path / "user-software.txt").write_text("packed==1\n")
+    aside(tmp_path)
+    assert (tmp_path / "user-software-python3.10.txt").read_text() == "mine==2\n"
