@@ -36,19 +36,21 @@ from easybuild.tools.version import VERSION
 # Where sifmod is not in EasyBuild's own environment. `sifmod env` and sifmod's module set it.
 sys.path.extend(path for path in os.environ.get("SIFMOD_PYTHONPATH", "").split(":") if path and path not in sys.path)
 
-from sifmod.container.spec import ContainerSpec, build_arguments, image_uri, spec_from_parameters
+from sifmod.container.spec import ContainerSpec, spec_from_parameters
 from sifmod.errors import ParameterError, SifmodError
 from sifmod.fetch.credentials import take_from_environment
+from sifmod.fetch.definition import build_arguments, definition_file_name
 from sifmod.fetch.signature import check_signature
-from sifmod.fetch.store import ImageStore, StoredImage, definition_file_name
+from sifmod.fetch.store import ImageStore, StoredImage
+from sifmod.fetch.uri import image_uri
 from sifmod.host.runtime import ContainerRuntime, find_runtime
+from sifmod.image.sif import check_is_sif
 from sifmod.install.installer import Installer, refresh_scripts
 from sifmod.install.manifest import read_manifest
 from sifmod.install.packages import check_packages, installed_packages
 from sifmod.install.rollback import forget, undo
 from sifmod.render.helptext import examples, usage, whatis
 from sifmod.render.templates import render, render_module
-from sifmod.sif import check_is_sif
 from sifmod.site.settings import Site, load_site
 from sifmod.usersoftware.tree import restore_modes, split_installation, user_modes
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.container.spec import build_arguments, image_uri, spec_from_parameters
+from sifmod.container.spec import spec_from_parameters
+from sifmod.fetch.definition import build_arguments
+from sifmod.fetch.uri import image_uri
 from sifmod.render.templates import render, render_module
 from sifmod.site.settings import load_site
 

@@ -1,3 +1,7 @@
-"""The verbs of the `sifmod` command, one module each: thin layers over the library."""
+"""What each verb of the command line takes and prints.
+
+Looks down at: doctor, installed, install, easyconfig, usersoftware, fetch, render, host, eb, site, container,
+image, text.
+"""
 
 PROGRAM = "sifmod"

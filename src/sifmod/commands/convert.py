@@ -7,10 +7,11 @@ from typing import Optional
 
 import click
 
-from sifmod.commands.output import echo_json, json_option, write_new
-from sifmod.commands.site import site_option
+from sifmod.commands.options import json_option, site_option
+from sifmod.commands.output import echo_json
 from sifmod.easyconfig.conversion import convert as converted
 from sifmod.eb.evaluation import variables_of
+from sifmod.host.files import write_new
 from sifmod.site.settings import load_settings
 
 

@@ -10,8 +10,8 @@ from typing import Any, Optional
 import click
 
 from sifmod import names
-from sifmod.commands.options import complete_modules, prefix_option
-from sifmod.commands.output import echo_findings, echo_json, json_option
+from sifmod.commands.options import complete_modules, json_option, prefix_option
+from sifmod.commands.output import echo_findings, echo_json
 from sifmod.doctor.examination import Patient, examine
 from sifmod.eb.available import easyconfig_path
 from sifmod.eb.evaluation import container_of

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from sifmod.commands.output import echo_json, echo_table, json_option
+from sifmod.commands.options import json_option
+from sifmod.commands.output import echo_json, echo_table
 from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image
 from sifmod.image.python import Packages
 

@@ -8,8 +8,8 @@ from typing import Optional
 
 import click
 
-from sifmod.commands.options import complete_modules, prefix_option
-from sifmod.commands.output import echo_json, json_option
+from sifmod.commands.options import complete_modules, json_option, prefix_option
+from sifmod.commands.output import echo_json
 from sifmod.eb.space import software_space
 from sifmod.installed.kernel import kernel_of, loaded_or_installed, require_ipykernel, write_kernel
 

@@ -7,8 +7,8 @@ from typing import Any, Optional
 
 import click
 
-from sifmod.commands.options import prefix_option
-from sifmod.commands.output import echo_json, echo_table, json_option
+from sifmod.commands.options import json_option, prefix_option
+from sifmod.commands.output import echo_json, echo_table
 from sifmod.eb.available import newer_easyconfigs
 from sifmod.eb.space import software_space
 from sifmod.installed.installation import Installation, find_installations

@@ -8,11 +8,12 @@ from typing import Any, Optional
 
 import click
 
-from sifmod.commands.output import echo_json, json_option, write_new
-from sifmod.commands.site import site_option
+from sifmod.commands.options import json_option, site_option
+from sifmod.commands.output import echo_json
 from sifmod.easyconfig.newimage import file_image, pulled_image
 from sifmod.easyconfig.proposal import TAKEN_OVER, checked_name, propose
 from sifmod.easyconfig.text import easyconfig_text, read_easyconfig
+from sifmod.host.files import write_new
 from sifmod.site.settings import load_settings
 
 STANDARD_OUTPUT = "-"

@@ -1,4 +1,4 @@
-"""What the verbs about installations share: the option --prefix, and completion of module names."""
+"""Options that several verbs share, and the completion of their values."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from click.shell_completion import CompletionItem
 from sifmod.eb.space import software_space
 from sifmod.errors import SifmodError
 from sifmod.installed.installation import find_installations
+from sifmod.site.settings import shipped_sites
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
 
 prefix_option = click.option(
     "--prefix",
@@ -29,3 +32,18 @@ def complete_modules(context: click.Context, _parameter: click.Parameter, incomp
     except SifmodError:
         return []
     return [CompletionItem(item.module) for item in found if item.module.startswith(incomplete)]
+
+
+def _complete_sites(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    names = [CompletionItem(name) for name in shipped_sites() if name.startswith(incomplete)]
+    return names or [CompletionItem(incomplete, type="file")]
+
+
+site_option = click.option(
+    "--site",
+    "site_name",
+    metavar="NAME|PATH",
+    default="",
+    shell_complete=_complete_sites,
+    help="A shipped site, or a site file, instead of the one in force.",
+)

@@ -4,59 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import click
 
-from sifmod.errors import SifmodError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
-from sifmod.table import table
+
+_GAP = "  "
 
 _COLOURS = MappingProxyType({OK: "green", NOTE: "blue", WARNING: "yellow", PROBLEM: "red"})
-
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
 
 
 def echo_json(value: Any) -> None:
     """Print a value as indented JSON, in UTF-8; what can't be written so, such as odd file names, is escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     click.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
-
-
-def write_new(path: Path, text: str, *, force: bool = False) -> None:
-    """Write a text file, whole or not at all.
-
-    Args:
-        path: the file.
-        text: its content.
-        force: whether a file that exists is replaced.
-
-    Raises:
-        SifmodError: it exists, or can't be written.
-    """
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=".sifmod-", encoding="utf-8", delete=False
-        ) as draft:
-            draft.write(text)
-        try:
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(draft.name).chmod(0o666 & ~umask)
-            if force:
-                Path(draft.name).replace(path)
-            else:
-                os.link(draft.name, path)
-        finally:
-            Path(draft.name).unlink(missing_ok=True)
-    except FileExistsError as error:
-        raise SifmodError(f"'{path}' exists: choose another name, or write over it with --force") from error
-    except OSError as error:
-        raise SifmodError(f"'{path}' can't be written: {error.strerror}") from error
 
 
 def echo_table(
@@ -91,3 +55,22 @@ def echo_findings(findings: Sequence[Finding]) -> None:
         )
         rows.append((finding.severity, finding.topic, "\n".join(filter(None, parts))))
     echo_table(("STATUS", "TOPIC", "FINDING"), rows, colours=_COLOURS)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Give the lines of a table, the header first; what is in the last column is not padded.
+
+    A cell may have several lines: the others of its row are empty beside them.
+
+    Args:
+        header: titles of the columns.
+        rows: the cells of each row.
+    """
+    lines = [tuple(header)]
+    for row in rows:
+        cells = [cell.split("\n") for cell in row]
+        for number in range(max(map(len, cells))):
+            lines.append(tuple(cell[number] if number < len(cell) else "" for cell in cells))
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    for line in lines:
+        yield _GAP.join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()

@@ -11,8 +11,8 @@ from typing import Optional
 import click
 
 from sifmod.artefact import Artefact
-from sifmod.commands.options import prefix_option
-from sifmod.commands.output import echo_heading, echo_json, json_option
+from sifmod.commands.options import json_option, prefix_option
+from sifmod.commands.output import echo_heading, echo_json
 from sifmod.eb.available import easyconfig_path
 from sifmod.eb.evaluation import Evaluated, container_of
 from sifmod.errors import InstallError, SifmodError

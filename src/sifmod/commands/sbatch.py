@@ -6,9 +6,8 @@ from dataclasses import asdict
 
 import click
 
-from sifmod.commands.options import complete_modules
-from sifmod.commands.output import echo_json, json_option
-from sifmod.commands.site import site_option
+from sifmod.commands.options import complete_modules, json_option, site_option
+from sifmod.commands.output import echo_json
 from sifmod.render.job import LAUNCHERS, Job, render_job
 from sifmod.site.settings import load_settings
 

@@ -9,8 +9,8 @@ import click
 
 from sifmod import names
 from sifmod.commands.list import describe, user_software_text
-from sifmod.commands.options import complete_modules, prefix_option
-from sifmod.commands.output import echo_json, echo_table, json_option
+from sifmod.commands.options import complete_modules, json_option, prefix_option
+from sifmod.commands.output import echo_json, echo_table
 from sifmod.eb.space import software_space
 from sifmod.installed.installation import find_installation
 from sifmod.text.size import size_text

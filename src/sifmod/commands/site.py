@@ -6,30 +6,15 @@ import sys
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from sifmod.commands.output import echo_json, echo_table, json_option
+from sifmod.commands.options import json_option, site_option
+from sifmod.commands.output import echo_json, echo_table
 from sifmod.doctor.site import ABSENT, FOUND, PROBLEM, check_site
 from sifmod.site.keys import plain
 from sifmod.site.schema import site_schema
 from sifmod.site.settings import Settings, load_settings, shipped_sites, site_title
 
 _COLOURS = {FOUND: "green", ABSENT: "yellow", PROBLEM: "red"}
-
-
-def _complete_sites(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    names = [CompletionItem(name) for name in shipped_sites() if name.startswith(incomplete)]
-    return names or [CompletionItem(incomplete, type="file")]
-
-
-site_option = click.option(
-    "--site",
-    "site_name",
-    metavar="NAME|PATH",
-    default="",
-    shell_complete=_complete_sites,
-    help="A shipped site, or a site file, instead of the one in force.",
-)
 
 
 @click.group()

@@ -10,8 +10,8 @@ from typing import Any, Callable, Optional
 
 import click
 
-from sifmod.commands.options import complete_modules, prefix_option
-from sifmod.commands.output import echo_findings, echo_heading, echo_json, json_option
+from sifmod.commands.options import complete_modules, json_option, prefix_option
+from sifmod.commands.output import echo_findings, echo_heading, echo_json
 from sifmod.eb.space import software_space
 from sifmod.finding import PROBLEM, worst
 from sifmod.installed.installation import Installation, find_installation, find_installations

@@ -11,9 +11,8 @@ from typing import Any, Optional
 
 from sifmod import names
 from sifmod.container.bind import UNBINDABLE, Bind, is_bindable
+from sifmod.container.variables import VARIABLE_NAME
 from sifmod.errors import ParameterError
-from sifmod.fetch.uri import ImageUri
-from sifmod.site.keys import VARIABLE_NAME
 from sifmod.text.suggest import perhaps
 
 GPUS = ("amd", "nvidia")
@@ -253,36 +252,6 @@ def _packages(parameter: str, value: Any, python: Optional[PythonLayout]) -> Map
     if value and not python:
         raise ParameterError(parameter, value, "packages need a Python: say which with conda_env or python_prefix")
     return MappingProxyType(dict(value))
-
-
-def build_arguments(value: Any) -> Mapping[str, str]:
-    """Return the build arguments of a definition file, checked.
-
-    Raises:
-        ParameterError: the value is no dictionary of strings.
-    """
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
-        raise ParameterError("build_args", value, "give a dictionary of strings, such as {'CUDA': '12.4.1'}")
-    for name in value:
-        if not VARIABLE_NAME.fullmatch(name):
-            raise ParameterError("build_args", name, "this is not the name of a build argument")
-    return dict(value)
-
-
-def image_uri(value: Any) -> ImageUri:
-    """Return the image URI of an easyconfig, checked for its form.
-
-    Raises:
-        ParameterError: it is none.
-    """
-    if not isinstance(value, str):
-        raise ParameterError("image_uri", value, "give one URI in quotes, such as 'docker://debian:12'")
-    try:
-        return ImageUri.parse(value)
-    except ValueError as error:
-        raise ParameterError("image_uri", value, str(error)) from error
 
 
 def _wrappers(value: Any, python: Optional[PythonLayout]) -> tuple[str, ...]:

@@ -1,1 +1,4 @@
-"""How an easyconfig is written, and how one in another style is converted."""
+"""How an easyconfig is written, and how one in another style is converted.
+
+Looks down at: fetch, host, eb, site, container, image, text.
+"""

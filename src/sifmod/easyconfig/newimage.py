@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from sifmod.container.spec import image_uri
 from sifmod.eb.space import letter_folder, source_paths
 from sifmod.errors import ImageError, ParameterError
 from sifmod.fetch.credentials import find_credentials
 from sifmod.fetch.registry import Registry
-from sifmod.fetch.store import ImageStore, record_of, sha256_of
-from sifmod.fetch.uri import ImageUri
+from sifmod.fetch.store import ImageStore, record_of
+from sifmod.fetch.uri import ImageUri, image_uri
+from sifmod.host.files import sha256_of
 from sifmod.host.runtime import find_runtime
 from sifmod.image.inspection import SIF, Inspection, inspect_image
 from sifmod.site.settings import Site

@@ -1,1 +1,4 @@
-"""What sifmod knows of EasyBuild: its folders, its robot path, its easyconfigs."""
+"""What sifmod knows of EasyBuild: its settings, its robot path, its easyconfigs.
+
+Looks down at: site, container, text.
+"""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import queue
 import re
@@ -18,10 +17,12 @@ from typing import IO, Callable, Optional
 
 from sifmod.errors import ImageError
 from sifmod.fetch.credentials import find_credentials, runtime_environment, secrets
+from sifmod.fetch.definition import definition_file_name, definition_origin
 from sifmod.fetch.registry import Registry, refusal
 from sifmod.fetch.uri import ARCHIVE_SCHEMES, REGISTRY_SCHEMES, ImageUri
+from sifmod.host.files import sha256_of
 from sifmod.host.runtime import LAST_LINES, ContainerRuntime
-from sifmod.sif import check_is_sif
+from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
 
 _DENIED = re.compile(r"unauthorized|authentication required|access (to the resource )?(is )?denied|\b40[13]\b", re.I)
@@ -235,40 +236,6 @@ def _read_lines(stream: Optional[IO[str]], arriving: queue.Queue[Optional[str]])
     for line in stream or ():
         arriving.put(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line.rstrip("\n")).rpartition("\r")[2])
     arriving.put(None)
-
-
-def sha256_of(path: Path, *, progress: Callable[[int], object] = lambda _size: None) -> str:
-    """Return the SHA-256 of a file, in hexadecimal.
-
-    Args:
-        path: the file.
-        progress: called with the number of bytes after each piece that was read.
-    """
-    digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as stream:
-        while chunk := stream.read(4 * 1024 * 1024):
-            digest.update(chunk)
-            progress(len(chunk))
-    return digest.hexdigest()
-
-
-def definition_origin(definition: Path, build_args: Mapping[str, str]) -> str:
-    """Return what identifies a build: the text of the definition file and the build arguments.
-
-    Raises:
-        ImageError: the definition file can't be read.
-    """
-    try:
-        text = definition.read_bytes()
-    except OSError as error:
-        raise ImageError(f"the definition file '{definition}' can't be read: {error.strerror}") from error
-    arguments = json.dumps(dict(build_args), sort_keys=True)
-    return f"{definition.name} sha256:{hashlib.sha256(text).hexdigest()} {arguments}"
-
-
-def definition_file_name(definition: Path, build_args: Mapping[str, str], *, stem: str) -> str:
-    """Return the file name of the image of a definition file: another definition gives another name."""
-    return f"{stem}-{hashlib.sha256(definition_origin(definition, build_args).encode()).hexdigest()[:8]}.sif"
 
 
 def record_of(target: Path) -> Path:

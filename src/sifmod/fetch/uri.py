@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from typing import Any
 
+from sifmod.errors import ParameterError
 from sifmod.text.suggest import perhaps
 
 REGISTRY_SCHEMES = ("docker", "oras")
@@ -96,3 +98,17 @@ class ImageUri:
         stem = re.sub(r"\.(sif|tar|tgz|tar\.gz)$", "", path.rpartition("/")[2])
         stem = re.sub(r"[^A-Za-z0-9_.+-]+", "_", stem).lstrip("._-") or "image"
         return f"{stem}-{hashlib.sha256(self.text.encode()).hexdigest()[:8]}.sif"
+
+
+def image_uri(value: Any) -> ImageUri:
+    """Return the image URI of an easyconfig, checked for its form.
+
+    Raises:
+        ParameterError: it is none.
+    """
+    if not isinstance(value, str):
+        raise ParameterError("image_uri", value, "give one URI in quotes, such as 'docker://debian:12'")
+    try:
+        return ImageUri.parse(value)
+    except ValueError as error:
+        raise ParameterError("image_uri", value, str(error)) from error

@@ -1,1 +1,4 @@
-"""What this node has: the runtime, GPUs, commands and files."""
+"""What this node has: the runtime, GPUs, commands, files.
+
+Looks down at: site, container, text.
+"""

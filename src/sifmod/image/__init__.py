@@ -1,1 +1,4 @@
-"""What is in an image, read from its files alone: no container runtime, no site."""
+"""What is in an image, read from its files alone.
+
+Looks down at: text.
+"""

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import IO, Any, Optional
 
 from sifmod.errors import ImageError
-from sifmod.image import system as imagesystem
+from sifmod.image import system
 from sifmod.image.files import ImageFiles, SandboxFiles, SquashFsFiles
 from sifmod.image.gpustack import Component, Torch, driver_for, find_components, find_torch
 from sifmod.image.python import CONDA, SYSTEM, ImagePython, find_pythons, user_software_pythons
@@ -24,11 +24,11 @@ from sifmod.image.sif import (
     SQUASHFS,
     SifFile,
     Signature,
+    check_is_sif,
     file_system,
     read_sif,
 )
 from sifmod.image.squashfs import SquashFs
-from sifmod.sif import check_is_sif
 
 SIF, BARE, SANDBOX, USER_SOFTWARE = "SIF", "SquashFS", "sandbox", "user software"
 
@@ -211,30 +211,30 @@ def _look_into(known: dict[str, Any], files: ImageFiles[Any]) -> Inspection:
             return _user_software(known, files)
         if known["kind"] == SANDBOX and not (files.names("/etc") or files.names("/.singularity.d")):
             raise ImageError(_no_image(known["path"]))
-    packages = imagesystem.system_packages(files)
-    environment = imagesystem.environment(files)
+    packages = system.system_packages(files)
+    environment = system.environment(files)
     search_path = [
-        folder for folder in environment.get("PATH", imagesystem.DEFAULT_PATH).split(":") if folder.startswith("/")
+        folder for folder in environment.get("PATH", system.DEFAULT_PATH).split(":") if folder.startswith("/")
     ]
     pythons = find_pythons(files, search_path=search_path, system_packages=packages)
     torches = tuple(filter(None, (find_torch(files, python, environment) for python in pythons)))
     components = find_components(files, pythons=pythons, torches=torches, environment=environment, packages=packages)
-    release = imagesystem.os_release(files)
+    release = system.os_release(files)
     defaults = {
-        "architecture": imagesystem.architecture(files),
-        "definition": imagesystem.definition(files),
+        "architecture": system.architecture(files),
+        "definition": system.definition(files),
     }
     return Inspection(
         **{**known, **{name: known.get(name) or value for name, value in defaults.items()}},
         os=release.get("PRETTY_NAME") or release.get("NAME", ""),
         os_id=release.get("ID", ""),
-        libc=imagesystem.libc(files, packages),
-        labels=imagesystem.labels(files),
+        libc=system.libc(files, packages),
+        labels=system.labels(files),
         environment=environment,
-        runscript=imagesystem.script(files, "runscript"),
-        startscript=imagesystem.script(files, "startscript"),
-        test=imagesystem.script(files, "test"),
-        help=imagesystem.script(files, "runscript.help"),
+        runscript=system.script(files, "runscript"),
+        startscript=system.script(files, "startscript"),
+        test=system.script(files, "test"),
+        help=system.script(files, "runscript.help"),
         pythons=pythons,
         default_python=_default_python(files, pythons, environment, search_path),
         components=components,

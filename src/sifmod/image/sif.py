@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Optional
 
 from sifmod.errors import ImageError
 
-_HEADER = struct.Struct("<32s10s3s3s16s8q")
+# launch script, magic, version, architecture; then UUID, times, and where the descriptors and the data are
+_START = struct.Struct("<32s10s3s3s")
+_HEADER = struct.Struct(f"{_START.format}16s8q")
+_MAGIC = b"SIF_MAGIC\0"
 _DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
 _PARTITION = struct.Struct("<ii3s")
 _SIGNATURE = struct.Struct("<i256s")
@@ -174,3 +178,32 @@ def read_sif(stream: IO[bytes], *, name: str) -> SifFile:
         descriptors.append(Descriptor(kind, identifier, group, target, link != target, offset, extent, made, extra))
     known = _ARCHITECTURES.get(architecture.rstrip(b"\0"), "unknown")
     return SifFile(architecture=known, created=created, descriptors=tuple(descriptors))
+
+
+def check_is_sif(path: Path) -> None:
+    """Raise unless the file begins as a SIF does.
+
+    Args:
+        path: the file to look at.
+
+    Raises:
+        ImageError: it can't be read, or it is not a SIF; the message says what was found.
+    """
+    if not path.is_file():
+        raise ImageError(f"'{path}' is not a file: give the path of a SIF")
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_START.size)
+    except OSError as error:
+        raise ImageError(f"the image '{path}' can't be read: {error.strerror}") from error
+    if len(head) == _START.size and _START.unpack(head)[1] == _MAGIC:
+        return
+    if not head:
+        found = "an empty file"
+    elif head.startswith((b"hsqs", b"\x1f\x8b", b"\xfd7zXZ", b"BZh")) or head[:5] in (b"<!DOC", b"<html"):
+        found = {b"hsqs": "a bare SquashFS file", b"<!DO": "a web page", b"<htm": "a web page"}.get(
+            head[:4], "a compressed archive"
+        )
+    else:
+        found = f"a file that begins with {head[:8]!r}"
+    raise ImageError(f"'{path}' is not a SIF but {found}: fetch or build the image again")

@@ -1,1 +1,4 @@
-"""What runs in a container, with the image's own Python (3.6 or later): imports nothing of sifmod."""
+"""What runs in a container, with the image's own Python (3.6 or later); nothing here imports sifmod.
+
+Looks down at no other room.
+"""

@@ -19,15 +19,17 @@ from sifmod import __version__, names
 from sifmod.artefact import Artefact
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import ImageError, InstallError, ParameterError
-from sifmod.fetch.store import StoredImage, sha256_of
+from sifmod.fetch.definition import kept_definition
+from sifmod.fetch.store import StoredImage
+from sifmod.host.files import sha256_of
 from sifmod.host.runtime import ContainerRuntime, find_runtime, last_lines
+from sifmod.image.sif import check_is_sif
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.placement import copy_image, link_image
 from sifmod.install.probe import probe_python
 from sifmod.install.rollback import remember, remember_renames
 from sifmod.render.environment import setting_variables, structural_variables
 from sifmod.render.templates import render
-from sifmod.sif import check_is_sif
 from sifmod.site.settings import Site
 from sifmod.usersoftware.tree import PARTS, has_user_software, make_user_software, python_version, set_aside
 
@@ -291,18 +293,6 @@ def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
             (installdir / name).unlink(missing_ok=True)
     except OSError as error:
         raise InstallError(f"putting the installation in place in '{installdir}' failed: {error}") from error
-
-
-def kept_definition(path: Path) -> Artefact:
-    """Return a definition file as it is kept with an installation.
-
-    Raises:
-        InstallError: it can't be read.
-    """
-    try:
-        return Artefact(PurePosixPath("share", "docker-defs", path.name), path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InstallError(f"the definition file '{path}' can't be read: {error}") from error
 
 
 def _content(path: Path) -> Optional[bytes]:

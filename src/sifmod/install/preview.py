@@ -13,7 +13,7 @@ from sifmod import names
 from sifmod.artefact import Artefact
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import InstallError
-from sifmod.install.installer import kept_definition
+from sifmod.fetch.definition import kept_definition
 from sifmod.install.manifest import Manifest
 from sifmod.render.templates import render
 from sifmod.site.settings import Site

@@ -1,1 +1,4 @@
-"""What is there after an install: installation, verification, removal, kernel."""
+"""What is there after an install: installation, verification, removal, kernel.
+
+Looks down at: install, usersoftware, fetch, render, host, eb, site, container, image, text.
+"""

@@ -21,7 +21,7 @@ from typing import Optional
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
-from sifmod.fetch.store import sha256_of
+from sifmod.host.files import sha256_of
 from sifmod.host.runtime import last_lines
 from sifmod.installed.installation import Installation
 from sifmod.installed.verification import difference_from_packed

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 from sifmod import names
 from sifmod.errors import ImageError, InstallError
-from sifmod.fetch.store import sha256_of
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.host.files import sha256_of
 from sifmod.host.runtime import last_lines
+from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
 from sifmod.installed.installation import Installation
-from sifmod.sif import check_is_sif
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.size import size_text

@@ -1,1 +1,4 @@
-"""What the cluster says: its settings, their files, kinds and schema."""
+"""What the cluster says: its settings, and the files, kinds and schema that they are read by.
+
+Looks down at: container, text.
+"""

@@ -12,9 +12,8 @@ from typing import Any, Callable, Optional
 
 from sifmod import names
 from sifmod.container.bind import Bind
+from sifmod.container.variables import VARIABLE_NAME
 from sifmod.text.suggest import perhaps
-
-VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 COMPRESSORS = ("zstd", "gzip", "lz4", "lzo", "xz")
 

@@ -1,1 +1,4 @@
-"""How values are quoted, measured, ordered and suggested in text."""
+"""How values are quoted, measured, ordered and suggested.
+
+Looks down at no other room.
+"""

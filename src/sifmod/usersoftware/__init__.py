@@ -1,1 +1,4 @@
-"""What lies in a tree of user software, and which copy of it is in use."""
+"""What is in a tree of user software, and which copy of it is in use.
+
+Looks down at: host, site, container, text.
+"""

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.sif import check_is_sif
+from sifmod.image.sif import check_is_sif
 
-from .support import SIF_HEADER
+from ..support import SIF_HEADER
 
 
 def test_a_file_with_the_header_of_a_sif_is_one(image):

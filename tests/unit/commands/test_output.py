@@ -1,4 +1,4 @@
-from sifmod.table import table
+from sifmod.commands.output import table
 
 
 def test_columns_are_aligned_and_the_last_one_is_not_padded():

@@ -1,0 +1,60 @@
+"""A definition file that an image is built from: what identifies a build, its arguments, and the copy that is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from sifmod.artefact import Artefact
+from sifmod.container.variables import VARIABLE_NAME
+from sifmod.errors import ImageError, InstallError, ParameterError
+
+
+def definition_origin(definition: Path, build_args: Mapping[str, str]) -> str:
+    """Return what identifies a build: the text of the definition file and the build arguments.
+
+    Raises:
+        ImageError: the definition file can't be read.
+    """
+    try:
+        text = definition.read_bytes()
+    except OSError as error:
+        raise ImageError(f"the definition file '{definition}' can't be read: {error.strerror}") from error
+    arguments = json.dumps(dict(build_args), sort_keys=True)
+    return f"{definition.name} sha256:{hashlib.sha256(text).hexdigest()} {arguments}"
+
+
+def definition_file_name(definition: Path, build_args: Mapping[str, str], *, stem: str) -> str:
+    """Return the file name of the image of a definition file: another definition gives another name."""
+    return f"{stem}-{hashlib.sha256(definition_origin(definition, build_args).encode()).hexdigest()[:8]}.sif"
+
+
+def build_arguments(value: Any) -> Mapping[str, str]:
+    """Return the build arguments of a definition file, checked.
+
+    Raises:
+        ParameterError: the value is no dictionary of strings.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
+        raise ParameterError("build_args", value, "give a dictionary of strings, such as {'CUDA': '12.4.1'}")
+    for name in value:
+        if not VARIABLE_NAME.fullmatch(name):
+            raise ParameterError("build_args", name, "this is not the name of a build argument")
+    return dict(value)
+
+
+def kept_definition(path: Path) -> Artefact:
+    """Return a definition file as it is kept with an installation.
+
+    Raises:
+        InstallError: it can't be read.
+    """
+    try:
+        return Artefact(PurePosixPath("share", "docker-defs", path.name), path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InstallError(f"the definition file '{path}' can't be read: {error}") from error

@@ -1,0 +1,79 @@
+"""The rooms of the library look down only: CONTRIBUTING.md shows the same table."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import sifmod
+
+PACKAGE = Path(sifmod.__file__).parent
+ROOT = Path(__file__).resolve().parents[2]
+
+# room -> the rooms that it may import; at the root of the package lies what every room may import.
+TABLE = """
+commands: doctor installed install easyconfig usersoftware fetch render host eb site container image text
+doctor: installed install usersoftware fetch host eb site container image text
+installed: install usersoftware fetch render host eb site container image text
+install: usersoftware fetch render host site container image text
+easyconfig: fetch host eb site container image text
+usersoftware: host site container text
+fetch: host site container image text
+render: site container text
+host: site container text
+eb: site container text
+site: container text
+container: text
+image: text
+text:
+inside:
+"""
+ROOMS = {room: below.split() for room, _, below in (line.partition(":") for line in TABLE.split("\n") if line)}
+AT_THE_ROOT = ("errors", "names", "artefact", "finding", "resources")
+
+
+def imports(path):
+    """Yield the parts behind `sifmod.` of each name that a module imports from sifmod."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found = [alias.name for alias in node.names]
+        else:
+            continue
+        yield from (name.split(".")[1] for name in found if name.startswith("sifmod."))
+
+
+def test_every_folder_is_a_room_of_the_table():
+    assert {path.parent.name for path in PACKAGE.glob("*/*.py")} == set(ROOMS)
+
+
+def test_no_room_looks_up():
+    seen = set()
+    for room in reversed(ROOMS):
+        assert set(ROOMS[room]) <= seen
+        seen.add(room)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_what_it_may(room):
+    allowed = {room, *ROOMS[room], *AT_THE_ROOT, "__version__"}
+    imported = {(path.name, name) for path in (PACKAGE / room).glob("*.py") for name in imports(path)}
+    assert {(file, name) for file, name in imported if name not in allowed} == set()
+
+
+def test_what_everybody_uses_imports_no_room():
+    for name in AT_THE_ROOT:
+        assert set(imports(PACKAGE / f"{name}.py")) <= set(AT_THE_ROOT)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_the_room_says_what_it_answers_and_where_it_looks(room):
+    docstring = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text())) or ""
+    answer, _, looks = docstring.partition("\n\n")
+    wanted = f"Looks down at: {', '.join(ROOMS[room])}." if ROOMS[room] else "Looks down at no other room."
+    assert " ".join(looks.split()) == wanted
+    assert (
+        f"| `{room}/` | {answer.rstrip('.')} | {', '.join(ROOMS[room]) or '-'} |"
+        in (ROOT / "CONTRIBUTING.md").read_text()
+    )
