@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,7 +15,7 @@ settings.load_profile("sifmod")
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch):
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch):
     """Keep a loaded container module and the developer's own settings out of every test."""
     for name in list(os.environ):
         if name.startswith(("SINGULARITY", "APPTAINER", "SIFMOD_")) and name not in ("SIFMOD_UPDATE_GOLDEN",):
@@ -36,7 +37,7 @@ def need():
 
 
 @pytest.fixture
-def fake(tmp_path, monkeypatch):
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Put a fake container runtime on PATH, before any real one."""
     runtime = FakeRuntime(tmp_path / "fake-runtime")
     monkeypatch.setenv("PATH", f"{runtime.bin}:{os.environ['PATH']}")
@@ -44,7 +45,7 @@ def fake(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def image(tmp_path):
+def image(tmp_path: Path):
     """Give a file that begins as a SIF does."""
     path = tmp_path / "images" / "demo.sif"
     path.parent.mkdir()

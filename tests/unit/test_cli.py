@@ -22,7 +22,7 @@ def call():
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-def test_help_has_examples_and_names_every_command(call, option):
+def test_help_has_examples_and_names_every_command(call, option: str) -> None:
     result = call(option)
     assert result.exit_code == 0
     assert 'eval "$(sifmod env)"' in result.output
@@ -34,19 +34,19 @@ VERBS = sorted([(name,) for name in cli.commands] + [("site", name) for name in 
 
 @pytest.mark.parametrize("words", VERBS, ids=" ".join)
 @pytest.mark.parametrize("option", ["-h", "--help"])
-def test_every_verb_s_help_has_examples_with_the_verb(call, words, option):
+def test_every_verb_s_help_has_examples_with_the_verb(call, words, option: str) -> None:
     result = call(*words, option)
     assert result.exit_code == 0
     _usage, _heading, examples = result.output.partition("Examples:")
     assert f"sifmod {' '.join(words)}" in examples
 
 
-def test_the_version_is_the_package_s(call):
+def test_the_version_is_the_package_s(call) -> None:
     result = call("--version")
     assert (result.exit_code, result.output) == (0, f"sifmod, version {sifmod.__version__}\n")
 
 
-def test_env_prints_for_bash_unless_told_otherwise(call):
+def test_env_prints_for_bash_unless_told_otherwise(call) -> None:
     result = call("env")
     assert result.exit_code == 0
     assert result.output == call("env", "--shell", "bash").output
@@ -54,13 +54,13 @@ def test_env_prints_for_bash_unless_told_otherwise(call):
 
 
 @pytest.mark.parametrize(("shell", "begins"), [("bash", "export "), ("csh", "setenv "), ("fish", "set -gx ")])
-def test_env_prints_nothing_but_settings(call, shell, begins):
+def test_env_prints_nothing_but_settings(call, shell: str, begins: str) -> None:
     lines = call("env", "--shell", shell).output.splitlines()
     assert len(lines) == 3
     assert all(line.startswith(begins) for line in lines)
 
 
-def test_an_unknown_shell_is_answered_with_the_known_ones(call):
+def test_an_unknown_shell_is_answered_with_the_known_ones(call) -> None:
     result = call("env", "--shell", "ksh")
     assert result.exit_code == 2
     assert "--shell" in result.output
@@ -68,13 +68,15 @@ def test_an_unknown_shell_is_answered_with_the_known_ones(call):
     assert all(shell in result.output for shell in robot.SHELLS)
 
 
-def test_an_unknown_command_is_wrong_usage(call):
+def test_an_unknown_command_is_wrong_usage(call) -> None:
     result = call("install")
     assert result.exit_code == 2
     assert "'install'" in result.output
 
 
-def test_an_error_that_users_can_act_on_is_one_line_and_an_exit_status(monkeypatch, capsys, tmp_path):
+def test_an_error_that_users_can_act_on_is_one_line_and_an_exit_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     monkeypatch.setattr(robot, "_CHECKOUT", tmp_path)
     monkeypatch.setattr(robot.sysconfig, "get_path", lambda *_: str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["sifmod", "env"])
@@ -87,7 +89,9 @@ def test_an_error_that_users_can_act_on_is_one_line_and_an_exit_status(monkeypat
     assert printed.err.count("\n") == 1
 
 
-def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
+def test_an_error_of_the_system_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def refuse():
         raise PermissionError(13, "Permission denied", "/somewhere")
 
@@ -99,7 +103,7 @@ def test_an_error_of_the_system_is_one_line(monkeypatch, capsys):
     assert capsys.readouterr().err == "sifmod: [Errno 13] Permission denied: '/somewhere'\n"
 
 
-def test_the_library_imports_neither_click_nor_easybuild():
+def test_the_library_imports_neither_click_nor_easybuild() -> None:
     package = Path(sifmod.__file__).parent
     files = [path.relative_to(package).with_suffix("") for path in package.rglob("*.py")]
     modules = sorted(".".join(("sifmod", *file.parts)) for file in files if file.parts[0] not in ("cli", "commands"))
@@ -112,7 +116,7 @@ def test_the_library_imports_neither_click_nor_easybuild():
 
 
 @pytest.fixture
-def site_file(tmp_path, monkeypatch):
+def site_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Write a site file, and put it in force."""
 
     def write(text):
@@ -147,7 +151,7 @@ def on_a_terminal(*words, **environ):
     return printed.decode()
 
 
-def test_sites_are_listed_with_their_titles(call):
+def test_sites_are_listed_with_their_titles(call) -> None:
     lines = call("site", "list").output.splitlines()
     assert lines[0].split() == ["SITE", "TITLE"]
     assert any(line.split() == ["lumi", "LUMI"] for line in lines)
@@ -155,7 +159,7 @@ def test_sites_are_listed_with_their_titles(call):
     assert [item["name"] for item in listed] == [line.split()[0] for line in lines[1:]]
 
 
-def test_show_gives_each_value_with_its_origin(call, site_file, monkeypatch):
+def test_show_gives_each_value_with_its_origin(call, site_file, monkeypatch: pytest.MonkeyPatch) -> None:
     path = site_file('binds = ["/a", "/b:/c"]\n[container_env]\nX = "1"\n')
     monkeypatch.setenv("SIFMOD_RUNTIME", "udocker")
     output = call("site", "show").output
@@ -169,7 +173,7 @@ def test_show_gives_each_value_with_its_origin(call, site_file, monkeypatch):
     assert ["gpu", "-", "default"] in rows
 
 
-def test_show_can_print_json(call, site_file):
+def test_show_can_print_json(call, site_file) -> None:
     path = site_file('\nbinds = ["/a"]\n')
     shown = json.loads(call("site", "show", "--json").output)
     assert (shown["site"], shown["file"]) == (path, path)
@@ -177,14 +181,14 @@ def test_show_can_print_json(call, site_file):
     assert shown["settings"]["pack_level"] == {"value": 6, "origin": {"layer": "default"}}
 
 
-def test_show_and_check_take_another_site_than_the_one_in_force(call, site_file):
+def test_show_and_check_take_another_site_than_the_one_in_force(call, site_file) -> None:
     site_file("")
     assert json.loads(call("site", "show", "--site", "lumi", "--json").output)["site"] == "lumi"
     assert json.loads(call("site", "check", "--site", "lumi", "--json").output)["site"] == "lumi"
 
 
 @pytest.mark.usefixtures("fake")
-def test_check_ends_with_0_or_1_and_says_what_to_do(call, site_file, tmp_path):
+def test_check_ends_with_0_or_1_and_says_what_to_do(call, site_file, tmp_path: Path) -> None:
     site_file(f'optional_binds = ["{tmp_path}", "{tmp_path}/gone"]\npack_compressor = "gzip"')
     well = call("site", "check")
     assert (well.exit_code, "no problems" in well.output) == (0, True), well.output
@@ -196,7 +200,7 @@ def test_check_ends_with_0_or_1_and_says_what_to_do(call, site_file, tmp_path):
 
 
 @pytest.mark.usefixtures("fake")
-def test_check_prints_json_with_the_same_exit_status(call, site_file, tmp_path):
+def test_check_prints_json_with_the_same_exit_status(call, site_file, tmp_path: Path) -> None:
     site_file(f'binds = ["{tmp_path}/gone"]')
     result = call("site", "check", "--json")
     report = json.loads(result.output)
@@ -208,7 +212,7 @@ def test_check_prints_json_with_the_same_exit_status(call, site_file, tmp_path):
 
 @pytest.mark.parametrize("verb", ["show", "check"])
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_a_wrong_site_file_is_one_line_and_exit_status_4(site_file, verb, flags):
+def test_a_wrong_site_file_is_one_line_and_exit_status_4(site_file, verb: str, flags) -> None:
     path = site_file('\noptional_bind = ["/a"]')
     command, environ = as_program("site", verb, *flags)
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
@@ -217,7 +221,7 @@ def test_a_wrong_site_file_is_one_line_and_exit_status_4(site_file, verb, flags)
     assert done.stderr.startswith(f"sifmod: unknown key 'optional_bind' in the site file '{path}', line 2")
 
 
-def test_colour_is_for_terminals_only(site_file, tmp_path):
+def test_colour_is_for_terminals_only(site_file, tmp_path: Path) -> None:
     site_file(f'binds = ["{tmp_path}/gone"]')
     printed = on_a_terminal("site", "check")
     assert "\x1b[31mproblem\x1b[0m  binds" in printed
@@ -228,26 +232,26 @@ def test_colour_is_for_terminals_only(site_file, tmp_path):
     assert "problem  binds" in done.stdout
 
 
-def test_the_schema_is_printed_for_sites_and_for_users(call):
+def test_the_schema_is_printed_for_sites_and_for_users(call) -> None:
     assert "site" not in json.loads(call("site", "schema").output)["properties"]
     assert "site" in json.loads(call("site", "schema", "--user").output)["properties"]
 
 
-def test_usage_names_the_program_however_it_was_started():
+def test_usage_names_the_program_however_it_was_started() -> None:
     command, environ = as_program("--help")
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("Usage: sifmod ")
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
-def test_the_completion_s_script_is_one_that_the_shell_reads(call, need, tmp_path, shell):
+def test_the_completion_s_script_is_one_that_the_shell_reads(call, need, tmp_path: Path, shell) -> None:
     script = tmp_path / "script"
     script.write_text(call("completion", shell).output)
     assert "_SIFMOD_COMPLETE" in script.read_text()
     subprocess.run([need(shell), "-n", str(script)], check=True)
 
 
-def test_bash_completes_verbs_options_and_sites(call, tmp_path):
+def test_bash_completes_verbs_options_and_sites(call, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "sifmod"
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable} -B\nfrom sifmod.cli import main\nmain()\n")
@@ -273,7 +277,7 @@ def test_bash_completes_verbs_options_and_sites(call, tmp_path):
 
 
 @pytest.mark.parametrize("verb", [[], ["env"], ["site", "show"], ["site", "check"], ["completion"]])
-def test_examples_stand_on_lines_of_their_own(verb):
+def test_examples_stand_on_lines_of_their_own(verb) -> None:
     text = CliRunner().invoke(cli, [*verb, "--help"]).output
     assert "\\b" not in text
     assert re.search(r"^  Examples?:\n    \S", text, re.M), text

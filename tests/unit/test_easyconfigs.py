@@ -92,18 +92,18 @@ def code_lines(text):
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
-def test_there_are_easyconfigs_of_every_kind(easybuild):
+def test_there_are_easyconfigs_of_every_kind(easybuild) -> None:
     kinds = {kind for path in EASYCONFIGS for kind in IMAGE_SOURCES if kind in easybuild.read(path)}
     assert kinds == set(IMAGE_SOURCES)
 
 
 @every_easyconfig
-def test_the_file_is_where_easybuild_looks_for_that_name_and_version(easybuild, path):
+def test_the_file_is_where_easybuild_looks_for_that_name_and_version(easybuild, path) -> None:
     assert path.relative_to(ROOT / "easyconfigs") == easybuild.relative_path(easybuild.read(path))
 
 
 @every_easyconfig
-def test_it_is_short_and_says_where_its_facts_are_from(path):
+def test_it_is_short_and_says_where_its_facts_are_from(path) -> None:
     text = path.read_text()
     assert len(code_lines(text)) <= MOST_LINES
     assert max(map(len, text.splitlines())) <= 120
@@ -112,7 +112,7 @@ def test_it_is_short_and_says_where_its_facts_are_from(path):
 
 
 @every_easyconfig
-def test_easybuild_knows_every_parameter(easybuild, path):
+def test_easybuild_knows_every_parameter(easybuild, path) -> None:
     values = easybuild.read(path)
     assert set(values) - easybuild.known_parameters == set()
     assert values["easyblock"] == "ContainerImage"
@@ -122,7 +122,7 @@ def test_easybuild_knows_every_parameter(easybuild, path):
 
 
 @every_easyconfig
-def test_module_spider_finds_it_by_its_packages(easybuild, path):
+def test_module_spider_finds_it_by_its_packages(easybuild, path) -> None:
     values = easybuild.read(path)
     kinds = [line.partition(": ")[0] for line in values["whatis"]]
     assert kinds == ["Description", "Keywords"]
@@ -134,14 +134,14 @@ def test_module_spider_finds_it_by_its_packages(easybuild, path):
 
 
 @every_easyconfig
-def test_the_image_comes_from_one_place(easybuild, path):
+def test_the_image_comes_from_one_place(easybuild, path) -> None:
     values = easybuild.read(path)
     assert sum(key in values for key in IMAGE_SOURCES) == 1
     assert "build_args" not in values or "definition" in values
 
 
 @every_easyconfig
-def test_name_of_the_image_and_name_of_the_module_agree(easybuild, path):
+def test_name_of_the_image_and_name_of_the_module_agree(easybuild, path) -> None:
     values = easybuild.read(path)
     version = easybuild.full_version(values)
     if "sources" in values and values["sources"][0].startswith("lumi-"):
@@ -159,7 +159,7 @@ def test_name_of_the_image_and_name_of_the_module_agree(easybuild, path):
 
 @every_easyconfig
 @pytest.mark.parametrize("site", ["generic", "lumi"])
-def test_sifmod_accepts_and_renders_it(easybuild, path, site):
+def test_sifmod_accepts_and_renders_it(easybuild, path, site: str) -> None:
     values, spec, site = easybuild.read(path), easybuild.spec(path), load_site({"SIFMOD_SITE": site})
     spec = replace(spec, python_version="3.11" if spec.python else "")
     artefacts = {str(artefact.path): artefact.text for artefact in render(spec, site)}
@@ -172,14 +172,14 @@ def test_sifmod_accepts_and_renders_it(easybuild, path, site):
 
 
 @every_easyconfig
-def test_the_files_that_it_names_lie_beside_it(easybuild, path):
+def test_the_files_that_it_names_lie_beside_it(easybuild, path) -> None:
     values = easybuild.read(path)
     named = [*values.get("definition_files", []), *([values["definition"]] if "definition" in values else [])]
     assert all((path.parent / name).is_file() for name in named)
 
 
 @every_easyconfig
-def test_its_build_arguments_are_those_of_its_definition(easybuild, path):
+def test_its_build_arguments_are_those_of_its_definition(easybuild, path) -> None:
     values = easybuild.read(path)
     if "definition" not in values:
         return
@@ -207,20 +207,20 @@ def placeholders(text):
     return set(re.findall(r"\{\{ *(\w+) *\}\}", text))
 
 
-def test_every_definition_file_belongs_to_an_easyconfig(easybuild):
+def test_every_definition_file_belongs_to_an_easyconfig(easybuild) -> None:
     used = {path.parent / str(easybuild.read(path).get("definition")) for path in EASYCONFIGS}
     assert set(DEFINITIONS) <= used
 
 
 @every_definition
-def test_a_definition_file_can_be_built_without_an_easyconfig(path):
+def test_a_definition_file_can_be_built_without_an_easyconfig(path) -> None:
     for stage in stages_of(path.read_text()):
         defaults = {line.partition("=")[0] for line in section(stage, "arguments")}
         assert placeholders(stage) == defaults
 
 
 @every_definition
-def test_a_definition_file_says_what_it_is_and_tests_itself(path):
+def test_a_definition_file_says_what_it_is_and_tests_itself(path) -> None:
     text = path.read_text()
     last = stages_of(text)[-1]
     assert text.startswith("# ")
@@ -231,7 +231,7 @@ def test_a_definition_file_says_what_it_is_and_tests_itself(path):
 
 
 @every_definition
-def test_a_definition_file_fetches_over_https_and_names_the_version(path):
+def test_a_definition_file_fetches_over_https_and_names_the_version(path) -> None:
     text = path.read_text()
     assert set(re.findall(r"\b(\w+)://", text)) <= {"https", "file"}
     for url in re.findall(r"https://\S+\.tar\.gz", text):
@@ -243,7 +243,7 @@ def test_a_definition_file_fetches_over_https_and_names_the_version(path):
 
 
 @every_definition
-def test_the_scripts_of_a_definition_file_are_right_for_sh(path, need):
+def test_the_scripts_of_a_definition_file_are_right_for_sh(path, need) -> None:
     text = re.sub(r"\{\{ *\w+ *\}\}", "1", path.read_text())
     for stage in stages_of(text):
         for name in ("post", "test", "runscript", "environment"):
@@ -251,7 +251,7 @@ def test_the_scripts_of_a_definition_file_are_right_for_sh(path, need):
             subprocess.run([need("dash", "sh"), "-n", "-c", script], check=True)
 
 
-def test_the_efficient_nbody_leaves_its_tools_in_the_first_stage():
+def test_the_efficient_nbody_leaves_its_tools_in_the_first_stage() -> None:
     (path,) = (path for path in DEFINITIONS if path.stem.endswith("-efficient"))
     build, final = stages_of(path.read_text())
     assert "-devel-" in build
@@ -260,6 +260,6 @@ def test_the_efficient_nbody_leaves_its_tools_in_the_first_stage():
     assert section(final, "files from build") == ["/usr/local/bin/nbody /usr/local/bin/nbody"]
 
 
-def test_nothing_names_a_place_of_one_machine():
+def test_nothing_names_a_place_of_one_machine() -> None:
     for path in [*EASYCONFIGS, *DEFINITIONS]:
         assert not re.search(r"/(work|home|tmp|scratch|projappl)\b", path.read_text())

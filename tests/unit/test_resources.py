@@ -16,17 +16,17 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize(("folder", "file"), FOLDERS.items())
-def test_the_data_files_are_found_where_sifmod_runs_from(folder, file):
+def test_the_data_files_are_found_where_sifmod_runs_from(folder, file) -> None:
     assert (data_path(folder) / file).is_file()
 
 
-def test_a_missing_folder_is_named_with_the_remedy():
+def test_a_missing_folder_is_named_with_the_remedy() -> None:
     with pytest.raises(FileNotFoundError, match=r"'wrapers' is missing beside .*: reinstall sifmod"):
         data_path("wrapers")
 
 
 @pytest.fixture
-def package(tmp_path):
+def package(tmp_path: Path):
     """Copy the package without data files, as a wheel puts it into site-packages."""
     target = tmp_path / "lib" / "site-packages" / "sifmod"
     shutil.copytree(Path(sifmod.__file__).parent, target, ignore=shutil.ignore_patterns("__pycache__", "data"))
@@ -44,23 +44,23 @@ def found_by(package):
     )
 
 
-def test_a_wheel_has_the_data_files_in_the_package(package):
+def test_a_wheel_has_the_data_files_in_the_package(package) -> None:
     (package / "data" / "sites").mkdir(parents=True)
     assert found_by(package).stdout == f"{package}/data/sites\n"
 
 
-def test_a_checkout_has_the_data_files_at_the_top(package):
+def test_a_checkout_has_the_data_files_at_the_top(package) -> None:
     (package.parents[1] / "sites").mkdir()
     assert found_by(package).stdout == f"{package.parents[1]}/sites\n"
 
 
-def test_the_package_s_own_data_files_come_first(package):
+def test_the_package_s_own_data_files_come_first(package) -> None:
     (package / "data" / "sites").mkdir(parents=True)
     (package.parents[1] / "sites").mkdir()
     assert found_by(package).stdout == f"{package}/data/sites\n"
 
 
-def test_a_damaged_installation_says_so(package):
+def test_a_damaged_installation_says_so(package) -> None:
     done = found_by(package)
     assert done.returncode != 0
     assert "reinstall sifmod" in done.stderr

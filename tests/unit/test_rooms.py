@@ -44,11 +44,11 @@ def imports(path):
         yield from (name.split(".")[1] for name in found if name.startswith("sifmod."))
 
 
-def test_every_folder_is_a_room_of_the_table():
+def test_every_folder_is_a_room_of_the_table() -> None:
     assert {path.parent.name for path in PACKAGE.glob("*/*.py")} == set(ROOMS)
 
 
-def test_no_room_looks_up():
+def test_no_room_looks_up() -> None:
     seen = set()
     for room in reversed(ROOMS):
         assert set(ROOMS[room]) <= seen
@@ -56,19 +56,19 @@ def test_no_room_looks_up():
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_what_it_may(room):
+def test_a_room_imports_only_what_it_may(room) -> None:
     allowed = {room, *ROOMS[room], *AT_THE_ROOT, "__version__"}
     imported = {(path.name, name) for path in (PACKAGE / room).glob("*.py") for name in imports(path)}
     assert {(file, name) for file, name in imported if name not in allowed} == set()
 
 
-def test_what_everybody_uses_imports_no_room():
+def test_what_everybody_uses_imports_no_room() -> None:
     for name in AT_THE_ROOT:
         assert set(imports(PACKAGE / f"{name}.py")) <= set(AT_THE_ROOT)
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_the_room_says_what_it_answers_and_where_it_looks(room):
+def test_the_room_says_what_it_answers_and_where_it_looks(room) -> None:
     docstring = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text())) or ""
     answer, _, looks = docstring.partition("\n\n")
     wanted = f"Looks down at: {', '.join(ROOMS[room])}." if ROOMS[room] else "Looks down at no other room."

@@ -1,6 +1,7 @@
 """The verbs about installations: list, show, verify and remove."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +17,7 @@ MODULE = "Python/3.11-demo"
 
 
 @pytest.fixture
-def prefix(tmp_path, monkeypatch):
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("EASYBUILD_PREFIX", str(tmp_path / "eb"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
     (tmp_path / "eb").mkdir()
@@ -37,7 +38,7 @@ def rows(result):
     return [line.split("  ") for line in result.output.splitlines()]
 
 
-def test_list_says_what_there_is(call, root, prefix, monkeypatch):
+def test_list_says_what_there_is(call, root, prefix, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
     (root / names.USER_SOFTWARE_LIST).write_text("a==1\nb==2\n")
     robot = prefix / "robot"
@@ -56,20 +57,20 @@ def test_list_says_what_there_is(call, root, prefix, monkeypatch):
     assert fact["newer_easyconfigs"] == [str(robot / "Python-3.12-demo.eb")]
 
 
-def test_fast_leaves_the_size_of_a_directory_out(call, root):
+def test_fast_leaves_the_size_of_a_directory_out(call, root) -> None:
     assert ", 0 packages, " in call("list").output
     assert "directory, 0 packages  " in call("list", "--fast").output
     (root / "demo.sif").unlink()
     assert "(gone)" in call("list").output
 
 
-def test_an_empty_space_is_said_to_be_so(call, prefix):
+def test_an_empty_space_is_said_to_be_so(call, prefix) -> None:
     result = call("list")
     assert (result.exit_code, result.output) == (0, f"no container modules in {prefix}/software\n")
     assert json.loads(call("list", "--json").output)["installations"] == []
 
 
-def test_a_damaged_one_is_named_beside_the_others(call, root, prefix):
+def test_a_damaged_one_is_named_beside_the_others(call, root, prefix) -> None:
     (make_installation(software_space(prefix), "Bad/1") / names.MANIFEST).write_text("{")
     result = call("list")
     assert result.exit_code == 0
@@ -80,14 +81,14 @@ def test_a_damaged_one_is_named_beside_the_others(call, root, prefix):
     assert call("verify").exit_code == 1
 
 
-def test_another_prefix_can_be_named(call, tmp_path, root):
+def test_another_prefix_can_be_named(call, tmp_path: Path, root) -> None:
     (tmp_path / "other").mkdir()
     assert "no container modules" in call("list", "--prefix", str(tmp_path / "other")).output
     assert root.name in call("list", "--prefix", str(tmp_path / "eb")).output
     assert isinstance(call("list", "--prefix", "/nowhere").exception, InstallError)
 
 
-def test_show_tells_everything(call, root):
+def test_show_tells_everything(call, root) -> None:
     (root / "user-software-python3.10").mkdir()
     result = call("show", "Python")
     for text in (MODULE, str(root), "demo.sif", "set aside", "user-software-python3.10", "start-shell", "sifmod 0"):
@@ -98,7 +99,7 @@ def test_show_tells_everything(call, root):
     assert isinstance(call("show", "Nothing").exception, SifmodError)
 
 
-def test_verify_ends_by_its_outcome(call, root):
+def test_verify_ends_by_its_outcome(call, root) -> None:
     well = call("verify")
     assert (well.exit_code, "1 of 1 installation in order" in well.output) == (0, True), well.output
     (root / "bin" / "start-shell").unlink()
@@ -110,7 +111,7 @@ def test_verify_ends_by_its_outcome(call, root):
     assert (report["problems"], report["installations"][0]["outcome"]) == (1, "problem")
 
 
-def test_remove_asks_first(call, root):
+def test_remove_asks_first(call, root) -> None:
     result = call("remove", MODULE, input="n\n")
     assert (result.exit_code, root.exists()) == (1, True)
     assert "Remove it?" in result.output
@@ -119,7 +120,7 @@ def test_remove_asks_first(call, root):
     assert f"removed {MODULE}" in result.output
 
 
-def test_remove_wants_to_know_about_user_software(call, root, tmp_path):
+def test_remove_wants_to_know_about_user_software(call, root, tmp_path: Path) -> None:
     (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
     result = call("remove", MODULE, "--yes")
     assert isinstance(result.exception, InstallError)
@@ -134,7 +135,7 @@ def test_remove_wants_to_know_about_user_software(call, root, tmp_path):
     assert not root.exists()
 
 
-def test_remove_warns_when_the_module_is_loaded(call, root, monkeypatch):
+def test_remove_warns_when_the_module_is_loaded(call, root, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOADEDMODULES", MODULE)
     monkeypatch.setenv("EBROOTPYTHON", str(root))
     result = call("remove", MODULE, "--yes", "--json")
@@ -142,12 +143,12 @@ def test_remove_warns_when_the_module_is_loaded(call, root, monkeypatch):
     assert json.loads(result.stdout) == {"removed": MODULE}
 
 
-def test_remove_for_programs_needs_yes(call, root):
+def test_remove_for_programs_needs_yes(call, root) -> None:
     assert call("remove", MODULE, "--json").exit_code == 2
     assert root.exists()
 
 
-def test_remove_finishes_what_was_interrupted(call, root):
+def test_remove_finishes_what_was_interrupted(call, root) -> None:
     root.rename(root.with_name(".removing-3.11-demo.0a1b2c3d"))
     result = call("remove", MODULE, "--yes")
     assert (result.exit_code, "finished the removal" in result.output) == (0, True)
@@ -155,7 +156,7 @@ def test_remove_finishes_what_was_interrupted(call, root):
     assert isinstance(call("remove", MODULE, "--yes").exception, InstallError)
 
 
-def test_modules_are_completed(root):
+def test_modules_are_completed(root) -> None:
     from sifmod.commands.options import complete_modules
 
     context = cli.commands["show"].make_context("show", [], resilient_parsing=True)

@@ -1,6 +1,7 @@
 """`sifmod new`: files, notes and refusals."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +13,7 @@ from ..imagetrees import linux, partition, sif, squashfs, write
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory, need):
+def image(tmp_path_factory: pytest.TempPathFactory, need):
     folder = tmp_path_factory.mktemp("image")
     top = linux(folder / "tree")
     write(top, "/usr/lib/python3.11/venv/__init__.py")
@@ -22,7 +23,7 @@ def image(tmp_path_factory, need):
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch):
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     return lambda *words: CliRunner().invoke(cli, ["new", *map(str, words)])
@@ -31,7 +32,7 @@ def call(tmp_path, monkeypatch):
 NAME = "Python-3.11-singularity-20231114.eb"
 
 
-def test_the_file_is_written_here_and_the_next_command_named(call, image, tmp_path):
+def test_the_file_is_written_here_and_the_next_command_named(call, image, tmp_path: Path) -> None:
     result = call(image)
     assert result.exit_code == 0, result.output
     text = (tmp_path / NAME).read_text()
@@ -43,12 +44,12 @@ def test_the_file_is_written_here_and_the_next_command_named(call, image, tmp_pa
     ]
 
 
-def test_beside_the_image_eb_needs_no_option(call, image, tmp_path):
+def test_beside_the_image_eb_needs_no_option(call, image, tmp_path: Path) -> None:
     (tmp_path / "demo.sif").symlink_to(image)
     assert f"install it with: eb {NAME}" in call("demo.sif").stdout
 
 
-def test_nothing_is_overwritten_without_force(call, image, tmp_path):
+def test_nothing_is_overwritten_without_force(call, image, tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("mine")
     result = call(image)
     assert isinstance(result.exception, SifmodError)
@@ -58,7 +59,7 @@ def test_nothing_is_overwritten_without_force(call, image, tmp_path):
     assert "demo.sif" in (tmp_path / NAME).read_text()
 
 
-def test_output_is_a_file_a_directory_or_standard_output(call, image, tmp_path):
+def test_output_is_a_file_a_directory_or_standard_output(call, image, tmp_path: Path) -> None:
     (tmp_path / "configs").mkdir()
     call(image, "--output", "configs")
     call(image, "--output", "other.eb", "--name", "other", "--version", "2")
@@ -67,14 +68,14 @@ def test_output_is_a_file_a_directory_or_standard_output(call, image, tmp_path):
     assert shown == (tmp_path / "configs" / NAME).read_text()
 
 
-def test_json(call, image, tmp_path):
+def test_json(call, image, tmp_path: Path) -> None:
     found = json.loads(call(image, "--json").stdout)
     assert found["file"] == NAME
     assert found["parameters"]["python_prefix"] == "/usr"
     assert found["text"] == (tmp_path / NAME).read_text()
 
 
-def test_like_another(call, image, tmp_path):
+def test_like_another(call, image, tmp_path: Path) -> None:
     write(
         tmp_path,
         "other.eb",
@@ -88,7 +89,9 @@ def test_like_another(call, image, tmp_path):
 
 
 @pytest.mark.parametrize("words", [["--name", "../../x"], ["--version", "1/2"]])
-def test_a_name_is_checked_before_anything_is_pulled(call, tmp_path, monkeypatch, words):
+def test_a_name_is_checked_before_anything_is_pulled(
+    call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # where no runtime is
     result = call("docker://127.0.0.1:9/x/y", *words)
     assert isinstance(result.exception, ParameterError)
@@ -104,7 +107,7 @@ def test_a_name_is_checked_before_anything_is_pulled(call, tmp_path, monkeypatch
         (["."], "neither an image nor user software"),
     ],
 )
-def test_what_is_no_image_is_refused(call, tmp_path, words, said):
+def test_what_is_no_image_is_refused(call, tmp_path: Path, words: list[str], said: str) -> None:
     result = call(*words)
     assert isinstance(result.exception, ImageError)
     assert said in str(result.exception)

@@ -1,7 +1,7 @@
 from sifmod.commands.output import table
 
 
-def test_columns_are_aligned_and_the_last_one_is_not_padded():
+def test_columns_are_aligned_and_the_last_one_is_not_padded() -> None:
     assert list(table(("A", "B"), [("long word", "x"), ("y", "more")])) == [
         "A          B",
         "long word  x",
@@ -9,9 +9,9 @@ def test_columns_are_aligned_and_the_last_one_is_not_padded():
     ]
 
 
-def test_a_cell_with_several_lines_leaves_the_others_empty_beside_it():
+def test_a_cell_with_several_lines_leaves_the_others_empty_beside_it() -> None:
     assert list(table(("A", "B", "C"), [("k", "1\n2", "o")])) == ["A  B  C", "k  1  o", "   2"]
 
 
-def test_a_table_without_rows_is_its_header():
+def test_a_table_without_rows_is_its_header() -> None:
     assert list(table(("A", "B"), [])) == ["A  B"]

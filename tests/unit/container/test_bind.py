@@ -28,68 +28,68 @@ BINDS = st.builds(Bind, SOURCES, PATHS, OPTIONS)
 @example(Bind("/a b'\"$`é☃", "/a b'\"$`é☃", ""))
 @example(Bind("/same", "/same", "ro"))
 @example(Bind("/", "/", ""))
-def test_the_argument_of_a_bind_is_read_back_as_the_same_bind(bind):
+def test_the_argument_of_a_bind_is_read_back_as_the_same_bind(bind) -> None:
     assert Bind.parse(bind.argument) == bind
     assert str(bind) == bind.argument
 
 
 @given(st.lists(BINDS, min_size=1, max_size=6))
-def test_the_runtime_reads_a_list_of_arguments_as_the_same_binds(binds):
+def test_the_runtime_reads_a_list_of_arguments_as_the_same_binds(binds) -> None:
     read = split_binds(",".join(bind.argument for bind in binds))
     assert read == [(bind.source, bind.destination, bind.options) for bind in binds]
 
 
 @given(st.lists(BINDS, max_size=6))
-def test_a_list_of_arguments_is_read_back_as_the_same_binds(binds):
+def test_a_list_of_arguments_is_read_back_as_the_same_binds(binds) -> None:
     assert Bind.parse_list(",".join(bind.argument for bind in binds)) == tuple(binds)
 
 
-def test_empty_elements_of_a_list_are_nothing():
+def test_empty_elements_of_a_list_are_nothing() -> None:
     assert Bind.parse_list(",/a,,/b:/c:ro,rw,") == (Bind("/a", "/a"), Bind("/b", "/c", "ro,rw"))
     assert Bind.parse_list("") == ()
 
 
 @pytest.mark.parametrize("text", ["ro", "ro,/a", "/a,relative", "/a:/b,bogus=1", "/a,ro"])
-def test_a_list_with_something_else_in_it_is_refused(text):
+def test_a_list_with_something_else_in_it_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         Bind.parse_list(text)
 
 
 @pytest.mark.parametrize("option", ["bogus", "noexec", "image-src=relative", "id=x", "RO", " ro", ""])
-def test_an_option_that_the_runtime_does_not_have_is_refused_with_those_that_it_has(option):
+def test_an_option_that_the_runtime_does_not_have_is_refused_with_those_that_it_has(option: str) -> None:
     with pytest.raises(ValueError, match="use ro, rw, image-src=PATH or id=NUMBER") as caught:
         Bind.parse(f"/a:/b:ro,{option}")
     assert f"'{option}'" in str(caught.value)
 
 
 @given(PATHS)
-def test_a_path_alone_is_seen_at_the_same_place(path):
+def test_a_path_alone_is_seen_at_the_same_place(path) -> None:
     bind = Bind.parse(escape(path))
     assert (bind.source, bind.destination, bind.options) == (path, path, "")
     assert bind.argument == escape(path)
 
 
-def test_a_comma_in_a_path_is_escaped():
+def test_a_comma_in_a_path_is_escaped() -> None:
     assert Bind("/a,b", "/c").argument == r"/a\,b:/c"
 
 
-def test_a_colon_in_a_path_is_escaped():
+def test_a_colon_in_a_path_is_escaped() -> None:
     assert Bind("/a:b", "/c:d").argument == r"/a\:b:/c\:d"
 
 
-def test_an_escaped_separator_belongs_to_the_path():
+def test_an_escaped_separator_belongs_to_the_path() -> None:
     assert Bind.parse(r"/a\:b:/d:ro") == Bind("/a:b", "/d", "ro")
 
 
-def test_a_destination_that_is_the_source_is_left_out():
+def test_a_destination_that_is_the_source_is_left_out() -> None:
     assert Bind("/data", "/data").argument == "/data"
 
 
-def test_options_keep_the_destination_in_the_argument():
+def test_options_keep_the_destination_in_the_argument() -> None:
     assert Bind("/data", "/data", "ro").argument == "/data:/data:ro"
 
 
-def test_options_are_passed_on_as_they_are_written():
+def test_options_are_passed_on_as_they_are_written() -> None:
     assert Bind.parse("/a.squashfs:/b:ro,image-src=/").argument == "/a.squashfs:/b:ro,image-src=/"
 
 
@@ -124,7 +124,7 @@ def test_options_are_passed_on_as_they_are_written():
         ("/a^b:/d", "'/a^b'", "rename it"),
     ],
 )
-def test_what_is_no_bind_path_is_refused_with_the_problem_and_the_remedy(text, problem, remedy):
+def test_what_is_no_bind_path_is_refused_with_the_problem_and_the_remedy(text: str, problem: str, remedy: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         Bind.parse(text)
     assert problem in str(caught.value)
@@ -132,13 +132,13 @@ def test_what_is_no_bind_path_is_refused_with_the_problem_and_the_remedy(text, p
 
 
 @pytest.mark.parametrize("text", ["/a:/b:ro,/etc", "/a:/b:ro,/etc:/x", "/a:/b:ro\n", "/a:/b:ro,"])
-def test_options_can_not_smuggle_in_a_second_bind(text):
+def test_options_can_not_smuggle_in_a_second_bind(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         Bind.parse(text)
 
 
 @given(st.text(max_size=30))
-def test_whatever_is_accepted_is_one_absolute_bind_for_the_runtime(text):
+def test_whatever_is_accepted_is_one_absolute_bind_for_the_runtime(text) -> None:
     try:
         bind = Bind.parse(text)
     except ValueError:

@@ -37,18 +37,18 @@ def refused(**parameters):
     return caught.value
 
 
-def test_an_image_alone_is_a_container_without_a_python():
+def test_an_image_alone_is_a_container_without_a_python() -> None:
     spec = made()
     assert (spec.python, spec.venv, spec.wrappers, spec.interpreter) == (None, "", (), "")
     assert (spec.gpu, spec.launch, spec.module_family, spec.pip_constraints) == ("", "exec", "container", True)
     assert spec.module == "Demo/1.0-x"
 
 
-def test_parameters_that_are_not_given_take_the_defaults():
+def test_parameters_that_are_not_given_take_the_defaults() -> None:
     assert made(**dict.fromkeys(PARAMETERS)) == made()
 
 
-def test_a_conda_environment_is_the_python():
+def test_a_conda_environment_is_the_python() -> None:
     spec = made(conda_env="pytorch")
     assert spec.python == PythonLayout("/opt/miniconda3/envs/pytorch", "/opt/miniconda3", "pytorch")
     assert spec.python.executable == "/opt/miniconda3/envs/pytorch/bin/python3"
@@ -56,35 +56,35 @@ def test_a_conda_environment_is_the_python():
     assert spec.interpreter == spec.python.executable
 
 
-def test_the_base_environment_is_the_conda_root_itself():
+def test_the_base_environment_is_the_conda_root_itself() -> None:
     assert made(conda_root="/opt/conda/", conda_env="base").python == PythonLayout("/opt/conda", "/opt/conda", "base")
 
 
-def test_a_prefix_is_the_python_without_conda():
+def test_a_prefix_is_the_python_without_conda() -> None:
     python = made(python_prefix="/opt/venv/").python
     assert python == PythonLayout("/opt/venv")
     assert python.activation == ""
 
 
-def test_the_interpreter_is_the_one_of_the_virtual_environment():
+def test_the_interpreter_is_the_one_of_the_virtual_environment() -> None:
     spec = made(python_prefix="/usr", venv="demo")
     assert spec.venv_path == "/user-software/venv/demo"
     assert spec.interpreter == "/user-software/venv/demo/bin/python"
 
 
-def test_a_container_with_a_python_has_python_and_pip_wrappers():
+def test_a_container_with_a_python_has_python_and_pip_wrappers() -> None:
     assert made(python_prefix="/usr").wrappers == ("python", "pip")
 
 
-def test_an_empty_list_of_wrappers_means_none():
+def test_an_empty_list_of_wrappers_means_none() -> None:
     assert made(python_prefix="/usr", wrappers=[]).wrappers == ()
 
 
-def test_a_wrapper_that_is_named_twice_is_made_once():
+def test_a_wrapper_that_is_named_twice_is_made_once() -> None:
     assert made(wrappers=["nvcc", "nvidia-smi", "nvcc"]).wrappers == ("nvcc", "nvidia-smi")
 
 
-def test_every_parameter_arrives_in_the_description():
+def test_every_parameter_arrives_in_the_description() -> None:
     spec = made(
         python_prefix="/usr",
         venv="demo",
@@ -107,7 +107,7 @@ def test_every_parameter_arrives_in_the_description():
     assert (spec.pack_user_software, spec.pip_constraints) == (True, False)
 
 
-def test_a_description_can_not_be_changed_and_keeps_its_own_values():
+def test_a_description_can_not_be_changed_and_keeps_its_own_values() -> None:
     given = {"A": "b"}
     spec = made(container_env=given)
     given["A"] = "changed"
@@ -119,16 +119,16 @@ def test_a_description_can_not_be_changed_and_keeps_its_own_values():
 
 
 @pytest.mark.parametrize("gpu", ["", None, False])
-def test_no_gpu_can_be_said_in_several_ways(gpu):
+def test_no_gpu_can_be_said_in_several_ways(gpu: object) -> None:
     assert made(gpu=gpu).gpu == ""
 
 
 @pytest.mark.parametrize("family", ["", False])
-def test_no_family_can_be_said_in_two_ways(family):
+def test_no_family_can_be_said_in_two_ways(family: object) -> None:
     assert made(module_family=family).module_family == ""
 
 
-def test_a_python_in_the_default_search_path_needs_no_slash_at_its_end():
+def test_a_python_in_the_default_search_path_needs_no_slash_at_its_end() -> None:
     assert made(python_prefix="/usr/").python.executable == "/usr/bin/python3"
 
 
@@ -185,7 +185,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("parameter", "value", "others", "remedy"), WRONG)
-def test_a_wrong_value_is_refused_with_parameter_value_and_remedy(parameter, value, others, remedy):
+def test_a_wrong_value_is_refused_with_parameter_value_and_remedy(parameter, value, others, remedy) -> None:
     error = refused(**{**others, parameter: value})
     assert error.parameter == parameter
     assert f"'{parameter}' = {value!r}" in str(error)
@@ -223,7 +223,7 @@ WRONG_ELEMENTS = [
 
 
 @pytest.mark.parametrize(("parameter", "value", "element", "remedy"), WRONG_ELEMENTS)
-def test_a_wrong_element_is_refused_with_parameter_element_and_remedy(parameter, value, element, remedy):
+def test_a_wrong_element_is_refused_with_parameter_element_and_remedy(parameter, value, element, remedy) -> None:
     error = refused(**{"python_prefix": "/usr", "venv": "x", parameter: value})
     assert error.parameter == parameter
     assert f"'{parameter}' = {element!r}" in str(error)
@@ -231,48 +231,48 @@ def test_a_wrong_element_is_refused_with_parameter_element_and_remedy(parameter,
 
 
 @pytest.mark.parametrize("destination", ["/runscripts2", "/user-software-of-mine", "/data/runscripts"])
-def test_a_destination_that_only_looks_like_sifmod_s_own_is_accepted(destination):
+def test_a_destination_that_only_looks_like_sifmod_s_own_is_accepted(destination: str) -> None:
     assert made(binds=[f"/a:{destination}"]).binds == (Bind("/a", destination),)
 
 
 @pytest.mark.parametrize("destination", ["//runscripts", "/./user-software", "/x/../runscripts", "/user-software/"])
-def test_another_spelling_of_sifmod_s_own_destinations_is_refused_too(destination):
+def test_another_spelling_of_sifmod_s_own_destinations_is_refused_too(destination: str) -> None:
     assert "choose another" in str(refused(binds=[f"/a:{destination}"]))
 
 
 @pytest.mark.parametrize("sif", ["a/b.sif", "..", ".", ".hidden.sif", "-x.sif", "a\nb.sif", "a\\b.sif", ""])
-def test_an_image_must_be_a_plain_file_name(sif):
+def test_an_image_must_be_a_plain_file_name(sif: str) -> None:
     error = refused(sif=sif)
     assert f"'sources' = {sif!r}" in str(error)
     assert "the file name of a SIF" in str(error)
 
 
 @pytest.mark.parametrize("sif", names.INSTALLED)
-def test_an_image_can_not_take_the_place_of_what_else_is_installed(sif):
+def test_an_image_can_not_take_the_place_of_what_else_is_installed(sif) -> None:
     error = refused(sif=sif)
     assert f"'sources' = {sif!r}" in str(error)
     assert "rename the image" in str(error)
 
 
-def test_every_folder_of_an_installation_is_closed_to_images():
+def test_every_folder_of_an_installation_is_closed_to_images() -> None:
     own = {"bin", "runscripts", "share", "user-software", "user-software.squashfs", "user-software.unpacked"}
     assert own <= set(names.INSTALLED)
 
 
 @pytest.mark.parametrize("name", names.RESERVED_VARIABLES)
-def test_no_variable_of_sifmod_s_own_can_be_set(name):
+def test_no_variable_of_sifmod_s_own_can_be_set(name) -> None:
     error = refused(container_env={name: "x"})
     assert f"'container_env' = {name!r}" in str(error)
     assert "leave it out" in str(error)
 
 
 @pytest.mark.parametrize("sif", ["a b.sif", "it's,$x:y.sif", "é.sif", "image"])
-def test_an_image_may_have_an_unusual_name(sif):
+def test_an_image_may_have_an_unusual_name(sif: str) -> None:
     assert made(sif=sif).sif == sif
 
 
 @pytest.mark.parametrize("installdir", ["apps/Demo", "", "/a\\b", "/a\nb", "/a\x00b", "/a, b", "/a ,b", "/a "])
-def test_an_installation_directory_that_can_not_be_bound_is_refused(installdir):
+def test_an_installation_directory_that_can_not_be_bound_is_refused(installdir: str) -> None:
     error = refused(installdir=installdir)
     assert f"'installdir' = {installdir!r}" in str(error)
     assert "choose another installation path" in str(error)
@@ -280,7 +280,7 @@ def test_an_installation_directory_that_can_not_be_bound_is_refused(installdir):
 
 
 @pytest.mark.parametrize("installdir", ["/a b", "/a,b", "/a:b", "/it's/$HOME", "/é", "/a  b,c d"])
-def test_an_installation_directory_may_have_an_unusual_name(installdir):
+def test_an_installation_directory_may_have_an_unusual_name(installdir: str) -> None:
     assert made(installdir=installdir).installdir == installdir
 
 
@@ -294,7 +294,7 @@ def test_an_installation_directory_may_have_an_unusual_name(installdir):
         ),
     )
 )
-def test_any_value_is_either_accepted_or_refused_with_its_parameter(parameters):
+def test_any_value_is_either_accepted_or_refused_with_its_parameter(parameters) -> None:
     refusal, spec = None, None
     try:
         spec = made(**parameters)

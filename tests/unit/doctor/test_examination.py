@@ -19,7 +19,7 @@ from ..support import SIF_HEADER, SQUASHFS, a_site, lacking, make_installation
 
 
 @pytest.fixture
-def library_file(tmp_path):
+def library_file(tmp_path: Path):
     """Give a file like a shared library that asks for some versions of glibc."""
 
     def make(*versions):
@@ -34,7 +34,7 @@ def library_file(tmp_path):
     ("libc", "severity"),
     [("glibc 2.31", PROBLEM), ("glibc 2.34", OK), ("glibc 2.36", OK), ("musl 1.2.3", PROBLEM), ("", NOTE)],
 )
-def test_a_library_of_the_host_is_compared_with_the_image_s_libc(library_file, libc, severity):
+def test_a_library_of_the_host_is_compared_with_the_image_s_libc(library_file, libc: str, severity) -> None:
     bind = library_file("2.2.5", "2.4", "2.34", "2.17")
     (finding,) = check_libraries(Inspection("x", "SIF", libc=libc), [bind, Bind.parse("/etc")])
     assert finding.severity == severity
@@ -43,7 +43,7 @@ def test_a_library_of_the_host_is_compared_with_the_image_s_libc(library_file, l
         assert "GLIBC_2.34' not found" in finding.why
 
 
-def test_a_real_library_s_needs_are_read():
+def test_a_real_library_s_needs_are_read() -> None:
     found = sorted(Path("/").glob("lib*/*/libm.so.6")) or sorted(Path("/").glob("lib*/libm.so.6"))
     if not found:
         lacking("this host has no libm of glibc where it is looked for")
@@ -51,17 +51,17 @@ def test_a_real_library_s_needs_are_read():
     assert finding.severity == PROBLEM
 
 
-def test_without_libraries_nothing_is_said():
+def test_without_libraries_nothing_is_said() -> None:
     assert list(check_libraries(Inspection("x", "SIF"), [Bind.parse("/etc"), Bind.parse("/gone/x.so")])) == []
 
 
 @pytest.fixture
-def space(tmp_path):
+def space(tmp_path: Path):
     return SoftwareSpace(tmp_path / "eb" / "software", tmp_path / "eb" / "modules")
 
 
 @pytest.fixture
-def look(space, monkeypatch):
+def look(space, monkeypatch: pytest.MonkeyPatch):
     """Examine a patient without the host's own findings: topic -> findings."""
     monkeypatch.setattr(library, "check_host", lambda *_arguments, **_more: iter(()))
     monkeypatch.setattr(library, "host_gpus", lambda: ())
@@ -81,19 +81,19 @@ def look(space, monkeypatch):
     return run
 
 
-def test_an_image_for_another_architecture_is_a_problem(look):
+def test_an_image_for_another_architecture_is_a_problem(look) -> None:
     found = look(Patient(image=Path("x.sif")), Inspection("x.sif", "SIF", architecture="s390x"))
     assert (found["image"][0].severity, "s390x" in found["image"][0].what) == (PROBLEM, True)
     found = look(Patient(image=Path("x.sif")), Inspection("x.sif", "SIF", unread="it is encrypted"))
     assert [finding.severity for finding in found["image"]] == [OK, WARNING]
 
 
-def test_an_image_that_is_damaged_or_not_here_is_said_to_be_so(look):
+def test_an_image_that_is_damaged_or_not_here_is_said_to_be_so(look) -> None:
     assert look(Patient(image=Path("x.sif")))["image"][0].severity == PROBLEM
     assert look(Patient(missing_image="it is gone"))["image"][0].severity == NOTE
 
 
-def test_user_software_s_state_is_looked_at(look, space, monkeypatch):
+def test_user_software_s_state_is_looked_at(look, space, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_installation(space, "Demo/1")
     patient = Patient(installation=find_installation(space, "Demo/1"))
     assert look(patient)["user software"][0].severity == OK
@@ -110,7 +110,7 @@ def test_user_software_s_state_is_looked_at(look, space, monkeypatch):
 
 
 @pytest.fixture
-def call(tmp_path, monkeypatch):
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("EASYBUILD_PREFIX", str(tmp_path / "eb"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
     monkeypatch.setattr(library, "check_host", lambda *_arguments, **_more: iter(()))
@@ -118,7 +118,7 @@ def call(tmp_path, monkeypatch):
     return lambda *words: CliRunner().invoke(cli, ["doctor", *words])
 
 
-def test_the_command_ends_by_severity(call, tmp_path):
+def test_the_command_ends_by_severity(call, tmp_path: Path) -> None:
     well = call()
     assert (well.exit_code, "0 problems, 0 warnings, 0 notes" in well.output) == (0, True)
     (tmp_path / "x.sif").write_bytes(SIF_HEADER)
@@ -132,7 +132,7 @@ def test_the_command_ends_by_severity(call, tmp_path):
     assert call("Demo/1").exit_code == 20
 
 
-def test_a_sandbox_for_cuda_meets_a_k40(tmp_path, monkeypatch):
+def test_a_sandbox_for_cuda_meets_a_k40(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole way, but for the card: recorded output of its driver's tool."""
     files = {
         "etc/os-release": 'ID=ubuntu\nPRETTY_NAME="Ubuntu 20.04.4 LTS"\n',
@@ -159,7 +159,7 @@ def test_a_sandbox_for_cuda_meets_a_k40(tmp_path, monkeypatch):
     assert "Ubuntu 20.04.4 LTS" in found["image"]["what"]
 
 
-def test_a_target_that_is_nothing_is_one_line(call):
+def test_a_target_that_is_nothing_is_one_line(call) -> None:
     for words in (["Nothing/1"], ["nothing.eb"], ["./nothing.eb"]):
         result = call(*words)
         assert type(result.exception).__name__ in ("InstallError", "EasyconfigError")

@@ -35,14 +35,14 @@ def check(hosts, image, vendor=""):
         (MI250, an_image(rocm="9.9"), NOTE, "not known here"),
     ],
 )
-def test_the_driver_is_compared_with_what_the_image_has(host, image, severity, says):
+def test_the_driver_is_compared_with_what_the_image_has(host, image, severity, says: str) -> None:
     finding = check([host], image)["GPU driver"]
     assert finding.severity == severity
     assert says in finding.what
     assert bool(finding.why and finding.remedy) == (severity in (PROBLEM, WARNING))
 
 
-def test_the_newest_cuda_of_several_counts():
+def test_the_newest_cuda_of_several_counts() -> None:
     image = Inspection("x", "SIF", components=(Component(CUDA, "9.2", "a"), Component(CUDA, "12.1", "b")))
     assert check([K40], image)["GPU driver"].severity == PROBLEM
 
@@ -62,7 +62,7 @@ NGC_2203 = ("5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6+PTX")
         (MI250, an_image(rocm="6.0"), OK),
     ],
 )
-def test_the_model_is_compared_with_what_torch_was_built_for(host, image, severity):
+def test_the_model_is_compared_with_what_torch_was_built_for(host, image, severity) -> None:
     finding = check([host], image)["GPU model"]
     assert finding.severity == severity
     assert ("no kernel image" in finding.why) == (severity == PROBLEM)
@@ -81,11 +81,11 @@ def test_the_model_is_compared_with_what_torch_was_built_for(host, image, severi
         ("8.0", ("gfx90a", "nonsense"), False),
     ],
 )
-def test_code_runs_where_nvidia_and_amd_say(architecture, built, runs):
+def test_code_runs_where_nvidia_and_amd_say(architecture: str, built: tuple[str, ...], runs: bool) -> None:
     assert runs_on(architecture, built) == runs
 
 
-def test_another_vendor_s_gpus_and_none_are_told_apart():
+def test_another_vendor_s_gpus_and_none_are_told_apart() -> None:
     rocm = an_image(rocm="6.0")
     assert check([A100], rocm)["GPU"].severity == PROBLEM
     assert "NVIDIA A100" in check([A100], rocm)["GPU"].what
@@ -95,13 +95,13 @@ def test_another_vendor_s_gpus_and_none_are_told_apart():
     assert check([], an_image()) == {}
 
 
-def test_gpus_that_can_t_be_asked_are_a_problem_for_their_images_only():
+def test_gpus_that_can_t_be_asked_are_a_problem_for_their_images_only() -> None:
     broken = HostGpus("nvidia", "", (), "No devices were found")
     assert check([broken], an_image(cuda="12.1"))["GPU"].severity == PROBLEM
     assert check([broken], an_image())["GPU"].severity == NOTE
 
 
-def test_what_is_not_known_is_said_to_be_so():
+def test_what_is_not_known_is_said_to_be_so() -> None:
     unknown = HostGpus("nvidia", "", (Gpu("New Card", ""),))
     found = check([unknown], an_image(cuda="12.1"))
     assert (found["GPU driver"].severity, found["GPU model"].severity) == (NOTE, NOTE)

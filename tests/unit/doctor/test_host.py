@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,12 +13,12 @@ from ..support import a_site
 
 
 @pytest.fixture
-def space(tmp_path):
+def space(tmp_path: Path):
     return SoftwareSpace(tmp_path / "eb" / "software", tmp_path / "eb" / "modules")
 
 
 @pytest.fixture
-def stub(tmp_path, monkeypatch):
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Put commands before all others on PATH: name -> shell script."""
     folder = tmp_path / "stubs"
     folder.mkdir()
@@ -43,7 +44,7 @@ def check(space):
     return run
 
 
-def test_every_finding_that_is_not_fine_says_why_or_what_to_do(check):
+def test_every_finding_that_is_not_fine_says_why_or_what_to_do(check) -> None:
     for findings in check().values():
         for finding in findings:
             assert finding.severity == OK or finding.why or finding.remedy or finding.severity == NOTE
@@ -59,13 +60,13 @@ def test_every_finding_that_is_not_fine_says_why_or_what_to_do(check):
         ("something else", False),
     ],
 )
-def test_an_old_runtime_is_a_problem(check, stub, version, is_problem):
+def test_an_old_runtime_is_a_problem(check, stub, version: str, is_problem: bool) -> None:
     stub("singularity", f"echo '{version}'")
     findings = check(a_site(runtime="singularity"))["runtime"]
     assert any(finding.severity == PROBLEM for finding in findings) == is_problem
 
 
-def test_user_namespaces_that_can_t_be_made_are_a_problem(check, stub):
+def test_user_namespaces_that_can_t_be_made_are_a_problem(check, stub) -> None:
     stub("singularity", "echo 'apptainer version 1.4.5'")
     stub("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
     (finding,) = check(a_site(runtime="singularity"))["user namespaces"]
@@ -75,7 +76,7 @@ def test_user_namespaces_that_can_t_be_made_are_a_problem(check, stub):
     assert check(a_site(runtime="singularity"))["user namespaces"][0].severity == OK
 
 
-def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(check, stub, tmp_path):
+def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(check, stub, tmp_path: Path) -> None:
     stub("unshare", "exit 1")
     command = tmp_path / "runtime" / "bin" / "singularity"
     starter = tmp_path / "runtime" / "libexec" / "singularity" / "bin" / "starter-suid"
@@ -99,7 +100,9 @@ def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(check, stub, tmp_pat
         ({}, WARNING),
     ],
 )
-def test_the_module_tool_is_looked_at(check, stub, tmp_path, monkeypatch, variables, severity):
+def test_the_module_tool_is_looked_at(
+    check, stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables, severity
+) -> None:
     for name in ("LMOD_VERSION", "MODULES_CMD"):
         monkeypatch.delenv(name, raising=False)
     stub("modulecmd", "echo 'Modules Release 5.2.0 (2022-11-08)' >&2")
@@ -109,7 +112,7 @@ def test_the_module_tool_is_looked_at(check, stub, tmp_path, monkeypatch, variab
     assert check()["modules"][0].severity == severity
 
 
-def test_easybuild_is_looked_at(check, stub, monkeypatch):
+def test_easybuild_is_looked_at(check, stub, monkeypatch: pytest.MonkeyPatch) -> None:
     stub("eb", "exit")
     assert check()["EasyBuild"][0].severity == OK
     monkeypatch.setenv("EBVERSIONEASYBUILD", "4.9.4")
@@ -118,7 +121,7 @@ def test_easybuild_is_looked_at(check, stub, monkeypatch):
     assert check()["EasyBuild"][0].severity == WARNING
 
 
-def test_binds_of_the_site_are_looked_at(check, tmp_path):
+def test_binds_of_the_site_are_looked_at(check, tmp_path: Path) -> None:
     from sifmod.container.bind import Bind
 
     site = a_site(binds=(Bind.parse(f"{tmp_path}/gone"),), optional_binds=(Bind.parse(f"{tmp_path}/other"),))
@@ -128,7 +131,7 @@ def test_binds_of_the_site_are_looked_at(check, tmp_path):
 
 
 @pytest.fixture
-def full(monkeypatch):
+def full(monkeypatch: pytest.MonkeyPatch):
     def set_free(*, blocks=10**9, inodes=10**9):
         result = SimpleNamespace(f_bavail=blocks, f_frsize=4096, f_favail=inodes)
         monkeypatch.setattr(hostcheck.os, "statvfs", lambda _path: result)
@@ -136,7 +139,7 @@ def full(monkeypatch):
     return set_free
 
 
-def test_want_of_space_and_of_inodes_is_a_warning(check, full):
+def test_want_of_space_and_of_inodes_is_a_warning(check, full) -> None:
     full()
     assert check()["space: install and packing"][0].severity == OK
     full(blocks=1000)
@@ -150,7 +153,7 @@ def test_want_of_space_and_of_inodes_is_a_warning(check, full):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
-def test_a_place_that_may_not_be_written_to_is_named(check, space):
+def test_a_place_that_may_not_be_written_to_is_named(check, space) -> None:
     space.software.parent.mkdir()
     space.software.parent.chmod(0o555)
     finding = check()["space: install and packing"][0]
@@ -169,7 +172,7 @@ def test_a_place_that_may_not_be_written_to_is_named(check, space):
         ("nothing", ""),
     ],
 )
-def test_lustre_s_quota_is_read(check, stub, line, says):
+def test_lustre_s_quota_is_read(check, stub, line: str, says: str) -> None:
     stub("lfs", f"echo '{line}'")
     stub("quota", "exit 0")
     found = check().get("quota", [])
@@ -177,12 +180,12 @@ def test_lustre_s_quota_is_read(check, stub, line, says):
     assert all(says in finding.what for finding in found)
 
 
-def test_the_project_s_quota_is_read(check, stub):
+def test_the_project_s_quota_is_read(check, stub) -> None:
     answers = "project*) echo '462000265 P /x' ;; quota-p) echo \"/x 10 0 0 - $4 0 462000270 -\" ;;"
     stub("lfs", f"case $1$3 in {answers} esac")
     assert [finding.what.partition(" of the ")[2][:7] for finding in check()["quota"]] == ["project"]
 
 
-def test_what_quota_complains_of_is_passed_on(check, stub):
+def test_what_quota_complains_of_is_passed_on(check, stub) -> None:
     stub("quota", "echo 'Disk quotas for user x (uid 1): In block grace period on /dev/sda1'; exit 1")
     assert "In block grace period" in check()["quota"][0].what

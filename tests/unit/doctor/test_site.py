@@ -1,5 +1,6 @@
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,7 @@ def one(site, key):
 
 
 @pytest.fixture
-def tools(tmp_path, monkeypatch):
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Make a PATH of nothing but the commands that a test puts there."""
     folder = tmp_path / "tools"
     folder.mkdir()
@@ -38,26 +39,26 @@ def tools(tmp_path, monkeypatch):
     return add
 
 
-def test_a_runtime_that_runs_is_found_with_its_version(fake):
+def test_a_runtime_that_runs_is_found_with_its_version(fake) -> None:
     finding = one(a_site(), "runtime")
     assert (finding.status, finding.what, finding.meaning) == (FOUND, str(fake.path), "fake version 1.0")
 
 
 @pytest.mark.usefixtures("tools")
-def test_a_missing_runtime_is_a_problem_that_names_what_was_looked_for():
+def test_a_missing_runtime_is_a_problem_that_names_what_was_looked_for() -> None:
     finding = one(a_site(runtime="udocker"), "runtime")
     assert (finding.status, finding.what) == (PROBLEM, "udocker")
     assert "udocker" in finding.meaning
 
 
-def test_a_runtime_that_does_not_run_is_a_problem(tools):
+def test_a_runtime_that_does_not_run_is_a_problem(tools) -> None:
     path = tools("singularity", "exit 1")
     finding = one(a_site(), "runtime")
     assert (finding.status, finding.what) == (PROBLEM, path)
     assert f"{path} --version" in finding.remedy
 
 
-def test_a_required_bind_that_is_missing_is_a_problem_and_an_optional_one_is_not(tmp_path):
+def test_a_required_bind_that_is_missing_is_a_problem_and_an_optional_one_is_not(tmp_path: Path) -> None:
     there, gone = bind(tmp_path), bind(tmp_path / "gone")
     site = a_site(binds=(there, gone), optional_binds=(there, gone))
     assert [finding.status for finding in found(site, "binds")] == [FOUND, PROBLEM]
@@ -66,21 +67,21 @@ def test_a_required_bind_that_is_missing_is_a_problem_and_an_optional_one_is_not
     assert found(site, "binds")[1].what == str(tmp_path / "gone")
 
 
-def test_a_repository_is_found_with_the_number_of_its_images(tmp_path):
+def test_a_repository_is_found_with_the_number_of_its_images(tmp_path: Path) -> None:
     (tmp_path / "a.sif").write_text("")
     (tmp_path / "b.txt").write_text("")
     finding = one(a_site(image_repositories=(str(tmp_path),)), "image_repositories")
     assert (finding.status, finding.meaning) == (FOUND, "1 image")
 
 
-def test_a_missing_repository_is_a_problem(tmp_path):
+def test_a_missing_repository_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     site = a_site(image_repositories=(str(tmp_path / "gone"), str(tmp_path / "file")))
     assert [finding.status for finding in found(site, "image_repositories")] == [PROBLEM, PROBLEM]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
-def test_what_the_user_may_not_read_or_write_is_a_problem_and_no_crash(tmp_path):
+def test_what_the_user_may_not_read_or_write_is_a_problem_and_no_crash(tmp_path: Path) -> None:
     for name, mode in (("unreadable", 0), ("unwritable", stat.S_IRUSR | stat.S_IXUSR)):
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(mode)
@@ -97,7 +98,7 @@ def test_what_the_user_may_not_read_or_write_is_a_problem_and_no_crash(tmp_path)
     assert problems.count("image_repositories") == 2
 
 
-def test_the_runtime_s_temporary_folder_must_be_there_and_the_cache_is_made(tmp_path):
+def test_the_runtime_s_temporary_folder_must_be_there_and_the_cache_is_made(tmp_path: Path) -> None:
     for key in ("runtime_tmpdir", "runtime_cachedir"):
         assert one(a_site(**{key: str(tmp_path)}), key).status == FOUND
         assert "GB free" in one(a_site(**{key: str(tmp_path)}), key).meaning
@@ -110,7 +111,7 @@ def test_the_runtime_s_temporary_folder_must_be_there_and_the_cache_is_made(tmp_
     assert one(a_site(runtime_cachedir=str(tmp_path / "file" / "below")), "runtime_cachedir").status == PROBLEM
 
 
-def test_the_key_of_signatures_must_be_a_public_one_in_pem(tmp_path):
+def test_the_key_of_signatures_must_be_a_public_one_in_pem(tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
     assert "No such file" in one(a_site(signature_key=str(key)), "signature_key").meaning
     key.write_text("-----BEGIN PGP PUBLIC KEY BLOCK-----\n")
@@ -119,7 +120,7 @@ def test_the_key_of_signatures_must_be_a_public_one_in_pem(tmp_path):
     assert one(a_site(signature_key=str(key)), "signature_key").status == FOUND
 
 
-def test_missing_squashfs_tools_are_a_problem_that_names_what_does_not_work(tools):
+def test_missing_squashfs_tools_are_a_problem_that_names_what_does_not_work(tools) -> None:
     tools("mksquashfs", "exit 1")
     findings = found(a_site(), "squashfs-tools")
     assert [finding.status for finding in findings] == [FOUND, PROBLEM]
@@ -129,7 +130,7 @@ def test_missing_squashfs_tools_are_a_problem_that_names_what_does_not_work(tool
 HELP = 'printf "%s\\n" "-comp <comp>" "  Compressors available:" "    gzip (default)" "    lzo" "-b <block_size>  zstd"'
 
 
-def test_the_compressor_must_be_one_that_mksquashfs_was_built_with(tools):
+def test_the_compressor_must_be_one_that_mksquashfs_was_built_with(tools) -> None:
     tools("mksquashfs", HELP)
     assert one(a_site(pack_compressor="lzo"), "pack_compressor").status == FOUND
     lacking = one(a_site(), "pack_compressor")
@@ -138,17 +139,17 @@ def test_the_compressor_must_be_one_that_mksquashfs_was_built_with(tools):
     assert lacking.remedy.endswith("gzip, lzo")
 
 
-def test_nothing_is_said_of_compressors_where_mksquashfs_lists_none(tools):
+def test_nothing_is_said_of_compressors_where_mksquashfs_lists_none(tools) -> None:
     tools("mksquashfs", "echo usage; exit 1")
     assert found(a_site(), "pack_compressor") == []
 
 
-def test_the_real_mksquashfs_lists_its_compressors(need):
+def test_the_real_mksquashfs_lists_its_compressors(need) -> None:
     need("mksquashfs")
     assert one(a_site(pack_compressor="gzip"), "pack_compressor").status == FOUND
 
 
-def test_masks_are_compared_with_the_host_s_cpus(monkeypatch):
+def test_masks_are_compared_with_the_host_s_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sitecheck.os, "cpu_count", lambda: 8)
     assert one(a_site(cpu_bind_masks=("0xf0",)), "cpu_bind_masks").status == FOUND
     wide = one(a_site(cpu_bind_masks=("0xf", "0x1f0")), "cpu_bind_masks")
@@ -164,7 +165,7 @@ def test_masks_are_compared_with_the_host_s_cpus(monkeypatch):
         ("exit 3", ABSENT, "exit status 3"),
     ],
 )
-def test_the_partition_is_asked_of_slurm(tools, script, status, said):
+def test_the_partition_is_asked_of_slurm(tools, script: str, status, said: str) -> None:
     tools("sinfo", script)
     finding = one(a_site(slurm_partition="large"), "slurm_partition")
     assert finding.status == status
@@ -172,7 +173,7 @@ def test_the_partition_is_asked_of_slurm(tools, script, status, said):
 
 
 @pytest.mark.usefixtures("tools")
-def test_without_slurm_the_partition_is_unknown_and_no_problem():
+def test_without_slurm_the_partition_is_unknown_and_no_problem() -> None:
     finding = one(a_site(slurm_partition="large"), "slurm_partition")
     assert (finding.status, "no command sinfo" in finding.meaning) == (ABSENT, True)
 
@@ -181,7 +182,9 @@ def test_without_slurm_the_partition_is_unknown_and_no_problem():
     ("wanted", "statuses"),
     [("hsn", [FOUND]), ("hsn0,hsn9", [FOUND, ABSENT]), ("=hsn", [ABSENT]), ("=hsn0", [FOUND]), ("^lo", []), ("", [])],
 )
-def test_the_interfaces_of_nccl_are_looked_for(monkeypatch, tmp_path, wanted, statuses):
+def test_the_interfaces_of_nccl_are_looked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wanted: str, statuses
+) -> None:
     (tmp_path / "hsn0").mkdir()
     monkeypatch.setattr(sitecheck, "_INTERFACES", tmp_path)
     site = a_site(container_env={"NCCL_SOCKET_IFNAME": wanted})
@@ -189,12 +192,12 @@ def test_the_interfaces_of_nccl_are_looked_for(monkeypatch, tmp_path, wanted, st
 
 
 @pytest.mark.usefixtures("fake")
-def test_a_site_that_names_nothing_is_asked_only_for_tools():
+def test_a_site_that_names_nothing_is_asked_only_for_tools() -> None:
     assert {finding.key for finding in check_site(a_site())} <= {"runtime", "squashfs-tools", "pack_compressor"}
 
 
 @pytest.mark.usefixtures("tools")
-def test_every_problem_says_what_follows_and_what_to_do(tmp_path):
+def test_every_problem_says_what_follows_and_what_to_do(tmp_path: Path) -> None:
     site = a_site(
         binds=(bind(tmp_path / "gone"),),
         image_repositories=(str(tmp_path / "gone"),),

@@ -1,5 +1,6 @@
 import ast
 from pathlib import Path
+from typing import Optional
 
 import pytest
 from hypothesis import given
@@ -44,7 +45,7 @@ def minimal(**changes):
     return convert(variables, a_site(), origin="x.eb")
 
 
-def test_everything_that_sifmod_has_a_parameter_for_is_carried_over():
+def test_everything_that_sifmod_has_a_parameter_for_is_carried_over() -> None:
     found = values(converted())
     assert found == {
         "easyblock": "ContainerImage",
@@ -74,7 +75,7 @@ def test_everything_that_sifmod_has_a_parameter_for_is_carried_over():
     }
 
 
-def test_what_is_lost_is_named_in_the_text_and_apart():
+def test_what_is_lost_is_named_in_the_text_and_apart() -> None:
     result = converted()
     for word in ("bin/report", "runscript own", "wget https://example.org", "torch for 2.2.0", "'--pre'", "group = "):
         assert any(word in note for note in result.lost), word
@@ -88,12 +89,12 @@ def test_what_is_lost_is_named_in_the_text_and_apart():
     }
 
 
-def test_the_file_is_named_as_easybuild_expects_it():
+def test_the_file_is_named_as_easybuild_expects_it() -> None:
     assert converted().file_name == "PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb"
     assert converted().text.startswith("# Converted by sifmod ")
 
 
-def test_what_the_site_has_not_is_a_bind_and_a_variable_of_the_easyconfig():
+def test_what_the_site_has_not_is_a_bind_and_a_variable_of_the_easyconfig() -> None:
     found = values(converted(site=a_site()))
     assert found["binds"] == [
         "/var/spool/slurmd",
@@ -105,7 +106,7 @@ def test_what_the_site_has_not_is_a_bind_and_a_variable_of_the_easyconfig():
     assert found["container_env"]["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
 
 
-def test_another_conda_root_is_kept():
+def test_another_conda_root_is_kept() -> None:
     found = values(
         minimal(
             postinstallcmds=["singularity exec x.sif bash -c 'source /opt/conda/bin/activate tf; python -m venv v'"]
@@ -114,7 +115,7 @@ def test_another_conda_root_is_kept():
     assert (found["conda_root"], found["conda_env"], found["venv"]) == ("/opt/conda", "tf", "v")
 
 
-def test_a_conda_environment_that_only_the_image_knows_is_asked_for():
+def test_a_conda_environment_that_only_the_image_knows_is_asked_for() -> None:
     result = minimal(
         postinstallcmds=["singularity exec x.sif bash -c '$WITH_CONDA ; python -m venv /user-software/venv/v'"]
     )
@@ -127,20 +128,20 @@ def test_a_conda_environment_that_only_the_image_knows_is_asked_for():
     ("changes", "gpu"),
     [({"versionsuffix": "-cuda-12"}, "nvidia"), ({"sources": ["x-rocm-6.sif"]}, "amd"), ({}, None)],
 )
-def test_the_gpu_s_vendor_is_read_off_the_names(changes, gpu):
+def test_the_gpu_s_vendor_is_read_off_the_names(changes, gpu: Optional[str]) -> None:
     result = minimal(**changes)
     assert values(result).get("gpu") == gpu
     assert any("Add gpu" in note for note in result.lost) == (gpu is None)
 
 
-def test_pip_install_with_names_gives_requirements():
+def test_pip_install_with_names_gives_requirements() -> None:
     found = values(
         minimal(local_conda_env="e", postinstallcmds=["x -m venv --clear e", "pip3 install --no-cache 'a>=1' b"])
     )
     assert found["pip_requirements"] == ["a>=1", "b"]
 
 
-def test_a_value_that_an_install_would_refuse_is_named_and_left_out():
+def test_a_value_that_an_install_would_refuse_is_named_and_left_out() -> None:
     result = minimal(modextravars={"SINGULARITYENV_A": "two\nlines", "SINGULARITY_BIND": "relative,/fine"})
     found = values(result)
     assert found["binds"] == ["/fine"]
@@ -149,7 +150,7 @@ def test_a_value_that_an_install_would_refuse_is_named_and_left_out():
     assert any("'relative'" in note for note in result.lost)
 
 
-def test_sources_that_are_no_image_are_named():
+def test_sources_that_are_no_image_are_named() -> None:
     result = minimal(sources=["x.sif", {"filename": "x.docker"}, "y.sif"], checksums=["a" * 64, "b" * 64])
     assert values(result)["sources"] == ["x.sif"]
     assert values(result)["checksums"] == ["a" * 64]
@@ -168,7 +169,7 @@ def test_sources_that_are_no_image_are_named():
         ({"sources": ["../x.sif"]}, "the image can't be taken over"),
     ],
 )
-def test_what_is_no_easyconfig_of_a_container_is_refused(changes, says):
+def test_what_is_no_easyconfig_of_a_container_is_refused(changes, says: str) -> None:
     with pytest.raises(EasyconfigError) as caught:
         minimal(**changes)
     assert says in str(caught.value)
@@ -190,12 +191,12 @@ def test_what_is_no_easyconfig_of_a_container_is_refused(changes, says):
         {"local_conda_env": 3},
     ],
 )
-def test_odd_values_do_not_end_in_a_traceback(changes):
+def test_odd_values_do_not_end_in_a_traceback(changes) -> None:
     ast.parse(minimal(**changes).text)
 
 
 @given(st.text(), st.lists(st.text()), st.dictionaries(st.text(), st.text()))
-def test_any_texts_end_in_an_easyconfig(text, texts, variables):
+def test_any_texts_end_in_an_easyconfig(text, texts, variables) -> None:
     result = minimal(description=text, homepage=text, postinstallcmds=texts, modextravars=variables, modluafooter=text)
     found = values(result)
     assert found["name"] == "X"

@@ -42,7 +42,7 @@ def parameters(image=IMAGE, **more):
     return propose(image, SITE, **more).parameters
 
 
-def test_the_house_s_pattern():
+def test_the_house_s_pattern() -> None:
     proposal = propose(IMAGE, SITE, sha256="ab" * 32)
     assert proposal.file_name == "PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb"
     found = dict(proposal.parameters)
@@ -67,7 +67,7 @@ def test_the_house_s_pattern():
     assert proposal.notes == ()
 
 
-def test_a_virtual_environment_and_the_system_s_python():
+def test_a_virtual_environment_and_the_system_s_python() -> None:
     venv = parameters(replace(IMAGE, pythons=(VENV,), default_python="/opt/venv", components=(), torch=()))
     assert (venv["name"], venv["version"], venv["versionsuffix"]) == ("Python", "3.11", "-singularity-20240315")
     assert (venv["python_prefix"], venv["venv"], venv["gpu"]) == ("/opt/venv", "python", "")
@@ -75,13 +75,13 @@ def test_a_virtual_environment_and_the_system_s_python():
     assert "expected_packages" not in venv
 
 
-def test_another_root_of_conda_and_its_base():
+def test_another_root_of_conda_and_its_base() -> None:
     python = replace(CONDA, prefix="/opt/conda", conda_root="/opt/conda", conda_env="base")
     found = parameters(replace(IMAGE, pythons=(python,), default_python="/opt/conda"))
     assert (found["conda_root"], found["conda_env"], found["venv"]) == ("/opt/conda", "base", "pytorch")
 
 
-def test_a_name_and_a_version_of_ones_own():
+def test_a_name_and_a_version_of_ones_own() -> None:
     image = replace(IMAGE, pythons=(VENV,), default_python="/opt/venv", components=(), torch=())
     found = parameters(image, name="tool")
     assert (found["name"], found["version"], found["versionsuffix"]) == (
@@ -94,17 +94,17 @@ def test_a_name_and_a_version_of_ones_own():
 
 
 @pytest.mark.parametrize(("key", "value"), [("name", "a/b"), ("name", "-x"), ("version", "1 0"), ("version", "../1")])
-def test_a_name_that_can_not_be_is_refused(key, value):
+def test_a_name_that_can_not_be_is_refused(key: str, value: str) -> None:
     with pytest.raises(ParameterError, match=f"'{key}'"):
         parameters(**{key: value})
 
 
-def test_a_file_name_that_can_not_be_is_refused():
+def test_a_file_name_that_can_not_be_is_refused() -> None:
     with pytest.raises(ParameterError, match="'sources'"):
         parameters(replace(IMAGE, path="images/-x.sif"))
 
 
-def test_a_uri_takes_the_place_of_the_file():
+def test_a_uri_takes_the_place_of_the_file() -> None:
     uri = ImageUri.parse(f"docker://docker.io/own/tool@sha256:{'a' * 64}")
     found = parameters(
         replace(IMAGE, pythons=(USR,), default_python="/usr", torch=(), components=()), uri=uri, name="x"
@@ -114,31 +114,31 @@ def test_a_uri_takes_the_place_of_the_file():
     assert not {"sources", "checksums"} & set(found)
 
 
-def test_a_uri_without_a_digest_is_noted():
+def test_a_uri_without_a_digest_is_noted() -> None:
     uri = ImageUri.parse("oras://example.org/tool:1")
     (note,) = propose(IMAGE, SITE, uri=uri).notes
     assert "no digest" in note
 
 
-def test_without_a_python_the_writer_is_told():
+def test_without_a_python_the_writer_is_told() -> None:
     proposal = propose(replace(IMAGE, pythons=(), default_python="", torch=()), SITE, name="tool")
     assert proposal.parameters["wrappers"] == []
     assert "name its commands in wrappers" in proposal.notes[0]
     assert not {"venv", "python_prefix", "conda_env"} & set(proposal.parameters)
 
 
-def test_a_python_that_makes_no_virtual_environments_gets_none():
+def test_a_python_that_makes_no_virtual_environments_gets_none() -> None:
     proposal = propose(replace(IMAGE, pythons=(replace(USR, makes_venvs=False),), default_python="/usr"), SITE)
     assert "venv" not in proposal.parameters
     assert "lacks venv" in proposal.notes[0]
 
 
-def test_a_site_with_other_gpus_is_noted():
+def test_a_site_with_other_gpus_is_noted() -> None:
     assert "has others" in propose(IMAGE, replace(SITE, gpu="nvidia")).notes[0]
     assert propose(IMAGE, replace(SITE, gpu="amd")).notes == ()
 
 
-def test_a_version_of_the_image_can_not_lead_elsewhere():
+def test_a_version_of_the_image_can_not_lead_elsewhere() -> None:
     image = replace(IMAGE, components=(Component("ROCm", "5.6/../../x", "$ROCM_VERSION"),))
     assert parameters(image)["versionsuffix"] == "-rocm-5.6-python-3.10-singularity-20240315"
     python = replace(CONDA, packages=(("torch", "../../2.2"),))
@@ -146,7 +146,7 @@ def test_a_version_of_the_image_can_not_lead_elsewhere():
         propose(replace(image, pythons=(python,)), SITE)
 
 
-def test_text_of_the_image_can_not_break_out():
+def test_text_of_the_image_can_not_break_out() -> None:
     labels = {
         "org.opencontainers.image.description": 'x"""\nimport os\x1b[31m\ud800',
         "org.opencontainers.image.url": "javascript:x",
@@ -171,7 +171,7 @@ SIMILAR = {
 }
 
 
-def test_what_still_applies_is_taken_over():
+def test_what_still_applies_is_taken_over() -> None:
     proposal = propose(IMAGE, SITE, like=SIMILAR)
     found = proposal.parameters
     for key in ("venv", "binds", "container_env", "wrappers", "pip_requirements"):
@@ -180,14 +180,14 @@ def test_what_still_applies_is_taken_over():
     assert proposal.notes == ("not found beside the image's Python, see whether it has them: wrappers ray",)
 
 
-def test_the_similar_container_s_python_counts_where_the_image_has_it():
+def test_the_similar_container_s_python_counts_where_the_image_has_it() -> None:
     assert parameters(like={"python_prefix": "/usr"})["python_prefix"] == "/usr"
     proposal = propose(IMAGE, SITE, like={"conda_root": "/opt/conda", "conda_env": "base"})
     assert proposal.parameters["conda_env"] == "pytorch"
     assert "no Python in /opt/conda" in proposal.notes[0]
 
 
-def test_user_software_is_left_out_where_there_can_be_none():
+def test_user_software_is_left_out_where_there_can_be_none() -> None:
     image = replace(IMAGE, pythons=(replace(CONDA, makes_venvs=False),))
     proposal = propose(image, SITE, like=SIMILAR)
     assert not {"venv", "pip_requirements"} & set(proposal.parameters)
@@ -195,7 +195,7 @@ def test_user_software_is_left_out_where_there_can_be_none():
 
 
 @pytest.mark.parametrize("wrong", [{"name": ["x"]}, {"binds": "x"}, {"wrappers": [1]}, {"venv": 7}, {"conda_env": [1]}])
-def test_nonsense_in_the_similar_one_is_refused_or_ignored(wrong):
+def test_nonsense_in_the_similar_one_is_refused_or_ignored(wrong) -> None:
     with contextlib.suppress(ParameterError):
         propose(IMAGE, SITE, like=wrong)
 
@@ -207,6 +207,6 @@ def test_nonsense_in_the_similar_one_is_refused_or_ignored(wrong):
         (replace(IMAGE, unread="its root file system is ext3"), "ext3"),
     ],
 )
-def test_what_can_not_be_installed_is_refused(image, said):
+def test_what_can_not_be_installed_is_refused(image, said: str) -> None:
     with pytest.raises(ImageError, match=said):
         propose(image, SITE)

@@ -43,7 +43,7 @@ def as_easybuild_reads(text):
 
 @settings(max_examples=100)
 @given(parameters=st.fixed_dictionaries(MANDATORY, optional=KINDS), comment=TEXT)
-def test_easybuild_reads_what_was_given(parameters, comment):
+def test_easybuild_reads_what_was_given(parameters, comment) -> None:
     parameters = {"easyblock": "ContainerImage", **parameters}
     text = easyconfig_text(parameters, comment=comment)
     read = as_easybuild_reads(text)
@@ -55,7 +55,7 @@ def test_easybuild_reads_what_was_given(parameters, comment):
 
 @settings(max_examples=100)
 @given(value=VALUES)
-def test_our_own_reader_agrees_but_for_templates(value):
+def test_our_own_reader_agrees_but_for_templates(value) -> None:
     assert eval(easyconfig(value), {}) == _doubled(value)  # noqa: S307 - what was just quoted
 
 
@@ -71,12 +71,12 @@ def _doubled(value):
     return value
 
 
-def test_what_no_easyconfig_holds_is_refused():
+def test_what_no_easyconfig_holds_is_refused() -> None:
     with pytest.raises(TypeError):
         easyconfig({1.5})
 
 
-def test_the_text_is_in_the_style_of_the_house():
+def test_the_text_is_in_the_style_of_the_house() -> None:
     text = easyconfig_text(
         {
             "easyblock": "ContainerImage",
@@ -97,7 +97,7 @@ def test_the_text_is_in_the_style_of_the_house():
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "easyconfigs").glob("[!s]/*/*.eb")), ids=lambda path: path.stem)
-def test_shipped_easyconfigs_are_read_without_running_them(path):
+def test_shipped_easyconfigs_are_read_without_running_them(path) -> None:
     known, computed = read_easyconfig(path)
     assert computed == ("toolchain",)
     assert known["easyblock"] == "ContainerImage"
@@ -112,7 +112,7 @@ def test_shipped_easyconfigs_are_read_without_running_them(path):
         ("", "not ContainerImage"),
     ],
 )
-def test_what_is_no_easyconfig_of_ours_is_refused(tmp_path, text, said):
+def test_what_is_no_easyconfig_of_ours_is_refused(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "x.eb").write_text(text)
     with pytest.raises(SifmodError, match=said):
         read_easyconfig(tmp_path / "x.eb")
@@ -123,7 +123,7 @@ def test_what_is_no_easyconfig_of_ours_is_refused(tmp_path, text, said):
         read_easyconfig(tmp_path / "fifo.eb")
 
 
-def test_what_is_computed_is_named_and_the_last_assignment_counts(tmp_path):
+def test_what_is_computed_is_named_and_the_last_assignment_counts(tmp_path: Path) -> None:
     (tmp_path / "x.eb").write_text(
         "easyblock = 'ContainerImage'\nlocal_x = 1 + 1\nbinds = [f'/{local_x}']\nvenv = 'a'\nvenv = 'b'\n"
         "wrappers = ['a']\nwrappers = wrappers + ['b']\n"

@@ -9,7 +9,7 @@ OURS = "easyblock = 'ContainerImage'\n"
 
 
 @pytest.fixture
-def robot(tmp_path):
+def robot(tmp_path: Path):
     """Return an environment whose robot path has easyconfigs of the container `Thing`."""
     folder = tmp_path / "robot" / "t" / "Thing"
     folder.mkdir(parents=True)
@@ -23,21 +23,21 @@ def names(paths):
     return [path.name for path in paths]
 
 
-def test_newer_ones_of_the_same_kind_are_found_the_newest_first(robot):
+def test_newer_ones_of_the_same_kind_are_found_the_newest_first(robot) -> None:
     found = newer_easyconfigs("Thing", "1.9-rocm-5.6", robot)
     assert names(found) == ["Thing-1.10-rocm-6.0.eb", "Thing-1.10-rocm-5.6.eb"]
 
 
-def test_the_newest_has_no_newer_one(robot):
+def test_the_newest_has_no_newer_one(robot) -> None:
     assert newer_easyconfigs("Thing", "1.10-rocm-6.0", robot) == ()
 
 
-def test_another_kind_is_not_newer(robot):
+def test_another_kind_is_not_newer(robot) -> None:
     assert newer_easyconfigs("Thing", "2-rocm", robot) == ()
     assert names(newer_easyconfigs("Thing", "23.01-ngc", robot)) == ["Thing-24.03-ngc.eb"]
 
 
-def test_all_places_of_a_robot_path_are_searched_once(tmp_path):
+def test_all_places_of_a_robot_path_are_searched_once(tmp_path: Path) -> None:
     for place in ("Thing", "."):
         (tmp_path / place).mkdir(exist_ok=True)
         (tmp_path / place / "Thing-1.eb").write_text(OURS)
@@ -46,14 +46,16 @@ def test_all_places_of_a_robot_path_are_searched_once(tmp_path):
     assert names(newer_easyconfigs("Thing", "0.9", environ)) == ["Thing-1.eb"]
 
 
-def test_those_that_come_with_sifmod_are_found_without_a_robot_path():
+def test_those_that_come_with_sifmod_are_found_without_a_robot_path() -> None:
     version = "2.2.0-rocm-5.6.1-python-3.10-singularity-20240315"
     assert "PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.eb" in names(
         newer_easyconfigs("PyTorch", version, {})
     )
 
 
-def test_an_easyconfig_is_a_path_or_a_name_in_the_robot_path(robot, tmp_path, monkeypatch):
+def test_an_easyconfig_is_a_path_or_a_name_in_the_robot_path(
+    robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     found = easyconfig_path(Path("Thing-24.03-ngc.eb"), robot)
     assert found == tmp_path / "robot" / "t" / "Thing" / "Thing-24.03-ngc.eb"
@@ -65,5 +67,5 @@ def test_an_easyconfig_is_a_path_or_a_name_in_the_robot_path(robot, tmp_path, mo
 
 
 @pytest.mark.parametrize("name", ["*", "[x]", "..", "a/b", ""])
-def test_odd_names_find_nothing(robot, name):
+def test_odd_names_find_nothing(robot, name: str) -> None:
     assert newer_easyconfigs(name, "0", robot) == ()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Optional
 
 import pytest
 from packaging.requirements import Requirement
@@ -40,17 +41,17 @@ def after(shell, command, settings, environ=None):
 
 
 @pytest.fixture(params=SHELLS)
-def shell(request, need):
+def shell(request: pytest.FixtureRequest, need):
     return request.param, need(request.param)
 
 
-def test_the_easyblock_and_the_easyconfigs_are_found():
+def test_the_easyblock_and_the_easyconfigs_are_found() -> None:
     assert easyblock_path().name == "containerimage.py"
     assert easyblock_path().is_file()
     assert list(easyconfigs_path().glob("p/PyTorch/*.eb"))
 
 
-def test_each_shell_reads_the_settings(shell):
+def test_each_shell_reads_the_settings(shell) -> None:
     variables = after(*shell, easybuild_settings(shell[0], {}))
     assert variables["EASYBUILD_INCLUDE_EASYBLOCKS"] == str(easyblock_path())
     assert variables["EASYBUILD_ROBOT_PATHS"] == f":{easyconfigs_path()}"
@@ -63,14 +64,14 @@ UNUSUAL = {
 }
 
 
-def test_each_shell_keeps_unusual_values(shell):
+def test_each_shell_keeps_unusual_values(shell) -> None:
     variables = after(*shell, easybuild_settings(shell[0], UNUSUAL))
     for name in ("EASYBUILD_INCLUDE_EASYBLOCKS", "EASYBUILD_ROBOT_PATHS"):
         assert variables[name].endswith(UNUSUAL[name])
 
 
 @pytest.mark.parametrize("environ", [{}, UNUSUAL], ids=["nothing", "unusual"])
-def test_each_shell_that_reads_the_settings_twice_has_them_once(shell, environ):
+def test_each_shell_that_reads_the_settings_twice_has_them_once(shell, environ) -> None:
     once = after(*shell, easybuild_settings(shell[0], environ), environ)
     twice = after(*shell, easybuild_settings(shell[0], once), once)
     assert twice == once
@@ -80,7 +81,9 @@ def test_each_shell_that_reads_the_settings_twice_has_them_once(shell, environ):
 
 
 @pytest.mark.parametrize("folder", ["two  words", "it's", 'say "x"', "back\\slash", "wow!"])
-def test_each_shell_is_told_of_a_sifmod_in_an_unusual_place(shell, monkeypatch, tmp_path, folder):
+def test_each_shell_is_told_of_a_sifmod_in_an_unusual_place(
+    shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str
+) -> None:
     block = tmp_path / folder / "easyblocks" / "containerimage.py"
     block.parent.mkdir(parents=True)
     block.write_text("")
@@ -97,29 +100,29 @@ def value_of(name, present):
     return after("bash", "bash", settings)[name]
 
 
-def test_what_was_there_stays_behind_sifmod_s_own():
+def test_what_was_there_stays_behind_sifmod_s_own() -> None:
     assert value_of("EASYBUILD_INCLUDE_EASYBLOCKS", "/a.py,/b.py") == f"{easyblock_path()},/a.py,/b.py"
     assert value_of("EASYBUILD_ROBOT_PATHS", "/a:/b") == f"{easyconfigs_path()}:/a:/b"
 
 
-def test_the_libraries_are_this_sifmod_s_own():
+def test_the_libraries_are_this_sifmod_s_own() -> None:
     assert value_of("SIFMOD_PYTHONPATH", "/of/another") == value_of("SIFMOD_PYTHONPATH", None)
 
 
 @pytest.mark.parametrize("present", [None, "", ":"])
-def test_easybuild_s_own_robot_path_stays_in_force(present):
+def test_easybuild_s_own_robot_path_stays_in_force(present: Optional[str]) -> None:
     assert value_of("EASYBUILD_ROBOT_PATHS", present) == f":{easyconfigs_path()}"
 
 
 @pytest.mark.parametrize("present", ["/a:", ":/a", "/a::/b"])
-def test_an_empty_element_of_the_robot_path_stays_because_it_means_easybuild_s_own(present):
+def test_an_empty_element_of_the_robot_path_stays_because_it_means_easybuild_s_own(present: str) -> None:
     elements = value_of("EASYBUILD_ROBOT_PATHS", present).split(":")
     assert elements[0] == str(easyconfigs_path())
     assert elements.count("") == 1
     assert [element for element in elements[1:] if element] == [element for element in present.split(":") if element]
 
 
-def test_reading_the_settings_twice_changes_nothing_more():
+def test_reading_the_settings_twice_changes_nothing_more() -> None:
     once = after("bash", "bash", easybuild_settings("bash", {}))
     twice = after("bash", "bash", easybuild_settings("bash", once))
     assert twice == once
@@ -127,16 +130,16 @@ def test_reading_the_settings_twice_changes_nothing_more():
 
 @pytest.mark.parametrize(("name", "separator"), [("SIFMOD_PYTHONPATH", ":"), ("EASYBUILD_INCLUDE_EASYBLOCKS", ",")])
 @pytest.mark.parametrize("present", [None, "", "/a", "/a{0}/b"])
-def test_no_empty_element_gets_into_a_list(name, separator, present):
+def test_no_empty_element_gets_into_a_list(name: str, separator: str, present: Optional[str]) -> None:
     assert "" not in value_of(name, present and present.format(separator)).split(separator)
 
 
-def test_the_settings_come_from_the_process_environment_by_default(monkeypatch):
+def test_the_settings_come_from_the_process_environment_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EASYBUILD_ROBOT_PATHS", "/of/this/process")
     assert ":/of/this/process" in easybuild_settings("bash")
 
 
-def test_the_printed_path_is_enough_to_import_sifmod_and_what_it_needs():
+def test_the_printed_path_is_enough_to_import_sifmod_and_what_it_needs() -> None:
     path = after("bash", "bash", easybuild_settings("bash", {}))["SIFMOD_PYTHONPATH"]
     done = subprocess.run(
         [
@@ -155,7 +158,9 @@ def test_the_printed_path_is_enough_to_import_sifmod_and_what_it_needs():
 
 
 @pytest.mark.parametrize("path_of", [easyconfigs_path, easyblock_path])
-def test_a_damaged_installation_is_named_with_the_places_and_the_remedy(monkeypatch, tmp_path, path_of):
+def test_a_damaged_installation_is_named_with_the_places_and_the_remedy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path_of
+) -> None:
     monkeypatch.setattr(robot, "_CHECKOUT", tmp_path / "gone")
     monkeypatch.setattr(robot.sysconfig, "get_path", lambda *_: str(tmp_path / "nowhere"))
     with pytest.raises(InstallError) as caught:
@@ -173,11 +178,11 @@ def own_easyconfig():
     return (easyconfigs_path() / "s" / "sifmod" / f"sifmod-{sifmod.__version__}.eb").read_text()
 
 
-def test_there_is_an_easyconfig_of_this_version_of_sifmod():
+def test_there_is_an_easyconfig_of_this_version_of_sifmod() -> None:
     assert f"version = '{sifmod.__version__}'" in own_easyconfig()
 
 
-def test_the_module_brings_everything_that_sifmod_needs_but_easybuild():
+def test_the_module_brings_everything_that_sifmod_needs_but_easybuild() -> None:
     project = (Path(__file__).resolve().parents[3] / "pyproject.toml").read_text()
     block = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)[1]
     needed = [Requirement(line) for line in re.findall(r'^\s*"(.*)",$', block, re.MULTILINE)]
@@ -191,7 +196,7 @@ def test_the_module_brings_everything_that_sifmod_needs_but_easybuild():
     assert "markupsafe" in pinned  # what jinja2 needs
 
 
-def test_every_source_of_the_module_but_sifmod_s_own_wheel_has_its_checksum():
+def test_every_source_of_the_module_but_sifmod_s_own_wheel_has_its_checksum() -> None:
     text = own_easyconfig()
     sources = re.findall(r"'filename': '([^']+)'", text)
     assert len(sources) >= 5

@@ -7,7 +7,7 @@ from sifmod.errors import InstallError
 
 
 @pytest.fixture
-def home(tmp_path):
+def home(tmp_path: Path):
     return tmp_path / "home"
 
 
@@ -21,7 +21,7 @@ def space(home):
     return found
 
 
-def test_without_any_setting_it_is_easybuild_s_default(space, home):
+def test_without_any_setting_it_is_easybuild_s_default(space, home) -> None:
     base = home / ".local" / "easybuild"
     assert space() == SoftwareSpace(base / "software", base / "modules", "all")
 
@@ -37,21 +37,21 @@ def test_without_any_setting_it_is_easybuild_s_default(space, home):
         ({"EASYBUILD_PREFIX": "/p q", "EASYBUILD_INSTALLPATH": ""}, "/p q/software", "/p q/modules"),
     ],
 )
-def test_variables_of_easybuild_count(space, variables, software, modules):
+def test_variables_of_easybuild_count(space, variables: dict[str, str], software: str, modules: str) -> None:
     assert space(**variables) == SoftwareSpace(Path(software), Path(modules))
 
 
-def test_a_given_prefix_counts_before_all_of_them(space, tmp_path):
+def test_a_given_prefix_counts_before_all_of_them(space, tmp_path: Path) -> None:
     found = space(tmp_path, EASYBUILD_INSTALLPATH="/i", EASYBUILD_INSTALLPATH_SOFTWARE="/s", EASYBUILD_PREFIX="/p")
     assert found == SoftwareSpace(tmp_path / "software", tmp_path / "modules")
 
 
-def test_a_prefix_that_is_not_there_is_named(space, tmp_path):
+def test_a_prefix_that_is_not_there_is_named(space, tmp_path: Path) -> None:
     with pytest.raises(InstallError, match=r"there is no directory .*gone.*--prefix"):
         space(tmp_path / "gone")
 
 
-def test_files_count_less_than_variables_and_the_user_s_more_than_the_site_s(space, home):
+def test_files_count_less_than_variables_and_the_user_s_more_than_the_site_s(space, home) -> None:
     site = home / "etc" / "easybuild.d" / "site.cfg"
     user = home / ".config" / "easybuild" / "config.cfg"
     for path in (site, user):
@@ -63,7 +63,7 @@ def test_files_count_less_than_variables_and_the_user_s_more_than_the_site_s(spa
     assert space(EASYBUILD_CONFIGFILES=str(site)).software == Path("/site/software")
 
 
-def test_a_percent_sign_in_the_environment_does_no_harm(space, home):
+def test_a_percent_sign_in_the_environment_does_no_harm(space, home) -> None:
     path = home / ".config" / "easybuild" / "config.cfg"
     path.parent.mkdir(parents=True)
     path.write_text("[config]\nprefix = /p\n")
@@ -71,7 +71,7 @@ def test_a_percent_sign_in_the_environment_does_no_harm(space, home):
 
 
 @pytest.mark.parametrize("text", ["no section\n", "[config]\nprefix = %(NOWHERE)s\n", b"[config]\nprefix = \xff\n"])
-def test_a_file_that_can_t_be_read_is_named(space, home, text):
+def test_a_file_that_can_t_be_read_is_named(space, home, text: object) -> None:
     path = home / ".config" / "easybuild" / "config.cfg"
     path.parent.mkdir(parents=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

@@ -48,19 +48,19 @@ def ask(server, credentials=None):
     return Registry(ImageUri.parse(f"docker://{server.host}/a/b:1"), credentials, plain_http=True).digest()
 
 
-def test_a_registry_in_plain_http_gives_its_token_in_plain_http(registry):
+def test_a_registry_in_plain_http_gives_its_token_in_plain_http(registry) -> None:
     assert ask(registry, Credentials("me", "secret")) == DIGEST
     assert registry.logins == [Credentials("me", "secret").basic]
 
 
-def test_a_token_that_is_of_no_use_is_a_refusal(registry):
+def test_a_token_that_is_of_no_use_is_a_refusal(registry) -> None:
     registry.token = "bad"  # noqa: S105 - of a registry in this test
     with pytest.raises(ImageError, match="refused access to a/b"):
         ask(registry)
 
 
 @pytest.mark.parametrize("challenge", ["Negotiate", "", 'Bearer service="x"', 'Bearer realm="ftp://x/"'])
-def test_what_can_not_be_answered_is_left_to_the_runtime(registry, challenge):
+def test_what_can_not_be_answered_is_left_to_the_runtime(registry, challenge: str) -> None:
     registry.challenge = challenge
     assert ask(registry, Credentials("me", "secret")) == ""
     assert registry.logins == []

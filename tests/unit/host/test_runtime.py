@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from sifmod.container.bind import Bind
@@ -18,39 +20,39 @@ def ran(fake, runtime, image, *command, **options):
     return fake.calls[-1]
 
 
-def test_a_command_is_passed_word_for_word(fake, runtime, image):
+def test_a_command_is_passed_word_for_word(fake, runtime, image) -> None:
     words = ["echo", "a b", "", "$(touch x)", "it's", '"', "-n", "é☃", "*"]
     assert ran(fake, runtime, image, *words)["argv"] == ["exec", str(image), *words]
 
 
-def test_standard_output_is_returned_as_it_is(fake, runtime, image):
+def test_standard_output_is_returned_as_it_is(fake, runtime, image) -> None:
     fake.answer(stdout="one\ntwo é\n\n")
     assert runtime.run(image, ["cat"]) == "one\ntwo é\n\n"
 
 
-def test_output_that_is_no_text_is_no_accident(tmp_path, image):
+def test_output_that_is_no_text_is_no_accident(tmp_path: Path, image) -> None:
     path = tmp_path / "binary"
     path.write_text("#!/bin/sh\nprintf 'a\\377b'\n")
     path.chmod(0o755)
     assert ContainerRuntime(path).run(image, ["true"]) == "a\ufffdb"
 
 
-def test_standard_input_is_the_text_given(fake, runtime, image):
+def test_standard_input_is_the_text_given(fake, runtime, image) -> None:
     assert ran(fake, runtime, image, stdin="torch\né\n")["stdin"] == "torch\né\n"
 
 
-def test_standard_input_is_empty_otherwise(fake, runtime, image):
+def test_standard_input_is_empty_otherwise(fake, runtime, image) -> None:
     assert ran(fake, runtime, image)["stdin"] == ""
 
 
-def test_binds_are_passed_in_both_spellings(fake, runtime, image):
+def test_binds_are_passed_in_both_spellings(fake, runtime, image) -> None:
     binds = [Bind("/a,b", "/c:d", "ro"), Bind("/x y", "/x y")]
     environ = ran(fake, runtime, image, binds=binds)["env"]
     assert split_binds(environ["APPTAINER_BINDPATH"]) == [("/a,b", "/c:d", "ro"), ("/x y", "/x y", "")]
     assert environ["SINGULARITY_BINDPATH"] == environ["APPTAINER_BINDPATH"]
 
 
-def test_variables_are_injected_in_both_spellings(fake, runtime, image):
+def test_variables_are_injected_in_both_spellings(fake, runtime, image) -> None:
     environ = ran(fake, runtime, image, env={"A": "b c", "EMPTY": ""})["env"]
     for prefix in ("SINGULARITYENV_", "APPTAINERENV_"):
         assert (environ[prefix + "A"], environ[prefix + "EMPTY"]) == ("b c", "")
@@ -58,7 +60,9 @@ def test_variables_are_injected_in_both_spellings(fake, runtime, image):
 
 @pytest.mark.parametrize("prefix", ["SINGULARITY", "APPTAINER"])
 @pytest.mark.parametrize("suffix", ["ENV_LD_PRELOAD", "_BIND", "_BINDPATH", "_NV", "_ROCM"])
-def test_a_loaded_module_and_the_user_s_own_binds_take_no_part(fake, runtime, image, monkeypatch, prefix, suffix):
+def test_a_loaded_module_and_the_user_s_own_binds_take_no_part(
+    fake, runtime, image, monkeypatch: pytest.MonkeyPatch, prefix: str, suffix: str
+) -> None:
     monkeypatch.setenv(prefix + suffix, "/from/outside")
     environ = ran(fake, runtime, image)["env"]
     assert "/from/outside" not in environ.values()
@@ -68,7 +72,9 @@ def test_a_loaded_module_and_the_user_s_own_binds_take_no_part(fake, runtime, im
 @pytest.mark.parametrize(
     "suffix", ["OVERLAY", "MOUNT", "CONTAINALL", "CONTAIN", "CLEANENV", "HOME", "NO_HOME", "PWD", "ENV_FILE", "WORKDIR"]
 )
-def test_no_other_setting_of_the_user_s_containers_takes_part(fake, runtime, image, monkeypatch, prefix, suffix):
+def test_no_other_setting_of_the_user_s_containers_takes_part(
+    fake, runtime, image, monkeypatch: pytest.MonkeyPatch, prefix: str, suffix: str
+) -> None:
     monkeypatch.setenv(f"{prefix}_{suffix}", "/from/outside")
     assert f"{prefix}_{suffix}" not in ran(fake, runtime, image)["env"]
 
@@ -76,7 +82,9 @@ def test_no_other_setting_of_the_user_s_containers_takes_part(fake, runtime, ima
 @pytest.mark.parametrize(
     "name", ["PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "PIP_TARGET", "PIP_USER", "PIP_CONSTRAINT"]
 )
-def test_the_settings_of_the_host_s_python_and_pip_stay_outside(fake, runtime, image, monkeypatch, name):
+def test_the_settings_of_the_host_s_python_and_pip_stay_outside(
+    fake, runtime, image, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setenv(name, "/host")
     environ = ran(fake, runtime, image)["env"]
     assert environ.get(name, "") != "/host"
@@ -93,12 +101,14 @@ def test_the_settings_of_the_host_s_python_and_pip_stay_outside(fake, runtime, i
         "HTTPS_PROXY",
     ],
 )
-def test_the_runtime_keeps_its_own_folders_and_the_way_to_the_network(fake, runtime, image, monkeypatch, name):
+def test_the_runtime_keeps_its_own_folders_and_the_way_to_the_network(
+    fake, runtime, image, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setenv(name, "/mine")
     assert ran(fake, runtime, image)["env"][name] == "/mine"
 
 
-def test_a_failure_names_image_command_status_and_the_last_lines(fake, runtime, image):
+def test_a_failure_names_image_command_status_and_the_last_lines(fake, runtime, image) -> None:
     fake.answer(fail="other", status=42)
     with pytest.raises(InstallError) as caught:
         runtime.run(image, ["frobnicate", "--all"])
@@ -110,7 +120,7 @@ def test_a_failure_names_image_command_status_and_the_last_lines(fake, runtime, 
     assert "err 25" not in message
 
 
-def test_a_short_failure_is_shown_with_standard_output(tmp_path, image):
+def test_a_short_failure_is_shown_with_standard_output(tmp_path: Path, image) -> None:
     path = tmp_path / "short"
     path.write_text("#!/bin/sh\necho to stdout\necho to stderr >&2\nexit 1\n")
     path.chmod(0o755)
@@ -118,11 +128,11 @@ def test_a_short_failure_is_shown_with_standard_output(tmp_path, image):
         ContainerRuntime(path).run(image, ["true"])
 
 
-def test_the_version_is_what_the_runtime_prints(runtime):
+def test_the_version_is_what_the_runtime_prints(runtime) -> None:
     assert runtime.version == "fake version 1.0"
 
 
-def test_a_runtime_that_can_not_tell_its_version_has_none(tmp_path):
+def test_a_runtime_that_can_not_tell_its_version_has_none(tmp_path: Path) -> None:
     path = tmp_path / "old"
     path.write_text("#!/bin/sh\necho 'unknown flag' >&2\nexit 1\n")
     path.chmod(0o755)
@@ -130,7 +140,7 @@ def test_a_runtime_that_can_not_tell_its_version_has_none(tmp_path):
 
 
 @pytest.fixture
-def search(tmp_path, monkeypatch):
+def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Let only runtimes of the given names be on PATH."""
 
     def search(*names):
@@ -141,22 +151,22 @@ def search(tmp_path, monkeypatch):
     return search
 
 
-def test_singularity_is_taken_before_apptainer(search):
+def test_singularity_is_taken_before_apptainer(search) -> None:
     paths = search("apptainer", "singularity")
     assert find_runtime(a_site()).path == paths["singularity"]
 
 
-def test_apptainer_is_taken_where_there_is_no_singularity(search):
+def test_apptainer_is_taken_where_there_is_no_singularity(search) -> None:
     paths = search("apptainer")
     assert find_runtime(a_site()).path == paths["apptainer"]
 
 
-def test_the_site_s_runtime_beats_the_known_ones(search):
+def test_the_site_s_runtime_beats_the_known_ones(search) -> None:
     paths = search("singularity", "sarus")
     assert find_runtime(a_site(runtime="sarus")).path == paths["sarus"]
 
 
-def test_the_site_s_runtime_may_be_a_path(search, tmp_path):
+def test_the_site_s_runtime_may_be_a_path(search, tmp_path: Path) -> None:
     search("singularity")
     other = FakeRuntime(tmp_path / "elsewhere", "apptainer-1.4").path
     assert find_runtime(a_site(runtime=str(other))).path == other
@@ -167,7 +177,7 @@ def test_the_site_s_runtime_may_be_a_path(search, tmp_path):
     [(a_site(), ["singularity", "apptainer"]), (a_site(runtime="sarus"), ["sarus"])],
     ids=["any", "one"],
 )
-def test_a_missing_runtime_is_named_with_the_remedy(search, site, names):
+def test_a_missing_runtime_is_named_with_the_remedy(search, site, names: list[str]) -> None:
     search("podman")
     with pytest.raises(RuntimeMissingError) as caught:
         find_runtime(site)

@@ -16,32 +16,34 @@ PACKED = {"gzip": zlib.compress(TEXT), "xz": lzma.compress(TEXT)}
 
 @pytest.mark.parametrize("compressor", PACKED)
 @pytest.mark.parametrize("place", [len(TEXT), len(TEXT) + 1, 8192])
-def test_a_block_is_unpacked(compressor, place):
+def test_a_block_is_unpacked(compressor, place) -> None:
     assert decompress(compressor, PACKED[compressor], place) == TEXT
 
 
 @pytest.mark.parametrize("compressor", PACKED)
 @pytest.mark.parametrize("place", [1, 100, len(TEXT) - 1])
-def test_more_than_there_is_place_for_is_refused(compressor, place):
+def test_more_than_there_is_place_for_is_refused(compressor, place) -> None:
     with pytest.raises(DamagedBlockError, match="more than"):
         decompress(compressor, PACKED[compressor], place)
 
 
 @pytest.mark.parametrize("compressor", module.COMPRESSORS.values())
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff" * 100, bytes(100)])
-def test_what_is_no_block_is_refused_or_harmless(compressor, data):
+def test_what_is_no_block_is_refused_or_harmless(compressor, data) -> None:
     with contextlib.suppress(DamagedBlockError):
         assert len(decompress(compressor, data, 8192)) <= 8192
 
 
 @pytest.mark.parametrize("compressor", PACKED)
-def test_a_block_that_is_cut_off_is_refused(compressor):
+def test_a_block_that_is_cut_off_is_refused(compressor) -> None:
     with pytest.raises(DamagedBlockError):
         decompress(compressor, PACKED[compressor][:-9], 8192)
 
 
 @pytest.mark.parametrize("compressor", ["lzo", "lz4", "zstd"])
-def test_a_library_that_is_not_there_is_named_with_its_package(monkeypatch, compressor):
+def test_a_library_that_is_not_there_is_named_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, compressor: str
+) -> None:
     monkeypatch.setitem(module._LIBRARIES, compressor, ("libnothere.so.9", "nothere"))
     module._library.cache_clear()
     with pytest.raises(ImageError, match=f"SquashFS of {compressor} needs the library libnothere.so.9: install it"):

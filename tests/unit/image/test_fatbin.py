@@ -1,6 +1,7 @@
 """GPU architectures of a library, from a file made as real ones are."""
 
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -30,12 +31,12 @@ def library(content, name=b".nv_fatbin"):
     return head + names + content + table
 
 
-def architectures(tmp_path, data):
+def architectures(tmp_path: Path, data):
     (tmp_path / "lib.so").write_bytes(data)
     return cuda_architectures(SandboxFiles(tmp_path), "/lib.so")
 
 
-def test_each_architecture_once_and_ptx_marked(tmp_path):
+def test_each_architecture_once_and_ptx_marked(tmp_path: Path) -> None:
     entries = [(SASS, 100, b"x" * 160), (SASS, 120, b"y" * 8), (PTX, 120, b"z" * 24), (SASS, 75, b"")]
     data = library(container(*entries) + container((SASS, 75, b"x" * 800), (SASS, 86, b"")))
     assert architectures(tmp_path, data) == ("7.5", "8.6", "10.0", "12.0+PTX", "12.0")
@@ -53,13 +54,13 @@ def test_each_architecture_once_and_ptx_marked(tmp_path):
         library(container((SASS, 75, b"")))[:100],
     ],
 )
-def test_what_has_no_programs_has_no_architectures(tmp_path, data):
+def test_what_has_no_programs_has_no_architectures(tmp_path: Path, data) -> None:
     assert architectures(tmp_path, data) == ()
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(st.tuples(st.integers(0, 600), st.binary(min_size=1, max_size=8)), min_size=1, max_size=4))
-def test_whatever_is_changed_ends_soon(tmp_path, changes):
+def test_whatever_is_changed_ends_soon(tmp_path: Path, changes) -> None:
     data = bytearray(library(container((SASS, 75, b"x" * 8), (PTX, 90, b"y" * 16))))
     for position, value in changes:
         data[position : position + len(value)] = value

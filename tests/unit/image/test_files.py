@@ -1,6 +1,7 @@
 """The same view of a SquashFS and of a sandbox, with links that stay within."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from ..imagetrees import link, squashfs, write
 
 
 @pytest.fixture(params=["squashfs", "sandbox"])
-def files(request, tmp_path, need):
+def files(request: pytest.FixtureRequest, tmp_path: Path, need):
     top = tmp_path / "image"
     write(tmp_path, "secret", "of the host")
     write(top, "/usr/lib/os-release", "ID=x")
@@ -36,13 +37,13 @@ def files(request, tmp_path, need):
 @pytest.mark.parametrize(
     "path", ["/usr/lib/os-release", "/etc/os-release", "/lib/os-release", "/absolute", "//lib/./os-release"]
 )
-def test_links_are_followed_within_the_image(files, path):
+def test_links_are_followed_within_the_image(files, path: str) -> None:
     assert files.text(path) == "ID=x"
     assert files.resolved(path) == "/usr/lib/os-release"
     assert (files.is_file(path), files.is_directory(path), files.size(path)) == (True, False, 4)
 
 
-def test_the_root_is_the_end(files):
+def test_the_root_is_the_end(files) -> None:
     assert files.text("/out") == "of the image"
     assert files.text("/../../etc/inside") == "of the image"
     assert files.resolved("/up") == "/"
@@ -52,21 +53,21 @@ def test_the_root_is_the_end(files):
 @pytest.mark.parametrize(
     "path", ["/secret", "/a", "/nowhere", "/gone", "/fifo", "/to-fifo", "/etc/inside/below", "/fifo/..", "/etc"]
 )
-def test_what_is_no_file_of_the_image_has_no_content(files, path):
+def test_what_is_no_file_of_the_image_has_no_content(files, path: str) -> None:
     assert files.read(path) == b""
     assert not files.is_file(path)
     assert files.size(path) == 0
     assert files.names("/secret") == []
 
 
-def test_a_limit_is_kept(files):
+def test_a_limit_is_kept(files) -> None:
     assert files.read("/etc/inside", start=3, limit=3) == b"the"
     assert files.read("/etc/inside", start=1 << 63) == b""  # a damaged ELF file asked for it
     assert files.names("/etc") == ["inside", "os-release"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_what_can_not_be_read_in_a_sandbox_counts_as_absent(tmp_path):
+def test_what_can_not_be_read_in_a_sandbox_counts_as_absent(tmp_path: Path) -> None:
     write(tmp_path, "closed/file", "x").chmod(0)
     files = SandboxFiles(tmp_path)
     assert files.text("/closed/file") == ""

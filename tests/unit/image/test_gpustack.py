@@ -1,5 +1,7 @@
 """GPU and MPI libraries, and the driver that they need."""
 
+from pathlib import Path
+
 import pytest
 
 from sifmod.image.files import SandboxFiles
@@ -14,7 +16,7 @@ SITE = "/opt/conda/lib/python3.11/site-packages"
 
 
 @pytest.fixture
-def top(tmp_path):
+def top(tmp_path: Path):
     return linux(tmp_path)
 
 
@@ -31,7 +33,7 @@ def versions(components, name):
     return [(one.version, one.where) for one in components if one.name == name]
 
 
-def test_cuda_by_nvidias_files_and_variables(top):
+def test_cuda_by_nvidias_files_and_variables(top) -> None:
     write(top, "/usr/local/cuda-12.4/version.json", '{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}')
     write(
         top,
@@ -47,7 +49,7 @@ def test_cuda_by_nvidias_files_and_variables(top):
     assert driver_for(components) == "NVIDIA 525.60.13 or later, for CUDA 12.4.1"
 
 
-def test_old_cuda_and_conda(top):
+def test_old_cuda_and_conda(top) -> None:
     write(top, "/usr/local/cuda/version.txt", "CUDA Version 10.2.89\n")
     python_prefix(top, "/opt/conda", conda=["cudatoolkit-10.2.89-h8f6ccaa_8", "mpich-4.1.1-h846660c_100"])
     _, components = look(top)
@@ -57,7 +59,7 @@ def test_old_cuda_and_conda(top):
     assert driver_for(components) == "NVIDIA 440.33 or later, for CUDA 10.2.89"
 
 
-def test_pytorch_for_rocm_with_its_architectures(top):
+def test_pytorch_for_rocm_with_its_architectures(top) -> None:
     python_prefix(top, "/opt/conda", conda=["x-1-0"], packages=[("torch", "2.2.0+rocm5.6")])
     write(
         top,
@@ -86,7 +88,7 @@ def test_pytorch_for_rocm_with_its_architectures(top):
     assert driver_for(components).startswith("amdgpu of ROCm 5.6.1")
 
 
-def test_pytorch_for_cuda_in_a_virtual_environment_on_the_system(top):
+def test_pytorch_for_cuda_in_a_virtual_environment_on_the_system(top) -> None:
     python_prefix(top, "/opt/venv", config="home = /usr/bin\ninclude-system-site-packages = true\n")
     folder = "/usr/local/lib/python3.11/dist-packages"
     distribution(top, folder, "torch", "2.3.0a0+40ec155e58.nv24.3")
@@ -102,13 +104,13 @@ def test_pytorch_for_cuda_in_a_virtual_environment_on_the_system(top):
 @pytest.mark.parametrize(
     ("version", "cuda", "hip"), [("2.2.0+cu121", "12.1", ""), ("2.2.0+rocm5.6", "", "5.6"), ("2.2.0", "", "")]
 )
-def test_without_its_files_pytorchs_version_says_what_it_is_for(top, version, cuda, hip):
+def test_without_its_files_pytorchs_version_says_what_it_is_for(top, version: str, cuda: str, hip: str) -> None:
     python_prefix(top, "/opt/conda", packages=[("torch", version)])
     (torch,), _ = look(top)
     assert (torch.cuda, torch.hip, torch.architectures) == (cuda, hip, ())
 
 
-def test_open_mpi_by_its_header(top):
+def test_open_mpi_by_its_header(top) -> None:
     write(
         top,
         "/opt/ompi/include/mpi.h",
@@ -122,17 +124,17 @@ def test_open_mpi_by_its_header(top):
 @pytest.mark.parametrize(
     ("cuda", "driver"), [("12", "525.60.13"), ("11.8.0", "450.80.02"), ("9.0", "384.81"), ("3.0", ""), ("", "")]
 )
-def test_the_driver_of_a_release(cuda, driver):
+def test_the_driver_of_a_release(cuda: str, driver: str) -> None:
     assert minimum_driver(cuda) == driver
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"cuda": 3}', "[" * 100_000])
-def test_a_version_file_that_is_none_does_no_harm(top, text):
+def test_a_version_file_that_is_none_does_no_harm(top, text: str) -> None:
     write(top, "/usr/local/cuda/version.json", text)
     assert versions(look(top)[1], "CUDA") == []
 
 
-def test_what_pytorchs_library_was_compiled_for_counts_before_variables(top):
+def test_what_pytorchs_library_was_compiled_for_counts_before_variables(top) -> None:
     python_prefix(top, "/opt/conda", packages=[("torch", "2.2.0+cu121")])
     write(top, f"{SITE}/torch/version.py", "cuda = '12.1'\n")
     path = write(top, f"{SITE}/torch/lib/libtorch_cuda.so")

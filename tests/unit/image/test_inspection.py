@@ -28,7 +28,7 @@ from ..imagetrees import (
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory):
+def tree(tmp_path_factory: pytest.TempPathFactory):
     top = linux(tmp_path_factory.mktemp("tree"))
     python_prefix(top, "/opt/conda", conda=["python-3.11.4-0"])
     write(top, "/opt/conda/bin/activate")
@@ -37,7 +37,7 @@ def tree(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def packed(tree, tmp_path_factory, need):
+def packed(tree, tmp_path_factory: pytest.TempPathFactory, need):
     return squashfs(need("mksquashfs"), tree, tmp_path_factory.mktemp("x") / "x.squashfs")
 
 
@@ -53,7 +53,7 @@ def facts(found):
     )
 
 
-def test_sif_squashfs_and_sandbox_hold_the_same(tree, packed, tmp_path):
+def test_sif_squashfs_and_sandbox_hold_the_same(tree, packed, tmp_path: Path) -> None:
     definition = (DEFINITION, b"", b"Bootstrap: docker\nFrom: x\n", 0)
     path = sif(tmp_path / "x.sif", definition, partition(packed.read_bytes()), signature(b"\xab" * 20))
     image, bare, sandbox = (inspect_image(one) for one in (path, packed, tree))
@@ -66,7 +66,7 @@ def test_sif_squashfs_and_sandbox_hold_the_same(tree, packed, tmp_path):
     assert image.runscript == "#!/bin/sh\nexec python3"
 
 
-def test_the_default_python_is_the_one_with_the_main_package(packed):
+def test_the_default_python_is_the_one_with_the_main_package(packed) -> None:
     found = inspect_image(packed)
     assert found.default_python == "/opt/conda/envs/pytorch"
     assert found.python().version_of("torch") == "2.2.0+rocm5.6"
@@ -85,7 +85,7 @@ def test_the_default_python_is_the_one_with_the_main_package(packed):
         ("export VIRTUAL_ENV=/opt/venv", "/opt/venv"),
     ],
 )
-def test_the_default_python_is_the_one_that_the_image_activates(tmp_path, script, prefix):
+def test_the_default_python_is_the_one_that_the_image_activates(tmp_path: Path, script: str, prefix: str) -> None:
     top = linux(tmp_path)
     python_prefix(top, "/opt/venv", config="home = /usr/bin\n")
     python_prefix(top, "/opt/conda", conda=["python-3.11.4-0"])
@@ -94,7 +94,7 @@ def test_the_default_python_is_the_one_that_the_image_activates(tmp_path, script
     assert inspect_image(top).default_python == prefix
 
 
-def test_user_software_packed_and_not(tmp_path, need):
+def test_user_software_packed_and_not(tmp_path: Path, need) -> None:
     top = tmp_path / "user-software"
     write(top, "/venv/demo/pyvenv.cfg", "home = /usr/bin\nversion = 3.11.2\n")
     distribution(top, "/venv/demo/lib/python3.11/site-packages", "greeting", "1.0")
@@ -105,7 +105,7 @@ def test_user_software_packed_and_not(tmp_path, need):
 
 
 @pytest.mark.parametrize(("kind", "said"), [(2, "ext3"), (5, "encrypted squashfs"), (99, "unknown")])
-def test_what_can_not_be_looked_into_is_said_and_the_rest_shown(tmp_path, kind, said):
+def test_what_can_not_be_looked_into_is_said_and_the_rest_shown(tmp_path: Path, kind: int, said: str) -> None:
     found = inspect_image(sif(tmp_path / "x.sif", partition(b"x" * 99, kind=kind)))
     assert said in found.unread
     assert found.architecture == "arm64"
@@ -113,7 +113,7 @@ def test_what_can_not_be_looked_into_is_said_and_the_rest_shown(tmp_path, kind, 
         found.python()
 
 
-def test_a_sif_without_a_root_file_system(tmp_path):
+def test_a_sif_without_a_root_file_system(tmp_path: Path) -> None:
     assert "no partition" in inspect_image(sif(tmp_path / "x.sif")).unread
 
 
@@ -138,7 +138,7 @@ def make_fifo(path):
         (lambda path: sif(path, partition(b"")), "only 0 bytes"),
     ],
 )
-def test_what_is_no_image_is_named_and_nothing_hangs(tmp_path, make, said):
+def test_what_is_no_image_is_named_and_nothing_hangs(tmp_path: Path, make, said: str) -> None:
     path = tmp_path / "x.sif"
     make(path)
     raised = []
@@ -157,7 +157,7 @@ def test_what_is_no_image_is_named_and_nothing_hangs(tmp_path, make, said):
     assert str(path) in raised[0]
 
 
-def test_a_sandbox_s_links_do_not_lead_out(tmp_path):
+def test_a_sandbox_s_links_do_not_lead_out(tmp_path: Path) -> None:
     top = linux(tmp_path / "box")
     write(tmp_path, "secret/labels.json", '{"secret": "yes"}')
     (top / ".singularity.d/labels.json").unlink()
@@ -177,7 +177,7 @@ def fuzzed(path, changes):
 
 
 @pytest.fixture(scope="module")
-def loose(tree, tmp_path_factory, need):
+def loose(tree, tmp_path_factory: pytest.TempPathFactory, need):
     """The tree in a SIF whose tables and files are not compressed, so that changes reach what they hold."""
     folder = tmp_path_factory.mktemp("loose")
     flags = ("-noI", "-noD", "-noF", "-no-xattrs", "-b", "4K")
@@ -187,7 +187,7 @@ def loose(tree, tmp_path_factory, need):
 
 @settings(max_examples=150, deadline=None)
 @given(changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=8)), min_size=1, max_size=30))
-def test_whatever_is_changed_in_an_image_is_read_or_refused(loose, changes):
+def test_whatever_is_changed_in_an_image_is_read_or_refused(loose, changes) -> None:
     path = fuzzed(loose, changes)
     begun = time.process_time()
     with contextlib.suppress(ImageError):
@@ -208,7 +208,7 @@ def test_whatever_is_changed_in_an_image_is_read_or_refused(loose, changes):
         ("/usr/lib/python3/dist-packages/x.egg-info", "Name: " + " " * 30_000 + "\n"),
     ],
 )
-def test_text_that_would_make_a_careless_pattern_slow(tmp_path, path, text):
+def test_text_that_would_make_a_careless_pattern_slow(tmp_path: Path, path: str, text: str) -> None:
     top = linux(tmp_path)
     (top / path.lstrip("/")).unlink(missing_ok=True)
     write(top, path, text)

@@ -1,5 +1,7 @@
 """Finding Pythons and packages by their files."""
 
+from pathlib import Path
+
 import pytest
 
 from sifmod.image.files import SandboxFiles
@@ -11,7 +13,7 @@ SITE = "lib/python3.11/site-packages"
 
 
 @pytest.fixture
-def top(tmp_path):
+def top(tmp_path: Path):
     return linux(tmp_path)
 
 
@@ -19,7 +21,7 @@ def found(top, **more):
     return {python.prefix: python for python in find_pythons(SandboxFiles(top), **more)}
 
 
-def test_debians_python_has_the_packages_of_all_its_directories(top):
+def test_debians_python_has_the_packages_of_all_its_directories(top) -> None:
     distribution(top, "/usr/lib/python3/dist-packages", "local-package", "1.0")
     python = found(top, system_packages={"python3.11": "3.11.2-6"})["/usr"]
     assert (python.kind, python.version, python.minor_version) == ("system", "3.11.2", "3.11")
@@ -28,7 +30,7 @@ def test_debians_python_has_the_packages_of_all_its_directories(top):
     assert python.version_of("local_package") == "2.0"
 
 
-def test_conda_environments_and_their_root(top):
+def test_conda_environments_and_their_root(top) -> None:
     python_prefix(top, "/opt/conda", conda=["python-3.10.13-h955ad1f_0", "python-dateutil-2.8.2-pyhd3eb1b0_0"])
     write(top, "/opt/conda/bin/activate")
     python_prefix(top, "/opt/conda/envs/ml", conda=["numpy-1.26.4-py311_0"], packages=[("numpy", "1.26.4")])
@@ -48,14 +50,14 @@ def test_conda_environments_and_their_root(top):
         ("home=/usr/bin\ninclude-system-site-packages = true\n", "3.11", ["demo-vendor", "Local.Package", "mine"]),
     ],
 )
-def test_virtual_environments(top, config, version, packages):
+def test_virtual_environments(top, config: str, version: str, packages: list[str]) -> None:
     python_prefix(top, "/opt/venv", config=config, packages=[("mine", "1.0")])
     python = found(top)["/opt/venv"]
     assert (python.kind, python.version) == ("venv", version)
     assert [name for name, _ in python.packages] == packages
 
 
-def test_a_python_in_the_search_path_is_found_wherever_it_is(top):
+def test_a_python_in_the_search_path_is_found_wherever_it_is(top) -> None:
     python_prefix(top, "/a/b/c/d", packages=[("x", "1")])
     write(top, "/a/b/c/d/include/python3.11/patchlevel.h", '#define PY_VERSION      \t"3.11.7+"\n')
     assert "/a/b/c/d" not in found(top)
@@ -63,13 +65,13 @@ def test_a_python_in_the_search_path_is_found_wherever_it_is(top):
     assert (python.kind, python.version) == ("other", "3.11.7")
 
 
-def test_a_prefix_that_is_a_link_counts_once(top):
+def test_a_prefix_that_is_a_link_counts_once(top) -> None:
     python_prefix(top, "/srv/python")
     link(top, "/opt/python", "/srv/python")
     assert sorted(found(top)) == ["/srv/python", "/usr"]
 
 
-def test_every_way_that_packages_are_installed(top):
+def test_every_way_that_packages_are_installed(top) -> None:
     python_prefix(top, "/opt/venv", config="home = /usr/bin\n")
     folder = f"/opt/venv/{SITE}"
     write(top, f"{folder}/old-1.0-py3.11.egg-info", "Name: old\nVersion: 1.0\n")
@@ -90,7 +92,7 @@ def test_every_way_that_packages_are_installed(top):
     }
 
 
-def test_what_only_looks_like_a_python_is_none(top):
+def test_what_only_looks_like_a_python_is_none(top) -> None:
     write(top, "/opt/miniconda3/conda-meta/history")
     write(top, "/opt/miniconda3/bin/conda")
     write(top, "/opt/tool/bin/python3")
@@ -98,13 +100,13 @@ def test_what_only_looks_like_a_python_is_none(top):
     assert sorted(found(top)) == ["/usr"]
 
 
-def test_the_interpreter_says_which_of_several_versions_it_is(top):
+def test_the_interpreter_says_which_of_several_versions_it_is(top) -> None:
     write(top, "/usr/lib/python3.9/os.py")
     write(top, "/usr/lib/python3.12/os.py")
     assert found(top)["/usr"].version == "3.11"
 
 
-def test_user_software(tmp_path):
+def test_user_software(tmp_path: Path) -> None:
     write(
         tmp_path,
         "/venv/mine/pyvenv.cfg",

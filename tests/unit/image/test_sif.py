@@ -1,6 +1,7 @@
 """The reader of SIFs: what the format's library writes, and what it never would."""
 
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,25 +21,25 @@ def read(path):
 
 
 @pytest.fixture
-def signed(tmp_path):
+def signed(tmp_path: Path):
     definition = (DEFINITION, b"", b"Bootstrap: docker\n", 0)
     return sif(tmp_path / "x.sif", definition, partition(b"hsqs" * 30), signature(KEY), signature(bytes(20), link=2))
 
 
-def test_objects_and_architecture(signed):
+def test_objects_and_architecture(signed) -> None:
     found = read(signed)
     assert (found.architecture, found.created, len(found.descriptors)) == ("arm64", 1_700_000_000, 4)
     assert found.system == found.descriptors[1]
     assert signed.read_bytes()[found.system.offset :][: found.system.size] == b"hsqs" * 30
 
 
-def test_signatures_name_the_key_and_what_it_signed(signed):
+def test_signatures_name_the_key_and_what_it_signed(signed) -> None:
     first, second = read(signed).signatures
     assert (first.fingerprint, first.hash, first.signs) == (KEY.hex().upper(), "sha256", "group 1")
     assert (second.fingerprint, second.signs) == ("", "object 2")
 
 
-def test_only_the_primary_partition_is_the_system(tmp_path):
+def test_only_the_primary_partition_is_the_system(tmp_path: Path) -> None:
     path = sif(tmp_path / "x.sif", partition(b"data", part=3), partition(b"more", part=4))
     assert read(path).system is None
     assert read(sif(tmp_path / "y.sif", architecture=b"99\0")).architecture == "unknown"
@@ -59,7 +60,7 @@ def test_only_the_primary_partition_is_the_system(tmp_path):
         (HEADER.size + DESCRIPTOR.size + 17, struct.pack("<q", -1), "object 2 is said to end at"),
     ],
 )
-def test_what_can_not_be_is_named(signed, place, value, said):
+def test_what_can_not_be_is_named(signed, place, value, said: str) -> None:
     data = bytearray(signed.read_bytes())
     data[place : place + len(value)] = value
     signed.write_bytes(bytes(data))
@@ -68,7 +69,7 @@ def test_what_can_not_be_is_named(signed, place, value, said):
 
 
 @pytest.mark.parametrize("size", [0, 45, 127, 128, 5000, 28_300])
-def test_a_file_that_is_cut_off_is_named(signed, size):
+def test_a_file_that_is_cut_off_is_named(signed, size: int) -> None:
     signed.write_bytes(signed.read_bytes()[:size])
     with pytest.raises(ImageError, match="damaged"):
         read(signed)
@@ -79,7 +80,7 @@ def test_a_file_that_is_cut_off_is_named(signed, size):
     changes=st.lists(st.tuples(st.integers(0, HEADER.size + 3 * DESCRIPTOR.size), st.binary(min_size=1, max_size=9))),
     size=st.integers(0, 40_000),
 )
-def test_whatever_is_changed_is_read_or_refused(signed, tmp_path, changes, size):
+def test_whatever_is_changed_is_read_or_refused(signed, tmp_path: Path, changes, size) -> None:
     data = bytearray(signed.read_bytes())
     for position, value in changes:
         data[position : position + len(value)] = value

@@ -5,6 +5,7 @@ import os
 import struct
 import time
 import zlib
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +22,7 @@ SUPERBLOCK = 96
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory):
+def tree(tmp_path_factory: pytest.TempPathFactory):
     """A tree whose files are of every kind of storage: blocks, sparse blocks, fragments, none."""
     top = tmp_path_factory.mktemp("tree")
     write(top, "empty")
@@ -42,7 +43,7 @@ def tree(tmp_path_factory):
 
 
 @pytest.fixture(scope="module", params=COMPRESSORS)
-def packed(request, tree, tmp_path_factory, need):
+def packed(request: pytest.FixtureRequest, tree, tmp_path_factory: pytest.TempPathFactory, need):
     path = tmp_path_factory.mktemp("packed") / f"{request.param}.squashfs"
     return request.param, squashfs(need("mksquashfs"), tree, path, "-comp", request.param)
 
@@ -64,7 +65,7 @@ def read_all(files, path=""):
     return found
 
 
-def test_every_file_is_as_it_was_packed(tree, packed):
+def test_every_file_is_as_it_was_packed(tree, packed) -> None:
     compressor, path = packed
     image = opened(path)
     assert (image.compression, image.block_size) == (compressor, 131072)
@@ -73,7 +74,7 @@ def test_every_file_is_as_it_was_packed(tree, packed):
 
 
 @pytest.mark.parametrize("options", [("-noI", "-noD", "-noF"), ("-b", "4K"), ("-b", "1M"), ("-no-fragments",)])
-def test_every_way_of_packing_is_read(tree, tmp_path, need, options):
+def test_every_way_of_packing_is_read(tree, tmp_path: Path, need, options: tuple[str, ...]) -> None:
     path = squashfs(need("mksquashfs"), tree, tmp_path / "x.squashfs", *options)
     files = SquashFsFiles(opened(path))
     for name in ("tail", "blocks", "sparse", "small", "empty"):
@@ -82,12 +83,12 @@ def test_every_way_of_packing_is_read(tree, tmp_path, need, options):
 
 @pytest.mark.parametrize("start", [0, 1, 131071, 131072, 262144, 299_999, 300_000, 400_000])
 @pytest.mark.parametrize("limit", [0, 1, 4096, 131072, 1_000_000])
-def test_a_piece_is_that_of_the_file(tree, packed, start, limit):
+def test_a_piece_is_that_of_the_file(tree, packed, start: int, limit: int) -> None:
     whole = (tree / "tail").read_bytes()
     assert SquashFsFiles(opened(packed[1])).read("/tail", start=start, limit=limit) == whole[start : start + limit]
 
 
-def test_only_what_is_asked_for_is_read(tmp_path, need):
+def test_only_what_is_asked_for_is_read(tmp_path: Path, need) -> None:
     """Reading one file of a big image: a few blocks, however many files there are."""
     top = tmp_path / "tree"
     for number in range(5000):
@@ -116,7 +117,7 @@ def damaged(path, position, value):
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory, need):
+def small(tmp_path_factory: pytest.TempPathFactory, need):
     top = tmp_path_factory.mktemp("small")
     write(top, "usr/bin/python3")
     write(top, "usr/lib/x", "x" * 5000)
@@ -138,20 +139,20 @@ def small(tmp_path_factory, need):
         (72, struct.pack("<Q", 1 << 62), "out of order"),
     ],
 )
-def test_a_superblock_that_can_not_be_is_named(small, position, value, said):
+def test_a_superblock_that_can_not_be_is_named(small, position: int, value, said: str) -> None:
     with pytest.raises(ImageError, match=said):
         opened(damaged(small, position, value))
 
 
 @pytest.mark.parametrize("size", [0, 3, 95, 96, 200])
-def test_what_is_cut_off_is_an_error(small, tmp_path, size):
+def test_what_is_cut_off_is_an_error(small, tmp_path: Path, size: int) -> None:
     path = tmp_path / "cut.squashfs"
     path.write_bytes(small.read_bytes()[:size])
     with pytest.raises(ImageError):
         read_all(SquashFsFiles(opened(path)))
 
 
-def test_a_block_that_unpacks_into_too_much_is_an_error(tmp_path, small):
+def test_a_block_that_unpacks_into_too_much_is_an_error(tmp_path: Path, small) -> None:
     """A bomb: the block of the inodes holds eight megabytes of zeros."""
     engine = zlib.compressobj(9)
     bomb = engine.compress(bytes(8_000_000)) + engine.flush()
@@ -168,7 +169,7 @@ def test_a_block_that_unpacks_into_too_much_is_an_error(tmp_path, small):
 
 
 @pytest.mark.parametrize("compressor", COMPRESSORS)
-def test_garbage_in_place_of_a_block_is_an_error(tree, tmp_path, need, compressor):
+def test_garbage_in_place_of_a_block_is_an_error(tree, tmp_path: Path, need, compressor) -> None:
     path = squashfs(need("mksquashfs"), tree, tmp_path / "x.squashfs", "-comp", compressor)
     (inodes,) = struct.unpack_from("<Q", path.read_bytes(), 64)
     broken = damaged(path, inodes + 2, b"\xa5" * 64)
@@ -178,7 +179,7 @@ def test_garbage_in_place_of_a_block_is_an_error(tree, tmp_path, need, compresso
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=8)), min_size=1, max_size=6))
-def test_whatever_is_changed_is_read_or_refused(small_bytes, tmp_path, changes):
+def test_whatever_is_changed_is_read_or_refused(small_bytes, tmp_path: Path, changes) -> None:
     """Bytes anywhere, most of them in the superblock and the tables: an answer or an ImageError, soon."""
     data = bytearray(small_bytes)
     for position, value in changes:
@@ -193,7 +194,7 @@ def test_whatever_is_changed_is_read_or_refused(small_bytes, tmp_path, changes):
 
 
 @pytest.fixture(scope="module")
-def small_bytes(tmp_path_factory, need):
+def small_bytes(tmp_path_factory: pytest.TempPathFactory, need):
     """An image whose tables are not compressed, so that changes reach their fields."""
     top = tmp_path_factory.mktemp("small")
     write(top, "usr/bin/python3", "x" * 9000)
@@ -206,7 +207,7 @@ def small_bytes(tmp_path_factory, need):
     return data
 
 
-def test_a_link_to_itself_leads_nowhere(small_bytes, tmp_path):
+def test_a_link_to_itself_leads_nowhere(small_bytes, tmp_path: Path) -> None:
     path = tmp_path / "x.squashfs"
     path.write_bytes(small_bytes)
     files = SquashFsFiles(opened(path))

@@ -1,5 +1,7 @@
 """What an image's files say of its Linux."""
 
+from pathlib import Path
+
 import pytest
 
 from sifmod.image import system as imagesystem
@@ -9,11 +11,11 @@ from ..imagetrees import linux, write
 
 
 @pytest.fixture
-def top(tmp_path):
+def top(tmp_path: Path):
     return linux(tmp_path)
 
 
-def test_debian(top):
+def test_debian(top) -> None:
     files = SandboxFiles(top)
     packages = imagesystem.system_packages(files)
     assert packages == {"python3.11": "3.11.2-6+deb12u6", "mpich": "4.0.2-3"}
@@ -25,7 +27,7 @@ def test_debian(top):
     assert imagesystem.script(files, "test") == ""
 
 
-def test_alpine(tmp_path):
+def test_alpine(tmp_path: Path) -> None:
     write(tmp_path, "/lib/ld-musl-x86_64.so.1")
     assert imagesystem.libc(SandboxFiles(tmp_path), {}) == "musl"
     write(tmp_path, "/lib/apk/db/installed", "C:Q1x\nP:musl\nV:1.2.4-r2\nA:x86_64\n\nP:x\nV:1\n")
@@ -34,7 +36,7 @@ def test_alpine(tmp_path):
     assert imagesystem.libc(SandboxFiles(tmp_path), packages) == "musl 1.2.4"
 
 
-def test_nothing_is_there(tmp_path):
+def test_nothing_is_there(tmp_path: Path) -> None:
     files = SandboxFiles(tmp_path)
     assert imagesystem.os_release(files) == {}
     assert (imagesystem.libc(files, {}), imagesystem.architecture(files)) == ("", "")
@@ -42,7 +44,7 @@ def test_nothing_is_there(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"a": {"b": 1}}'])
-def test_labels_that_are_none_do_no_harm(top, text):
+def test_labels_that_are_none_do_no_harm(top, text: str) -> None:
     write(top, "/.singularity.d/labels.json", text)
     assert all(isinstance(value, str) for value in imagesystem.labels(SandboxFiles(top)).values())
 
@@ -62,7 +64,7 @@ def test_labels_that_are_none_do_no_harm(top, text):
         ("export X=", ""),
     ],
 )
-def test_variables_are_read_without_a_shell(top, line, value):
+def test_variables_are_read_without_a_shell(top, line: str, value: str) -> None:
     write(top, "/.singularity.d/env/10-docker2singularity.sh", "#!/bin/sh\nexport A=first\n")
     write(top, "/.singularity.d/env/90-environment.sh", f"#!/bin/sh\nif true; then :; fi\n{line}\n")
     write(top, "/.singularity.d/env/99-base.sh", "X=no")

@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).parents[2] / "golden" / "usr-python-generic" / "share" /
 
 
 @pytest.fixture(scope="module")
-def trees(tmp_path_factory):
+def trees(tmp_path_factory: pytest.TempPathFactory):
     """The script's names, without what runs it."""
     text, found, _ = SCRIPT.read_text().partition("\ntry:\n    sys.exit(")
     assert found
@@ -27,7 +27,7 @@ def trees(tmp_path_factory):
 
 
 @pytest.fixture
-def tree(tmp_path):
+def tree(tmp_path: Path):
     top = tmp_path / "tree"
     write(top, "a/b/file", "text")
     write(top, "a-b", "sorts before a/b, and after a")
@@ -52,14 +52,14 @@ def is_listed(trees, top, text):
     return trees["is_listed"](found, os.fsencode(top), text)
 
 
-def test_threads_find_the_same(trees, tree):
+def test_threads_find_the_same(trees, tree) -> None:
     found = trees["scan"](os.fsencode(tree), map)
     assert found.keys() == {os.fsencode(path.relative_to(tree)) for path in tree.rglob("*")} | {b"."}
     with ThreadPoolExecutor(8) as pool:
         assert trees["scan"](os.fsencode(tree), pool.map) == found
 
 
-def test_a_packed_tree_is_what_its_listing_says(trees, tree, tmp_path, need):
+def test_a_packed_tree_is_what_its_listing_says(trees, tree, tmp_path: Path, need) -> None:
     text = listing(need, tree, tmp_path / "image")
     assert is_listed(trees, tree, text)
     assert is_listed(trees, tree, b"Parallel unsquashfs: Using 2 processors\n8 inodes (5 blocks) to write\n\n" + text)
@@ -80,7 +80,7 @@ def test_a_packed_tree_is_what_its_listing_says(trees, tree, tmp_path, need):
         lambda top: shutil.rmtree(top / "a"),
     ],
 )
-def test_a_change_is_seen(trees, tree, tmp_path, need, change):
+def test_a_change_is_seen(trees, tree, tmp_path: Path, need, change) -> None:
     text = listing(need, tree, tmp_path / "image")
     change(tree)
     assert not is_listed(trees, tree, text)
@@ -91,7 +91,7 @@ _NAMES = st.binary(min_size=1, max_size=20).filter(lambda name: b"/" not in name
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.lists(_NAMES.filter(lambda name: name not in (b".", b"..")), max_size=8, unique=True))
-def test_any_name_is_found_in_the_listing(trees, tmp_path, need, names):
+def test_any_name_is_found_in_the_listing(trees, tmp_path: Path, need, names) -> None:
     top = tmp_path / "any"
     shutil.rmtree(top, ignore_errors=True)
     top.mkdir()

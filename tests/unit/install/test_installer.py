@@ -23,7 +23,7 @@ STAGE = ".sifmod-stage"
 
 
 @pytest.fixture
-def installdir(tmp_path):
+def installdir(tmp_path: Path):
     return tmp_path / "apps" / "Demo" / "1.0 it's,a:b"
 
 
@@ -63,7 +63,7 @@ def calls_of(fake, step):
     return [call for call in fake.calls if (mark in call["stdin"] if mark else step in call["argv"])]
 
 
-def test_a_first_install_writes_everything_that_was_rendered(install, installdir, image):
+def test_a_first_install_writes_everything_that_was_rendered(install, installdir, image) -> None:
     spec = install()
     for artefact in render(spec, a_site()):
         assert (installdir / artefact.path).read_text() == artefact.text
@@ -73,14 +73,14 @@ def test_a_first_install_writes_everything_that_was_rendered(install, installdir
     assert not (installdir / STAGE).exists()
 
 
-def test_nothing_is_written_that_the_manifest_does_not_name(install, installdir):
+def test_nothing_is_written_that_the_manifest_does_not_name(install, installdir) -> None:
     install()
     files = {str(path.relative_to(installdir)) for path in installdir.rglob("*") if path.is_file() or path.is_symlink()}
     own = {name for name in files if not name.startswith("user-software/")}
     assert own == set(read_manifest(installdir).files)
 
 
-def test_the_manifest_says_what_was_installed_from_where_and_with_what(install, installdir, image):
+def test_the_manifest_says_what_was_installed_from_where_and_with_what(install, installdir, image) -> None:
     install(tools={"easybuild": "5.4.1"})
     manifest = read_manifest(installdir)
     assert (manifest.module, manifest.image, manifest.python_version) == ("Demo/1.0-x", "demo.sif", "3.11")
@@ -91,38 +91,38 @@ def test_the_manifest_says_what_was_installed_from_where_and_with_what(install, 
     assert list(manifest.files) == sorted(manifest.files)
 
 
-def test_the_image_s_packages_become_constraints(install, installdir, fake):
+def test_the_image_s_packages_become_constraints(install, installdir, fake) -> None:
     fake.answer(packages=[("torch", "2.2.0+rocm5.6"), ("pip", "24.0")])
     install()
     assert (installdir / "runscripts/pip-constraints.txt").read_text() == "torch==2.2.0+rocm5.6\n"
 
 
-def test_constraints_can_be_switched_off(install, installdir):
+def test_constraints_can_be_switched_off(install, installdir) -> None:
     install(pip_constraints=False)
     assert not (installdir / "runscripts/pip-constraints.txt").exists()
 
 
-def test_the_wrappers_get_the_versions_that_the_image_has(install, installdir, fake):
+def test_the_wrappers_get_the_versions_that_the_image_has(install, installdir, fake) -> None:
     fake.answer(version="3.12")
     install()
     found = {path.name for path in (installdir / "bin").iterdir()}
     assert {"python", "python3", "python3.12", "pip", "pip3", "pip3.12"} <= found
 
 
-def test_a_container_without_a_python_runs_nothing(install, installdir, fake):
+def test_a_container_without_a_python_runs_nothing(install, installdir, fake) -> None:
     install(python=None, python_version="", venv="", wrappers=("true",))
     assert [call["argv"] for call in fake.calls] == []
     assert not (installdir / "user-software").exists()
     assert read_manifest(installdir).python_version == ""
 
 
-def test_a_container_without_a_venv_has_no_user_software(install, installdir, fake):
+def test_a_container_without_a_venv_has_no_user_software(install, installdir, fake) -> None:
     install(venv="")
     assert calls_of(fake, "venv") == []
     assert not (installdir / "user-software").exists()
 
 
-def test_the_virtual_environment_is_made_on_top_of_the_image_s_packages(install, installdir, fake):
+def test_the_virtual_environment_is_made_on_top_of_the_image_s_packages(install, installdir, fake) -> None:
     install()
     (call,) = calls_of(fake, "venv")
     stage = installdir / STAGE
@@ -138,7 +138,9 @@ def test_the_virtual_environment_is_made_on_top_of_the_image_s_packages(install,
     assert (str(stage / "user-software"), "/user-software", "") in split_binds(call["env"]["APPTAINER_BINDPATH"])
 
 
-def test_requirements_are_installed_with_constraints_binds_and_variables(install, installdir, fake, tmp_path):
+def test_requirements_are_installed_with_constraints_binds_and_variables(
+    install, installdir, fake, tmp_path: Path
+) -> None:
     here = tmp_path / "here"
     here.mkdir()
     site = a_site(
@@ -165,7 +167,7 @@ def test_requirements_are_installed_with_constraints_binds_and_variables(install
     assert (installdir / "user-software/venv/demo/installed.txt").read_text() == "torchmetrics>=1\né\n"
 
 
-def test_every_step_is_announced(install, image):
+def test_every_step_is_announced(install, image) -> None:
     install(pip_requirements=("torchmetrics",))
     said = "\n".join(install.said)
     assert str(image) in said
@@ -174,7 +176,7 @@ def test_every_step_is_announced(install, image):
     assert "torchmetrics" in said
 
 
-def test_a_checksum_may_be_written_in_capitals(install, installdir, image):
+def test_a_checksum_may_be_written_in_capitals(install, installdir, image) -> None:
     install(sha256=hashlib.sha256(image.read_bytes()).hexdigest().upper())
     assert (installdir / "demo.sif").exists()
 
@@ -199,7 +201,7 @@ def users_own(top):
     return {name: facts for name, facts in snapshot(top).items() if name.startswith("user-software")}
 
 
-def test_a_reinstall_replaces_the_files_and_removes_those_that_are_gone(install, installdir, earlier, image):
+def test_a_reinstall_replaces_the_files_and_removes_those_that_are_gone(install, installdir, earlier, image) -> None:
     assert {"bin/oldtool", "old.sif"} <= set(earlier)
     image.write_bytes(SIF_HEADER + b"another image")
     spec = install(wrappers=("python", "newtool"), sif="new.sif")
@@ -213,7 +215,7 @@ def test_a_reinstall_replaces_the_files_and_removes_those_that_are_gone(install,
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_reinstall_keeps_the_directory_of_user_software_byte_for_byte(install, installdir, fake):
+def test_a_reinstall_keeps_the_directory_of_user_software_byte_for_byte(install, installdir, fake) -> None:
     before = users_own(installdir)
     install(wrappers=("python",), pip_requirements=("torchmetrics",))
     assert users_own(installdir) == before
@@ -233,7 +235,7 @@ def packed(installdir, earlier):
 
 
 @pytest.mark.usefixtures("packed")
-def test_a_reinstall_keeps_packed_user_software_byte_for_byte(install, installdir, fake):
+def test_a_reinstall_keeps_packed_user_software_byte_for_byte(install, installdir, fake) -> None:
     shutil.rmtree(installdir / "user-software")
     before = users_own(installdir)
     install()
@@ -243,7 +245,7 @@ def test_a_reinstall_keeps_packed_user_software_byte_for_byte(install, installdi
     assert calls_of(fake, "venv") == []
 
 
-def test_a_reinstall_keeps_both_copies_and_the_mark_between_them(install, installdir, packed):
+def test_a_reinstall_keeps_both_copies_and_the_mark_between_them(install, installdir, packed) -> None:
     (installdir / names.USER_SOFTWARE_UNPACKED).write_text("mark\n")
     before = users_own(installdir)
     install()
@@ -252,7 +254,7 @@ def test_a_reinstall_keeps_both_copies_and_the_mark_between_them(install, instal
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(install, installdir, need):
+def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(install, installdir, need) -> None:
     need("mksquashfs")
     before = users_own(installdir)
     install(pack_user_software=True)
@@ -261,7 +263,7 @@ def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(install, insta
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_reinstall_leaves_what_it_does_not_know_alone(install, installdir):
+def test_a_reinstall_leaves_what_it_does_not_know_alone(install, installdir) -> None:
     (installdir / "easybuild").mkdir()
     (installdir / "easybuild" / "log").write_text("EasyBuild's own")
     (installdir / "bin" / "mine").write_text("the user's")
@@ -270,7 +272,7 @@ def test_a_reinstall_leaves_what_it_does_not_know_alone(install, installdir):
     assert (installdir / "bin" / "mine").read_text() == "the user's"
 
 
-def test_the_same_install_again_changes_no_byte(install, installdir, earlier):
+def test_the_same_install_again_changes_no_byte(install, installdir, earlier) -> None:
     install(wrappers=("python", "pip", "oldtool"), sif="old.sif")
     after = snapshot(installdir)
     assert {name: (*facts[:2], facts[3]) for name, facts in after.items()} == {
@@ -278,14 +280,14 @@ def test_the_same_install_again_changes_no_byte(install, installdir, earlier):
     }
 
 
-def test_an_install_over_one_without_user_software_makes_it(install, installdir):
+def test_an_install_over_one_without_user_software_makes_it(install, installdir) -> None:
     install(venv="")
     install()
     assert (installdir / "user-software/venv/demo/pyvenv.cfg").exists()
 
 
 @pytest.mark.usefixtures("earlier")
-def test_what_a_killed_install_left_is_removed(install, installdir):
+def test_what_a_killed_install_left_is_removed(install, installdir) -> None:
     (installdir / STAGE / "bin").mkdir(parents=True)
     (installdir / STAGE / "bin" / "half").write_text("half")
     (installdir / STAGE / "old.sif").write_text("half")
@@ -335,7 +337,7 @@ EARLY = [copy_fails, copy_is_a_folder, checksum_is_wrong, image_is_no_sif, probe
 
 
 @pytest.mark.parametrize("fails", EARLY)
-def test_a_failure_leaves_an_earlier_installation_as_it_was(install, installdir, earlier, fake, image, fails):
+def test_a_failure_leaves_an_earlier_installation_as_it_was(install, installdir, earlier, fake, image, fails) -> None:
     options = {}
     fails(fake, image, options)
     with pytest.raises(SifmodError):
@@ -346,7 +348,7 @@ def test_a_failure_leaves_an_earlier_installation_as_it_was(install, installdir,
 @pytest.mark.parametrize("fails", [venv_fails, pip_fails])
 def test_a_failure_in_the_virtual_environment_leaves_an_earlier_installation_as_it_was(
     install, installdir, fake, image, fails
-):
+) -> None:
     install(venv="")
     before = snapshot(installdir)
     options = {}
@@ -361,7 +363,7 @@ def test_a_failure_in_the_virtual_environment_leaves_an_earlier_installation_as_
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_damaged_manifest_stops_the_install_before_anything_is_replaced(install, installdir):
+def test_a_damaged_manifest_stops_the_install_before_anything_is_replaced(install, installdir) -> None:
     (installdir / names.MANIFEST).write_text("{")
     before = snapshot(installdir)
     with pytest.raises(InstallError, match="move it away and reinstall"):
@@ -370,7 +372,7 @@ def test_a_damaged_manifest_stops_the_install_before_anything_is_replaced(instal
 
 
 @pytest.mark.parametrize("fails", [*EARLY, venv_fails, pip_fails])
-def test_of_a_first_install_that_fails_nothing_is_left(install, installdir, fake, image, fails):
+def test_of_a_first_install_that_fails_nothing_is_left(install, installdir, fake, image, fails) -> None:
     options = {}
     fails(fake, image, options)
     with pytest.raises(SifmodError):
@@ -379,7 +381,7 @@ def test_of_a_first_install_that_fails_nothing_is_left(install, installdir, fake
 
 
 @pytest.mark.usefixtures("fake")
-def test_an_interruption_leaves_no_stage(installdir, earlier, image):
+def test_an_interruption_leaves_no_stage(installdir, earlier, image) -> None:
     def interrupt(_line):
         raise KeyboardInterrupt
 
@@ -389,7 +391,7 @@ def test_an_interruption_leaves_no_stage(installdir, earlier, image):
     assert snapshot(installdir) == earlier
 
 
-def test_a_wrong_checksum_names_the_image_both_sums_and_the_remedy(install, image):
+def test_a_wrong_checksum_names_the_image_both_sums_and_the_remedy(install, image) -> None:
     with pytest.raises(ImageError) as caught:
         install(sha256="ab" * 32)
     message = str(caught.value)
@@ -400,7 +402,7 @@ def test_a_wrong_checksum_names_the_image_both_sums_and_the_remedy(install, imag
     assert "fetch the image again, or correct the easyconfig" in message
 
 
-def test_a_failed_pip_names_the_command_and_its_last_lines(install, fake):
+def test_a_failed_pip_names_the_command_and_its_last_lines(install, fake) -> None:
     fake.answer(fail="pip", status=3)
     with pytest.raises(InstallError) as caught:
         install(pip_requirements=("torchmetrics",))
@@ -410,7 +412,7 @@ def test_a_failed_pip_names_the_command_and_its_last_lines(install, fake):
     assert message.endswith("err 39\nerr 40")
 
 
-def test_a_place_that_can_not_be_written_to_is_named(install, installdir):
+def test_a_place_that_can_not_be_written_to_is_named(install, installdir) -> None:
     installdir.parent.parent.mkdir(parents=True)
     installdir.parent.write_text("a file where a folder must be")
     with pytest.raises(InstallError) as caught:
@@ -420,7 +422,7 @@ def test_a_place_that_can_not_be_written_to_is_named(install, installdir):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_without_permission_is_named(install, installdir):
+def test_a_folder_without_permission_is_named(install, installdir) -> None:
     installdir.parent.mkdir(parents=True)
     installdir.parent.chmod(0o555)
     with pytest.raises(InstallError) as caught:
@@ -429,7 +431,7 @@ def test_a_folder_without_permission_is_named(install, installdir):
     assert "Permission denied" in str(caught.value)
 
 
-def test_an_installation_that_can_not_be_put_in_place_is_named(install, installdir):
+def test_an_installation_that_can_not_be_put_in_place_is_named(install, installdir) -> None:
     installdir.mkdir(parents=True)
     (installdir / "bin").write_text("a file where a folder must be")
     with pytest.raises(InstallError, match=r"putting .* in place failed: File exists") as caught:
@@ -441,7 +443,7 @@ def test_an_installation_that_can_not_be_put_in_place_is_named(install, installd
 # Packing at the end of the install
 
 
-def test_user_software_is_packed_and_the_directory_goes(install, installdir, need):
+def test_user_software_is_packed_and_the_directory_goes(install, installdir, need) -> None:
     need("mksquashfs")
     install(pip_requirements=("torchmetrics",), pack_user_software=True)
     packed = installdir / names.USER_SOFTWARE_PACKED
@@ -451,13 +453,13 @@ def test_user_software_is_packed_and_the_directory_goes(install, installdir, nee
 
 
 @pytest.mark.usefixtures("packed")
-def test_what_is_packed_already_is_not_packed_again(install, installdir):
+def test_what_is_packed_already_is_not_packed_again(install, installdir) -> None:
     before = users_own(installdir)
     install(pack_user_software=True)
     assert users_own(installdir) == before
 
 
-def test_a_failed_packing_names_the_status_and_keeps_the_directory(install, installdir, fake, need):
+def test_a_failed_packing_names_the_status_and_keeps_the_directory(install, installdir, fake, need) -> None:
     need("mksquashfs")
     fake.answer(fail="compare")
     with pytest.raises(InstallError) as caught:
@@ -472,7 +474,7 @@ def test_a_failed_packing_names_the_status_and_keeps_the_directory(install, inst
 
 
 @pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
-def test_the_umask_decides_about_every_mode(install, installdir, umask, mask):
+def test_the_umask_decides_about_every_mode(install, installdir, umask, mask: int) -> None:
     umask(mask)
     spec = install()
     executables = {str(artefact.path) for artefact in render(spec, a_site()) if artefact.executable}
@@ -489,7 +491,9 @@ def test_the_umask_decides_about_every_mode(install, installdir, umask, mask):
 
 
 @pytest.mark.parametrize(("first", "second"), [(0o077, 0o002), (0o002, 0o077), (0o022, 0o027)])
-def test_a_reinstall_gives_the_files_the_modes_of_its_own_umask(install, installdir, umask, first, second):
+def test_a_reinstall_gives_the_files_the_modes_of_its_own_umask(
+    install, installdir, umask, first: int, second: int
+) -> None:
     umask(first)
     install()
     umask(second)
@@ -503,7 +507,7 @@ def test_a_reinstall_gives_the_files_the_modes_of_its_own_umask(install, install
 
 
 @pytest.mark.usefixtures("install")
-def test_a_refresh_brings_today_s_site_into_the_scripts_and_touches_nothing_else(installdir, earlier):
+def test_a_refresh_brings_today_s_site_into_the_scripts_and_touches_nothing_else(installdir, earlier) -> None:
     site = a_site(runtime="today's", master_suffix="-ib")
     before = read_manifest(installdir)
     refresh_scripts(a_spec(installdir=str(installdir), wrappers=("python", "pip", "oldtool"), python_version=""), site)
@@ -520,14 +524,14 @@ def test_a_refresh_brings_today_s_site_into_the_scripts_and_touches_nothing_else
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_refresh_keeps_the_modes_of_scripts(installdir, umask):
+def test_a_refresh_keeps_the_modes_of_scripts(installdir, umask) -> None:
     umask(0o027)
     refresh_scripts(a_spec(installdir=str(installdir)), a_site(master_suffix="-ib"))
     assert mode_of(installdir / "runscripts/get-master") & 0o111
     assert not mode_of(installdir / "share/container.sh") & 0o111
 
 
-def test_a_refresh_brings_back_a_script_that_was_deleted(install, installdir):
+def test_a_refresh_brings_back_a_script_that_was_deleted(install, installdir) -> None:
     spec = install()
     text = (installdir / "bin/python3.11").read_text()
     (installdir / "bin/python3.11").unlink()
@@ -535,13 +539,13 @@ def test_a_refresh_brings_back_a_script_that_was_deleted(install, installdir):
     assert (installdir / "bin/python3.11").read_text() == text
 
 
-def test_a_refresh_of_nothing_writes_nothing(installdir):
+def test_a_refresh_of_nothing_writes_nothing(installdir) -> None:
     refresh_scripts(a_spec(installdir=str(installdir)), a_site())
     assert not installdir.exists()
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_refresh_with_a_damaged_manifest_is_refused(installdir):
+def test_a_refresh_with_a_damaged_manifest_is_refused(installdir) -> None:
     (installdir / names.MANIFEST).write_text("{")
     before = snapshot(installdir)
     with pytest.raises(InstallError, match="move it away and reinstall"):
@@ -552,12 +556,12 @@ def test_a_refresh_with_a_damaged_manifest_is_refused(installdir):
 # Writing one artefact
 
 
-def test_an_artefact_is_written_as_utf_8_with_its_folders(tmp_path):
+def test_an_artefact_is_written_as_utf_8_with_its_folders(tmp_path: Path) -> None:
     write_artefact(tmp_path, Artefact(Path("a/b/é.sh"), "é☃\n", executable=True))
     assert (tmp_path / "a/b/é.sh").read_bytes() == "é☃\n".encode()
 
 
-def test_an_artefact_that_can_not_be_written_is_named(tmp_path):
+def test_an_artefact_that_can_not_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "bin").write_text("")
     with pytest.raises(InstallError) as caught:
         write_artefact(tmp_path, Artefact(Path("bin/x"), "text"))
@@ -565,7 +569,7 @@ def test_an_artefact_that_can_not_be_written_is_named(tmp_path):
     assert "exists" in str(caught.value) or "Not a directory" in str(caught.value)
 
 
-def test_a_python_of_a_conda_environment_is_the_one_that_makes_the_venv(install, fake):
+def test_a_python_of_a_conda_environment_is_the_one_that_makes_the_venv(install, fake) -> None:
     install(python=PythonLayout("/opt/conda/envs/x", "/opt/conda", "x"))
     assert [call["argv"][2] for call in fake.calls] == ["/opt/conda/envs/x/bin/python3"] * 2
 
@@ -573,7 +577,7 @@ def test_a_python_of_a_conda_environment_is_the_one_that_makes_the_venv(install,
 # The way back
 
 
-def test_what_a_reinstall_replaced_comes_back(earlier, installdir, image, fake):
+def test_what_a_reinstall_replaced_comes_back(earlier, installdir, image, fake) -> None:
     Installer(
         spec=a_spec(installdir=str(installdir), wrappers=("python", "newtool")),
         site=a_site(),
@@ -589,7 +593,7 @@ def test_what_a_reinstall_replaced_comes_back(earlier, installdir, image, fake):
     assert fake.calls
 
 
-def test_a_run_that_was_killed_before_it_set_anything_aside_takes_nothing_away(installdir):
+def test_a_run_that_was_killed_before_it_set_anything_aside_takes_nothing_away(installdir) -> None:
     (installdir / "user-software").mkdir(parents=True)
     remember(installdir, [])
     remember_renames(installdir, [(installdir / "user-software", installdir / "user-software-python3.10")], PARTS)
@@ -598,13 +602,13 @@ def test_a_run_that_was_killed_before_it_set_anything_aside_takes_nothing_away(i
     assert sorted(path.name for path in installdir.iterdir()) == ["user-software", "user-software.squashfs"]
 
 
-def test_undo_without_a_reinstall_changes_nothing(earlier, installdir):
+def test_undo_without_a_reinstall_changes_nothing(earlier, installdir) -> None:
     undo(installdir)
     assert snapshot(installdir) == earlier
 
 
 @pytest.mark.usefixtures("earlier")
-def test_another_name_for_the_virtual_environment_is_refused_after_a_time_without_any(install, installdir):
+def test_another_name_for_the_virtual_environment_is_refused_after_a_time_without_any(install, installdir) -> None:
     install(venv="")
     with pytest.raises(ParameterError, match="has the virtual environment 'demo'"):
         install(venv="other")
@@ -613,7 +617,7 @@ def test_another_name_for_the_virtual_environment_is_refused_after_a_time_withou
 
 
 @pytest.mark.usefixtures("earlier")
-def test_the_environments_that_users_have_made_besides_are_not_looked_at(install, installdir):
+def test_the_environments_that_users_have_made_besides_are_not_looked_at(install, installdir) -> None:
     other = installdir / "user-software" / "venv" / "alt"
     other.mkdir()
     (other / "pyvenv.cfg").write_text("version = 2.7.18\n")
@@ -622,7 +626,7 @@ def test_the_environments_that_users_have_made_besides_are_not_looked_at(install
 
 
 @pytest.mark.usefixtures("earlier")
-def test_another_name_for_the_virtual_environment_is_refused(install, installdir):
+def test_another_name_for_the_virtual_environment_is_refused(install, installdir) -> None:
     before = snapshot(installdir)
     with pytest.raises(ParameterError) as caught:
         install(venv="other")

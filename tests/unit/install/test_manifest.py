@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -22,18 +23,18 @@ def manifest():
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(tmp_path: Path):
     path = tmp_path / names.MANIFEST
     path.parent.mkdir()
     return path
 
 
-def test_a_manifest_is_read_back_as_it_was_written(tmp_path, path, manifest):
+def test_a_manifest_is_read_back_as_it_was_written(tmp_path: Path, path, manifest) -> None:
     path.write_text(manifest.text, encoding="utf-8")
     assert read_manifest(tmp_path) == manifest
 
 
-def test_the_text_is_json_with_sorted_keys_and_a_format(manifest):
+def test_the_text_is_json_with_sorted_keys_and_a_format(manifest) -> None:
     data = json.loads(manifest.text)
     assert list(data) == sorted(data)
     assert data["format"] == 1
@@ -42,12 +43,12 @@ def test_the_text_is_json_with_sorted_keys_and_a_format(manifest):
     assert manifest.text.endswith("}\n")
 
 
-def test_the_order_of_the_tools_does_not_change_the_text(manifest):
+def test_the_order_of_the_tools_does_not_change_the_text(manifest) -> None:
     swapped = Manifest(**{**manifest.__dict__, "tools": dict(reversed(list(manifest.tools.items())))})
     assert swapped.text == manifest.text
 
 
-def test_where_nothing_was_installed_there_is_no_manifest(tmp_path):
+def test_where_nothing_was_installed_there_is_no_manifest(tmp_path: Path) -> None:
     assert read_manifest(tmp_path) is None
     assert read_manifest(tmp_path / "gone") is None
 
@@ -74,7 +75,7 @@ def test_where_nothing_was_installed_there_is_no_manifest(tmp_path):
         b"\xff\xfe",
     ],
 )
-def test_a_damaged_manifest_is_named_with_the_remedy(tmp_path, path, text):
+def test_a_damaged_manifest_is_named_with_the_remedy(tmp_path: Path, path, text: object) -> None:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InstallError) as caught:
         read_manifest(tmp_path)
@@ -82,7 +83,7 @@ def test_a_damaged_manifest_is_named_with_the_remedy(tmp_path, path, text):
     assert "move it away and reinstall" in str(caught.value)
 
 
-def test_a_folder_in_place_of_the_manifest_is_named(tmp_path, path):
+def test_a_folder_in_place_of_the_manifest_is_named(tmp_path: Path, path) -> None:
     path.mkdir()
     with pytest.raises(InstallError, match="can't be read"):
         read_manifest(tmp_path)

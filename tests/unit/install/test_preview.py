@@ -1,4 +1,5 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -38,20 +39,22 @@ def paths(found):
         ({"name": "Python", "version": "3.11-demo"}, "", False, "3.11", "the module's version"),
     ],
 )
-def test_the_python_is_the_nearest_known_one(manifest, changes, given, installed, version, origin):
+def test_the_python_is_the_nearest_known_one(
+    manifest, changes, given: str, installed: bool, version: str, origin: str
+) -> None:
     spec = a_spec(**{"python_version": "", **changes})
     found = preview(spec, a_site(), manifest=manifest if installed else None, python_version=given)
     assert f"bin/pip{version}" in paths(found)
     assert f"taken to be {version}, from {origin}" in found.notes[0]
 
 
-def test_without_a_known_python_there_are_fewer_wrappers():
+def test_without_a_known_python_there_are_fewer_wrappers() -> None:
     found = preview(a_spec(python_version="", version="3.2-thing"), a_site())
     assert [path for path in paths(found) if path.startswith(("bin/pip", "bin/python"))] == ["bin/pip", "bin/python"]
     assert "not known" in found.notes[0]
 
 
-def test_what_an_install_makes_from_the_image_is_named():
+def test_what_an_install_makes_from_the_image_is_named() -> None:
     (*_, note) = preview(a_spec(), a_site()).notes
     assert note.endswith("share/sifmod.json, runscripts/pip-constraints.txt")
     (*_, note) = preview(a_spec(pip_constraints=False), a_site()).notes
@@ -59,7 +62,7 @@ def test_what_an_install_makes_from_the_image_is_named():
     assert "in its place" in preview(a_spec(image_mode="central"), a_site()).notes[-1]
 
 
-def test_definition_files_are_part_of_it(tmp_path):
+def test_definition_files_are_part_of_it(tmp_path: Path) -> None:
     (tmp_path / "x.def").write_text("Bootstrap: docker\n")
     assert "share/docker-defs/x.def" in paths(preview(a_spec(), a_site(), definitions=[tmp_path / "x.def"]))
     with pytest.raises(InstallError, match="can't be read"):
@@ -67,7 +70,7 @@ def test_definition_files_are_part_of_it(tmp_path):
 
 
 @pytest.fixture
-def installed(tmp_path, manifest):
+def installed(tmp_path: Path, manifest):
     """Write the artefacts of a container as if they were installed; return root, manifest, artefacts and module."""
     spec = a_spec(installdir=str(tmp_path), python=USR)
     artefacts = render(spec, a_site())
@@ -87,11 +90,11 @@ def diff(installed, **changes):
     return list(differences(given["artefacts"], given["installdir"], given["manifest"], given["module"]))
 
 
-def test_an_install_of_the_same_differs_in_nothing(installed):
+def test_an_install_of_the_same_differs_in_nothing(installed) -> None:
     assert diff(installed) == []
 
 
-def test_changed_new_and_vanishing_files_are_shown(installed):
+def test_changed_new_and_vanishing_files_are_shown(installed) -> None:
     root, manifest, artefacts, module = installed
     (root / "bin" / "pip").unlink()
     (root / "bin" / "old").write_text("old\n")
@@ -109,7 +112,7 @@ def test_changed_new_and_vanishing_files_are_shown(installed):
         assert line in lines
 
 
-def test_a_file_that_can_t_be_read_is_named(installed):
+def test_a_file_that_can_t_be_read_is_named(installed) -> None:
     root = installed[0]
     (root / "bin" / "pip").unlink()
     (root / "bin" / "pip").mkdir()

@@ -1,6 +1,7 @@
 import json
 import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from sifmod.install.probe import PythonFacts, probe_python
 from ..support import CONDA, USR
 
 
-def test_every_package_of_the_image_is_pinned_to_its_version():
+def test_every_package_of_the_image_is_pinned_to_its_version() -> None:
     facts = PythonFacts("3.10", (("numpy", "1.26.4"), ("torch", "2.2.0+rocm5.6"), ("torch_geometric", "2.4")))
     assert facts.constraints == "numpy==1.26.4\ntorch==2.2.0+rocm5.6\ntorch_geometric==2.4\n"
 
@@ -24,11 +25,11 @@ def test_every_package_of_the_image_is_pinned_to_its_version():
 @pytest.mark.parametrize(
     "name", ["pip", "setuptools", "wheel", "Cython", "ninja", "packaging", "setuptools_scm", "Flit.Core", "pybind11"]
 )
-def test_build_tools_are_not_pinned_however_they_are_spelt(name):
+def test_build_tools_are_not_pinned_however_they_are_spelt(name: str) -> None:
     assert PythonFacts("3.10", ((name, "1.0"), ("torch", "2.0"))).constraints == "torch==2.0\n"
 
 
-def test_an_image_without_packages_pins_nothing():
+def test_an_image_without_packages_pins_nothing() -> None:
     assert PythonFacts("3.10", ()).constraints == ""
 
 
@@ -38,7 +39,7 @@ NO_VERSIONS = ["1.1build1", "0.1.43ubuntu1", "2004d.x", "unknown", "1.0 beta", "
 
 
 @pytest.mark.parametrize("version", [*VERSIONS, *NO_VERSIONS])
-def test_every_line_of_the_constraints_is_one_that_pip_accepts(version):
+def test_every_line_of_the_constraints_is_one_that_pip_accepts(version) -> None:
     lines = PythonFacts("3.10", (("first", "1.0"), ("odd-one", version))).constraints.splitlines()
     assert lines[0] == "first==1.0"
     for line in lines:
@@ -48,12 +49,12 @@ def test_every_line_of_the_constraints_is_one_that_pip_accepts(version):
 
 
 @pytest.mark.parametrize("name", ["-orch", "~orch", "a b", "x @ file:///y", "x[y]", "_x", "x;y", "é"])
-def test_what_is_no_name_of_a_package_is_not_pinned(name):
+def test_what_is_no_name_of_a_package_is_not_pinned(name: str) -> None:
     assert PythonFacts("3.10", ((name, "1.0"), ("torch", "2.0"))).constraints == "torch==2.0\n"
 
 
 @given(st.lists(st.tuples(st.text(max_size=12), st.text(max_size=8)), max_size=5))
-def test_whatever_an_image_says_of_itself_gives_constraints_that_pip_accepts(packages):
+def test_whatever_an_image_says_of_itself_gives_constraints_that_pip_accepts(packages) -> None:
     constraints = PythonFacts("3.10", tuple(packages)).constraints
     assert constraints == "" or constraints.endswith("\n")
     for line in constraints.split("\n")[:-1]:
@@ -67,13 +68,13 @@ def runtime(fake):
     return ContainerRuntime(fake.path)
 
 
-def test_the_image_s_own_python_is_asked_in_isolation(fake, runtime, image):
+def test_the_image_s_own_python_is_asked_in_isolation(fake, runtime, image) -> None:
     probe_python(runtime, image, CONDA)
     (call,) = fake.calls
     assert call["argv"][:5] == ["exec", str(image), "/opt/miniconda3/envs/pytorch/bin/python3", "-I", "-c"]
 
 
-def test_packages_come_sorted_each_name_once_and_the_first_on_the_search_path_wins(fake, runtime, image):
+def test_packages_come_sorted_each_name_once_and_the_first_on_the_search_path_wins(fake, runtime, image) -> None:
     found = [["Zope", "1"], ["torch", "2.2.0+rocm5.6"], ["a_b", "2"], ["A-b", "1"], ["Torch", "1.0"], [None, "3"]]
     fake.answer(version="3.9", packages=[*found, ["broken", None], ["", "1"]])
     facts = probe_python(runtime, image, USR)
@@ -81,7 +82,7 @@ def test_packages_come_sorted_each_name_once_and_the_first_on_the_search_path_wi
     assert facts == PythonFacts("3.9", (("a_b", "2"), ("torch", "2.2.0+rocm5.6"), ("Zope", "1")))
 
 
-def test_the_question_works_in_a_real_python(tmp_path, image):
+def test_the_question_works_in_a_real_python(tmp_path: Path, image) -> None:
     host = tmp_path / "host"
     host.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
     host.chmod(0o755)
@@ -95,7 +96,9 @@ def test_the_question_works_in_a_real_python(tmp_path, image):
 @pytest.mark.parametrize(
     ("python", "parameter"), [(CONDA, "conda_root and conda_env"), (USR, "python_prefix")], ids=["conda", "prefix"]
 )
-def test_a_missing_python_is_named_with_the_parameter_and_what_was_printed(fake, runtime, image, python, parameter):
+def test_a_missing_python_is_named_with_the_parameter_and_what_was_printed(
+    fake, runtime, image, python, parameter: str
+) -> None:
     fake.answer(fail="probe", status=127)
     with pytest.raises(ImageError) as caught:
         probe_python(runtime, image, python)
@@ -108,7 +111,7 @@ def test_a_missing_python_is_named_with_the_parameter_and_what_was_printed(fake,
 
 
 @pytest.mark.parametrize("answer", ["", "hello", "{", "1", "null", "[]", "{}", json.dumps({"version": "3.11"})])
-def test_an_answer_that_makes_no_sense_is_an_error_of_the_image(tmp_path, image, answer):
+def test_an_answer_that_makes_no_sense_is_an_error_of_the_image(tmp_path: Path, image, answer) -> None:
     strange = tmp_path / "strange"
     strange.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
     strange.chmod(0o755)

@@ -1,5 +1,7 @@
 import json
 import shutil
+from pathlib import Path
+from typing import Optional
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +18,7 @@ ENVIRON = {"HOME": "/home/me"}
 
 
 @pytest.fixture
-def space(tmp_path):
+def space(tmp_path: Path):
     return SoftwareSpace(tmp_path / "software", tmp_path / "modules")
 
 
@@ -34,7 +36,7 @@ def set_python(root, body):
     python.chmod(0o755)
 
 
-def test_the_kernel_starts_the_installation_s_own_python(installation):
+def test_the_kernel_starts_the_installation_s_own_python(installation) -> None:
     kernel = kernel_of(installation, environ=ENVIRON)
     assert kernel.spec["argv"] == [
         *(f"{installation.root}/bin/python", "-m", "ipykernel_launcher", "-f", "{connection_file}")
@@ -52,11 +54,11 @@ def test_the_kernel_starts_the_installation_s_own_python(installation):
         ({"HOME": ""}, "/.local/share/jupyter/kernels"),
     ],
 )
-def test_it_lies_where_jupyter_looks_for_the_user_s(installation, environ, folder):
+def test_it_lies_where_jupyter_looks_for_the_user_s(installation, environ: dict[str, str], folder: str) -> None:
     assert str(kernel_of(installation, environ={**ENVIRON, **environ}).directory.parent) == folder
 
 
-def test_it_can_be_for_another_jupyter_under_another_name(installation, tmp_path):
+def test_it_can_be_for_another_jupyter_under_another_name(installation, tmp_path: Path) -> None:
     kernel = kernel_of(installation, name="N", display_name="D", jupyter_prefix=tmp_path, environ=ENVIRON)
     assert kernel.directory == tmp_path / "share/jupyter/kernels/N"
     assert kernel.spec["display_name"] == "D"
@@ -71,24 +73,26 @@ def test_it_can_be_for_another_jupyter_under_another_name(installation, tmp_path
         ({"JUPYTER_RUNTIME_DIR": "/home/me2/j"}, "/home/me2/j"),
     ],
 )
-def test_connection_files_that_the_container_would_not_see_are_bound(installation, environ, bound):
+def test_connection_files_that_the_container_would_not_see_are_bound(
+    installation, environ: dict[str, str], bound: Optional[str]
+) -> None:
     spec = kernel_of(installation, environ={**ENVIRON, **environ}).spec
     assert spec.get("env") == (bound and {"SINGULARITY_BIND": bound, "APPTAINER_BIND": bound})
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "$(id)", "é", "a\n"])
-def test_a_name_that_jupyter_refuses_is_refused(installation, name):
+def test_a_name_that_jupyter_refuses_is_refused(installation, name: str) -> None:
     with pytest.raises(KernelError, match="--name"):
         kernel_of(installation, name=name, environ=ENVIRON)
 
 
-def test_a_container_without_a_python_command_has_no_kernel(installation):
+def test_a_container_without_a_python_command_has_no_kernel(installation) -> None:
     (installation.root / "bin/python").unlink()
     with pytest.raises(KernelError, match="has no command python"):
         kernel_of(installation, environ=ENVIRON)
 
 
-def test_the_command_that_installs_what_is_missing_is_said(installation):
+def test_the_command_that_installs_what_is_missing_is_said(installation) -> None:
     set_python(installation.root, "exit 41")
     with pytest.raises(KernelError, match=f"ipykernel, .*: {installation.root}/bin/pip install ipykernel$"):
         require_ipykernel(installation)
@@ -98,13 +102,13 @@ def test_the_command_that_installs_what_is_missing_is_said(installation):
         require_ipykernel(installation)
 
 
-def test_a_python_that_does_not_start_is_said_with_its_words(installation):
+def test_a_python_that_does_not_start_is_said_with_its_words(installation) -> None:
     set_python(installation.root, "echo 'the image is gone' >&2; exit 126")
     with pytest.raises(KernelError, match=r"ends with 126 .*: the image is gone"):
         require_ipykernel(installation)
 
 
-def test_the_loaded_module_is_found_without_its_software_space(installation, tmp_path):
+def test_the_loaded_module_is_found_without_its_software_space(installation, tmp_path: Path) -> None:
     nowhere = SoftwareSpace(tmp_path / "no", tmp_path / "no")
     environ = {"CONTAINERROOT": str(installation.root)}
     for wanted in (MODULE, "Demo"):
@@ -115,7 +119,7 @@ def test_the_loaded_module_is_found_without_its_software_space(installation, tmp
         loaded_or_installed(nowhere, "Demo", {"CONTAINERROOT": str(tmp_path)})
 
 
-def test_an_existing_kernel_stays_unless_it_is_to_be_replaced(installation, tmp_path):
+def test_an_existing_kernel_stays_unless_it_is_to_be_replaced(installation, tmp_path: Path) -> None:
     first = kernel_of(installation, jupyter_prefix=tmp_path, environ=ENVIRON)
     write_kernel(first)
     (first.directory / "logo-64x64.png").touch()
@@ -130,13 +134,13 @@ def test_an_existing_kernel_stays_unless_it_is_to_be_replaced(installation, tmp_
     assert [path.name for path in first.directory.iterdir()] == ["kernel.json"]
 
 
-def test_a_folder_that_can_not_be_written_is_named(installation, tmp_path):
+def test_a_folder_that_can_not_be_written_is_named(installation, tmp_path: Path) -> None:
     (tmp_path / "share").write_text("")
     with pytest.raises(KernelError, match=f"can't be written to '{tmp_path}/share/jupyter"):
         write_kernel(kernel_of(installation, jupyter_prefix=tmp_path, environ=ENVIRON))
 
 
-def test_user_and_prefix_exclude_each_other():
+def test_user_and_prefix_exclude_each_other() -> None:
     result = CliRunner().invoke(cli, ["kernel", "Demo", "--user", "--jupyter-prefix", "/x"])
     assert result.exit_code == 2
     assert "exclude each other" in result.output

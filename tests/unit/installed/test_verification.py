@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from sifmod import names
@@ -13,7 +15,7 @@ MODULE = "Demo/1.0-x"
 
 
 @pytest.fixture
-def space(tmp_path):
+def space(tmp_path: Path):
     return SoftwareSpace(tmp_path / "software", tmp_path / "modules")
 
 
@@ -40,14 +42,14 @@ def severities(found):
 
 
 @pytest.mark.usefixtures("root")
-def test_an_installation_as_it_was_made_is_in_order(check):
+def test_an_installation_as_it_was_made_is_in_order(check) -> None:
     read = []
     found = check(progress=read.append)
     assert severities(found) == dict.fromkeys(("files", "module file", "image", "user software", "sanity check"), OK)
     assert sum(read) == len(SIF_HEADER)
 
 
-def test_a_file_that_is_gone_or_changed_is_named(root, check):
+def test_a_file_that_is_gone_or_changed_is_named(root, check) -> None:
     (root / "share" / "container.sh").write_text("# changed\n")
     (root / "bin" / "start-shell").unlink()
     found = check()
@@ -60,7 +62,7 @@ def test_a_file_that_is_gone_or_changed_is_named(root, check):
 
 
 @pytest.mark.parametrize("name", ["runscripts/pip-constraints.txt", "share/docker-defs/demo.def"])
-def test_what_is_made_with_the_image_needs_a_reinstall(space, check, name):
+def test_what_is_made_with_the_image_needs_a_reinstall(space, check, name: str) -> None:
     files = (*sorted([name, "bin/start-shell", "share/container.sh", "demo.sif", names.MANIFEST]),)
     root = make_installation(space, MODULE, files=files, hashes={name: "0" * 64})
     (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -68,13 +70,13 @@ def test_what_is_made_with_the_image_needs_a_reinstall(space, check, name):
     assert check()["files"][0].remedy == "reinstall it with: eb --rebuild"
 
 
-def test_an_older_manifest_without_hashes_says_so(space, check):
+def test_an_older_manifest_without_hashes_says_so(space, check) -> None:
     make_installation(space, MODULE, hashes={})
     (finding,) = check()["files"]
     assert (finding.severity, "kept no hashes" in finding.what) == (OK, True)
 
 
-def test_another_image_is_found_by_its_size_and_by_its_hash(root, check):
+def test_another_image_is_found_by_its_size_and_by_its_hash(root, check) -> None:
     (root / "demo.sif").write_bytes(SIF_HEADER + b"x")
     assert f"{len(SIF_HEADER)} were installed" in check()["image"][0].what
     (root / "demo.sif").write_bytes(SIF_HEADER[:-1] + b"x")
@@ -84,7 +86,7 @@ def test_another_image_is_found_by_its_size_and_by_its_hash(root, check):
     assert "eb --rebuild" in finding.remedy
 
 
-def test_an_image_that_is_gone_may_have_a_stand_in(root, check, tmp_path):
+def test_an_image_that_is_gone_may_have_a_stand_in(root, check, tmp_path: Path) -> None:
     repository = tmp_path / "images"
     repository.mkdir()
     (root / "demo.sif").rename(repository / "demo.sif")
@@ -94,14 +96,14 @@ def test_an_image_that_is_gone_may_have_a_stand_in(root, check, tmp_path):
     assert str(repository / "demo.sif") in findings[0].what
 
 
-def test_an_image_that_was_never_read_has_its_size_compared(space, check):
+def test_an_image_that_was_never_read_has_its_size_compared(space, check) -> None:
     make_installation(space, MODULE, image_sha256="")
     (finding,) = check()["image"]
     assert (finding.severity, "no hash" in finding.what) == (NOTE, True)
 
 
 @pytest.mark.usefixtures("root")
-def test_a_module_file_that_is_gone_or_another_s_is_named(space, check):
+def test_a_module_file_that_is_gone_or_another_s_is_named(space, check) -> None:
     file = space.modules / "all" / f"{MODULE}.lua"
     file.write_text('local root = "/elsewhere"\n')
     assert "is of another installation" in check()["module file"][0].what
@@ -110,7 +112,7 @@ def test_a_module_file_that_is_gone_or_another_s_is_named(space, check):
     assert "can't be loaded" in check()["module file"][0].why
 
 
-def test_user_software_that_is_gone_or_damaged_is_a_problem(root, check):
+def test_user_software_that_is_gone_or_damaged_is_a_problem(root, check) -> None:
     directory = root / names.USER_SOFTWARE_DIRECTORY
     (root / names.USER_SOFTWARE_PACKED).write_bytes(b"")
     (finding, used) = check()["user software"]
@@ -130,18 +132,18 @@ def test_user_software_that_is_gone_or_damaged_is_a_problem(root, check):
         ({"expected_packages": {"torch": "2.3.0"}}, "torch 2.3.0 (found 2.2.0)"),
     ],
 )
-def test_another_python_or_package_than_installed_is_a_problem(space, check, changes, says):
+def test_another_python_or_package_than_installed_is_a_problem(space, check, changes, says: str) -> None:
     make_installation(space, MODULE, **changes)
     (finding,) = check()["sanity check"]
     assert (finding.severity, says in finding.what) == (PROBLEM, True), finding
 
 
-def test_expected_packages_that_are_there_are_counted(space, check):
+def test_expected_packages_that_are_there_are_counted(space, check) -> None:
     make_installation(space, MODULE, expected_packages={"Torch": "2.2.0"})
     assert "1 expected package" in check()["sanity check"][0].what
 
 
-def test_a_container_without_python_is_started(space, check):
+def test_a_container_without_python_is_started(space, check) -> None:
     root = make_installation(space, MODULE, python_version="", venv="", hashes={})
     assert check()["sanity check"][0].what == "the container starts"
     (root / "bin" / "start-shell").write_text("#!/bin/sh\necho no runtime >&2\nexit 127\n")
@@ -149,7 +151,7 @@ def test_a_container_without_python_is_started(space, check):
     assert (finding.severity, "no runtime" in finding.what) == (PROBLEM, True)
 
 
-def test_without_easyconfig_or_eb_easybuild_s_check_is_refused(space, root, monkeypatch):
+def test_without_easyconfig_or_eb_easybuild_s_check_is_refused(space, root, monkeypatch: pytest.MonkeyPatch) -> None:
     item = find_installation(space, MODULE)
     with pytest.raises(InstallError, match="has no easyconfig"):
         sanity_check_with_easybuild(item)

@@ -15,11 +15,11 @@ ALL = [
 ]
 
 
-def test_a_container_without_a_python_only_gets_the_runscripts():
+def test_a_container_without_a_python_only_gets_the_runscripts() -> None:
     assert structural_variables(a_spec(python=None, venv="", wrappers=())) == {"PREPEND_PATH": "/runscripts"}
 
 
-def test_the_virtual_environment_comes_before_the_conda_environment():
+def test_the_virtual_environment_comes_before_the_conda_environment() -> None:
     variables = structural_variables(a_spec(python=CONDA, venv="demo"))
     assert variables["PREPEND_PATH"].split(":") == [
         "/runscripts",
@@ -30,17 +30,17 @@ def test_the_virtual_environment_comes_before_the_conda_environment():
 
 
 @pytest.mark.parametrize("prefix", ["/usr", "/usr/local"])
-def test_a_prefix_on_the_default_search_path_is_not_put_before_the_rest(prefix):
+def test_a_prefix_on_the_default_search_path_is_not_put_before_the_rest(prefix: str) -> None:
     variables = structural_variables(a_spec(python=PythonLayout(prefix)))
     assert f"{prefix}/bin" not in variables["PREPEND_PATH"].split(":")
 
 
-def test_another_prefix_is_searched():
+def test_another_prefix_is_searched() -> None:
     variables = structural_variables(a_spec(python=PythonLayout("/opt/venv"), venv=""))
     assert variables["PREPEND_PATH"] == "/runscripts:/opt/venv/bin"
 
 
-def test_conda_s_variables_are_those_that_its_activation_sets():
+def test_conda_s_variables_are_those_that_its_activation_sets() -> None:
     variables = structural_variables(a_spec(python=CONDA, venv=""))
     conda = {name: value for name, value in variables.items() if name.startswith(("CONDA_", "_CE_"))}
     assert conda == {
@@ -59,13 +59,13 @@ def test_conda_s_variables_are_those_that_its_activation_sets():
     assert "VIRTUAL_ENV" not in variables
 
 
-def test_the_base_environment_has_the_prefix_of_conda_itself():
+def test_the_base_environment_has_the_prefix_of_conda_itself() -> None:
     variables = structural_variables(a_spec(python=PythonLayout("/opt/conda", "/opt/conda", "base"), venv=""))
     assert variables["CONDA_PREFIX"] == "/opt/conda"
     assert variables["CONDA_DEFAULT_ENV"] == "base"
 
 
-def test_the_virtual_environment_s_variables_are_those_of_its_activation():
+def test_the_virtual_environment_s_variables_are_those_of_its_activation() -> None:
     variables = structural_variables(a_spec(venv="demo"))
     assert variables["VIRTUAL_ENV"] == "/user-software/venv/demo"
     assert variables["VIRTUAL_ENV_PROMPT"] == "(demo) "
@@ -73,37 +73,37 @@ def test_the_virtual_environment_s_variables_are_those_of_its_activation():
     assert not any(name.startswith("CONDA") for name in variables)
 
 
-def test_pip_is_held_to_the_image_s_packages_unless_that_is_switched_off():
+def test_pip_is_held_to_the_image_s_packages_unless_that_is_switched_off() -> None:
     assert structural_variables(a_spec())["PIP_CONSTRAINT"] == "/runscripts/pip-constraints.txt"
     assert "PIP_CONSTRAINT" not in structural_variables(a_spec(pip_constraints=False))
 
 
-def test_packages_in_the_user_s_home_do_not_shadow_the_image_unless_the_easyconfig_wants_it():
+def test_packages_in_the_user_s_home_do_not_shadow_the_image_unless_the_easyconfig_wants_it() -> None:
     assert setting_variables(a_spec(venv=""), a_site()) == {"PYTHONNOUSERSITE": "1"}
     assert setting_variables(a_spec(), a_site(container_env={"PYTHONNOUSERSITE": ""})) == {"PYTHONNOUSERSITE": ""}
     assert setting_variables(a_spec(python=None, venv=""), a_site()) == {}
 
 
 @pytest.mark.parametrize("spec", ALL)
-def test_no_search_path_has_an_empty_element(spec):
+def test_no_search_path_has_an_empty_element(spec) -> None:
     assert "" not in structural_variables(spec)["PREPEND_PATH"].split(":")
 
 
 @pytest.mark.parametrize("spec", ALL)
-def test_everything_that_may_be_set_is_reserved(spec):
+def test_everything_that_may_be_set_is_reserved(spec) -> None:
     assert set(structural_variables(spec)) <= set(names.RESERVED_VARIABLES)
 
 
-def test_nothing_is_reserved_that_no_container_sets():
+def test_nothing_is_reserved_that_no_container_sets() -> None:
     assert set().union(*(structural_variables(spec) for spec in ALL)) == set(names.RESERVED_VARIABLES)
 
 
 @pytest.mark.parametrize("spec", ALL)
-def test_variables_come_in_the_order_of_their_names(spec):
+def test_variables_come_in_the_order_of_their_names(spec) -> None:
     assert list(structural_variables(spec)) == sorted(structural_variables(spec))
 
 
-def test_the_easyconfig_s_variables_beat_the_site_s():
+def test_the_easyconfig_s_variables_beat_the_site_s() -> None:
     site = a_site(container_env={"B": "site", "A": "site", "C": "site"})
     own = a_spec(container_env={"B": "own", "D": ""}, python=None, venv="")
     assert list(setting_variables(own, site).items()) == [

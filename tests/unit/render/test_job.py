@@ -44,7 +44,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_script_is_what_the_golden_file_holds(case):
+def test_the_script_is_what_the_golden_file_holds(case) -> None:
     path = GOLDEN / f"{case}.sh"
     if os.environ.get("SIFMOD_UPDATE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
@@ -52,12 +52,12 @@ def test_the_script_is_what_the_golden_file_holds(case):
     assert render_job(*CASES[case]) == path.read_text(encoding="utf-8"), "run `make golden` and look at the differences"
 
 
-def test_every_golden_file_belongs_to_a_case():
+def test_every_golden_file_belongs_to_a_case() -> None:
     assert {path.stem for path in GOLDEN.glob("*.sh")} == set(CASES)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_script_is_sound_bash(case):
+def test_the_script_is_sound_bash(case) -> None:
     text = render_job(*CASES[case])
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     if shutil.which("shellcheck"):
@@ -76,7 +76,7 @@ def options(text):
     return found
 
 
-def test_nothing_but_sbatch_options_of_the_job_are_read_from_it():
+def test_nothing_but_sbatch_options_of_the_job_are_read_from_it() -> None:
     assert options(render_job(*CASES["hostile"])) == {
         "job-name": "my_script",
         "output": "%x-%j.out",
@@ -87,7 +87,7 @@ def test_nothing_but_sbatch_options_of_the_job_are_read_from_it():
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def run(tmp_path_factory: pytest.TempPathFactory):
     """Run a job script with stand-ins for `module` and `srun`; give the words that srun was called with."""
     folder = tmp_path_factory.mktemp("job")
     srun = folder / "srun"
@@ -114,7 +114,7 @@ def run(tmp_path_factory):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=5))
-def test_arguments_arrive_unchanged_whatever_they_hold(run, words):
+def test_arguments_arrive_unchanged_whatever_they_hold(run, words) -> None:
     command = ("x.py", *words)
     assert run(Job("A/1", command)) == [
         *("--kill-on-bad-exit", "singularity", "exec", "/a b.sif", "conda-python-distributed", "-u"),
@@ -122,11 +122,11 @@ def test_arguments_arrive_unchanged_whatever_they_hold(run, words):
     ]
 
 
-def test_hostile_arguments_are_not_evaluated(run):
+def test_hostile_arguments_are_not_evaluated(run) -> None:
     assert run(Job("A/1", HOSTILE))[-len(HOSTILE) :] == list(HOSTILE)
 
 
-def test_torchrun_is_one_task_with_the_cores_of_all_its_processes(run):
+def test_torchrun_is_one_task_with_the_cores_of_all_its_processes(run) -> None:
     job = Job("A/1", ("x.py",), gpus_per_node=4, cpus_per_process=3, launcher="torchrun")
     assert run(job)[-3:] == ["torchrun-distributed", "--nproc_per_node=4", "x.py"]
     found = options(render_job(job, a_site()))
@@ -137,18 +137,18 @@ def test_torchrun_is_one_task_with_the_cores_of_all_its_processes(run):
     ("changes", "expected"),
     [({}, "1"), ({"gpus_per_node": 4}, "4"), ({"gpus_per_node": 4, "processes_per_node": 2}, "2")],
 )
-def test_there_is_a_process_for_each_gpu_unless_told_otherwise(changes, expected):
+def test_there_is_a_process_for_each_gpu_unless_told_otherwise(changes, expected: str) -> None:
     assert options(render_job(Job("A/1", ("x.py",), **changes), a_site()))["ntasks-per-node"] == expected
 
 
-def test_masks_are_for_whole_nodes_with_one_process_for_each_gpu(run):
+def test_masks_are_for_whole_nodes_with_one_process_for_each_gpu(run) -> None:
     whole = run(Job("A/1", ("x.py",), gpus_per_node=8), LUMI)
     assert "--cpu-bind=mask_cpu:" + ",".join(LUMI.cpu_bind_masks) in whole
     for changes in ({"gpus_per_node": 4}, {"gpus_per_node": 8, "processes_per_node": 4}, {}):
         assert not [word for word in run(Job("A/1", ("x.py",), **changes), LUMI) if "cpu-bind" in word]
 
 
-def test_the_sites_partition_is_for_jobs_with_gpus_and_the_users_choice_wins():
+def test_the_sites_partition_is_for_jobs_with_gpus_and_the_users_choice_wins() -> None:
     site = a_site(slurm_partition="gpu", slurm_account="sites")
     assert "partition" not in options(render_job(Job("A/1", ("x.py",)), site))
     assert options(render_job(Job("A/1", ("x.py",)), site))["account"] == "sites"
@@ -169,7 +169,7 @@ def test_the_sites_partition_is_for_jobs_with_gpus_and_the_users_choice_wins():
         (("x" * 99,), "x" * 40),
     ],
 )
-def test_the_job_has_the_name_of_its_script(command, name):
+def test_the_job_has_the_name_of_its_script(command: tuple[str, ...], name: str) -> None:
     assert options(render_job(Job("A/1", command), a_site()))["job-name"] == name
 
 
@@ -197,7 +197,7 @@ def test_the_job_has_the_name_of_its_script(command, name):
         (["A", "--account", "-a", "--", "x.py"], "'-a' can't be the name of Slurm's account"),
     ],
 )
-def test_what_can_not_be_right_is_refused_with_a_reason(words, message):
+def test_what_can_not_be_right_is_refused_with_a_reason(words: list[str], message: str) -> None:
     result = CliRunner().invoke(cli, ["sbatch", *words])
     assert result.output == ""
     assert isinstance(result.exception, JobError)
@@ -205,22 +205,22 @@ def test_what_can_not_be_right_is_refused_with_a_reason(words, message):
     assert message in str(result.exception)
 
 
-def test_a_wrong_name_of_the_site_is_said_to_be_the_sites():
+def test_a_wrong_name_of_the_site_is_said_to_be_the_sites() -> None:
     with pytest.raises(JobError, match="slurm_account of the site"):
         render_job(Job("A/1", ("x.py",)), a_site(slurm_account="my account"))
 
 
-def test_a_null_character_is_refused():
+def test_a_null_character_is_refused() -> None:
     with pytest.raises(JobError, match="null character"):
         render_job(Job("A/1", ("x.py", "a\0b")), a_site())
 
 
 @pytest.mark.parametrize("time", ["30", "10:00", "1:00:00", "2-0", "2-12:30", "2-12:30:00"])
-def test_all_of_slurms_time_formats_are_taken(time):
+def test_all_of_slurms_time_formats_are_taken(time: str) -> None:
     assert options(render_job(Job("A/1", ("x.py",), time=time), a_site()))["time"] == time
 
 
-def test_the_command_prints_the_script_or_json():
+def test_the_command_prints_the_script_or_json() -> None:
     import json
 
     words = ["sbatch", "A/1", "--site", "lumi", "-N", "2", "--gpus-per-node", "8", "--", "x.py", "--nodes", "3"]

@@ -2,6 +2,7 @@ import json
 import re
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -48,14 +49,14 @@ def allows(schema, value):
     return all(checks)
 
 
-def test_the_schema_is_json_and_knows_every_key_with_its_meaning_and_default():
+def test_the_schema_is_json_and_knows_every_key_with_its_meaning_and_default() -> None:
     schema = json.loads(json.dumps(site_schema()))
     assert set(schema["properties"]) == {field.name for field in fields(Site)} - {"name"}
     assert all(item["description"] and allows(item, item["default"]) for item in schema["properties"].values())
 
 
 @pytest.mark.parametrize("name", shipped_sites())
-def test_every_shipped_site_is_valid(name):
+def test_every_shipped_site_is_valid(name) -> None:
     assert allows(site_schema(), tomllib.loads((data_path("sites") / f"{name}.toml").read_text()))
 
 
@@ -93,7 +94,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_the_schema_allows_what_is_read(tmp_path, text):
+def test_the_schema_allows_what_is_read(tmp_path: Path, text) -> None:
     path = tmp_path / "site.toml"
     path.write_text(text)
     load_site({"SIFMOD_SITE": str(path)})
@@ -101,7 +102,7 @@ def test_the_schema_allows_what_is_read(tmp_path, text):
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_the_schema_forbids_what_is_refused(tmp_path, text):
+def test_the_schema_forbids_what_is_refused(tmp_path: Path, text) -> None:
     path = tmp_path / "site.toml"
     path.write_text(text)
     with pytest.raises(SiteError):
@@ -109,6 +110,6 @@ def test_the_schema_forbids_what_is_refused(tmp_path, text):
     assert not allows(site_schema(), tomllib.loads(text))
 
 
-def test_the_user_s_own_settings_can_name_the_site():
+def test_the_user_s_own_settings_can_name_the_site() -> None:
     assert allows(site_schema(users=True), {"site": "lumi"})
     assert not allows(site_schema(users=True), {"sites": "lumi"})

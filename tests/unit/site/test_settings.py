@@ -11,7 +11,7 @@ from sifmod.site.settings import KEYS, Origin, Site, load_settings, load_site, s
 
 
 @pytest.fixture
-def write(tmp_path):
+def write(tmp_path: Path):
     def write(text, name="site.toml"):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -22,7 +22,7 @@ def write(tmp_path):
 
 
 @pytest.fixture
-def users(tmp_path, write):
+def users(tmp_path: Path, write):
     """Write the user's own settings, and give the environment in which they are found."""
 
     def users(text):
@@ -38,21 +38,21 @@ def refused(environ):
     return str(caught.value)
 
 
-def test_nothing_is_known_about_a_cluster_by_default():
+def test_nothing_is_known_about_a_cluster_by_default() -> None:
     assert load_site({}) == Site(name="generic")
 
 
-def test_the_shipped_sites_are_listed():
+def test_the_shipped_sites_are_listed() -> None:
     assert shipped_sites() == sorted(shipped_sites())
     assert set(shipped_sites()) == {"generic", "lumi", "quest", "sdumont", "zih"}
 
 
 @pytest.mark.parametrize("name", shipped_sites())
-def test_every_shipped_site_loads(name):
+def test_every_shipped_site_loads(name) -> None:
     assert load_site({"SIFMOD_SITE": name}).name == name
 
 
-def test_lumi_knows_its_image_repository_and_network():
+def test_lumi_knows_its_image_repository_and_network() -> None:
     site = load_site({"SIFMOD_SITE": "lumi"})
     assert site.image_repositories == ("/appl/local/containers/easybuild-sif-images",)
     assert site.container_env["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
@@ -60,7 +60,7 @@ def test_lumi_knows_its_image_repository_and_network():
     assert site.binds == ()
 
 
-def test_every_key_of_a_site_file_is_read(write):
+def test_every_key_of_a_site_file_is_read(write) -> None:
     path = write(
         r"""
         runtime = "singularity-ce"
@@ -83,24 +83,24 @@ def test_every_key_of_a_site_file_is_read(write):
     assert dict(site.container_env) == {"A": "", "B": "two words"}
 
 
-def test_the_process_environment_is_read_by_default(monkeypatch, tmp_path):
+def test_the_process_environment_is_read_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("SIFMOD_SITE", "lumi")
     assert load_site().name == "lumi"
 
 
-def test_a_site_file_is_found_below_the_home_directory(monkeypatch, tmp_path, write):
+def test_a_site_file_is_found_below_the_home_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write) -> None:
     write('runtime = "theirs"', "my.toml")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert load_site({"SIFMOD_SITE": "~/my.toml"}).runtime == "theirs"
 
 
-def test_the_user_s_file_lies_in_dot_config_without_xdg(tmp_path, write):
+def test_the_user_s_file_lies_in_dot_config_without_xdg(tmp_path: Path, write) -> None:
     write('runtime = "mine"', ".config/sifmod/config.toml")
     assert load_site({"HOME": str(tmp_path)}).runtime == "mine"
 
 
-def test_the_user_s_settings_beat_the_site_and_the_environment_beats_both(write, users):
+def test_the_user_s_settings_beat_the_site_and_the_environment_beats_both(write, users) -> None:
     site = write('runtime = "site"\nmaster_suffix = "-site"\nimage_repositories = ["/site"]')
     environ = {**users('runtime = "user"\nmaster_suffix = "-user"'), "SIFMOD_SITE": site}
     environ["SIFMOD_RUNTIME"] = "environment"
@@ -108,21 +108,21 @@ def test_the_user_s_settings_beat_the_site_and_the_environment_beats_both(write,
     assert (merged.runtime, merged.master_suffix, merged.image_repositories) == ("environment", "-user", ("/site",))
 
 
-def test_variables_of_all_origins_are_merged_name_by_name(write, users):
+def test_variables_of_all_origins_are_merged_name_by_name(write, users) -> None:
     site = write('[container_env]\nA = "site"\nB = "site"')
     environ = {**users('[container_env]\nB = "user"\nC = "user"'), "SIFMOD_SITE": site}
     assert dict(load_site(environ).container_env) == {"A": "site", "B": "user", "C": "user"}
 
 
-def test_the_user_can_name_the_site(users):
+def test_the_user_can_name_the_site(users) -> None:
     assert load_site(users('site = "lumi"')).name == "lumi"
 
 
-def test_the_environment_s_site_beats_the_user_s(users):
+def test_the_environment_s_site_beats_the_user_s(users) -> None:
     assert load_site({**users('site = "lumi"'), "SIFMOD_SITE": "generic"}).name == "generic"
 
 
-def test_lists_can_be_given_in_the_environment(users):
+def test_lists_can_be_given_in_the_environment(users) -> None:
     site = load_site(
         {
             **users(""),
@@ -138,18 +138,18 @@ def test_lists_can_be_given_in_the_environment(users):
     assert site.master_suffix == "-ib"
 
 
-def test_a_list_in_the_environment_replaces_the_site_s(write):
+def test_a_list_in_the_environment_replaces_the_site_s(write) -> None:
     site = write('binds = ["/site"]')
     assert load_site({"SIFMOD_SITE": site, "SIFMOD_BINDS": "/mine"}).binds == (Bind("/mine", "/mine"),)
 
 
-def test_an_empty_variable_is_no_setting(write):
+def test_an_empty_variable_is_no_setting(write) -> None:
     site = write('runtime = "theirs"\nbinds = ["/site"]')
     merged = load_site({"SIFMOD_SITE": site, "SIFMOD_RUNTIME": "", "SIFMOD_BINDS": ""})
     assert (merged.runtime, merged.binds) == ("theirs", (Bind("/site", "/site"),))
 
 
-def test_a_site_can_not_be_changed():
+def test_a_site_can_not_be_changed() -> None:
     site = load_site({"SIFMOD_SITE": "lumi"})
     with pytest.raises(TypeError):
         site.container_env["A"] = "b"
@@ -157,7 +157,7 @@ def test_a_site_can_not_be_changed():
         site.runtime = "x"
 
 
-def test_an_unknown_site_is_answered_with_the_nearest_and_all_known_ones():
+def test_an_unknown_site_is_answered_with_the_nearest_and_all_known_ones() -> None:
     message = refused({"SIFMOD_SITE": "lummi"})
     assert "no site 'lummi'" in message
     assert "perhaps you meant 'lumi'" in message
@@ -166,18 +166,18 @@ def test_an_unknown_site_is_answered_with_the_nearest_and_all_known_ones():
 
 
 @pytest.mark.parametrize("value", ["/gone/site.toml", "gone.toml", "./gone"])
-def test_a_missing_site_file_is_named_with_what_names_it(value):
+def test_a_missing_site_file_is_named_with_what_names_it(value: str) -> None:
     message = refused({"SIFMOD_SITE": value})
     assert value.lstrip("./") in message
     assert "SIFMOD_SITE" in message
     assert "does not exist" in message
 
 
-def test_a_site_s_name_can_not_leave_the_folder_of_sites():
+def test_a_site_s_name_can_not_leave_the_folder_of_sites() -> None:
     assert "../generic" in refused({"SIFMOD_SITE": "../generic"})
 
 
-def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(write):
+def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(write) -> None:
     path = write('optional_bind = ["/a"]')
     message = refused({"SIFMOD_SITE": path})
     assert "unknown key 'optional_bind'" in message
@@ -188,11 +188,11 @@ def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(write):
     assert "remove it" in message
 
 
-def test_a_site_file_can_not_name_a_site(write):
+def test_a_site_file_can_not_name_a_site(write) -> None:
     assert "unknown key 'site'" in refused({"SIFMOD_SITE": write('site = "lumi"')})
 
 
-def test_an_unknown_key_of_the_user_s_file_is_refused_too(users, tmp_path):
+def test_an_unknown_key_of_the_user_s_file_is_refused_too(users, tmp_path: Path) -> None:
     message = refused(users('runtme = "x"'))
     assert "'runtme'" in message
     assert "perhaps you meant 'runtime'" in message
@@ -242,7 +242,9 @@ def test_an_unknown_key_of_the_user_s_file_is_refused_too(users, tmp_path):
         ('runtime_tmpdir = "login1:5000"', "runtime_tmpdir", "login1:5000", "the name of a host"),
     ],
 )
-def test_a_wrong_value_is_refused_with_key_file_value_and_remedy(write, text, key, value, remedy):
+def test_a_wrong_value_is_refused_with_key_file_value_and_remedy(
+    write, text: str, key: str, value: str, remedy: str
+) -> None:
     path = write(text)
     message = refused({"SIFMOD_SITE": path})
     assert key in message
@@ -264,7 +266,7 @@ def test_a_wrong_value_is_refused_with_key_file_value_and_remedy(write, text, ke
         ("SIFMOD_CPU_BIND_MASKS", "0xfe,10", "hexadecimal"),
     ],
 )
-def test_a_wrong_variable_is_refused_with_its_name_value_and_remedy(variable, value, remedy):
+def test_a_wrong_variable_is_refused_with_its_name_value_and_remedy(variable: str, value: str, remedy: str) -> None:
     message = refused({variable: value})
     assert variable in message
     assert f"'{value}'" in message
@@ -272,7 +274,7 @@ def test_a_wrong_variable_is_refused_with_its_name_value_and_remedy(variable, va
 
 
 @pytest.mark.parametrize("name", names.RESERVED_VARIABLES)
-def test_a_site_can_not_set_the_variables_that_sifmod_sets(write, name):
+def test_a_site_can_not_set_the_variables_that_sifmod_sets(write, name) -> None:
     message = refused({"SIFMOD_SITE": write(f'[container_env]\n{name} = "x"')})
     assert name in message
     assert "container_env" in message
@@ -283,7 +285,7 @@ def test_a_site_can_not_set_the_variables_that_sifmod_sets(write, name):
     ("name", "nearest"),
     [("SIFMOD_BIND", "binds"), ("SIFMOD_RUNTME", "runtime"), ("SIFMOD_CONTAINER_ENV", "container_env")],
 )
-def test_a_variable_that_is_nearly_a_setting_is_refused_with_the_nearest_one(name, nearest):
+def test_a_variable_that_is_nearly_a_setting_is_refused_with_the_nearest_one(name: str, nearest: str) -> None:
     message = refused({name: "/a"})
     assert name in message
     assert f"perhaps you meant '{nearest}'" in message
@@ -295,25 +297,25 @@ DOCUMENTED = re.findall(r"^\| `(SIFMOD_[A-Z_]+)`", VARIABLES.read_text(), re.MUL
 
 
 @pytest.mark.parametrize("name", sorted({*DOCUMENTED, "SIFMOD_TESTBED", "SIFMOD_UPDATE_GOLDEN"} - {"SIFMOD_SITE"}))
-def test_variables_that_are_no_settings_are_let_alone(name):
+def test_variables_that_are_no_settings_are_let_alone(name) -> None:
     assert "SIFMOD_RUNTIME_OPTIONS" in DOCUMENTED
     assert load_site({name: "/a"}) == load_site({})
 
 
-def test_options_of_a_bind_may_hold_commas_in_the_environment_too():
+def test_options_of_a_bind_may_hold_commas_in_the_environment_too() -> None:
     site = load_site({"SIFMOD_BINDS": "/a.squashfs:/b:ro,image-src=/,/c,"})
     assert site.binds == (Bind("/a.squashfs", "/b", "ro,image-src=/"), Bind("/c", "/c"))
 
 
 @pytest.mark.parametrize("key", ["binds", "optional_binds"])
-def test_a_site_can_not_bind_over_sifmod_s_own_folders(write, key):
+def test_a_site_can_not_bind_over_sifmod_s_own_folders(write, key: str) -> None:
     message = refused({"SIFMOD_SITE": write(f'{key} = ["/a:/runscripts"]')})
     assert key in message
     assert "'/runscripts'" in message
     assert "choose another" in message
 
 
-def test_invalid_toml_is_named_with_file_and_place(write):
+def test_invalid_toml_is_named_with_file_and_place(write) -> None:
     path = write("runtime = \n")
     message = refused({"SIFMOD_SITE": path})
     assert path in message
@@ -321,7 +323,7 @@ def test_invalid_toml_is_named_with_file_and_place(write):
     assert "line 1" in message
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path):
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "binary.toml"
     path.write_bytes(b"\xff\xfe\x00")
     message = refused({"SIFMOD_SITE": str(path)})
@@ -330,7 +332,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_a_site_file_that_can_not_be_read_is_named(tmp_path, write):
+def test_a_site_file_that_can_not_be_read_is_named(tmp_path: Path, write) -> None:
     path = write("")
     (tmp_path / "site.toml").chmod(0)
     message = refused({"SIFMOD_SITE": path})
@@ -338,7 +340,7 @@ def test_a_site_file_that_can_not_be_read_is_named(tmp_path, write):
     assert "Permission denied" in message
 
 
-def test_every_key_of_packing_and_jobs_is_read(write):
+def test_every_key_of_packing_and_jobs_is_read(write) -> None:
     path = write(
         """
         gpu = "amd"
@@ -357,28 +359,28 @@ def test_every_key_of_packing_and_jobs_is_read(write):
     assert (site.pack_compressor, site.pack_level, site.pack_block_size, site.pack_processors) == ("gzip", 9, "1M", 4)
 
 
-def test_the_new_keys_can_be_given_in_the_environment():
+def test_the_new_keys_can_be_given_in_the_environment() -> None:
     site = load_site({"SIFMOD_CPU_BIND_MASKS": "0xf,0xf0", "SIFMOD_PACK_LEVEL": "3", "SIFMOD_GPU": "nvidia"})
     assert (site.cpu_bind_masks, site.pack_level, site.gpu) == (("0xf", "0xf0"), 3, "nvidia")
 
 
-def test_what_nobody_sets_is_what_the_documentation_says():
+def test_what_nobody_sets_is_what_the_documentation_says() -> None:
     site = load_site({})
     assert (site.pack_compressor, site.pack_level, site.pack_block_size, site.pack_processors) == ("zstd", 6, "128K", 0)
     assert (site.gpu, site.signatures) == ("", "none")
 
 
-def test_an_empty_text_is_the_default_of_a_choice(write):
+def test_an_empty_text_is_the_default_of_a_choice(write) -> None:
     site = load_site({"SIFMOD_SITE": write('gpu = ""\nsignatures = ""\npack_compressor = ""')})
     assert (site.gpu, site.signatures, site.pack_compressor) == ("", "none", "zstd")
 
 
-def test_a_site_s_gpu_counts_where_the_easyconfig_gives_none():
+def test_a_site_s_gpu_counts_where_the_easyconfig_gives_none() -> None:
     assert load_site({"SIFMOD_GPU": "amd"}).easyconfig_defaults == {"gpu": "amd"}
 
 
 @pytest.mark.parametrize(("compressor", "highest"), [("gzip", 9), ("lzo", 9), ("zstd", 22)])
-def test_a_level_must_be_one_of_the_compressor(write, users, compressor, highest):
+def test_a_level_must_be_one_of_the_compressor(write, users, compressor: str, highest: int) -> None:
     environ = users(f"pack_level = {highest + 1}") if highest < 22 else users("")
     environ["SIFMOD_SITE"] = write(f'pack_compressor = "{compressor}"')
     if highest < 22:
@@ -391,7 +393,7 @@ def test_a_level_must_be_one_of_the_compressor(write, users, compressor, highest
 
 
 @pytest.mark.parametrize("compressor", ["lz4", "xz"])
-def test_compressors_without_levels_take_any(compressor):
+def test_compressors_without_levels_take_any(compressor: str) -> None:
     assert load_site({"SIFMOD_PACK_COMPRESSOR": compressor, "SIFMOD_PACK_LEVEL": "20"}).pack_level == 20
 
 
@@ -415,18 +417,18 @@ def test_compressors_without_levels_take_any(compressor):
         ("runtime = \n", 1),
     ],
 )
-def test_a_message_names_the_line(write, text, line):
+def test_a_message_names_the_line(write, text: str, line: int) -> None:
     path = write(text)
     assert f"'{path}', line {line}" in refused({"SIFMOD_SITE": path})
 
 
-def test_a_key_below_the_table_of_variables_is_not_taken_for_a_variable(write):
+def test_a_key_below_the_table_of_variables_is_not_taken_for_a_variable(write) -> None:
     message = refused({"SIFMOD_SITE": write('[container_env]\nmaster_suffix = "-ib"')})
     assert "master_suffix" in message
     assert "above the line [container_env]" in message
 
 
-def test_the_origin_of_each_setting_is_known(write, users, tmp_path):
+def test_the_origin_of_each_setting_is_known(write, users, tmp_path: Path) -> None:
     site = write('\nbinds = ["/a"]\nruntime = "site"\n[container_env]\nA = "site"\nB = "site"')
     environ = {**users('runtime = "user"\n[container_env]\nB = "user"\n'), "SIFMOD_SITE": site}
     environ.update(SIFMOD_MASTER_SUFFIX="-ib", SIFMOD_GPU="")
@@ -447,23 +449,23 @@ def test_the_origin_of_each_setting_is_known(write, users, tmp_path):
     assert str(settings.path) == site
 
 
-def test_every_key_is_among_the_entries_once():
+def test_every_key_is_among_the_entries_once() -> None:
     names = [entry.name for entry in load_settings({"SIFMOD_SITE": "lumi"}).entries()]
     assert len(names) == len(set(names))
     assert {name.partition(".")[0] for name in names} == set(KEYS)
 
 
-def test_a_site_can_be_given_in_place_of_the_one_in_force(users):
+def test_a_site_can_be_given_in_place_of_the_one_in_force(users) -> None:
     environ = {**users('site = "zih"'), "SIFMOD_SITE": "quest"}
     assert load_settings(environ, "lumi").site.name == "lumi"
     assert load_settings(environ).site.name == "quest"
 
 
-def test_a_wrong_site_in_the_user_s_file_is_named_with_its_line(users):
+def test_a_wrong_site_in_the_user_s_file_is_named_with_its_line(users) -> None:
     assert "line 2," in refused(users("\nsite = 1"))
 
 
-def test_every_shipped_site_says_which_cluster_it_is():
+def test_every_shipped_site_says_which_cluster_it_is() -> None:
     titles = [site_title(name) for name in shipped_sites()]
     assert all(titles)
     assert len(set(titles)) == len(titles)
@@ -499,7 +501,7 @@ FACTS = {
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_a_shipped_site_holds_what_its_document_says_and_nothing_else(name):
+def test_a_shipped_site_holds_what_its_document_says_and_nothing_else(name) -> None:
     site = load_site({"SIFMOD_SITE": name})
     found = {key: getattr(site, key) for key in KEYS if getattr(site, key) != KEYS[key].default}
     found.pop("cpu_bind_masks", None)
@@ -509,7 +511,7 @@ def test_a_shipped_site_holds_what_its_document_says_and_nothing_else(name):
     assert found == expected
 
 
-def test_lumi_s_masks_are_those_of_its_job_script():
+def test_lumi_s_masks_are_those_of_its_job_script() -> None:
     c = "fe"
     masks = f"0x{c}000000000000,0x{c}00000000000000,0x{c}0000,0x{c}000000,0x{c},0x{c}00,0x{c}00000000,0x{c}0000000000"
     assert ",".join(load_site({"SIFMOD_SITE": "lumi"}).cpu_bind_masks) == masks

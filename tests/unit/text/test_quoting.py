@@ -1,5 +1,6 @@
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -16,7 +17,7 @@ TEXTS = st.lists(st.text(st.characters(exclude_categories=("Cs",))), min_size=20
 @settings(max_examples=40)
 @given(WORDS)
 @example(NASTY)
-def test_bash_reads_a_quoted_value_as_exactly_one_word(words):
+def test_bash_reads_a_quoted_value_as_exactly_one_word(words) -> None:
     script = "printf '%s\\0' " + " ".join(quoting.shell(word) for word in words)
     done = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
     assert done.stdout == b"".join(word.encode() + b"\0" for word in words)
@@ -26,7 +27,7 @@ def test_bash_reads_a_quoted_value_as_exactly_one_word(words):
 @settings(max_examples=40)
 @given(WORDS)
 @example(NASTY)
-def test_a_plain_posix_shell_reads_the_same_word(words):
+def test_a_plain_posix_shell_reads_the_same_word(words) -> None:
     script = "printf '%s\\0' " + " ".join(quoting.shell(word) for word in words)
     done = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
     assert done.stdout == b"".join(word.encode() + b"\0" for word in words)
@@ -44,7 +45,7 @@ def lua_reads(lua, texts):
 @given(texts=TEXTS)
 @example(texts=[*NASTY, "]]", "--[[", '\\"', "\r\n", "\t\x1b\x7f", "\\n", "%d", "\0"])
 @example(texts=["\x001", "\x0099"])
-def test_lua_reads_a_quoted_value_as_the_same_string(need, texts):
+def test_lua_reads_a_quoted_value_as_the_same_string(need, texts) -> None:
     expected = b"".join(b"%d:%s" % (len(text.encode()), text.encode()) for text in texts)
     assert lua_reads(need("lua5.3", "lua"), texts) == expected
 
@@ -84,22 +85,22 @@ def tcl_reads(tclsh, path, words):
     words=st.lists(st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=("Cs",))), min_size=20, max_size=60)
 )
 @example(words=TCL[:-1])
-def test_tcl_reads_a_quoted_value_as_one_word_also_within_braces(need, tmp_path, words):
+def test_tcl_reads_a_quoted_value_as_one_word_also_within_braces(need, tmp_path: Path, words) -> None:
     expected = b"".join(f"{len(word)}:{word}".encode() for word in words)
     assert tcl_reads(need("tclsh"), tmp_path / "words.tcl", words) == expected
 
 
-def test_tcl_passes_on_what_it_counts_differently(need, tmp_path):
+def test_tcl_passes_on_what_it_counts_differently(need, tmp_path: Path) -> None:
     assert tcl_reads(need("tclsh"), tmp_path / "words.tcl", TCL[-1:]).endswith(":😀".encode())
 
 
 @pytest.mark.parametrize("quote", [quoting.shell, quoting.lua, quoting.tcl, quoting.comment])
-def test_a_value_that_is_no_string_is_quoted_as_its_text(quote):
+def test_a_value_that_is_no_string_is_quoted_as_its_text(quote) -> None:
     assert "42" in quote(42)
 
 
 @given(st.text())
-def test_a_comment_is_one_line_without_control_characters(text):
+def test_a_comment_is_one_line_without_control_characters(text) -> None:
     line = quoting.comment(text)
     assert all(ord(character) >= 32 and ord(character) != 127 for character in line)
     assert line == line.strip()
@@ -108,17 +109,17 @@ def test_a_comment_is_one_line_without_control_characters(text):
 @settings(max_examples=40)
 @given(WORDS)
 @example(["x\ntouch /tmp/pwned", "x\rtouch", "\\", "\\\n", "$(id)"])
-def test_bash_never_runs_what_is_in_a_comment(texts):
+def test_bash_never_runs_what_is_in_a_comment(texts) -> None:
     script = "".join(f"# {quoting.comment(text)}\n" for text in texts) + "printf end"
     done = subprocess.run(["bash", "-s"], input=script.encode(), capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"end", b"")
 
 
-def test_a_comment_keeps_the_words_of_the_text():
+def test_a_comment_keeps_the_words_of_the_text() -> None:
     assert quoting.comment("PyTorch/2.2.0\tsecond\n\n line ") == "PyTorch/2.2.0 second  line"
 
 
-def test_a_harmless_word_is_not_quoted():
+def test_a_harmless_word_is_not_quoted() -> None:
     assert quoting.shell("/opt/venv/bin/python3") == "/opt/venv/bin/python3"
     assert shlex.split(quoting.shell("a b")) == ["a b"]
 
@@ -131,7 +132,7 @@ NASTY_LINES = [word for word in NASTY if "\n" not in word]
 @settings(max_examples=20)
 @given(words=LINES)
 @example(words=[*NASTY_LINES, "'", "\\'", "\\\\", "a!b", "!$", "'!'", "\\!", "{a,b}", "[", "a  b"])
-def test_csh_and_fish_read_a_quoted_value_as_exactly_one_word(need, shell, quote, words):
+def test_csh_and_fish_read_a_quoted_value_as_exactly_one_word(need, shell: str, quote, words) -> None:
     script = "/usr/bin/printf '%s\\0' " + " ".join(quote(word) for word in words)
     flags = ["-f"] if shell == "csh" else ["--no-config"]
     done = subprocess.run([need(shell), *flags, "-c", script], capture_output=True, check=True)

@@ -6,17 +6,17 @@ from sifmod.text.suggest import perhaps
 @pytest.mark.parametrize(
     ("word", "meant"), [("optional_bind", "optional_binds"), ("bind", "binds"), ("runtme", "runtime")]
 )
-def test_the_nearest_known_word_is_named(word, meant):
+def test_the_nearest_known_word_is_named(word: str, meant: str) -> None:
     assert perhaps(word, ["runtime", "binds", "optional_binds"]) == f" (perhaps you meant '{meant}')"
 
 
-def test_nothing_is_suggested_when_no_word_is_near():
+def test_nothing_is_suggested_when_no_word_is_near() -> None:
     assert perhaps("colour", ["runtime", "binds"]) == ""
 
 
-def test_nothing_is_suggested_when_no_word_is_known():
+def test_nothing_is_suggested_when_no_word_is_known() -> None:
     assert perhaps("binds", []) == ""
 
 
-def test_known_words_may_come_from_any_iterable():
+def test_known_words_may_come_from_any_iterable() -> None:
     assert "'lumi'" in perhaps("lumy", iter(["generic", "lumi"]))

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +38,7 @@ def make(root, *, directory=False, packed=None, mark=False):
         ({}, GONE, ()),
     ],
 )
-def test_what_is_in_use_is_what_the_scripts_take(tmp_path, there, state, packages):
+def test_what_is_in_use_is_what_the_scripts_take(tmp_path: Path, there, state, packages) -> None:
     make(tmp_path, **there)
     found = user_software(tmp_path, venv="demo")
     assert (found.state, found.packages) == (state, packages)
@@ -44,11 +46,11 @@ def test_what_is_in_use_is_what_the_scripts_take(tmp_path, there, state, package
     assert bool(found.packed_problem) == (there.get("packed") in (CUT_OFF, b""))
 
 
-def test_a_container_without_user_software_has_none(tmp_path):
+def test_a_container_without_user_software_has_none(tmp_path: Path) -> None:
     assert user_software(tmp_path, venv="").state == NONE
 
 
-def test_sizes_are_those_of_what_is_in_use(tmp_path):
+def test_sizes_are_those_of_what_is_in_use(tmp_path: Path) -> None:
     make(tmp_path, packed=SQUASHFS)
     assert user_software(tmp_path, venv="demo").size == len(SQUASHFS)
     make(tmp_path, directory=True, mark=True)
@@ -62,18 +64,18 @@ def test_sizes_are_those_of_what_is_in_use(tmp_path):
     ("content", "says"),
     [(b"", "empty"), (b"PK" + bytes(200), "no SquashFS"), (b"hsqs", "no SquashFS"), (CUT_OFF, "95 of 96 bytes")],
 )
-def test_a_packed_file_that_is_none_is_described(tmp_path, content, says):
+def test_a_packed_file_that_is_none_is_described(tmp_path: Path, content, says: str) -> None:
     path = tmp_path / "packed"
     path.write_bytes(content)
     assert says in packed_problem(path)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_told_from_a_packed_file(tmp_path_factory, content):
+def test_any_bytes_are_told_from_a_packed_file(tmp_path_factory: pytest.TempPathFactory, content) -> None:
     path = tmp_path_factory.mktemp("any") / "packed"
     path.write_bytes(content)
     assert isinstance(packed_problem(path), str)
 
 
-def test_a_tree_that_is_gone_has_no_size(tmp_path):
+def test_a_tree_that_is_gone_has_no_size(tmp_path: Path) -> None:
     assert tree_size(tmp_path / "gone") == 0
