@@ -1,0 +1,130 @@
+"""Four containers and what is rendered for them, which several tests here start from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Optional
+
+from sifmod.container.bind import Bind
+from sifmod.container.spec import ContainerSpec, spec_from_parameters
+from sifmod.render.templates import render, render_module
+from sifmod.site.settings import Site, load_site
+
+from ..support import a_site
+
+GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+
+MODULE = "module.lua"
+
+TCL_MODULE = "module.tcl"
+
+NASTY_SITE = a_site(
+    runtime="singularity ce",
+    binds=(Bind("/site,data", "/data 1", "ro"),),
+    optional_binds=(Bind("/it's/$HOME", "/it's/$HOME"),),
+    image_repositories=('/central "images"', "/cent`ral`"),
+    container_env={"QUOTES": 'it\'s "$HOME" `id` \\n', "SHARED": "site"},
+    master_suffix="-ib'0",
+)
+
+
+def made(python_version: str, **parameters: Any) -> ContainerSpec:
+    fields = {key: parameters.pop(key) for key in ("name", "version", "env_name", "installdir", "sif")}
+    return replace(spec_from_parameters(**fields, parameters=parameters), python_version=python_version)
+
+
+CASES: dict[str, tuple[ContainerSpec, Site]] = {
+    "conda-amd-lumi": (
+        made(
+            "3.10",
+            name="PyTorch",
+            version="2.2.0-rocm-5.6.1-python-3.10-singularity-20240315",
+            env_name="PYTORCH",
+            installdir="/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1",
+            sif="lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif",
+            gpu="amd",
+            conda_env="pytorch",
+            venv="pytorch",
+            wrappers=["python", "pip", "torchrun"],
+        ),
+        load_site({"SIFMOD_SITE": "lumi"}),
+    ),
+    "usr-python-generic": (
+        made(
+            "3.11",
+            name="Python",
+            version="3.11-demo-singularity",
+            env_name="PYTHON",
+            installdir="/apps/Python/3.11-demo-singularity",
+            sif="demo.sif",
+            python_prefix="/usr",
+            venv="demo",
+        ),
+        load_site({}),
+    ),
+    "no-python": (
+        made(
+            "",
+            name="GROMACS",
+            version="2024.1",
+            env_name="GROMACS",
+            installdir="/apps/GROMACS/2024.1",
+            sif="gromacs.sif",
+            wrappers=["gmx"],
+            module_family="",
+        ),
+        load_site({}),
+    ),
+    "nvidia-run-nasty": (
+        made(
+            "3.12",
+            name="PyTorch-NGC",
+            version="24.05 it's",
+            env_name="PYTORCHMINNGC",
+            installdir="/tmp/a b,c'd$e",
+            sif='nasty $image "1".sif',
+            gpu="nvidia",
+            launch="run",
+            python_prefix="/opt/venv",
+            venv="a+b",
+            wrappers=["python", "nvidia-smi"],
+            binds=[r"/own\,data:/own:rw", "/plain"],
+            container_env={"SHARED": "easyconfig's", "EMPTY": ""},
+            pip_constraints=False,
+        ),
+        NASTY_SITE,
+    ),
+}
+
+
+def outputs(spec: ContainerSpec, site: Site) -> dict[str, str]:
+    """Return everything that is rendered for a container: relative path -> text."""
+    return {
+        MODULE: render_module(spec, site),
+        TCL_MODULE: render_module(spec, site, "Tcl"),
+        **{str(item.path): item.text for item in render(spec, site)},
+    }
+
+
+def text_of(path: str, spec: ContainerSpec, site: Optional[Site] = None) -> str:
+    return outputs(spec, site or a_site())[path]
+
+
+def write_out(spec: ContainerSpec, site: Site) -> Path:
+    """Write a container out as it is installed, without image and user software; return its directory."""
+    top = Path(spec.installdir)
+    for item in render(spec, site):
+        path = top / item.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(item.text, encoding="utf-8")
+        path.chmod(0o755 if item.executable else 0o644)
+    (top / MODULE).write_text(render_module(spec, site), encoding="utf-8")
+    (top / TCL_MODULE).write_text(render_module(spec, site, "Tcl"), encoding="utf-8")
+    return top
+
+
+def digest() -> str:
+    """Return a hash of everything that is rendered for all cases."""
+    return hashlib.sha256(repr([outputs(*CASES[name]) for name in CASES]).encode()).hexdigest()

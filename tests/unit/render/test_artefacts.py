@@ -1,0 +1,88 @@
+"""Which files there are, and what holds for all of them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import PurePosixPath
+
+import pytest
+
+from sifmod import names
+from sifmod.render.templates import render
+
+from ..support import a_site, a_spec
+from .cases import CASES, GOLDEN, MODULE, TCL_MODULE, outputs
+
+
+def test_artefacts_come_sorted_each_path_once(case: str) -> None:
+    paths = [item.path for item in render(*CASES[case])]
+    assert paths == sorted(set(paths))
+    assert all(isinstance(path, PurePosixPath) and not path.is_absolute() and len(path.parts) == 2 for path in paths)
+
+
+@pytest.mark.parametrize("wrappers", [("python", "python3"), ("pip3.11", "pip"), ("python3.11", "python", "python3")])
+def test_a_versioned_name_that_is_asked_for_as_well_is_one_file(wrappers: tuple[str, ...]) -> None:
+    paths = [item.path for item in render(a_spec(wrappers=wrappers), a_site())]
+    assert len(paths) == len(set(paths))
+
+
+def test_commands_are_executable_and_what_is_sourced_is_not(case: str) -> None:
+    for item in render(*CASES[case]):
+        sourced = item.path.parts[0] == "share" or str(item.path) == "runscripts/init-conda-venv"
+        assert item.executable != sourced
+        assert item.text.startswith("#!/bin/bash") != sourced
+
+
+def test_a_container_without_a_python_has_no_python_commands() -> None:
+    assert sorted(outputs(*CASES["no-python"])) == [
+        "bin/gmx",
+        "bin/start-shell",
+        MODULE,
+        TCL_MODULE,
+        "runscripts/get-master",
+        "share/container.sh",
+    ]
+
+
+def test_a_container_without_a_venv_has_nothing_to_pack() -> None:
+    paths = outputs(a_spec(venv=""), a_site())
+    assert not [path for path in paths if "squashfs" in path or "compare" in path]
+    assert "user-software" not in paths[MODULE] + paths[TCL_MODULE]
+
+
+def test_sifmod_s_own_commands_are_those_that_no_wrapper_may_hide() -> None:
+    assert {path for path in outputs(a_spec(wrappers=()), a_site()) if path.startswith("bin/")} == {
+        f"bin/{name}" for name in names.COMMANDS
+    }
+
+
+def test_wrappers_have_their_versioned_names() -> None:
+    paths = outputs(a_spec(python_version="3.11", wrappers=("python", "pip", "torchrun")), a_site())
+    own = {path[4:] for path in paths if path.startswith("bin/")} - set(names.COMMANDS)
+    assert own == {"python", "python3", "python3.11", "pip", "pip3", "pip3.11", "torchrun"}
+
+
+def test_before_the_image_was_looked_into_there_are_the_plain_names() -> None:
+    paths = outputs(a_spec(python_version=""), a_site())
+    own = {path[4:] for path in paths if path.startswith("bin/")} - set(names.COMMANDS)
+    assert own == {"python", "pip"}
+
+
+def test_every_rendered_text_ends_with_one_line_break(case: str) -> None:
+    for path, text in outputs(*CASES[case]).items():
+        assert text.endswith("\n"), path
+        assert not text.endswith("\n\n\n"), path
+        assert "{{" not in text, path
+        assert "{%" not in text, path
+
+
+def test_no_wrapper_may_have_the_name_of_a_command_that_the_scripts_use() -> None:
+    texts = [path.read_text() for pattern in ("*/bin/*", "*/share/*.sh") for path in GOLDEN.glob(pattern)]
+    start = r"(?:^|[|;&(!{]|\b(?:if|then|else|do|while|until|try|exec|timeout \d+|LC_ALL=C))\s*"
+    used = {name for text in texts for name in re.findall(rf"(?m){start}([a-z][a-z0-9]*)(?=[ ;)]|$)", text)}
+    # bash's own, and words in the same places that are no commands there
+    used -= {"echo", "false", "kill", "printf", "pwd", "test", "true", "eb", "pip", "size", "tar", "xz"}
+    tools = {name for name in used if shutil.which(name)}
+    assert {"find", "od", "flock"} <= tools
+    assert tools <= names.HOST_COMMANDS

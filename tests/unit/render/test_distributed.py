@@ -1,0 +1,162 @@
+"""The runscript conda-python-distributed, with an interpreter that prints what it gets."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .running import STEP, VISIBLE, Runscript, variables_of
+
+
+def test_each_task_of_a_step_becomes_a_rank(distributed: Runscript) -> None:
+    words = distributed("-u", "a b.py", "", **STEP)
+    assert words[:3] == ["-u", "a b.py", ""]
+    variables = variables_of(words)
+    ranks = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR")
+    assert [variables[name] for name in ranks] == ["5", "8", "1", "4", "1", "nid001"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "node", "expected"),
+    [("4(x2)", "0", "4"), ("4(x2),1", "2", "1"), ("3,2,1", "1", "2"), ("08", "0", "08"), ("2(x10),7", "10", "7")],
+)
+def test_the_tasks_of_this_node_are_read_from_slurm_s_list(
+    distributed: Runscript, counts: str, node: str, expected: str
+) -> None:
+    variables = variables_of(distributed(**{**STEP, "SLURM_STEP_TASKS_PER_NODE": counts, "SLURM_NODEID": node}))
+    assert int(variables["LOCAL_WORLD_SIZE"], 10) == int(expected, 10)
+
+
+@pytest.mark.parametrize("job", ["1", "1234", "99999999", "4294967295", "0123"])
+@pytest.mark.parametrize("step", ["0", "63", "4294967291"])
+def test_the_port_is_below_the_ephemeral_range(distributed: Runscript, job: str, step: str) -> None:
+    port = int(variables_of(distributed(**{**STEP, "SLURM_JOB_ID": job, "SLURM_STEP_ID": step}))["MASTER_PORT"])
+    assert 20000 <= port < 32000
+
+
+def test_two_steps_have_two_ports_and_all_tasks_of_one_the_same(distributed: Runscript) -> None:
+    def port(**changes: str) -> str:
+        return variables_of(distributed(**{**STEP, **changes}))["MASTER_PORT"]
+
+    assert port() == port(SLURM_PROCID="0", SLURM_LOCALID="0", SLURM_NODEID="0")
+    assert len({port(), port(SLURM_STEP_ID="4"), port(SLURM_JOB_ID="1235")}) == 3
+
+
+def test_the_user_s_own_port_is_kept(distributed: Runscript) -> None:
+    assert variables_of(distributed(**STEP, MASTER_PORT="29500"))["MASTER_PORT"] == "29500"
+
+
+def test_outside_of_slurm_it_is_one_process_of_one(distributed: Runscript) -> None:
+    done = distributed.run("x.py")
+    variables = variables_of(done.stdout.split("\0"))
+    assert (variables["RANK"], variables["WORLD_SIZE"], variables["MASTER_ADDR"]) == ("0", "1", "127.0.0.1")
+    assert "one process of one" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID", "SLURM_STEP_ID"]
+)
+@pytest.mark.parametrize("value", ["", "x", "a[$(touch y)]", "1;2", "-1"])
+def test_a_variable_that_is_no_number_is_named_and_never_evaluated(
+    distributed: Runscript, tmp_path: Path, name: str, value: str
+) -> None:
+    done = distributed.run(**{**STEP, name: value})
+    assert done.returncode == 1
+    assert f"{name} is '{value}'" in done.stderr
+    assert done.stdout == ""
+    assert not list(tmp_path.rglob("y"))
+
+
+@pytest.mark.parametrize("counts", ["", "x", "4(x", "$(id)", "4"])
+def test_a_list_of_tasks_that_says_nothing_of_this_node_is_named(distributed: Runscript, counts: str) -> None:
+    done = distributed.run(**{**STEP, "SLURM_STEP_TASKS_PER_NODE": counts})
+    assert done.returncode == 1
+    assert f"'{counts}'" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("gpu", VISIBLE)
+@pytest.mark.parametrize(
+    ("granted", "expected"), [("2,3,6,7", "3"), ("3", "3"), ("4,5", "4,5"), ("GPU-aa,GPU-bb,GPU-cc,GPU-dd", "GPU-bb")]
+)
+def test_a_task_takes_its_own_gpu_of_those_that_slurm_granted(
+    distributed: Runscript, gpu: str, granted: str, expected: str
+) -> None:
+    variables = variables_of(distributed(gpu=gpu, **STEP, **{VISIBLE[gpu]: granted}))
+    assert variables[VISIBLE[gpu]] == expected
+
+
+@pytest.mark.parametrize("gpu", VISIBLE)
+def test_where_slurm_granted_nothing_no_gpu_is_hidden(distributed: Runscript, gpu: str) -> None:
+    assert VISIBLE[gpu] not in variables_of(distributed(gpu=gpu, **STEP))
+
+
+def test_the_cache_of_an_amd_gpu_is_the_job_s_own_and_private(distributed: Runscript, tmp_path: Path) -> None:
+    variables = variables_of(distributed(gpu="amd", **STEP))
+    cache = Path(variables["MIOPEN_USER_DB_PATH"])
+    assert cache.parent == tmp_path
+    assert "1234" in cache.name
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert variables["MIOPEN_CUSTOM_CACHE_DIR"] == str(cache)
+
+
+def test_what_happens_can_be_shown(distributed: Runscript) -> None:
+    done = distributed.run(**STEP, SIFMOD_VERBOSE="1")
+    assert "rank 5 of 8 (local 1 of 4 on node 1), master nid001:" in done.stderr
+
+
+def test_a_batch_script_without_srun_is_told_so(distributed: Runscript) -> None:
+    """Slurm sets the variables of a task in batch scripts too, but for those of a step."""
+    done = distributed.run(**{name: value for name, value in STEP.items() if name != "SLURM_STEP_ID"})
+    assert done.returncode == 1
+    assert "is this a Slurm step?" in done.stderr
+
+
+@pytest.mark.parametrize("script", ["conda-python-distributed", "torchrun-distributed"])
+@pytest.mark.parametrize("gpu", VISIBLE)
+@pytest.mark.parametrize("asked", ["SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK"])
+@pytest.mark.parametrize("granted", ["", "NoDevFiles"])
+def test_gpus_that_were_asked_for_and_not_granted_are_missed(
+    launcher: Callable[[str], Runscript], script: str, gpu: str, asked: str, granted: str
+) -> None:
+    step = {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_NNODES": "2"}
+    done = launcher(script).run("x.py", gpu=gpu, **step, **{asked: "mi250:8", VISIBLE[gpu]: granted})
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert f"asked for GPUs and Slurm granted none to this task ({VISIBLE[gpu]} is '{granted}')" in done.stderr
+
+
+@pytest.mark.parametrize("asked", [{}, {"SLURM_GPUS_PER_NODE": "0"}])
+def test_a_job_that_asked_for_no_gpu_misses_none(distributed: Runscript, asked: dict[str, str]) -> None:
+    distributed("x.py", gpu="amd", **STEP, **asked, ROCR_VISIBLE_DEVICES="")
+
+
+def test_the_cache_outside_of_slurm_is_one_for_all_runs(distributed: Runscript, tmp_path: Path) -> None:
+    for _ in range(2):
+        done = distributed.run("x.py", gpu="amd")
+        assert f"TRITON_CACHE_DIR={tmp_path}/sifmod-{os.getuid()}\0" in done.stdout
+    assert len(list(tmp_path.glob("sifmod-*"))) == 1
+
+
+def test_a_cache_folder_of_somebody_else_is_refused(distributed: Runscript, tmp_path: Path) -> None:
+    others = tmp_path / "others"
+    others.mkdir()
+    if os.geteuid() == 0:
+        os.chown(others, 12345, -1)
+    else:
+        others = Path("/usr")
+    (tmp_path / f"sifmod-{os.getuid()}-1234").symlink_to(others)
+    done = distributed.run("x.py", gpu="amd", **STEP)
+    assert done.returncode == 1
+    assert "belongs to somebody else: set TMPDIR" in done.stderr
+
+
+def test_a_cache_folder_that_can_not_be_made_is_said_to_be_so(distributed: Runscript, tmp_path: Path) -> None:
+    (tmp_path / f"sifmod-{os.getuid()}-1234").touch()
+    done = distributed.run("x.py", gpu="amd", **STEP)
+    assert done.returncode == 1
+    assert "can't be made: is TMPDIR" in done.stderr

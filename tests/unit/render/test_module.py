@@ -1,0 +1,222 @@
+"""The container part of a module, in Lua and in Tcl."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+from sifmod.container.bind import Bind
+from sifmod.container.spec import ContainerSpec
+
+from ..support import SQUASHFS, a_site, split_binds
+from .cases import CASES, write_out
+from .running import Load, binds_of, put_into_state
+
+
+def test_a_loaded_module_names_the_image_and_the_folders(installed: ContainerSpec, load: Load) -> None:
+    variables = load(installed)
+    top = installed.installdir
+    assert variables["SIF"] == variables["SIFDEMO"] == f"{top}/demo.sif"
+    assert variables["CONTAINERROOT"] == top
+    assert variables["RUNSCRIPTS"] == variables["RUNSCRIPTSDEMO"] == f"{top}/runscripts"
+    assert variables["family"] == "container"
+
+
+def test_a_module_without_a_family_has_none(installed: ContainerSpec, load: Load) -> None:
+    assert "family" not in load(replace(installed, module_family=""))
+
+
+def test_every_singularity_variable_has_its_apptainer_twin(installed: ContainerSpec, load: Load) -> None:
+    variables = load(replace(installed, gpu="nvidia", container_env={"A": "b"}))
+    twins = {name: value for name, value in variables.items() if name.startswith("SINGULARITY")}
+    assert len(twins) > 5
+    assert {"APPTAINER" + name[len("SINGULARITY") :]: value for name, value in twins.items()} == {
+        name: value for name, value in variables.items() if name.startswith("APPTAINER")
+    }
+
+
+@pytest.mark.parametrize(("gpu", "flag"), [("", None), ("amd", "ROCM"), ("nvidia", "NV")])
+def test_the_gpu_is_switched_on_by_its_own_variable(
+    installed: ContainerSpec, load: Load, gpu: str, flag: Optional[str]
+) -> None:
+    variables = load(replace(installed, gpu=gpu))
+    on = {name for name in ("ROCM", "NV") if variables.get(f"SINGULARITY_{name}") == "1"}
+    assert on == ({flag} if flag else set())
+
+
+def test_the_user_software_s_directory_is_bound_while_it_is_not_packed(installed: ContainerSpec, load: Load) -> None:
+    binds = binds_of(load(installed))
+    assert binds["/user-software"] == (f"{installed.installdir}/user-software", "")
+    assert binds["/runscripts"] == (f"{installed.installdir}/runscripts", "")
+
+
+def test_the_packed_file_is_bound_read_only_as_soon_as_it_is_there(installed: ContainerSpec, load: Load) -> None:
+    Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
+    source, options = binds_of(load(installed))["/user-software"]
+    assert source == f"{installed.installdir}/user-software.squashfs"
+    assert set(options.split(",")) == {"ro", "image-src=/"}
+
+
+def test_an_unpacked_directory_beats_the_packed_file_beside_it(installed: ContainerSpec, load: Load) -> None:
+    Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
+    Path(installed.installdir, "user-software.unpacked").write_text("")
+    assert binds_of(load(installed))["/user-software"][0] == f"{installed.installdir}/user-software"
+
+
+def test_the_mark_alone_does_not_hide_the_packed_file(installed: ContainerSpec, load: Load) -> None:
+    Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
+    Path(installed.installdir, "user-software.unpacked").write_text("")
+    Path(installed.installdir, "user-software").rmdir()
+    assert binds_of(load(installed))["/user-software"][0] == f"{installed.installdir}/user-software.squashfs"
+
+
+def test_optional_binds_are_used_where_their_source_is(installed: ContainerSpec, load: Load, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "file,1").write_text("")
+    places = {"there": "/there", "gone": "/gone", "file,1": "/file"}
+    site = a_site(optional_binds=tuple(Bind(str(tmp_path / name), place) for name, place in places.items()))
+    binds = binds_of(load(installed, site))
+    assert {"/there", "/file"} <= set(binds)
+    assert "/gone" not in binds
+
+
+@pytest.mark.parametrize("variable", ["SINGULARITY_BINDPATH", "APPTAINER_BINDPATH"])
+def test_the_user_s_own_binds_stay_behind_the_container_s(installed: ContainerSpec, load: Load, variable: str) -> None:
+    variables = load(installed, environ={variable: "/mine:/m"})
+    assert split_binds(variables["SINGULARITY_BINDPATH"])[-1] == ("/mine", "/m", "")
+    assert variables["SIFMOD_USER_BINDPATH"] == "/mine:/m"
+
+
+def test_loading_over_a_loaded_module_does_not_repeat_its_binds(installed: ContainerSpec, load: Load) -> None:
+    first = load(installed, environ={"SINGULARITY_BINDPATH": "/mine"})
+    again = {name: value for name, value in first.items() if "\0" not in value and name.isidentifier()}
+    assert load(installed, environ=again)["APPTAINER_BINDPATH"] == first["APPTAINER_BINDPATH"]
+
+
+def test_no_list_of_binds_has_an_empty_element(installed: ContainerSpec, load: Load) -> None:
+    for spec in (installed, replace(installed, venv="", python=None)):
+        for environ in ({}, {"SINGULARITY_BINDPATH": ""}):
+            assert not re.search(r"^,|,,|,$", load(spec, environ=environ)["SINGULARITY_BINDPATH"])
+
+
+def test_a_central_image_takes_the_place_of_a_removed_one(installed: ContainerSpec, load: Load, tmp_path: Path) -> None:
+    Path(installed.installdir, installed.sif).unlink()
+    central = tmp_path / "cen'tral"
+    central.mkdir()
+    (central / installed.sif).write_text("")
+    site = a_site(image_repositories=("/no/such/folder", str(central)))
+    assert load(installed, site)["SIF"] == f"{central}/demo.sif"
+
+
+def test_loading_without_any_image_fails_with_one_clear_line_and_unloading_does_not(
+    installed: ContainerSpec, load: Load
+) -> None:
+    Path(installed.installdir, installed.sif).unlink()
+    done = load.run(installed)
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert os.fsencode(f"{installed.installdir}/demo.sif") in done.stderr
+    assert b"eb --rebuild" in done.stderr
+    assert load.run(installed, mode="unload").returncode == 0
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_packing_reloads_the_module_in_the_calling_shell(installed: ContainerSpec, load: Load, shell: str) -> None:
+    variables = load(installed, calling=shell)
+    for command in ("make-squashfs", "unmake-squashfs"):
+        assert variables[f"function {command}"] == f'env SIFMOD_RELOADS=1 {command} "$@" && module load Demo/1.0-x'
+
+
+@pytest.mark.parametrize("state", ["directory", "packed", "both", "unpacked", "empty", "text", "short", "central"])
+@pytest.mark.parametrize("case", CASES)
+def test_both_syntaxes_have_the_same_effect(load: Load, tmp_path: Path, case: str, state: str) -> None:
+    spec, site = CASES[case]
+    top = tmp_path / "a b,c'd$e{["
+    spec = replace(spec, installdir=str(top))
+    write_out(spec, site)
+    (top / "user-software").mkdir()
+    put_into_state(top, state)
+    central = tmp_path / "cen'tral $[x]"
+    central.mkdir()
+    ((central if state == "central" else top) / spec.sif).write_text("")
+    site = replace(
+        site, image_repositories=(str(central),), optional_binds=(Bind(str(central), "/c"), Bind("/gone", "/g"))
+    )
+    for environ in (
+        {},
+        {"SINGULARITY_BINDPATH": "/mine"},
+        {"__SIFMOD_CONTAINER": "Demo/1.0-x", "SIFMOD_USER_BINDPATH": "/a,/b", "APPTAINER_BINDPATH": "/x"},
+        {"__SIFMOD_CONTAINER": "Other/2", "APPTAINER_BINDPATH": "/x"},
+    ):
+        lua = load(spec, site, environ)
+        tcl = load(spec, site, environ, syntax="Tcl")
+        functions = [name for name in tcl if name.startswith("function")]
+        assert [name in lua for name in functions] == [bool(spec.venv)] * len(functions)
+        for name in functions:
+            assert tcl.pop(name) == lua.pop(name).replace("module load", f"module switch {spec_name(lua)}")
+        assert tcl == lua
+    assert len(lua) > 8
+
+
+def spec_name(variables: Mapping[str, str]) -> str:
+    return variables["__SIFMOD_CONTAINER"]
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+@pytest.mark.parametrize("state", ["empty", "text", "short"])
+def test_a_damaged_packed_file_is_named_with_the_remedy_and_not_bound(
+    installed: ContainerSpec, load: Load, syntax: str, state: str
+) -> None:
+    top = Path(installed.installdir)
+    put_into_state(top, state)
+    done = load.run(installed, syntax=syntax)
+    assert done.returncode == 0
+    assert os.fsencode(f"{top}/user-software.squashfs is damaged") in done.stderr
+    assert done.stderr.endswith(b"; make-squashfs\n")
+    assert binds_of(load(installed, syntax=syntax))["/user-software"][0] == f"{top}/user-software"
+    (top / "user-software").rmdir()
+    done = load.run(installed, syntax=syntax)
+    assert done.returncode == 0
+    assert b"Restore it from a backup" in done.stderr
+    assert "/user-software" not in binds_of(load(installed, syntax=syntax))
+    assert load.run(installed, syntax=syntax, mode="unload").stderr == b""
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_without_any_image_tcl_fails_as_lua_does(installed: ContainerSpec, load: Load, syntax: str) -> None:
+    Path(installed.installdir, installed.sif).unlink()
+    done = load.run(installed, syntax=syntax)
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert load.run(installed, mode="unload", syntax=syntax).returncode == 0
+
+
+def test_a_container_that_is_not_the_last_one_has_the_last_one_loaded_again_on_unload(
+    installed: ContainerSpec, load: Load
+) -> None:
+    last = {"__SIFMOD_CONTAINER": "Other/2"}
+    assert '*:"Other/2":*) module load "Other/2"' in load(installed, environ=last, mode="unload")["execute"]
+    assert "execute" not in load(installed, environ={"__SIFMOD_CONTAINER": "Demo/1.0-x"}, mode="unload")
+    assert "execute" not in load(installed, environ=last)
+    assert "execute" not in load(installed, environ=last, mode="unload", calling="fish")
+
+
+def test_sh_gets_no_function(installed: ContainerSpec, load: Load) -> None:
+    """A name with a hyphen is no function name in dash: its `eval` of the whole module would fail."""
+    assert not [name for name in load(installed, calling="sh") if name.startswith("function")]
+
+
+def test_a_member_of_the_family_is_unloaded_first(installed: ContainerSpec, load: Load) -> None:
+    member = {"LMOD_FAMILY_CONTAINER": "Other"}
+    assert load(installed, environ=member)["unload"] == "Other"
+    for environ in ({}, {"LMOD_FAMILY_CONTAINER": "Demo"}, {**member, "LMOD_AUTO_SWAP": "no"}):
+        assert "unload" not in load(installed, environ=environ)
+    assert "unload" not in load(installed, environ=member, mode="unload")
+    assert "unload" not in load(replace(installed, module_family="mpi"), environ=member)
+    assert load(replace(installed, module_family="mpi"), environ={"LMOD_FAMILY_MPI": "Other"})["unload"] == "Other"

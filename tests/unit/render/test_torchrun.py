@@ -1,0 +1,36 @@
+"""The runscript torchrun-distributed, with an interpreter that prints what it gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .running import STEP, Runscript
+
+TORCHRUN_STEP = {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_STEP_NUM_NODES": "2"}
+
+
+def test_torchrun_is_told_the_nodes_of_the_step_and_the_gpus_granted(torchrun: Runscript) -> None:
+    words = torchrun("--nproc-per-node=9", "a b.py", gpu="amd", **TORCHRUN_STEP, ROCR_VISIBLE_DEVICES="4,6")
+    arguments = ["--nnodes=2", "--node_rank=1", "--master_addr=nid001"]
+    assert words[:5] == ["-m", "torch.distributed.run", *arguments]
+    assert words[5].startswith("--master_port=")
+    assert words[6:9] == ["--nproc_per_node=2", "--nproc-per-node=9", "a b.py"]
+
+
+def test_torchrun_counts_the_gpus_of_the_node_where_no_list_says_them(torchrun: Runscript) -> None:
+    assert "--nproc_per_node=4" in torchrun("x.py", **TORCHRUN_STEP, SLURM_GPUS_ON_NODE="4")
+    assert "--nproc_per_node=1" in torchrun("x.py", **TORCHRUN_STEP, SLURM_GPUS_ON_NODE="a[$(touch y)]")
+
+
+@pytest.mark.parametrize("name", ["SLURM_NODEID", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", "SLURM_STEP_ID"])
+@pytest.mark.parametrize("value", ["", "a[$(touch y)]", "`touch y`"])
+def test_torchrun_names_a_variable_that_is_no_number_and_never_evaluates_it(
+    torchrun: Runscript, tmp_path: Path, name: str, value: str
+) -> None:
+    done = torchrun.run("x.py", **{**TORCHRUN_STEP, name: value})
+    assert done.returncode == 1
+    assert f"{name} is '{value}'" in done.stderr
+    assert done.stdout == ""
+    assert not list(tmp_path.rglob("y"))

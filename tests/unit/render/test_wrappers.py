@@ -1,0 +1,183 @@
+"""The host commands and what they source: what the runtime would get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sifmod import names
+from sifmod.container.bind import Bind
+from sifmod.container.spec import ContainerSpec, PythonLayout
+
+from ..support import CONDA, SQUASHFS, USR, a_site, split_binds
+from .running import Load, Wrapper, binds_of, put_into_state
+
+
+@pytest.mark.parametrize("state", ["empty", "text", "short"])
+def test_a_wrapper_takes_the_directory_where_the_packed_file_is_damaged(
+    wrapper: Wrapper, installed: ContainerSpec, state: str
+) -> None:
+    top = Path(installed.installdir)
+    put_into_state(top, state)
+    done = wrapper.run("python")
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"python: {top}/user-software.squashfs is damaged")
+    assert binds_of(wrapper.fake.calls[-1]["env"])["/user-software"][0] == f"{top}/user-software"
+    (top / "user-software").rmdir()
+    done = wrapper.run("python")
+    assert done.returncode == 126
+    assert "Restore it from a backup" in done.stderr
+
+
+def test_a_wrapper_passes_its_arguments_word_for_word(wrapper: Wrapper, installed: ContainerSpec) -> None:
+    words = ["-c", "print('a b')", "", "$(touch x)", "*", "--", "é\n"]
+    assert wrapper("python", *words)["argv"] == [
+        "exec",
+        f"{installed.installdir}/demo.sif",
+        "/user-software/venv/demo/bin/python",
+        *words,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("python3.11", ["/user-software/venv/demo/bin/python"]),
+        ("pip3", ["/user-software/venv/demo/bin/python", "-m", "pip"]),
+        ("torchrun", ["/runscripts/run-tool", "torchrun"]),
+        ("start-shell", ["/bin/bash", "--norc"]),
+        ("list-packages", ["/runscripts/list-packages"]),
+    ],
+)
+def test_each_command_runs_its_namesake_in_the_container(
+    wrapper: Wrapper, installed: ContainerSpec, name: str, command: list[str]
+) -> None:
+    call = wrapper(name, "x", spec=replace(installed, wrappers=("python", "pip", "torchrun")))
+    assert call["argv"][2:] == [*command, "x"]
+
+
+def test_an_image_that_sets_itself_up_is_run(wrapper: Wrapper, installed: ContainerSpec) -> None:
+    assert wrapper("python", spec=replace(installed, launch="run"))["argv"][0] == "run"
+
+
+@pytest.mark.parametrize("status", [1, 42, 255])
+def test_a_wrapper_ends_with_the_command_s_own_status(wrapper: Wrapper, status: int) -> None:
+    wrapper.fake.answer(fail="other", status=status)
+    assert wrapper.run("start-shell").returncode == status
+
+
+def container_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    names_ = [name for name in environ if name.startswith(("SINGULARITY", "APPTAINER"))]
+    return {name: environ[name] for name in names_ if not name.endswith(("_NV", "_ROCM"))}
+
+
+RICH_SITE = a_site(
+    binds=(Bind("/etc", "/host etc", "ro"),),
+    optional_binds=(Bind("/usr", "/host'usr"), Bind("/no/such/folder", "/gone")),
+    container_env={"A": "site", "B": "si'te $HOME"},
+)
+
+
+@pytest.mark.parametrize("python", [USR, CONDA, PythonLayout("/opt/venv")], ids=["usr", "conda", "prefix"])
+@pytest.mark.parametrize("state", ["directory", "packed", "both", "unpacked"])
+def test_a_wrapper_without_the_module_gives_the_container_what_the_module_gives(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec, python: PythonLayout, state: str
+) -> None:
+    top = Path(installed.installdir)
+    if state != "directory":
+        (top / "user-software.squashfs").write_bytes(SQUASHFS)
+    if state == "packed":
+        (top / "user-software").rmdir()
+    if state == "unpacked":
+        (top / "user-software.unpacked").write_text("")
+    spec = replace(installed, python=python, binds=(Bind("/tmp", "/host tmp"),), container_env={"A": "own", "C": ""})
+    module = container_variables(load(spec, RICH_SITE))
+    assert container_variables(wrapper("python", spec=spec, site=RICH_SITE)["env"]) == module
+
+
+@pytest.mark.parametrize("name", ["PYTHONNOUSERSITE", "NCCL_DEBUG"])
+def test_an_easyconfig_s_variable_wins_in_the_module_and_in_the_wrapper(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec, name: str
+) -> None:
+    spec = replace(installed, python=CONDA, container_env={name: "own"})
+    assert load(spec)[f"APPTAINERENV_{name}"] == "own"
+    assert wrapper("python", spec=spec)["env"][f"APPTAINERENV_{name}"] == "own"
+
+
+def test_a_wrapper_clears_what_another_module_set_for_its_container(wrapper: Wrapper) -> None:
+    other = {
+        f"{prefix}ENV_{name}": "other" for prefix in ("SINGULARITY", "APPTAINER") for name in names.RESERVED_VARIABLES
+    }
+    environ = wrapper("python", environ=other)["env"]
+    assert "other" not in environ.values()
+    assert "APPTAINERENV_CONDA_PREFIX" not in environ
+
+
+@pytest.mark.parametrize("prefix", ["SINGULARITYENV_", "APPTAINERENV_"])
+def test_the_user_s_own_value_of_a_site_s_variable_wins(wrapper: Wrapper, prefix: str) -> None:
+    site = a_site(container_env={"NCCL_DEBUG": "WARN"})
+    environ = wrapper("python", site=site, environ={f"{prefix}NCCL_DEBUG": "INFO"})["env"]
+    values = {environ[name] for name in ("SINGULARITYENV_NCCL_DEBUG", "APPTAINERENV_NCCL_DEBUG") if name in environ}
+    assert values == {"INFO"}
+
+
+@pytest.mark.parametrize("variable", ["SINGULARITY_BINDPATH", "APPTAINER_BINDPATH"])
+def test_a_wrapper_keeps_the_user_s_own_binds(wrapper: Wrapper, variable: str) -> None:
+    environ = wrapper("python", environ={variable: "/mine:/m"})["env"]
+    assert split_binds(environ["SINGULARITY_BINDPATH"])[-1] == ("/mine", "/m", "")
+    assert environ["SINGULARITY_BINDPATH"] == environ["APPTAINER_BINDPATH"]
+
+
+def test_with_the_module_loaded_the_binds_are_not_repeated(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec
+) -> None:
+    loaded = load(installed, environ={"APPTAINER_BINDPATH": "/mine"})
+    loaded = {name: value for name, value in loaded.items() if name.isidentifier()}
+    assert wrapper("python", environ=loaded)["env"]["APPTAINER_BINDPATH"] == loaded["APPTAINER_BINDPATH"]
+
+
+def test_a_wrapper_without_an_image_fails_and_names_it_with_the_remedy(
+    wrapper: Wrapper, installed: ContainerSpec
+) -> None:
+    Path(installed.installdir, installed.sif).unlink()
+    done = wrapper.run("python")
+    assert done.returncode == 126
+    assert f"'{installed.installdir}/demo.sif' is gone" in done.stderr
+    assert "eb --rebuild" in done.stderr
+    assert wrapper.fake.calls == []
+
+
+def test_a_container_without_a_venv_binds_nothing_of_the_user_s(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec
+) -> None:
+    spec = replace(installed, venv="")
+    assert set(binds_of(load(spec))) == {"/runscripts"}
+    assert set(binds_of(wrapper("python", spec=spec)["env"])) == {"/runscripts"}
+
+
+def test_a_wrapper_without_user_software_fails_and_names_it_with_the_remedy(
+    wrapper: Wrapper, installed: ContainerSpec
+) -> None:
+    Path(installed.installdir, "user-software").rmdir()
+    done = wrapper.run("python")
+    assert done.returncode == 126
+    assert f"{installed.installdir}/user-software" in done.stderr
+    assert "eb --rebuild" in done.stderr
+
+
+def test_a_wrapper_without_a_runtime_fails_and_names_what_it_looked_for(wrapper: Wrapper) -> None:
+    done = wrapper.run("python", site=a_site(runtime="no-such-runtime"))
+    assert done.returncode == 127
+    assert "no-such-runtime" in done.stderr
+    assert "no container runtime on this node" in done.stderr
+
+
+def test_a_wrapper_uses_a_central_image(wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path) -> None:
+    Path(installed.installdir, installed.sif).unlink()
+    (tmp_path / "central").mkdir()
+    (tmp_path / "central" / "demo.sif").write_text("")
+    call = wrapper("python", site=a_site(image_repositories=("/no/such/folder", str(tmp_path / "central"))))
+    assert call["argv"][1] == f"{tmp_path}/central/demo.sif"
