@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from .support import SIF_HEADER, FakeRuntime, lacking
+from .support import SIF_HEADER, FakeRuntime, Need, lacking
 
 # Without a deadline and a database: these tests share machines with builds, and must not write into the checkout.
 settings.register_profile("sifmod", deadline=None, database=None, derandomize=bool(os.environ.get("CI")))
@@ -15,7 +15,7 @@ settings.load_profile("sifmod")
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch):
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep a loaded container module and the developer's own settings out of every test."""
     for name in list(os.environ):
         if name.startswith(("SINGULARITY", "APPTAINER", "SIFMOD_")) and name not in ("SIFMOD_UPDATE_GOLDEN",):
@@ -23,10 +23,10 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture(scope="session")
-def need():
+def need() -> Need:
     """Give the path of a tool; without it the test is skipped on a laptop and fails in CI."""
 
-    def find(*names):
+    def find(*names: str) -> str:
         for name in names:
             path = shutil.which(name)
             if path:
@@ -37,7 +37,7 @@ def need():
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     """Put a fake container runtime on PATH, before any real one."""
     runtime = FakeRuntime(tmp_path / "fake-runtime")
     monkeypatch.setenv("PATH", f"{runtime.bin}:{os.environ['PATH']}")
@@ -45,7 +45,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def image(tmp_path: Path):
+def image(tmp_path: Path) -> Path:
     """Give a file that begins as a SIF does."""
     path = tmp_path / "images" / "demo.sif"
     path.parent.mkdir()

@@ -7,15 +7,21 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, Callable, NoReturn, Union
 
 import pytest
 
 from sifmod import names
 from sifmod.container.spec import ContainerSpec, PythonLayout
+from sifmod.eb.space import SoftwareSpace
 from sifmod.install.manifest import Manifest
 from sifmod.site.settings import Site
+
+# The path of the first of these commands that is there.
+Need = Callable[..., str]
 
 # The header of a SIF: launch script, magic, version, architecture.
 SIF_HEADER = b"#!/usr/bin/env run-singularity\n\0" + b"SIF_MAGIC\0" + b"01\0" + b"02\0"
@@ -27,9 +33,9 @@ USR = PythonLayout(prefix="/usr")
 CONDA = PythonLayout(prefix="/opt/miniconda3/envs/pytorch", conda_root="/opt/miniconda3", conda_env="pytorch")
 
 
-def a_spec(**changes):
+def a_spec(**changes: Any) -> ContainerSpec:
     """Return a container with a Python and user software; `changes` replace fields."""
-    fields = {
+    fields: dict[str, Any] = {
         "name": "Demo",
         "version": "1.0-x",
         "env_name": "DEMO",
@@ -43,20 +49,20 @@ def a_spec(**changes):
     return ContainerSpec(**{**fields, **changes})
 
 
-def a_site(**changes):
+def a_site(**changes: Any) -> Site:
     """Return a site that knows nothing; `changes` replace fields."""
     if "container_env" in changes:
         changes["container_env"] = MappingProxyType(changes["container_env"])
     return Site(**{"name": "test", **changes})
 
 
-def make_installation(space, module, **changes):
+def make_installation(space: SoftwareSpace, module: str, **changes: Any) -> Path:
     """Write what an installation leaves in a software space, and return its root; `changes` replace manifest fields.
 
     The image is a header of a SIF, and the container of `start-shell` a Python 3.11 with one package.
     """
     files = {"bin/start-shell": _START_SHELL, "share/container.sh": "# settings\n", "demo.sif": SIF_HEADER.decode()}
-    fields = {
+    fields: dict[str, Any] = {
         "module": module,
         "image": "demo.sif",
         "image_source": "/images/demo.sif",
@@ -69,7 +75,7 @@ def make_installation(space, module, **changes):
         "hashes": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items() if "/" in name},
         **changes,
     }
-    root = space.software / module
+    root: Path = space.software / module
     for name, text in {**files, names.MANIFEST: Manifest(**fields).text}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -92,7 +98,7 @@ echo '{"prefix": "/usr", "version": "3.11", "packages": [["torch", "2.2.0"]]}'
 """
 
 
-def snapshot(top, leave_out=()):
+def snapshot(top: Union[Path, str], leave_out: Collection[str] = ()) -> dict[str, tuple[int, int, int, bytes]]:
     """Return path -> (type, mode, mtime, content) of everything below a folder; not of the folder itself."""
     found = {}
     for path in sorted(Path(top).rglob("*")):
@@ -109,17 +115,19 @@ def snapshot(top, leave_out=()):
     return found
 
 
-def mode_of(path):
+def mode_of(path: Path) -> int:
     """Return the permission bits of a path."""
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def split_binds(text):
+def split_binds(text: str) -> list[tuple[str, str, str]]:
     """Read a list of binds as the runtime does (Apptainer's ParseBindPath): [(source, destination, options)].
 
     Commas and colons count unless a backslash stands before them; what does not begin with a slash is one more option.
     """
-    elements, fields, word, characters = [], [], "", iter(text)
+    elements: list[list[str]] = []
+    fields: list[str] = []
+    word, characters = "", iter(text)
     for character in characters:
         if character == "\\":
             following = next(characters, "")
@@ -133,7 +141,7 @@ def split_binds(text):
         else:
             word += character
     elements.append([*fields, word])
-    binds = []
+    binds: list[tuple[str, str, str]] = []
     for element in elements:
         if not element[0].startswith("/"):
             source, destination, options = binds.pop()
@@ -144,7 +152,7 @@ def split_binds(text):
     return binds
 
 
-def lacking(message):
+def lacking(message: str) -> NoReturn:
     """Skip the test on a laptop, and fail in CI, which must run every test."""
     if os.environ.get("CI"):
         pytest.fail(f"{message}, and CI must run every test")
@@ -212,7 +220,7 @@ class FakeRuntime:
     Set `fail` to probe, venv, pip, compare or other to make that step fail.
     """
 
-    def __init__(self, home, name="singularity"):
+    def __init__(self, home: Path, name: str = "singularity") -> None:
         self.home = home
         self.bin = home / "bin"
         self.bin.mkdir(parents=True)
@@ -221,11 +229,18 @@ class FakeRuntime:
         self.path.chmod(0o755)
         self.answer()
 
-    def answer(self, *, fail="", version="3.11", packages=(("torch", "2.2.0"),), **more):
+    def answer(
+        self,
+        *,
+        fail: str = "",
+        version: str = "3.11",
+        packages: Iterable[tuple[str, str]] = (("torch", "2.2.0"),),
+        **more: Any,
+    ) -> None:
         python = {"prefix": "/usr", "version": version, "packages": list(packages)}
         (self.home / "answers.json").write_text(json.dumps({"fail": fail, "python": python, **more}))
 
     @property
-    def calls(self):
+    def calls(self) -> list[dict[str, Any]]:
         path = self.home / "calls.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
