@@ -69,7 +69,7 @@ def test_check_finds_the_testbed_s_tools_and_partition(user: User) -> None:
     done = user.run("sifmod site check --json", check=False)
     report = json.loads(done.stdout)
     assert (done.returncode, report["problems"]) == (0, 0), report
-    found = {finding["key"] for finding in report["findings"] if finding["status"] == "found"}
+    found = {finding["topic"] for finding in report["findings"] if finding["severity"] == "ok"}
     assert found == {"runtime", "binds", "image_repositories", "squashfs-tools", "pack_compressor", "slurm_partition"}
     use_site(user, 'slurm_partition = "no-such"\n')
     done = user.run("sifmod site check", check=False)

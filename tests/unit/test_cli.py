@@ -195,7 +195,8 @@ def test_check_ends_with_0_or_1_and_says_what_to_do(call, site_file, tmp_path: P
     site_file(f'binds = ["{tmp_path}/gone"]')
     ill = call("site", "check")
     assert ill.exit_code == 1
-    assert any(line.startswith("problem  binds") and "To do: " in line for line in ill.output.splitlines())
+    assert re.search(r"^problem  binds +\S+/gone$", ill.output, re.M)
+    assert "do: correct it, or move it to optional_binds" in ill.output
     assert "1 problem " in ill.output
 
 
@@ -205,9 +206,9 @@ def test_check_prints_json_with_the_same_exit_status(call, site_file, tmp_path: 
     result = call("site", "check", "--json")
     report = json.loads(result.output)
     assert (result.exit_code, report["problems"]) == (1, 1)
-    (problem,) = (item for item in report["findings"] if item["status"] == "problem")
-    assert (problem["key"], problem["what"]) == ("binds", f"{tmp_path}/gone")
-    assert set(problem) == {"key", "what", "status", "meaning", "remedy"}
+    (problem,) = (item for item in report["findings"] if item["severity"] == "problem")
+    assert (problem["topic"], problem["what"]) == ("binds", f"{tmp_path}/gone")
+    assert set(problem) == {"severity", "topic", "what", "why", "remedy"}
 
 
 @pytest.mark.parametrize("verb", ["show", "check"])

@@ -14,6 +14,7 @@ from sifmod.commands.options import json_option
 from sifmod.commands.output import echo_json, echo_table
 from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image
 from sifmod.image.python import Packages
+from sifmod.text.size import size_text
 
 _SHOWN_LINES = 40  # of a script or a definition file
 
@@ -125,7 +126,7 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
     return [
         ("image", found.path),
         ("kind", found.kind),
-        ("size", f"{found.size / 1e6:.1f} MB" if found.size else ""),
+        ("size", size_text(found.size) if found.size else ""),
         ("created", created),
         ("file system", f"{found.file_system} ({packed})" if packed else found.file_system),
         ("not read", found.unread),

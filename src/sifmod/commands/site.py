@@ -8,13 +8,12 @@ from typing import Any
 import click
 
 from sifmod.commands.options import json_option, site_option
-from sifmod.commands.output import echo_json, echo_table
-from sifmod.doctor.site import ABSENT, FOUND, PROBLEM, check_site
+from sifmod.commands.output import echo_findings, echo_json, echo_table
+from sifmod.doctor.site import check_site
+from sifmod.finding import PROBLEM
 from sifmod.site.keys import plain
 from sifmod.site.schema import site_schema
 from sifmod.site.settings import Settings, load_settings, shipped_sites, site_title
-
-_COLOURS = {FOUND: "green", ABSENT: "yellow", PROBLEM: "red"}
 
 
 @click.group()
@@ -96,7 +95,7 @@ def _shown(settings: Settings) -> dict[str, Any]:
 def check(site_name: str, as_json: bool) -> None:
     """Check each path, command and name of the site on this host.
 
-    Exit status: 0 all is well, 1 there are problems, 4 the site's settings themselves are wrong.
+    Exit status: 0 no problems, 1 there are problems, 4 the site's settings themselves are wrong.
 
     \b
     Examples:
@@ -106,15 +105,11 @@ def check(site_name: str, as_json: bool) -> None:
     """
     checked = load_settings(site=site_name).site
     findings = check_site(checked)
-    problems = sum(finding.status == PROBLEM for finding in findings)
+    problems = sum(finding.severity == PROBLEM for finding in findings)
     if as_json:
         echo_json({"site": checked.name, "problems": problems, "findings": [vars(finding) for finding in findings]})
     else:
-        rows = []
-        for finding in findings:
-            explanation = finding.meaning + (f". To do: {finding.remedy}" if finding.remedy else "")
-            rows.append((finding.status, finding.key, finding.what, explanation))
-        echo_table(("STATUS", "SETTING", "WHAT", "MEANING"), rows, colours=_COLOURS)
+        echo_findings(findings)
         click.echo(
             f"\n{problems or 'no'} problem{'' if problems == 1 else 's'} with the site {checked.name} on this host"
         )

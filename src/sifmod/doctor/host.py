@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from sifmod.doctor.site import ABSENT, FOUND, check_site, nearest
+from sifmod.doctor.site import check_site, nearest
 from sifmod.eb.space import SoftwareSpace, source_paths
 from sifmod.errors import RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
@@ -45,7 +45,7 @@ def check_host(site: Site, space: SoftwareSpace, *, image_size: int = 0) -> Iter
     yield from _runtime(site)
     yield from _user_namespaces(site)
     yield from _fuse(site)
-    yield from _site(site)
+    yield from check_site(site)
     yield from _modules(os.environ)
     yield from _easybuild(os.environ)
     yield from _places(site, space, image_size)
@@ -122,16 +122,6 @@ def _is_setuid(site: Site) -> bool:
             if starter.stat().st_mode & stat.S_ISUID:
                 return True
     return False
-
-
-def _site(site: Site) -> Iterator[Finding]:
-    for one in check_site(site):
-        severity = {FOUND: OK, ABSENT: NOTE}.get(one.status, PROBLEM)
-        if one.key == "squashfs-tools" and severity == PROBLEM:
-            severity = WARNING  # packing can be done on another host
-        meaning = one.meaning if severity != OK else ""
-        what = f"{one.what}: {one.meaning}" if severity == OK and one.meaning else one.what
-        yield Finding(severity, one.key, what, meaning, one.remedy)
 
 
 def _modules(environ: Mapping[str, str]) -> Iterator[Finding]:

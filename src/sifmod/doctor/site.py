@@ -7,43 +7,24 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.errors import RuntimeMissingError
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.runtime import find_runtime
 from sifmod.site.settings import Site
-
-FOUND = "found"
-ABSENT = "absent"  # not here, and that is all right on this host
-PROBLEM = "problem"
+from sifmod.text.size import size_text
 
 _TIMEOUT = 20  # seconds that Slurm's controller may take to answer
 
 _INTERFACES = Path("/sys/class/net")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that a site names, on this host.
-
-    Attributes:
-        key: the key of the site that names it, or `squashfs-tools`.
-        what: the path, command or name.
-        status: `found`, `absent` or `problem`.
-        meaning: what follows from it.
-        remedy: what to do; empty where nothing is to be done.
-    """
-
-    key: str
-    what: str
-    status: str
-    meaning: str = ""
-    remedy: str = ""
-
-
 def check_site(site: Site) -> tuple[Finding, ...]:
-    """Return what is found of a site on this host, key by key."""
+    """Return what is found of a site on this host; the topic is the key that names it, or `squashfs-tools`.
+
+    What is not here, but need not be on every host, is a note.
+    """
     return (
         *_runtime(site),
         *_binds(site),
@@ -61,16 +42,16 @@ def _runtime(site: Site) -> Iterator[Finding]:
     try:
         runtime = find_runtime(site)
     except RuntimeMissingError as error:
-        yield Finding("runtime", site.runtime or "singularity, apptainer", PROBLEM, str(error))
+        yield Finding(PROBLEM, "runtime", site.runtime or "singularity, apptainer", str(error))
         return
     version = runtime.version
     if version:
-        yield Finding("runtime", str(runtime.path), FOUND, version)
+        yield Finding(OK, "runtime", f"{runtime.path}: {version}")
     else:
         yield Finding(
+            PROBLEM,
             "runtime",
             str(runtime.path),
-            PROBLEM,
             "it does not run: no container does",
             f"see what '{runtime.path} --version' says, and mend that or name another command",
         )
@@ -79,39 +60,39 @@ def _runtime(site: Site) -> Iterator[Finding]:
 def _binds(site: Site) -> Iterator[Finding]:
     for bind in site.binds:
         if os.access(bind.source, os.F_OK):
-            yield Finding("binds", bind.source, FOUND)
+            yield Finding(OK, "binds", bind.source)
         else:
             yield Finding(
+                PROBLEM,
                 "binds",
                 bind.source,
-                PROBLEM,
                 "does not exist on this host: every start of a container fails here",
                 "correct it, or move it to optional_binds",
             )
     for bind in site.optional_binds:
         if os.access(bind.source, os.F_OK):
-            yield Finding("optional_binds", bind.source, FOUND)
+            yield Finding(OK, "optional_binds", bind.source)
         else:
-            yield Finding("optional_binds", bind.source, ABSENT, "not on this host: containers do without it here")
+            yield Finding(NOTE, "optional_binds", bind.source, "not on this host: containers do without it here")
 
 
 def _repositories(site: Site) -> Iterator[Finding]:
     for repository in site.image_repositories:
         if not os.path.isdir(repository):  # noqa: PTH112 - without an error where a folder above is not ours
             yield Finding(
+                PROBLEM,
                 "image_repositories",
                 repository,
-                PROBLEM,
                 "no such directory on this host: its images are neither installed nor stood in with from here",
                 "correct it, or check on a host that has it",
             )
         elif not os.access(repository, os.R_OK | os.X_OK):
             yield Finding(
-                "image_repositories", repository, PROBLEM, "you may not read it", "ask its owner for read permission"
+                PROBLEM, "image_repositories", repository, "you may not read it", "ask its owner for read permission"
             )
         else:
             count = sum(1 for path in Path(repository).iterdir() if path.suffix == ".sif")
-            yield Finding("image_repositories", repository, FOUND, f"{count} image{'s' if count != 1 else ''}")
+            yield Finding(OK, "image_repositories", f"{repository}: {count} image{'s' if count != 1 else ''}")
 
 
 def _folders(site: Site) -> Iterator[Finding]:
@@ -122,14 +103,13 @@ def _folders(site: Site) -> Iterator[Finding]:
         # the cache is made by the runtime
         there = str(nearest(Path(folder))) if key == "runtime_cachedir" else folder
         if not os.path.isdir(there):  # noqa: PTH112 - likewise
-            meaning, remedy = "no such directory on this host: pulling and building fail here", "make it, or correct it"
+            why, remedy = "no such directory on this host: pulling and building fail here", "make it, or correct it"
         elif not os.access(there, os.W_OK | os.X_OK):
-            meaning, remedy = "you may not write to it: pulling and building fail here", "name a folder of your own"
+            why, remedy = "you may not write to it: pulling and building fail here", "name a folder of your own"
         else:
-            gigabytes = shutil.disk_usage(there).free / 1e9
-            yield Finding(key, folder, FOUND, f"{gigabytes:.1f} GB free")
+            yield Finding(OK, key, f"{folder}: {size_text(shutil.disk_usage(there).free)} free")
             continue
-        yield Finding(key, folder, PROBLEM, meaning, remedy)
+        yield Finding(PROBLEM, key, folder, why, remedy)
 
 
 def nearest(path: Path) -> Path:
@@ -143,39 +123,37 @@ def _signatures(site: Site) -> Iterator[Finding]:
     try:
         is_pem = Path(site.signature_key).read_bytes().lstrip().startswith(b"-----BEGIN PUBLIC KEY-----")
     except OSError as error:
-        meaning = f"can't be read ({error.strerror}): every signature is refused"
-        yield Finding("signature_key", site.signature_key, PROBLEM, meaning, "correct the path or its permissions")
+        why = f"can't be read ({error.strerror}): every signature is refused"
+        yield Finding(PROBLEM, "signature_key", site.signature_key, why, "correct the path or its permissions")
         return
     if is_pem:
-        yield Finding("signature_key", site.signature_key, FOUND)
+        yield Finding(OK, "signature_key", site.signature_key)
     else:
-        meaning = "is no public key in PEM format: every signature is refused"
-        yield Finding(
-            "signature_key", site.signature_key, PROBLEM, meaning, "export the key with: openssl pkey -pubout"
-        )
+        why = "is no public key in PEM format: every signature is refused"
+        yield Finding(PROBLEM, "signature_key", site.signature_key, why, "export the key with: openssl pkey -pubout")
 
 
 def _squashfs_tools(site: Site) -> Iterator[Finding]:
     for tool, command in (("mksquashfs", "make-squashfs"), ("unsquashfs", "unmake-squashfs")):
         path = shutil.which(tool)
         if path:
-            yield Finding("squashfs-tools", path, FOUND)
+            yield Finding(OK, "squashfs-tools", path)
         else:
             yield Finding(
+                WARNING,  # packing can be done on another host
                 "squashfs-tools",
                 tool,
-                PROBLEM,
                 f"no such command on PATH: {command} does not work on this host",
                 "install squashfs-tools, or tell users on which hosts to pack",
             )
     known = _compressors()
     if known and site.pack_compressor in known:
-        yield Finding("pack_compressor", site.pack_compressor, FOUND)
+        yield Finding(OK, "pack_compressor", site.pack_compressor)
     elif known:
         yield Finding(
+            PROBLEM,
             "pack_compressor",
             site.pack_compressor,
-            PROBLEM,
             "mksquashfs on this host was built without it: make-squashfs takes gzip instead",
             f"choose another: {', '.join(sorted(known))}",
         )
@@ -201,10 +179,10 @@ def _cpu_masks(site: Site) -> Iterator[Finding]:
     here = os.cpu_count() or 1
     what = f"{len(site.cpu_bind_masks)} masks"
     if needed <= here:
-        yield Finding("cpu_bind_masks", what, FOUND, f"CPUs up to {needed - 1}, and this host has {here}")
+        yield Finding(OK, "cpu_bind_masks", f"{what}: CPUs up to {needed - 1}, and this host has {here}")
     else:
-        meaning = f"CPUs up to {needed - 1}, and this host has {here}: it is no GPU node of the site, or they are wrong"
-        yield Finding("cpu_bind_masks", what, ABSENT, meaning)
+        why = f"CPUs up to {needed - 1}, and this host has {here}: it is no GPU node of the site, or they are wrong"
+        yield Finding(NOTE, "cpu_bind_masks", what, why)
 
 
 def _slurm(site: Site) -> Iterator[Finding]:
@@ -227,17 +205,17 @@ def _slurm(site: Site) -> Iterator[Finding]:
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = str(error)
     if problem:
-        meaning = f"Slurm can't be asked on this host: {problem}"
-        yield Finding("slurm_partition", site.slurm_partition, ABSENT, meaning)
+        why = f"Slurm can't be asked on this host: {problem}"
+        yield Finding(NOTE, "slurm_partition", site.slurm_partition, why)
         return
     partitions = done.stdout.split()
     if site.slurm_partition in partitions:
-        yield Finding("slurm_partition", site.slurm_partition, FOUND)
+        yield Finding(OK, "slurm_partition", site.slurm_partition)
     else:
         yield Finding(
+            PROBLEM,
             "slurm_partition",
             site.slurm_partition,
-            PROBLEM,
             "Slurm has no such partition: jobs for it are refused",
             f"choose one of {', '.join(partitions)}",
         )
@@ -252,5 +230,5 @@ def _network(site: Site) -> Iterator[Finding]:
     whole = wanted.startswith("=")
     for name in wanted.lstrip("=").split(","):
         is_here = any(interface == name or (not whole and interface.startswith(name)) for interface in here)
-        meaning = "" if is_here else "no such network interface on this host: check on a compute node"
-        yield Finding("container_env.NCCL_SOCKET_IFNAME", name, FOUND if is_here else ABSENT, meaning)
+        why = "" if is_here else "no such network interface on this host: check on a compute node"
+        yield Finding(OK if is_here else NOTE, "container_env.NCCL_SOCKET_IFNAME", name, why)

@@ -24,6 +24,7 @@ from sifmod.host.files import sha256_of
 from sifmod.host.runtime import LAST_LINES, ContainerRuntime
 from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
+from sifmod.text.size import size_text
 
 _DENIED = re.compile(r"unauthorized|authentication required|access (to the resource )?(is )?denied|\b40[13]\b", re.I)
 
@@ -218,7 +219,7 @@ class ImageStore:
                 line = arriving.get(timeout=_HEARTBEAT)
             except queue.Empty:
                 size = partial.stat().st_size if partial.exists() else 0
-                self.say(f"... still at work, {size / 1e6:.0f} MB of the image are written")
+                self.say(f"... still at work, {size_text(size)} of the image are written")
                 continue
             if line is None:
                 break

@@ -1,37 +1,44 @@
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sifmod.container.bind import Bind
 from sifmod.doctor import site as sitecheck
-from sifmod.doctor.site import ABSENT, FOUND, PROBLEM, check_site
+from sifmod.doctor.site import check_site
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.site.settings import Site
 
-from ..support import a_site
+from ..support import FakeRuntime, Need, a_site
+
+# Put a command on PATH, and return its path.
+Tools = Callable[[str, str], str]
 
 
-def bind(path):
+def bind(path: Path) -> Bind:
     return Bind(str(path), "/anywhere")
 
 
-def found(site, key):
-    return [finding for finding in check_site(site) if finding.key == key]
+def found(site: Site, topic: str) -> list[Finding]:
+    return [finding for finding in check_site(site) if finding.topic == topic]
 
 
-def one(site, key):
-    (finding,) = found(site, key)
+def one(site: Site, topic: str) -> Finding:
+    (finding,) = found(site, topic)
     return finding
 
 
 @pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
     """Make a PATH of nothing but the commands that a test puts there."""
     folder = tmp_path / "tools"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
 
-    def add(name, script):
+    def add(name: str, script: str) -> str:
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (folder / name).chmod(0o755)
         return str(folder / name)
@@ -39,30 +46,30 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return add
 
 
-def test_a_runtime_that_runs_is_found_with_its_version(fake) -> None:
+def test_a_runtime_that_runs_is_found_with_its_version(fake: FakeRuntime) -> None:
     finding = one(a_site(), "runtime")
-    assert (finding.status, finding.what, finding.meaning) == (FOUND, str(fake.path), "fake version 1.0")
+    assert (finding.severity, finding.what) == (OK, f"{fake.path}: fake version 1.0")
 
 
 @pytest.mark.usefixtures("tools")
 def test_a_missing_runtime_is_a_problem_that_names_what_was_looked_for() -> None:
     finding = one(a_site(runtime="udocker"), "runtime")
-    assert (finding.status, finding.what) == (PROBLEM, "udocker")
-    assert "udocker" in finding.meaning
+    assert (finding.severity, finding.what) == (PROBLEM, "udocker")
+    assert "udocker" in finding.why
 
 
-def test_a_runtime_that_does_not_run_is_a_problem(tools) -> None:
+def test_a_runtime_that_does_not_run_is_a_problem(tools: Tools) -> None:
     path = tools("singularity", "exit 1")
     finding = one(a_site(), "runtime")
-    assert (finding.status, finding.what) == (PROBLEM, path)
+    assert (finding.severity, finding.what) == (PROBLEM, path)
     assert f"{path} --version" in finding.remedy
 
 
 def test_a_required_bind_that_is_missing_is_a_problem_and_an_optional_one_is_not(tmp_path: Path) -> None:
     there, gone = bind(tmp_path), bind(tmp_path / "gone")
     site = a_site(binds=(there, gone), optional_binds=(there, gone))
-    assert [finding.status for finding in found(site, "binds")] == [FOUND, PROBLEM]
-    assert [finding.status for finding in found(site, "optional_binds")] == [FOUND, ABSENT]
+    assert [finding.severity for finding in found(site, "binds")] == [OK, PROBLEM]
+    assert [finding.severity for finding in found(site, "optional_binds")] == [OK, NOTE]
     assert "optional_binds" in found(site, "binds")[1].remedy
     assert found(site, "binds")[1].what == str(tmp_path / "gone")
 
@@ -71,13 +78,13 @@ def test_a_repository_is_found_with_the_number_of_its_images(tmp_path: Path) -> 
     (tmp_path / "a.sif").write_text("")
     (tmp_path / "b.txt").write_text("")
     finding = one(a_site(image_repositories=(str(tmp_path),)), "image_repositories")
-    assert (finding.status, finding.meaning) == (FOUND, "1 image")
+    assert (finding.severity, finding.what) == (OK, f"{tmp_path}: 1 image")
 
 
 def test_a_missing_repository_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     site = a_site(image_repositories=(str(tmp_path / "gone"), str(tmp_path / "file")))
-    assert [finding.status for finding in found(site, "image_repositories")] == [PROBLEM, PROBLEM]
+    assert [finding.severity for finding in found(site, "image_repositories")] == [PROBLEM, PROBLEM]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
@@ -92,108 +99,111 @@ def test_what_the_user_may_not_read_or_write_is_a_problem_and_no_crash(tmp_path:
         binds=(bind(closed / "inner"),),
         signature_key=str(closed / "key.pem"),
     )
-    problems = [finding.key for finding in check_site(site) if finding.status == PROBLEM]
+    problems = [finding.topic for finding in check_site(site) if finding.severity == PROBLEM]
     for key in ("binds", "image_repositories", "runtime_tmpdir", "signature_key"):
         assert key in problems
     assert problems.count("image_repositories") == 2
 
 
-def test_the_runtime_s_temporary_folder_must_be_there_and_the_cache_is_made(tmp_path: Path) -> None:
+def test_the_runtime_s_temporary_folder_must_be_there_and_the_cache_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=2_500_000_000))
     for key in ("runtime_tmpdir", "runtime_cachedir"):
-        assert one(a_site(**{key: str(tmp_path)}), key).status == FOUND
-        assert "GB free" in one(a_site(**{key: str(tmp_path)}), key).meaning
+        assert one(a_site(**{key: str(tmp_path)}), key).severity == OK
+        assert one(a_site(**{key: str(tmp_path)}), key).what == f"{tmp_path}: 2.5 GB free"
     missing = one(a_site(runtime_tmpdir=str(tmp_path / "gone")), "runtime_tmpdir")
-    assert (missing.status, missing.what) == (PROBLEM, str(tmp_path / "gone"))
+    assert (missing.severity, missing.what) == (PROBLEM, str(tmp_path / "gone"))
     assert missing.remedy
     made_later = one(a_site(runtime_cachedir=str(tmp_path / "gone" / "deeper")), "runtime_cachedir")
-    assert (made_later.status, made_later.what) == (FOUND, str(tmp_path / "gone" / "deeper"))
+    assert (made_later.severity, made_later.what) == (OK, f"{tmp_path}/gone/deeper: 2.5 GB free")
     (tmp_path / "file").touch()
-    assert one(a_site(runtime_cachedir=str(tmp_path / "file" / "below")), "runtime_cachedir").status == PROBLEM
+    assert one(a_site(runtime_cachedir=str(tmp_path / "file" / "below")), "runtime_cachedir").severity == PROBLEM
 
 
 def test_the_key_of_signatures_must_be_a_public_one_in_pem(tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
-    assert "No such file" in one(a_site(signature_key=str(key)), "signature_key").meaning
+    assert "No such file" in one(a_site(signature_key=str(key)), "signature_key").why
     key.write_text("-----BEGIN PGP PUBLIC KEY BLOCK-----\n")
-    assert "PEM" in one(a_site(signature_key=str(key)), "signature_key").meaning
+    assert "PEM" in one(a_site(signature_key=str(key)), "signature_key").why
     key.write_text("-----BEGIN PUBLIC KEY-----\nMFkw\n")
-    assert one(a_site(signature_key=str(key)), "signature_key").status == FOUND
+    assert one(a_site(signature_key=str(key)), "signature_key").severity == OK
 
 
-def test_missing_squashfs_tools_are_a_problem_that_names_what_does_not_work(tools) -> None:
+def test_missing_squashfs_tools_are_a_problem_that_names_what_does_not_work(tools: Tools) -> None:
     tools("mksquashfs", "exit 1")
     findings = found(a_site(), "squashfs-tools")
-    assert [finding.status for finding in findings] == [FOUND, PROBLEM]
-    assert "unmake-squashfs" in findings[1].meaning
+    assert [finding.severity for finding in findings] == [OK, WARNING]
+    assert "unmake-squashfs" in findings[1].why
 
 
 HELP = 'printf "%s\\n" "-comp <comp>" "  Compressors available:" "    gzip (default)" "    lzo" "-b <block_size>  zstd"'
 
 
-def test_the_compressor_must_be_one_that_mksquashfs_was_built_with(tools) -> None:
+def test_the_compressor_must_be_one_that_mksquashfs_was_built_with(tools: Tools) -> None:
     tools("mksquashfs", HELP)
-    assert one(a_site(pack_compressor="lzo"), "pack_compressor").status == FOUND
+    assert one(a_site(pack_compressor="lzo"), "pack_compressor").severity == OK
     lacking = one(a_site(), "pack_compressor")
-    assert (lacking.status, lacking.what) == (PROBLEM, "zstd")
-    assert "gzip" in lacking.meaning
+    assert (lacking.severity, lacking.what) == (PROBLEM, "zstd")
+    assert "gzip" in lacking.why
     assert lacking.remedy.endswith("gzip, lzo")
 
 
-def test_nothing_is_said_of_compressors_where_mksquashfs_lists_none(tools) -> None:
+def test_nothing_is_said_of_compressors_where_mksquashfs_lists_none(tools: Tools) -> None:
     tools("mksquashfs", "echo usage; exit 1")
     assert found(a_site(), "pack_compressor") == []
 
 
-def test_the_real_mksquashfs_lists_its_compressors(need) -> None:
+def test_the_real_mksquashfs_lists_its_compressors(need: Need) -> None:
     need("mksquashfs")
-    assert one(a_site(pack_compressor="gzip"), "pack_compressor").status == FOUND
+    assert one(a_site(pack_compressor="gzip"), "pack_compressor").severity == OK
 
 
 def test_masks_are_compared_with_the_host_s_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sitecheck.os, "cpu_count", lambda: 8)
-    assert one(a_site(cpu_bind_masks=("0xf0",)), "cpu_bind_masks").status == FOUND
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    assert one(a_site(cpu_bind_masks=("0xf0",)), "cpu_bind_masks").severity == OK
     wide = one(a_site(cpu_bind_masks=("0xf", "0x1f0")), "cpu_bind_masks")
-    assert (wide.status, "up to 8" in wide.meaning) == (ABSENT, True)
+    assert (wide.severity, "up to 8" in wide.why) == (NOTE, True)
 
 
 @pytest.mark.parametrize(
-    ("script", "status", "said"),
+    ("script", "severity", "said"),
     [
-        ("echo small; echo large", FOUND, ""),
+        ("echo small; echo large", OK, ""),
         ("echo small", PROBLEM, "choose one of small"),
-        ("echo 'sinfo: error: no controller' >&2; exit 1", ABSENT, "no controller"),
-        ("exit 3", ABSENT, "exit status 3"),
+        ("echo 'sinfo: error: no controller' >&2; exit 1", NOTE, "no controller"),
+        ("exit 3", NOTE, "exit status 3"),
     ],
 )
-def test_the_partition_is_asked_of_slurm(tools, script: str, status, said: str) -> None:
+def test_the_partition_is_asked_of_slurm(tools: Tools, script: str, severity: str, said: str) -> None:
     tools("sinfo", script)
     finding = one(a_site(slurm_partition="large"), "slurm_partition")
-    assert finding.status == status
-    assert said in finding.meaning + finding.remedy
+    assert finding.severity == severity
+    assert said in finding.why + finding.remedy
 
 
 @pytest.mark.usefixtures("tools")
 def test_without_slurm_the_partition_is_unknown_and_no_problem() -> None:
     finding = one(a_site(slurm_partition="large"), "slurm_partition")
-    assert (finding.status, "no command sinfo" in finding.meaning) == (ABSENT, True)
+    assert (finding.severity, "no command sinfo" in finding.why) == (NOTE, True)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "statuses"),
-    [("hsn", [FOUND]), ("hsn0,hsn9", [FOUND, ABSENT]), ("=hsn", [ABSENT]), ("=hsn0", [FOUND]), ("^lo", []), ("", [])],
+    ("wanted", "severities"),
+    [("hsn", [OK]), ("hsn0,hsn9", [OK, NOTE]), ("=hsn", [NOTE]), ("=hsn0", [OK]), ("^lo", []), ("", [])],
 )
 def test_the_interfaces_of_nccl_are_looked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wanted: str, statuses
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wanted: str, severities: list[str]
 ) -> None:
     (tmp_path / "hsn0").mkdir()
     monkeypatch.setattr(sitecheck, "_INTERFACES", tmp_path)
     site = a_site(container_env={"NCCL_SOCKET_IFNAME": wanted})
-    assert [finding.status for finding in found(site, "container_env.NCCL_SOCKET_IFNAME")] == statuses
+    assert [finding.severity for finding in found(site, "container_env.NCCL_SOCKET_IFNAME")] == severities
 
 
 @pytest.mark.usefixtures("fake")
 def test_a_site_that_names_nothing_is_asked_only_for_tools() -> None:
-    assert {finding.key for finding in check_site(a_site())} <= {"runtime", "squashfs-tools", "pack_compressor"}
+    assert {finding.topic for finding in check_site(a_site())} <= {"runtime", "squashfs-tools", "pack_compressor"}
 
 
 @pytest.mark.usefixtures("tools")
@@ -204,8 +214,8 @@ def test_every_problem_says_what_follows_and_what_to_do(tmp_path: Path) -> None:
         runtime_tmpdir=str(tmp_path / "gone"),
         signature_key=str(tmp_path / "gone"),
     )
-    problems = [finding for finding in check_site(site) if finding.status == PROBLEM]
-    assert len(problems) == 7
+    problems = [finding for finding in check_site(site) if finding.severity == PROBLEM]
+    assert len(problems) == 5
     # the message of the missing runtime, the first one, has its remedy in it
-    assert all(finding.meaning and finding.remedy for finding in problems[1:])
-    assert "Load its module" in problems[0].meaning
+    assert all(finding.why and finding.remedy for finding in problems[1:])
+    assert "Load its module" in problems[0].why
