@@ -12,6 +12,8 @@ import click
 
 from sifmod.commands.options import json_option
 from sifmod.commands.output import echo_json, echo_table
+from sifmod.container.gpu import VENDORS
+from sifmod.image.gpustack import newest
 from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image
 from sifmod.image.python import Packages
 from sifmod.text.size import size_text
@@ -73,7 +75,14 @@ def _as_json(found: Inspection) -> dict[str, Any]:
         del python["commands"]
         for name in ("packages", "conda_packages"):
             python[name] = _named(python[name])
+    plain["driver"] = _driver(found)
     return plain
+
+
+def _driver(found: Inspection) -> str:
+    """Return in words which GPU driver the host must have; empty if it needs none, or that is not known."""
+    needs = (vendor.driver_for(newest(found.components, vendor.stack)) for vendor in VENDORS.values())
+    return "; ".join(filter(None, needs))
 
 
 def _named(packages: Packages) -> list[dict[str, str]]:
@@ -116,10 +125,9 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
     )
     torch = []
     for one in found.torch:
-        built = f" for CUDA {one.cuda}" if one.cuda else f" for HIP {one.hip}" if one.hip else ""
         architectures = " ".join(one.architectures) if one.architectures else "not to be read from the files"
-        architectures = f"; architectures: {architectures}" if one.cuda or one.hip else ""
-        torch.append(f"{one.version}{built}{architectures}")
+        built = f" for {one.built_for}; architectures: {architectures}" if one.built_for else ""
+        torch.append(f"{one.version}{built}")
     signatures = [
         f"{one.fingerprint or 'no fingerprint'} ({one.signs}, {one.hash}), not verified" for one in found.signatures
     ]
@@ -135,7 +143,7 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
         ("libc", found.libc),
         ("signed by", "\n".join(signatures) or ("nobody" if found.kind == "SIF" else "")),
         ("PyTorch", "\n".join(torch)),
-        ("driver", found.driver),
+        ("driver", _driver(found)),
         ("labels", "\n".join(f"{name}: {value}" for name, value in sorted(found.labels.items()))),
         ("environment", "\n".join(f"{name}={value}" for name, value in found.environment.items())),
     ]

@@ -11,11 +11,11 @@ from typing import Any, Optional
 
 from sifmod import names
 from sifmod.container.bind import UNBINDABLE, Bind, is_bindable
+from sifmod.container.gpu import VENDORS, Vendor
 from sifmod.container.variables import VARIABLE_NAME
 from sifmod.errors import ParameterError
 from sifmod.text.suggest import perhaps
 
-GPUS = ("amd", "nvidia")
 LAUNCHES = ("exec", "run")
 IMAGE_MODES = ("copy", "link", "central")
 DEFAULT_CONDA_ROOT = "/opt/miniconda3"
@@ -69,7 +69,7 @@ class ContainerSpec:
         wrappers: names of the host commands that run their namesakes in the container.
         binds: bind paths that this container needs beyond the site's.
         container_env: variables injected into this container beyond the site's.
-        gpu: `amd`, `nvidia`, or empty.
+        gpu: whose GPUs it is for, a key of `VENDORS`; empty if for none.
         launch: `exec`, or `run` for images whose entry point must have run.
         pip_requirements: what pip installs into the virtual environment at install time.
         pack_user_software: whether the user software is packed at the end of the install.
@@ -103,6 +103,11 @@ class ContainerSpec:
     def module(self) -> str:
         """Full name of the module, as for `module load`."""
         return f"{self.name}/{self.version}"
+
+    @property
+    def vendor(self) -> Optional[Vendor]:
+        """The vendor of the GPUs that it is for; None if it is for none."""
+        return VENDORS.get(self.gpu)
 
     @property
     def venv_path(self) -> str:
@@ -168,7 +173,7 @@ def spec_from_parameters(
         wrappers=_wrappers(given.get("wrappers"), python),
         binds=_binds("binds", given.get("binds", ())),
         container_env=_variables("container_env", given.get("container_env", {})),
-        gpu=_choice("gpu", given.get("gpu", ""), GPUS) if given.get("gpu") else "",
+        gpu=_choice("gpu", given.get("gpu", ""), tuple(VENDORS)) if given.get("gpu") else "",
         launch=_choice("launch", given.get("launch", "exec"), LAUNCHES),
         pip_requirements=requirements,
         pack_user_software=pack,

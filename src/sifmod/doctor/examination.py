@@ -38,7 +38,7 @@ class Patient:
 
     Attributes:
         image: path of the image; None where only the host is looked at, or the image is not here.
-        gpu: whose GPUs the container is for: `nvidia`, `amd`, or empty where only the image tells.
+        gpu: whose GPUs the container is for, a key of `VENDORS`; empty if only the image tells.
         binds: bind paths of the container beyond the site's.
         installation: the installation, where there is one.
         missing_image: what to say where the image is not here.

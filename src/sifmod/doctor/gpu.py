@@ -5,46 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from sifmod.container.gpu import VENDORS, Vendor, vendor_of
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.gpus import Gpu, HostGpus
-from sifmod.image.gpustack import CUDA, ROCM, Torch, minimum_driver
+from sifmod.image.gpustack import Torch, newest
 from sifmod.image.inspection import Inspection
 from sifmod.text.version import version_order
-
-# The lowest compute capability that the libraries of a CUDA release run on (NVIDIA, "CUDA Toolkit Release Notes").
-_LOWEST = {"13": "7.5", "12": "5.0", "11": "3.5", "10": "3.0", "9": "3.0", "8": "2.0"}
-
-# Release of ROCm that a version of the amdgpu driver came with (repo.radeon.com/amdgpu), and their order: a driver is
-# made for two releases in either direction (AMD, "User and kernel-space support matrix").
-_AMDGPU = {
-    "5.18.13": "5.4",
-    "6.0.5": "5.5",
-    "6.1.5": "5.6",
-    "6.2.4": "5.7",
-    "6.3.6": "6.0",
-    "6.7.0": "6.1",
-    "6.8.5": "6.2",
-    "6.10.5": "6.3",
-    "6.12.12": "6.4",
-}
-_ROCM_RELEASES = (
-    "5.0",
-    "5.1",
-    "5.2",
-    "5.3",
-    "5.4",
-    "5.5",
-    "5.6",
-    "5.7",
-    "6.0",
-    "6.1",
-    "6.2",
-    "6.3",
-    "6.4",
-    "7.0",
-    "7.1",
-)
-_RELEASES_APART = 2
 
 
 def check_gpus(hosts: Sequence[HostGpus], image: Inspection, *, vendor: str) -> Iterator[Finding]:
@@ -53,9 +19,9 @@ def check_gpus(hosts: Sequence[HostGpus], image: Inspection, *, vendor: str) -> 
     Args:
         hosts: the GPUs of this host.
         image: what is in the image.
-        vendor: whose GPUs the container is for: `nvidia`, `amd`, or empty for none.
+        vendor: whose GPUs the container is for, a key of `VENDORS`; empty if only the image tells.
     """
-    vendor = vendor or _vendor_of(image)
+    vendor = vendor or vendor_of(image.stacks)
     for host in hosts:
         if host.problem:
             severity = PROBLEM if host.vendor == vendor else NOTE
@@ -76,68 +42,68 @@ def check_gpus(hosts: Sequence[HostGpus], image: Inspection, *, vendor: str) -> 
         other = ", ".join(gpu.name for host in usable for gpu in host.gpus[:1])
         if other:
             what = f"the image is for {vendor} GPUs, and this host has {other}"
-            yield Finding(PROBLEM, "GPU", what, "programs find no GPU", "take an image for the other vendor")
+            yield Finding(
+                PROBLEM, "GPU", what, "programs find no GPU", "take an image for this host's GPUs, or other nodes"
+            )
         else:
             what = f"the image is for {vendor} GPUs, and this host has none"
             yield Finding(NOTE, "GPU", what, "whether it fits can be told on a GPU node only", "srun ... sifmod doctor")
+    known = VENDORS[vendor]
+    version = newest(image.components, known.stack)
     for host in mine:
-        yield from _driver(host, image)
-        yield from _architectures(host, image)
+        yield from _driver(host, known, version)
+        yield from _architectures(host, known, version, image)
 
 
-def _vendor_of(image: Inspection) -> str:
-    found = {one.name for one in image.components}
-    return "nvidia" if CUDA in found else "amd" if ROCM in found else ""
-
-
-def _driver(host: HostGpus, image: Inspection) -> Iterator[Finding]:
-    name = CUDA if host.vendor == "nvidia" else ROCM
-    versions = sorted({one.version for one in image.components if one.name == name}, key=version_order)
-    if not versions:
-        yield Finding(NOTE, "GPU driver", f"the image does not say which {name} it has", "nothing can be compared")
+def _driver(host: HostGpus, vendor: Vendor, version: str) -> Iterator[Finding]:
+    """Compare the host's driver with the version of the vendor's stack in the image."""
+    stack = f"{vendor.stack} {version}"
+    if not version:
+        what = f"the image does not say which {vendor.stack} it has"
+        yield Finding(NOTE, "GPU driver", what, "nothing can be compared")
     elif not host.driver:
         yield Finding(NOTE, "GPU driver", "the host's driver does not say its version", "nothing can be compared")
-    elif host.vendor == "nvidia":
-        needed = minimum_driver(versions[-1])
-        if not needed:
-            yield Finding(NOTE, "GPU driver", f"driver {host.driver}; what CUDA {versions[-1]} needs is not known here")
-        elif version_order(host.driver) < version_order(needed):
-            yield Finding(
-                PROBLEM,
-                "GPU driver",
-                f"the driver is {host.driver}, and CUDA {versions[-1]} of the image needs {needed} or later",
-                "programs end with 'CUDA driver version is insufficient', or find no GPU",
-                "take an image with an older CUDA, or have the driver updated",
-            )
-        else:
-            yield Finding(OK, "GPU driver", f"driver {host.driver} runs CUDA {versions[-1]}, which needs {needed}")
+    elif vendor.driver_releases:
+        yield from _near_driver(host.driver, vendor, version)
+    elif not vendor.oldest_driver(version):
+        yield Finding(NOTE, "GPU driver", f"driver {host.driver}; what {stack} needs is not known here")
+    elif version_order(host.driver) < version_order(vendor.oldest_driver(version)):
+        yield Finding(
+            PROBLEM,
+            "GPU driver",
+            f"the driver is {host.driver}, and {stack} of the image needs {vendor.oldest_driver(version)} or later",
+            f"programs end with '{vendor.driver_error}', or find no GPU",
+            f"take an image with an older {vendor.stack}, or have the driver updated",
+        )
     else:
-        yield from _rocm(host.driver, versions[-1])
+        what = f"driver {host.driver} runs {stack}, which needs {vendor.oldest_driver(version)}"
+        yield Finding(OK, "GPU driver", what)
 
 
-def _rocm(driver: str, rocm: str) -> Iterator[Finding]:
-    of_driver = _AMDGPU.get(driver, "")
-    release = ".".join(rocm.split(".")[:2])
-    if not of_driver or release not in _ROCM_RELEASES:
-        what = f"driver {driver} and ROCm {rocm}: whether they fit is not known here"
-        yield Finding(NOTE, "GPU driver", what, "", "see AMD's user and kernel-space support matrix")
+def _near_driver(driver: str, vendor: Vendor, version: str) -> Iterator[Finding]:
+    between = vendor.releases_between(driver, version)
+    if between < 0:
+        what = f"driver {driver} and {vendor.stack} {version}: whether they fit is not known here"
+        yield Finding(NOTE, "GPU driver", what, "", f"see {vendor.name}'s user and kernel-space support matrix")
         return
-    apart = abs(_ROCM_RELEASES.index(release) - _ROCM_RELEASES.index(of_driver))
-    what = f"driver {driver} is that of ROCm {of_driver}, and the image has ROCm {rocm}"
-    if apart > _RELEASES_APART:
-        why = f"AMD supports {_RELEASES_APART} releases in either direction: programs may fail or be slow"
-        yield Finding(WARNING, "GPU driver", what, why, f"take an image with a ROCm near {of_driver}")
+    of_driver = f"{vendor.stack} {vendor.driver_releases[driver]}"
+    what = f"driver {driver} is that of {of_driver}, and the image has {vendor.stack} {version}"
+    if between > vendor.releases_apart:
+        apart = f"{vendor.releases_apart} releases in either direction"
+        why = f"{vendor.name} supports {apart}: programs may fail or be slow"
+        remedy = f"take an image with a {vendor.stack} near {vendor.driver_releases[driver]}"
+        yield Finding(WARNING, "GPU driver", what, why, remedy)
     else:
         yield Finding(OK, "GPU driver", what)
 
 
-def _architectures(host: HostGpus, image: Inspection) -> Iterator[Finding]:
+def _architectures(host: HostGpus, vendor: Vendor, version: str, image: Inspection) -> Iterator[Finding]:
     models = {gpu.name: gpu for gpu in host.gpus}
     for gpu in models.values():
         if not gpu.architecture:
             yield Finding(NOTE, "GPU model", f"{gpu.name}: its architecture is not known here")
             continue
-        wrong = [*_below_cuda(gpu, image)] if host.vendor == "nvidia" else []
+        wrong = [*_below_lowest(gpu, vendor, version)]
         for torch in image.torch:
             if torch.architectures and not runs_on(gpu.architecture, torch.architectures):
                 wrong.append(_not_built_for(gpu, torch))
@@ -148,16 +114,15 @@ def _architectures(host: HostGpus, image: Inspection) -> Iterator[Finding]:
             yield Finding(OK, "GPU model", f"{len(host.gpus)} x {gpu.name} ({gpu.architecture}){more}")
 
 
-def _below_cuda(gpu: Gpu, image: Inspection) -> Iterator[Finding]:
-    versions = sorted({one.version for one in image.components if one.name == CUDA}, key=version_order)
-    lowest = _LOWEST.get(versions[-1].partition(".")[0], "") if versions else ""
+def _below_lowest(gpu: Gpu, vendor: Vendor, version: str) -> Iterator[Finding]:
+    lowest = vendor.lowest_architecture(version)
     if lowest and version_order(gpu.architecture) < version_order(lowest):
         yield Finding(
             PROBLEM,
             "GPU model",
-            f"{gpu.name} has compute capability {gpu.architecture}, and CUDA {versions[-1]} begins at {lowest}",
+            f"{gpu.name} is {gpu.architecture}, and {vendor.stack} {version} begins at {lowest}",
             "programs end with 'no kernel image is available for execution on the device'",
-            "take an image with an older CUDA, or other nodes",
+            f"take an image with an older {vendor.stack}, or other nodes",
         )
 
 
@@ -175,15 +140,15 @@ def _not_built_for(gpu: Gpu, torch: Torch) -> Finding:
 def runs_on(architecture: str, built: Sequence[str]) -> bool:
     """Return whether a GPU runs what was compiled for some architectures.
 
-    Machine code for CUDA runs on its own major version from its minor version on, and intermediate code (`+PTX`) on
-    everything newer (NVIDIA, "CUDA C++ Programming Guide", "Binary compatibility"). That for ROCm runs on its own
-    architecture only.
+    Where architectures are numbers, machine code runs on its own major version from its minor version on, and
+    intermediate code (`+PTX`) on everything newer (NVIDIA, "CUDA C++ Programming Guide", "Binary compatibility").
+    Machine code for an architecture with a name runs on that one only.
 
     Args:
         architecture: of the GPU: `8.6`, or `gfx90a`.
         built: what was compiled for, such as `8.0`, `9.0+PTX` or `gfx90a`.
     """
-    if architecture.startswith("gfx"):
+    if not re.match(r"\d+\.\d", architecture):
         return architecture in {name.partition(":")[0] for name in built}
     major, minor = _numbers(architecture)
     for name in built:

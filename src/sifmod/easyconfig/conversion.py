@@ -15,6 +15,7 @@ from typing import Any
 
 from sifmod import __version__, names
 from sifmod.container.bind import Bind
+from sifmod.container.gpu import VENDORS
 from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, spec_from_parameters
 from sifmod.errors import EasyconfigError, ParameterError
 from sifmod.site.settings import Site
@@ -36,7 +37,9 @@ _RUNSCRIPTS = {
     "init-venv",
     "list-packages",
 }
-_VISIBILITY = {"ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}
+_VISIBILITY = {variable for vendor in VENDORS.values() for variable in vendor.visibility}
+# Libraries for communication, whose variables begin with their names.
+_COMMUNICATION = "|".join([*filter(None, (vendor.collectives for vendor in VENDORS.values())), "FI", "UCX"])
 
 _HERE_DOCUMENT = re.compile(
     r"cat\s*>\s*(?P<path>\S+)\s*<<\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q) ?(?P<text>.*?)(?P=end)\s*\Z", re.DOTALL
@@ -47,7 +50,7 @@ _ACTIVATE = re.compile(
 )
 _VENV = re.compile(r"-m\s+venv\s+(?P<words>[^;&'\"\n]+)")
 _PIP_INSTALL = re.compile(r"pip3?\s+install\s+(?P<words>[^;&\n]+)")
-_EXPORT = re.compile(r"^export\s+(?P<name>(?:NCCL|RCCL|FI|UCX)_\w+)=(?P<value>[^$`\s]*)$", re.MULTILINE)
+_EXPORT = re.compile(rf"^export\s+(?P<name>(?:{_COMMUNICATION})_\w+)=(?P<value>[^$`\s]*)$", re.MULTILINE)
 _PIP_CHECK = re.compile(
     r"pip\S*\s+(?:--\S+\s+)*(?P<kind>list|freeze)\b.*?\|\s*e?grep\s+(?:-\w+\s+)?['\"]?\^?(?P<name>[A-Za-z0-9_.-]+)\s*['\"]?"
     r".*grep\s+-q\s+['\"]?(?P<version>[0-9][^'\"\s]*)['\"]?",
@@ -258,7 +261,7 @@ def _module(made: _Conversion) -> None:
                 made.container_env[rest] = str(value)
         elif prefix and rest in ("_BIND", "_BINDPATH"):
             made.binds += _bind_list(str(value))
-        elif re.match(r"(NCCL|RCCL|FI|UCX)_", str(name)):
+        elif re.match(rf"({_COMMUNICATION})_", str(name)):
             made.container_env[str(name)] = str(value)
         elif name not in ("CONTAINERROOT", "RUNSCRIPTS") and not re.match(r"(RUNSCRIPTS|SIF)[A-Z0-9_]*$", str(name)):
             extra[str(name)] = value
@@ -324,16 +327,12 @@ def _gpu(made: _Conversion, site: Site) -> None:
     source = made.source
     words = " ".join([str(source["name"]), str(source.get("versionsuffix", "")), *_source_names(source)]).lower()
     text = words + " ".join(made.scripts.values()).lower()
-    if "rocm" in text:
-        vendor = "amd"
-    elif re.search(r"cuda|nvidia|\bngc\b|-ngc-", text):
-        vendor = "nvidia"
-    else:
-        vendor = ""
-        if not site.gpu:
-            made.lost.append("whether the image is for GPUs: nothing names ROCm or CUDA. Add gpu if it is")
+    vendor = next((key for key, one in VENDORS.items() if re.search(one.hints, text)), "")
     if vendor:
         made.values["gpu"] = vendor
+    elif not site.gpu:
+        stacks = " or ".join(one.stack for one in VENDORS.values())
+        made.lost.append(f"whether the image is for GPUs: nothing names {stacks}. Add gpu if it is")
 
 
 def _binds(made: _Conversion, site: Site) -> None:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Optional
 
+from sifmod.container.gpu import VENDORS, vendor_of
 from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, spec_from_parameters
 from sifmod.errors import ImageError, ParameterError
 from sifmod.fetch.uri import ImageUri
-from sifmod.image.gpustack import CUDA, ROCM, newest
+from sifmod.image.gpustack import newest
 from sifmod.image.inspection import MAIN_PACKAGES, SIF, Inspection
 from sifmod.image.python import ImagePython
 from sifmod.site.settings import Site
@@ -38,7 +39,6 @@ _TOOLS = (
     *("accelerate", "deepspeed", "horovodrun", "huggingface-cli", "ipython", "jupyter", "lightning", "ray"),
     *("tensorboard", "torchrun", "vllm"),
 )
-_VENDORS = {"nvidia": ("NVIDIA GPUs", CUDA), "amd": ("AMD GPUs", ROCM)}
 
 # What an easyconfig of a similar container knows better than the image.
 TAKEN_OVER = (
@@ -150,14 +150,9 @@ def _main_package(python: Optional[ImagePython]) -> tuple[str, str]:
 
 
 def _gpu(image: Inspection, site: Site, notes: list[str]) -> str:
-    torch = next((one for one in image.torch if one.prefix == image.default_python), None)
-    if torch and (torch.hip or torch.cuda):
-        gpu = "amd" if torch.hip else "nvidia"
-    else:
-        found = {one.name for one in image.components}
-        gpu = "amd" if ROCM in found else "nvidia" if CUDA in found else ""
+    gpu = vendor_of(image.stacks)
     if gpu and site.gpu and site.gpu != gpu:
-        notes.append(f"the image is made for {_VENDORS[gpu][0]}, but the site '{site.name}' has others")
+        notes.append(f"the image is made for {VENDORS[gpu].name} GPUs, but the site '{site.name}' has others")
     return gpu
 
 
@@ -165,9 +160,9 @@ def _suffix(image: Inspection, python: Optional[ImagePython], gpu: str, *, witho
     """Return the suffix in the pattern of the easyconfigs: -rocm-5.6.1-python-3.10-singularity-20240315."""
     parts = []
     if gpu:
-        stack = newest(image.components, _VENDORS[gpu][1])
-        numbers = re.match(r"\d+(\.\d+)*", stack)
-        parts += [_VENDORS[gpu][1].lower(), numbers[0]] if numbers else []
+        stack = VENDORS[gpu].stack
+        numbers = re.match(r"\d+(\.\d+)*", newest(image.components, stack))
+        parts += [stack.lower(), numbers[0]] if numbers else []
     if python and not without_python:
         parts += ["python", python.minor_version]
     parts.append("singularity")
@@ -187,15 +182,16 @@ def _words(
     homepage = homepage or next((one for one in pages if re.fullmatch(r"https?://[\w./%~-]+", one)), _NO_HOMEPAGE)
     notable = _notable(python)
     platform = [f"Python {python.minor_version}"] if python and module != "Python" else []
-    if gpu:
-        stack = newest(image.components, _VENDORS[gpu][1])
-        platform += [f"{_VENDORS[gpu][1]} {stack}"] if stack else []
+    vendor = VENDORS.get(gpu)
+    if vendor:
+        version_of_stack = newest(image.components, vendor.stack)
+        platform += [f"{vendor.stack} {version_of_stack}"] if version_of_stack else []
     platform += [image.os] if image.os else []
     sentence = " ".join(
         part
         for part in (
             f"{module} {version}".strip(),
-            f"for {_VENDORS[gpu][0]}" if gpu else "",
+            f"for {vendor.name} GPUs" if vendor else "",
             f"with {_listed([f'{one} {two}' for one, two in notable.items()])}" if notable else "",
             f"on {_listed(platform)}" if platform else "",
         )
@@ -205,7 +201,7 @@ def _words(
     label = _clean(image.labels.get("org.opencontainers.image.description", ""))
     whatis = _clean(f"Description: {module}, {what}" if what else f"Description: {module} in a container")
     expected = _expected(python, module)
-    keywords = ", ".join(dict.fromkeys([module, *expected, *([_VENDORS[gpu][1]] if gpu else []), "container"]))
+    keywords = ", ".join(dict.fromkeys([module, *expected, *([vendor.stack] if vendor else []), "container"]))
     return {
         "homepage": homepage,
         "description": f"{sentence} {label}".strip(),

@@ -4,36 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sifmod.container.gpu import VENDORS, Vendor
 from sifmod.host.command import ask
-
-# Compute capability of models that drivers before 470 do not tell (NVIDIA, "CUDA GPU Compute Capability").
-_CAPABILITIES = {
-    "K20": "3.5",
-    "K40": "3.5",
-    "K80": "3.7",
-    "M40": "5.2",
-    "M60": "5.2",
-    "P100": "6.0",
-    "P40": "6.1",
-    "P4": "6.1",
-    "V100": "7.0",
-    "T4": "7.5",
-    "A100": "8.0",
-    "A40": "8.6",
-}
-
-# Architecture of models that ROCm before 6.0 does not tell (AMD, "Accelerator and GPU hardware specifications").
-_ARCHITECTURES = {
-    "MI50": "gfx906",
-    "MI60": "gfx906",
-    "MI100": "gfx908",
-    "MI210": "gfx90a",
-    "MI250": "gfx90a",
-    "MI300": "gfx942",
-}
 
 
 @dataclass(frozen=True)
@@ -42,7 +18,7 @@ class Gpu:
 
     Attributes:
         name: model, as the driver names it.
-        architecture: compute capability such as `8.0`, or `gfx90a`; empty where nothing tells it.
+        architecture: such as `8.0` (compute capability) or `gfx90a`; empty if it is not known.
     """
 
     name: str
@@ -54,7 +30,7 @@ class HostGpus:
     """The GPUs of one vendor on this host.
 
     Attributes:
-        vendor: `nvidia` or `amd`.
+        vendor: its key in `VENDORS`.
         driver: version of the kernel driver; empty where the tool does not tell it.
         gpus: those that this process may use.
         problem: why they can't be used, in the tool's own words; empty where they can.
@@ -67,51 +43,31 @@ class HostGpus:
 
 
 def host_gpus() -> tuple[HostGpus, ...]:
-    """Return the GPUs of this host by vendor; none where there is neither a tool nor a device of one."""
-    return (*_nvidia(), *_amd())
+    """Return the GPUs of this host by vendor; none if there is neither a tool nor a device of one."""
+    return tuple(found for vendor in VENDORS.values() for found in _gpus_of(vendor))
 
 
-def _nvidia() -> tuple[HostGpus, ...]:
-    tool = shutil.which("nvidia-smi")
+def _gpus_of(vendor: Vendor) -> Iterator[HostGpus]:
+    tool = shutil.which(vendor.tool) if vendor.tool else None
     if not tool:
-        if Path("/dev/nvidiactl").exists():
-            return (HostGpus("nvidia", "", (), "there is /dev/nvidiactl, and no command nvidia-smi on PATH"),)
-        return ()
-    status, said = ask([tool, "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"])
-    if status and "not a valid field" in said:
-        status, said = ask([tool, "--query-gpu=name,driver_version", "--format=csv,noheader"])
-    rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line.count(",") in (1, 2)]
-    if status or not rows:
-        return (HostGpus("nvidia", "", (), " ".join(said.split()) or f"nvidia-smi ended with exit status {status}"),)
-    gpus = []
-    for row in rows:
-        told = row[2] if len(row) > 2 and re.fullmatch(r"\d+\.\d+", row[2]) else ""
-        gpus.append(Gpu(row[0], told or _by_model(row[0], _CAPABILITIES)))
-    driver = rows[0][1] if re.match(r"\d+\.", rows[0][1]) else ""
-    return (HostGpus("nvidia", driver, tuple(gpus)),)
+        if Path(vendor.device).exists():
+            lacks = f", and no command {vendor.tool} on PATH" if vendor.tool else ", and no command that tells more"
+            yield HostGpus(vendor.key, "", (), f"there is {vendor.device}{lacks}")
+        return
+    status, said = 0, ""
+    for query in vendor.queries:
+        status, said = ask([tool, *query])
+        if not status or not vendor.too_old or vendor.too_old not in said:
+            break
+    driver, models = vendor.read(said)
+    if status or not models:
+        # lines of "=" frame what the tool says
+        words = " ".join(word for line in said.splitlines() if line[:1] != "=" for word in line.split())
+        yield HostGpus(vendor.key, "", (), words or f"{vendor.tool} ended with exit status {status}")
+        return
+    gpus = (Gpu(model, told or _by_model(model, vendor.models)) for model, told in models)
+    yield HostGpus(vendor.key, driver, tuple(gpus))
 
 
-def _amd() -> tuple[HostGpus, ...]:
-    tool = shutil.which("rocm-smi")
-    if not tool:
-        if Path("/dev/kfd").exists():
-            return (HostGpus("amd", "", (), "there is /dev/kfd, and no command rocm-smi on PATH"),)
-        return ()
-    status, said = ask([tool, "--showproductname", "--showdriverversion"])
-    found: dict[str, dict[str, str]] = {}
-    for number, key, value in re.findall(r"^GPU\[(\d+)\]\s*:\s*([^:]+?)\s*:\s*(.*?)\s*$", said, re.MULTILINE):
-        found.setdefault(number, {})[key.lower()] = value
-    driver = re.search(r"^Driver version:\s*(\S+)", said, re.MULTILINE)
-    if status or not found:
-        words = " ".join(line for line in said.splitlines() if line.strip("= ") and "ROCm S" not in line)
-        return (HostGpus("amd", driver[1] if driver else "", (), words or f"rocm-smi ended with exit status {status}"),)
-    gpus = []
-    for _number, facts in sorted(found.items(), key=lambda item: int(item[0])):
-        name = facts.get("card series") or facts.get("card model") or "unknown"
-        told = facts.get("gfx version", "")
-        gpus.append(Gpu(name, told if re.fullmatch(r"gfx\w+", told) else _by_model(name, _ARCHITECTURES)))
-    return (HostGpus("amd", driver[1] if driver else "", tuple(gpus)),)
-
-
-def _by_model(name: str, known: dict[str, str]) -> str:
+def _by_model(name: str, known: Mapping[str, str]) -> str:
     return next((known[model] for model in known if re.search(rf"\b{model}(?!\d)", name)), "")

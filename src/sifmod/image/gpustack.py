@@ -1,4 +1,4 @@
-"""CUDA, ROCm, NCCL, RCCL and MPI in an image, PyTorch's GPU architectures, and the driver that they need."""
+"""CUDA, ROCm, NCCL, RCCL and MPI in an image, and PyTorch's GPU architectures."""
 
 from __future__ import annotations
 
@@ -17,21 +17,6 @@ from sifmod.text.version import version_order
 Files = ImageFiles[Any]
 
 CUDA, ROCM, NCCL, RCCL, OPEN_MPI, MPICH = "CUDA", "ROCm", "NCCL", "RCCL", "Open MPI", "MPICH"
-
-# The oldest Linux driver for each release of CUDA; from CUDA 11 on, of the major release, thanks to minor version
-# compatibility (NVIDIA, "CUDA Toolkit Release Notes", tables 2 and 3; "CUDA Compatibility").
-_DRIVERS = {
-    "13": "580",
-    "12": "525.60.13",
-    "11": "450.80.02",
-    "10.2": "440.33",
-    "10.1": "418.39",
-    "10.0": "410.48",
-    "9.2": "396.26",
-    "9.1": "390.46",
-    "9.0": "384.81",
-    "8.0": "375.26",
-}
 
 # What pip, conda and Debian call them.
 _PIP = {
@@ -92,6 +77,16 @@ class Torch:
     hip: str
     architectures: tuple[str, ...]
     architectures_from: str
+
+    @property
+    def stack(self) -> str:
+        """The component that it was built for, such as `CUDA`; empty if for no GPU."""
+        return ROCM if self.hip else CUDA if self.cuda else ""
+
+    @property
+    def built_for(self) -> str:
+        """What it was built for, with the version; empty if for no GPU."""
+        return f"HIP {self.hip}" if self.hip else f"CUDA {self.cuda}" if self.cuda else ""
 
 
 def find_components(
@@ -230,25 +225,6 @@ def _architectures(
     return (named, f"${variable}") if named else ((), "")
 
 
-def driver_for(components: Iterable[Component]) -> str:
-    """Return in words which driver the host must have for the GPU libraries; empty where there are none."""
-    components = tuple(components)
-    needs = []
-    cuda, rocm = newest(components, CUDA), newest(components, ROCM)
-    if minimum_driver(cuda):
-        needs.append(f"NVIDIA {minimum_driver(cuda)} or later, for CUDA {cuda}")
-    if rocm:
-        needs.append(f"amdgpu of ROCm {rocm} or of a release near it, as AMD's compatibility matrix says")
-    return "; ".join(needs)
-
-
 def newest(components: Iterable[Component], name: str) -> str:
     """Return the newest version of a component; empty where it is not there."""
     return max((one.version for one in components if one.name == name), key=version_order, default="")
-
-
-def minimum_driver(cuda: str) -> str:
-    """Return the oldest NVIDIA driver for Linux that runs programs of a CUDA release; empty for unknown releases."""
-    major, _, minor = cuda.partition(".")
-    release = f"{major}.{minor.partition('.')[0]}"
-    return _DRIVERS.get(major, "") or _DRIVERS.get(release, "")

@@ -16,7 +16,7 @@ from typing import IO, Any, Optional
 from sifmod.errors import ImageError
 from sifmod.image import system
 from sifmod.image.files import ImageFiles, SandboxFiles, SquashFsFiles
-from sifmod.image.gpustack import Component, Torch, driver_for, find_components, find_torch
+from sifmod.image.gpustack import Component, Torch, find_components, find_torch
 from sifmod.image.python import CONDA, SYSTEM, ImagePython, find_pythons, user_software_pythons
 from sifmod.image.sif import (
     DEFINITION,
@@ -74,7 +74,6 @@ class Inspection:
         default_python: prefix of the one that users most likely mean; empty where there is none.
         components: GPU and MPI libraries.
         torch: PyTorch in each Python that has it.
-        driver: which GPU driver the host must have.
     """
 
     path: str
@@ -102,7 +101,12 @@ class Inspection:
     default_python: str = ""
     components: tuple[Component, ...] = ()
     torch: tuple[Torch, ...] = ()
-    driver: str = ""
+
+    @property
+    def stacks(self) -> tuple[str, ...]:
+        """What it is made for, by name: what the default Python's PyTorch was built for, else all its components."""
+        torch = next((one.stack for one in self.torch if one.prefix == self.default_python and one.stack), "")
+        return (torch,) if torch else tuple(dict.fromkeys(one.name for one in self.components))
 
     def python(self, prefix: str = "") -> ImagePython:
         """Return one of the Pythons, by default the one that users most likely mean.
@@ -239,7 +243,6 @@ def _look_into(known: dict[str, Any], files: ImageFiles[Any]) -> Inspection:
         default_python=_default_python(files, pythons, environment, search_path),
         components=components,
         torch=torches,
-        driver=driver_for(components),
     )
 
 

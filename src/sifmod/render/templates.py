@@ -134,7 +134,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "damaged_alone": f"{packed} is damaged, and your packages are in it. Restore it from a backup, or begin anew "
         f"with: rm {quoting.shell(packed)}; eb --rebuild",
         "escaped_installdir": escape(spec.installdir),
-        "visible": {"amd": "ROCR_VISIBLE_DEVICES", "nvidia": "CUDA_VISIBLE_DEVICES"}.get(spec.gpu, ""),
+        "visible": spec.vendor.visibility[0] if spec.vendor else "",
         "structural": structural,
         "settings": setting_variables(spec, site),
         "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],

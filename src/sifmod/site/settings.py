@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Optional
 
 from sifmod.container.bind import Bind
+from sifmod.container.gpu import VENDORS
 from sifmod.errors import SiteError
 from sifmod.resources import data_path
 from sifmod.site.file import SiteFile, place
@@ -85,7 +86,7 @@ class Site:
         PATH, "", "PEM file of the public key that signatures are checked with; else the runtime's own local keyring."
     )
     gpu: str = _key(
-        choice("amd", "nvidia"),
+        choice(*VENDORS),
         "",
         "Vendor of the cluster's GPUs, for easyconfigs that do not say theirs.",
     )

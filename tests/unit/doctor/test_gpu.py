@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from sifmod.doctor.gpu import check_gpus, runs_on
@@ -93,6 +95,13 @@ def test_another_vendor_s_gpus_and_none_are_told_apart() -> None:
     assert "srun" in check([], rocm)["GPU"].remedy
     assert check([A100], an_image())["GPU"].severity == NOTE
     assert check([], an_image()) == {}
+
+
+def test_the_default_python_s_pytorch_says_what_an_image_with_several_stacks_is_for() -> None:
+    several = an_image(cuda="12.1", rocm="6.0")
+    torch = Torch("/usr", "2.2.0", "12.1", "", (), "")
+    assert "driver 535" in check([A100], replace(several, torch=(torch,), default_python="/usr"))["GPU driver"].what
+    assert "driver 6.3.6" in check([MI250], several)["GPU driver"].what
 
 
 def test_gpus_that_can_t_be_asked_are_a_problem_for_their_images_only() -> None:

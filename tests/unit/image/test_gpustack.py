@@ -1,11 +1,11 @@
-"""GPU and MPI libraries, and the driver that they need."""
+"""GPU and MPI libraries."""
 
 from pathlib import Path
 
 import pytest
 
 from sifmod.image.files import SandboxFiles
-from sifmod.image.gpustack import driver_for, find_components, find_torch, minimum_driver
+from sifmod.image.gpustack import Torch, find_components, find_torch
 from sifmod.image.python import find_pythons
 from sifmod.image.system import system_packages
 
@@ -46,7 +46,6 @@ def test_cuda_by_nvidias_files_and_variables(top) -> None:
         ("12.4.1", "/usr/local/cuda-12.4/version.json"),
     ]
     assert versions(components, "NCCL") == [("2.21.5-1", "$NCCL_VERSION"), ("2.21.5", "/usr/include/nccl.h")]
-    assert driver_for(components) == "NVIDIA 525.60.13 or later, for CUDA 12.4.1"
 
 
 def test_old_cuda_and_conda(top) -> None:
@@ -56,7 +55,6 @@ def test_old_cuda_and_conda(top) -> None:
     assert ("10.2.89", "conda package cudatoolkit of /opt/conda") in versions(components, "CUDA")
     assert ("4.1.1", "conda package mpich of /opt/conda") in versions(components, "MPICH")
     assert ("4.0.2", "system package mpich") in versions(components, "MPICH")
-    assert driver_for(components) == "NVIDIA 440.33 or later, for CUDA 10.2.89"
 
 
 def test_pytorch_for_rocm_with_its_architectures(top) -> None:
@@ -85,7 +83,6 @@ def test_pytorch_for_rocm_with_its_architectures(top) -> None:
     assert torch.architectures == ("gfx90a", "gfx942")
     assert ("5.6.1", "/opt/rocm-5.6.1/.info/version") in versions(components, "ROCm")
     assert ("2.15.5", "/opt/rocm/include/rccl/rccl.h") in versions(components, "RCCL")
-    assert driver_for(components).startswith("amdgpu of ROCm 5.6.1")
 
 
 def test_pytorch_for_cuda_in_a_virtual_environment_on_the_system(top) -> None:
@@ -118,14 +115,15 @@ def test_open_mpi_by_its_header(top) -> None:
     )
     _, components = look(top)
     assert versions(components, "Open MPI") == [("4.1.6", "/opt/ompi/include/mpi.h")]
-    assert driver_for(components) == ""
 
 
 @pytest.mark.parametrize(
-    ("cuda", "driver"), [("12", "525.60.13"), ("11.8.0", "450.80.02"), ("9.0", "384.81"), ("3.0", ""), ("", "")]
+    ("cuda", "hip", "stack", "built_for"),
+    [("12.1", "", "CUDA", "CUDA 12.1"), ("", "5.6.3", "ROCm", "HIP 5.6.3"), ("", "", "", "")],
 )
-def test_the_driver_of_a_release(cuda: str, driver: str) -> None:
-    assert minimum_driver(cuda) == driver
+def test_pytorch_is_built_for_one_stack(cuda: str, hip: str, stack: str, built_for: str) -> None:
+    torch = Torch("/usr", "2.2.0", cuda, hip, (), "")
+    assert (torch.stack, torch.built_for) == (stack, built_for)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"cuda": 3}', "[" * 100_000])

@@ -1,0 +1,237 @@
+"""The vendors of GPUs: all that sifmod knows of each stands in one entry of a table, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+# What a vendor's tool prints, read: version of the driver, then model and architecture of each GPU, empty if unknown.
+Reading = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+def _unread(_said: str) -> Reading:
+    return "", ()
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """One vendor of GPUs.
+
+    Attributes:
+        key: how easyconfigs and site files name it, in the parameter `gpu`.
+        name: how people write it.
+        stack: the software that programs for its GPUs are built with, as a component of images.
+        option: option of the container runtime, without dashes, that brings its devices and the host's libraries into
+            a container.
+        device: exists on nodes whose driver is loaded.
+        visibility: variables that say which GPUs a process may use, first the one that Slurm sets.
+        caches: variables of the folders that its libraries cache in.
+        collectives: library for communication between its GPUs, whose variables begin with this name.
+        hints: matches names of images, and lower-case scripts, that are for its GPUs.
+        tool: command that tells the GPUs of a host.
+        queries: arguments of the tool; a later one is for tools that are too old for the ones before.
+        too_old: what a tool says of a query that it is too old for.
+        read: reads what the tool prints.
+        models: architecture of models that old tools do not tell.
+        driver: name of its kernel driver.
+        oldest_drivers: oldest driver that runs programs of a release of the stack: `12`, or `10.2`.
+        driver_error: what programs say if the driver is too old.
+        driver_releases: release of the stack that a driver came with, where a driver is for releases near its own.
+        releases: releases of the stack, in order.
+        releases_apart: how many releases of the stack may lie between its driver and programs.
+        lowest_architectures: lowest architecture that a major release of the stack runs on.
+    """
+
+    key: str
+    name: str
+    stack: str
+    option: str
+    device: str
+    visibility: tuple[str, ...]
+    hints: str
+    caches: tuple[str, ...] = ()
+    collectives: str = ""
+    tool: str = ""
+    queries: tuple[tuple[str, ...], ...] = ()
+    too_old: str = ""
+    read: Callable[[str], Reading] = field(default=_unread, repr=False)
+    models: Mapping[str, str] = field(default_factory=_nothing)
+    driver: str = ""
+    oldest_drivers: Mapping[str, str] = field(default_factory=_nothing)
+    driver_error: str = ""
+    driver_releases: Mapping[str, str] = field(default_factory=_nothing)
+    releases: tuple[str, ...] = ()
+    releases_apart: int = 0
+    lowest_architectures: Mapping[str, str] = field(default_factory=_nothing)
+
+    @property
+    def variable(self) -> str:
+        """The runtime's variable that stands for its option, behind `SINGULARITY` or `APPTAINER`."""
+        return f"_{self.option.upper()}"
+
+    def oldest_driver(self, version: str) -> str:
+        """Return the oldest driver that runs programs of a version of the stack; empty if that is not known."""
+        return self.oldest_drivers.get(_release(version, 1)) or self.oldest_drivers.get(_release(version, 2), "")
+
+    def lowest_architecture(self, version: str) -> str:
+        """Return the lowest architecture that a version of the stack runs on; empty if that is not known."""
+        return self.lowest_architectures.get(_release(version, 1), "")
+
+    def releases_between(self, driver: str, version: str) -> int:
+        """Return how many releases lie between a driver and a version of the stack; -1 if one of them is not known."""
+        of_driver, release = self.driver_releases.get(driver, ""), _release(version, 2)
+        if of_driver not in self.releases or release not in self.releases:
+            return -1
+        return abs(self.releases.index(release) - self.releases.index(of_driver))
+
+    def driver_for(self, version: str) -> str:
+        """Return in words which driver a host needs for a version of the stack; empty if that is not known."""
+        oldest = self.oldest_driver(version)
+        if oldest:
+            return f"{self.driver} {oldest} or later, for {self.stack} {version}"
+        if version and self.driver_releases:
+            near = f"or of a release near it, as {self.name}'s compatibility matrix says"
+            return f"{self.driver} of {self.stack} {version} {near}"
+        return ""
+
+
+def _release(version: str, numbers: int) -> str:
+    return ".".join(version.split(".")[:numbers])
+
+
+def _read_nvidia_smi(said: str) -> Reading:
+    rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line.count(",") in (1, 2)]
+    driver = rows[0][1] if rows and re.match(r"\d+\.", rows[0][1]) else ""
+    told = [row[2] if len(row) > 2 and re.fullmatch(r"\d+\.\d+", row[2]) else "" for row in rows]
+    return driver, tuple((row[0], architecture) for row, architecture in zip(rows, told))
+
+
+def _read_rocm_smi(said: str) -> Reading:
+    found: dict[int, dict[str, str]] = {}
+    for number, key, value in re.findall(r"^GPU\[(\d+)\]\s*:\s*([^:]+?)\s*:\s*(.*?)\s*$", said, re.MULTILINE):
+        found.setdefault(int(number), {})[key.lower()] = value
+    gpus = []
+    for _number, facts in sorted(found.items()):
+        told = facts.get("gfx version", "")
+        model = facts.get("card series") or facts.get("card model") or "unknown"
+        gpus.append((model, told if re.fullmatch(r"gfx\w+", told) else ""))
+    driver = re.search(r"^Driver version:\s*(\S+)", said, re.MULTILINE)
+    return driver[1] if driver else "", tuple(gpus)
+
+
+_AMD = Vendor(
+    key="amd",
+    name="AMD",
+    stack="ROCm",
+    option="rocm",
+    device="/dev/kfd",
+    visibility=("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    caches=("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"),
+    collectives="RCCL",
+    hints="rocm",
+    tool="rocm-smi",
+    queries=(("--showproductname", "--showdriverversion"),),
+    read=_read_rocm_smi,
+    # that ROCm before 6.0 does not tell (AMD, "Accelerator and GPU hardware specifications")
+    models=MappingProxyType(
+        {
+            "MI50": "gfx906",
+            "MI60": "gfx906",
+            "MI100": "gfx908",
+            "MI210": "gfx90a",
+            "MI250": "gfx90a",
+            "MI300": "gfx942",
+        }
+    ),
+    driver="amdgpu",
+    # repo.radeon.com/amdgpu; a driver is made for two releases in either direction (AMD, "User and kernel-space support
+    # matrix")
+    driver_releases=MappingProxyType(
+        {
+            "5.18.13": "5.4",
+            "6.0.5": "5.5",
+            "6.1.5": "5.6",
+            "6.2.4": "5.7",
+            "6.3.6": "6.0",
+            "6.7.0": "6.1",
+            "6.8.5": "6.2",
+            "6.10.5": "6.3",
+            "6.12.12": "6.4",
+        }
+    ),
+    releases=(
+        *("5.0", "5.1", "5.2", "5.3", "5.4", "5.5", "5.6", "5.7"),
+        *("6.0", "6.1", "6.2", "6.3", "6.4", "7.0", "7.1"),
+    ),
+    releases_apart=2,
+)
+
+_NVIDIA = Vendor(
+    key="nvidia",
+    name="NVIDIA",
+    stack="CUDA",
+    option="nv",
+    device="/dev/nvidiactl",
+    visibility=("CUDA_VISIBLE_DEVICES",),
+    caches=("CUDA_CACHE_PATH",),
+    collectives="NCCL",
+    hints=r"cuda|nvidia|\bngc\b|-ngc-",
+    tool="nvidia-smi",
+    queries=(
+        ("--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"),
+        ("--query-gpu=name,driver_version", "--format=csv,noheader"),
+    ),
+    too_old="not a valid field",
+    read=_read_nvidia_smi,
+    # that drivers before 470 do not tell (NVIDIA, "CUDA GPU Compute Capability")
+    models=MappingProxyType(
+        {
+            "K20": "3.5",
+            "K40": "3.5",
+            "K80": "3.7",
+            "M40": "5.2",
+            "M60": "5.2",
+            "P100": "6.0",
+            "P40": "6.1",
+            "P4": "6.1",
+            "V100": "7.0",
+            "T4": "7.5",
+            "A100": "8.0",
+            "A40": "8.6",
+        }
+    ),
+    driver="NVIDIA",
+    # for Linux; from CUDA 11 on, of the major release, thanks to minor version compatibility (NVIDIA, "CUDA Toolkit
+    # Release Notes", tables 2 and 3; "CUDA Compatibility")
+    oldest_drivers=MappingProxyType(
+        {
+            "13": "580",
+            "12": "525.60.13",
+            "11": "450.80.02",
+            "10.2": "440.33",
+            "10.1": "418.39",
+            "10.0": "410.48",
+            "9.2": "396.26",
+            "9.1": "390.46",
+            "9.0": "384.81",
+            "8.0": "375.26",
+        }
+    ),
+    driver_error="CUDA driver version is insufficient",
+    # the libraries of a release (NVIDIA, "CUDA Toolkit Release Notes")
+    lowest_architectures=MappingProxyType({"13": "7.5", "12": "5.0", "11": "3.5", "10": "3.0", "9": "3.0", "8": "2.0"}),
+)
+
+# In the order in which images are matched: one for AMD's GPUs may have packages of CUDA that it does not use.
+VENDORS: Mapping[str, Vendor] = MappingProxyType({vendor.key: vendor for vendor in (_AMD, _NVIDIA)})
+
+
+def vendor_of(stacks: Collection[str]) -> str:
+    """Return the key of the vendor that one of the stacks is for; empty if there is none."""
+    return next((key for key, vendor in VENDORS.items() if vendor.stack in stacks), "")
