@@ -70,7 +70,10 @@ def _easybuild_errors() -> Iterator[None]:
 
 
 class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
-    """Support for installing a container image as a module."""
+    """Support for installing a container image as a module.
+
+    What EasyBuild passes to a method differs between its releases: each method takes and passes on what it is given.
+    """
 
     @staticmethod
     def extra_options(extra_vars: Optional[dict[str, Any]] = None) -> dict[str, Any]:
@@ -250,16 +253,15 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 adjust_permissions(str(entry), _WRITE, add=False)
             adjust_permissions(self.installdir, _WRITE, add=False, recursive=False)
 
-    def remove_module_file(self) -> None:
+    def remove_module_file(self, *_args: Any, **_kwargs: Any) -> None:
         """Keep the module of an earlier installation until the new one is written over it."""
 
-    def fetch_source(self, source: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def fetch_source(self, source: Any, checksum: Any = None, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Take the image from the site's repositories, else look for it as EasyBuild does."""
         spec, site = self.describe()
         for repository in site.image_repositories:
             path = Path(repository, spec.sif)
             if path.is_file() and source == self.cfg["sources"][0]:
-                checksum = kwargs.get("checksum")
                 return {
                     "name": spec.sif,
                     "path": str(path),
@@ -268,7 +270,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     "finalpath": self.builddir,
                 }
         try:
-            found: dict[str, Any] = super().fetch_source(source, *args, **kwargs)
+            found: dict[str, Any] = super().fetch_source(source, checksum, *args, **kwargs)
         except EasyBuildError as error:
             searched = ", ".join(site.image_repositories) or "none are set"
             raise EasyBuildError(
@@ -282,7 +284,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             ) from error
         return found
 
-    def fetch_step(self, *args: Any, **kwargs: Any) -> None:
+    def fetch_step(self, skip_checksums: bool = False, *args: Any, **kwargs: Any) -> None:
         """Check everything that can be checked before anything is written, and find, pull or build the image."""
         site = self.describe()[1]
         self._is_new = not Path(self.installdir).exists()
@@ -290,7 +292,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             self._definitions = self.definitions()
             runtime = None if self.dry_run else find_runtime(site)
         # the copy is hashed while it is made: hashing the source here would read the image once more
-        super().fetch_step(skip_checksums=True)
+        super().fetch_step(True, *args, **kwargs)
         if runtime is None:
             return
         with _easybuild_errors():
@@ -299,8 +301,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             image = Path(self.src[0]["path"])
             check_is_sif(image)
             check_signature(runtime, image, site)
-        injecting = kwargs.get("skip_checksums") or any(args)
-        if injecting and not self.cfg["sources"]:
+        if skip_checksums and not self.cfg["sources"]:
             raise EasyBuildError(
                 "a pulled or built image has other bytes each time, so a checksum of it is of no use; pin the image "
                 "instead: image_uri = '...@%s'",
@@ -322,11 +323,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         source = {"name": path.name, "path": str(path), "cmd": None, "checksum": checksum, "finalpath": self.builddir}
         self.src.append(source)
 
-    def checksum_step(self) -> None:
+    def checksum_step(self, *args: Any, **kwargs: Any) -> None:
         """Leave SHA-256 to the copy; let EasyBuild verify what else there is, and complain of what is missing."""
         # a dry run neither pulls nor builds, so there may be no image
         if not self.src or not self._expected_sha256():
-            super().checksum_step()
+            super().checksum_step(*args, **kwargs)
 
     def _expected_sha256(self) -> str:
         checksum = self.src[0]["checksum"]
@@ -334,16 +335,16 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             checksum = checksum[1]
         return checksum if isinstance(checksum, str) and re.fullmatch(r"[0-9a-fA-F]{64}", checksum) else ""
 
-    def extract_step(self) -> None:
+    def extract_step(self, *_args: Any, **_kwargs: Any) -> None:
         """An image is not unpacked."""
 
-    def configure_step(self) -> None:
+    def configure_step(self, *_args: Any, **_kwargs: Any) -> None:
         """There is nothing to configure."""
 
-    def build_step(self) -> None:
+    def build_step(self, *_args: Any, **_kwargs: Any) -> None:
         """There is nothing to build."""
 
-    def install_step(self) -> None:
+    def install_step(self, *_args: Any, **_kwargs: Any) -> None:
         """Install the image, the scripts and the virtual environment."""
         spec, site = self.describe()
         if self.dry_run:
@@ -385,12 +386,12 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             with _easybuild_errors():
                 check_packages(installed_packages(spec), spec.expected_packages)
 
-    def make_module_step(self, fake: bool = False) -> str:
+    def make_module_step(self, fake: bool = False, *args: Any, **kwargs: Any) -> str:
         """Write the module; with --module-only also the scripts, so that a change of the site reaches both."""
         if build_option("module_only") and not fake and not self.dry_run:
             with _easybuild_errors():
                 refresh_scripts(*self.describe())
-        return str(super().make_module_step(fake=fake))
+        return str(super().make_module_step(fake, *args, **kwargs))
 
     def make_module_extra(self, *args: Any, **kwargs: Any) -> str:
         """Add the container's part to the module."""
@@ -401,7 +402,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         """Syntax of the module as EasyBuild names it: Lua or Tcl."""
         return str(self.module_generator.SYNTAX)
 
-    def make_module_description(self) -> str:
+    def make_module_description(self, *args: Any, **kwargs: Any) -> str:
         """Add to the help and the whatis lines of the easyconfig what follows from the container."""
         spec, site = self.describe()
         given = {key: self.cfg[key] for key in ("usage", "examples", "whatis")}
@@ -410,23 +411,23 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             self.cfg["usage"] = "\n\n".join(filter(None, [given["usage"], usage(spec, site)]))
             self.cfg["examples"] = given["examples"] or examples(spec, site)
             self.cfg["whatis"] = whatis(spec, lines)
-            return str(super().make_module_description())
+            return str(super().make_module_description(*args, **kwargs))
         finally:
             for key, value in given.items():
                 self.cfg[key] = value
 
-    def make_extension_list(self, formatted: bool = True) -> list[tuple[str, ...]]:
+    def make_extension_list(self, *args: Any, **kwargs: Any) -> list[tuple[str, ...]]:
         """Let `module spider` find the module by the names of its packages, as that of EasyBuild's extensions."""
-        return [*super().make_extension_list(formatted), *self.describe()[0].expected_packages.items()]
+        return [*super().make_extension_list(*args, **kwargs), *self.describe()[0].expected_packages.items()]
 
-    def permissions_step(self) -> None:
+    def permissions_step(self, *args: Any, **kwargs: Any) -> None:
         """Apply EasyBuild's permissions to everything but what users installed."""
         installdir = self.installdir
         forget(Path(installdir))  # the checks have passed, and read-only folders could not be removed
         try:
             for entry in split_installation(Path(installdir))[1]:
                 self.installdir = str(entry)
-                super().permissions_step()
+                super().permissions_step(*args, **kwargs)
         finally:
             self.installdir = installdir
         if self.group is not None:

@@ -1,6 +1,7 @@
 """The easyconfigs that come with sifmod: each is one that EasyBuild and sifmod take as it is."""
 
 import importlib.util
+import inspect
 import re
 import subprocess
 from dataclasses import replace
@@ -41,6 +42,7 @@ class EasyBuild:
         location = importlib.util.spec_from_file_location("containerimage", ROOT / "easyblocks" / "containerimage.py")
         easyblock = importlib.util.module_from_spec(location)
         location.loader.exec_module(easyblock)
+        self.easyblock = easyblock.ContainerImage
         self.own_parameters = set(easyblock.ContainerImage.extra_options())
         self.known_parameters = self.own_parameters | set(DEFAULT_CONFIG)
         self.module_classes = {name for name, _description in DEFAULT_MODULECLASSES}
@@ -258,6 +260,19 @@ def test_the_efficient_nbody_leaves_its_tools_in_the_first_stage() -> None:
     assert "-base-" in final
     assert not any("-dev" in line for line in section(final, "post"))
     assert section(final, "files from build") == ["/usr/local/bin/nbody /usr/local/bin/nbody"]
+
+
+def test_the_easyblock_s_methods_take_what_other_releases_of_easybuild_pass(easybuild: EasyBuild) -> None:
+    base = easybuild.easyblock.__bases__[0]
+    overridden = {
+        name for name, found in vars(easybuild.easyblock).items() if inspect.isfunction(found) and hasattr(base, name)
+    }
+    assert {"make_extension_list", "fetch_step", "make_module_step"} <= overridden
+    for name in overridden:
+        kinds = {
+            parameter.kind for parameter in inspect.signature(getattr(easybuild.easyblock, name)).parameters.values()
+        }
+        assert {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds, name
 
 
 def test_nothing_names_a_place_of_one_machine() -> None:
