@@ -14,6 +14,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from sifmod.doctor.site import check_site, nearest
+from sifmod.eb.robot import DEMO_EASYCONFIG
 from sifmod.eb.space import SoftwareSpace, source_paths
 from sifmod.errors import RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
@@ -163,6 +164,29 @@ def _easybuild(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(PROBLEM, "EasyBuild", what, "its easyblocks work otherwise", "update EasyBuild")
     else:
         yield Finding(OK, "EasyBuild", f"{found or 'of unknown version'}, {shutil.which('eb')}")
+        yield _easyconfigs()
+
+
+def _easyconfigs() -> Finding:
+    """Ask the `eb` on PATH for an easyconfig of sifmod: only EasyBuild knows where it looks.
+
+    A dry run reads robot path, index, easyconfig, easyblock and sifmod's library as an install does.
+    """
+    # not in the current directory, where eb looks first
+    status, said = ask(["eb", "--dry-run", DEMO_EASYCONFIG], directory=Path("/"))
+    topic, asked = "easyconfigs", f"eb --dry-run {DEMO_EASYCONFIG}"
+    if status == 0 and DEMO_EASYCONFIG in said:
+        return Finding(OK, topic, f"eb finds those of sifmod, such as {DEMO_EASYCONFIG}")
+    errors = [line for line in said.splitlines() if line.startswith("ERROR")] or said.splitlines()
+    error = errors[-1] if errors else "it prints nothing"
+    why = "eb can't install containers by the names of sifmod's easyconfigs"
+    remedy = f"mend what EasyBuild complains of, then try again: {asked}"
+    if re.search(r"not found|ContainerImage|sifmod", error):
+        remedy = (
+            "if EasyBuild and sifmod are in different environments, load sifmod's module or type: "
+            'eval "$(sifmod env)"; if they share one, reinstall sifmod'
+        )
+    return Finding(WARNING, topic, f"'{asked}' fails: {error}", why, remedy)
 
 
 def _places(site: Site, space: SoftwareSpace, image_size: int) -> Iterator[Finding]:

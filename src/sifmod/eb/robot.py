@@ -23,6 +23,9 @@ SHELLS = tuple(_FORMS)
 # What the easyblock imports: sifmod, and what it needs.
 _LIBRARIES = ("sifmod", "jinja2", "markupsafe", "packaging", "tomli")
 
+# The smallest of the easyconfigs that come with sifmod; README and tutorial begin with it.
+DEMO_EASYCONFIG = "Python-3.11-demo-singularity.eb"
+
 _CHECKOUT = Path(__file__).resolve().parents[3]
 
 

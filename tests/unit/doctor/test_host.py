@@ -6,8 +6,10 @@ import pytest
 
 from sifmod.doctor import host as hostcheck
 from sifmod.doctor.host import check_host
+from sifmod.eb.robot import DEMO_EASYCONFIG
 from sifmod.eb.space import SoftwareSpace
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING
+from sifmod.host import command
 
 from ..support import a_site
 
@@ -29,6 +31,12 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         (folder / name).chmod(0o755)
 
     return put
+
+
+@pytest.fixture(autouse=True)
+def eb(stub) -> None:
+    """Let `eb` find what it is asked for; the real one takes its time."""
+    stub("eb", 'echo " * [ ] /robot/path/$2 (module: X)"')
 
 
 @pytest.fixture
@@ -112,13 +120,50 @@ def test_the_module_tool_is_looked_at(
     assert check()["modules"][0].severity == severity
 
 
-def test_easybuild_is_looked_at(check, stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    stub("eb", "exit")
+def test_easybuild_is_looked_at(check, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check()["EasyBuild"][0].severity == OK
     monkeypatch.setenv("EBVERSIONEASYBUILD", "4.9.4")
     assert check()["EasyBuild"][0].severity == PROBLEM
     monkeypatch.setenv("PATH", "/nowhere")
     assert check()["EasyBuild"][0].severity == WARNING
+
+
+def test_easybuild_is_asked_for_an_easyconfig_of_sifmod(check, stub) -> None:
+    stub("eb", '[ "$1" = --dry-run ] && [ "$PWD" = / ] && echo " * [ ] /robot/path/$2 (module: X)"')
+    (finding,) = check()["easyconfigs"]
+    assert (finding.severity, finding.remedy) == (OK, "")
+    assert DEMO_EASYCONFIG in finding.what
+
+
+@pytest.mark.parametrize(
+    ("script", "said", "remedy"),
+    [
+        ("echo == log; echo 'ERROR: One or more files not found: X.eb' >&2; exit 4", "files not found", "sifmod env"),
+        ("echo \"ERROR: No module named 'sifmod'\"; exit 1", "No module named 'sifmod'", "sifmod env"),
+        ("echo 'ERROR: Lmod modules tool can not be used'; echo == done; exit 1", "Lmod modules tool", "try again: eb"),
+        ("echo 'Segmentation fault'; exit 139", "Segmentation fault", "try again: eb"),
+        ("exit 0", "prints nothing", "try again: eb"),
+    ],
+)
+def test_an_easybuild_that_does_not_find_it_is_quoted(check, stub, script: str, said: str, remedy: str) -> None:
+    stub("eb", script)
+    (finding,) = check()["easyconfigs"]
+    assert finding.severity == WARNING
+    assert said in finding.what
+    assert remedy in finding.remedy
+
+
+def test_an_easybuild_that_hangs_is_not_waited_for(check, stub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_TIMEOUT", 0.2)
+    stub("eb", "exec sleep 60")
+    (finding,) = check()["easyconfigs"]
+    assert finding.severity == WARNING
+    assert "timed out" in finding.what
+
+
+def test_without_eb_there_is_nothing_to_ask(check, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "easyconfigs" not in check()
 
 
 def test_binds_of_the_site_are_looked_at(check, tmp_path: Path) -> None:
