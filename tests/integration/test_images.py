@@ -19,8 +19,8 @@ from conftest import (
     DEMO_MODULE,
     IMAGES,
     REGISTRY,
-    TESTBED,
     User,
+    demo_with,
     make_user,
     make_wheel,
     registry_password,
@@ -477,8 +477,7 @@ def test_central_uses_the_image_in_its_place(user: User) -> None:
 
 def test_from_copy_to_central_removes_the_copy(own_demo: User) -> None:
     easyconfig = own_demo.prefix / DEMO_EASYCONFIG
-    source = TESTBED / "venv/easybuild/easyconfigs/p/Python" / DEMO_EASYCONFIG
-    easyconfig.write_text(source.read_text() + "\nimage_mode = 'central'\n")
+    easyconfig.write_text(demo_with("image_mode = 'central'\n"))
     own_demo.eb(str(easyconfig), "--rebuild")
     assert not (own_demo.installdir(DEMO_MODULE) / "demo.sif").exists()
     assert own_demo.out(f"module load {DEMO_MODULE}; python -c 'print(6 * 7)'") == "42"

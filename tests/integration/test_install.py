@@ -86,31 +86,13 @@ def test_the_modulefile_passes_lmods_syntax_check(demo: User) -> None:
     assert "error" not in (done.stdout + done.stderr).lower()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("editable", [False, True], ids=["wheel", "editable"])
-def test_pip_install_lets_eb_find_easyblock_and_easyconfigs(tmp_path: Path, editable: bool) -> None:
-    user = make_user(tmp_path / "eb")
-    checkout = tmp_path / "checkout"
-    shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(".git", "__pycache__"))
-    venv = tmp_path / "venv"
-    flag = "--editable" if editable else ""
-    user.run(
-        f"/usr/bin/python3 -m venv {venv} && {venv}/bin/pip install --quiet 'easybuild-framework>=5.4,<6' "
-        f"'easybuild-easyblocks>=5.4,<6' && {venv}/bin/pip install --quiet {flag} {checkout}"
-    )
-    if not editable:
-        shutil.rmtree(checkout)
-    done = user.run(f"PATH={venv}/bin:$PATH; eb --search Python-3.11-demo && eb {DEMO_EASYCONFIG}")
-    assert DEMO_EASYCONFIG in done.stdout
-    assert user.out(f"module load {DEMO_MODULE}; singularity exec $SIF python -c 'print(6 * 7)'") == "42"
-
-
 def test_sifmod_env_serves_an_easybuild_elsewhere(user: User, tmp_path: Path) -> None:
     """An EasyBuild without sifmod in its environment, as where EasyBuild is a module."""
     site_packages = tmp_path / "site-packages"
     venv_packages = Path(shutil.which("eb") or "").parents[1] / "lib" / "python3.11" / "site-packages"
     shutil.copytree(venv_packages / "easybuild", site_packages / "easybuild")
     (site_packages / "easybuild" / "easyblocks" / "generic" / "containerimage.py").unlink()
+    shutil.rmtree(site_packages / "easybuild" / "easyconfigs")
     eb = f"PYTHONPATH={site_packages}:$PYTHONPATH /usr/bin/python3 -m easybuild.main"
     without = user.run(f"cd /; {eb} {DEMO_EASYCONFIG}", check=False)
     assert without.returncode != 0

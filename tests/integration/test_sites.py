@@ -119,6 +119,7 @@ def cluster(tmp_path: Path) -> ModuleUser:
     site_packages = Path(shutil.which("eb") or "").parents[1] / "lib" / "python3.11" / "site-packages"
     shutil.copytree(site_packages / "easybuild", prefix / "lib" / "easybuild")
     (prefix / "lib" / "easybuild" / "easyblocks" / "generic" / "containerimage.py").unlink()
+    shutil.rmtree(prefix / "lib" / "easybuild" / "easyconfigs")  # sifmod's
     shutil.copytree(site_packages.parents[2] / "easybuild" / "scripts", prefix / "easybuild" / "scripts")
     own = prefix / "easybuild" / "easyconfigs" / "t" / "toy" / "toy-0.0.eb"
     own.parent.mkdir(parents=True)
@@ -153,13 +154,13 @@ def test_sifmod_as_a_module_serves_an_easybuild_that_is_one(cluster: ModuleUser,
     # beside a container, whose `python3` is not the command's and which keeps its own libraries
     beside = cluster.out(f"module load {module} {DEMO_MODULE}; type -P python3; sifmod --version; python -m site")
     assert beside.startswith(f"{cluster.user.installdir(DEMO_MODULE)}/bin/python3\nsifmod, version")
-    assert f"/{module}/lib" not in beside
+    assert f"/{module}/python" not in beside
     # EasyBuild's own easyconfigs stay in force, and nothing but sifmod's come with them
     config = cluster.out(f"cd /tmp; module load {module}; eb --show-config | grep robot-paths")
     easybuild = cluster.path.partition("/bin:")[0]
     assert config.partition("= ")[2].split(", ") == [
         f"{easybuild}/easybuild/easyconfigs",
-        f"{cluster.user.prefix}/software/{module}/easyconfigs",
+        f"{cluster.user.prefix}/software/{module}/python/easybuild/easyconfigs",
     ]
 
 
@@ -178,18 +179,19 @@ def test_loading_and_unloading_sifmod_s_module_leaves_the_environment_as_it_was(
         "EASYBUILD_ALLOW_LOADED_MODULES=EasyBuild,other"
     )
     root = f"{cluster.user.prefix}/software/{module}"
-    show = "env | grep -E '^(EASYBUILD_(ROBOT|INCLUDE|ALLOW)|PYTHONPATH|PATH|SIFMOD|__SIFMOD)' | sort"
+    show = "env | grep -E '^(EASYBUILD_(ROBOT|INCLUDE|ALLOW)|PYTHONPATH|PATH|LD_LIBRARY_PATH|SIFMOD|__SIFMOD)' | sort"
     for settings, robot_paths, allowed in (
-        ("", f":{root}/easyconfigs", "EasyBuild,sifmod"),
-        (own, f"/a:/b:{root}/easyconfigs", "EasyBuild,other,sifmod"),
+        ("", f":{root}/python/easybuild/easyconfigs", "EasyBuild,sifmod"),
+        (own, f"/a:/b:{root}/python/easybuild/easyconfigs", "EasyBuild,other,sifmod"),
     ):
         begin = f"{init}{settings}\n"
         before = cluster.out(f"{begin}{show}")
         loaded = cluster.out(f"{begin}module load {module}\n{show}")
         assert f"EASYBUILD_ROBOT_PATHS={robot_paths}" in loaded.splitlines()
         assert f"EASYBUILD_ALLOW_LOADED_MODULES={allowed}" in loaded.splitlines()
-        assert f"EASYBUILD_INCLUDE_EASYBLOCKS={root}/easyblocks/containerimage.py" in loaded
-        assert f"SIFMOD_PYTHONPATH={root}/lib" in loaded
-        assert "\nPYTHONPATH" not in loaded
+        assert f"EASYBUILD_INCLUDE_EASYBLOCKS={root}/python/easybuild/easyblocks/generic/containerimage.py" in loaded
+        assert f"SIFMOD_PYTHONPATH={root}/python" in loaded
+        assert f"PATH={root}/bin:" in loaded
+        assert not re.search(r"^(PYTHONPATH|LD_LIBRARY_PATH)=", loaded, re.MULTILINE)
         assert cluster.out(f"{begin}module load {module}; module load {module}\n{show}") == loaded
         assert cluster.out(f"{begin}module load {module}; module unload {module}\n{show}") == before

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
@@ -26,7 +25,8 @@ _LIBRARIES = ("sifmod", "jinja2", "markupsafe", "packaging", "tomli")
 # The smallest of the easyconfigs that come with sifmod; README and tutorial begin with it.
 DEMO_EASYCONFIG = "Python-3.11-demo-singularity.eb"
 
-_CHECKOUT = Path(__file__).resolve().parents[3]
+# The folder that sifmod is imported from: `site-packages`, or `src` of a checkout (an editable install's too).
+_LIBRARY = Path(__file__).resolve().parents[2]
 
 
 def easyconfigs_path() -> Path:
@@ -35,9 +35,7 @@ def easyconfigs_path() -> Path:
     Raises:
         InstallError: sifmod's installation is damaged.
     """
-    return _first(
-        "easyconfigs", Path(sysconfig.get_path("data"), "easybuild", "easyconfigs"), _CHECKOUT / "easyconfigs"
-    )
+    return _first("easyconfigs", Path("easybuild", "easyconfigs"), Path("easyconfigs"))
 
 
 def easyblock_path() -> Path:
@@ -47,11 +45,12 @@ def easyblock_path() -> Path:
         InstallError: sifmod's installation is damaged.
     """
     name = "containerimage.py"
-    installed = Path(sysconfig.get_path("purelib"), "easybuild", "easyblocks", "generic", name)
-    return _first("easyblock", _CHECKOUT / "easyblocks" / name, installed)
+    return _first("easyblock", Path("easybuild", "easyblocks", "generic", name), Path("easyblocks", name))
 
 
-def _first(what: str, *candidates: Path) -> Path:
+def _first(what: str, installed: Path, in_checkout: Path) -> Path:
+    """Return where a wheel puts it, or where it lies in a checkout: pyproject.toml maps one to the other."""
+    candidates = (_LIBRARY / installed, _LIBRARY.parent / in_checkout)
     for candidate in candidates:
         if candidate.exists():
             return candidate

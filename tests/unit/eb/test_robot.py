@@ -88,8 +88,7 @@ def test_each_shell_is_told_of_a_sifmod_in_an_unusual_place(
     block.parent.mkdir(parents=True)
     block.write_text("")
     (tmp_path / folder / "easyconfigs").mkdir()
-    monkeypatch.setattr(robot, "_CHECKOUT", tmp_path / folder)
-    monkeypatch.setattr(robot.sysconfig, "get_path", lambda *_: str(tmp_path / "nowhere"))
+    monkeypatch.setattr(robot, "_LIBRARY", tmp_path / folder / "src")
     variables = after(*shell, easybuild_settings(shell[0], {}))
     assert variables["EASYBUILD_INCLUDE_EASYBLOCKS"] == str(block)
     assert variables["EASYBUILD_ROBOT_PATHS"] == f":{tmp_path / folder}/easyconfigs"
@@ -161,14 +160,25 @@ def test_the_printed_path_is_enough_to_import_sifmod_and_what_it_needs() -> None
 def test_a_damaged_installation_is_named_with_the_places_and_the_remedy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path_of
 ) -> None:
-    monkeypatch.setattr(robot, "_CHECKOUT", tmp_path / "gone")
-    monkeypatch.setattr(robot.sysconfig, "get_path", lambda *_: str(tmp_path / "nowhere"))
+    monkeypatch.setattr(robot, "_LIBRARY", tmp_path / "gone" / "src")
     with pytest.raises(InstallError) as caught:
         path_of()
     message = str(caught.value)
-    assert str(tmp_path / "gone") in message
-    assert str(tmp_path / "nowhere") in message
+    assert f"{tmp_path}/gone/src/easybuild/" in message
+    assert f"{tmp_path}/gone/easy" in message
     assert "reinstall sifmod" in message
+
+
+def test_what_a_wheel_installs_counts_before_folders_that_lie_above_by_chance(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With `pip install --target /apps/sifmod`, /apps/easyconfigs may be the site's own."""
+    for folder in ("easyconfigs", "easyblocks", "sifmod/easybuild/easyconfigs", "sifmod/easybuild/easyblocks/generic"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "containerimage.py").write_text("")
+    monkeypatch.setattr(robot, "_LIBRARY", tmp_path / "sifmod")
+    assert easyconfigs_path() == tmp_path / "sifmod/easybuild/easyconfigs"
+    assert easyblock_path() == tmp_path / "sifmod/easybuild/easyblocks/generic/containerimage.py"
 
 
 # sifmod as a module
