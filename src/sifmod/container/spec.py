@@ -12,7 +12,7 @@ from typing import Any, Optional
 from sifmod import names
 from sifmod.container.bind import UNBINDABLE, Bind, is_bindable
 from sifmod.container.gpu import VENDORS, Vendor
-from sifmod.container.variables import VARIABLE_NAME
+from sifmod.container.variables import check_variable
 from sifmod.errors import ParameterError
 from sifmod.text.suggest import perhaps
 
@@ -22,6 +22,16 @@ DEFAULT_CONDA_ROOT = "/opt/miniconda3"
 DEFAULT_WRAPPERS = ("python", "pip")
 
 _SIMPLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+
+
+def conda_prefix(root: str, env: str) -> str:
+    """Return the prefix of a conda environment in the image.
+
+    Args:
+        root: of the conda installation.
+        env: name of the environment.
+    """
+    return root if env == "base" else f"{root}/envs/{env}"
 
 
 @dataclass(frozen=True)
@@ -194,7 +204,7 @@ def _python(given: Mapping[str, Any]) -> Optional[PythonLayout]:
         return None
     root = _container_path("conda_root", root or DEFAULT_CONDA_ROOT)
     env = _name("conda_env", env)
-    return PythonLayout(prefix=root if env == "base" else f"{root}/envs/{env}", conda_root=root, conda_env=env)
+    return PythonLayout(prefix=conda_prefix(root, env), conda_root=root, conda_env=env)
 
 
 def _container_path(parameter: str, value: Any) -> str:
@@ -288,10 +298,8 @@ def _variables(parameter: str, value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
         raise ParameterError(parameter, value, "give a dictionary, such as {'OMP_NUM_THREADS': '7'}")
     for name, content in value.items():
-        if not isinstance(name, str) or not VARIABLE_NAME.fullmatch(name):
-            raise ParameterError(parameter, name, "this is not the name of an environment variable")
-        if name in names.RESERVED_VARIABLES:
-            raise ParameterError(parameter, name, "sifmod sets this variable itself: leave it out")
-        if not isinstance(content, str) or "\n" in content or "\0" in content:
-            raise ParameterError(parameter, content, f"give the value of {name} as a string on one line")
+        try:
+            check_variable(name, content)
+        except ValueError as error:
+            raise ParameterError(parameter, {name: content}, str(error)) from error
     return MappingProxyType(dict(value))

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, Optional
 
 from sifmod.container.gpu import VENDORS, vendor_of
-from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, spec_from_parameters
+from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, conda_prefix, spec_from_parameters
 from sifmod.errors import ImageError, ParameterError
 from sifmod.fetch.uri import ImageUri
 from sifmod.image.gpustack import newest
@@ -130,7 +130,7 @@ def propose(
 def _python(image: Inspection, like: Mapping[str, Any], notes: list[str]) -> Optional[ImagePython]:
     """Return the similar container's Python where the image has it too, else the one that users most likely mean."""
     root, env = like.get("conda_root") or DEFAULT_CONDA_ROOT, like.get("conda_env")
-    wanted = like.get("python_prefix") or ((root if env == "base" else f"{root}/envs/{env}") if env else "")
+    wanted = like.get("python_prefix") or (conda_prefix(root, env) if env else "")
     for python in image.pythons:
         if wanted and python.prefix == wanted:
             return python

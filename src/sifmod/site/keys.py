@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional
 
 from sifmod import names
 from sifmod.container.bind import Bind
-from sifmod.container.variables import VARIABLE_NAME
+from sifmod.container.variables import VARIABLE_NAME, VARIABLE_VALUE, check_variable
 from sifmod.text.suggest import perhaps
 
 COMPRESSORS = ("zstd", "gzip", "lz4", "lzo", "xz")
@@ -179,12 +179,10 @@ def _variables(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict):
         raise TypeError("a table of NAME = value lines")
     for name, content in value.items():
-        if not VARIABLE_NAME.fullmatch(name):
-            raise WrongItemError(name, f"'{name}' is not the name of an environment variable")
-        if name in names.RESERVED_VARIABLES:
-            raise WrongItemError(name, f"{name} is set by sifmod itself: leave it out")
-        if not isinstance(content, str) or re.search(r"[\x00\n]", content):
-            raise WrongItemError(name, f'it takes a string on one line for {name}, such as {name} = "1"')
+        try:
+            check_variable(name, content)
+        except ValueError as error:
+            raise WrongItemError(name, str(error)) from error
     return MappingProxyType(dict(value))
 
 
@@ -237,7 +235,7 @@ VARIABLES = Kind(
     {
         "type": "object",
         "propertyNames": {"pattern": f"^{VARIABLE_NAME.pattern}$", "not": {"enum": list(names.RESERVED_VARIABLES)}},
-        "additionalProperties": {"type": "string", "pattern": r"^[^\n]*$"},
+        "additionalProperties": {"type": "string", "pattern": f"^{VARIABLE_VALUE.pattern}$"},
     },
     None,
 )

@@ -212,13 +212,13 @@ WRONG_ELEMENTS = [
     ("binds", ["/user-software/venv"], "/user-software/venv", "choose another"),
     ("binds", ["/a\n"], "/a\n", "one line an element"),
     ("pip_requirements", ["a\n--index-url x"], "a\n--index-url x", "one line an element"),
-    ("container_env", {"1A": "x"}, "1A", "name of an environment variable"),
-    ("container_env", {"A B": "x"}, "A B", "name of an environment variable"),
-    ("container_env", {"": "x"}, "", "name of an environment variable"),
-    ("container_env", {3: "x"}, 3, "name of an environment variable"),
-    ("container_env", {"OMP_NUM_THREADS": 7}, 7, "value of OMP_NUM_THREADS as a string"),
-    ("container_env", {"A": "two\nlines"}, "two\nlines", "on one line"),
-    ("container_env", {"A": "n\0ul"}, "n\0ul", "on one line"),
+    ("container_env", {"1A": "x"}, {"1A": "x"}, "name of an environment variable"),
+    ("container_env", {"A B": "x"}, {"A B": "x"}, "name of an environment variable"),
+    ("container_env", {"": "x"}, {"": "x"}, "name of an environment variable"),
+    ("container_env", {3: "x"}, {3: "x"}, "name of an environment variable"),
+    ("container_env", {"A": "x", "N": 7}, {"N": 7}, "the value of N in quotes"),
+    ("container_env", {"A": "two\nlines"}, {"A": "two\nlines"}, "on one line"),
+    ("container_env", {"A": "n\0ul"}, {"A": "n\0ul"}, "on one line"),
 ]
 
 
@@ -262,7 +262,7 @@ def test_every_folder_of_an_installation_is_closed_to_images() -> None:
 @pytest.mark.parametrize("name", names.RESERVED_VARIABLES)
 def test_no_variable_of_sifmod_s_own_can_be_set(name) -> None:
     error = refused(container_env={name: "x"})
-    assert f"'container_env' = {name!r}" in str(error)
+    assert f"'container_env' = {{{name!r}: 'x'}}" in str(error)
     assert "leave it out" in str(error)
 
 

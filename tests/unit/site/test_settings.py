@@ -213,7 +213,7 @@ def test_an_unknown_key_of_the_user_s_file_is_refused_too(users, tmp_path: Path)
         ('image_repositories = "/images"', "image_repositories", "'/images'", 'key = ["one", "two"]'),
         ('container_env = "A=b"', "container_env", "'A=b'", "a table of NAME = value lines"),
         ("container_env = ['A']", "container_env", "['A']", "a table of NAME = value lines"),
-        ("[container_env]\nA = 1", "container_env", "1", 'A = "1"'),
+        ("[container_env]\nA = 1", "container_env", "A = 1", "the value of A in quotes"),
         ('[container_env]\nA = "a\\nb"', "container_env", "A", "on one line"),
         ('[container_env]\n"1A" = "x"', "container_env", "'1A'", "name of an environment variable"),
         ('[container_env]\n"A-B" = "x"', "container_env", "'A-B'", "name of an environment variable"),

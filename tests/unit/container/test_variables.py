@@ -1,0 +1,59 @@
+"""An easyconfig and a site file take the same variables, and refuse the others with the same words."""
+
+from typing import Any
+
+import pytest
+
+from sifmod import names
+from sifmod.container.spec import spec_from_parameters
+from sifmod.container.variables import check_variable
+from sifmod.errors import ParameterError
+from sifmod.site.keys import VARIABLES, WrongItemError
+
+
+def of_easyconfig(variables: dict[Any, Any]) -> str:
+    parameters = {"container_env": variables}
+    try:
+        spec_from_parameters(name="X", version="1", env_name="X", installdir="/x", sif="x.sif", parameters=parameters)
+    except ParameterError as error:
+        return error.remedy
+    return ""
+
+
+def of_site(variables: dict[Any, Any]) -> str:
+    try:
+        VARIABLES.read(variables)
+    except WrongItemError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "remedy"),
+    [
+        ("A", "x", ""),
+        ("_a1", "", ""),
+        ("A", 'tab\tand "quotes" and $HOME', ""),
+        ("1A", "x", "use letters, digits and '_'"),
+        ("A-B", "x", "use letters, digits and '_'"),
+        ("A\n", "x", "use letters, digits and '_'"),
+        ("", "x", "use letters, digits and '_'"),
+        ("é", "x", "use letters, digits and '_'"),
+        (names.RESERVED_VARIABLES[0], "x", "leave it out"),
+        ("A", 1, "the value of A in quotes"),
+        ("A", None, "the value of A in quotes"),
+        ("A", ["x"], "the value of A in quotes"),
+        ("A", "two\nlines", "on one line"),
+        ("A", "n\0ul", "on one line"),
+    ],
+)
+def test_both_give_the_same_answer(name: str, value: object, remedy: str) -> None:
+    answer = of_easyconfig({name: value})
+    assert answer == of_site({name: value})
+    assert remedy in answer
+    assert bool(answer) == bool(remedy)
+
+
+def test_what_is_no_text_is_no_name() -> None:
+    with pytest.raises(ValueError, match="3 is not the name"):
+        check_variable(3, "x")
