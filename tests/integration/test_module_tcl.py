@@ -169,7 +169,7 @@ def test_without_an_image_loading_fails_and_unloading_works(tmp_path: Path, tool
     assert {n for n in after if not n.startswith(KEPT)} == {n for n in before if not n.startswith(KEPT)}
     done = user.run(f"{init}\nmodule load {DEMO_MODULE}", check=False)
     assert done.returncode != 0
-    assert "demo.sif is gone and the site has no copy of it" in " ".join(done.stderr.split())
+    assert "demo.sif' is gone, and the site has no copy of it" in " ".join(done.stderr.split())
 
 
 def test_eb_takes_environment_modules_as_its_modules_tool(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import click
 from sifmod import names
 from sifmod.commands.options import complete_modules, json_option, prefix_option
 from sifmod.commands.output import echo_findings, echo_json
+from sifmod.container.spec import image_is_gone
 from sifmod.doctor.examination import Patient, examine
 from sifmod.eb.available import easyconfig_path
 from sifmod.eb.evaluation import container_of
@@ -72,7 +73,7 @@ def _patient(target: str, site: Site, space: SoftwareSpace, prefix: Optional[Pat
     if item.has_image:
         return Patient(image=item.image, installation=item)
     stand_in = item.stand_in(site)
-    missing = "" if stand_in else f"'{item.image}' is gone, and the site has no copy of it"
+    missing = "" if stand_in else image_is_gone(item.image)
     return Patient(image=stand_in, installation=item, missing_image=missing)
 
 

@@ -132,6 +132,15 @@ class ContainerSpec:
         return self.python.executable if self.python else ""
 
 
+def image_is_gone(image: object) -> str:
+    """Return what is said where neither an installation nor its site has the image any more.
+
+    Args:
+        image: path of the image.
+    """
+    return f"the image '{image}' is gone, and the site has no copy of it"
+
+
 def spec_from_parameters(
     *, name: str, version: str, env_name: str, installdir: str, sif: str, parameters: Mapping[str, Any]
 ) -> ContainerSpec:

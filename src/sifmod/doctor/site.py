@@ -42,7 +42,7 @@ def _runtime(site: Site) -> Iterator[Finding]:
     try:
         runtime = find_runtime(site)
     except RuntimeMissingError as error:
-        yield Finding(PROBLEM, "runtime", site.runtime or "singularity, apptainer", str(error))
+        yield Finding(PROBLEM, "runtime", ", ".join(site.runtimes), str(error))
         return
     version = runtime.version
     if version:

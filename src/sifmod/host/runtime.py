@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.errors import InstallError, RuntimeMissingError
 from sifmod.site.settings import Site
@@ -117,12 +116,8 @@ def find_runtime(site: Site) -> ContainerRuntime:
     Raises:
         RuntimeMissingError: there is none; the message says which commands were looked for.
     """
-    candidates = (site.runtime,) if site.runtime else names.CONTAINER_RUNTIMES
-    for candidate in candidates:
+    for candidate in site.runtimes:
         found = shutil.which(candidate)
         if found:
             return ContainerRuntime(Path(found))
-    raise RuntimeMissingError(
-        f"no container runtime on this host: looked for the commands {', '.join(candidates)} on PATH. Load its module, "
-        "install on a node that has one, or set 'runtime' in the site file"
-    )
+    raise RuntimeMissingError(site.runtime_is_missing)

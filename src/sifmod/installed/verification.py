@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 from sifmod import names
+from sifmod.container.spec import image_is_gone
 from sifmod.errors import ImageError, InstallError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.files import sha256_of
@@ -148,7 +149,7 @@ def _image(installation: Installation, site: Site, progress: Callable[[int], obj
     if not installation.has_image:
         stand_in = installation.stand_in(site)
         if not stand_in:
-            yield Finding(PROBLEM, "image", f"'{image}' is gone, and the site has no copy of it", why, remedy)
+            yield Finding(PROBLEM, "image", image_is_gone(image), why, remedy)
             return
         yield Finding(NOTE, "image", f"'{image}' is gone: the site's '{stand_in}' is used")
         image = stand_in

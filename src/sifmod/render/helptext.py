@@ -29,7 +29,6 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         "$CONTAINERROOT": "where it is installed",
         f"$RUNSCRIPTS, $RUNSCRIPTS{spec.env_name}": f"its runscripts, which the container sees in {names.RUNSCRIPTS}",
     }
-    runtime = site.runtime or names.CONTAINER_RUNTIMES[0]
     commands = {", ".join(spec.wrappers): "as in the container, with its software"} if spec.wrappers else {}
     commands["start-shell"] = "a shell in the container"
     runscripts = {"get-master": "prints the first node of the job step"}
@@ -49,7 +48,7 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         "This module is a container, with commands to use it.",
         f"Variables:\n{_table(variables)}",
         f"Commands:\n{_table(commands)}",
-        f"Runscripts, after {runtime} {spec.launch} $SIF:\n{_table(runscripts)}",
+        f"Runscripts, after {site.runtimes[0]} {spec.launch} $SIF:\n{_table(runscripts)}",
         fill(
             "Variables and bind paths that the container needs are set for it. Bind paths of your own: "
             "$SINGULARITY_BIND. Variables of your own: $SINGULARITYENV_NAME for NAME.",
@@ -80,7 +79,7 @@ def examples(spec: ContainerSpec, site: Site) -> str:
         site: the settings of the cluster.
     """
     load = f"module load {spec.module}"
-    enter = f"{site.runtime or names.CONTAINER_RUNTIMES[0]} {spec.launch} $SIF"
+    enter = f"{site.runtimes[0]} {spec.launch} $SIF"
     if spec.python:
         first = ("One process:", f"srun -n1 {enter} python3 --version")
         second = (

@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from sifmod import names
 from sifmod.errors import JobError
 from sifmod.render.templates import render_template
 from sifmod.site.settings import Site
@@ -79,7 +78,7 @@ def render_job(job: Job, site: Site) -> str:
         cpus_per_task=cpus * processes if is_torchrun else cpus,
         masks=site.cpu_bind_masks if is_whole_node and not is_torchrun else (),
         unused_masks=bool(site.cpu_bind_masks and job.gpus_per_node and not is_whole_node and not is_torchrun),
-        runtime=site.runtime or names.CONTAINER_RUNTIMES[0],
+        runtime=site.runtimes[0],
         is_torchrun=is_torchrun,
     )
 

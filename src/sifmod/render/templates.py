@@ -12,7 +12,7 @@ import jinja2
 from sifmod import __version__, names
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind, escape
-from sifmod.container.spec import ContainerSpec
+from sifmod.container.spec import ContainerSpec, image_is_gone
 from sifmod.render.environment import setting_variables, structural_variables
 from sifmod.resources import data_path
 from sifmod.site.settings import Site
@@ -118,7 +118,6 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "names": names,
         "sifmod_version": __version__,
         "central": _central_images(spec, site),
-        "runtimes": (site.runtime,) if site.runtime else names.CONTAINER_RUNTIMES,
         "required_binds": [
             own("runscripts", names.RUNSCRIPTS),
             *(bind.argument for bind in (*site.binds, *spec.binds)),
@@ -127,8 +126,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "directory_bind": own(names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE),
         "packed_bind": own(names.USER_SOFTWARE_PACKED, names.USER_SOFTWARE, "ro,image-src=/"),
         "own_path": own_path,
-        "image_is_gone": f"The image {own_path(spec.sif)} is gone and the site has no copy of it. "
-        "Reinstall the module with: eb --rebuild",
+        "image_is_gone": f"{image_is_gone(own_path(spec.sif))}. Reinstall the module with: eb --rebuild",
         "damaged_beside_directory": f"{packed} is damaged, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. "
         f"Pack it again with: rm {quoting.shell(packed)}; make-squashfs",
         "damaged_alone": f"{packed} is damaged, and your packages are in it. Restore it from a backup, or begin anew "

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional
 
+from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.container.gpu import VENDORS
 from sifmod.errors import SiteError
@@ -113,6 +114,19 @@ class Site:
     master_suffix: str = _key(
         TEXT, "", "Appended to the master's host name by `get-master`: the suffix of the fast network's names."
     )
+
+    @property
+    def runtimes(self) -> tuple[str, ...]:
+        """Commands of container runtimes that are looked for, the preferred one first."""
+        return (self.runtime,) if self.runtime else names.CONTAINER_RUNTIMES
+
+    @property
+    def runtime_is_missing(self) -> str:
+        """What is said on a node that has none of them."""
+        return (
+            f"no container runtime on this node: looked for {' and '.join(self.runtimes)} on PATH. Load its module, "
+            "use a node that has one, or set 'runtime' in the site file"
+        )
 
     @property
     def easyconfig_defaults(self) -> dict[str, Any]:
@@ -299,10 +313,10 @@ def _site_file(chosen: str) -> Path:
         return path
     path = data_path("sites") / f"{chosen}.toml"
     if not path.is_file():
-        names = shipped_sites()
+        known = shipped_sites()
         raise SiteError(
-            f"there is no site '{chosen}'{perhaps(chosen, names)}: SIFMOD_SITE takes the path of a site file "
-            f"or one of {', '.join(names)}"
+            f"there is no site '{chosen}'{perhaps(chosen, known)}: SIFMOD_SITE takes the path of a site file "
+            f"or one of {', '.join(known)}"
         )
     return path
 

@@ -35,7 +35,7 @@ if not isFile(sif) then
     end
 end
 if mode() == "load" and not isFile(sif) then
-    LmodError("The image /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild")
+    LmodError("the image '/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild")
 end
 pushenv("SIF", sif)
 pushenv("SIFPYTORCH", sif)

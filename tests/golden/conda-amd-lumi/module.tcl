@@ -97,9 +97,9 @@ foreach central [list "/appl/local/containers/easybuild-sif-images/lumi-pytorch-
 }
 if {$sifmod_loading && ![file isfile $sif]} {
     if {$sifmod_lmod} {
-        error "The image /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild"
+        error "the image '/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild"
     }
-    puts stderr "The image /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild"
+    puts stderr "the image '/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild"
     break
 }
 sifmod_set SIF $sif

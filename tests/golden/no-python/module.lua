@@ -26,7 +26,7 @@ if not isFile(sif) then
     end
 end
 if mode() == "load" and not isFile(sif) then
-    LmodError("The image /apps/GROMACS/2024.1/gromacs.sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild")
+    LmodError("the image '/apps/GROMACS/2024.1/gromacs.sif' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild")
 end
 pushenv("SIF", sif)
 pushenv("SIFGROMACS", sif)

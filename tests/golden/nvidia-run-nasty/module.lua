@@ -35,7 +35,7 @@ if not isFile(sif) then
     end
 end
 if mode() == "load" and not isFile(sif) then
-    LmodError("The image /tmp/a b,c'd$e/nasty $image \"1\".sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild")
+    LmodError("the image '/tmp/a b,c'd$e/nasty $image \"1\".sif' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild")
 end
 pushenv("SIF", sif)
 pushenv("SIFPYTORCHMINNGC", sif)

@@ -97,9 +97,9 @@ foreach central [list "/central \"images\"/nasty \$image \"1\".sif" "/cent`ral`/
 }
 if {$sifmod_loading && ![file isfile $sif]} {
     if {$sifmod_lmod} {
-        error "The image /tmp/a b,c'd\$e/nasty \$image \"1\".sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild"
+        error "the image '/tmp/a b,c'd\$e/nasty \$image \"1\".sif' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild"
     }
-    puts stderr "The image /tmp/a b,c'd\$e/nasty \$image \"1\".sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild"
+    puts stderr "the image '/tmp/a b,c'd\$e/nasty \$image \"1\".sif' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild"
     break
 }
 sifmod_set SIF $sif

@@ -97,9 +97,9 @@ foreach central [list ] {
 }
 if {$sifmod_loading && ![file isfile $sif]} {
     if {$sifmod_lmod} {
-        error "The image /apps/Python/3.11-demo-singularity/demo.sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild"
+        error "the image '/apps/Python/3.11-demo-singularity/demo.sif' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild"
     }
-    puts stderr "The image /apps/Python/3.11-demo-singularity/demo.sif is gone and the site has no copy of it. Reinstall the module with: eb --rebuild"
+    puts stderr "the image '/apps/Python/3.11-demo-singularity/demo.sif' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild"
     break
 }
 sifmod_set SIF $sif

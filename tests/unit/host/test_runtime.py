@@ -182,6 +182,6 @@ def test_a_missing_runtime_is_named_with_the_remedy(search, site, names: list[st
     with pytest.raises(RuntimeMissingError) as caught:
         find_runtime(site)
     message = str(caught.value)
-    assert f"looked for the commands {', '.join(names)}" in message
+    assert f"looked for {' and '.join(names)} on PATH" in message
     assert "Load its module" in message
     assert "'runtime' in the site file" in message

@@ -28,7 +28,7 @@ find_image() {
             return
         fi
     done
-    die 126 "the image '$sif' is gone and the site has no copy of it. Reinstall the module with eb --rebuild."
+    die 126 'the image '"'"'/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
 }
 
 find_runtime() {
@@ -38,7 +38,7 @@ find_runtime() {
             return
         fi
     done
-    die 127 'no container runtime on this node: looked for the commands singularity, apptainer.'
+    die 127 'no container runtime on this node: looked for singularity and apptainer on PATH. Load its module, use a node that has one, or set '"'"'runtime'"'"' in the site file'
 }
 
 packed_is_active() {

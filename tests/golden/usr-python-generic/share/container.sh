@@ -28,7 +28,7 @@ find_image() {
             return
         fi
     done
-    die 126 "the image '$sif' is gone and the site has no copy of it. Reinstall the module with eb --rebuild."
+    die 126 'the image '"'"'/apps/Python/3.11-demo-singularity/demo.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
 }
 
 find_runtime() {
@@ -38,7 +38,7 @@ find_runtime() {
             return
         fi
     done
-    die 127 'no container runtime on this node: looked for the commands singularity, apptainer.'
+    die 127 'no container runtime on this node: looked for singularity and apptainer on PATH. Load its module, use a node that has one, or set '"'"'runtime'"'"' in the site file'
 }
 
 packed_is_active() {

@@ -1,0 +1,53 @@
+"""What is said at an install and on a node is one sentence, stated in Python and rendered into the other languages."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sifmod.container.spec import image_is_gone
+from sifmod.render.templates import render, render_module
+from sifmod.text.quoting import lua, tcl
+
+from ..support import a_site, a_spec
+
+
+def said_by_start_shell(tmp_path: Path, runtime: str) -> tuple[int, str]:
+    """Run `start-shell` of an installation that has its scripts, and no image."""
+    spec = a_spec(installdir=str(tmp_path / "it's here"))
+    for artefact in render(spec, a_site(runtime=runtime)):
+        path = tmp_path / "it's here" / artefact.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(artefact.text)
+    done = subprocess.run(
+        ["bash", "-p", str(tmp_path / "it's here" / "bin" / "start-shell")], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_node_without_a_runtime(tmp_path: Path) -> None:
+    status, said = said_by_start_shell(tmp_path, "no-such-runtime")
+    assert (status, said) == (127, f"start-shell: {a_site(runtime='no-such-runtime').runtime_is_missing}\n")
+
+
+def test_an_image_that_is_gone(tmp_path: Path) -> None:
+    status, said = said_by_start_shell(tmp_path, "bash")
+    image = image_is_gone(tmp_path / "it's here" / a_spec().sif)
+    assert (status, said) == (126, f"start-shell: {image}. Reinstall the module with: eb --rebuild\n")
+
+
+@pytest.mark.parametrize(("syntax", "quoted"), [("Lua", lua), ("Tcl", tcl)])
+def test_the_module_says_the_same_of_the_image(syntax: str, quoted: Callable[[object], str]) -> None:
+    spec = a_spec()
+    sentence = f"{image_is_gone(f'{spec.installdir}/{spec.sif}')}. Reinstall the module with: eb --rebuild"
+    assert quoted(sentence) in render_module(spec, a_site(), syntax)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "runtimes"), [("", ("singularity", "apptainer")), ("sarus", ("sarus",))], ids=["any", "the site's"]
+)
+def test_the_runtimes_that_are_looked_for(runtime: str, runtimes: tuple[str, ...]) -> None:
+    site = a_site(runtime=runtime)
+    assert site.runtimes == runtimes
+    assert all(name in site.runtime_is_missing for name in runtimes)
