@@ -73,7 +73,7 @@ def new(
         found.inspection, site, sha256=found.sha256, uri=found.uri, name=name, version=version, like=similar
     )
     found.settle(str(proposal.parameters["name"]))
-    text = easyconfig_text(proposal.parameters, comment=f"Written by sifmod new from {found.origin}: look it over.")
+    text = easyconfig_text(proposal.parameters, comments=[f"Written by sifmod new from {found.origin}: look it over."])
     target = None if output == STANDARD_OUTPUT else _target(Path(output), proposal.file_name)
     if target:
         write_new(target, text, force=force)

@@ -17,14 +17,17 @@ from sifmod import __version__, names
 from sifmod.container.bind import Bind
 from sifmod.container.gpu import VENDORS
 from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, spec_from_parameters
+from sifmod.easyconfig.text import easyconfig_text
 from sifmod.errors import EasyconfigError, ParameterError
 from sifmod.site.settings import Site
-from sifmod.text.quoting import comment
+from sifmod.text import quoting
 
-# Parameters of EasyBuild that mean the same for every easyblock, in the order in which they are written.
-_HEAD = ("name", "version", "versionsuffix")
-_TEXTS = ("homepage", "description", "whatis", "docurls", "upstream_contacts", "site_contacts", "citing", "usage")
-_REST = ("examples", "modloadmsg", "modunloadmsg", "modaliases", "hidden", "dependencies", "builddependencies")
+# Parameters of EasyBuild that mean the same for every easyblock.
+_SAME = (
+    *("name", "version", "versionsuffix", "homepage", "description", "whatis", "docurls", "upstream_contacts"),
+    *("site_contacts", "citing", "usage", "examples", "modloadmsg", "modunloadmsg", "modaliases", "hidden"),
+    *("dependencies", "builddependencies"),
+)
 _DROPPED = {"easyblock", "toolchain", "skipsteps", "files_to_copy", "sources", "sanity_check_paths", "start_dir"}
 _CONVERTED = {"postinstallcmds", "sanity_check_commands", "modextravars", "modluafooter", "moduleclass", "checksums"}
 
@@ -112,7 +115,8 @@ def convert(variables: Mapping[str, Any], site: Site, *, origin: str) -> Convert
     """
     made = _Conversion(variables)
     _check_kind(made, origin)
-    for parameter in (*_HEAD, *_TEXTS, *_REST):
+    made.values.update(easyblock="ContainerImage", moduleclass=variables.get("moduleclass") or "tools")
+    for parameter in _SAME:
         if variables.get(parameter) not in (None, "", [], {}):
             made.values[parameter] = variables[parameter]
     _description(made)
@@ -127,9 +131,11 @@ def convert(variables: Mapping[str, Any], site: Site, *, origin: str) -> Convert
     _sanity_check(made)
     _leftovers(made)
     _refuse_wrong_values(made)
+    _leave_out_what_is_no_literal(made)
     suffix = variables.get("versionsuffix") or ""
     file_name = f"{variables['name']}-{variables['version']}{suffix}.eb"
-    return Converted(_text(made, origin), file_name, tuple(made.lost), tuple(made.look))
+    text = easyconfig_text(made.values, comments=list(_comments(made, origin)))
+    return Converted(text, file_name, tuple(made.lost), tuple(made.look))
 
 
 def _check_kind(made: _Conversion, origin: str) -> None:
@@ -404,7 +410,7 @@ def _sanity_check(made: _Conversion) -> None:
 
 
 def _leftovers(made: _Conversion) -> None:
-    done = {*_HEAD, *_TEXTS, *_REST, *_DROPPED, *_CONVERTED}
+    done = {*_SAME, *_DROPPED, *_CONVERTED}
     for name in made.source:
         if name not in done and not name.startswith("local_"):
             made.lost.append(f"the parameter {name} = {_short(repr(made.source[name]))}")
@@ -434,45 +440,21 @@ def _refuse_wrong_values(made: _Conversion) -> None:
             return
 
 
-def _text(made: _Conversion, origin: str) -> str:
-    lines = [f"# Converted by sifmod {__version__} from {comment(origin)}, easyblock {made.source.get('easyblock')}."]
+def _leave_out_what_is_no_literal(made: _Conversion) -> None:
+    for name, value in list(made.values.items()):
+        try:
+            quoting.python(value)
+        except TypeError as error:
+            del made.values[name]
+            made.lost.append(f"the parameter {name}: {_short(str(error))}")
+
+
+def _comments(made: _Conversion, origin: str) -> Iterator[str]:
+    yield f"Converted by sifmod {__version__} from {origin}, easyblock {made.source.get('easyblock')}."
     for heading, notes in (("Not carried over:", made.lost), ("To be looked at:", made.look)):
         if notes:
-            lines += [f"# {heading}", *(f"# - {comment(note)}" for note in notes)]
-    lines.append("easyblock = 'ContainerImage'")
-    groups = (
-        _HEAD,
-        _TEXTS,
-        ("toolchain",),
-        ("sources", "checksums"),
-        ("gpu", "conda_root", "conda_env", "venv", "pip_requirements", "pack_user_software", "wrappers"),
-        ("binds", "container_env"),
-        ("expected_packages", "sanity_check_commands", "enhance_sanity_check"),
-        ("modextravars", "modluafooter", *_REST),
-        ("moduleclass",),
-    )
-    values = {**made.values, "moduleclass": made.source.get("moduleclass") or "tools"}
-    for group in groups:
-        block = [f"{name} = {_literal(values[name])}" for name in group if name in values]
-        if group == ("toolchain",):
-            block = ["toolchain = SYSTEM"]
-        if block:
-            lines += ["", *block]
-    return "\n".join(lines) + "\n"
-
-
-def _literal(value: Any) -> str:
-    """Return a value as Python, one element a line where a line would be long."""
-    is_plain = isinstance(value, str) and all(char == "\n" or char.isprintable() for char in value)
-    if is_plain and "\n" in value and '"""' not in value and "\\" not in value and value[-1] != '"':
-        return f'"""{value}"""'
-    text = repr(value)
-    if len(text) <= 100 or not isinstance(value, (list, tuple, dict)):
-        return text
-    items = value.items() if isinstance(value, dict) else None
-    inner = [f"    {key!r}: {content!r}," for key, content in items] if items else [f"    {item!r}," for item in value]
-    opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
-    return "\n".join([opening, *inner, closing])
+            yield heading
+            yield from (f"- {note}" for note in notes)
 
 
 def _strings(value: Any) -> list[str]:

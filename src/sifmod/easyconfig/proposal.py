@@ -11,12 +11,14 @@ from typing import Any, Optional
 
 from sifmod.container.gpu import VENDORS, vendor_of
 from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, conda_prefix, spec_from_parameters
+from sifmod.easyconfig.text import folded
 from sifmod.errors import ImageError, ParameterError
 from sifmod.fetch.uri import ImageUri
 from sifmod.image.gpustack import newest
 from sifmod.image.inspection import MAIN_PACKAGES, SIF, Inspection
 from sifmod.image.python import ImagePython
 from sifmod.site.settings import Site
+from sifmod.text.quoting import without_templates
 
 # What describes a module of that name: home page, a few words, module class.
 _ABOUT = {
@@ -52,7 +54,7 @@ class Proposal:
     """Parameters of an easyconfig, checked as an install would.
 
     Attributes:
-        parameters: by name, as `easyconfig_text` takes them.
+        parameters: by name, as an easyconfig has them: `%%(name)s` is text, `%(name)s` a template of EasyBuild.
         notes: what the writer of the easyconfig should know, a sentence each.
     """
 
@@ -120,6 +122,8 @@ def propose(
     }
     if uri and not uri.digest:
         notes.append("image_uri has no digest, so another image may be there tomorrow: pin it where that can be done")
+    # texts of an image are no templates of EasyBuild; those of the other easyconfig are
+    parameters = without_templates(parameters)
     for key in TAKEN_OVER:
         if key in like and (key != "name" or not name):
             _take_over(key, like[key], parameters, python, notes)
@@ -204,7 +208,7 @@ def _words(
     keywords = ", ".join(dict.fromkeys([module, *expected, *([vendor.stack] if vendor else []), "container"]))
     return {
         "homepage": homepage,
-        "description": f"{sentence} {label}".strip(),
+        "description": folded("description", f"{sentence} {label}".strip()),
         "whatis": [whatis, _clean(f"Keywords: {keywords}")],
         "moduleclass": moduleclass,
         **({"expected_packages": expected} if expected else {}),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +17,81 @@ _WIDTH = 118
 _GROUPS = (
     ("easyblock",),
     ("name", "version", "versionsuffix"),
-    ("homepage", "description", "whatis", "docurls"),
+    ("homepage", "description", "whatis", "docurls", "upstream_contacts", "site_contacts", "citing", "usage"),
     ("toolchain",),
     ("sources", "checksums", "image_uri", "image_mode"),
     (
         *("gpu", "conda_root", "conda_env", "python_prefix", "venv", "pip_requirements", "pack_user_software"),
         *("pip_constraints", "launch", "wrappers", "binds", "container_env", "module_family", "expected_packages"),
     ),
+    ("sanity_check_commands", "enhance_sanity_check"),
+    (
+        *("modextravars", "modluafooter", "examples", "modloadmsg", "modunloadmsg", "modaliases", "hidden"),
+        *("dependencies", "builddependencies"),
+    ),
     ("moduleclass",),
 )
 ORDER = tuple(name for group in _GROUPS for name in group)
 
 
-def easyconfig_text(parameters: Mapping[str, Any], *, comment: str) -> str:
-    """Return an easyconfig; `toolchain = SYSTEM` is added.
+def easyconfig_text(parameters: Mapping[str, Any], *, comments: Sequence[str]) -> str:
+    """Return an easyconfig, in which `%(name)s` is EasyBuild's template; `toolchain = SYSTEM` is added.
 
     Args:
         parameters: names of `ORDER`, and their values.
-        comment: one line for its head.
+        comments: lines for its head.
+
+    Raises:
+        TypeError: a value can't be written as Python.
+        ValueError: a parameter has no place in `ORDER`.
     """
+    unplaced = sorted(set(parameters) - set(ORDER))
+    if unplaced:
+        raise ValueError(f"no place in an easyconfig is known for {', '.join(unplaced)}")
     blocks = []
     for group in _GROUPS:
         lines = [_assignment(name, parameters[name]) for name in group if name in parameters]
         blocks.append("\n".join(["toolchain = SYSTEM"] if group == ("toolchain",) else lines))
-    return f"# {quoting.comment(comment)}\n" + "\n\n".join(filter(None, blocks)) + "\n"
+    head = "".join(f"# {quoting.comment(line)}\n" for line in comments)
+    return head + "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def folded(name: str, text: str) -> str:
+    """Return a text with the line breaks that its lines need to fit behind the name of a parameter.
+
+    Args:
+        name: of the parameter.
+        text: one line; where it can't be written as it stands, it is returned unchanged.
+    """
+    begin = f'{name} = """'
+    filled = textwrap.fill(begin + text, _WIDTH, break_long_words=False, break_on_hyphens=False)[len(begin) :]
+    return filled if _is_block(filled) else text
+
+
+def _is_block(text: str) -> bool:
+    """Return whether a text can stand in three quotes as it is."""
+    return (
+        all(char == "\n" or char.isprintable() for char in text)
+        and '"""' not in text
+        and "\\" not in text
+        and not text.endswith('"')
+        # EasyBuild looks for the version of its format at the beginning of every line
+        and not re.search("^#", text, re.MULTILINE)
+    )
 
 
 def _assignment(name: str, value: Any) -> str:
-    line = f"{name} = {quoting.easyconfig(value)}"
-    if name == "description" and value.isprintable() and not set(value) & set('"\\%'):
-        return textwrap.fill(f'{name} = """{value}"""', _WIDTH, break_long_words=False, break_on_hyphens=False)
+    if isinstance(value, str) and "\n" in value and _is_block(value):
+        return f'{name} = """{value}"""'
+    line = f"{name} = {quoting.python(value)}"
     if len(line) <= _WIDTH or not isinstance(value, (list, tuple, Mapping)):
         return line
-    items = value.items() if isinstance(value, Mapping) else value
-    begin, end = ("{", "}") if isinstance(value, Mapping) else ("[", "]")
-    rows = [
-        f"    {': '.join(map(quoting.easyconfig, item)) if isinstance(value, Mapping) else quoting.easyconfig(item)},"
-        for item in items
-    ]
-    return "\n".join([f"{name} = {begin}", *rows, end])
+    if isinstance(value, Mapping):
+        rows = [f"{quoting.python(key)}: {quoting.python(item)}" for key, item in value.items()]
+    else:
+        rows = [quoting.python(item) for item in value]
+    begin, end = ("{", "}") if isinstance(value, Mapping) else ("[", "]") if isinstance(value, list) else ("(", ")")
+    return "\n".join([f"{name} = {begin}", *(f"    {row}," for row in rows), end])
 
 
 def read_easyconfig(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:

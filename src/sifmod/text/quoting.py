@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Mapping
+from typing import Any
 
 _LUA_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\0": "\\000"}
 
@@ -44,21 +46,36 @@ def _tcl_character(char: str) -> str:
     return f"\\u{ord(char):04x}" if ord(char) < 0x20 or ord(char) == 0x7F else char
 
 
-def easyconfig(value: object) -> str:
-    """Return a value of an easyconfig as Python writes it: text, numbers, None, and lists and dictionaries of these.
+def python(value: object) -> str:
+    """Return a value as Python writes it, on one line: text, numbers, None, and collections of these.
 
-    EasyBuild replaces `%(name)s` in every text of an easyconfig (its documentation, "Templates"): the `%` is doubled
-    here, so that the text stays what it is.
+    Raises:
+        TypeError: it is something else.
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{python(key)}: {python(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(python, value)) + "]"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(python, value)) + ("," if len(value) == 1 else "") + ")"
+    if value is None or isinstance(value, (str, int)) or (isinstance(value, float) and math.isfinite(value)):
+        return repr(value)
+    raise TypeError(f"{value!r} can't be written as Python")
+
+
+def without_templates(value: Any) -> Any:
+    """Return a value for an easyconfig in which every text stays what it is.
+
+    EasyBuild replaces `%(name)s` in the texts of an easyconfig (its documentation, "Templates"): the `%` is doubled
+    here, in collections too.
     """
     if isinstance(value, str):
-        return repr(re.sub(r"%(?=%*\(\w+\)s)", "%%", value))
+        return re.sub(r"%(?=%*\(\w+\)s)", "%%", value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{easyconfig(key)}: {easyconfig(item)}" for key, item in value.items()) + "}"
+        return {without_templates(key): without_templates(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(easyconfig, value)) + "]"
-    if value is None or isinstance(value, (bool, int)):
-        return repr(value)
-    raise TypeError(f"an easyconfig has no {type(value).__name__}")
+        return type(value)(map(without_templates, value))
+    return value
 
 
 def comment(value: object) -> str:

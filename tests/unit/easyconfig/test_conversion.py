@@ -1,4 +1,5 @@
 import ast
+import re
 from pathlib import Path
 from typing import Optional
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from sifmod.container.bind import Bind
 from sifmod.easyconfig.conversion import convert
+from sifmod.easyconfig.text import ORDER
 from sifmod.errors import EasyconfigError
 
 from ..support import a_site
@@ -201,3 +203,16 @@ def test_any_texts_end_in_an_easyconfig(text, texts, variables) -> None:
     found = values(result)
     assert found["name"] == "X"
     assert found.get("homepage", "") == text
+
+
+def test_what_can_t_be_written_is_named_and_dependencies_stay_tuples() -> None:
+    result = minimal(modaliases={"m": {1, 2}}, dependencies=[("zlib", "1.3")], modextravars={"A": object()})
+    found = values(result)
+    assert found["dependencies"] == [("zlib", "1.3")]
+    assert not {"modaliases", "modextravars"} & set(found)
+    assert sum("can't be written as Python" in note for note in result.lost) == 2
+
+
+def test_the_order_is_that_of_new_easyconfigs() -> None:
+    written = re.findall(r"^(\w+) = ", converted(site=a_site()).text, re.MULTILINE)
+    assert written == sorted(written, key=ORDER.index)

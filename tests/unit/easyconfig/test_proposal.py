@@ -46,7 +46,7 @@ def test_the_house_s_pattern() -> None:
     proposal = propose(IMAGE, SITE, sha256="ab" * 32)
     assert proposal.file_name == "PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb"
     found = dict(proposal.parameters)
-    assert found["description"] == (
+    assert " ".join(found["description"].split()) == (
         "PyTorch 2.2.0 for AMD GPUs with torchvision 0.17.0, xformers 0.0.24 and numpy 1.26.4 on Python 3.10, ROCm "
         "5.6.1 and SUSE Linux, in a container."
     )
@@ -178,6 +178,15 @@ def test_what_still_applies_is_taken_over() -> None:
         assert found[key] == SIMILAR[key]
     assert (found["version"], found["expected_packages"]["torch"]) == ("2.2.0", "2.2.0+rocm5.6")
     assert proposal.notes == ("not found beside the image's Python, see whether it has them: wrappers ray",)
+
+
+def test_templates_of_the_similar_one_stay_templates_and_text_of_the_image_stays_text() -> None:
+    labels = {"org.opencontainers.image.description": "made of %(name)s"}
+    like = {"pip_requirements": ["tool==%(version)s"], "container_env": {"RELEASE": "%(version)s"}}
+    found = propose(replace(IMAGE, labels=labels), SITE, like=like).parameters
+    assert found["pip_requirements"] == like["pip_requirements"]
+    assert found["container_env"] == like["container_env"]
+    assert found["description"].endswith("made of %%(name)s")
 
 
 def test_the_similar_container_s_python_counts_where_the_image_has_it() -> None:

@@ -3,32 +3,43 @@
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sifmod.easyconfig.text import easyconfig_text, read_easyconfig
+from sifmod.easyconfig.text import easyconfig_text, folded, read_easyconfig
 from sifmod.errors import SifmodError
-from sifmod.text.quoting import easyconfig
+from sifmod.text.quoting import without_templates
 
 ROOT = Path(__file__).resolve().parents[3]
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
-ODD = ["%(name)s", "%%(version)s", "100%", "%%%(x)s %s %", "# EasyBuild Format 2", '"""', "[SUPPORTED]", "\\", "#"]
-TEXT = st.one_of(TEXT, st.sampled_from(ODD))
+ODD = ["%(name)s", "%%(version)s", "100%", "%%%(x)s %s %", "# EASYCONFIGFORMAT 2.0\n", '"""', "[SUPPORTED]", "\\", "#"]
+WORDS = st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=60), st.sampled_from(ODD))
+TEXT = st.one_of(WORDS, st.lists(WORDS, max_size=4).map("\n".join))
 LIST, DICTIONARY = st.lists(TEXT, max_size=8), st.dictionaries(TEXT, TEXT, max_size=8)
-VALUES = st.one_of(TEXT, st.booleans(), LIST, DICTIONARY)
+SCALAR = st.one_of(TEXT, st.booleans(), st.integers(), st.none(), st.floats(allow_nan=False, allow_infinity=False))
+VALUES = st.recursive(
+    SCALAR,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=8), st.lists(inner, max_size=4).map(tuple), st.dictionaries(TEXT, inner, max_size=8)
+    ),
+    max_leaves=20,
+)
 # EasyBuild insists on the types of its own parameters.
 KINDS = {
     **dict.fromkeys(("versionsuffix", "image_uri", "gpu", "conda_root", "python_prefix", "venv", "moduleclass"), TEXT),
     **dict.fromkeys(("whatis", "docurls", "sources", "pip_requirements", "wrappers", "binds"), LIST),
-    **dict.fromkeys(("container_env", "expected_packages"), DICTIONARY),
+    **dict.fromkeys(("container_env", "expected_packages", "modextravars"), DICTIONARY),
     **dict.fromkeys(("pack_user_software", "pip_constraints"), st.booleans()),
+    "modluafooter": TEXT,
 }
 MANDATORY = dict.fromkeys(("name", "version", "homepage", "description"), TEXT)
+# Parameters whose types only the easyblock checks.
+FREE = ("binds", "container_env", "expected_packages", "wrappers")
 
 
-def as_easybuild_reads(text):
+def as_easybuild_reads(text: str) -> dict[str, Any]:
     from easybuild.framework.easyconfig.easyconfig import resolve_template
     from easybuild.framework.easyconfig.parser import EasyConfigParser
     from easybuild.tools.config import init_build_options
@@ -42,38 +53,54 @@ def as_easybuild_reads(text):
 
 
 @settings(max_examples=100)
-@given(parameters=st.fixed_dictionaries(MANDATORY, optional=KINDS), comment=TEXT)
-def test_easybuild_reads_what_was_given(parameters, comment) -> None:
+@given(parameters=st.fixed_dictionaries(MANDATORY, optional=KINDS), comments=st.lists(TEXT, max_size=3))
+def test_easybuild_reads_what_was_given(parameters: dict[str, Any], comments: list[str]) -> None:
     parameters = {"easyblock": "ContainerImage", **parameters}
-    text = easyconfig_text(parameters, comment=comment)
+    text = easyconfig_text(without_templates(parameters), comments=[f"- {line}" for line in comments])
     read = as_easybuild_reads(text)
     assert read.pop("toolchain") == {"name": "system", "version": "system"}
-    if "description" in read and isinstance(read["description"], str):  # its lines are wrapped
-        assert read.pop("description").split() == parameters.pop("description").split()
     assert read == parameters
 
 
 @settings(max_examples=100)
-@given(value=VALUES)
-def test_our_own_reader_agrees_but_for_templates(value) -> None:
-    assert eval(easyconfig(value), {}) == _doubled(value)  # noqa: S307 - what was just quoted
+@given(values=st.lists(VALUES, min_size=len(FREE), max_size=len(FREE)))
+def test_our_own_reader_reads_what_was_given_templates_included(values: list[Any]) -> None:
+    parameters = {"easyblock": "ContainerImage", **dict(zip(FREE, values))}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.eb")
+        path.write_text(easyconfig_text(parameters, comments=[]), encoding="utf-8")
+        read, computed = read_easyconfig(path)
+    assert computed == ("toolchain",)
+    # as text, because True == 1 == 1.0
+    assert {name: repr(value) for name, value in read.items()} == {
+        name: repr(value) for name, value in parameters.items()
+    }
 
 
-def _doubled(value):
-    if isinstance(value, str):
-        import re
-
-        return re.sub(r"%(?=%*\(\w+\)s)", "%%", value)
-    if isinstance(value, list):
-        return [_doubled(item) for item in value]
-    if isinstance(value, dict):
-        return {_doubled(key): _doubled(item) for key, item in value.items()}
-    return value
+def test_a_template_stays_a_template_unless_it_is_text() -> None:
+    parameters = {**dict.fromkeys(MANDATORY, "N"), "binds": ["/%(version)s"], "container_env": {"A": "%(x)s"}}
+    read = as_easybuild_reads(easyconfig_text(parameters, comments=[]))
+    assert (read["binds"], read["container_env"]) == (["/V"], {"A": "X"})
+    read = as_easybuild_reads(easyconfig_text(without_templates(parameters), comments=[]))
+    assert (read["binds"], read["container_env"]) == (["/%(version)s"], {"A": "%(x)s"})
 
 
-def test_what_no_easyconfig_holds_is_refused() -> None:
-    with pytest.raises(TypeError):
-        easyconfig({1.5})
+@pytest.mark.parametrize("value", [{1.5}, b"x", float("inf"), object(), [object()], {"a": (1j,)}])
+def test_what_no_easyconfig_holds_is_refused(value: object) -> None:
+    with pytest.raises(TypeError, match="can't be written as Python"):
+        easyconfig_text({"binds": value}, comments=[])
+
+
+def test_a_parameter_without_a_place_is_refused() -> None:
+    with pytest.raises(ValueError, match="cofnigure"):
+        easyconfig_text({"name": "X", "cofnigure": 1}, comments=[])
+
+
+def test_lines_are_folded_behind_the_name_unless_they_can_t_be_read_back() -> None:
+    text = folded("description", "word " * 40)
+    assert max(map(len, f'description = """{text}"""'.splitlines())) <= 120
+    assert text.split() == ["word"] * 40
+    assert folded("description", "a\\b " * 60) == "a\\b " * 60
 
 
 def test_the_text_is_in_the_style_of_the_house() -> None:
@@ -82,15 +109,15 @@ def test_the_text_is_in_the_style_of_the_house() -> None:
             "easyblock": "ContainerImage",
             "version": "1.0",
             "name": "X",
-            "description": "word " * 40,
+            "description": folded("description", "word " * 40),
             "wrappers": ["a-long-name-of-a-command"] * 6,
             "expected_packages": {"a-long-name-of-a-package": "1.0+long.local.version", "b": "2.0" * 30},
             "venv": "x",
         },
-        comment="from x.sif",
+        comments=["from x.sif"],
     )
     assert text.startswith(
-        "# from x.sif\neasyblock = 'ContainerImage'\n\nname = 'X'\nversion = '1.0'\n\ndescription = "
+        "# from x.sif\neasyblock = 'ContainerImage'\n\nname = 'X'\nversion = '1.0'\n\ndescription = \"\"\"word"
     )
     assert max(map(len, text.splitlines())) <= 120
     assert "\n\ntoolchain = SYSTEM\n\nvenv = 'x'\nwrappers = [\n    'a-long-name-of-a-command',\n" in text
