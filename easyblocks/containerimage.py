@@ -37,6 +37,7 @@ from easybuild.tools.version import VERSION
 sys.path.extend(path for path in os.environ.get("SIFMOD_PYTHONPATH", "").split(":") if path and path not in sys.path)
 
 from sifmod.container.spec import ContainerSpec, spec_from_parameters
+from sifmod.eb.progress import easybuild_progress
 from sifmod.errors import ParameterError, SifmodError
 from sifmod.fetch.credentials import take_from_environment
 from sifmod.fetch.definition import build_arguments, definition_file_name
@@ -52,6 +53,7 @@ from sifmod.install.rollback import forget, undo
 from sifmod.render.helptext import examples, usage, whatis
 from sifmod.render.templates import render, render_module
 from sifmod.site.settings import Site, load_site
+from sifmod.text.printable import printable
 from sifmod.usersoftware.tree import restore_modes, split_installation, user_modes
 
 # EasyBuild logs and reports the environment it runs in.
@@ -66,7 +68,12 @@ def _easybuild_errors() -> Iterator[None]:
     try:
         yield
     except SifmodError as error:
-        raise EasyBuildError("%s", error) from error
+        raise EasyBuildError("%s", printable(str(error))) from error
+
+
+def _trace(line: str) -> None:
+    """Print a line of trace output, which may hold what the runtime or the image says."""
+    trace_msg(printable(line))
 
 
 class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
@@ -311,7 +318,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     def _fetch_image(self, runtime: ContainerRuntime, site: Site) -> None:
         """Pull or build the image into EasyBuild's source path, unless it is there."""
         folder = Path(source_paths()[0], letter_dir_for(self.name), self.name)
-        store = ImageStore(folder=folder, runtime=runtime, site=site, say=trace_msg)
+        store = ImageStore(folder=folder, runtime=runtime, site=site, say=_trace, progress=easybuild_progress())
         again = build_option("force_download") in (FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES)
         if self.cfg["image_uri"]:
             path, self._stored = store.pull(image_uri(self.cfg["image_uri"]), again=again)
@@ -367,8 +374,9 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 definitions=self._definitions,
                 expected_sha256=expected,
                 tools={"easybuild": str(VERSION)},
-                say=trace_msg,
+                say=_trace,
                 warn=print_warning,
+                progress=easybuild_progress(),
             ).install()
 
     def sanity_check_step(self, *args: Any, **kwargs: Any) -> None:

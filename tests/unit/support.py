@@ -7,7 +7,9 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Callable, NoReturn, Union
@@ -96,6 +98,34 @@ def make_installation(space: SoftwareSpace, module: str, **changes: Any) -> Path
 _START_SHELL = """#!/bin/bash
 echo '{"prefix": "/usr", "version": "3.11", "packages": [["torch", "2.2.0"]]}'
 """
+
+
+@dataclass
+class RecordedStep:
+    """A step of progress, with what was reported of it."""
+
+    title: str
+    size: int
+    advanced: list[int] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+    def advance(self, count: int) -> None:
+        self.advanced.append(count)
+
+    def tell(self, line: str) -> None:
+        self.told.append(line)
+
+
+@dataclass
+class Recorded:
+    """Progress that keeps what is reported."""
+
+    steps: list[RecordedStep] = field(default_factory=list)
+
+    @contextmanager
+    def step(self, title: str, *, size: int = 0) -> Iterator[RecordedStep]:
+        self.steps.append(RecordedStep(title, size))
+        yield self.steps[-1]
 
 
 def snapshot(top: Union[Path, str], leave_out: Collection[str] = ()) -> dict[str, tuple[int, int, int, bytes]]:

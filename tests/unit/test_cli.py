@@ -1,52 +1,68 @@
 import json
 import os
-import pty
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
+import click
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 import sifmod
 from sifmod import cli as command_line
 from sifmod.cli import cli
-from sifmod.commands import completion
+from sifmod.commands import completion, site
 from sifmod.eb import robot
+
+from .support import Need
+from .terminal import on_a_terminal
+
+Call = Callable[..., Result]
+SiteFile = Callable[[str], str]
 
 
 @pytest.fixture
-def call():
+def call() -> Call:
     return lambda *words: CliRunner().invoke(cli, words)
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-def test_help_has_examples_and_names_every_command(call, option: str) -> None:
+def test_help_has_examples_and_names_every_command(call: Call, option: str) -> None:
     result = call(option)
     assert result.exit_code == 0
     assert 'eval "$(sifmod env)"' in result.output
-    assert all(name in result.output for name in cli.commands)
+    assert all(name in result.output for name in NAMES)
 
 
-VERBS = sorted([(name,) for name in cli.commands] + [("site", name) for name in cli.commands["site"].commands])
+def verb(name: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), name)
+    assert found
+    return found
+
+
+NAMES = cli.list_commands(click.Context(cli))
+VERBS = sorted([(name,) for name in NAMES] + [("site", name) for name in site.site.commands])
 
 
 @pytest.mark.parametrize("words", VERBS, ids=" ".join)
 @pytest.mark.parametrize("option", ["-h", "--help"])
-def test_every_verb_s_help_has_examples_with_the_verb(call, words, option: str) -> None:
+def test_every_verb_s_help_has_examples_with_the_verb(call: Call, words: tuple[str, ...], option: str) -> None:
     result = call(*words, option)
     assert result.exit_code == 0
     _usage, _heading, examples = result.output.partition("Examples:")
     assert f"sifmod {' '.join(words)}" in examples
+    assert max(map(len, result.output.splitlines())) <= 80
 
 
-def test_the_version_is_the_package_s(call) -> None:
+def test_the_version_is_the_package_s(call: Call) -> None:
     result = call("--version")
     assert (result.exit_code, result.output) == (0, f"sifmod, version {sifmod.__version__}\n")
 
 
-def test_env_prints_for_bash_unless_told_otherwise(call) -> None:
+def test_env_prints_for_bash_unless_told_otherwise(call: Call) -> None:
     result = call("env")
     assert result.exit_code == 0
     assert result.output == call("env", "--shell", "bash").output
@@ -54,13 +70,13 @@ def test_env_prints_for_bash_unless_told_otherwise(call) -> None:
 
 
 @pytest.mark.parametrize(("shell", "begins"), [("bash", "export "), ("csh", "setenv "), ("fish", "set -gx ")])
-def test_env_prints_nothing_but_settings(call, shell: str, begins: str) -> None:
+def test_env_prints_nothing_but_settings(call: Call, shell: str, begins: str) -> None:
     lines = call("env", "--shell", shell).output.splitlines()
     assert len(lines) == 3
     assert all(line.startswith(begins) for line in lines)
 
 
-def test_an_unknown_shell_is_answered_with_the_known_ones(call) -> None:
+def test_an_unknown_shell_is_answered_with_the_known_ones(call: Call) -> None:
     result = call("env", "--shell", "ksh")
     assert result.exit_code == 2
     assert "--shell" in result.output
@@ -68,7 +84,7 @@ def test_an_unknown_shell_is_answered_with_the_known_ones(call) -> None:
     assert all(shell in result.output for shell in robot.SHELLS)
 
 
-def test_an_unknown_command_is_wrong_usage(call) -> None:
+def test_an_unknown_command_is_wrong_usage(call: Call) -> None:
     result = call("install")
     assert result.exit_code == 2
     assert "'install'" in result.output
@@ -78,7 +94,7 @@ def test_an_error_that_users_can_act_on_is_one_line_and_an_exit_status(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(robot, "_CHECKOUT", tmp_path)
-    monkeypatch.setattr(robot.sysconfig, "get_path", lambda *_: str(tmp_path))
+    monkeypatch.setattr("sysconfig.get_path", lambda *_: str(tmp_path))
     monkeypatch.setattr(sys, "argv", ["sifmod", "env"])
     with pytest.raises(SystemExit) as caught:
         command_line.main()
@@ -92,7 +108,7 @@ def test_an_error_that_users_can_act_on_is_one_line_and_an_exit_status(
 def test_an_error_of_the_system_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse():
+    def refuse() -> NoReturn:
         raise PermissionError(13, "Permission denied", "/somewhere")
 
     monkeypatch.setattr("sifmod.commands.list.software_space", lambda _prefix: refuse())
@@ -116,10 +132,10 @@ def test_the_library_imports_neither_click_nor_easybuild() -> None:
 
 
 @pytest.fixture
-def site_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def site_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SiteFile:
     """Write a site file, and put it in force."""
 
-    def write(text):
+    def write(text: str) -> str:
         path = tmp_path / "our site.toml"
         path.write_text(text)
         monkeypatch.setenv("SIFMOD_SITE", str(path))
@@ -129,29 +145,13 @@ def site_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return write
 
 
-def as_program(*words, **environ):
+def as_program(*words: str, **environ: str) -> tuple[list[str], dict[str, str]]:
     """Run `sifmod` in a process of its own."""
     code = "from sifmod.cli import main; main()"
     return [sys.executable, "-B", "-c", code, *words], {**os.environ, **environ}
 
 
-def on_a_terminal(*words, **environ):
-    """Return what `sifmod` prints on a terminal."""
-    ours, terminal = pty.openpty()
-    command, environment = as_program(*words, TERM="xterm", **environ)
-    with subprocess.Popen(command, env=environment, stdout=terminal, stderr=terminal, stdin=terminal):
-        os.close(terminal)
-        printed = b""
-        while True:
-            try:
-                printed += os.read(ours, 65536)
-            except OSError:
-                break
-    os.close(ours)
-    return printed.decode()
-
-
-def test_sites_are_listed_with_their_titles(call) -> None:
+def test_sites_are_listed_with_their_titles(call: Call) -> None:
     lines = call("site", "list").output.splitlines()
     assert lines[0].split() == ["SITE", "TITLE"]
     assert any(line.split() == ["lumi", "LUMI"] for line in lines)
@@ -159,7 +159,7 @@ def test_sites_are_listed_with_their_titles(call) -> None:
     assert [item["name"] for item in listed] == [line.split()[0] for line in lines[1:]]
 
 
-def test_show_gives_each_value_with_its_origin(call, site_file, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_names_the_origin_of_each_value(call: Call, site_file: SiteFile, monkeypatch: pytest.MonkeyPatch) -> None:
     path = site_file('binds = ["/a", "/b:/c"]\n[container_env]\nX = "1"\n')
     monkeypatch.setenv("SIFMOD_RUNTIME", "udocker")
     output = call("site", "show").output
@@ -173,7 +173,7 @@ def test_show_gives_each_value_with_its_origin(call, site_file, monkeypatch: pyt
     assert ["gpu", "-", "default"] in rows
 
 
-def test_show_can_print_json(call, site_file) -> None:
+def test_show_can_print_json(call: Call, site_file: SiteFile) -> None:
     path = site_file('\nbinds = ["/a"]\n')
     shown = json.loads(call("site", "show", "--json").output)
     assert (shown["site"], shown["file"]) == (path, path)
@@ -181,14 +181,14 @@ def test_show_can_print_json(call, site_file) -> None:
     assert shown["settings"]["pack_level"] == {"value": 6, "origin": {"layer": "default"}}
 
 
-def test_show_and_check_take_another_site_than_the_one_in_force(call, site_file) -> None:
+def test_show_and_check_take_another_site_than_the_one_in_force(call: Call, site_file: SiteFile) -> None:
     site_file("")
     assert json.loads(call("site", "show", "--site", "lumi", "--json").output)["site"] == "lumi"
     assert json.loads(call("site", "check", "--site", "lumi", "--json").output)["site"] == "lumi"
 
 
 @pytest.mark.usefixtures("fake")
-def test_check_ends_with_0_or_1_and_says_what_to_do(call, site_file, tmp_path: Path) -> None:
+def test_check_ends_with_0_or_1_and_says_what_to_do(call: Call, site_file: SiteFile, tmp_path: Path) -> None:
     site_file(f'optional_binds = ["{tmp_path}", "{tmp_path}/gone"]\npack_compressor = "gzip"')
     well = call("site", "check")
     assert (well.exit_code, "no problems" in well.output) == (0, True), well.output
@@ -201,7 +201,7 @@ def test_check_ends_with_0_or_1_and_says_what_to_do(call, site_file, tmp_path: P
 
 
 @pytest.mark.usefixtures("fake")
-def test_check_prints_json_with_the_same_exit_status(call, site_file, tmp_path: Path) -> None:
+def test_check_prints_json_with_the_same_exit_status(call: Call, site_file: SiteFile, tmp_path: Path) -> None:
     site_file(f'binds = ["{tmp_path}/gone"]')
     result = call("site", "check", "--json")
     report = json.loads(result.output)
@@ -213,7 +213,7 @@ def test_check_prints_json_with_the_same_exit_status(call, site_file, tmp_path: 
 
 @pytest.mark.parametrize("verb", ["show", "check"])
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_a_wrong_site_file_is_one_line_and_exit_status_4(site_file, verb: str, flags) -> None:
+def test_a_wrong_site_file_is_one_line_and_exit_status_4(site_file: SiteFile, verb: str, flags: list[str]) -> None:
     path = site_file('\noptional_bind = ["/a"]')
     command, environ = as_program("site", verb, *flags)
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
@@ -222,18 +222,13 @@ def test_a_wrong_site_file_is_one_line_and_exit_status_4(site_file, verb: str, f
     assert done.stderr.startswith(f"sifmod: unknown key 'optional_bind' in the site file '{path}', line 2")
 
 
-def test_colour_is_for_terminals_only(site_file, tmp_path: Path) -> None:
+def test_colour_is_for_terminals_only(call: Call, site_file: SiteFile, tmp_path: Path) -> None:
     site_file(f'binds = ["{tmp_path}/gone"]')
-    printed = on_a_terminal("site", "check")
-    assert "\x1b[31mproblem\x1b[0m  binds" in printed
-    assert "\x1b[" not in on_a_terminal("site", "check", NO_COLOR="1")
-    command, environ = as_program("site", "check")
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert "\x1b[" not in done.stdout
-    assert "problem  binds" in done.stdout
+    assert "\x1b[31mproblem\x1b[0m  binds" in on_a_terminal("site", "check")
+    assert "\x1b[" not in call("site", "check").output
 
 
-def test_the_schema_is_printed_for_sites_and_for_users(call) -> None:
+def test_the_schema_is_printed_for_sites_and_for_users(call: Call) -> None:
     assert "site" not in json.loads(call("site", "schema").output)["properties"]
     assert "site" in json.loads(call("site", "schema", "--user").output)["properties"]
 
@@ -245,20 +240,20 @@ def test_usage_names_the_program_however_it_was_started() -> None:
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
-def test_the_completion_s_script_is_one_that_the_shell_reads(call, need, tmp_path: Path, shell) -> None:
+def test_the_shell_reads_the_script_of_its_completion(call: Call, need: Need, tmp_path: Path, shell: str) -> None:
     script = tmp_path / "script"
     script.write_text(call("completion", shell).output)
     assert "_SIFMOD_COMPLETE" in script.read_text()
     subprocess.run([need(shell), "-n", str(script)], check=True)
 
 
-def test_bash_completes_verbs_options_and_sites(call, tmp_path: Path) -> None:
+def test_bash_completes_verbs_options_and_sites(call: Call, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "sifmod"
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable} -B\nfrom sifmod.cli import main\nmain()\n")
     program.chmod(0o755)
 
-    def completed(*words):
+    def completed(*words: str) -> list[str]:
         line = " ".join(words)
         script = f"""
             {call("completion", "bash").output}
@@ -278,7 +273,7 @@ def test_bash_completes_verbs_options_and_sites(call, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", [[], ["env"], ["site", "show"], ["site", "check"], ["completion"]])
-def test_examples_stand_on_lines_of_their_own(verb) -> None:
+def test_examples_stand_on_lines_of_their_own(verb: list[str]) -> None:
     text = CliRunner().invoke(cli, [*verb, "--help"]).output
     assert "\\b" not in text
     assert re.search(r"^  Examples?:\n    \S", text, re.M), text

@@ -57,8 +57,9 @@ def test_commands_of_sifmod_and_their_options_exist(page: Path) -> None:
         command: click.Command = cli
         while isinstance(command, click.Group) and words and re.fullmatch(r"[a-z-]+", words[0]):
             name = words.pop(0)
-            assert name in command.commands, line
-            command = command.commands[name]
+            found = command.get_command(click.Context(command), name)
+            assert found, line
+            command = found
         options = {option for parameter in command.params for option in parameter.opts}
         for word in words:
             option = re.match(r"\[?(--[a-z-]+)", word)

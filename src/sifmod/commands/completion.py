@@ -6,6 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from sifmod.commands import PROGRAM
+from sifmod.commands.output import echo_whole
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -24,4 +25,4 @@ def completion(context: click.Context, shell: str) -> None:
     """
     made = get_completion_class(shell)
     if made is not None:
-        click.echo(made(context.find_root().command, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())
+        echo_whole(made(context.find_root().command, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source())

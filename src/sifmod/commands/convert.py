@@ -8,7 +8,7 @@ from typing import Optional
 import click
 
 from sifmod.commands.options import json_option, site_option
-from sifmod.commands.output import echo_json
+from sifmod.commands.output import echo_error, echo_json, echo_whole
 from sifmod.easyconfig.conversion import convert as converted
 from sifmod.eb.evaluation import variables_of
 from sifmod.host.files import write_new
@@ -36,8 +36,8 @@ def convert(easyconfig: Path, output: Optional[Path], force: bool, site_name: st
 
     \b
     Examples:
-      sifmod convert --site lumi PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb
-      sifmod convert PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb -o easyconfigs/
+      sifmod convert --site lumi PyTorch-2.2.0-rocm-5.6.1-python-3.10.eb
+      sifmod convert PyTorch-2.2.0-rocm-5.6.1-python-3.10.eb -o easyconfigs/
     """
     site = load_settings(site=site_name).site
     result = converted(variables_of(easyconfig), site, origin=easyconfig.name)
@@ -51,10 +51,10 @@ def convert(easyconfig: Path, output: Optional[Path], force: bool, site_name: st
         echo_json({"file_name": result.file_name, "written": written, **notes, "text": result.text})
         return
     for note in result.lost:
-        click.echo(f"sifmod: not carried over: {note}", err=True)
+        echo_error(f"sifmod: not carried over: {note}")
     for note in result.look:
-        click.echo(f"sifmod: look at {note}", err=True)
+        echo_error(f"sifmod: look at {note}")
     if path is None:
-        click.echo(result.text, nl=False)
+        echo_whole(result.text)
     else:
-        click.echo(f"wrote {path}")
+        echo_whole(f"wrote {path}")

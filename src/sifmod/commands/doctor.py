@@ -11,7 +11,7 @@ import click
 
 from sifmod import names
 from sifmod.commands.options import complete_modules, json_option, prefix_option
-from sifmod.commands.output import echo_findings, echo_json
+from sifmod.commands.output import echo, echo_findings, echo_json
 from sifmod.container.spec import image_is_gone
 from sifmod.doctor.examination import Patient, examine
 from sifmod.eb.available import easyconfig_path
@@ -41,7 +41,7 @@ def doctor(target: str, prefix: Optional[Path], as_json: bool) -> None:
     \b
     Examples:
       sifmod doctor
-      srun -p gpu --gpus 1 sifmod doctor PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
+      srun -p gpu --gpus 1 sifmod doctor PyTorch/2.2.0-rocm-5.6.1
       sifmod doctor ./image.sif --json
     """
     site, space = load_site(), software_space(prefix)
@@ -55,7 +55,7 @@ def doctor(target: str, prefix: Optional[Path], as_json: bool) -> None:
             name: sum(one.severity == name for one in findings) for name in (PROBLEM, WARNING, NOTE)
         }
         words = [f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items()]
-        click.echo(f"\n{', '.join(words)}")
+        echo(f"\n{', '.join(words)}")
     sys.exit(_EXIT_CODES.get(outcome, 0))
 
 

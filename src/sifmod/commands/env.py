@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from sifmod.commands.output import echo_whole
 from sifmod.eb.robot import SHELLS, easybuild_settings
 
 
@@ -22,4 +23,4 @@ def env(shell: str) -> None:
       eval "`sifmod env --shell csh`"
       sifmod env --shell fish | source
     """
-    click.echo(easybuild_settings(shell), nl=False)
+    echo_whole(easybuild_settings(shell))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import click
 
 from sifmod.commands.options import json_option
-from sifmod.commands.output import echo_json, echo_table
+from sifmod.commands.output import echo, echo_json, echo_table, echo_whole
 from sifmod.container.gpu import VENDORS
 from sifmod.image.gpustack import newest
 from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image
@@ -19,12 +18,6 @@ from sifmod.image.python import Packages
 from sifmod.text.size import size_text
 
 _SHOWN_LINES = 40  # of a script or a definition file
-
-
-def printable(text: str) -> str:
-    """Return text of an image without what would steer a terminal or the direction of text, or is no UTF-8."""
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\N{REPLACEMENT CHARACTER}", text)
 
 
 @click.command("inspect")
@@ -60,7 +53,7 @@ def inspect(image: Path, packages: bool, prefix: str, as_json: bool) -> None:
             echo_json(_named(python.packages))
         else:
             for name, version in python.packages:
-                click.echo(printable(f"{name}=={version}"))
+                echo_whole(f"{name}=={version}")
     elif as_json:
         echo_json(_as_json(found))
     else:
@@ -90,32 +83,28 @@ def _named(packages: Packages) -> list[dict[str, str]]:
 
 
 def _show(found: Inspection) -> None:
-    echo_table(("WHAT", "VALUE"), [(what, printable(value)) for what, value in _facts(found) if value])
+    echo_table(("WHAT", "VALUE"), [(what, value) for what, value in _facts(found) if value])
     if found.pythons:
-        click.echo()
+        echo()
         rows = []
         for python in found.pythons:
             mark = "*" if python.prefix == found.default_python else ""
             about = [f"{name} {python.version_of(name)}" for name in MAIN_PACKAGES if python.version_of(name)]
             count = str(len(python.packages))
             rows.append((python.prefix + mark, python.kind, python.version, count, ", ".join(about)))
-        echo_table(("PYTHON", "KIND", "VERSION", "PACKAGES", "AMONG THEM"), _printable(rows))
+        echo_table(("PYTHON", "KIND", "VERSION", "PACKAGES", "AMONG THEM"), rows)
         if found.default_python and len(found.pythons) > 1:
-            click.echo("* the one that --packages lists unless --python names another")
+            echo("* the one that --packages lists unless --python names another")
     if found.components:
-        click.echo()
+        echo()
         libraries = [(one.name, one.version, one.where) for one in found.components]
-        echo_table(("LIBRARY", "VERSION", "SEEN IN"), _printable(libraries))
+        echo_table(("LIBRARY", "VERSION", "SEEN IN"), libraries)
     for title, text in (("Definition file", found.definition), ("Runscript", found.runscript)):
         if text:
             lines = text.splitlines()
             more = f"\n  ... {len(lines) - _SHOWN_LINES} lines more: --json" if len(lines) > _SHOWN_LINES else ""
             shown = "\n".join(f"  {line}" for line in lines[:_SHOWN_LINES])
-            click.echo(f"\n{title}\n{printable(shown)}{more}")
-
-
-def _printable(rows: list[Any]) -> list[tuple[str, ...]]:
-    return [tuple(printable(cell) for cell in row) for row in rows]
+            echo(f"\n{title}\n{shown}{more}")
 
 
 def _facts(found: Inspection) -> list[tuple[str, str]]:

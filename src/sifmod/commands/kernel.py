@@ -9,7 +9,7 @@ from typing import Optional
 import click
 
 from sifmod.commands.options import complete_modules, json_option, prefix_option
-from sifmod.commands.output import echo_json
+from sifmod.commands.output import echo_json, echo_whole
 from sifmod.eb.space import software_space
 from sifmod.installed.kernel import kernel_of, loaded_or_installed, require_ipykernel, write_kernel
 
@@ -46,7 +46,7 @@ def kernel(
     \b
     Examples:
       sifmod kernel PyTorch/2.2.0
-      sifmod kernel PyTorch --name pytorch --display-name "PyTorch in a container" --replace
+      sifmod kernel PyTorch --display-name "PyTorch in a container" --replace
       sifmod kernel PyTorch --jupyter-prefix /opt/jupyterhub
     """
     if for_user and jupyter_prefix:
@@ -59,4 +59,4 @@ def kernel(
     if as_json:
         echo_json({"name": made.name, "directory": str(made.directory), "spec": dict(made.spec)})
     else:
-        click.echo(f"wrote the kernel {made.name} of {installation.module} to {made.directory}")
+        echo_whole(f"wrote the kernel {made.name} of {installation.module} to {made.directory}")

@@ -8,7 +8,7 @@ from typing import Any, Optional
 import click
 
 from sifmod.commands.options import json_option, prefix_option
-from sifmod.commands.output import echo_json, echo_table
+from sifmod.commands.output import echo, echo_error, echo_json, echo_table
 from sifmod.eb.available import newer_easyconfigs
 from sifmod.eb.space import software_space
 from sifmod.installed.installation import Installation, find_installations
@@ -40,9 +40,9 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
         echo_json({"software": str(space.software), "installations": facts, "damaged": damaged})
         return
     for item in found.damaged:
-        click.echo(f"sifmod: {item.problem}", err=True)
+        echo_error(f"sifmod: {item.problem}")
     if not facts:
-        click.echo(f"no container modules in {space.software}")
+        echo(f"no container modules in {space.software}")
         return
     rows = []
     for fact in facts:

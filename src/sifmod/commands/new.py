@@ -9,7 +9,8 @@ from typing import Any, Optional
 import click
 
 from sifmod.commands.options import json_option, site_option
-from sifmod.commands.output import echo_json
+from sifmod.commands.output import echo_error, echo_json, echo_whole
+from sifmod.commands.progress import shown_progress
 from sifmod.easyconfig.newimage import file_image, pulled_image
 from sifmod.easyconfig.proposal import TAKEN_OVER, checked_name, propose
 from sifmod.easyconfig.text import easyconfig_text, read_easyconfig
@@ -54,7 +55,7 @@ def new(
     Examples:
       sifmod new pytorch.sif
       sifmod new docker://nvcr.io/nvidia/pytorch:24.03-py3 --output ~/easyconfigs
-      sifmod new pytorch-new.sif --like PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb
+      sifmod new pytorch-new.sif --like PyTorch-2.2.0-rocm-5.6.1.eb
       sifmod new tools.sif --name tools --version 1.0 -o - | less
     """
     # before a pull, which uses the name for a folder
@@ -68,7 +69,11 @@ def new(
         similar, computed = read_easyconfig(like)
         notes += [f"not taken over, because {like.name} computes it: {one}" for one in computed if one in TAKEN_OVER]
     is_uri = ":" in image and not Path(image).exists()
-    found = pulled_image(image, site, name=name, say=_say) if is_uri else file_image(Path(image), say=_say)
+    progress = shown_progress()
+    if is_uri:
+        found = pulled_image(image, site, name=name, say=_say, progress=progress)
+    else:
+        found = file_image(Path(image), say=_say, progress=progress)
     proposal = propose(
         found.inspection, site, sha256=found.sha256, uri=found.uri, name=name, version=version, like=similar
     )
@@ -82,17 +87,17 @@ def new(
         echo_json({"file": str(target or ""), "parameters": proposal.parameters, "notes": notes, "text": text})
         return
     if target is None:
-        click.echo(text, nl=False)
+        echo_whole(text)
     for note in notes:
         _say(f"note: {note}")
     if target:
-        click.echo(f"wrote {target}")
+        echo_whole(f"wrote {target}")
         options = found.options_of_eb(target, site)
-        click.echo(f"install it with: eb {' '.join([*options, shlex.quote(str(target))])}")
+        echo_whole(f"install it with: eb {' '.join([*options, shlex.quote(str(target))])}")
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    echo_error(line)
 
 
 def _target(output: Path, file_name: str) -> Path:

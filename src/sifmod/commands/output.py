@@ -1,47 +1,78 @@
-"""What the verbs print: JSON for programs, tables for people."""
+"""What the verbs print: JSON for programs, plain lines for scripts, and what fits into the window on a terminal.
+
+On a terminal Rich wraps and colours. It is loaded only there, because it takes longer than most verbs. Elsewhere, with
+NO_COLOR and on TERM=dumb, lines are plain and as long as they are. Every text, from wherever it is, passes through
+`printable` here.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Optional, TextIO
 
 import click
 
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.text.printable import columns, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _GAP = "  "
 
 _COLOURS = MappingProxyType({OK: "green", NOTE: "blue", WARNING: "yellow", PROBLEM: "red"})
 
+# What JSON may hold as it is, and a terminal would obey.
+_STEERING_IN_JSON = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal on which lines may be wrapped, coloured and drawn anew."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def console(stream: TextIO) -> Console:
+    """Return Rich's console for a terminal; nothing in a text is markup for it."""
+    from rich.console import Console
+
+    return Console(file=stream, highlight=False, markup=False, emoji=False)
+
 
 def echo_json(value: Any) -> None:
     """Print a value as indented JSON, in UTF-8; what can't be written so, such as odd file names, is escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
+    text = _STEERING_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     click.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
-def echo_table(
-    header: tuple[str, ...], rows: Sequence[Sequence[str]], *, colours: Mapping[str, str] = MappingProxyType({})
-) -> None:
-    """Print a table; on a terminal, and unless NO_COLOR is set, its header is bold and its first column coloured."""
-    for number, line in enumerate(table(header, rows)):
-        word = line.split(" ", 1)[0]
-        if os.environ.get("NO_COLOR"):
-            click.echo(line)
-        elif number == 0:
-            click.echo(click.style(line, bold=True))
-        elif word in colours:
-            click.echo(click.style(word, fg=colours[word]) + line[len(word) :])
-        else:
-            click.echo(line)
+def echo(text: str = "", *, bold: bool = False) -> None:
+    """Print a line, or several, for people: on a terminal they are wrapped."""
+    text = printable(text)
+    if not is_terminal(sys.stdout):
+        click.echo(text)
+        return
+    from rich.text import Text
+
+    console(sys.stdout).print(Text(text, style="bold" if bold else "", overflow="fold"))
 
 
-def echo_heading(text: str) -> None:
-    """Print a line that stands above others: bold on a terminal, unless NO_COLOR is set."""
-    click.echo(text if os.environ.get("NO_COLOR") else click.style(text, bold=True))
+def echo_error(text: str) -> None:
+    """Print a message on standard error, as one line: it may name a command or a path to copy."""
+    click.echo(printable(text), err=True)
+
+
+def echo_whole(text: str, *, colour: Optional[str] = None) -> None:
+    """Print text that is to be copied or sent on, such as a file: never wrapped, unchanged where it is no terminal."""
+    if sys.stdout.isatty():
+        text = printable(text)
+    if colour and is_terminal(sys.stdout):
+        text = click.style(text, fg=colour)
+    click.echo(text, nl=not text.endswith("\n"))
 
 
 def echo_findings(findings: Sequence[Finding]) -> None:
@@ -57,8 +88,34 @@ def echo_findings(findings: Sequence[Finding]) -> None:
     echo_table(("STATUS", "TOPIC", "FINDING"), rows, colours=_COLOURS)
 
 
+def echo_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, colours: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Print a table; on a terminal its columns are wrapped, its header is bold and its first column coloured.
+
+    Args:
+        header: titles of the columns.
+        rows: the cells of each row.
+        colours: the colour of a row's first cell, by its text.
+    """
+    rows = [[printable(cell) for cell in row] for row in rows]
+    if not is_terminal(sys.stdout):
+        for line in table(header, rows):
+            click.echo(line)
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
+    for title in header:
+        made.add_column(Text(title), overflow="fold")
+    for first, *others in rows:
+        made.add_row(Text(first, style=colours.get(first, "")), *map(Text, others))
+    console(sys.stdout).print(made)
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Give the lines of a table, the header first; what is in the last column is not padded.
+    """Yield the plain lines of a table, the header first; what is in the last column is not padded.
 
     A cell may have several lines: the others of its row are empty beside them.
 
@@ -71,6 +128,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
         cells = [cell.split("\n") for cell in row]
         for number in range(max(map(len, cells))):
             lines.append(tuple(cell[number] if number < len(cell) else "" for cell in cells))
-    widths = [max(map(len, column)) for column in zip(*lines)]
+    widths = [max(map(columns, column)) for column in zip(*lines)]
     for line in lines:
-        yield _GAP.join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip()
+        yield _GAP.join(cell + " " * (width - columns(cell)) for cell, width in zip(line, widths)).rstrip()

@@ -8,7 +8,7 @@ from typing import Optional
 import click
 
 from sifmod.commands.options import complete_modules, json_option, prefix_option
-from sifmod.commands.output import echo_json
+from sifmod.commands.output import echo, echo_error, echo_json
 from sifmod.eb.space import software_space
 from sifmod.errors import InstallError
 from sifmod.installed.installation import find_installation
@@ -55,24 +55,24 @@ def remove(module: str, prefix: Optional[Path], keep: Optional[Path], delete: bo
             raise
         _done(module, as_json, f"finished the removal of {module} that was interrupted")
         return
-    removal = Removal(item, say=lambda line: None if as_json else click.echo(line))
+    removal = Removal(item, say=lambda line: None if as_json else echo(line))
     removal.check()
     own = removal.users_own
     if item.is_loaded():
-        click.echo(f"sifmod: {item.module} is loaded in this shell; afterwards: module unload {item.module}", err=True)
+        echo_error(f"sifmod: {item.module} is loaded in this shell; afterwards: module unload {item.module}")
     if own and not keep and not delete:
         raise InstallError(
             f"users have made something in '{item.root}' ({', '.join(path.name for path in own)}): keep it with "
             "--keep-user-software DIR, or say --delete-user-software"
         )
     if not yes:
-        click.echo(f"{item.module} in {item.root}, image {size_text(item.manifest.image_size)}")
+        echo(f"{item.module} in {item.root}, image {size_text(item.manifest.image_size)}")
         state = item.user_software
         for path in own:
             fate = f"to be kept in {keep}" if keep else "to be deleted"
             if keep and state.state == PACKED and path == state.directory:
                 fate = "not in use, to be deleted if it is what was packed"
-            click.echo(f"  user software: {path}, {fate}")
+            echo(f"  user software: {path}, {fate}")
         click.confirm("Remove it?", abort=True)
     removal.remove(keep=keep.expanduser().absolute() if keep else None)
     remove_leftovers(space, item.module)
@@ -83,4 +83,4 @@ def _done(module: str, as_json: bool, line: str) -> None:
     if as_json:
         echo_json({"removed": module})
     else:
-        click.echo(line)
+        echo(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path, PurePosixPath
@@ -12,7 +11,7 @@ import click
 
 from sifmod.artefact import Artefact
 from sifmod.commands.options import json_option, prefix_option
-from sifmod.commands.output import echo_heading, echo_json
+from sifmod.commands.output import echo, echo_error, echo_json, echo_whole
 from sifmod.eb.available import easyconfig_path
 from sifmod.eb.evaluation import Evaluated, container_of
 from sifmod.errors import InstallError, SifmodError
@@ -72,7 +71,7 @@ def render(
     )
     if not as_json:
         for note in made.notes:
-            click.echo(f"sifmod: {note}", err=True)
+            echo_error(f"sifmod: {note}")
     if as_diff:
         if manifest is None:
             raise InstallError(f"'{installdir}' is no installation of sifmod: there is nothing to compare with")
@@ -89,7 +88,7 @@ def render(
         files[str(found.module_file)] = found.module
         echo_json({"notes": list(made.notes), "written": str(output) if output else None, "files": files})
     elif output:
-        click.echo(f"wrote {len(made.artefacts) + 1} files to {output}")
+        echo_whole(f"wrote {len(made.artefacts) + 1} files to {output}")
     else:
         for item in made.artefacts:
             _echo_file(str(installdir / item.path), item.text)
@@ -107,12 +106,11 @@ def _write(found: Evaluated, made: Preview, output: Path) -> None:
 
 
 def _echo_file(path: str, text: str) -> None:
-    echo_heading(f"==> {path} <==")
-    click.echo(text if text.endswith("\n") else f"{text}\n")
+    echo(f"==> {path} <==", bold=True)
+    echo_whole(text)
 
 
 def _echo_diff(lines: list[str]) -> None:
     colours = {"-": "red", "+": "green", "@": "cyan"}
     for line in lines:
-        colour = None if os.environ.get("NO_COLOR") else colours.get(line[:1])
-        click.echo(click.style(line, fg=colour) if colour else line)
+        echo_whole(line, colour=colours.get(line[:1]))

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from sifmod.commands.options import complete_modules, json_option, site_option
-from sifmod.commands.output import echo_json
+from sifmod.commands.output import echo_json, echo_whole
 from sifmod.render.job import LAUNCHERS, Job, render_job
 from sifmod.site.settings import load_settings
 
@@ -56,7 +56,7 @@ def sbatch(
     Examples:
       sifmod sbatch PyTorch/2.2.0 -- train.py --epochs 10 >job.sh
       sifmod sbatch PyTorch/2.2.0 --nodes 4 --gpus-per-node 8 -- train.py | sbatch
-      sifmod sbatch PyTorch/2.2.0 -N 2 --gpus-per-node 8 --launcher torchrun -- -m package.train
+      sifmod sbatch PyTorch/2.2.0 -N 2 --launcher torchrun -- -m package.train
     """
     job = Job(
         module=module,
@@ -74,4 +74,4 @@ def sbatch(
     if as_json:
         echo_json({"job": asdict(job), "script": script})
     else:
-        click.echo(script, nl=False)
+        echo_whole(script)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sifmod.commands.options import json_option, site_option
-from sifmod.commands.output import echo_findings, echo_json, echo_table
+from sifmod.commands.output import echo, echo_findings, echo_json, echo_table
 from sifmod.doctor.site import check_site
 from sifmod.finding import PROBLEM
 from sifmod.site.keys import plain
@@ -66,7 +66,7 @@ def show(site_name: str, as_json: bool) -> None:
     if as_json:
         echo_json(_shown(settings))
         return
-    click.echo(f"site {settings.site.name}: {settings.path}\n")
+    echo(f"site {settings.site.name}: {settings.path}\n")
     rows = []
     for entry in settings.entries():
         value = plain(entry.value)
@@ -110,9 +110,7 @@ def check(site_name: str, as_json: bool) -> None:
         echo_json({"site": checked.name, "problems": problems, "findings": [vars(finding) for finding in findings]})
     else:
         echo_findings(findings)
-        click.echo(
-            f"\n{problems or 'no'} problem{'' if problems == 1 else 's'} with the site {checked.name} on this host"
-        )
+        echo(f"\n{problems or 'no'} problem{'' if problems == 1 else 's'} with the site {checked.name} on this host")
     sys.exit(1 if problems else 0)
 
 
@@ -121,9 +119,11 @@ def check(site_name: str, as_json: bool) -> None:
 def schema(users: bool) -> None:
     """Print the JSON schema of site files, for editors.
 
+    Editors find it by the first line of a site file: #:schema ./schema.json
+
     \b
     Examples:
-      sifmod site schema >sifmod-site.json   then begin the site file with: #:schema ./sifmod-site.json
+      sifmod site schema >schema.json
       sifmod site schema --user
     """
     echo_json(site_schema(users=users))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import click
 
 from sifmod.commands.options import complete_modules, json_option, prefix_option
-from sifmod.commands.output import echo_findings, echo_heading, echo_json
+from sifmod.commands.output import echo, echo_error, echo_findings, echo_json
+from sifmod.commands.progress import shown_progress
 from sifmod.eb.space import software_space
 from sifmod.finding import PROBLEM, worst
-from sifmod.installed.installation import Installation, find_installation, find_installations
+from sifmod.installed.installation import find_installation, find_installations
 from sifmod.installed.verification import sanity_check_with_easybuild
 from sifmod.installed.verification import verify as verified
 from sifmod.site.settings import load_site
@@ -42,17 +41,18 @@ def verify(modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, as_j
     found = find_installations(space)
     items = [find_installation(space, module) for module in modules] if modules else list(found.installations)
     damaged = [] if modules else found.damaged
+    progress = shown_progress()
     report: list[dict[str, Any]] = []
     for item in items:
-        with _progress(item) as progress:
-            findings = list(verified(item, site, progress=progress))
+        findings = list(verified(item, site, progress=progress))
         if with_eb:
-            findings.append(sanity_check_with_easybuild(item))
+            with progress.step(f"{item.module}: EasyBuild's sanity check"):
+                findings.append(sanity_check_with_easybuild(item))
         report.append({"module": item.module, "outcome": worst(findings), "findings": findings})
         if not as_json:
-            echo_heading(f"{item.module}  {item.root}")
+            echo(f"{item.module}  {item.root}", bold=True)
             echo_findings(findings)
-            click.echo()
+            echo()
     problems = sum(one["outcome"] == PROBLEM for one in report) + len(damaged)
     if as_json:
         plain = [{**one, "findings": [vars(finding) for finding in one["findings"]]} for one in report]
@@ -60,17 +60,7 @@ def verify(modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, as_j
         echo_json({"problems": problems, "installations": plain, "damaged": broken})
     else:
         for entry in damaged:
-            click.echo(f"sifmod: {entry.problem}", err=True)
+            echo_error(f"sifmod: {entry.problem}")
         total = len(items) + len(damaged)
-        click.echo(f"{total - problems} of {total} installation{'' if total == 1 else 's'} in order")
+        echo(f"{total - problems} of {total} installation{'' if total == 1 else 's'} in order")
     sys.exit(1 if problems else 0)
-
-
-@contextmanager
-def _progress(item: Installation) -> Iterator[Callable[[int], object]]:
-    """Show how much of the image was read, on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _size: None
-        return
-    with click.progressbar(length=item.manifest.image_size or 1, label=item.module, file=sys.stderr) as bar:
-        yield bar.update

@@ -18,6 +18,7 @@ from sifmod.host.files import sha256_of
 from sifmod.host.runtime import find_runtime
 from sifmod.image.inspection import SIF, Inspection, inspect_image
 from sifmod.site.settings import Site
+from sifmod.text.progress import QUIET, Progress
 
 _WAITING = "sifmod-new"  # folder of the source path for images whose module has no name yet
 
@@ -68,12 +69,13 @@ class NewImage:
         return (f"--sourcepath={shlex.quote(str(folder))}",)
 
 
-def file_image(path: Path, *, say: Callable[[str], None]) -> NewImage:
+def file_image(path: Path, *, say: Callable[[str], None], progress: Progress = QUIET) -> NewImage:
     """Return the image in a file.
 
     Args:
         path: of the image.
         say: called with a line before what takes long.
+        progress: shows what takes long.
 
     Raises:
         ImageError: it can't be read, is no image, or is damaged.
@@ -83,20 +85,24 @@ def file_image(path: Path, *, say: Callable[[str], None]) -> NewImage:
     if inspection.kind == SIF:
         say(f"hashing {path.name}")
         try:
-            sha256 = sha256_of(path)
+            with progress.step(f"hashing {path.name}", size=path.stat().st_size) as step:
+                sha256 = sha256_of(path, progress=step.advance)
         except OSError as error:
             raise ImageError(f"the image '{path}' can't be read: {error.strerror}") from error
     return NewImage(path=path, inspection=inspection, origin=path.name, sha256=sha256)
 
 
-def pulled_image(text: str, site: Site, *, name: str = "", say: Callable[[str], None]) -> NewImage:
+def pulled_image(
+    text: str, site: Site, *, name: str = "", say: Callable[[str], None], progress: Progress = QUIET
+) -> NewImage:
     """Return the image of a URI, pulled unless it is in EasyBuild's source path already.
 
     Args:
         text: the URI.
         site: settings of the cluster.
         name: of the module, where it is known.
-        say: called with a line for each sign of progress.
+        say: called with a line for each thing that is begun, and with what the runtime says.
+        progress: shows what takes long.
 
     Raises:
         ImageError: it can't be pulled.
@@ -114,6 +120,6 @@ def pulled_image(text: str, site: Site, *, name: str = "", say: Callable[[str], 
     sources = source_paths()[0]
     present = sorted(sources.glob(f"*/*/{uri.file_name}"))
     folder = sources / letter_folder(name) if name else present[0].parent if present else sources / _WAITING
-    store = ImageStore(folder=folder, runtime=find_runtime(site), site=site, say=say)
+    store = ImageStore(folder=folder, runtime=find_runtime(site), site=site, say=say, progress=progress)
     path, _stored = store.pull(uri)
     return NewImage(path=path, inspection=inspect_image(path), origin=text, uri=uri)

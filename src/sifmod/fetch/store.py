@@ -24,11 +24,11 @@ from sifmod.host.files import sha256_of
 from sifmod.host.runtime import LAST_LINES, ContainerRuntime
 from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
-from sifmod.text.size import size_text
+from sifmod.text.progress import QUIET, Progress, Step
 
 _DENIED = re.compile(r"unauthorized|authentication required|access (to the resource )?(is )?denied|\b40[13]\b", re.I)
 
-_HEARTBEAT = 30  # seconds between two signs of life of a runtime that says nothing
+_POLL = 1  # seconds after which the size of the image is looked at while the runtime says nothing
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,15 @@ class ImageStore:
         folder: the folder.
         runtime: the container runtime that pulls and builds.
         site: the settings of the cluster.
-        say: called with one line for each sign of progress.
+        say: called with one line for each thing that is begun, and with what the runtime says.
+        progress: shows what takes long.
     """
 
     folder: Path
     runtime: ContainerRuntime
     site: Site
     say: Callable[[str], None]
+    progress: Progress = QUIET
 
     def pull(self, uri: ImageUri, *, again: bool = False) -> tuple[Path, StoredImage]:
         """Return the image of a URI, pulled unless it is here already.
@@ -167,7 +169,10 @@ class ImageStore:
         check_is_sif(partial)
         self.say(f"hashing {target.name}")
         try:
-            stored = StoredImage(origin, digest, sha256_of(partial), partial.stat().st_size, self.runtime.version)
+            size = partial.stat().st_size
+            with self.progress.step(f"hashing {target.name}", size=size) as step:
+                sha256 = sha256_of(partial, progress=step.advance)
+            stored = StoredImage(origin, digest, sha256, size, self.runtime.version)
             record = target.parent / f".{target.name}.json.partial"
             record.write_text(json.dumps(asdict(stored), indent=2, sort_keys=True) + "\n", encoding="utf-8")
             record_of(target).unlink(missing_ok=True)
@@ -199,8 +204,10 @@ class ImageStore:
             cwd=definition.parent if definition else None,
             env=environ,
         )
+        title = f"pulling {uri.text}" if uri else f"building {definition.name}" if definition else "the runtime"
         try:
-            lines = self._watch(process, partial)
+            with self.progress.step(title) as step:
+                lines = self._watch(process, partial, step)
         except BaseException:
             process.terminate()
             process.wait()
@@ -208,18 +215,20 @@ class ImageStore:
         if process.returncode:
             raise ImageError(_explanation(process.returncode, lines, uri=uri, definition=definition))
 
-    def _watch(self, process: subprocess.Popen[str], partial: Path) -> list[str]:
-        """Pass on what the runtime says, with a sign of life when it is silent; return its lines."""
+    def _watch(self, process: subprocess.Popen[str], partial: Path, step: Step) -> list[str]:
+        """Pass on what the runtime says, and how much of the image it has written; return its lines."""
         arriving: queue.Queue[Optional[str]] = queue.Queue()
         reader = threading.Thread(target=_read_lines, args=(process.stdout, arriving), daemon=True)
         reader.start()
         lines: list[str] = []
+        written = 0
         while True:
             try:
-                line = arriving.get(timeout=_HEARTBEAT)
+                line = arriving.get(timeout=_POLL)
             except queue.Empty:
                 size = partial.stat().st_size if partial.exists() else 0
-                self.say(f"... still at work, {size_text(size)} of the image are written")
+                step.advance(size - written)
+                written = size
                 continue
             if line is None:
                 break
@@ -227,6 +236,7 @@ class ImageStore:
                 line = line.replace(secret, "***")
             if line.strip():
                 lines.append(line)
+                step.tell(line.strip())
                 if line.startswith(("INFO:", "WARNING:")):
                     self.say(line.partition(":")[2].strip())
         process.wait()

@@ -31,6 +31,7 @@ from sifmod.install.rollback import remember, remember_renames
 from sifmod.render.environment import setting_variables, structural_variables
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
+from sifmod.text.progress import QUIET, Progress
 from sifmod.usersoftware.tree import PARTS, has_user_software, make_user_software, python_version, set_aside
 
 _STAGE = ".sifmod-stage"
@@ -50,6 +51,7 @@ class Installer:
         warn: called with a sentence that the user must see.
         stored: what is known of an image that was pulled or built; None for other images.
         definitions: definition files to keep with the installation.
+        progress: shows what takes long.
     """
 
     spec: ContainerSpec
@@ -61,6 +63,7 @@ class Installer:
     warn: Callable[[str], None]
     stored: Optional[StoredImage] = None
     definitions: tuple[Path, ...] = ()
+    progress: Progress = QUIET
 
     def install(self) -> None:
         """Install, or reinstall over what is there.
@@ -157,7 +160,7 @@ class Installer:
         known = self.stored.sha256 if self.stored else ""
         if self.spec.image_mode == "copy":
             self.say(f"copying the image {self.image}")
-            known = copy_image(self.image, target)
+            known = self._copy(target)
         elif self.spec.image_mode == "central":
             self.say(f"using the image {self.image} in its place")
             target = self.image
@@ -165,9 +168,9 @@ class Installer:
             self.say(f"linking the image {self.image}")
             if not link_image(self.image, target):
                 self.say("the file systems allow no link: copying the image")
-                known = copy_image(self.image, target)
+                known = self._copy(target)
         if self.expected_sha256:
-            known = known or sha256_of(target)
+            known = known or self._hash(target)
             if known != self.expected_sha256.lower():
                 raise ImageError(
                     f"the image '{self.image}' has the SHA-256 {known}, and checksums of the easyconfig says "
@@ -175,6 +178,14 @@ class Installer:
                 )
         check_is_sif(target)
         return target, known
+
+    def _copy(self, target: Path) -> str:
+        with self.progress.step(f"copying {self.image.name}", size=_size(self.image)) as step:
+            return copy_image(self.image, target, progress=step.advance)
+
+    def _hash(self, path: Path) -> str:
+        with self.progress.step(f"hashing {path.name}", size=_size(path)) as step:
+            return sha256_of(path, progress=step.advance)
 
     def _make_user_software(self, stage: Path, image: Path, runtime: ContainerRuntime, spec: ContainerSpec) -> None:
         self.say(f"making the virtual environment {spec.venv_path}")
@@ -293,6 +304,14 @@ def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
             (installdir / name).unlink(missing_ok=True)
     except OSError as error:
         raise InstallError(f"putting the installation in place in '{installdir}' failed: {error}") from error
+
+
+def _size(path: Path) -> int:
+    """Return the size of a file, for its progress; 0 if it is gone, which the work itself reports."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _content(path: Path) -> Optional[bytes]:

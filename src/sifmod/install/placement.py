@@ -9,6 +9,7 @@ import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Callable
 
 from sifmod.errors import ImageError
 
@@ -22,7 +23,7 @@ _CACHED = 32 * 1024 * 1024
 _FICLONE = 0x40049409
 
 
-def copy_image(source: Path, target: Path) -> str:
+def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] = lambda _size: None) -> str:
     """Copy an image to a new file and return its SHA-256, in hexadecimal.
 
     Hashing and writing share one read: `hashlib` releases the interpreter lock on large buffers, so a second thread
@@ -32,6 +33,7 @@ def copy_image(source: Path, target: Path) -> str:
     Args:
         source: the image.
         target: path of the copy; must not exist.
+        progress: called with the number of bytes after each piece that was written.
 
     Raises:
         ImageError: reading or writing failed, for example for want of space; no part of the copy is left.
@@ -56,6 +58,7 @@ def copy_image(source: Path, target: Path) -> str:
                         while written < length:
                             written += writer.write(view[written : min(written + _WRITTEN, length)]) or 0
                         end += length
+                        progress(length)
                         if end - begin >= _CACHED:
                             # for the older half it is the second time: pages are dropped once they are on disk
                             os.posix_fadvise(descriptor, before, end - before, os.POSIX_FADV_DONTNEED)

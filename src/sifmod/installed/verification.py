@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from sifmod import names
 from sifmod.container.spec import image_is_gone
@@ -16,6 +16,7 @@ from sifmod.install.packages import check_packages, python_facts
 from sifmod.installed.installation import Installation
 from sifmod.site.settings import Site
 from sifmod.text import quoting
+from sifmod.text.progress import QUIET, Progress
 from sifmod.text.size import size_text
 from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE
 
@@ -36,21 +37,23 @@ compare_trees "$packed" "$directory" full
 """
 
 
-def verify(
-    installation: Installation, site: Site, *, progress: Callable[[int], object] = lambda _size: None
-) -> Iterator[Finding]:
+def verify(installation: Installation, site: Site, *, progress: Progress = QUIET) -> Iterator[Finding]:
     """Check an installation and give what is found, one check after the other; nothing is changed.
 
     Args:
         installation: the installation.
         site: the settings of the cluster: where else its image may be.
-        progress: called with numbers of bytes while the image is read.
+        progress: shows what takes long.
     """
     yield from _files(installation)
     yield from _module_file(installation)
     yield from _image(installation, site, progress)
-    yield from _user_software(installation)
-    yield from _running(installation)
+    with progress.step(f"{installation.module}: reading user software"):
+        findings = list(_user_software(installation))
+    yield from findings
+    with progress.step(f"{installation.module}: starting the container"):
+        findings = list(_running(installation))
+    yield from findings
 
 
 def difference_from_packed(installation: Installation) -> str:
@@ -143,7 +146,7 @@ def _module_file(installation: Installation) -> Iterator[Finding]:
         )
 
 
-def _image(installation: Installation, site: Site, progress: Callable[[int], object]) -> Iterator[Finding]:
+def _image(installation: Installation, site: Site, progress: Progress) -> Iterator[Finding]:
     manifest, image = installation.manifest, installation.image
     why, remedy = "containers may fail to start, or run something else", _REINSTALL
     if not installation.has_image:
@@ -164,7 +167,8 @@ def _image(installation: Installation, site: Site, progress: Callable[[int], obj
             what = f"{size_text(size)}, as installed; it was linked and never read, so there is no hash to compare with"
             yield Finding(NOTE, "image", what)
             return
-        digest = sha256_of(image, progress=progress)
+        with progress.step(f"{installation.module}: hashing the image", size=size) as step:
+            digest = sha256_of(image, progress=step.advance)
     except (OSError, ImageError) as error:
         yield Finding(PROBLEM, "image", f"'{image}' can't be read: {error}", why, remedy)
         return

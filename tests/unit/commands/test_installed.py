@@ -1,13 +1,16 @@
 """The verbs about installations: list, show, verify and remove."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from sifmod import names
 from sifmod.cli import cli
+from sifmod.commands.options import complete_modules
+from sifmod.commands.show import show
 from sifmod.eb.space import software_space
 from sifmod.errors import InstallError, SifmodError
 
@@ -15,9 +18,11 @@ from ..support import SQUASHFS, make_installation
 
 MODULE = "Python/3.11-demo"
 
+Call = Callable[..., Result]
+
 
 @pytest.fixture
-def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("EASYBUILD_PREFIX", str(tmp_path / "eb"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
     (tmp_path / "eb").mkdir()
@@ -25,20 +30,20 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def root(prefix):
+def root(prefix: Path) -> Path:
     return make_installation(software_space(prefix), MODULE)
 
 
 @pytest.fixture
-def call():
+def call() -> Call:
     return lambda *words, **more: CliRunner().invoke(cli, words, **more)
 
 
-def rows(result):
+def rows(result: Result) -> list[list[str]]:
     return [line.split("  ") for line in result.output.splitlines()]
 
 
-def test_list_says_what_there_is(call, root, prefix, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_says_what_there_is(call: Call, root: Path, prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
     (root / names.USER_SOFTWARE_LIST).write_text("a==1\nb==2\n")
     robot = prefix / "robot"
@@ -57,20 +62,20 @@ def test_list_says_what_there_is(call, root, prefix, monkeypatch: pytest.MonkeyP
     assert fact["newer_easyconfigs"] == [str(robot / "Python-3.12-demo.eb")]
 
 
-def test_fast_leaves_the_size_of_a_directory_out(call, root) -> None:
+def test_fast_leaves_the_size_of_a_directory_out(call: Call, root: Path) -> None:
     assert ", 0 packages, " in call("list").output
     assert "directory, 0 packages  " in call("list", "--fast").output
     (root / "demo.sif").unlink()
     assert "(gone)" in call("list").output
 
 
-def test_an_empty_space_is_said_to_be_so(call, prefix) -> None:
+def test_an_empty_space_is_said_to_be_so(call: Call, prefix: Path) -> None:
     result = call("list")
     assert (result.exit_code, result.output) == (0, f"no container modules in {prefix}/software\n")
     assert json.loads(call("list", "--json").output)["installations"] == []
 
 
-def test_a_damaged_one_is_named_beside_the_others(call, root, prefix) -> None:
+def test_a_damaged_one_is_named_beside_the_others(call: Call, root: Path, prefix: Path) -> None:
     (make_installation(software_space(prefix), "Bad/1") / names.MANIFEST).write_text("{")
     result = call("list")
     assert result.exit_code == 0
@@ -81,14 +86,14 @@ def test_a_damaged_one_is_named_beside_the_others(call, root, prefix) -> None:
     assert call("verify").exit_code == 1
 
 
-def test_another_prefix_can_be_named(call, tmp_path: Path, root) -> None:
+def test_another_prefix_can_be_named(call: Call, tmp_path: Path, root: Path) -> None:
     (tmp_path / "other").mkdir()
     assert "no container modules" in call("list", "--prefix", str(tmp_path / "other")).output
     assert root.name in call("list", "--prefix", str(tmp_path / "eb")).output
     assert isinstance(call("list", "--prefix", "/nowhere").exception, InstallError)
 
 
-def test_show_tells_everything(call, root) -> None:
+def test_show_tells_everything(call: Call, root: Path) -> None:
     (root / "user-software-python3.10").mkdir()
     result = call("show", "Python")
     for text in (MODULE, str(root), "demo.sif", "set aside", "user-software-python3.10", "start-shell", "sifmod 0"):
@@ -99,7 +104,7 @@ def test_show_tells_everything(call, root) -> None:
     assert isinstance(call("show", "Nothing").exception, SifmodError)
 
 
-def test_verify_ends_by_its_outcome(call, root) -> None:
+def test_verify_ends_by_its_outcome(call: Call, root: Path) -> None:
     well = call("verify")
     assert (well.exit_code, "1 of 1 installation in order" in well.output) == (0, True), well.output
     (root / "bin" / "start-shell").unlink()
@@ -111,7 +116,7 @@ def test_verify_ends_by_its_outcome(call, root) -> None:
     assert (report["problems"], report["installations"][0]["outcome"]) == (1, "problem")
 
 
-def test_remove_asks_first(call, root) -> None:
+def test_remove_asks_first(call: Call, root: Path) -> None:
     result = call("remove", MODULE, input="n\n")
     assert (result.exit_code, root.exists()) == (1, True)
     assert "Remove it?" in result.output
@@ -120,7 +125,7 @@ def test_remove_asks_first(call, root) -> None:
     assert f"removed {MODULE}" in result.output
 
 
-def test_remove_wants_to_know_about_user_software(call, root, tmp_path: Path) -> None:
+def test_remove_wants_to_know_about_user_software(call: Call, root: Path, tmp_path: Path) -> None:
     (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
     result = call("remove", MODULE, "--yes")
     assert isinstance(result.exception, InstallError)
@@ -135,7 +140,7 @@ def test_remove_wants_to_know_about_user_software(call, root, tmp_path: Path) ->
     assert not root.exists()
 
 
-def test_remove_warns_when_the_module_is_loaded(call, root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remove_warns_when_the_module_is_loaded(call: Call, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOADEDMODULES", MODULE)
     monkeypatch.setenv("EBROOTPYTHON", str(root))
     result = call("remove", MODULE, "--yes", "--json")
@@ -143,12 +148,12 @@ def test_remove_warns_when_the_module_is_loaded(call, root, monkeypatch: pytest.
     assert json.loads(result.stdout) == {"removed": MODULE}
 
 
-def test_remove_for_programs_needs_yes(call, root) -> None:
+def test_remove_for_programs_needs_yes(call: Call, root: Path) -> None:
     assert call("remove", MODULE, "--json").exit_code == 2
     assert root.exists()
 
 
-def test_remove_finishes_what_was_interrupted(call, root) -> None:
+def test_remove_finishes_what_was_interrupted(call: Call, root: Path) -> None:
     root.rename(root.with_name(".removing-3.11-demo.0a1b2c3d"))
     result = call("remove", MODULE, "--yes")
     assert (result.exit_code, "finished the removal" in result.output) == (0, True)
@@ -156,10 +161,8 @@ def test_remove_finishes_what_was_interrupted(call, root) -> None:
     assert isinstance(call("remove", MODULE, "--yes").exception, InstallError)
 
 
-def test_modules_are_completed(root) -> None:
-    from sifmod.commands.options import complete_modules
-
-    context = cli.commands["show"].make_context("show", [], resilient_parsing=True)
+def test_modules_are_completed(root: Path) -> None:
+    context = show.make_context("show", [], resilient_parsing=True)
     parameter = context.command.params[0]
     assert [item.value for item in complete_modules(context, parameter, "Py")] == [MODULE]
     assert complete_modules(context, parameter, "X") == []

@@ -15,3 +15,7 @@ def test_a_cell_with_several_lines_leaves_the_others_empty_beside_it() -> None:
 
 def test_a_table_without_rows_is_its_header() -> None:
     assert list(table(("A", "B"), [])) == ["A  B"]
+
+
+def test_wide_characters_count_double() -> None:
+    assert list(table(("A", "B"), [("漢字", "x"), ("y", "z")])) == ["A     B", "漢字  x", "y     z"]

@@ -33,6 +33,14 @@ def no_file_larger_than(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
+def test_the_copy_says_how_far_it_is(tmp_path: Path, target: Path) -> None:
+    source = tmp_path / "source.sif"
+    source.write_bytes(bytes(2 * CHUNK + 17))
+    copied: list[int] = []
+    copy_image(source, target, progress=copied.append)
+    assert copied == [CHUNK, CHUNK, 17]
+
+
 @pytest.mark.parametrize("size", [0, 1, 4095, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 17])
 def test_the_copy_is_the_image_and_the_digest_is_its_sha256(tmp_path: Path, target, size) -> None:
     source = tmp_path / "source.sif"

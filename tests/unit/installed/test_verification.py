@@ -9,7 +9,7 @@ from sifmod.finding import NOTE, OK, PROBLEM, WARNING, worst
 from sifmod.installed.installation import find_installation
 from sifmod.installed.verification import sanity_check_with_easybuild, verify
 
-from ..support import SIF_HEADER, a_site, make_installation
+from ..support import SIF_HEADER, Recorded, a_site, make_installation
 
 MODULE = "Demo/1.0-x"
 
@@ -43,10 +43,13 @@ def severities(found):
 
 @pytest.mark.usefixtures("root")
 def test_an_installation_as_it_was_made_is_in_order(check) -> None:
-    read = []
-    found = check(progress=read.append)
+    progress = Recorded()
+    found = check(progress=progress)
     assert severities(found) == dict.fromkeys(("files", "module file", "image", "user software", "sanity check"), OK)
-    assert sum(read) == len(SIF_HEADER)
+    hashing, reading, starting = progress.steps
+    assert (hashing.title, hashing.size) == (f"{MODULE}: hashing the image", len(SIF_HEADER))
+    assert sum(hashing.advanced) == len(SIF_HEADER)
+    assert (reading.title, starting.title) == (f"{MODULE}: reading user software", f"{MODULE}: starting the container")
 
 
 def test_a_file_that_is_gone_or_changed_is_named(root, check) -> None:

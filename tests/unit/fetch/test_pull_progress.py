@@ -1,0 +1,59 @@
+"""What those who wait for a pull see: the runtime's lines, the size of the image, and its hashing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sifmod.errors import ImageError
+from sifmod.fetch import store
+from sifmod.fetch.store import ImageStore
+from sifmod.fetch.uri import image_uri
+from sifmod.host.runtime import ContainerRuntime
+
+from ..support import SIF_HEADER, Recorded, a_site
+
+RUNTIME = """#!/bin/sh
+[ "$1" != --version ] || exec echo fake version 1.0
+printf 'INFO:    Fetching\\n'
+cp '{image}' "$2"
+sleep 0.3
+printf '\\033[31mreading layers\\033[0m\\n'
+exit {status}
+"""
+
+
+def pull(folder: Path, progress: Recorded, *, status: int = 0) -> Path:
+    image, runtime = folder / "made.sif", folder / "singularity"
+    image.write_bytes(SIF_HEADER)
+    runtime.write_text(RUNTIME.format(image=image, status=status))
+    runtime.chmod(0o755)
+    archive = folder / "image.tar"
+    archive.touch()
+    images = ImageStore(folder / "store", ContainerRuntime(runtime), a_site(), lambda _line: None, progress)
+    return images.pull(image_uri(f"docker-archive:{archive}"))[0]
+
+
+def test_a_pull_shows_the_runtime_s_lines_and_how_much_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_POLL", 0.05)
+    progress = Recorded()
+    path = pull(tmp_path, progress)
+    pulling, hashing = progress.steps
+    assert pulling.title == f"pulling docker-archive:{tmp_path}/image.tar"
+    assert pulling.told == ["INFO:    Fetching", "reading layers"]
+    assert sum(pulling.advanced) == len(SIF_HEADER)
+    assert (hashing.title, hashing.size, sum(hashing.advanced)) == (
+        f"hashing {path.name}",
+        len(SIF_HEADER),
+        len(SIF_HEADER),
+    )
+
+
+def test_a_pull_that_fails_ends_its_step(tmp_path: Path) -> None:
+    progress = Recorded()
+    with pytest.raises(ImageError, match="exit status 3"):
+        pull(tmp_path, progress, status=3)
+    assert len(progress.steps) == 1

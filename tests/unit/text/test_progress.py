@@ -1,0 +1,45 @@
+"""Progress as lines: seldom, and with what people want to know."""
+
+from __future__ import annotations
+
+import pytest
+
+from sifmod.text.progress import QUIET, Lines, measured
+
+
+@pytest.mark.parametrize(
+    ("done", "size", "seconds", "text"),
+    [
+        (1_200_000_000, 8_000_000_000, 4.8, "1.2 GB of 8 GB, 250 MB/s, 0:27 left"),
+        (0, 8_000_000_000, 0.0, "0 B of 8 GB"),
+        (8, 8, 2.0, "8 B of 8 B, 4 B/s, 0:00 left"),
+        (1, 10_000, 1.0, "1 B of 10 kB, 1 B/s, 2:46:39 left"),
+        (0, 0, 90.0, "1:30 passed"),
+        (53_600_000, 0, 3661.0, "53.6 MB, 1:01:01 passed"),
+    ],
+)
+def test_how_far_a_step_is(done: int, size: int, seconds: float, text: str) -> None:
+    assert measured(done, size, seconds) == text
+
+
+def test_lines_come_every_half_minute_and_none_for_short_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    said: list[str] = []
+    with Lines(said.append).step("copying demo.sif", size=100) as step:
+        for clock[0] in (1.0, 29.0, 31.0, 40.0, 62.0):
+            step.advance(10)
+    assert said == [
+        "... copying demo.sif: 30 B of 100 B, 0 B/s, 1:12 left",
+        "... copying demo.sif: 50 B of 100 B, 0 B/s, 1:02 left",
+    ]
+    with Lines(said.append).step("pulling") as step:
+        clock[0] = 100.0
+        step.tell("INFO: Fetching")
+    assert said[2:] == ["... pulling: 0:38 passed"]
+
+
+def test_nobody_need_look() -> None:
+    with QUIET.step("copying", size=3) as step:
+        step.advance(3)
+        step.tell("line")
