@@ -1,15 +1,23 @@
 """Small trees that look like the root file systems of images, and SIFs around what mksquashfs makes of them."""
 
+from __future__ import annotations
+
 import struct
 import subprocess
 import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Union
 
 DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
 HEADER = struct.Struct("<32s10s3s3s16s8q")
 DEFINITION, PARTITION, SIGNATURE = 0x4001, 0x4004, 0x4005
 
+# An object of a SIF: type, extra, content, link.
+SifObject = tuple[int, bytes, bytes, int]
 
-def write(top, path, text=""):
+
+def write(top: Path, path: str, text: str = "") -> Path:
     """Write a file of the tree; its folders are made."""
     target = top / path.lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -17,19 +25,19 @@ def write(top, path, text=""):
     return target
 
 
-def link(top, path, target):
+def link(top: Path, path: str, target: Union[Path, str]) -> None:
     place = top / path.lstrip("/")
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(target)
 
 
-def distribution(top, folder, name, version):
+def distribution(top: Path, folder: str, name: str, version: str) -> None:
     """Write the metadata of a Python package."""
     text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: not this\n"
     write(top, f"{folder}/{name.replace('-', '_').lower()}-{version}.dist-info/METADATA", text)
 
 
-def linux(top):
+def linux(top: Path) -> Path:
     """Make a root file system with a Python like Debian's."""
     write(top, "/usr/lib/os-release", 'ID=debian\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n')
     link(top, "/etc/os-release", "../usr/lib/os-release")
@@ -58,7 +66,9 @@ def linux(top):
     return top
 
 
-def python_prefix(top, prefix, *, config="", conda=(), packages=()):
+def python_prefix(
+    top: Path, prefix: str, *, config: str = "", conda: Iterable[str] = (), packages: Iterable[tuple[str, str]] = ()
+) -> None:
     """Add a Python elsewhere: a virtual environment with `config`, of conda with `conda`."""
     link(top, f"{prefix}/bin/python3", "/usr/bin/python3.11" if config else "python3.11")
     write(top, f"{prefix}/bin/python3.11")
@@ -71,23 +81,23 @@ def python_prefix(top, prefix, *, config="", conda=(), packages=()):
         distribution(top, f"{prefix}/lib/python3.11/site-packages", name, version)
 
 
-def squashfs(mksquashfs, top, target, *options):
+def squashfs(mksquashfs: str, top: Path, target: Path, *options: str) -> Path:
     """Pack a tree with the real tool."""
     command = [mksquashfs, str(top), str(target), "-quiet", "-no-progress", "-noappend", "-processors", "1", *options]
     subprocess.run(command, check=True, capture_output=True)
     return target
 
 
-def partition(content, *, kind=1, part=2):
+def partition(content: bytes, *, kind: int = 1, part: int = 2) -> SifObject:
     return PARTITION, struct.pack("<ii3s", kind, part, b"04\0"), content, 0
 
 
-def signature(fingerprint, *, link=0xF0000001):
+def signature(fingerprint: bytes, *, link: int = 0xF0000001) -> SifObject:
     return SIGNATURE, struct.pack("<i256s", 1, fingerprint), b"-----BEGIN PGP", link
 
 
-def sif(target, *objects, total=48, architecture=b"04\0"):
-    """Write a SIF of objects (type, extra, content, link)."""
+def sif(target: Path, *objects: SifObject, total: int = 48, architecture: bytes = b"04\0") -> Path:
+    """Write a SIF of objects."""
     start = HEADER.size
     position = data = start + total * DESCRIPTOR.size
     table, contents = b"", b""

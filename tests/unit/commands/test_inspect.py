@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from sifmod.cli import cli
 from sifmod.errors import ImageError
@@ -13,17 +13,17 @@ from ..imagetrees import linux, python_prefix, write
 
 
 @pytest.fixture
-def top(tmp_path: Path):
+def top(tmp_path: Path) -> Path:
     top = linux(tmp_path / "box")
     python_prefix(top, "/opt/venv", config="home = /usr/bin\n", packages=[("torch", "2.2.0+cu121"), ("b", "1")])
     return top
 
 
-def call(*words):
+def call(*words: object) -> Result:
     return CliRunner().invoke(cli, ["inspect", *map(str, words)])
 
 
-def test_tables_for_people(top) -> None:
+def test_tables_for_people(top: Path) -> None:
     output = call(top).output
     rows = [line.split() for line in output.splitlines()]
     assert ["libc", "glibc", "2.36"] in rows
@@ -34,7 +34,7 @@ def test_tables_for_people(top) -> None:
     assert "  exec python3" in output.splitlines()
 
 
-def test_packages_for_scripts(top) -> None:
+def test_packages_for_scripts(top: Path) -> None:
     assert call(top, "--packages").output.splitlines() == ["b==1", "torch==2.2.0+cu121"]
     assert call(top, "--packages", "--python", "/usr").output.splitlines() == [
         "demo-vendor==1.2.3+site",
@@ -42,7 +42,7 @@ def test_packages_for_scripts(top) -> None:
     ]
 
 
-def test_json_has_everything(top) -> None:
+def test_json_has_everything(top: Path) -> None:
     found = json.loads(call(top, "--json").output)
     assert (found["kind"], found["architecture"], found["default_python"]) == ("sandbox", "arm64", "/opt/venv")
     (venv,) = (python for python in found["pythons"] if python["kind"] == "venv")
@@ -52,7 +52,7 @@ def test_json_has_everything(top) -> None:
     assert packages == [{"name": "b", "version": "1"}, {"name": "torch", "version": "2.2.0+cu121"}]
 
 
-def test_an_image_can_not_steer_the_terminal(top) -> None:
+def test_an_image_can_not_steer_the_terminal(top: Path) -> None:
     write(top, "/.singularity.d/labels.json", '{"evil": "\\u001b[2J\\u0007 \\ud800"}')
     write(top, "/.singularity.d/runscript", "echo \x1b[31m\u202e\n")
     output = call(top).output
@@ -62,7 +62,7 @@ def test_an_image_can_not_steer_the_terminal(top) -> None:
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"], ["--packages"]])
-def test_what_is_no_image_is_an_error_of_its_own(tmp_path: Path, flags) -> None:
+def test_what_is_no_image_is_an_error_of_its_own(tmp_path: Path, flags: list[str]) -> None:
     (tmp_path / "x.sif").write_bytes(b"")
     result = call(tmp_path / "x.sif", *flags)
     assert isinstance(result.exception, ImageError)

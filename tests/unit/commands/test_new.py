@@ -1,19 +1,23 @@
 """`sifmod new`: files, notes and refusals."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from sifmod.cli import cli
 from sifmod.errors import ImageError, ParameterError, SifmodError
 
 from ..imagetrees import linux, partition, sif, squashfs, write
+from ..support import Need
+
+Call = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory, need):
+def image(tmp_path_factory: pytest.TempPathFactory, need: Need) -> Path:
     folder = tmp_path_factory.mktemp("image")
     top = linux(folder / "tree")
     write(top, "/usr/lib/python3.11/venv/__init__.py")
@@ -23,7 +27,7 @@ def image(tmp_path_factory: pytest.TempPathFactory, need):
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     return lambda *words: CliRunner().invoke(cli, ["new", *map(str, words)])
@@ -32,7 +36,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 NAME = "Python-3.11-singularity-20231114.eb"
 
 
-def test_the_file_is_written_here_and_the_next_command_named(call, image, tmp_path: Path) -> None:
+def test_the_file_is_written_here_and_the_next_command_named(call: Call, image: Path, tmp_path: Path) -> None:
     result = call(image)
     assert result.exit_code == 0, result.output
     text = (tmp_path / NAME).read_text()
@@ -44,12 +48,12 @@ def test_the_file_is_written_here_and_the_next_command_named(call, image, tmp_pa
     ]
 
 
-def test_beside_the_image_eb_needs_no_option(call, image, tmp_path: Path) -> None:
+def test_beside_the_image_eb_needs_no_option(call: Call, image: Path, tmp_path: Path) -> None:
     (tmp_path / "demo.sif").symlink_to(image)
     assert f"install it with: eb {NAME}" in call("demo.sif").stdout
 
 
-def test_nothing_is_overwritten_without_force(call, image, tmp_path: Path) -> None:
+def test_nothing_is_overwritten_without_force(call: Call, image: Path, tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("mine")
     result = call(image)
     assert isinstance(result.exception, SifmodError)
@@ -59,7 +63,7 @@ def test_nothing_is_overwritten_without_force(call, image, tmp_path: Path) -> No
     assert "demo.sif" in (tmp_path / NAME).read_text()
 
 
-def test_output_is_a_file_a_directory_or_standard_output(call, image, tmp_path: Path) -> None:
+def test_output_is_a_file_a_directory_or_standard_output(call: Call, image: Path, tmp_path: Path) -> None:
     (tmp_path / "configs").mkdir()
     call(image, "--output", "configs")
     call(image, "--output", "other.eb", "--name", "other", "--version", "2")
@@ -68,14 +72,14 @@ def test_output_is_a_file_a_directory_or_standard_output(call, image, tmp_path: 
     assert shown == (tmp_path / "configs" / NAME).read_text()
 
 
-def test_json(call, image, tmp_path: Path) -> None:
+def test_json(call: Call, image: Path, tmp_path: Path) -> None:
     found = json.loads(call(image, "--json").stdout)
     assert found["file"] == NAME
     assert found["parameters"]["python_prefix"] == "/usr"
     assert found["text"] == (tmp_path / NAME).read_text()
 
 
-def test_like_another(call, image, tmp_path: Path) -> None:
+def test_like_another(call: Call, image: Path, tmp_path: Path) -> None:
     write(
         tmp_path,
         "other.eb",
@@ -90,7 +94,7 @@ def test_like_another(call, image, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [["--name", "../../x"], ["--version", "1/2"]])
 def test_a_name_is_checked_before_anything_is_pulled(
-    call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # where no runtime is
     result = call("docker://127.0.0.1:9/x/y", *words)
@@ -107,7 +111,7 @@ def test_a_name_is_checked_before_anything_is_pulled(
         (["."], "neither an image nor user software"),
     ],
 )
-def test_what_is_no_image_is_refused(call, tmp_path: Path, words: list[str], said: str) -> None:
+def test_what_is_no_image_is_refused(call: Call, tmp_path: Path, words: list[str], said: str) -> None:
     result = call(*words)
     assert isinstance(result.exception, ImageError)
     assert said in str(result.exception)

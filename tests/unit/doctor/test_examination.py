@@ -1,9 +1,11 @@
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Optional
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from sifmod.cli import cli
 from sifmod.container.bind import Bind
@@ -11,18 +13,23 @@ from sifmod.doctor import examination as library
 from sifmod.doctor.examination import Patient, check_libraries, examine
 from sifmod.eb.space import SoftwareSpace, software_space
 from sifmod.errors import ImageError
-from sifmod.finding import NOTE, OK, PROBLEM, WARNING
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.image.inspection import Inspection
 from sifmod.installed.installation import find_installation
 
 from ..support import SIF_HEADER, SQUASHFS, a_site, lacking, make_installation
 
+Found = dict[str, list[Finding]]
+Look = Callable[..., Found]
+Call = Callable[..., Result]
+LibraryFile = Callable[..., Bind]
+
 
 @pytest.fixture
-def library_file(tmp_path: Path):
+def library_file(tmp_path: Path) -> LibraryFile:
     """Give a file like a shared library that asks for some versions of glibc."""
 
-    def make(*versions):
+    def make(*versions: str) -> Bind:
         path = tmp_path / "libcxi.so.1"
         path.write_bytes(b"\x7fELF" + b"".join(b"\0GLIBC_" + one.encode() for one in versions) + b"\0GLIBC_PRIVATE\0")
         return Bind.parse(str(path))
@@ -34,7 +41,9 @@ def library_file(tmp_path: Path):
     ("libc", "severity"),
     [("glibc 2.31", PROBLEM), ("glibc 2.34", OK), ("glibc 2.36", OK), ("musl 1.2.3", PROBLEM), ("", NOTE)],
 )
-def test_a_library_of_the_host_is_compared_with_the_image_s_libc(library_file, libc: str, severity) -> None:
+def test_a_library_of_the_host_is_compared_with_the_image_s_libc(
+    library_file: LibraryFile, libc: str, severity: str
+) -> None:
     bind = library_file("2.2.5", "2.4", "2.34", "2.17")
     (finding,) = check_libraries(Inspection("x", "SIF", libc=libc), [bind, Bind.parse("/etc")])
     assert finding.severity == severity
@@ -56,24 +65,24 @@ def test_without_libraries_nothing_is_said() -> None:
 
 
 @pytest.fixture
-def space(tmp_path: Path):
+def space(tmp_path: Path) -> SoftwareSpace:
     return SoftwareSpace(tmp_path / "eb" / "software", tmp_path / "eb" / "modules")
 
 
 @pytest.fixture
-def look(space, monkeypatch: pytest.MonkeyPatch):
+def look(space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> Look:
     """Examine a patient without the host's own findings: topic -> findings."""
     monkeypatch.setattr(library, "check_host", lambda *_arguments, **_more: iter(()))
     monkeypatch.setattr(library, "host_gpus", lambda: ())
 
-    def run(patient, image=None):
-        def inspected(_path):
+    def run(patient: Patient, image: Optional[Inspection] = None) -> Found:
+        def inspected(_path: Path) -> Inspection:
             if image is None:
                 raise ImageError("damaged")
             return image
 
         monkeypatch.setattr(library, "inspect_image", inspected)
-        found = {}
+        found: Found = {}
         for finding in examine(patient, a_site(), space):
             found.setdefault(finding.topic, []).append(finding)
         return found
@@ -81,19 +90,19 @@ def look(space, monkeypatch: pytest.MonkeyPatch):
     return run
 
 
-def test_an_image_for_another_architecture_is_a_problem(look) -> None:
+def test_an_image_for_another_architecture_is_a_problem(look: Look) -> None:
     found = look(Patient(image=Path("x.sif")), Inspection("x.sif", "SIF", architecture="s390x"))
     assert (found["image"][0].severity, "s390x" in found["image"][0].what) == (PROBLEM, True)
     found = look(Patient(image=Path("x.sif")), Inspection("x.sif", "SIF", unread="it is encrypted"))
     assert [finding.severity for finding in found["image"]] == [OK, WARNING]
 
 
-def test_an_image_that_is_damaged_or_not_here_is_said_to_be_so(look) -> None:
+def test_an_image_that_is_damaged_or_not_here_is_said_to_be_so(look: Look) -> None:
     assert look(Patient(image=Path("x.sif")))["image"][0].severity == PROBLEM
     assert look(Patient(missing_image="it is gone"))["image"][0].severity == NOTE
 
 
-def test_user_software_s_state_is_looked_at(look, space, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_software_s_state_is_looked_at(look: Look, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_installation(space, "Demo/1")
     patient = Patient(installation=find_installation(space, "Demo/1"))
     assert look(patient)["user software"][0].severity == OK
@@ -110,7 +119,7 @@ def test_user_software_s_state_is_looked_at(look, space, monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setenv("EASYBUILD_PREFIX", str(tmp_path / "eb"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
     monkeypatch.setattr(library, "check_host", lambda *_arguments, **_more: iter(()))
@@ -118,7 +127,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return lambda *words: CliRunner().invoke(cli, ["doctor", *words])
 
 
-def test_the_command_ends_by_severity(call, tmp_path: Path) -> None:
+def test_the_command_ends_by_severity(call: Call, tmp_path: Path) -> None:
     well = call()
     assert (well.exit_code, "0 problems, 0 warnings, 0 notes" in well.output) == (0, True)
     (tmp_path / "x.sif").write_bytes(SIF_HEADER)
@@ -159,7 +168,7 @@ def test_a_sandbox_for_cuda_meets_a_k40(tmp_path: Path, monkeypatch: pytest.Monk
     assert "Ubuntu 20.04.4 LTS" in found["image"]["what"]
 
 
-def test_a_target_that_is_nothing_is_one_line(call) -> None:
+def test_a_target_that_is_nothing_is_one_line(call: Call) -> None:
     for words in (["Nothing/1"], ["nothing.eb"], ["./nothing.eb"]):
         result = call(*words)
         assert type(result.exception).__name__ in ("InstallError", "EasyconfigError")

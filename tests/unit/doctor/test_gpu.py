@@ -1,9 +1,10 @@
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
 
 from sifmod.doctor.gpu import check_gpus, runs_on
-from sifmod.finding import NOTE, OK, PROBLEM, WARNING
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.gpus import Gpu, HostGpus
 from sifmod.image.gpustack import CUDA, ROCM, Component, Torch
 from sifmod.image.inspection import Inspection
@@ -13,13 +14,13 @@ K40 = HostGpus("nvidia", "440.33.01", (Gpu("Tesla K40m", "3.5"),))
 MI250 = HostGpus("amd", "6.3.6", (Gpu("AMD Instinct MI250X", "gfx90a"),))
 
 
-def an_image(*, cuda="", rocm="", built=()):
+def an_image(*, cuda: str = "", rocm: str = "", built: Collection[str] = ()) -> Inspection:
     components = [Component(name, version, "x") for name, version in ((CUDA, cuda), (ROCM, rocm)) if version]
     torch = (Torch("/opt/conda", "2.2.0", cuda, rocm, tuple(built), "x"),) if built else ()
     return Inspection("x.sif", "SIF", components=tuple(components), torch=torch)
 
 
-def check(hosts, image, vendor=""):
+def check(hosts: Sequence[HostGpus], image: Inspection, vendor: str = "") -> dict[str, Finding]:
     return {finding.topic: finding for finding in check_gpus(hosts, image, vendor=vendor)}
 
 
@@ -37,7 +38,9 @@ def check(hosts, image, vendor=""):
         (MI250, an_image(rocm="9.9"), NOTE, "not known here"),
     ],
 )
-def test_the_driver_is_compared_with_what_the_image_has(host, image, severity, says: str) -> None:
+def test_the_driver_is_compared_with_what_the_image_has(
+    host: HostGpus, image: Inspection, severity: str, says: str
+) -> None:
     finding = check([host], image)["GPU driver"]
     assert finding.severity == severity
     assert says in finding.what
@@ -64,7 +67,7 @@ NGC_2203 = ("5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6+PTX")
         (MI250, an_image(rocm="6.0"), OK),
     ],
 )
-def test_the_model_is_compared_with_what_torch_was_built_for(host, image, severity) -> None:
+def test_the_model_is_compared_with_what_torch_was_built_for(host: HostGpus, image: Inspection, severity: str) -> None:
     finding = check([host], image)["GPU model"]
     assert finding.severity == severity
     assert ("no kernel image" in finding.why) == (severity == PROBLEM)

@@ -1,32 +1,39 @@
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, Optional
 
 import pytest
 
-from sifmod.doctor import host as hostcheck
 from sifmod.doctor.host import check_host
 from sifmod.eb.robot import DEMO_EASYCONFIG
 from sifmod.eb.space import SoftwareSpace
-from sifmod.finding import NOTE, OK, PROBLEM, WARNING
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host import command
+from sifmod.site.settings import Site
 
 from ..support import a_site
 
+Found = dict[str, list[Finding]]
+Check = Callable[..., Found]
+Stub = Callable[[str, str], None]
+SetFree = Callable[..., None]
+
 
 @pytest.fixture
-def space(tmp_path: Path):
+def space(tmp_path: Path) -> SoftwareSpace:
     return SoftwareSpace(tmp_path / "eb" / "software", tmp_path / "eb" / "modules")
 
 
 @pytest.fixture
-def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
     """Put commands before all others on PATH: name -> shell script."""
     folder = tmp_path / "stubs"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
-    def put(name, script):
+    def put(name: str, script: str) -> None:
         (folder / name).write_text(f"#!/bin/sh\n{script}\n")
         (folder / name).chmod(0o755)
 
@@ -34,17 +41,17 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture(autouse=True)
-def eb(stub) -> None:
+def eb(stub: Stub) -> None:
     """Let `eb` find what it is asked for; the real one takes its time."""
     stub("eb", 'echo " * [ ] /robot/path/$2 (module: X)"')
 
 
 @pytest.fixture
-def check(space):
+def check(space: SoftwareSpace) -> Check:
     """Check this host: topic -> findings."""
 
-    def run(site=None, **more):
-        found = {}
+    def run(site: Optional[Site] = None, **more: Any) -> Found:
+        found: Found = {}
         for finding in check_host(site or a_site(), space, **more):
             found.setdefault(finding.topic, []).append(finding)
         return found
@@ -52,7 +59,7 @@ def check(space):
     return run
 
 
-def test_every_finding_that_is_not_fine_says_why_or_what_to_do(check) -> None:
+def test_every_finding_that_is_not_fine_says_why_or_what_to_do(check: Check) -> None:
     for findings in check().values():
         for finding in findings:
             assert finding.severity == OK or finding.why or finding.remedy or finding.severity == NOTE
@@ -68,13 +75,13 @@ def test_every_finding_that_is_not_fine_says_why_or_what_to_do(check) -> None:
         ("something else", False),
     ],
 )
-def test_an_old_runtime_is_a_problem(check, stub, version: str, is_problem: bool) -> None:
+def test_an_old_runtime_is_a_problem(check: Check, stub: Stub, version: str, is_problem: bool) -> None:
     stub("singularity", f"echo '{version}'")
     findings = check(a_site(runtime="singularity"))["runtime"]
     assert any(finding.severity == PROBLEM for finding in findings) == is_problem
 
 
-def test_user_namespaces_that_can_t_be_made_are_a_problem(check, stub) -> None:
+def test_user_namespaces_that_can_t_be_made_are_a_problem(check: Check, stub: Stub) -> None:
     stub("singularity", "echo 'apptainer version 1.4.5'")
     stub("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
     (finding,) = check(a_site(runtime="singularity"))["user namespaces"]
@@ -84,7 +91,7 @@ def test_user_namespaces_that_can_t_be_made_are_a_problem(check, stub) -> None:
     assert check(a_site(runtime="singularity"))["user namespaces"][0].severity == OK
 
 
-def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(check, stub, tmp_path: Path) -> None:
+def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(check: Check, stub: Stub, tmp_path: Path) -> None:
     stub("unshare", "exit 1")
     command = tmp_path / "runtime" / "bin" / "singularity"
     starter = tmp_path / "runtime" / "libexec" / "singularity" / "bin" / "starter-suid"
@@ -109,7 +116,12 @@ def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(check, stub, tmp_pat
     ],
 )
 def test_the_module_tool_is_looked_at(
-    check, stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables, severity
+    check: Check,
+    stub: Stub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    severity: str,
 ) -> None:
     for name in ("LMOD_VERSION", "MODULES_CMD"):
         monkeypatch.delenv(name, raising=False)
@@ -120,7 +132,7 @@ def test_the_module_tool_is_looked_at(
     assert check()["modules"][0].severity == severity
 
 
-def test_easybuild_is_looked_at(check, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_easybuild_is_looked_at(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check()["EasyBuild"][0].severity == OK
     monkeypatch.setenv("EBVERSIONEASYBUILD", "4.9.4")
     assert check()["EasyBuild"][0].severity == PROBLEM
@@ -128,7 +140,7 @@ def test_easybuild_is_looked_at(check, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check()["EasyBuild"][0].severity == WARNING
 
 
-def test_easybuild_is_asked_for_an_easyconfig_of_sifmod(check, stub) -> None:
+def test_easybuild_is_asked_for_an_easyconfig_of_sifmod(check: Check, stub: Stub) -> None:
     stub("eb", '[ "$1" = --dry-run ] && [ "$PWD" = / ] && echo " * [ ] /robot/path/$2 (module: X)"')
     (finding,) = check()["easyconfigs"]
     assert (finding.severity, finding.remedy) == (OK, "")
@@ -145,7 +157,9 @@ def test_easybuild_is_asked_for_an_easyconfig_of_sifmod(check, stub) -> None:
         ("exit 0", "prints nothing", "try again: eb"),
     ],
 )
-def test_an_easybuild_that_does_not_find_it_is_quoted(check, stub, script: str, said: str, remedy: str) -> None:
+def test_an_easybuild_that_does_not_find_it_is_quoted(
+    check: Check, stub: Stub, script: str, said: str, remedy: str
+) -> None:
     stub("eb", script)
     (finding,) = check()["easyconfigs"]
     assert finding.severity == WARNING
@@ -153,7 +167,7 @@ def test_an_easybuild_that_does_not_find_it_is_quoted(check, stub, script: str, 
     assert remedy in finding.remedy
 
 
-def test_an_easybuild_that_hangs_is_not_waited_for(check, stub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_easybuild_that_hangs_is_not_waited_for(check: Check, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_TIMEOUT", 0.2)
     stub("eb", "exec sleep 60")
     (finding,) = check()["easyconfigs"]
@@ -161,12 +175,12 @@ def test_an_easybuild_that_hangs_is_not_waited_for(check, stub, monkeypatch: pyt
     assert "timed out" in finding.what
 
 
-def test_without_eb_there_is_nothing_to_ask(check, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_eb_there_is_nothing_to_ask(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     assert "easyconfigs" not in check()
 
 
-def test_binds_of_the_site_are_looked_at(check, tmp_path: Path) -> None:
+def test_binds_of_the_site_are_looked_at(check: Check, tmp_path: Path) -> None:
     from sifmod.container.bind import Bind
 
     site = a_site(binds=(Bind.parse(f"{tmp_path}/gone"),), optional_binds=(Bind.parse(f"{tmp_path}/other"),))
@@ -176,15 +190,15 @@ def test_binds_of_the_site_are_looked_at(check, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def full(monkeypatch: pytest.MonkeyPatch):
-    def set_free(*, blocks=10**9, inodes=10**9):
+def full(monkeypatch: pytest.MonkeyPatch) -> SetFree:
+    def set_free(*, blocks: int = 10**9, inodes: int = 10**9) -> None:
         result = SimpleNamespace(f_bavail=blocks, f_frsize=4096, f_favail=inodes)
-        monkeypatch.setattr(hostcheck.os, "statvfs", lambda _path: result)
+        monkeypatch.setattr("os.statvfs", lambda _path: result)
 
     return set_free
 
 
-def test_want_of_space_and_of_inodes_is_a_warning(check, full) -> None:
+def test_want_of_space_and_of_inodes_is_a_warning(check: Check, full: SetFree) -> None:
     full()
     assert check()["space: install and packing"][0].severity == OK
     full(blocks=1000)
@@ -198,7 +212,7 @@ def test_want_of_space_and_of_inodes_is_a_warning(check, full) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
-def test_a_place_that_may_not_be_written_to_is_named(check, space) -> None:
+def test_a_place_that_may_not_be_written_to_is_named(check: Check, space: SoftwareSpace) -> None:
     space.software.parent.mkdir()
     space.software.parent.chmod(0o555)
     finding = check()["space: install and packing"][0]
@@ -217,7 +231,7 @@ def test_a_place_that_may_not_be_written_to_is_named(check, space) -> None:
         ("nothing", ""),
     ],
 )
-def test_lustre_s_quota_is_read(check, stub, line: str, says: str) -> None:
+def test_lustre_s_quota_is_read(check: Check, stub: Stub, line: str, says: str) -> None:
     stub("lfs", f"echo '{line}'")
     stub("quota", "exit 0")
     found = check().get("quota", [])
@@ -225,12 +239,12 @@ def test_lustre_s_quota_is_read(check, stub, line: str, says: str) -> None:
     assert all(says in finding.what for finding in found)
 
 
-def test_the_project_s_quota_is_read(check, stub) -> None:
+def test_the_project_s_quota_is_read(check: Check, stub: Stub) -> None:
     answers = "project*) echo '462000265 P /x' ;; quota-p) echo \"/x 10 0 0 - $4 0 462000270 -\" ;;"
     stub("lfs", f"case $1$3 in {answers} esac")
     assert [finding.what.partition(" of the ")[2][:7] for finding in check()["quota"]] == ["project"]
 
 
-def test_what_quota_complains_of_is_passed_on(check, stub) -> None:
+def test_what_quota_complains_of_is_passed_on(check: Check, stub: Stub) -> None:
     stub("quota", "echo 'Disk quotas for user x (uid 1): In block grace period on /dev/sda1'; exit 1")
     assert "In block grace period" in check()["quota"][0].what

@@ -1,6 +1,8 @@
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -8,16 +10,21 @@ from hypothesis import strategies as st
 
 from sifmod.text import quoting
 
+from ..support import Need
+
+Quote = Callable[[object], str]
+
 # A shell word can't hold NUL; everything else goes, line breaks included. Many values a process keep this fast.
 NASTY = ["", " ", "a b", "$(touch x)", "`id`", "${HOME}", "it's", '"', "\\", "a\nb", "-n", "~", "*", "!!", "é☃", "#"]
-WORDS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))), min_size=20, max_size=60)
-TEXTS = st.lists(st.text(st.characters(exclude_categories=("Cs",))), min_size=20, max_size=60)
+HALVES: tuple[Literal["Cs"]] = ("Cs",)
+WORDS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=HALVES)), min_size=20, max_size=60)
+TEXTS = st.lists(st.text(st.characters(exclude_categories=HALVES)), min_size=20, max_size=60)
 
 
 @settings(max_examples=40)
 @given(WORDS)
 @example(NASTY)
-def test_bash_reads_a_quoted_value_as_exactly_one_word(words) -> None:
+def test_bash_reads_a_quoted_value_as_exactly_one_word(words: list[str]) -> None:
     script = "printf '%s\\0' " + " ".join(quoting.shell(word) for word in words)
     done = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
     assert done.stdout == b"".join(word.encode() + b"\0" for word in words)
@@ -27,13 +34,13 @@ def test_bash_reads_a_quoted_value_as_exactly_one_word(words) -> None:
 @settings(max_examples=40)
 @given(WORDS)
 @example(NASTY)
-def test_a_plain_posix_shell_reads_the_same_word(words) -> None:
+def test_a_plain_posix_shell_reads_the_same_word(words: list[str]) -> None:
     script = "printf '%s\\0' " + " ".join(quoting.shell(word) for word in words)
     done = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
     assert done.stdout == b"".join(word.encode() + b"\0" for word in words)
 
 
-def lua_reads(lua, texts):
+def lua_reads(lua: str, texts: list[str]) -> bytes:
     """Return what Lua makes of the literals, each with its length before it."""
     script = "".join(f'local text = {quoting.lua(text)} io.write(#text, ":", text)\n' for text in texts)
     done = subprocess.run([lua, "-"], input=script.encode(), capture_output=True, check=False)
@@ -45,7 +52,7 @@ def lua_reads(lua, texts):
 @given(texts=TEXTS)
 @example(texts=[*NASTY, "]]", "--[[", '\\"', "\r\n", "\t\x1b\x7f", "\\n", "%d", "\0"])
 @example(texts=["\x001", "\x0099"])
-def test_lua_reads_a_quoted_value_as_the_same_string(need, texts) -> None:
+def test_lua_reads_a_quoted_value_as_the_same_string(need: Need, texts: list[str]) -> None:
     expected = b"".join(b"%d:%s" % (len(text.encode()), text.encode()) for text in texts)
     assert lua_reads(need("lua5.3", "lua"), texts) == expected
 
@@ -69,7 +76,7 @@ TCL = [
 ]
 
 
-def tcl_reads(tclsh, path, words):
+def tcl_reads(tclsh: str, path: Path, words: list[str]) -> bytes:
     script = """fconfigure stdout -translation binary -encoding utf-8
     proc emit {text} { puts -nonewline "[string length $text]:$text" }
     """
@@ -82,25 +89,25 @@ def tcl_reads(tclsh, path, words):
 # Tcl 8.6 keeps what is beyond the basic multilingual plane as two characters
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    words=st.lists(st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=("Cs",))), min_size=20, max_size=60)
+    words=st.lists(st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=HALVES)), min_size=20, max_size=60)
 )
 @example(words=TCL[:-1])
-def test_tcl_reads_a_quoted_value_as_one_word_also_within_braces(need, tmp_path: Path, words) -> None:
+def test_tcl_reads_a_quoted_value_as_one_word_also_within_braces(need: Need, tmp_path: Path, words: list[str]) -> None:
     expected = b"".join(f"{len(word)}:{word}".encode() for word in words)
     assert tcl_reads(need("tclsh"), tmp_path / "words.tcl", words) == expected
 
 
-def test_tcl_passes_on_what_it_counts_differently(need, tmp_path: Path) -> None:
+def test_tcl_passes_on_what_it_counts_differently(need: Need, tmp_path: Path) -> None:
     assert tcl_reads(need("tclsh"), tmp_path / "words.tcl", TCL[-1:]).endswith(":😀".encode())
 
 
 @pytest.mark.parametrize("quote", [quoting.shell, quoting.lua, quoting.tcl, quoting.comment])
-def test_a_value_that_is_no_string_is_quoted_as_its_text(quote) -> None:
+def test_a_value_that_is_no_string_is_quoted_as_its_text(quote: Quote) -> None:
     assert "42" in quote(42)
 
 
 @given(st.text())
-def test_a_comment_is_one_line_without_control_characters(text) -> None:
+def test_a_comment_is_one_line_without_control_characters(text: str) -> None:
     line = quoting.comment(text)
     assert all(ord(character) >= 32 and ord(character) != 127 for character in line)
     assert line == line.strip()
@@ -109,7 +116,7 @@ def test_a_comment_is_one_line_without_control_characters(text) -> None:
 @settings(max_examples=40)
 @given(WORDS)
 @example(["x\ntouch /tmp/pwned", "x\rtouch", "\\", "\\\n", "$(id)"])
-def test_bash_never_runs_what_is_in_a_comment(texts) -> None:
+def test_bash_never_runs_what_is_in_a_comment(texts: list[str]) -> None:
     script = "".join(f"# {quoting.comment(text)}\n" for text in texts) + "printf end"
     done = subprocess.run(["bash", "-s"], input=script.encode(), capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"end", b"")
@@ -132,7 +139,9 @@ NASTY_LINES = [word for word in NASTY if "\n" not in word]
 @settings(max_examples=20)
 @given(words=LINES)
 @example(words=[*NASTY_LINES, "'", "\\'", "\\\\", "a!b", "!$", "'!'", "\\!", "{a,b}", "[", "a  b"])
-def test_csh_and_fish_read_a_quoted_value_as_exactly_one_word(need, shell: str, quote, words) -> None:
+def test_csh_and_fish_read_a_quoted_value_as_exactly_one_word(
+    need: Need, shell: str, quote: Quote, words: list[str]
+) -> None:
     script = "/usr/bin/printf '%s\\0' " + " ".join(quote(word) for word in words)
     flags = ["-f"] if shell == "csh" else ["--no-config"]
     done = subprocess.run([need(shell), *flags, "-c", script], capture_output=True, check=True)

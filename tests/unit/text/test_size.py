@@ -15,5 +15,5 @@ from sifmod.text.size import size_text
         (10**18, "1e+03 PB"),
     ],
 )
-def test_sizes_are_read_easily(count, text: str) -> None:
+def test_sizes_are_read_easily(count: int, text: str) -> None:
     assert size_text(count) == text
