@@ -53,6 +53,17 @@ def test_the_image_is_copied_and_its_digest_recorded(demo: User) -> None:
     assert manifest["image_size"] == (IMAGES / "demo.sif").stat().st_size
 
 
+def test_on_a_terminal_the_work_is_part_of_easybuild_s_display(user: User) -> None:
+    """Rich allows one display at a time, and EasyBuild's is there while the image is copied."""
+    user.env["EASYBUILD_OUTPUT_STYLE"] = "rich"
+    # `script` has no window, and in one of no size Rich draws nothing while a display is there
+    done = user.run(f"TERM=xterm COLUMNS=200 LINES=40 script -qec 'eb {DEMO_EASYCONFIG}' /dev/null", check=False)
+    assert done.returncode == 0, done.stdout
+    assert "\x1b[2K" in done.stdout  # drawn anew
+    assert "copying the image" in done.stdout
+    assert user.modulefile(DEMO_MODULE).is_file()
+
+
 @pytest.mark.parametrize(("mode", "copies"), [("copy", 1), ("link", 0)])
 def test_a_large_image_is_read_once_and_written_once(user: User, tmp_path: Path, mode: str, copies: int) -> None:
     """Bytes as the kernel counts them (proc(5), /proc/PID/io), of eb and all that it starts."""

@@ -151,6 +151,7 @@ def test_sifmod_as_a_module_serves_an_easybuild_that_is_one(cluster: ModuleUser,
         f"sifmod, version {sifmod.__version__}",
     ]
     assert "lumi" in cluster.out(f"module load {module}; sifmod site list")
+    assert "LUMI" in cluster.out(f"module load {module}; TERM=xterm script -qc 'sifmod site list' /dev/null")
     # beside a container, whose `python3` is not the command's and which keeps its own libraries
     beside = cluster.out(f"module load {module} {DEMO_MODULE}; type -P python3; sifmod --version; python -m site")
     assert beside.startswith(f"{cluster.user.installdir(DEMO_MODULE)}/bin/python3\nsifmod, version")

@@ -15,6 +15,7 @@ from sifmod.container.gpu import VENDORS
 from sifmod.image.gpustack import newest
 from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image
 from sifmod.image.python import Packages
+from sifmod.text.printable import printable
 from sifmod.text.size import size_text
 
 _SHOWN_LINES = 40  # of a script or a definition file
@@ -53,7 +54,7 @@ def inspect(image: Path, packages: bool, prefix: str, as_json: bool) -> None:
             echo_json(_named(python.packages))
         else:
             for name, version in python.packages:
-                echo_whole(f"{name}=={version}")
+                echo_whole(printable(f"{name}=={version}"))  # may pass through grep to a terminal
     elif as_json:
         echo_json(_as_json(found))
     else:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Optional, TextIO
 import click
 
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
-from sifmod.text.printable import columns, printable
+from sifmod.text.printable import STEERING, columns, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 _GAP = "  "
 
 _COLOURS = MappingProxyType({OK: "green", NOTE: "blue", WARNING: "yellow", PROBLEM: "red"})
-
-# What JSON may hold as it is, and a terminal would obey.
-_STEERING_IN_JSON = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -44,10 +40,9 @@ def console(stream: TextIO) -> Console:
 
 
 def echo_json(value: Any) -> None:
-    """Print a value as indented JSON, in UTF-8; what can't be written so, such as odd file names, is escaped."""
+    """Print a value as indented JSON, in UTF-8; what steers a terminal, or is no UTF-8 (odd file names), is escaped."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
-    text = _STEERING_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-    click.echo(text.encode("utf-8", "backslashreplace").decode("utf-8"))
+    click.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def echo(text: str = "", *, bold: bool = False) -> None:

@@ -7,12 +7,12 @@ import unicodedata
 
 # Control characters but line feed and tab, what turns the direction of text round, line separators that only some
 # programs know, and halves of surrogate pairs (odd bytes in file names), which are no UTF-8.
-_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
     r"""Return text with each character that steers a terminal, or that can't be printed, as its escape: `\x1b`."""
-    return _STEERING.sub(lambda found: _escape(ord(found[0])), text)
+    return STEERING.sub(lambda found: _escape(ord(found[0])), text)
 
 
 def _escape(code: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
 import struct
@@ -108,6 +109,16 @@ def test_names_in_a_table_are_no_markup_and_no_escapes(place: Place, monkeypatch
         piped = CliRunner().invoke(cli, words).output
         assert SHOWN in piped
         assert "\x1b" not in piped
+
+
+def test_packages_and_json_are_no_escapes_in_a_pipe(place: Place) -> None:
+    box = Path(place("inspect")[-1])
+    python_prefix(box, "/opt/other", config="home = /usr/bin\n", packages=[("demo", f"1{HOSTILE}")])
+    packages = CliRunner().invoke(cli, ["inspect", str(box), "--packages", "--python", "/opt/other"]).output
+    assert packages == f"demo==1{SHOWN}\n"
+    printed = CliRunner().invoke(cli, ["inspect", str(box), "--json", "--python", "/opt/other"]).output
+    assert json.loads(printed) == [{"name": "demo", "version": f"1{HOSTILE}"}]
+    assert not any(character in printed for character in "\x1b\x07\u202e\x9b")
 
 
 def test_names_in_an_error_are_no_escapes(place: Place) -> None:
