@@ -19,8 +19,8 @@ _FORMS = {
 }
 SHELLS = tuple(_FORMS)
 
-# What the easyblock imports: sifmod, and what it needs.
-_LIBRARIES = ("sifmod", "jinja2", "markupsafe", "packaging", "tomli")
+# What sifmod's library needs, all of it: the easyblock may use any part.
+_LIBRARIES = ("sifmod", "jinja2", "markupsafe", "packaging", "PySquashfsImage", "tomli")
 
 # The smallest of the easyconfigs that come with sifmod; README and tutorial begin with it.
 DEMO_EASYCONFIG = "Python-3.11-demo-singularity.eb"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Optional
 
 from sifmod.errors import ImageError
+from sifmod.image import superblock
 
 # launch script, magic, version, architecture; then UUID, times, and where the descriptors and the data are
 _START = struct.Struct("<32s10s3s3s")
@@ -200,8 +201,8 @@ def check_is_sif(path: Path) -> None:
         return
     if not head:
         found = "an empty file"
-    elif head.startswith((b"hsqs", b"\x1f\x8b", b"\xfd7zXZ", b"BZh")) or head[:5] in (b"<!DOC", b"<html"):
-        found = {b"hsqs": "a bare SquashFS file", b"<!DO": "a web page", b"<htm": "a web page"}.get(
+    elif head.startswith((superblock.MAGIC, b"\x1f\x8b", b"\xfd7zXZ", b"BZh")) or head[:5] in (b"<!DOC", b"<html"):
+        found = {superblock.MAGIC: "a bare SquashFS file", b"<!DO": "a web page", b"<htm": "a web page"}.get(
             head[:4], "a compressed archive"
         )
     else:

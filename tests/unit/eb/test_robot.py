@@ -146,7 +146,7 @@ def test_the_printed_path_is_enough_to_import_sifmod_and_what_it_needs() -> None
             "-S",
             "-B",
             "-c",
-            "import sifmod.render.templates, sifmod.install.installer; print(sifmod.__file__)",
+            "import sifmod.render.templates, sifmod.install.installer, sifmod.image.inspection; print(sifmod.__file__)",
         ],
         env={"PYTHONPATH": path},
         capture_output=True,

@@ -5,13 +5,17 @@ import os
 import struct
 import time
 import zlib
+from ctypes import sizeof
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PySquashfsImage.structure import Superblock
+from PySquashfsImage.util import MAGIC_BYTES
 
 from sifmod.errors import ImageError
+from sifmod.image import superblock
 from sifmod.image.files import SquashFsFiles
 from sifmod.image.squashfs import SquashFs
 
@@ -213,3 +217,9 @@ def test_a_link_to_itself_leads_nowhere(small_bytes, tmp_path: Path) -> None:
     files = SquashFsFiles(opened(path))
     assert files.resolved("/loop") == ""
     assert files.text("/link") == "x" * 500
+
+
+def test_what_tells_a_whole_file_without_the_library_is_the_library_s_layout() -> None:
+    assert superblock.SIZE == sizeof(Superblock)
+    assert superblock.LENGTH_AT == Superblock._bytes_used.offset
+    assert superblock.MAGIC == MAGIC_BYTES
