@@ -2,13 +2,18 @@
 
 Links are followed within the image, as a process that runs in it would: an absolute target begins at the image's root,
 and `..` ends there. Nothing outside of a sandbox is ever opened.
+
+An image can be made so that each look into it is cheap and all of them never end, such as by thousands of directories
+that share one listing: the names that are listed, the paths that are remembered and the time have limits.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,19 +21,31 @@ from pathlib import Path
 from typing import Generic, Optional, TypeVar
 
 from sifmod.errors import ImageError
-from sifmod.image.squashfs import DIRECTORY, FILE, LINK, OTHER, Inode, SquashFs
+from sifmod.image.squashfs import DIRECTORY, FILE, LINK, MOST_NAMES, OTHER, Inode, SquashFs, takes_too_much
 
 Node = TypeVar("Node")
 
 _MOST_LINKS = 40  # on one path, as in the kernel
+_LONGEST_PATH = 4096  # characters of a path or a link's target: the kernel's PATH_MAX, in bytes
+_MOST_PATHS = 20_000  # that are remembered; the others are looked up again
+_MOST_SECONDS = 60  # of processor time for one look into an image; conda with 40 environments of 400 packages takes 1
 _TEXT = 1 << 20  # bytes read of a file that is wanted as text
 
 
 class ImageFiles(ABC, Generic[Node]):
-    """The files of an image. Paths are absolute, in the image; what can't be read counts as absent."""
+    """The files of an image. Paths are absolute, in the image; what can't be read counts as absent.
 
-    def __init__(self) -> None:
+    Every method raises an ImageError where the image is damaged, or takes more names or time than a usual one.
+
+    Attributes:
+        name: path of the image, for messages.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
         self._known: dict[str, Optional[tuple[str, str, Node]]] = {}
+        self._names_listed = 0
+        self._begun = time.process_time()
 
     @abstractmethod
     def _root(self) -> Node: ...
@@ -51,9 +68,23 @@ class ImageFiles(ABC, Generic[Node]):
 
     def _find(self, path: str) -> Optional[tuple[str, str, Node]]:
         """Return the path without links, the kind and the node of a path; None where there is nothing."""
-        if path not in self._known:
-            self._known[path] = self._walk(path)
-        return self._known[path]
+        if path in self._known:
+            return self._known[path]
+        if len(path) > _LONGEST_PATH:
+            return None
+        self._check_time()
+        found = self._walk(path)
+        if found and len(found[0]) > _LONGEST_PATH:
+            found = None
+        if len(self._known) >= _MOST_PATHS:
+            self._known.clear()
+        self._known[path] = found
+        return found
+
+    def _check_time(self) -> None:
+        """Raise once the look into this image has taken too long; a slow file system costs no processor time."""
+        if time.process_time() - self._begun > _MOST_SECONDS:
+            raise takes_too_much(self.name, f"more than {_MOST_SECONDS} seconds of processor time")
 
     def _walk(self, path: str) -> Optional[tuple[str, str, Node]]:
         waiting = [part for part in path.split("/") if part not in ("", ".")][::-1]
@@ -73,7 +104,7 @@ class ImageFiles(ABC, Generic[Node]):
             if kind == LINK:
                 links += 1
                 target = self._target(node)
-                if links > _MOST_LINKS or not target:
+                if links > _MOST_LINKS or not 0 < len(target) <= _LONGEST_PATH:
                     return None
                 if target.startswith("/"):
                     above = above[:1]
@@ -104,7 +135,13 @@ class ImageFiles(ABC, Generic[Node]):
     def names(self, path: str) -> list[str]:
         """Return the sorted names in a directory; none where there is none."""
         found = self._find(path)
-        return sorted(self._names(found[2])) if found and found[1] == DIRECTORY else []
+        if not found or found[1] != DIRECTORY:
+            return []
+        names = self._names(found[2])
+        self._names_listed += len(names)
+        if self._names_listed > MOST_NAMES:
+            raise takes_too_much(self.name, f"listing more than {MOST_NAMES:,} names of files")
+        return sorted(names)
 
     def size(self, path: str) -> int:
         """Return the bytes of a file; 0 where there is none."""
@@ -119,6 +156,7 @@ class ImageFiles(ABC, Generic[Node]):
             start: of the piece, in bytes.
             limit: bytes at most.
         """
+        self._check_time()
         found = self._find(path)
         if found is None or found[1] != FILE or start > self._size(found[2]):
             return b""
@@ -139,7 +177,7 @@ class SquashFsFiles(ImageFiles[_InSquashFs]):
     """The files of a SquashFS."""
 
     def __init__(self, squashfs: SquashFs) -> None:
-        super().__init__()
+        super().__init__(squashfs.name)
         self._squashfs = squashfs
         self._listings: dict[int, Mapping[str, tuple[str, int]]] = {}
 
@@ -149,7 +187,10 @@ class SquashFsFiles(ImageFiles[_InSquashFs]):
     def _inode(self, node: _InSquashFs) -> Inode:
         inode = self._squashfs.inode(node.reference)
         if inode.kind != node.kind:
-            raise ImageError(f"the SquashFS is damaged: a {node.kind} turned out to be a {inode.kind}. Build it again")
+            raise ImageError(
+                f"the SquashFS in '{self.name}' is damaged: a {node.kind} turned out to be a {inode.kind}. Fetch or "
+                "build it again"
+            )
         return inode
 
     def _listing(self, node: _InSquashFs) -> Mapping[str, tuple[str, int]]:
@@ -178,7 +219,7 @@ class SandboxFiles(ImageFiles[Path]):
     """The files below a directory of the host."""
 
     def __init__(self, top: Path) -> None:
-        super().__init__()
+        super().__init__(str(top))
         self._top = top
 
     def _root(self) -> Path:
@@ -195,7 +236,8 @@ class SandboxFiles(ImageFiles[Path]):
 
     def _names(self, node: Path) -> list[str]:
         try:
-            return [path.name for path in node.iterdir()]
+            with os.scandir(node) as entries:
+                return [entry.name for entry in itertools.islice(entries, MOST_NAMES + 1)]
         except OSError:
             return []
 

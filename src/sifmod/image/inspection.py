@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import IO, Any, Optional
 
 from sifmod.errors import ImageError
-from sifmod.image import system
+from sifmod.image import superblock, system
 from sifmod.image.files import ImageFiles, SandboxFiles, SquashFsFiles
 from sifmod.image.gpustack import Component, Torch, find_components, find_torch
 from sifmod.image.python import CONDA, SYSTEM, ImagePython, find_pythons, user_software_pythons
@@ -165,7 +165,7 @@ def open_image(path: Path) -> Iterator[tuple[dict[str, Any], Optional[ImageFiles
             raise ImageError(f"'{path}' is no file and no directory: give the path of an image")
         size = os.fstat(descriptor).st_size
         known: dict[str, Any] = {"path": str(path), "size": size}
-        if os.pread(descriptor, 4, 0) == b"hsqs":
+        if os.pread(descriptor, len(superblock.MAGIC), 0) == superblock.MAGIC:
             squashfs = SquashFs(stream, name=str(path), size=size)
             yield {**known, "kind": BARE, **_described(squashfs)}, SquashFsFiles(squashfs)
             return
@@ -281,8 +281,10 @@ def _default_python(
             if name in (python.conda_env, python.prefix):
                 return python.prefix
     in_path = []
+    places = [(files.resolved(f"{one.prefix}/bin"), one) for one in pythons]
     for folder in search_path:
-        in_path += [one for one in pythons if files.resolved(folder) == files.resolved(f"{one.prefix}/bin")]
+        place = files.resolved(folder)
+        in_path += [one for there, one in places if there == place]
     # a conda environment before its root, anything before the system's own
     others = sorted(pythons, key=lambda one: (one.kind == SYSTEM, one.kind == CONDA and one.conda_env == "base"))
     candidates = list(dict.fromkeys([*in_path, *others]))

@@ -23,6 +23,7 @@ _PARENTS = ("/", "/usr", "/root", "/home", "/srv", "/app", "/workspace", "/opt")
 _MOST_PLACES = 5000
 _MOST_PYTHONS = 100
 _MOST_PACKAGES = 20_000  # of one Python
+_MOST_SITE_DIRECTORIES = 1000  # of one Python: a line of a .pth file adds one
 _DISTRIBUTION_OR_LINK = re.compile(r"\.(dist-info|egg-info|egg|egg-link)$")
 _METADATA = 32_768  # bytes; name and version are in the first lines
 _INTERPRETER = re.compile(r"python(3\.\d+)?t?")
@@ -72,7 +73,8 @@ class ImagePython:
 
 
 def _lookup(packages: Packages, wanted: str) -> str:
-    return next((version for name, version in packages if canonicalize_name(name) == canonicalize_name(wanted)), "")
+    wanted = canonicalize_name(wanted)
+    return next((version for name, version in packages if canonicalize_name(name) == wanted), "")
 
 
 def find_pythons(
@@ -214,12 +216,12 @@ def _site_directories(files: Files, prefix: str, library: str, config: Mapping[s
             folders += _site_directories(files, base, library, {**base_config, "include-system-site-packages": ""})
     for folder in list(folders):
         for name in files.names(folder):
-            if name.endswith(".pth"):
+            if name.endswith(".pth") and len(folders) < _MOST_SITE_DIRECTORIES:
                 lines = files.text(f"{folder}/{name}", limit=65_536).splitlines()
                 folders += [
                     posixpath.join(folder, line) for line in lines if line and not line.startswith(("#", "import"))
                 ]
-    resolved = (files.resolved(folder) for folder in folders)
+    resolved = (files.resolved(folder) for folder in folders[:_MOST_SITE_DIRECTORIES])
     return [folder for folder in dict.fromkeys(resolved) if folder]
 
 

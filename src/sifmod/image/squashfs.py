@@ -69,6 +69,16 @@ class Inode:
     structure: Any = field(repr=False)
 
 
+def takes_too_much(name: str, what: str) -> ImageError:
+    """Return the error for an image that goes beyond a limit.
+
+    Args:
+        name: path of the image.
+        what: what it takes, with the limit.
+    """
+    return ImageError(f"looking into '{name}' takes {what}: no usual image does. Check where it comes from")
+
+
 class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no types
     """A SquashFS within a file.
 
@@ -130,7 +140,7 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
         self.block_size: int = known.block_size
         self.inodes: int = known.inodes
         self.created: int = known.mkfs_time
-        self._id_table: dict[int, int] = defaultdict(int)  # nobody asks who owns a file: the table of owners stays unread
+        self._id_table: dict[int, int] = defaultdict(int)  # who owns a file is not asked: that table stays unread
 
     @property
     def root(self) -> int:
@@ -190,9 +200,7 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
     def _count_names(self, count: int) -> None:
         self._names += count
         if self._names > MOST_NAMES:
-            raise ImageError(
-                f"looking into '{self.name}' takes reading more than {MOST_NAMES:,} names of files: no usual image"
-            )
+            raise takes_too_much(self.name, f"reading more than {MOST_NAMES:,} names of files")
 
     def target(self, inode: Inode) -> str:
         """Return where a link points."""
@@ -267,9 +275,7 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
                 raise self._damaged(f"a block can't be unpacked ({error})") from error
         self._unpacked += max(len(data), SQUASHFS_METADATA_SIZE)
         if self._unpacked > _MOST_UNPACKED:
-            raise ImageError(
-                f"looking into '{self.name}' takes unpacking more than {_MOST_UNPACKED >> 30} GiB: no usual image"
-            )
+            raise takes_too_much(self.name, f"unpacking more than {_MOST_UNPACKED >> 30} GiB")
         return data
 
     # What PySquashfsImage's own methods read by; theirs believe every length and position.

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import ChainMap
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Optional
 
+from sifmod.errors import ImageError
 from sifmod.image.files import ImageFiles
 
 Files = ImageFiles[Any]
@@ -22,6 +24,12 @@ _PACKAGE_DATABASE = 32 << 20  # bytes
 _LIBC = 16 << 20  # bytes
 _OS_RELEASE = 16_384  # bytes
 _MOST_FOLDERS = 20
+# What Linux lets a program start with (fs/exec.c): no image that runs sets more.
+_MOST_FILLED_IN = 128 << 10  # bytes that references bring into one variable: MAX_ARG_STRLEN
+_MOST_ENVIRONMENT = 6 << 20  # bytes of all assignments: three quarters of the usual stack
+_POINTER = 8  # bytes, which the kernel counts for each variable
+
+_REFERENCE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 
 
 def os_release(files: Files) -> dict[str, str]:
@@ -113,27 +121,43 @@ def environment(files: Files) -> dict[str, str]:
 
     What needs a shell is left as it is written: only plain assignments are understood, `${NAME:-default}` as
     the default, and references to variables that came before.
+
+    Raises:
+        ImageError: the variables refer to each other so that they grow beyond what Linux starts a program with.
     """
     found: dict[str, str] = {}
+    known = ChainMap(found, {"PATH": DEFAULT_PATH})
+    size = 0
     folder = f"{_METADATA}/env"
     for name in files.names(folder):
         # the others are the runtime's own machinery
         if re.fullmatch(r"(10-docker.*|90-environment|91-.*)\.sh", name):
             for line in files.text(f"{folder}/{name}").splitlines():
                 match = re.match(r"(?:export +)?([A-Za-z_]\w*)=(.*)", line.strip().rstrip(";"))
-                if match:
-                    found[match[1]] = _value(match[2], found)
+                if not match:
+                    continue
+                value = _value(match[2], known)
+                size += len(match[1]) + len(value or "") + len("=\0") + _POINTER
+                if value is None or size > _MOST_ENVIRONMENT:
+                    raise ImageError(
+                        f"'{files.name}' sets more variables than Linux starts a program with, which is "
+                        f"{_MOST_FILLED_IN >> 10} KiB in one of them and {_MOST_ENVIRONMENT >> 20} MiB in all: "
+                        f"'{match[1][:100]}' is too much. Build the image again without it"
+                    )
+                found[match[1]] = value
     return found
 
 
-def _value(text: str, known: Mapping[str, str]) -> str:
+def _value(text: str, known: Mapping[str, str]) -> Optional[str]:
+    """Return the value of an assignment; None where what it refers to makes it longer than any variable can be."""
     quote = text[:1] if text[:1] in ("'", '"') and text[-1:] == text[:1] and len(text) > 1 else ""
     if quote:
         text = text[1:-1]
-    before = {"PATH": DEFAULT_PATH, **known}
     if quote != "'":
         # both runtimes write the variables of a Docker image so
         text = re.sub(r'^\$\{\w+:-"?(.*?)"?\}$', r"\1", text)
-        text = re.sub(r"\$\{?([A-Za-z_]\w*)\}?", lambda match: before.get(match[1], match[0]), text)
+        if sum(len(known.get(name, "")) for name in _REFERENCE.findall(text)) > _MOST_FILLED_IN:
+            return None
+        text = _REFERENCE.sub(lambda match: known.get(match[1], match[0]), text)
         text = re.sub(r"\\(.)", r"\1", text)
     return text

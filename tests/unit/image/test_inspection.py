@@ -5,19 +5,21 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import ImageError
-from sifmod.image.inspection import inspect_image
+from sifmod.image.inspection import Inspection, inspect_image
 
 from ..imagetrees import (
     DEFINITION,
     distribution,
     link,
     linux,
+    one_listing,
     partition,
     python_prefix,
     sif,
@@ -25,10 +27,11 @@ from ..imagetrees import (
     squashfs,
     write,
 )
+from ..support import Need
 
 
 @pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory):
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = linux(tmp_path_factory.mktemp("tree"))
     python_prefix(top, "/opt/conda", conda=["python-3.11.4-0"])
     write(top, "/opt/conda/bin/activate")
@@ -37,11 +40,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def packed(tree, tmp_path_factory: pytest.TempPathFactory, need):
+def packed(tree: Path, tmp_path_factory: pytest.TempPathFactory, need: Need) -> Path:
     return squashfs(need("mksquashfs"), tree, tmp_path_factory.mktemp("x") / "x.squashfs")
 
 
-def facts(found):
+def facts(found: Inspection) -> tuple[object, ...]:
     return (
         found.architecture,
         found.os,
@@ -53,7 +56,7 @@ def facts(found):
     )
 
 
-def test_sif_squashfs_and_sandbox_hold_the_same(tree, packed, tmp_path: Path) -> None:
+def test_sif_squashfs_and_sandbox_hold_the_same(tree: Path, packed: Path, tmp_path: Path) -> None:
     definition = (DEFINITION, b"", b"Bootstrap: docker\nFrom: x\n", 0)
     path = sif(tmp_path / "x.sif", definition, partition(packed.read_bytes()), signature(b"\xab" * 20))
     image, bare, sandbox = (inspect_image(one) for one in (path, packed, tree))
@@ -66,7 +69,7 @@ def test_sif_squashfs_and_sandbox_hold_the_same(tree, packed, tmp_path: Path) ->
     assert image.runscript == "#!/bin/sh\nexec python3"
 
 
-def test_the_default_python_is_the_one_with_the_main_package(packed) -> None:
+def test_the_default_python_is_the_one_with_the_main_package(packed: Path) -> None:
     found = inspect_image(packed)
     assert found.default_python == "/opt/conda/envs/pytorch"
     assert found.python().version_of("torch") == "2.2.0+rocm5.6"
@@ -94,7 +97,7 @@ def test_the_default_python_is_the_one_that_the_image_activates(tmp_path: Path, 
     assert inspect_image(top).default_python == prefix
 
 
-def test_user_software_packed_and_not(tmp_path: Path, need) -> None:
+def test_user_software_packed_and_not(tmp_path: Path, need: Need) -> None:
     top = tmp_path / "user-software"
     write(top, "/venv/demo/pyvenv.cfg", "home = /usr/bin\nversion = 3.11.2\n")
     distribution(top, "/venv/demo/lib/python3.11/site-packages", "greeting", "1.0")
@@ -117,7 +120,7 @@ def test_a_sif_without_a_root_file_system(tmp_path: Path) -> None:
     assert "no partition" in inspect_image(sif(tmp_path / "x.sif")).unread
 
 
-def make_fifo(path):
+def make_fifo(path: Path) -> None:
     os.mkfifo(path)
 
 
@@ -138,12 +141,12 @@ def make_fifo(path):
         (lambda path: sif(path, partition(b"")), "only 0 bytes"),
     ],
 )
-def test_what_is_no_image_is_named_and_nothing_hangs(tmp_path: Path, make, said: str) -> None:
+def test_what_is_no_image_is_named_and_nothing_hangs(tmp_path: Path, make: Callable[[Path], object], said: str) -> None:
     path = tmp_path / "x.sif"
     make(path)
-    raised = []
+    raised: list[str] = []
 
-    def look():
+    def look() -> None:
         try:
             inspect_image(path)
         except ImageError as error:
@@ -165,7 +168,7 @@ def test_a_sandbox_s_links_do_not_lead_out(tmp_path: Path) -> None:
     assert inspect_image(top).labels == {}
 
 
-def fuzzed(path, changes):
+def fuzzed(path: Path, changes: list[tuple[int, bytes]]) -> Path:
     """Change bytes at random places of the header, the descriptors, or the file system."""
     data = bytearray(path.read_bytes())
     for place, value in changes:
@@ -177,7 +180,7 @@ def fuzzed(path, changes):
 
 
 @pytest.fixture(scope="module")
-def loose(tree, tmp_path_factory: pytest.TempPathFactory, need):
+def loose(tree: Path, tmp_path_factory: pytest.TempPathFactory, need: Need) -> Path:
     """The tree in a SIF whose tables and files are not compressed, so that changes reach what they hold."""
     folder = tmp_path_factory.mktemp("loose")
     flags = ("-noI", "-noD", "-noF", "-no-xattrs", "-b", "4K")
@@ -187,7 +190,7 @@ def loose(tree, tmp_path_factory: pytest.TempPathFactory, need):
 
 @settings(max_examples=150, deadline=None)
 @given(changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=8)), min_size=1, max_size=30))
-def test_whatever_is_changed_in_an_image_is_read_or_refused(loose, changes) -> None:
+def test_whatever_is_changed_in_an_image_is_read_or_refused(loose: Path, changes: list[tuple[int, bytes]]) -> None:
     path = fuzzed(loose, changes)
     begun = time.process_time()
     with contextlib.suppress(ImageError):
@@ -215,3 +218,19 @@ def test_text_that_would_make_a_careless_pattern_slow(tmp_path: Path, path: str,
     begun = time.process_time()
     inspect_image(top)
     assert time.process_time() - begun < 10
+
+
+def test_directories_that_share_one_listing_end_in_a_sentence(tmp_path: Path) -> None:
+    path = one_listing(tmp_path / "x.squashfs", directories=5000, names=20_000)
+    begun = time.process_time()
+    with pytest.raises(ImageError, match=f"looking into '{path}' takes reading more than 500,000 names of files"):
+        inspect_image(path)
+    assert time.process_time() - begun < 10
+
+
+def test_variables_that_double_end_in_a_sentence(tmp_path: Path) -> None:
+    top = linux(tmp_path)
+    lines = "".join(f'A{level}="$A{level - 1}$A{level - 1}"\n' for level in range(1, 60))
+    write(top, "/.singularity.d/env/90-environment.sh", f"A0=x\n{lines}")
+    with pytest.raises(ImageError, match=f"'{top}' sets more variables than Linux starts a program with"):
+        inspect_image(top)

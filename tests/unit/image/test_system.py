@@ -1,52 +1,55 @@
 """What an image's files say of its Linux."""
 
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from sifmod.image import system as imagesystem
+from sifmod.errors import ImageError
+from sifmod.image import system
 from sifmod.image.files import SandboxFiles
 
 from ..imagetrees import linux, write
 
 
 @pytest.fixture
-def top(tmp_path: Path):
+def top(tmp_path: Path) -> Path:
     return linux(tmp_path)
 
 
-def test_debian(top) -> None:
+def test_debian(top: Path) -> None:
     files = SandboxFiles(top)
-    packages = imagesystem.system_packages(files)
+    packages = system.system_packages(files)
     assert packages == {"python3.11": "3.11.2-6+deb12u6", "mpich": "4.0.2-3"}
-    assert imagesystem.os_release(files)["PRETTY_NAME"] == "Debian GNU/Linux 12 (bookworm)"
-    assert imagesystem.libc(files, packages) == "glibc 2.36"
-    assert imagesystem.architecture(files) == "arm64"
-    assert imagesystem.labels(files) == {"name": "a tree", "number": "7"}
-    assert imagesystem.script(files, "runscript") == "#!/bin/sh\nexec python3"
-    assert imagesystem.script(files, "test") == ""
+    assert system.os_release(files)["PRETTY_NAME"] == "Debian GNU/Linux 12 (bookworm)"
+    assert system.libc(files, packages) == "glibc 2.36"
+    assert system.architecture(files) == "arm64"
+    assert system.labels(files) == {"name": "a tree", "number": "7"}
+    assert system.script(files, "runscript") == "#!/bin/sh\nexec python3"
+    assert system.script(files, "test") == ""
 
 
 def test_alpine(tmp_path: Path) -> None:
     write(tmp_path, "/lib/ld-musl-x86_64.so.1")
-    assert imagesystem.libc(SandboxFiles(tmp_path), {}) == "musl"
+    assert system.libc(SandboxFiles(tmp_path), {}) == "musl"
     write(tmp_path, "/lib/apk/db/installed", "C:Q1x\nP:musl\nV:1.2.4-r2\nA:x86_64\n\nP:x\nV:1\n")
-    packages = imagesystem.system_packages(SandboxFiles(tmp_path))
+    packages = system.system_packages(SandboxFiles(tmp_path))
     assert packages == {"musl": "1.2.4-r2", "x": "1"}
-    assert imagesystem.libc(SandboxFiles(tmp_path), packages) == "musl 1.2.4"
+    assert system.libc(SandboxFiles(tmp_path), packages) == "musl 1.2.4"
 
 
 def test_nothing_is_there(tmp_path: Path) -> None:
     files = SandboxFiles(tmp_path)
-    assert imagesystem.os_release(files) == {}
-    assert (imagesystem.libc(files, {}), imagesystem.architecture(files)) == ("", "")
-    assert (imagesystem.labels(files), imagesystem.environment(files)) == ({}, {})
+    assert system.os_release(files) == {}
+    assert (system.libc(files, {}), system.architecture(files)) == ("", "")
+    assert (system.labels(files), system.environment(files)) == ({}, {})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"a": {"b": 1}}'])
-def test_labels_that_are_none_do_no_harm(top, text: str) -> None:
+def test_labels_that_are_none_do_no_harm(top: Path, text: str) -> None:
     write(top, "/.singularity.d/labels.json", text)
-    assert all(isinstance(value, str) for value in imagesystem.labels(SandboxFiles(top)).values())
+    assert all(isinstance(value, str) for value in system.labels(SandboxFiles(top)).values())
 
 
 @pytest.mark.parametrize(
@@ -57,15 +60,64 @@ def test_labels_that_are_none_do_no_harm(top, text: str) -> None:
         ('export X="double"', "double"),
         ('export X="${X:-"12.4.1"}"', "12.4.1"),
         ('export X="${X:-12.4.1}"', "12.4.1"),
-        ('export X="/opt/venv/bin:$PATH"', f"/opt/venv/bin:{imagesystem.DEFAULT_PATH}"),
+        ('export X="/opt/venv/bin:$PATH"', f"/opt/venv/bin:{system.DEFAULT_PATH}"),
         ('export X="$UNKNOWN:x"', "$UNKNOWN:x"),
         ('X="${A}/b"', "first/b"),
         (r'export X="a \"quoted\" word"', 'a "quoted" word'),
         ("export X=", ""),
     ],
 )
-def test_variables_are_read_without_a_shell(top, line: str, value: str) -> None:
+def test_variables_are_read_without_a_shell(top: Path, line: str, value: str) -> None:
     write(top, "/.singularity.d/env/10-docker2singularity.sh", "#!/bin/sh\nexport A=first\n")
     write(top, "/.singularity.d/env/90-environment.sh", f"#!/bin/sh\nif true; then :; fi\n{line}\n")
     write(top, "/.singularity.d/env/99-base.sh", "X=no")
-    assert imagesystem.environment(SandboxFiles(top)) == {"A": "first", "X": value}
+    assert system.environment(SandboxFiles(top)) == {"A": "first", "X": value}
+
+
+# Limits
+
+
+def doubled(levels: int) -> str:
+    return "export A0=xxxxxxxxxxxxxxxx\n" + "".join(
+        f'export A{level}="$A{level - 1}${{A{level - 1}}}"\n' for level in range(1, levels + 1)
+    )
+
+
+@pytest.mark.parametrize("levels", [14, 26, 60])
+def test_variables_that_double_are_refused_before_they_fill_the_memory(top: Path, levels: int) -> None:
+    write(top, "/.singularity.d/env/90-environment.sh", doubled(levels))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ImageError) as caught:
+            system.environment(SandboxFiles(top))
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+    message = str(caught.value)
+    assert f"'{top}' sets more variables than Linux starts a program with" in message
+    assert "128 KiB in one of them and 6 MiB in all: 'A14' is too much" in message
+
+
+def test_variables_that_fit_are_filled_in(top: Path) -> None:
+    write(top, "/.singularity.d/env/90-environment.sh", doubled(13))
+    assert len(system.environment(SandboxFiles(top))["A13"]) == 128 << 10
+
+
+def test_a_line_with_many_references_is_refused_before_they_are_filled_in(top: Path) -> None:
+    write(top, "/.singularity.d/env/90-environment.sh", f"{doubled(12)}export B={'$A12' * 100_000}\n")
+    with pytest.raises(ImageError, match="'B' is too much"):
+        system.environment(SandboxFiles(top))
+
+
+def test_many_long_variables_are_refused(top: Path) -> None:
+    lines = "".join(f"export B{number}=$A13\n" for number in range(100))
+    write(top, "/.singularity.d/env/90-environment.sh", doubled(13) + lines)
+    with pytest.raises(ImageError, match=r"6 MiB in all: 'B4[0-9]' is too much"):
+        system.environment(SandboxFiles(top))
+
+
+def test_many_short_variables_are_read_soon(top: Path) -> None:
+    write(top, "/.singularity.d/env/90-environment.sh", "".join(f"A{number}=\n" for number in range(100_000)))
+    begun = time.process_time()
+    assert len(system.environment(SandboxFiles(top))) == 100_000
+    assert time.process_time() - begun < 10
