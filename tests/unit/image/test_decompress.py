@@ -16,26 +16,26 @@ PACKED = {"gzip": zlib.compress(TEXT), "xz": lzma.compress(TEXT)}
 
 @pytest.mark.parametrize("compressor", PACKED)
 @pytest.mark.parametrize("place", [len(TEXT), len(TEXT) + 1, 8192])
-def test_a_block_is_unpacked(compressor, place) -> None:
+def test_a_block_is_unpacked(compressor: str, place: int) -> None:
     assert decompress(compressor, PACKED[compressor], place) == TEXT
 
 
 @pytest.mark.parametrize("compressor", PACKED)
 @pytest.mark.parametrize("place", [1, 100, len(TEXT) - 1])
-def test_more_than_there_is_place_for_is_refused(compressor, place) -> None:
+def test_more_than_there_is_place_for_is_refused(compressor: str, place: int) -> None:
     with pytest.raises(DamagedBlockError, match="more than"):
         decompress(compressor, PACKED[compressor], place)
 
 
 @pytest.mark.parametrize("compressor", module.COMPRESSORS.values())
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff" * 100, bytes(100)])
-def test_what_is_no_block_is_refused_or_harmless(compressor, data) -> None:
+def test_what_is_no_block_is_refused_or_harmless(compressor: str, data: bytes) -> None:
     with contextlib.suppress(DamagedBlockError):
         assert len(decompress(compressor, data, 8192)) <= 8192
 
 
 @pytest.mark.parametrize("compressor", PACKED)
-def test_a_block_that_is_cut_off_is_refused(compressor) -> None:
+def test_a_block_that_is_cut_off_is_refused(compressor: str) -> None:
     with pytest.raises(DamagedBlockError):
         decompress(compressor, PACKED[compressor][:-9], 8192)
 

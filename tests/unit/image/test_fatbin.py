@@ -13,7 +13,7 @@ from sifmod.image.files import SandboxFiles
 SASS, PTX = 2, 1
 
 
-def container(*entries):
+def container(*entries: tuple[int, int, bytes]) -> bytes:
     """Return a container with (kind, architecture, payload) entries; the heads are those of torchvision's library."""
     body = b""
     for kind, architecture, payload in entries:
@@ -22,7 +22,7 @@ def container(*entries):
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 
-def library(content, name=b".nv_fatbin"):
+def library(content: bytes, name: bytes = b".nv_fatbin") -> bytes:
     names = b"\0.shstrtab\0" + name + b"\0"
     start = 64 + len(names) + len(content)
     sections = [(0, 0, 0), (1, 64, len(names)), (11, 64 + len(names), len(content))]
@@ -31,7 +31,7 @@ def library(content, name=b".nv_fatbin"):
     return head + names + content + table
 
 
-def architectures(tmp_path: Path, data):
+def architectures(tmp_path: Path, data: bytes) -> tuple[str, ...]:
     (tmp_path / "lib.so").write_bytes(data)
     return cuda_architectures(SandboxFiles(tmp_path), "/lib.so")
 
@@ -54,13 +54,13 @@ def test_each_architecture_once_and_ptx_marked(tmp_path: Path) -> None:
         library(container((SASS, 75, b"")))[:100],
     ],
 )
-def test_what_has_no_programs_has_no_architectures(tmp_path: Path, data) -> None:
+def test_what_has_no_programs_has_no_architectures(tmp_path: Path, data: bytes) -> None:
     assert architectures(tmp_path, data) == ()
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(st.tuples(st.integers(0, 600), st.binary(min_size=1, max_size=8)), min_size=1, max_size=4))
-def test_whatever_is_changed_ends_soon(tmp_path: Path, changes) -> None:
+def test_whatever_is_changed_ends_soon(tmp_path: Path, changes: list[tuple[int, bytes]]) -> None:
     data = bytearray(library(container((SASS, 75, b"x" * 8), (PTX, 90, b"y" * 16))))
     for position, value in changes:
         data[position : position + len(value)] = value

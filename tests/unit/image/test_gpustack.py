@@ -1,11 +1,12 @@
 """GPU and MPI libraries."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from sifmod.image.files import SandboxFiles
-from sifmod.image.gpustack import Torch, find_components, find_torch
+from sifmod.image.gpustack import Component, Torch, find_components, find_torch
 from sifmod.image.python import find_pythons
 from sifmod.image.system import system_packages
 
@@ -16,11 +17,11 @@ SITE = "/opt/conda/lib/python3.11/site-packages"
 
 
 @pytest.fixture
-def top(tmp_path: Path):
+def top(tmp_path: Path) -> Path:
     return linux(tmp_path)
 
 
-def look(top, **environment):
+def look(top: Path, **environment: str) -> tuple[list[Torch], tuple[Component, ...]]:
     files = SandboxFiles(top)
     pythons = find_pythons(files)
     torches = [one for one in (find_torch(files, python, environment) for python in pythons) if one]
@@ -29,11 +30,11 @@ def look(top, **environment):
     return torches, components
 
 
-def versions(components, name):
+def versions(components: Iterable[Component], name: str) -> list[tuple[str, str]]:
     return [(one.version, one.where) for one in components if one.name == name]
 
 
-def test_cuda_by_nvidias_files_and_variables(top) -> None:
+def test_cuda_by_nvidias_files_and_variables(top: Path) -> None:
     write(top, "/usr/local/cuda-12.4/version.json", '{"cuda": {"name": "CUDA SDK", "version": "12.4.1"}}')
     write(
         top,
@@ -48,7 +49,7 @@ def test_cuda_by_nvidias_files_and_variables(top) -> None:
     assert versions(components, "NCCL") == [("2.21.5-1", "$NCCL_VERSION"), ("2.21.5", "/usr/include/nccl.h")]
 
 
-def test_old_cuda_and_conda(top) -> None:
+def test_old_cuda_and_conda(top: Path) -> None:
     write(top, "/usr/local/cuda/version.txt", "CUDA Version 10.2.89\n")
     python_prefix(top, "/opt/conda", conda=["cudatoolkit-10.2.89-h8f6ccaa_8", "mpich-4.1.1-h846660c_100"])
     _, components = look(top)
@@ -57,7 +58,7 @@ def test_old_cuda_and_conda(top) -> None:
     assert ("4.0.2", "system package mpich") in versions(components, "MPICH")
 
 
-def test_pytorch_for_rocm_with_its_architectures(top) -> None:
+def test_pytorch_for_rocm_with_its_architectures(top: Path) -> None:
     python_prefix(top, "/opt/conda", conda=["x-1-0"], packages=[("torch", "2.2.0+rocm5.6")])
     write(
         top,
@@ -85,7 +86,7 @@ def test_pytorch_for_rocm_with_its_architectures(top) -> None:
     assert ("2.15.5", "/opt/rocm/include/rccl/rccl.h") in versions(components, "RCCL")
 
 
-def test_pytorch_for_cuda_in_a_virtual_environment_on_the_system(top) -> None:
+def test_pytorch_for_cuda_in_a_virtual_environment_on_the_system(top: Path) -> None:
     python_prefix(top, "/opt/venv", config="home = /usr/bin\ninclude-system-site-packages = true\n")
     folder = "/usr/local/lib/python3.11/dist-packages"
     distribution(top, folder, "torch", "2.3.0a0+40ec155e58.nv24.3")
@@ -101,13 +102,13 @@ def test_pytorch_for_cuda_in_a_virtual_environment_on_the_system(top) -> None:
 @pytest.mark.parametrize(
     ("version", "cuda", "hip"), [("2.2.0+cu121", "12.1", ""), ("2.2.0+rocm5.6", "", "5.6"), ("2.2.0", "", "")]
 )
-def test_without_its_files_pytorchs_version_says_what_it_is_for(top, version: str, cuda: str, hip: str) -> None:
+def test_without_its_files_pytorchs_version_says_what_it_is_for(top: Path, version: str, cuda: str, hip: str) -> None:
     python_prefix(top, "/opt/conda", packages=[("torch", version)])
     (torch,), _ = look(top)
     assert (torch.cuda, torch.hip, torch.architectures) == (cuda, hip, ())
 
 
-def test_open_mpi_by_its_header(top) -> None:
+def test_open_mpi_by_its_header(top: Path) -> None:
     write(
         top,
         "/opt/ompi/include/mpi.h",
@@ -127,12 +128,12 @@ def test_pytorch_is_built_for_one_stack(cuda: str, hip: str, stack: str, built_f
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"cuda": 3}', "[" * 100_000])
-def test_a_version_file_that_is_none_does_no_harm(top, text: str) -> None:
+def test_a_version_file_that_is_none_does_no_harm(top: Path, text: str) -> None:
     write(top, "/usr/local/cuda/version.json", text)
     assert versions(look(top)[1], "CUDA") == []
 
 
-def test_what_pytorchs_library_was_compiled_for_counts_before_variables(top) -> None:
+def test_what_pytorchs_library_was_compiled_for_counts_before_variables(top: Path) -> None:
     python_prefix(top, "/opt/conda", packages=[("torch", "2.2.0+cu121")])
     write(top, f"{SITE}/torch/version.py", "cuda = '12.1'\n")
     path = write(top, f"{SITE}/torch/lib/libtorch_cuda.so")
