@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user, make_wheel
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, demo_with, make_user, make_wheel
 
 LOAD = f"module load {DEMO_MODULE}"
 
@@ -140,3 +140,36 @@ def test_remove_keeps_what_users_installed_and_a_new_install_takes_it_back(user:
     user.run(f"cp '{folder}'/user-software.* {user.installdir(DEMO_MODULE)}")
     greeted = user.out(f"{LOAD}; singularity exec $SIF python -c 'import greeting; print(greeting.greet())'")
     assert greeted == "hello"
+
+
+def test_what_eb_reads_in_configuration_files_is_what_sifmod_reads(tmp_path: Path) -> None:
+    user = make_user(tmp_path / "eb", XDG_CONFIG_HOME=str(tmp_path / "config"))
+    own, robot, locks = (tmp_path / name for name in ("own", "robot", "locks"))
+    config = tmp_path / "config" / "easybuild" / "config.cfg"
+    config.parent.mkdir(parents=True)
+    config.write_text(
+        f"[DEFAULT]\nTOP = {tmp_path}\n[config]\nprefix = %(TOP)s/own\nsubdir-software = sw\n"
+        f"[override]\nlocks-dir = {locks}\n[basic]\nrobot-paths = {robot}:\n"
+    )
+    robot.mkdir()
+    newer = robot / DEMO_EASYCONFIG.replace("3.11", "3.12")
+    newer.write_text(demo_with().replace("version = '3.11'", "version = '3.12'"))
+    free = "unset EASYBUILD_PREFIX"
+    # EasyBuild's lock, as it makes one
+    hooks = tmp_path / "hooks.py"
+    hooks.write_text(f"import os\ndef pre_install_hook(self):\n    print('LOCKS', os.listdir({str(locks)!r}))\n")
+    done = user.run(f"{free}; EASYBUILD_HOOKS={hooks} eb {DEMO_EASYCONFIG}")
+    root = own / "sw" / DEMO_MODULE
+    lock = f"{str(root).replace('/', '_')}.lock"
+    assert f"LOCKS ['{lock}']" in done.stdout
+    (listed,) = json.loads(user.out(f"{free}; sifmod list --json"))["installations"]
+    assert listed["root"] == str(root)
+    assert listed["newer_easyconfigs"] == [str(newer)]
+    found = user.out(f"{free}; eb --search-filename {newer.name}; eb --dry-run-short {newer.name}")
+    assert str(robot) in found
+    (locks / lock).mkdir()
+    refused = user.run(f"{free}; sifmod remove {DEMO_MODULE} --yes", check=False)
+    assert (refused.returncode, str(locks / lock) in refused.stderr) == (7, True)
+    (locks / lock).rmdir()
+    user.run(f"{free}; sifmod remove {DEMO_MODULE} --yes")
+    assert not root.exists()

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Optional
 
+from sifmod.eb.configuration import configuration
 from sifmod.eb.robot import easyconfigs_path
+from sifmod.eb.space import letter_folder
 from sifmod.errors import EasyconfigError
 from sifmod.text.suggest import perhaps
+
+# folders that EasyBuild leaves out: its options ignore-dirs and consider-archived-easyconfigs
+_NOT_SEARCHED = frozenset({".git", ".svn", "__archive__"})
+_VALID_UNTIL = "# valid until: "
 
 _EASYBLOCK = re.compile(r"""^easyblock\s*=\s*['"]ContainerImage['"]""", re.MULTILINE)
 
@@ -36,18 +43,23 @@ def newer_easyconfigs(name: str, version: str, environ: Optional[Mapping[str, st
 
 
 def easyconfigs_of(name: str, environ: Optional[Mapping[str, str]] = None) -> Iterator[Path]:
-    """Give the easyconfigs of container images called `name`, in the order of the robot path.
+    """Yield the easyconfigs of container images called `name`, in the order of the robot path.
 
     Args:
         name: name of the software.
         environ: the environment with EasyBuild's robot path, `os.environ` by default.
+
+    Raises:
+        InstallError: EasyBuild's configuration can't be read.
     """
-    for folder in _robot_path(os.environ if environ is None else environ):
-        # the places below a robot path where EasyBuild looks (easybuild.framework.easyconfig.tools, create_paths)
-        for place in (folder / name[:1].lower() / name, folder / name, folder):
-            for path in sorted(place.glob(f"{_literal(name)}-*.eb")):
-                if _is_ours(path):
-                    yield path
+    return _easyconfigs_in(configuration(environ=environ).robot_paths, name)
+
+
+def _easyconfigs_in(folders: Iterable[Path], name: str) -> Iterator[Path]:
+    for folder in folders:
+        for path in sorted(path for place in _places(folder, name) for path in place.glob(f"{_literal(name)}-*.eb")):
+            if _is_ours(path) and _is_indexed(folder, path):
+                yield path
 
 
 def easyconfig_path(given: Path, environ: Optional[Mapping[str, str]] = None) -> Path:
@@ -60,25 +72,67 @@ def easyconfig_path(given: Path, environ: Optional[Mapping[str, str]] = None) ->
 
 
 def find_easyconfig(file_name: str, environ: Optional[Mapping[str, str]] = None) -> Path:
-    """Return the easyconfig of a container image with this file name, in EasyBuild's robot path.
+    """Return the easyconfig that `eb` finds by a file name: the first one in the robot path.
 
     Raises:
         EasyconfigError: there is none; the message says what is near.
+        InstallError: EasyBuild's configuration can't be read.
     """
     # a name may have dashes itself
-    names = {file_name[: match.start()] for match in re.finditer("-", file_name)}
-    found = {path.name: path for name in sorted(names) for path in easyconfigs_of(name, environ)}
-    if file_name not in found:
-        raise EasyconfigError(
-            f"there is no easyconfig '{file_name}', neither here nor in EasyBuild's robot path"
-            f"{perhaps(file_name, found)}: give the path of one"
-        )
-    return found[file_name]
+    names = sorted({file_name[: match.start()] for match in re.finditer("-", file_name)})
+    folders = configuration(environ=environ).robot_paths
+    for folder in folders:
+        found = _located(folder, file_name, names)
+        if found:
+            return found
+    near = [path.name for name in names for path in _easyconfigs_in(folders, name)]
+    message = (
+        f"there is no easyconfig '{file_name}', neither here nor in EasyBuild's robot path{perhaps(file_name, near)}"
+    )
+    own = _located(easyconfigs_path(), file_name, names)
+    if own:
+        raise EasyconfigError(f"{message}. sifmod comes with '{own}': give this path, or add its folder: sifmod env")
+    raise EasyconfigError(f"{message}: give the path of one")
 
 
-def _robot_path(environ: Mapping[str, str]) -> Iterator[Path]:
-    listed = f"{environ.get('EASYBUILD_ROBOT', '')}:{environ.get('EASYBUILD_ROBOT_PATHS', '')}".split(":")
-    yield from dict.fromkeys([*(Path(path) for path in listed if path), easyconfigs_path()])
+def _located(folder: Path, file_name: str, names: Iterable[str]) -> Optional[Path]:
+    """Return a file below a folder as `eb` finds it: by the index, else anywhere, but first where it should be."""
+    index = _index(folder)
+    if index is not None:
+        return next((folder / path for path in sorted(index) if os.path.basename(path) == file_name), None)  # noqa: PTH119 - thousands of them
+    for place in (place / file_name for name in names for place in _places(folder, name)):
+        if place.is_file():
+            return place
+    for where, subfolders, files in os.walk(folder, followlinks=True):
+        if file_name in files:
+            return Path(where, file_name)
+        subfolders[:] = sorted(name for name in subfolders if name not in _NOT_SEARCHED)
+    return None
+
+
+def _places(folder: Path, name: str) -> tuple[Path, ...]:
+    """Return where in a robot path EasyBuild looks for NAME-VERSION.eb (its function `create_paths`)."""
+    return folder / name, folder / letter_folder(name), folder
+
+
+def _is_indexed(folder: Path, path: Path) -> bool:
+    """Return whether `eb` finds an easyconfig by its name: where there is an index, it looks nowhere else."""
+    index = _index(folder)
+    return index is None or str(path.relative_to(folder)) in index
+
+
+def _index(folder: Path) -> Optional[frozenset[str]]:
+    """Return the relative paths in EasyBuild's index of a folder (`eb --create-index`); None without a valid index."""
+    try:
+        lines = (folder / ".eb-path-index").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    until = next((line[len(_VALID_UNTIL) :] for line in lines if line.startswith(_VALID_UNTIL)), "")
+    # both are written in the same way, so texts compare as times do
+    if until and until < str(datetime.datetime.now()):
+        return None
+    found = (line for line in lines if not line.startswith("#"))
+    return frozenset(path for path in found if not _NOT_SEARCHED.intersection(path.split("/")[:-1])) or None
 
 
 def _literal(name: str) -> str:

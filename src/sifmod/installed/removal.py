@@ -77,7 +77,7 @@ class Removal:
         for path in (*places, root.parent, *(file.parent for file in self.installation.module_files)):
             if not os.access(path, os.W_OK | os.X_OK):
                 raise InstallError(f"you may not write to '{path}', which belongs to {_owner(path)}")
-        lock = _easybuild_lock(root, space)
+        lock = space.lock(root)
         if lock.exists():
             raise InstallError(f"an eb is at work on {module}: wait for it. If none is, remove its lock '{lock}'")
 
@@ -222,12 +222,6 @@ def _user_software_lock(root: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _easybuild_lock(root: Path, space: SoftwareSpace) -> Path:
-    """Return where EasyBuild locks an installation directory (easybuild.tools.filetools, det_lock_path)."""
-    folder = os.environ.get("EASYBUILD_LOCKS_DIR") or str(space.software / ".locks")
-    return Path(folder, str(root).replace("/", "_") + ".lock")
 
 
 def _owner(path: Path) -> str:

@@ -3,13 +3,14 @@ from pathlib import Path
 import pytest
 
 from sifmod.eb.available import easyconfig_path, easyconfigs_of, newer_easyconfigs
+from sifmod.eb.robot import easyconfigs_path
 from sifmod.errors import EasyconfigError
 
 OURS = "easyblock = 'ContainerImage'\n"
 
 
 @pytest.fixture
-def robot(tmp_path: Path):
+def robot(tmp_path: Path) -> dict[str, str]:
     """Return an environment whose robot path has easyconfigs of the container `Thing`."""
     folder = tmp_path / "robot" / "t" / "Thing"
     folder.mkdir(parents=True)
@@ -46,11 +47,29 @@ def test_all_places_of_a_robot_path_are_searched_once(tmp_path: Path) -> None:
     assert names(newer_easyconfigs("Thing", "0.9", environ)) == ["Thing-1.eb"]
 
 
-def test_those_that_come_with_sifmod_are_found_without_a_robot_path() -> None:
+def test_the_robot_path_of_a_configuration_file_counts(tmp_path: Path) -> None:
+    (tmp_path / "robot").mkdir()
+    (tmp_path / "robot" / "Thing-24.03-ngc.eb").write_text(OURS)
+    path = tmp_path / "xdg" / "easybuild.d" / "site.cfg"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"[basic]\nrobot-paths = {tmp_path / 'robot'}:\n")
+    environ = {"HOME": str(tmp_path), "XDG_CONFIG_DIRS": str(tmp_path / "xdg")}
+    assert names(newer_easyconfigs("Thing", "23.01-ngc", environ)) == ["Thing-24.03-ngc.eb"]
+    assert newer_easyconfigs("Thing", "23.01-ngc", {**environ, "EASYBUILD_ROBOT_PATHS": "/nowhere"}) == ()
+
+
+def test_those_that_come_with_sifmod_are_newer_ones_too() -> None:
     version = "2.2.0-rocm-5.6.1-python-3.10-singularity-20240315"
+    environ = {"EASYBUILD_ROBOT_PATHS": str(easyconfigs_path())}
     assert "PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.eb" in names(
-        newer_easyconfigs("PyTorch", version, {})
+        newer_easyconfigs("PyTorch", version, environ)
     )
+
+
+def test_one_of_sifmod_that_eb_does_not_find_is_named(tmp_path: Path) -> None:
+    name = "Python-3.11-demo-singularity.eb"
+    with pytest.raises(EasyconfigError, match=rf"EasyBuild's robot path.*{name}.*sifmod env"):
+        easyconfig_path(Path(name), {"EASYBUILD_ROBOT_PATHS": str(tmp_path)})
 
 
 def test_an_easyconfig_is_a_path_or_a_name_in_the_robot_path(

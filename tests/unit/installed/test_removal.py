@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sifmod import names
-from sifmod.eb.space import SoftwareSpace
+from sifmod.eb.space import SoftwareSpace, software_space
 from sifmod.errors import InstallError
 from sifmod.installed.installation import find_installation, find_installations
 from sifmod.installed.removal import Removal, remove_leftovers
@@ -129,6 +129,21 @@ def test_a_running_eb_is_waited_for(space, removal, root) -> None:
         removal.check()
     lock.rmdir()
     removal.check()
+
+
+def test_easybuild_s_lock_is_seen_where_a_configuration_file_puts_it(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "xdg" / "easybuild.d" / "site.cfg"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"[override]\nlocks-dir = {tmp_path / 'locks'}\n")
+    monkeypatch.setenv("XDG_CONFIG_DIRS", str(tmp_path / "xdg"))
+    space = software_space(root.parents[2])
+    lock = tmp_path / "locks" / (str(root).replace("/", "_") + ".lock")
+    lock.mkdir(parents=True)
+    removal = Removal(find_installation(space, str(root)), say=print)
+    with pytest.raises(InstallError, match=re.escape(str(lock))):
+        removal.check()
 
 
 def test_folders_without_write_permission_go_too(removal, root) -> None:
