@@ -18,6 +18,7 @@ import re
 import shlex
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -29,7 +30,7 @@ from easybuild.framework.easyconfig import CUSTOM
 from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, print_warning
 from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, source_paths
-from easybuild.tools.filetools import adjust_permissions, convert_name, remove_dir
+from easybuild.tools.filetools import adjust_permissions, convert_name, read_file, remove_dir
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION
 
@@ -46,7 +47,7 @@ from sifmod.fetch.store import ImageStore, StoredImage
 from sifmod.fetch.uri import image_uri
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif
-from sifmod.install.installer import Installer, refresh_scripts
+from sifmod.install.installer import Installer, refresh_scripts, write_artefact
 from sifmod.install.manifest import read_manifest
 from sifmod.install.packages import check_packages, installed_packages
 from sifmod.install.rollback import forget, undo
@@ -218,22 +219,12 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         return tuple(dict.fromkeys(found))
 
     def module_text(self) -> str:
-        """Return the module as an install writes it, also where nothing is installed yet."""
-        with self.module_generator.start_module_creation() as text:
-            if self.modules_header:
-                text += self.modules_header + "\n"
-            text += self.make_module_description()
-            text += self.make_module_group_check()
-            text += self.make_module_deppaths()
-            text += self.make_module_dep()
-            text += self.make_module_extend_modpath()
-            if Path(self.installdir, "bin").is_dir():
-                text += self.make_module_req()
-            else:
-                text += "\n" + self.module_generator.update_paths("PATH", ["bin"])
-            text += self.make_module_extra()
-            text += self.make_module_footer()
-        return str(text)
+        """Return the module as an install writes it, with what hooks make of it, also where nothing is installed yet.
+
+        EasyBuild writes it into a temporary tree of modules, as for its sanity check.
+        """
+        self.make_module_step(fake=True)
+        return str(read_file(self.module_generator.get_module_filepath(fake=True)))
 
     def run_all_steps(self, *args: Any, **kwargs: Any) -> bool:
         """Run the steps; when they fail, nothing of a new installation stays, and an earlier one still loads."""
@@ -400,6 +391,20 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             with _easybuild_errors():
                 refresh_scripts(*self.describe())
         return str(super().make_module_step(fake, *args, **kwargs))
+
+    def make_module_req(self, *args: Any, **kwargs: Any) -> str:
+        """Add the search paths that exist; before an install, those that will exist."""
+        installdir = self.installdir
+        if self.dry_run or Path(installdir).is_dir():
+            return str(super().make_module_req(*args, **kwargs))
+        with tempfile.TemporaryDirectory() as folder:
+            for artefact in render(*self.describe()):
+                write_artefact(Path(folder), artefact)
+            self.installdir = folder
+            try:
+                return str(super().make_module_req(*args, **kwargs))
+            finally:
+                self.installdir = installdir
 
     def make_module_extra(self, *args: Any, **kwargs: Any) -> str:
         """Add the container's part to the module."""

@@ -8,7 +8,7 @@ from typing import Optional
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, LUMI_EASYCONFIG, LUMI_MODULE, User, make_user
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, LUMI_EASYCONFIG, LUMI_MODULE, User, make_user
 
 LUMI_STYLE = Path(__file__).parents[1] / "data" / "lumi-style.eb"
 
@@ -120,3 +120,64 @@ def test_a_conversion_leaves_no_trace(tmp_path: Path) -> None:
     user.run(f"sifmod convert --site lumi '{LUMI_STYLE}' >/dev/null; sifmod render {DEMO_EASYCONFIG} >/dev/null")
     assert list((tmp_path / "tmp").iterdir()) == []
     assert [path.name for path in user.prefix.iterdir()] == ["modules"]
+
+
+HOOKS = """
+def module_write_hook(self, filepath, module_txt):
+    assert filepath.endswith((".lua", "/1"))
+    comment = "--" if filepath.endswith(".lua") else "#"
+    return module_txt + f"{comment} site: {self.name} {len(module_txt.splitlines()) > 20}\\n"
+
+def parse_hook(ec, *args, **kwargs):
+    ec["modextravars"] = {"SITE_PARSED": "1"}
+"""
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_hooks_of_the_site_count(tmp_path: Path, syntax: str) -> None:
+    user = make_user(tmp_path / "eb", EASYBUILD_MODULE_SYNTAX=syntax, TMPDIR=str(tmp_path / "tmp"))
+    hooks = tmp_path / "hooks.py"
+    hooks.write_text(HOOKS)
+    (tmp_path / "tmp").mkdir()
+    lines = ("easyblock = 'ContainerImage'", "name = 'X'", "version = '1'", "homepage = 'h'", "description = 'd'")
+    lines += ("toolchain = SYSTEM", "sources = ['demo.sif']", "modextrapaths = {'X_SCRIPTS': 'runscripts'}")
+    (user.prefix / "X-1.eb").write_text("\n".join(lines) + "\n")
+    user.env.update(EASYBUILD_HOOKS=str(hooks), SIFMOD_IMAGE_REPOSITORIES=str(IMAGES))
+    module = user.prefix / "modules" / "all" / "X" / ("1.lua" if syntax == "Lua" else "1")
+    before = sorted(path for path in tmp_path.rglob("*") if "/.cache" not in str(path))
+    printed = json.loads(user.out("sifmod render ./X-1.eb --json"))["files"][str(module)]
+    assert sorted(path for path in tmp_path.rglob("*") if "/.cache" not in str(path)) == before
+    user.eb("X-1.eb")
+    installed = module.read_text()
+    assert "site: X True\n" in installed
+    assert all(text in installed for text in ("SITE_PARSED", "X_SCRIPTS"))
+    assert printed == installed
+    same = user.run("sifmod render ./X-1.eb --diff", check=False)
+    assert (same.returncode, same.stdout) == (0, ""), same.stderr
+    hooks.write_text(HOOKS.replace("site: ", "other: "))
+    changed = user.run("sifmod render ./X-1.eb --diff", check=False)
+    assert changed.returncode == 1
+    assert "other: X True" in changed.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("prefix = /p\n", "config.cfg"),
+        ("[config]\nprefix = %(NOWHERE)s\n", "NOWHERE"),
+        ("[config]\nprefiks = /p\n", "prefiks"),
+        ("[basic]\nforce = perhaps\n", "force"),
+        ("[config]\nmodule-syntax = Perl\n", "Perl"),
+        ("[config]\nhooks = /nowhere.py\n", "/nowhere.py"),
+    ],
+)
+def test_a_configuration_that_eb_refuses_is_one_error(user: User, tmp_path: Path, text: str, says: str) -> None:
+    config = tmp_path / "config" / "easybuild" / "config.cfg"
+    config.parent.mkdir(parents=True)
+    config.write_text(text)
+    user.env["XDG_CONFIG_HOME"] = str(tmp_path / "config")
+    done = user.run(f"sifmod render {DEMO_EASYCONFIG}", check=False)
+    assert (done.returncode in (7, 9), done.stdout) == (True, "")
+    assert "configuration" in done.stderr
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1

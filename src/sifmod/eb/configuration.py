@@ -165,7 +165,8 @@ def _from_files(environ: Mapping[str, str], robot_paths: Iterable[Path]) -> dict
         sections = {name: dict(parser.items(name, raw=name.startswith("raw_"))) for name in parser.sections()}
     except (configparser.Error, OSError, UnicodeDecodeError) as error:
         files = ", ".join(f"'{path}'" for path in paths)
-        raise InstallError(f"EasyBuild's configuration ({files}) can't be read: {error}") from error
+        why = " ".join(str(error).split())
+        raise InstallError(f"EasyBuild's configuration ({files}) can't be read: {why}") from error
     for section in SECTIONS:
         found = sections.get(section, {})
         values.update((name, found[name]) for name in _OPTIONS if name in found)

@@ -11,9 +11,10 @@ import contextlib
 import io
 import os
 import shutil
+import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -68,14 +69,13 @@ def container_of(path: Path, *, prefix: Optional[Path] = None) -> Evaluated:
     """
     with _easybuild(path):
         from easybuild.framework.easyconfig.easyconfig import EasyConfig, get_easyblock_class
-        from easybuild.tools.options import set_up_configuration
 
         arguments = []
         if prefix:
             space = software_space(prefix)
             arguments = [f"--prefix={prefix}", f"--installpath={prefix}", f"--installpath-software={space.software}"]
             arguments += [f"--installpath-modules={space.modules}"]
-        set_up_configuration(args=arguments, silent=True)
+        _configure(arguments)
         easyconfig = EasyConfig(str(path))
         if easyconfig["easyblock"] != "ContainerImage":
             raise EasyconfigError(
@@ -89,15 +89,33 @@ def container_of(path: Path, *, prefix: Optional[Path] = None) -> Evaluated:
         return Evaluated(spec, site, block.module_text(), Path(block.mod_filepath), definitions)
 
 
+class _NotConfiguredError(Exception):
+    """EasyBuild refuses its own configuration; the cause says why."""
+
+
+def _configure(arguments: Sequence[str]) -> None:
+    """Set EasyBuild up as `eb` does, with its variables and configuration files, and options in addition."""
+    from easybuild.tools.config import build_option
+    from easybuild.tools.hooks import load_hooks
+    from easybuild.tools.options import set_up_configuration
+
+    try:
+        set_up_configuration(args=list(arguments), silent=True)
+        load_hooks(build_option("hooks"))
+    except (Exception, SystemExit) as error:
+        raise _NotConfiguredError from error
+
+
 @contextlib.contextmanager
 def _easybuild(path: Path) -> Iterator[None]:
     """Import and run EasyBuild without a trace: it prints, changes the environment and leaves temporary folders."""
     if not path.is_file():
         raise EasyconfigError(f"there is no easyconfig '{path}': give the path of one")
-    environ, directory = dict(os.environ), tempfile.tempdir
+    environ, directory, no_bytecode = dict(os.environ), tempfile.tempdir, sys.dont_write_bytecode
     folder = tempfile.mkdtemp(prefix="sifmod-")
     os.environ.update(TMPDIR=folder, EASYBUILD_TMPDIR=folder)
     tempfile.tempdir = None
+    sys.dont_write_bytecode = True  # beside the hooks and easyblocks of a site
     printed = io.StringIO()
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -112,15 +130,26 @@ def _easybuild(path: Path) -> Iterator[None]:
             "EasyBuild can't be imported by sifmod's Python, and it evaluates easyconfigs: install sifmod into the "
             "environment that holds EasyBuild, or load EasyBuild's module"
         ) from error
+    except _NotConfiguredError as error:
+        why = _reason(error.__cause__, printed.getvalue())
+        raise EasyconfigError(
+            f"EasyBuild does not start with its configuration: {why}. Try: eb --show-config"
+        ) from error
     except (Exception, SystemExit) as error:
         cause = error.__cause__ or error
         if isinstance(cause, SifmodError):
             raise cause from error
-        said = printed.getvalue().strip().splitlines() if isinstance(error, SystemExit) else []
-        why = " ".join(said[-3:]) or str(error) or type(error).__name__
+        why = _reason(error, printed.getvalue())
         raise EasyconfigError(f"the easyconfig '{path}' can't be evaluated: {why}") from error
     finally:
         os.environ.clear()
         os.environ.update(environ)
-        tempfile.tempdir = directory
+        tempfile.tempdir, sys.dont_write_bytecode = directory, no_bytecode
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _reason(error: Optional[BaseException], printed: str) -> str:
+    """Return why EasyBuild failed, as one line: what it printed last, if it ended itself."""
+    lines = printed.strip().splitlines() if isinstance(error, SystemExit) else []
+    said = " ".join(lines[-1:]) or str(error) or type(error).__name__
+    return " ".join(said.split()).rstrip(".")
