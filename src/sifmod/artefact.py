@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from sifmod import names
+from sifmod.errors import InstallError
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
@@ -15,13 +21,37 @@ class Artefact:
         path: path relative to the installation directory.
         text: content of the file.
         executable: whether it is a command; the umask decides about the rest of the mode.
+
+    Raises:
+        InstallError: the path is not one of a file that sifmod writes into an installation.
     """
 
     path: PurePosixPath
     text: str
     executable: bool = False
 
+    def __post_init__(self) -> None:
+        problem = path_problem(str(self.path))
+        if problem:
+            raise InstallError(f"{str(self.path)!r} can't be a file of an installation: {problem}")
+
     @property
     def sha256(self) -> str:
         """SHA-256 of the file as it is written, in hexadecimal."""
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def path_problem(path: str) -> str:
+    """Return why a text is not the path of a file that sifmod writes into an installation; empty if it is one."""
+    parts = path.split("/")
+    if path.startswith("/"):
+        return "the path is absolute"
+    if ".." in parts:
+        return "the path leads out of the installation"
+    if {"", "."} & set(parts):
+        return "the path has an empty part"
+    if _CONTROL.search(path):
+        return "the path has a control character"
+    if parts[0].lstrip(".").startswith(names.USER_SOFTWARE_DIRECTORY):
+        return "user software belongs to the users"
+    return ""

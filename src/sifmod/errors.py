@@ -74,3 +74,9 @@ class KernelError(SifmodError):
     """A Jupyter kernel can't be made of an installation."""
 
     exit_code = 10
+
+
+class CommandError(SifmodError):
+    """A command of the host can't be started, or took too long."""
+
+    exit_code = 11

@@ -1,12 +1,134 @@
-"""Asking a command of the host something."""
+"""Running commands of the host: the only place in sifmod that starts processes."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import queue
+import re
+import signal
 import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import IO, Any, Callable, Optional, Union
 
-_TIMEOUT = 30  # seconds for a command that only looks; those of GPUs wait for a driver that hangs
+from sifmod.errors import CommandError
+
+# Time limits in seconds: of a command that only looks (those of GPUs wait for a driver that hangs), and of one that
+# looks around in a container, whose image may have to be read from a busy parallel file system.
+LOOK = 30
+LOOK_IN_CONTAINER = 600
+
+# How much of a failed command's output goes into a message.
+_LAST_LINES = 15
+
+# Seconds between asking a command to end and killing it.
+_GRACE = 5
+
+# What a command or an image prints must not steer the terminal that a message about it is shown on.
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command did.
+
+    Attributes:
+        status: its exit status; negative: the signal that ended it.
+        stdout: what it printed on standard output, and on standard error too where both were read as one.
+        stderr: what it printed on standard error.
+    """
+
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def last_lines(self) -> str:
+        """The end of what it printed, standard error last, for a message; its exit status if it printed nothing."""
+        lines = _CONTROL.sub("", f"{self.stdout}{self.stderr}").strip().splitlines()
+        return "\n".join(lines[-_LAST_LINES:]) or f"exit status {self.status}"
+
+
+def run(
+    command: Sequence[Union[str, Path]],
+    *,
+    stdin: str = "",
+    env: Optional[Mapping[str, str]] = None,
+    cwd: Optional[Path] = None,
+    time_limit: Optional[float] = None,
+) -> Result:
+    """Run a command to its end and return what it printed; it reads nothing of this process's standard input.
+
+    Args:
+        command: the command and its arguments; no shell takes part.
+        stdin: text for its standard input.
+        env: its environment, `os.environ` by default.
+        cwd: folder to run it in, the present one by default.
+        time_limit: seconds after which the command is ended, with all processes that it has started.
+
+    Raises:
+        CommandError: it can't be started, or took too long.
+    """
+    # Only a session of its own can be ended as a whole. Without a limit the command stays in this one, where Ctrl-C, a
+    # closed terminal and a batch system's kill reach it with all that it has started.
+    with _started(
+        command,
+        own_session=time_limit is not None,
+        stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=env,
+        cwd=cwd,
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(stdin or None, timeout=time_limit)
+        except subprocess.TimeoutExpired as error:
+            raise CommandError(f"'{command[0]}' did not end within {time_limit:g} seconds") from error
+        return Result(process.returncode, stdout, stderr)
+
+
+def follow(
+    command: Sequence[Union[str, Path]],
+    *,
+    on_line: Callable[[str], object],
+    on_silence: Callable[[], object],
+    silence: float,
+    env: Optional[Mapping[str, str]] = None,
+    cwd: Optional[Path] = None,
+) -> Result:
+    """Run a command that takes long, and pass on what it prints while it runs.
+
+    Args:
+        command: the command and its arguments; no shell takes part.
+        on_line: called with each line of its output of both kinds, without control characters.
+        on_silence: called each time that nothing was printed for `silence` seconds.
+        silence: the seconds.
+        env: its environment, `os.environ` by default.
+        cwd: folder to run it in, the present one by default.
+
+    Raises:
+        CommandError: it can't be started.
+    """
+    lines: list[str] = []
+    with _started(
+        command, own_session=False, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=env, cwd=cwd
+    ) as process:
+        arriving: queue.Queue[Optional[str]] = queue.Queue()
+        threading.Thread(target=_read_lines, args=(process.stdout, arriving), daemon=True).start()
+        while True:
+            try:
+                line = arriving.get(timeout=silence)
+            except queue.Empty:
+                on_silence()
+                continue
+            if line is None:
+                break
+            lines.append(line)
+            on_line(line)
+        process.wait()
+    return Result(process.returncode, "\n".join(lines), "")
 
 
 def ask(command: list[str], *, directory: Optional[Path] = None) -> tuple[int, str]:
@@ -19,16 +141,64 @@ def ask(command: list[str], *, directory: Optional[Path] = None) -> tuple[int, s
         directory: where it runs; the current directory by default.
     """
     try:
-        done = subprocess.run(  # noqa: S603 - an argument list
-            command,
-            cwd=directory,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=_TIMEOUT,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run(command, cwd=directory, time_limit=LOOK)
+    except CommandError as error:
         return 1, str(error)
-    return done.returncode, (done.stdout + done.stderr).strip()
+    return done.status, f"{done.stdout}{done.stderr}".strip()
+
+
+@contextlib.contextmanager
+def _started(
+    command: Sequence[Union[str, Path]], *, own_session: bool, **options: Any
+) -> Iterator[subprocess.Popen[str]]:
+    """Start a command; when the block is left by an exception, the command is ended."""
+    try:
+        process = subprocess.Popen(  # noqa: S603 - an argument list, no shell
+            [str(word) for word in command],
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=own_session,
+            **options,
+        )
+    except (OSError, ValueError) as error:  # ValueError: a null byte in an argument
+        if isinstance(error, FileNotFoundError) and "/" not in str(command[0]):
+            raise CommandError(f"there is no command {command[0]} on PATH") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(f"'{command[0]}' can't be started: {reason}") from error
+    try:
+        yield process
+    except BaseException:
+        _end(process, whole_group=own_session)
+        raise
+    finally:
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream:
+                with contextlib.suppress(OSError):  # what was not taken from standard input is flushed
+                    stream.close()
+
+
+def _end(process: subprocess.Popen[str], *, whole_group: bool) -> None:
+    """Ask a command to end, and kill it if it does not: with its process group, where it has one of its own."""
+
+    def send(number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if whole_group:
+                os.killpg(process.pid, number)
+            else:
+                process.send_signal(number)
+
+    send(signal.SIGTERM)
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE)
+    finally:
+        send(signal.SIGKILL)
+        process.wait()
+
+
+def _read_lines(stream: IO[str], arriving: queue.Queue[Optional[str]]) -> None:
+    with contextlib.suppress(ValueError):  # closed, because the command was ended
+        for line in stream:
+            arriving.put(_CONTROL.sub("", line.rstrip("\n")))
+    arriving.put(None)

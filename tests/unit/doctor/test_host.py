@@ -168,11 +168,11 @@ def test_an_easybuild_that_does_not_find_it_is_quoted(
 
 
 def test_an_easybuild_that_hangs_is_not_waited_for(check: Check, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(command, "LOOK", 0.2)
     stub("eb", "exec sleep 60")
     (finding,) = check()["easyconfigs"]
     assert finding.severity == WARNING
-    assert "timed out" in finding.what
+    assert "did not end within 0.2 seconds" in finding.what
 
 
 def test_without_eb_there_is_nothing_to_ask(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from sifmod.errors import CommandError
+from sifmod.host.command import ask, follow, run
+
+
+def is_running(pid_file: Path) -> bool:
+    """Return whether the process whose number is in a file is there, and not only waited for by its parent."""
+    try:
+        state = Path("/proc", pid_file.read_text().strip(), "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def ends(pid_file: Path) -> bool:
+    deadline = time.monotonic() + 10
+    while is_running(pid_file) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not is_running(pid_file)
+
+
+def test_status_and_both_kinds_of_output_are_returned() -> None:
+    done = run(["sh", "-c", "echo out; echo err >&2; exit 3"])
+    assert (done.status, done.stdout, done.stderr) == (3, "out\n", "err\n")
+
+
+def test_words_are_passed_without_a_shell() -> None:
+    assert run(["printf", "%s|", "a b", "", "$(touch x)", "*"]).stdout == "a b||$(touch x)|*|"
+
+
+def test_standard_input_is_the_text_given_and_empty_otherwise() -> None:
+    assert run(["cat"], stdin="é\n").stdout == "é\n"
+    assert run(["cat"], time_limit=10).stdout == ""
+
+
+def test_a_command_that_reads_none_of_its_input_is_no_accident() -> None:
+    assert run(["true"], stdin="x" * 1_000_000).status == 0
+
+
+def test_the_environment_is_the_one_given() -> None:
+    assert run(["/usr/bin/env"], env={"A": "b"}).stdout == "A=b\n"
+
+
+def test_bytes_that_are_no_text_are_replaced() -> None:
+    assert run(["printf", r"a\377b"]).stdout == "a\ufffdb"
+
+
+def test_the_last_lines_are_those_of_standard_error_without_control_characters() -> None:
+    done = run(["sh", "-c", r"seq 30; printf '\033[31mred\033[0m \033]0;title\007\n' >&2; exit 1"])
+    assert done.last_lines.splitlines() == [*map(str, range(17, 31)), "red ]0;title"]
+
+
+def test_a_silent_command_is_told_by_its_status() -> None:
+    assert run(["sh", "-c", "exit 4"]).last_lines == "exit status 4"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("no-such-command", "there is no command no-such-command on PATH"),
+        ("/no/such", "'/no/such' can't be started: No such file"),
+        ("/dev/null", "'/dev/null' can't be started: Permission denied"),
+        ("a\0b", "null byte"),
+    ],
+)
+def test_a_command_that_can_not_be_started_is_named(command: str, reason: str) -> None:
+    with pytest.raises(CommandError, match=reason):
+        run([command])
+    with pytest.raises(CommandError, match=reason):
+        follow([command], on_line=print, on_silence=print, silence=1)
+    status, said = ask([command])
+    assert status == 1
+    assert reason in said
+
+
+def test_after_the_time_limit_all_that_the_command_has_started_is_ended(tmp_path: Path) -> None:
+    script = f"trap '' TERM; sh -c 'trap \"\" TERM; echo $$ >{tmp_path}/child; while :; do sleep 0.1; done' & wait"
+    before = time.monotonic()
+    with pytest.raises(CommandError, match=r"'sh' did not end within 0\.5 seconds"):
+        run(["sh", "-c", script], time_limit=0.5)
+    assert time.monotonic() - before < 20
+    assert ends(tmp_path / "child")
+
+
+def test_a_command_without_a_limit_stays_in_the_session_of_its_caller() -> None:
+    script = "ps -o sid= -p $$"
+    assert int(run(["sh", "-c", script]).stdout) == os.getsid(0)
+    assert int(run(["sh", "-c", script], time_limit=10).stdout) != os.getsid(0)
+
+
+def test_an_interrupted_command_is_ended(tmp_path: Path) -> None:
+    def interrupt(_line: str) -> None:
+        raise KeyboardInterrupt
+
+    script = f"echo $$ >{tmp_path}/pid; echo begun; exec sleep 600"
+    with pytest.raises(KeyboardInterrupt):
+        follow(["sh", "-c", script], on_line=interrupt, on_silence=print, silence=10)
+    assert ends(tmp_path / "pid")
+
+
+def test_lines_are_passed_on_while_the_command_runs(tmp_path: Path) -> None:
+    arrived: list[str] = []
+
+    def on_line(line: str) -> None:
+        arrived.append(line)
+        (tmp_path / "go").touch()
+
+    script = r"printf '\033[31mone\033[0m\n'; while [ ! -e go ]; do sleep 0.02; done; echo two >&2; kill -9 $$"
+    done = follow(["sh", "-c", script], on_line=on_line, on_silence=print, silence=10, cwd=tmp_path)
+    assert arrived == ["one", "two"]
+    assert (done.status, done.stdout) == (-signal.SIGKILL, "one\ntwo")
+
+
+def test_silence_is_told_again_and_again(tmp_path: Path) -> None:
+    told: list[int] = []
+
+    def on_silence() -> None:
+        told.append(1)
+        if len(told) == 3:
+            (tmp_path / "go").touch()
+
+    script = f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+    assert follow(["sh", "-c", script], on_line=print, on_silence=on_silence, silence=0.1).status == 0
+    assert len(told) >= 3

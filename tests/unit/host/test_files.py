@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sifmod.errors import InstallError, SifmodError
+from sifmod.host import files
+from sifmod.host.files import inside, put_in_place, whole_file, write_new, write_whole
+
+
+def fail(number: int) -> None:
+    raise OSError(number, os.strerror(number))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the path of a file that exists."""
+    path = tmp_path / "file"
+    path.write_text("old")
+    return path
+
+
+def is_as_it_was(path: Path) -> bool:
+    """Return whether an old file has its old content, and nothing lies beside it."""
+    return path.read_text() == "old" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_is_written_and_replaced(path: Path) -> None:
+    write_whole(path, "né\n")
+    assert path.read_bytes() == "né\n".encode()
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_file_that_must_not_exist_is_left_alone(path: Path) -> None:
+    with pytest.raises(FileExistsError):
+        write_whole(path, "new", replace=False)
+    assert is_as_it_was(path)
+    with pytest.raises(SifmodError, match="exists: choose another name, or write over it with --force"):
+        write_new(path, "new")
+    assert is_as_it_was(path)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_the_umask_decides_about_the_mode_unless_it_is_given(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_whole(tmp_path / "plain", "")
+        write_whole(tmp_path / "given", "", mode=0o640)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "plain").stat().st_mode) == 0o666 & ~umask
+    assert stat.S_IMODE((tmp_path / "given").stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("target", ["file", "gone"])
+def test_a_link_in_the_place_of_the_file_is_not_followed(path: Path, target: str) -> None:
+    link = path.with_name("link")
+    link.symlink_to(path.with_name(target))
+    with pytest.raises(FileExistsError):
+        write_whole(link, "new", replace=False)
+    assert link.is_symlink()
+    write_whole(link, "new")
+    assert (link.is_symlink(), link.read_text(), path.read_text()) == (False, "new", "old")
+    assert not path.with_name("gone").exists()
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_without_space_the_old_file_stays_and_no_draft(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    if call == "fsync":
+        monkeypatch.setattr(files.os, "fsync", lambda _descriptor: fail(errno.ENOSPC))
+    else:
+        monkeypatch.setattr(Path, "replace", lambda _self, _target: fail(errno.EDQUOT))
+    with pytest.raises(OSError, match=r"No space left|Disk quota"):
+        write_whole(path, "new")
+    assert is_as_it_was(path)
+
+
+def test_a_write_that_fails_halfway_leaves_the_old_file(path: Path) -> None:
+    """The kernel itself refuses to go on: the process may write no file larger than 4,096 bytes."""
+    code = (
+        "import resource, sys; from pathlib import Path; from sifmod.host.files import write_new\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "write_new(Path(sys.argv[1]), 'x' * 100_000, force=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert "can't be written: File too large" in done.stderr
+    assert is_as_it_was(path)
+
+
+def test_an_exception_in_the_block_leaves_the_old_file(path: Path) -> None:
+    def interrupted() -> None:
+        with whole_file(path) as stream:
+            stream.write(b"new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert is_as_it_was(path)
+
+
+@pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.replace"])
+def test_a_kill_in_between_leaves_the_old_file(path: Path, call: str) -> None:
+    code = (
+        "import os, pathlib, signal, sys; from sifmod.host.files import write_whole\n"
+        f"{call} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "write_whole(pathlib.Path(sys.argv[1]), 'new')"
+    )
+    assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == -9
+    assert path.read_text() == "old"
+
+
+def test_file_and_folder_are_on_disk_before_it_is_said_to_be_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[bool, str]] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append((stat.S_ISDIR(os.fstat(descriptor).st_mode), path.read_text()))
+
+    monkeypatch.setattr(files.os, "fsync", fsync)
+    write_whole(path, "new")
+    assert synced == [(False, "old"), (True, "new")]
+    draft = path.with_name("draft")
+    draft.write_text("newer")
+    put_in_place(draft, path)
+    assert synced[2:] == [(False, "new"), (True, "newer")]
+
+
+def test_a_folder_that_can_not_be_synced_is_no_failure(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fsync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            fail(errno.EINVAL)
+
+    monkeypatch.setattr(files.os, "fsync", fsync)
+    write_whole(path, "new")
+    assert path.read_text() == "new"
+
+
+def test_a_file_system_without_hard_links_will_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files.os, "link", lambda *_: fail(errno.EPERM))
+    write_whole(path.with_name("new"), "new", replace=False)
+    assert path.with_name("new").read_text() == "new"
+    with pytest.raises(FileExistsError):
+        write_whole(path, "new", replace=False)
+    assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("name", ["share/sifmod.json", "bin/python", "demo.sif", "share/not/there/yet"])
+def test_names_of_an_installation_are_inside(tmp_path: Path, name: str) -> None:
+    assert inside(tmp_path, name) == tmp_path / name
+
+
+def test_an_installation_may_be_reached_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real" / "bin").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    assert inside(tmp_path / "link", "bin/python") == tmp_path / "link/bin/python"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../victim", "bin/../../victim", "/etc/passwd", "", ".", "a//b", "a/./b", "a\nb", "bin/\x1b[31m", "\x9b"),
+        *("user-software/x", ".user-software.lock", "user-software.squashfs"),
+    ],
+)
+def test_other_names_are_refused_and_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InstallError) as caught:
+        inside(tmp_path, name)
+    assert repr(name) in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("target", ["/etc", "..", "other", "gone", "bin"])
+def test_a_folder_that_is_a_link_is_refused(tmp_path: Path, target: str) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "bin").symlink_to(target)
+    for name in ("bin/python", "bin/more/python"):
+        with pytest.raises(InstallError, match="'bin' is a symbolic link"):
+            inside(tmp_path, name)
