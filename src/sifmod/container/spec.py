@@ -160,9 +160,9 @@ def spec_from_parameters(
     given = {key: value for key, value in parameters.items() if value is not None}
     if not Path(installdir).is_absolute() or not is_bindable(installdir):
         raise ParameterError("installdir", installdir, f"choose another installation path: {UNBINDABLE}")
-    if not sif or re.search(r"[/\\\x00-\x1f]", sif) or sif.startswith(("-", ".")):
+    if not sif or re.search(r"[/\\\x00-\x1f\x7f-\x9f]", sif) or sif.startswith(("-", ".")):
         raise ParameterError("sources", sif, "give the file name of a SIF, without folders or a leading dot or dash")
-    if sif in names.INSTALLED:
+    if sif in names.INSTALLED or sif.startswith(names.USER_SOFTWARE_DIRECTORY):
         raise ParameterError("sources", sif, "sifmod keeps something else under this name: rename the image")
     python = _python(given)
     venv = _name("venv", given.get("venv", ""))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from sifmod.errors import RuntimeMissingError
+from sifmod.errors import CommandError, RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.host.command import ask, run
 from sifmod.host.runtime import find_runtime
 from sifmod.site.settings import Site
 from sifmod.text.size import size_text
@@ -166,8 +166,8 @@ def _compressors() -> set[str]:
         return set()
     listed: set[str] = set()
     for option in ("-help-all", "-help"):  # since 4.6 the second is a summary, before it there is only the second
-        done = subprocess.run([tool, option], capture_output=True, text=True, errors="replace", check=False)  # noqa: S603 - a fixed command
-        for block in re.findall(r"Compressors available[^\n]*\n((?:[ \t]+[^\n]*\n)+)", done.stdout + done.stderr):
+        _status, said = ask([tool, option])
+        for block in re.findall(r"Compressors available[^\n]*\n((?:[ \t]+[^\n]*\n)+)", f"{said}\n"):
             listed.update(re.findall(r"^[ \t]+([a-z0-9]+)\b", block, re.MULTILINE))
     return listed & {"gzip", "lzo", "lz4", "xz", "zstd", "lzma"}
 
@@ -188,21 +188,12 @@ def _cpu_masks(site: Site) -> Iterator[Finding]:
 def _slurm(site: Site) -> Iterator[Finding]:
     if not site.slurm_partition:
         return
-    tool, problem = shutil.which("sinfo"), ""
+    problem = ""
     try:
-        if not tool:
-            raise FileNotFoundError("no command sinfo on PATH")
-        done = subprocess.run(  # noqa: S603 - an argument list, no shell
-            [tool, "--noheader", "--format=%R"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=True,
-            timeout=_TIMEOUT,
-        )
-    except subprocess.CalledProcessError as error:
-        problem = (error.stderr.strip().splitlines() or [f"sinfo ended with exit status {error.returncode}"])[0]
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run(["sinfo", "--noheader", "--format=%R"], time_limit=_TIMEOUT)
+        if done.status:
+            problem = done.last_lines.splitlines()[0]
+    except CommandError as error:
         problem = str(error)
     if problem:
         why = f"Slurm can't be asked on this host: {problem}"

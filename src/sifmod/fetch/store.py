@@ -5,26 +5,24 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import queue
 import re
 import signal
-import subprocess
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Callable, Optional
+from typing import Callable, Optional
 
 from sifmod.errors import ImageError
 from sifmod.fetch.credentials import find_credentials, runtime_environment, secrets
 from sifmod.fetch.definition import definition_file_name, definition_origin
 from sifmod.fetch.registry import Registry, refusal
 from sifmod.fetch.uri import ARCHIVE_SCHEMES, REGISTRY_SCHEMES, ImageUri
-from sifmod.host.files import sha256_of
-from sifmod.host.runtime import LAST_LINES, ContainerRuntime
+from sifmod.host.command import Result, follow
+from sifmod.host.files import put_in_place, sha256_of, write_whole
+from sifmod.host.runtime import ContainerRuntime
 from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
-from sifmod.text.progress import QUIET, Progress, Step
+from sifmod.text.progress import QUIET, Progress
 
 _DENIED = re.compile(r"unauthorized|authentication required|access (to the resource )?(is )?denied|\b40[13]\b", re.I)
 
@@ -173,11 +171,9 @@ class ImageStore:
             with self.progress.step(f"hashing {target.name}", size=size) as step:
                 sha256 = sha256_of(partial, progress=step.advance)
             stored = StoredImage(origin, digest, sha256, size, self.runtime.version)
-            record = target.parent / f".{target.name}.json.partial"
-            record.write_text(json.dumps(asdict(stored), indent=2, sort_keys=True) + "\n", encoding="utf-8")
             record_of(target).unlink(missing_ok=True)
-            partial.replace(target)
-            record.replace(record_of(target))
+            put_in_place(partial, target)
+            write_whole(record_of(target), json.dumps(asdict(stored), indent=2, sort_keys=True) + "\n")
         except OSError as error:
             raise ImageError(f"keeping the image as '{target}' failed: {error.strerror}") from error
         return stored
@@ -194,59 +190,36 @@ class ImageStore:
         for suffix, folder in (("TMPDIR", self.site.runtime_tmpdir), ("CACHEDIR", self.site.runtime_cachedir)):
             if folder:
                 environ.update({f"{prefix}_{suffix}": folder for prefix in ("SINGULARITY", "APPTAINER")})
-        process = subprocess.Popen(  # noqa: S603 - an argument list, no shell
-            [str(self.runtime.path), *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            cwd=definition.parent if definition else None,
-            env=environ,
-        )
-        title = f"pulling {uri.text}" if uri else f"building {definition.name}" if definition else "the runtime"
-        try:
-            with self.progress.step(title) as step:
-                lines = self._watch(process, partial, step)
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-        if process.returncode:
-            raise ImageError(_explanation(process.returncode, lines, uri=uri, definition=definition))
-
-    def _watch(self, process: subprocess.Popen[str], partial: Path, step: Step) -> list[str]:
-        """Pass on what the runtime says, and how much of the image it has written; return its lines."""
-        arriving: queue.Queue[Optional[str]] = queue.Queue()
-        reader = threading.Thread(target=_read_lines, args=(process.stdout, arriving), daemon=True)
-        reader.start()
         lines: list[str] = []
-        written = 0
-        while True:
-            try:
-                line = arriving.get(timeout=_POLL)
-            except queue.Empty:
+        title = f"pulling {uri.text}" if uri else f"building {definition.name}" if definition else "the runtime"
+        with self.progress.step(title) as step:
+            written = 0
+
+            def on_line(line: str) -> None:
+                for secret in secrets():
+                    line = line.replace(secret, "***")
+                if line.strip():
+                    lines.append(line)
+                    step.tell(line.strip())
+                    if line.startswith(("INFO:", "WARNING:")):
+                        self.say(line.partition(":")[2].strip())
+
+            def on_silence() -> None:
+                nonlocal written
                 size = partial.stat().st_size if partial.exists() else 0
                 step.advance(size - written)
                 written = size
-                continue
-            if line is None:
-                break
-            for secret in secrets():
-                line = line.replace(secret, "***")
-            if line.strip():
-                lines.append(line)
-                step.tell(line.strip())
-                if line.startswith(("INFO:", "WARNING:")):
-                    self.say(line.partition(":")[2].strip())
-        process.wait()
-        return lines
 
-
-def _read_lines(stream: Optional[IO[str]], arriving: queue.Queue[Optional[str]]) -> None:
-    for line in stream or ():
-        arriving.put(re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line.rstrip("\n")).rpartition("\r")[2])
-    arriving.put(None)
+            done = follow(
+                [self.runtime.path, *arguments],
+                on_line=on_line,
+                on_silence=on_silence,
+                silence=_POLL,
+                cwd=definition.parent if definition else None,
+                env=environ,
+            )
+        if done.status:
+            raise ImageError(_explanation(done.status, lines, uri=uri, definition=definition))
 
 
 def record_of(target: Path) -> Path:
@@ -260,7 +233,7 @@ def _explanation(
     """Return the sentence for a runtime that failed: what happened, where, and the way out."""
     text = "\n".join(lines)
     what = f"pulling {uri.text}" if uri else f"building {definition.name}" if definition else "the runtime"
-    last = "\n".join(lines[-LAST_LINES:])
+    last = Result(status, text, "").last_lines
     if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or re.search(r"signal: killed|out of memory", text, re.I):
         return (
             f"{what} was killed, most likely for want of memory on this node. Run eb in a job on a compute node, or "

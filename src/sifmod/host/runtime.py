@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
 from sifmod.container.bind import Bind
-from sifmod.errors import InstallError, RuntimeMissingError
+from sifmod.errors import CommandError, InstallError, RuntimeMissingError
+from sifmod.host.command import LOOK, run
 from sifmod.site.settings import Site
-
-# How much of a failed command's output goes into a message; the whole of it is in EasyBuild's log.
-LAST_LINES = 15
-
 
 # Settings of the runtime itself, after SINGULARITY or APPTAINER: where it works and how it logs in.
 _KEPT_SETTINGS = ("_CACHEDIR", "_CONFIGDIR", "_DOCKER_PASSWORD", "_DOCKER_USERNAME", "_LOCALCACHEDIR", "_TMPDIR")
@@ -48,8 +44,10 @@ class ContainerRuntime:
     @property
     def version(self) -> str:
         """What `singularity --version` prints, such as `apptainer version 1.4.5`; empty when it fails."""
-        done = subprocess.run([str(self.path), "--version"], capture_output=True, text=True, check=False)  # noqa: S603 - the runtime that was asked for
-        return done.stdout.strip()
+        try:
+            return run([self.path, "--version"], time_limit=LOOK).stdout.strip()
+        except CommandError:
+            return ""
 
     def run(
         self,
@@ -59,6 +57,7 @@ class ContainerRuntime:
         binds: Sequence[Bind] = (),
         env: Optional[Mapping[str, str]] = None,
         stdin: str = "",
+        time_limit: Optional[float] = None,
     ) -> str:
         """Run a command in an image and return what it printed on standard output.
 
@@ -71,35 +70,24 @@ class ContainerRuntime:
             binds: bind paths for this command alone.
             env: variables injected into the container.
             stdin: text for its standard input.
+            time_limit: seconds that it may take; without one, as long as it takes.
 
         Raises:
-            InstallError: the command failed; the message has its exit status and its last lines.
+            InstallError: the command failed, or took too long; the message has its last lines.
         """
         environ = {name: value for name, value in os.environ.items() if not _steers_containers(name)}
         bind_path = ",".join(bind.argument for bind in binds)
         for prefix in ("SINGULARITY", "APPTAINER"):
             environ[f"{prefix}_BINDPATH"] = bind_path
             environ.update({f"{prefix}ENV_{name}": value for name, value in (env or {}).items()})
-        done = subprocess.run(  # noqa: S603 - an argument list, no shell
-            [str(self.path), "exec", str(image), *command],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=environ,
-            check=False,
-        )
-        if done.returncode:
-            raise InstallError(
-                f"in the image '{image.name}' the command '{' '.join(command)}' ended with exit status "
-                f"{done.returncode}; its last lines: {last_lines(done)}"
-            )
+        what = f"in the image '{image.name}' the command '{' '.join(command)}'"
+        try:
+            done = run([self.path, "exec", image, *command], stdin=stdin, env=environ, time_limit=time_limit)
+        except CommandError as error:
+            raise InstallError(f"{what} failed: {error}") from error
+        if done.status:
+            raise InstallError(f"{what} ended with exit status {done.status}; its last lines: {done.last_lines}")
         return done.stdout
-
-
-def last_lines(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the end of what a command has said, for a message; standard error comes last."""
-    return "\n".join((done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:])
 
 
 def _steers_containers(name: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -21,8 +20,9 @@ from sifmod.container.spec import ContainerSpec
 from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.fetch.definition import kept_definition
 from sifmod.fetch.store import StoredImage
-from sifmod.host.files import sha256_of
-from sifmod.host.runtime import ContainerRuntime, find_runtime, last_lines
+from sifmod.host.command import run
+from sifmod.host.files import inside, sha256_of
+from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.placement import copy_image, link_image
@@ -218,17 +218,9 @@ class Installer:
     def _pack(self) -> None:
         installdir = Path(self.spec.installdir)
         self.say("packing the user software")
-        done = subprocess.run(  # noqa: S603 - the command that was just installed
-            [str(installdir / "bin" / "make-squashfs"), "--remove-directory"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
-        if done.returncode:
-            raise InstallError(
-                f"packing the user software failed with exit status {done.returncode}: {last_lines(done)}"
-            )
+        done = run([installdir / "bin" / "make-squashfs", "--remove-directory"])
+        if done.status:
+            raise InstallError(f"packing the user software failed with exit status {done.status}: {done.last_lines}")
 
 
 def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
@@ -250,7 +242,7 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
     record = Artefact(PurePosixPath(names.MANIFEST), manifest.text)
     with _stage(installdir) as stage:
         for artefact in (*artefacts, record):
-            if _content(installdir / artefact.path) != artefact.text.encode():
+            if _content(inside(installdir, str(artefact.path))) != artefact.text.encode():
                 write_artefact(stage, artefact)
                 _put(stage, installdir, str(artefact.path))
 
@@ -259,12 +251,13 @@ def write_artefact(top: Path, artefact: Artefact) -> None:
     """Write one artefact below `top`; the umask decides who may read and write it.
 
     Raises:
-        InstallError: the file can't be written.
+        InstallError: the file can't be written, or is not below `top`.
     """
-    path = top / artefact.path
+    path = inside(top, str(artefact.path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o777 if artefact.executable else 0o666)
+        mode = 0o777 if artefact.executable else 0o666
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(artefact.text)
     except OSError as error:
@@ -301,7 +294,7 @@ def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
         if user_software.exists():
             user_software.rename(installdir / names.USER_SOFTWARE_DIRECTORY)
         for name in set(before.files) - set(manifest.files) if before else ():
-            (installdir / name).unlink(missing_ok=True)
+            inside(installdir, name).unlink(missing_ok=True)
     except OSError as error:
         raise InstallError(f"putting the installation in place in '{installdir}' failed: {error}") from error
 
@@ -322,8 +315,9 @@ def _content(path: Path) -> Optional[bytes]:
 
 
 def _put(stage: Path, installdir: Path, name: str) -> None:
+    target = inside(installdir, name)
     try:
-        (installdir / name).parent.mkdir(parents=True, exist_ok=True)
-        (stage / name).replace(installdir / name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        inside(stage, name).replace(target)
     except OSError as error:
-        raise InstallError(f"putting '{installdir / name}' in place failed: {error.strerror}") from error
+        raise InstallError(f"putting '{target}' in place failed: {error.strerror}") from error

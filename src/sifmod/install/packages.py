@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from sifmod.container.spec import ContainerSpec
-from sifmod.errors import InstallError
-from sifmod.host.runtime import last_lines
+from sifmod.errors import CommandError, InstallError
+from sifmod.host.command import LOOK_IN_CONTAINER, run
 from sifmod.install.probe import PROBE, PythonFacts, facts_from_answer
 
 
@@ -37,15 +35,15 @@ def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:
     """
     command = [str(root / "bin" / "start-shell"), "-c", 'exec "$@"', "-", interpreter, "-I", "-c", PROBE]
     try:
-        done = subprocess.run(  # noqa: S603 - our own script
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-        )
-    except OSError as error:
-        raise InstallError(f"'{command[0]}' does not run: {error.strerror}") from error
+        done = run(command, time_limit=LOOK_IN_CONTAINER)
+    except CommandError as error:
+        raise InstallError(f"the Python of {module} does not run: {error}") from error
+    if done.status:
+        raise InstallError(f"the Python of {module} does not run: {done.last_lines}")
     try:
-        return facts_from_answer(json.loads(done.stdout))
-    except (ValueError, TypeError, KeyError) as error:
-        raise InstallError(f"the Python of {module} does not run: {last_lines(done)}") from error
+        return facts_from_answer(done.stdout)
+    except ValueError as error:
+        raise InstallError(f"the Python of {module} gives no usable answer: {error}") from error
 
 
 def check_packages(found: PythonFacts, expected: Mapping[str, str]) -> None:

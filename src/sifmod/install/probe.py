@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from sifmod.container.spec import PythonLayout
 from sifmod.errors import ImageError, InstallError
+from sifmod.host.command import LOOK_IN_CONTAINER
 from sifmod.host.runtime import ContainerRuntime
+from sifmod.text.package import PYTHON_VERSION, is_package
 
 # Runs under the image's Python. Names and versions come from the metadata, because `pip freeze` prints
 # `name @ file:///...` for what conda and vendors built.
@@ -87,17 +88,33 @@ def _is_pinnable(name: str, version: str) -> bool:
     return True
 
 
-def facts_from_answer(answer: dict[str, Any]) -> PythonFacts:
+def facts_from_answer(answer: str) -> PythonFacts:
     """Return what `PROBE` printed, each package once: the first found is the one that Python imports.
 
+    The answer is the image's word. Its version becomes part of file names, so another form than `major.minor` is
+    refused; a package whose name or version has no usual form is left out, because nothing could be said of it to pip.
+
     Raises:
-        KeyError, TypeError, ValueError: this is no answer of `PROBE`.
+        ValueError: this is no answer of `PROBE`.
     """
+    try:
+        facts = json.loads(answer)
+        python, packages = facts["version"], [(name, version) for name, version in facts["packages"]]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"{_shortened(answer)} was printed, not what was asked for") from error
+    if not isinstance(python, str) or not PYTHON_VERSION.fullmatch(python):
+        raise ValueError(f"its version is {_shortened(python)}, not a number such as 3.11")
     first: dict[str, tuple[str, str]] = {}
-    for name, version in answer["packages"]:
-        if name and version:
+    for name, version in packages:
+        if is_package(name, version):
             first.setdefault(canonicalize_name(name), (name, version))
-    return PythonFacts(version=answer["version"], packages=tuple(first[key] for key in sorted(first)))
+    return PythonFacts(version=python, packages=tuple(first[key] for key in sorted(first)))
+
+
+def _shortened(value: object) -> str:
+    """Return a value as a message can show it: without control characters, and not too long."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def probe_python(runtime: ContainerRuntime, image: Path, python: PythonLayout) -> PythonFacts:
@@ -108,8 +125,9 @@ def probe_python(runtime: ContainerRuntime, image: Path, python: PythonLayout) -
     """
     try:
         # -I: neither the user's own packages nor PYTHONPATH are the image's.
-        facts = facts_from_answer(json.loads(runtime.run(image, [python.executable, "-I", "-c", PROBE])))
-    except (InstallError, ValueError, TypeError, KeyError) as error:
+        command = [python.executable, "-I", "-c", PROBE]
+        facts = facts_from_answer(runtime.run(image, command, time_limit=LOOK_IN_CONTAINER))
+    except (InstallError, ValueError) as error:
         parameter = "conda_root and conda_env" if python.conda_env else "python_prefix"
         raise ImageError(
             f"the image '{image.name}' has no working Python at {python.executable}, where {parameter} of the "

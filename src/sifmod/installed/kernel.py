@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +13,9 @@ from typing import Any, Optional
 
 from sifmod.container.bind import escape
 from sifmod.eb.space import SoftwareSpace
-from sifmod.errors import KernelError
+from sifmod.errors import CommandError, KernelError
+from sifmod.host.command import LOOK_IN_CONTAINER, run
+from sifmod.host.files import write_whole
 from sifmod.install.manifest import read_manifest
 from sifmod.installed.installation import Installation, find_installation
 from sifmod.usersoftware.state import PACKED
@@ -111,17 +112,17 @@ def require_ipykernel(installation: Installation) -> None:
         KernelError: it has not, or does not start.
     """
     python = installation.root / "bin" / "python"
-    done = subprocess.run(  # noqa: S603 - the installation's own command
-        [python, "-c", _LOOK], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    if done.returncode == _MISSING:
+    try:
+        done = run([python, "-c", _LOOK], time_limit=LOOK_IN_CONTAINER)
+    except CommandError as error:
+        raise KernelError(str(error)) from error
+    if done.status == _MISSING:
         state = installation.user_software.state
         commands = [*(["unmake-squashfs"] if state == PACKED else []), "pip install ipykernel"]
         remedy = "; ".join(f"{installation.root}/bin/{command}" for command in commands)
         raise KernelError(f"{installation.module} has no ipykernel, which Jupyter talks to: {remedy}")
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
-        raise KernelError(f"'{python}' ends with {done.returncode} where it should start Python: {said}")
+    if done.status:
+        raise KernelError(f"'{python}' failed with exit status {done.status}: {done.last_lines}")
 
 
 def write_kernel(kernel: Kernel, *, replace: bool = False) -> None:
@@ -143,10 +144,16 @@ def write_kernel(kernel: Kernel, *, replace: bool = False) -> None:
             made = Path(folder, "made")
             made.mkdir()
             text = json.dumps(dict(kernel.spec), indent=1, ensure_ascii=False) + "\n"
-            made.joinpath("kernel.json").write_text(text, encoding="utf-8")
+            write_whole(made / "kernel.json", text)
+            replaced = Path(folder, "replaced")
             if os.path.lexists(directory):
-                directory.rename(Path(folder, "replaced"))
-            made.rename(directory)
+                directory.rename(replaced)
+            try:
+                made.rename(directory)
+            except OSError:
+                if os.path.lexists(replaced):
+                    replaced.rename(directory)
+                raise
     except OSError as error:
         raise KernelError(f"the kernel can't be written to '{directory}': {error.strerror}") from error
 

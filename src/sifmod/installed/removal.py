@@ -11,7 +11,6 @@ import fcntl
 import os
 import shutil
 import stat
-import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from typing import Optional
 
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace
-from sifmod.errors import InstallError
-from sifmod.host.files import sha256_of
-from sifmod.host.runtime import last_lines
+from sifmod.errors import CommandError, InstallError
+from sifmod.host.command import run
+from sifmod.host.files import sha256_of, whole_file
 from sifmod.installed.installation import Installation
 from sifmod.installed.verification import difference_from_packed
 from sifmod.usersoftware.state import DIRECTORY, is_untouched
@@ -119,13 +118,11 @@ class Removal:
         command = [str(self.installation.root / "bin" / "make-squashfs"), "--verify=full"]
         command += ["--replace"] if state.has_packed else []
         try:
-            done = subprocess.run(  # noqa: S603 - the installation's own command
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-            )
-        except OSError as error:
-            raise InstallError(f"'{command[0]}' does not run: {error.strerror}; nothing was removed") from error
-        if done.returncode:
-            raise InstallError(f"packing the user software failed, and nothing was removed: {last_lines(done)}")
+            done = run(command)
+        except CommandError as error:
+            raise InstallError(f"{error}; nothing was removed") from error
+        if done.status:
+            raise InstallError(f"packing the user software failed, and nothing was removed: {done.last_lines}")
 
     def _keep(self, folder: Path) -> None:
         """Copy what users made into a folder of its own below `folder`, each file whole or not at all."""
@@ -232,28 +229,21 @@ def _owner(path: Path) -> str:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file under a temporary name, compare it, sync it and rename it."""
+    """Copy a file, whole or not at all, and compare the copy before it gets its name."""
     if target.exists() and sha256_of(target) == sha256_of(source):
         return
     if target.exists():
         raise InstallError(f"'{target}' is there already, with something else in it: keep the user software elsewhere")
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
-        shutil.copyfile(source, draft)
-        descriptor = os.open(draft, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        if sha256_of(draft) != sha256_of(source):
-            raise InstallError(f"the copy of '{source}' in '{target.parent}' is not the same; nothing was removed")
-        draft.rename(target)
+        with source.open("rb") as reader, whole_file(target, replace=False) as copy:
+            shutil.copyfileobj(reader, copy, 4 * 1024 * 1024)
+            copy.flush()
+            if sha256_of(Path(copy.name)) != sha256_of(source):
+                raise InstallError(f"the copy of '{source}' in '{target.parent}' is not the same; nothing was removed")
     except OSError as error:
         raise InstallError(
             f"copying '{source}' to '{target.parent}' failed: {error.strerror}; nothing was removed"
         ) from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _copy_any(source: Path, target: Path) -> None:

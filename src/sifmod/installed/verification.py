@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 
 from sifmod import names
 from sifmod.container.spec import image_is_gone
-from sifmod.errors import ImageError, InstallError
+from sifmod.errors import CommandError, ImageError, InstallError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
-from sifmod.host.files import sha256_of
-from sifmod.host.runtime import last_lines
+from sifmod.host.command import LOOK_IN_CONTAINER, Result, run
+from sifmod.host.files import inside, sha256_of
 from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
 from sifmod.installed.installation import Installation
@@ -59,7 +58,7 @@ def verify(installation: Installation, site: Site, *, progress: Progress = QUIET
 def difference_from_packed(installation: Installation) -> str:
     """Compare every byte of the directory of user software with what is packed; return what differs, else ''."""
     done = _script(installation, _COMPARE)
-    return _last_lines(done) if done.returncode else ""
+    return done.last_lines if done.status else ""
 
 
 def sanity_check_with_easybuild(installation: Installation) -> Finding:
@@ -75,15 +74,15 @@ def sanity_check_with_easybuild(installation: Installation) -> Finding:
     command += [f"--installpath-software={installation.space.software}"]
     command += [f"--installpath-modules={installation.space.modules}"]
     try:
-        done = _run(command)
-    except FileNotFoundError as error:
-        raise InstallError("there is no command eb on PATH: load EasyBuild's module, or leave out --eb") from error
-    if done.returncode == 0:
+        done = run(command)
+    except CommandError as error:
+        raise InstallError(f"{error}: load EasyBuild's module, or leave out --eb") from error
+    if done.status == 0:
         return Finding(OK, "eb sanity check", f"passed, with {kept[0].name}")
     return Finding(
         PROBLEM,
         "eb sanity check",
-        f"failed: {_last_lines(done)}",
+        f"failed: {done.last_lines}",
         "the module may not do what its easyconfig promises",
         f"see what is wrong with: eb --sanity-check-only {quoting.shell(kept[0])}",
     )
@@ -92,15 +91,20 @@ def sanity_check_with_easybuild(installation: Installation) -> Finding:
 def _files(installation: Installation) -> Iterator[Finding]:
     root, manifest = installation.root, installation.manifest
     texts = [name for name in manifest.files if name not in (manifest.image, names.MANIFEST)]
-    gone = [name for name in texts if not (root / name).is_file()]
-    changed = []
+    gone, changed = [], []
     for name in texts:
-        if name in manifest.hashes and name not in gone:
-            try:
-                if sha256_of(root / name) != manifest.hashes[name]:
-                    changed.append(name)
-            except OSError as error:
-                changed.append(f"{name} ({error.strerror})")
+        try:
+            path = inside(root, name)
+            if path.is_symlink():
+                changed.append(f"{name} (a symbolic link)")
+            elif not path.is_file():
+                gone.append(name)
+            elif name in manifest.hashes and sha256_of(path) != manifest.hashes[name]:
+                changed.append(name)
+        except OSError as error:
+            changed.append(f"{name} ({error.strerror})")
+        except InstallError as error:
+            changed.append(str(error))
     if gone:
         yield Finding(PROBLEM, "files", f"gone: {', '.join(gone)}", "commands of the module fail", _REINSTALL)
     if changed:
@@ -207,12 +211,12 @@ def _user_software(installation: Installation) -> Iterator[Finding]:
             yield Finding(NOTE, topic, f"'{state.packed}' is older than the directory, and not in use")
         return
     done = _script(installation, _READ, names.USER_SOFTWARE)
-    if done.returncode:
+    if done.status:
         # 1: something in it can not be read; else the runtime could not mount it
         yield Finding(
             PROBLEM,
             topic,
-            f"'{state.packed}' can't be {'read' if done.returncode == 1 else 'mounted'}: {_last_lines(done)}",
+            f"'{state.packed}' can't be {'read' if done.status == 1 else 'mounted'}: {done.last_lines}",
             "packages in it are lost or can't be imported",
             "restore it from a backup or with: make-squashfs --rollback",
         )
@@ -237,12 +241,12 @@ def _running(installation: Installation) -> Iterator[Finding]:
     why = "the module is of no use on this host"
     if not manifest.python_version:
         try:
-            done = _run([str(installation.root / "bin" / "start-shell"), "-c", "true"])
-        except OSError as error:
-            yield Finding(PROBLEM, topic, f"start-shell does not run: {error.strerror}", why, _REINSTALL)
+            done = run([installation.root / "bin" / "start-shell", "-c", "true"], time_limit=LOOK_IN_CONTAINER)
+        except CommandError as error:
+            yield Finding(PROBLEM, topic, f"the container does not start: {error}", why, _REINSTALL)
             return
-        if done.returncode:
-            yield Finding(PROBLEM, topic, f"the container does not start: {_last_lines(done)}", why, _REINSTALL)
+        if done.status:
+            yield Finding(PROBLEM, topic, f"the container does not start: {done.last_lines}", why, _REINSTALL)
         else:
             yield Finding(OK, topic, "the container starts")
         return
@@ -262,15 +266,5 @@ def _running(installation: Installation) -> Iterator[Finding]:
     yield Finding(OK, topic, f"Python {facts.version} runs, with {len(facts.packages)} packages{more}")
 
 
-def _script(installation: Installation, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return _run(["bash", "-c", script, "sifmod verify", str(installation.root), *arguments])
-
-
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - an argument list
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
-    )
-
-
-def _last_lines(done: subprocess.CompletedProcess[str]) -> str:
-    return last_lines(done) or f"exit status {done.returncode}"
+def _script(installation: Installation, script: str, *arguments: str) -> Result:
+    return run(["bash", "-c", script, "sifmod verify", installation.root, *arguments])

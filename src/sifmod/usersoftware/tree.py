@@ -17,6 +17,7 @@ from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import InstallError
 from sifmod.host.runtime import ContainerRuntime
+from sifmod.text.package import is_package
 
 # What every new virtual environment has; nobody installed it.
 _SEEDED = frozenset({"pip", "setuptools", "wheel"})
@@ -126,7 +127,9 @@ def python_version(installdir: Path, *, venv: str, recorded: str) -> str:
     for config in (folder / venv / "pyvenv.cfg", *sorted(folder.glob("*/pyvenv.cfg"))):
         if not config.is_file():
             continue
-        match = re.search(r"^version\s*=\s*(\d+\.\d+)", config.read_text(encoding="utf-8", errors="replace"), re.M)
+        match = re.search(
+            r"^version\s*=\s*([0-9]{1,2}\.[0-9]{1,3})", config.read_text(encoding="utf-8", errors="replace"), re.M
+        )
         if match:
             return match[1]
     return recorded
@@ -185,7 +188,7 @@ def packages_in(directory: Path) -> str:
         distribution.metadata["Name"]: distribution.version
         for folder in sorted(directory.glob("venv/*/lib/python3*/site-packages"))
         for distribution in distributions(path=[str(folder)])
-        if distribution.metadata["Name"]
+        if is_package(distribution.metadata["Name"], distribution.version)
     }
     kept = sorted((name for name in found if canonicalize_name(name) not in _SEEDED), key=str.lower)
     return "".join(f"{name}=={found[name]}\n" for name in kept)

@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 import json
+import re
 import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -12,9 +15,10 @@ from packaging.utils import canonicalize_name
 from sifmod.container.spec import PythonLayout
 from sifmod.errors import ImageError
 from sifmod.host.runtime import ContainerRuntime
-from sifmod.install.probe import PythonFacts, probe_python
+from sifmod.install.probe import PythonFacts, facts_from_answer, probe_python
+from sifmod.render.templates import render
 
-from ..support import CONDA, USR
+from ..support import CONDA, USR, FakeRuntime, a_site, a_spec
 
 
 def test_every_package_of_the_image_is_pinned_to_its_version() -> None:
@@ -117,3 +121,71 @@ def test_an_answer_that_makes_no_sense_is_an_error_of_the_image(tmp_path: Path, 
     strange.chmod(0o755)
     with pytest.raises(ImageError, match="no working Python at /usr/bin/python3"):
         probe_python(ContainerRuntime(strange), image, USR)
+
+
+# What another module's command was overwritten with, and what was then run.
+ATTACK = ".x\necho CODE\n#/../../../../Other/1.0/bin/tool"
+
+
+@pytest.mark.parametrize(
+    "version",
+    [ATTACK, "", "3", "3.11.2", "3.11\n", " 3.11", "3.x", "\N{ARABIC-INDIC DIGIT THREE}.1", 3.11, None, ["3.11"]],
+)
+def test_a_version_that_is_no_number_is_refused_and_shown_without_effect(version: object) -> None:
+    with pytest.raises(ValueError, match="its version is") as caught:
+        facts_from_answer(json.dumps({"version": version, "packages": []}))
+    assert str(caught.value).isprintable()
+
+
+def test_the_attack_ends_as_an_error_of_the_image(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
+    fake.answer(version=ATTACK)
+    with pytest.raises(ImageError, match="its version is"):
+        probe_python(runtime, image, USR)
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        ["--index-url=http://evil", "1"],
+        ["torch", "1\n--index-url=http://evil"],
+        ["../x", "1"],
+        ["a b", "1"],
+        ["torch\x1b[2J", "1"],
+        ["x" * 500, "1"],
+        ["torch", "1" * 500],
+        ["torch", 1],
+        [["torch"], "1"],
+    ],
+    ids=str,
+)
+def test_a_package_with_an_odd_name_or_version_is_left_out(package: list[object]) -> None:
+    answer = json.dumps({"version": "3.11", "packages": [package, ["numpy", "1.26.4"]]})
+    assert facts_from_answer(answer).packages == (("numpy", "1.26.4"),)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+ODD_VERSIONS = (
+    st.just("3.11") | st.from_regex(r"[0-9]\.[0-9]+") | st.sampled_from([ATTACK, "../..", "3.1/../.."]) | JSON
+)
+PACKAGES = st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)).map(list) | JSON, max_size=4) | JSON
+ANSWERS = st.builds(lambda version, packages: {"version": version, "packages": packages}, ODD_VERSIONS, PACKAGES) | JSON
+
+
+@given(st.one_of(ANSWERS.map(json.dumps), st.text(max_size=50), st.sampled_from(["[" * 100_000, "9" * 10_000])))
+def test_whatever_an_image_answers_writes_only_inside_and_on_lines_of_its_own(answer: str) -> None:
+    try:
+        facts = facts_from_answer(answer)
+    except ValueError as error:
+        assert str(error).isprintable()
+        return
+    assert re.fullmatch(r"[0-9]+\.[0-9]+", facts.version, re.ASCII)
+    for artefact in render(a_spec(python_version=facts.version, wrappers=("python", "pip", "torchrun")), a_site()):
+        assert re.fullmatch(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*", str(artefact.path))
+        assert ".." not in artefact.path.parts
+        assert "echo CODE" not in artefact.text
+    for line in facts.constraints.splitlines():
+        assert str(Requirement(line)) == line

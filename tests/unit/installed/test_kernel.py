@@ -104,7 +104,7 @@ def test_the_command_that_installs_what_is_missing_is_said(installation) -> None
 
 def test_a_python_that_does_not_start_is_said_with_its_words(installation) -> None:
     set_python(installation.root, "echo 'the image is gone' >&2; exit 126")
-    with pytest.raises(KernelError, match=r"ends with 126 .*: the image is gone"):
+    with pytest.raises(KernelError, match=r"failed with exit status 126: the image is gone"):
         require_ipykernel(installation)
 
 

@@ -64,6 +64,17 @@ def test_a_file_that_is_gone_or_changed_is_named(root, check) -> None:
     assert severities(found)["sanity check"] == PROBLEM
 
 
+def test_a_link_in_the_place_of_a_file_or_its_folder_is_a_problem(root, check, tmp_path: Path) -> None:
+    (root / "share" / "container.sh").rename(tmp_path / "same")
+    (root / "share" / "container.sh").symlink_to(tmp_path / "same")
+    (root / "bin").rename(tmp_path / "bin")
+    (root / "bin").symlink_to(tmp_path / "bin")
+    (changed,) = check()["files"]
+    assert changed.severity == PROBLEM
+    assert "share/container.sh (a symbolic link)" in changed.what
+    assert "'bin/start-shell' is refused" in changed.what
+
+
 @pytest.mark.parametrize("name", ["runscripts/pip-constraints.txt", "share/docker-defs/demo.def"])
 def test_what_is_made_with_the_image_needs_a_reinstall(space, check, name: str) -> None:
     files = (*sorted([name, "bin/start-shell", "share/container.sh", "demo.sif", names.MANIFEST]),)
