@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, Optional
 
@@ -26,6 +27,8 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
     With their images, user software, whether they are loaded in this shell, and whether an easyconfig of a newer
     version is in EasyBuild's robot path.
 
+    Exit status: 0, or 1 if the manifest of an installation can't be read.
+
     \b
     Examples:
       sifmod list
@@ -38,19 +41,20 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
     if as_json:
         damaged = [{"root": str(item.root), "problem": item.problem} for item in found.damaged]
         echo_json({"software": str(space.software), "installations": facts, "damaged": damaged})
-        return
+        sys.exit(1 if found.damaged else 0)
     for item in found.damaged:
         echo_error(f"sifmod: {item.problem}")
-    if not facts:
-        echo(f"no container modules in {space.software}")
-        return
     rows = []
     for fact in facts:
         newer = Path(fact["newer_easyconfigs"][0]).name if fact["newer_easyconfigs"] else "-"
         image = size_text(fact["image"]["size"]) + ("" if fact["image"]["is_there"] else " (gone)")
         loaded = "loaded" if fact["loaded"] else "-"
         rows.append((fact["module"], image, user_software_text(fact["user_software"]), loaded, newer))
-    echo_table(("MODULE", "IMAGE", "USER SOFTWARE", "LOADED", "NEWER EASYCONFIG"), rows)
+    if rows:
+        echo_table(("MODULE", "IMAGE", "USER SOFTWARE", "LOADED", "NEWER EASYCONFIG"), rows)
+    else:
+        echo(f"no container modules in {space.software}")
+    sys.exit(1 if found.damaged else 0)
 
 
 def describe(item: Installation, *, fast: bool) -> dict[str, Any]:

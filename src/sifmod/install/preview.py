@@ -14,6 +14,7 @@ from sifmod.artefact import Artefact
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import InstallError
 from sifmod.fetch.definition import kept_definition
+from sifmod.host.files import inside
 from sifmod.install.manifest import Manifest
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
@@ -88,12 +89,12 @@ def differences(
         module: path of the module file, and its text as it would be written.
 
     Raises:
-        InstallError: an installed file can't be read.
+        InstallError: an installed file can't be read, or a name of the manifest leads out of the installation.
     """
     new = {str(artefact.path): artefact.text for artefact in artefacts}
     old = set(manifest.files) - {manifest.image, *_FROM_IMAGE}
     for name in sorted({*old, *new}):
-        yield from _difference(str(PurePosixPath(name)), _text(installdir / name), new.get(name))
+        yield from _difference(str(PurePosixPath(name)), _text(inside(installdir, name)), new.get(name))
     path, text = module
     yield from _difference(str(path), _text(path), text)
 

@@ -8,17 +8,38 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from sifmod import names as known
 from sifmod.errors import InstallError
+from sifmod.host.files import inside, write_whole
 
 _PREVIOUS = ".sifmod-previous"
 _JOURNAL = "journal.json"
 
 # Who wrote a journal: one that a killed run has left behind may be weeks old.
 _RUN = uuid.uuid4().hex
+
+
+@dataclass(frozen=True)
+class _Journal:
+    """What there is to bring back; all names are relative to the installation.
+
+    Attributes:
+        run: the run that wrote it.
+        kept: files that were kept.
+        new: files that did not exist.
+        renames: user software that was about to be set aside, each with the name that it was to have.
+        free: names of user software that were free then.
+    """
+
+    run: str
+    kept: tuple[str, ...]
+    new: tuple[str, ...]
+    renames: tuple[tuple[str, str], ...] = ()
+    free: tuple[str, ...] = ()
 
 
 def remember(installdir: Path, names: Iterable[str]) -> None:
@@ -35,16 +56,17 @@ def remember(installdir: Path, names: Iterable[str]) -> None:
     previous = installdir / _PREVIOUS
     kept, new = [], []
     try:
+        previous.mkdir(exist_ok=True)
         for name in sorted(set(names)):
-            if (installdir / name).is_file():
-                target = previous / name
+            path = inside(installdir, name)
+            if path.is_file() or path.is_symlink():
+                target = inside(previous, name)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                _keep(installdir / name, target)
+                _keep(path, target)
                 kept.append(name)
             else:
                 new.append(name)
-        previous.mkdir(exist_ok=True)
-        _write_journal(previous, {"run": _run(), "kept": kept, "new": new, "renames": [], "free": []})
+        _write_journal(previous, _Journal(_run(), tuple(kept), tuple(new)))
     except OSError as error:
         raise InstallError(f"keeping the present installation in '{previous}' failed: {error.strerror}") from error
 
@@ -58,59 +80,91 @@ def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]], nam
         names: all names of user software: what has one of them afterwards was made by this run, or by users since.
     """
     previous = installdir / _PREVIOUS
-    journal = json.loads((previous / _JOURNAL).read_text(encoding="utf-8"))
-    journal["renames"] = [(str(old), str(new)) for old, new in renames]
-    journal["free"] = sorted({str(installdir / name) for name in names} - {str(old) for old, _new in renames})
-    _write_journal(previous, journal)
+    pairs = tuple((old.name, new.name) for old, new in renames)
+    free = tuple(sorted(set(names) - {old for old, _new in pairs}))
+    _write_journal(previous, replace(_read_journal(previous), renames=pairs, free=free))
 
 
 def undo(installdir: Path) -> None:
     """Bring the state back that was remembered; nothing happens where none was.
 
+    What was remembered is data of whoever may write to the installation: a name that leads out of it, by itself or
+    through a link, is refused before anything is done.
+
     Raises:
         InstallError: it can't be brought back; the message says where it is.
     """
     previous = installdir / _PREVIOUS
-    if not (previous / _JOURNAL).is_file():
+    if not os.path.lexists(previous / _JOURNAL):
         return
     try:
-        journal = json.loads((previous / _JOURNAL).read_text(encoding="utf-8"))
-        for name in journal["kept"]:
-            if (previous / name).exists():
-                (installdir / name).parent.mkdir(parents=True, exist_ok=True)
-                (previous / name).replace(installdir / name)
-        for name in journal["new"]:
-            (installdir / name).unlink(missing_ok=True)
-        ours = journal["run"] == _run()
-        renamed = [(Path(old), Path(new)) for old, new in journal["renames"] if Path(new).exists()]
+        journal = _read_journal(previous)
+        kept = [(inside(previous, name), inside(installdir, name)) for name in journal.kept]
+        new_files = [inside(installdir, name) for name in journal.new]
+        renames = [(installdir / old, installdir / new) for old, new in journal.renames]
+        for copy, path in kept:
+            if os.path.lexists(copy):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                copy.replace(path)
+        for path in new_files:
+            path.unlink(missing_ok=True)
+        ours = journal.run == _run()
+        renamed = [(old, new) for old, new in renames if os.path.lexists(new)]
         # a run that was killed before it renamed anything has freed no name
-        for path in (*(old for old, _new in renamed), *(map(Path, journal.get("free", ())) if renamed else ())):
+        for path in (*(old for old, _new in renamed), *(installdir / name for name in journal.free if renamed)):
             _make_way(path, ours=ours)
         for old, new in renamed:
             new.rename(old)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, InstallError) as error:
         raise InstallError(f"bringing the earlier installation back failed ({error}); it is in '{previous}'") from error
     forget(installdir)
 
 
 def forget(installdir: Path) -> None:
     """Remove what was remembered: the journal first, because an incomplete past is not one to go back to."""
+    previous = installdir / _PREVIOUS
     with contextlib.suppress(OSError):
-        (installdir / _PREVIOUS / _JOURNAL).unlink()
-    shutil.rmtree(installdir / _PREVIOUS, ignore_errors=True)
+        if previous.is_symlink():
+            previous.unlink()
+        else:
+            (previous / _JOURNAL).unlink()
+    shutil.rmtree(previous, ignore_errors=True)
 
 
 def _keep(path: Path, target: Path) -> None:
     with contextlib.suppress(OSError):
-        os.link(path, target)
+        os.link(path, target, follow_symlinks=False)
         return
-    shutil.copy2(path, target)
+    shutil.copy2(path, target, follow_symlinks=False)
 
 
-def _write_journal(previous: Path, journal: Mapping[str, Any]) -> None:
-    draft = previous / f"{_JOURNAL}.new"
-    draft.write_text(json.dumps(journal), encoding="utf-8")
-    draft.replace(previous / _JOURNAL)
+def _write_journal(previous: Path, journal: _Journal) -> None:
+    write_whole(previous / _JOURNAL, json.dumps(asdict(journal)))
+
+
+def _read_journal(previous: Path) -> _Journal:
+    """Return the journal, with renames at the top of the installation only.
+
+    Raises:
+        ValueError: it is damaged, or names something else than user software to be renamed.
+    """
+    path = previous / _JOURNAL
+    for link in (previous, path):
+        if link.is_symlink():
+            raise ValueError(f"'{link}' is a symbolic link")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        pairs = tuple((old, new) for old, new in data["renames"])
+        journal = _Journal(data["run"], tuple(data["kept"]), tuple(data["new"]), pairs, tuple(data["free"]))
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"'{path}' is damaged") from error
+    for name in (journal.run, *journal.kept, *journal.new, *journal.free, *(name for pair in pairs for name in pair)):
+        if not isinstance(name, str):
+            raise ValueError(f"it has {name!r} where a name should be")  # noqa: TRY004 - of a file, not of a caller
+    for name in (*journal.free, *(name for pair in pairs for name in pair)):
+        if "/" in name or not name.startswith(known.USER_SOFTWARE_DIRECTORY):
+            raise ValueError(f"{name!r} is refused as a name of user software")
+    return journal
 
 
 def _run() -> str:
@@ -119,12 +173,12 @@ def _run() -> str:
 
 def _make_way(path: Path, *, ours: bool) -> None:
     """Free the name of user software: what this run has made goes, what users may have used since is renamed."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return
     if not ours:
         names = (path.with_name(f"{path.name}-undone{number}") for number in itertools.count(1))
-        path.rename(next(name for name in names if not name.exists()))
-    elif path.is_dir():
+        path.rename(next(name for name in names if not os.path.lexists(name)))
+    elif path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink()

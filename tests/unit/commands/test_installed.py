@@ -78,7 +78,7 @@ def test_an_empty_space_is_said_to_be_so(call: Call, prefix: Path) -> None:
 def test_a_damaged_one_is_named_beside_the_others(call: Call, root: Path, prefix: Path) -> None:
     (make_installation(software_space(prefix), "Bad/1") / names.MANIFEST).write_text("{")
     result = call("list")
-    assert result.exit_code == 0
+    assert (result.exit_code, call("list", "--json").exit_code) == (1, 1)
     assert "Bad/1/share/sifmod.json' can't be read" in result.output
     assert str(root.name) in result.output
     listed = json.loads(call("list", "--json").stdout)

@@ -1,23 +1,29 @@
+from __future__ import annotations
+
 import hashlib
+import json
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any, Callable, Optional
 
 import pytest
 
 from sifmod import names
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind
-from sifmod.container.spec import PythonLayout
+from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.errors import ImageError, InstallError, ParameterError, SifmodError
 from sifmod.install.installer import Installer, refresh_scripts, write_artefact
 from sifmod.install.manifest import read_manifest
 from sifmod.install.rollback import forget, remember, remember_renames, undo
 from sifmod.render.templates import render
+from sifmod.site.settings import Site
 from sifmod.usersoftware.tree import PARTS
 
-from ..support import SIF_HEADER, a_site, a_spec, mode_of, snapshot, split_binds
+from ..support import SIF_HEADER, FakeRuntime, a_site, a_spec, mode_of, snapshot, split_binds
 
 STAGE = ".sifmod-stage"
 
@@ -35,27 +41,40 @@ def umask():
     os.umask(before)
 
 
-@pytest.fixture
-def install(fake, image, installdir):
-    """Install a container; `changes` replace fields of the spec."""
-    said = []
+class Install:
+    """Installs a container, as often as it is called; `said` has what it told."""
 
-    def install(*, site=None, source=image, sha256="", tools=None, **changes):
-        spec = a_spec(**{"installdir": str(installdir), **changes})
+    def __init__(self, fake: FakeRuntime, image: Path, installdir: Path) -> None:
+        self.fake, self.image, self.installdir = fake, image, installdir
+        self.said: list[str] = []
+
+    def __call__(
+        self,
+        *,
+        site: Optional[Site] = None,
+        source: Optional[Path] = None,
+        sha256: str = "",
+        tools: Optional[dict[str, str]] = None,
+        **changes: object,
+    ) -> ContainerSpec:
+        """Install; `changes` replace fields of the spec."""
+        spec = a_spec(**{"installdir": str(self.installdir), **changes})
         Installer(
             spec=spec,
             site=site or a_site(),
-            image=source,
+            image=source or self.image,
             expected_sha256=sha256,
             tools=tools or {},
-            say=said.append,
-            warn=said.append,
+            say=self.said.append,
+            warn=self.said.append,
         ).install()
-        forget(installdir)
+        forget(self.installdir)
         return spec
 
-    install.said, install.fake = said, fake
-    return install
+
+@pytest.fixture
+def install(fake: FakeRuntime, image: Path, installdir: Path) -> Install:
+    return Install(fake, image, installdir)
 
 
 def calls_of(fake, step):
@@ -572,6 +591,65 @@ def test_an_artefact_that_can_not_be_written_is_named(tmp_path: Path) -> None:
 def test_a_python_of_a_conda_environment_is_the_one_that_makes_the_venv(install, fake) -> None:
     install(python=PythonLayout("/opt/conda/envs/x", "/opt/conda", "x"))
     assert [call["argv"][2] for call in fake.calls] == ["/opt/conda/envs/x/bin/python3"] * 2
+
+
+@pytest.mark.parametrize("target", ["/nowhere", "..", "victim"])
+def test_an_artefact_is_not_written_through_a_link(tmp_path: Path, target: str) -> None:
+    top = tmp_path / "top"
+    (top / "victim").mkdir(parents=True)
+    (top / "bin").symlink_to(target)
+    with pytest.raises(InstallError, match="'bin' is a symbolic link"):
+        write_artefact(top, Artefact(PurePosixPath("bin/tool"), "text"))
+    (tmp_path / "file").write_text("precious")
+    (top / "tool").symlink_to(tmp_path / "file")
+    with pytest.raises(InstallError, match="symbolic links"):
+        write_artefact(top, Artefact(PurePosixPath("tool"), "text"))
+    assert (tmp_path / "file").read_text() == "precious"
+    assert not list((top / "victim").iterdir())
+
+
+@pytest.mark.parametrize("module_only", [False, True])
+def test_a_folder_of_the_installation_that_became_a_link_is_refused(
+    install: Install, installdir: Path, tmp_path: Path, module_only: bool
+) -> None:
+    spec = install()
+    (installdir / "bin").rename(tmp_path / "elsewhere")
+    (installdir / "bin").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "python").write_text("changed")
+    before = snapshot(tmp_path)
+    with pytest.raises(InstallError, match="'bin' is a symbolic link"):
+        refresh_scripts(spec, a_site()) if module_only else install()
+    assert snapshot(tmp_path / "elsewhere") == {
+        name.partition("/")[2]: value for name, value in before.items() if name.startswith("elsewhere/")
+    }
+
+
+@pytest.mark.usefixtures("earlier")
+@pytest.mark.parametrize("name", ["../../../victim-file", "{tmp_path}/victim-file"])
+def test_files_of_a_manifest_outside_of_the_installation_are_not_removed(
+    install: Install, installdir: Path, tmp_path: Path, name: str
+) -> None:
+    victim = tmp_path / "victim-file"
+    victim.write_text("precious")
+    manifest = json.loads((installdir / names.MANIFEST).read_text())
+    manifest["files"].append(name.format(tmp_path=tmp_path))
+    (installdir / names.MANIFEST).write_text(json.dumps(manifest))
+    before = snapshot(installdir)
+    with pytest.raises(InstallError, match="victim-file"):
+        install()
+    assert victim.read_text() == "precious"
+    assert snapshot(installdir) == before
+
+
+@pytest.mark.usefixtures("earlier")
+@pytest.mark.parametrize("module_only", [False, True])
+def test_an_installation_of_a_newer_sifmod_is_left_alone(install: Install, installdir: Path, module_only: bool) -> None:
+    manifest = json.loads((installdir / names.MANIFEST).read_text())
+    (installdir / names.MANIFEST).write_text(json.dumps({**manifest, "format": 2}))
+    before = snapshot(installdir)
+    with pytest.raises(InstallError, match="written by a newer sifmod"):
+        refresh_scripts(a_spec(installdir=str(installdir)), a_site()) if module_only else install()
+    assert snapshot(installdir) == before
 
 
 # The way back

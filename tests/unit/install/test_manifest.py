@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import json
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from sifmod.install.manifest import Manifest, read_manifest
 
 
 @pytest.fixture
-def manifest():
+def manifest() -> Manifest:
     return Manifest(
         module="Demo/1.0-x",
         image="démo image.sif",
@@ -23,18 +25,18 @@ def manifest():
 
 
 @pytest.fixture
-def path(tmp_path: Path):
+def path(tmp_path: Path) -> Path:
     path = tmp_path / names.MANIFEST
     path.parent.mkdir()
     return path
 
 
-def test_a_manifest_is_read_back_as_it_was_written(tmp_path: Path, path, manifest) -> None:
+def test_a_manifest_is_read_back_as_it_was_written(tmp_path: Path, path: Path, manifest: Manifest) -> None:
     path.write_text(manifest.text, encoding="utf-8")
     assert read_manifest(tmp_path) == manifest
 
 
-def test_the_text_is_json_with_sorted_keys_and_a_format(manifest) -> None:
+def test_the_text_is_json_with_sorted_keys_and_a_format(manifest: Manifest) -> None:
     data = json.loads(manifest.text)
     assert list(data) == sorted(data)
     assert data["format"] == 1
@@ -43,7 +45,7 @@ def test_the_text_is_json_with_sorted_keys_and_a_format(manifest) -> None:
     assert manifest.text.endswith("}\n")
 
 
-def test_the_order_of_the_tools_does_not_change_the_text(manifest) -> None:
+def test_the_order_of_the_tools_does_not_change_the_text(manifest: Manifest) -> None:
     swapped = Manifest(**{**manifest.__dict__, "tools": dict(reversed(list(manifest.tools.items())))})
     assert swapped.text == manifest.text
 
@@ -75,7 +77,7 @@ def test_where_nothing_was_installed_there_is_no_manifest(tmp_path: Path) -> Non
         b"\xff\xfe",
     ],
 )
-def test_a_damaged_manifest_is_named_with_the_remedy(tmp_path: Path, path, text: object) -> None:
+def test_a_damaged_manifest_is_named_with_the_remedy(tmp_path: Path, path: Path, text: object) -> None:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InstallError) as caught:
         read_manifest(tmp_path)
@@ -83,7 +85,77 @@ def test_a_damaged_manifest_is_named_with_the_remedy(tmp_path: Path, path, text:
     assert "move it away and reinstall" in str(caught.value)
 
 
-def test_a_folder_in_place_of_the_manifest_is_named(tmp_path: Path, path) -> None:
+def test_a_folder_in_place_of_the_manifest_is_named(tmp_path: Path, path: Path) -> None:
     path.mkdir()
     with pytest.raises(InstallError, match="can't be read"):
+        read_manifest(tmp_path)
+
+
+def changed(manifest: Manifest, **values: object) -> str:
+    """Return the text of a manifest with other values."""
+    return json.dumps({**json.loads(manifest.text), **values})
+
+
+def test_keys_that_a_later_sifmod_has_added_are_ignored(tmp_path: Path, path: Path, manifest: Manifest) -> None:
+    path.write_text(changed(manifest, surprise={"any": ["thing"]}), encoding="utf-8")
+    assert read_manifest(tmp_path) == manifest
+
+
+@pytest.mark.parametrize("more", [{}, {"tools": {"sifmod": "7.1"}}, {"tools": 3, "files": {"not": "a list"}}], ids=str)
+def test_a_newer_format_is_named_and_left_alone(tmp_path: Path, path: Path, more: dict[str, object]) -> None:
+    path.write_text(json.dumps({"format": 2, **more}), encoding="utf-8")
+    with pytest.raises(
+        InstallError, match=r"was written by a newer sifmod \(.*format 2; .* Nothing was changed"
+    ) as caught:
+        read_manifest(tmp_path)
+    assert ("'7.1'" in str(caught.value)) == (more == {"tools": {"sifmod": "7.1"}})
+
+
+@pytest.mark.parametrize("number", [0, -1, "1", 1.0, True, None, [1]], ids=repr)
+def test_a_format_that_is_none_is_damage(tmp_path: Path, path: Path, manifest: Manifest, number: object) -> None:
+    path.write_text(changed(manifest, format=number), encoding="utf-8")
+    with pytest.raises(InstallError, match=r"its format is .*: move it away"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../../../victim-file", "/etc/passwd", "bin/../../x", "a\nb", "user-software", ""])
+def test_names_outside_of_the_installation_are_refused(
+    tmp_path: Path, path: Path, manifest: Manifest, name: str
+) -> None:
+    changes: tuple[dict[str, object], ...] = (
+        {"files": ["bin/python", name]},
+        {"hashes": {name: "0" * 64}},
+        {"image": name},
+    )
+    for values in changes:
+        path.write_text(changed(manifest, **values), encoding="utf-8")
+        with pytest.raises(InstallError) as caught:
+            read_manifest(tmp_path)
+        assert repr(name) in str(caught.value)
+        assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("image", "bin/python"),
+        ("python_version", "3.11\necho CODE"),
+        ("python_version", "3"),
+        ("python_version", "\N{ARABIC-INDIC DIGIT THREE}.1"),
+        ("venv", "../../x"),
+        ("venv", ".."),
+        ("venv", "a b"),
+    ],
+)
+def test_values_that_become_parts_of_paths_are_narrow(
+    tmp_path: Path, path: Path, manifest: Manifest, key: str, value: str
+) -> None:
+    path.write_text(changed(manifest, **{key: value}), encoding="utf-8")
+    with pytest.raises(InstallError, match=f"its {key}"):
+        read_manifest(tmp_path)
+
+
+def test_nested_without_end_is_damage(tmp_path: Path, path: Path) -> None:
+    path.write_text("[" * 100_000)
+    with pytest.raises(InstallError, match="move it away"):
         read_manifest(tmp_path)
