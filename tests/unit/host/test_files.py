@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import InstallError, SifmodError
-from sifmod.host import files
 from sifmod.host.files import inside, put_in_place, whole_file, write_new, write_whole
 
 
@@ -73,7 +72,7 @@ def test_a_link_in_the_place_of_the_file_is_not_followed(path: Path, target: str
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 def test_without_space_the_old_file_stays_and_no_draft(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     if call == "fsync":
-        monkeypatch.setattr(files.os, "fsync", lambda _descriptor: fail(errno.ENOSPC))
+        monkeypatch.setattr(os, "fsync", lambda _descriptor: fail(errno.ENOSPC))
     else:
         monkeypatch.setattr(Path, "replace", lambda _self, _target: fail(errno.EDQUOT))
     with pytest.raises(OSError, match=r"No space left|Disk quota"):
@@ -123,7 +122,7 @@ def test_file_and_folder_are_on_disk_before_it_is_said_to_be_written(
     def fsync(descriptor: int) -> None:
         synced.append((stat.S_ISDIR(os.fstat(descriptor).st_mode), path.read_text()))
 
-    monkeypatch.setattr(files.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
     write_whole(path, "new")
     assert synced == [(False, "old"), (True, "new")]
     draft = path.with_name("draft")
@@ -137,13 +136,13 @@ def test_a_folder_that_can_not_be_synced_is_no_failure(path: Path, monkeypatch: 
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             fail(errno.EINVAL)
 
-    monkeypatch.setattr(files.os, "fsync", fsync)
+    monkeypatch.setattr(os, "fsync", fsync)
     write_whole(path, "new")
     assert path.read_text() == "new"
 
 
 def test_a_file_system_without_hard_links_will_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.os, "link", lambda *_: fail(errno.EPERM))
+    monkeypatch.setattr(os, "link", lambda *_: fail(errno.EPERM))
     write_whole(path.with_name("new"), "new", replace=False)
     assert path.with_name("new").read_text() == "new"
     with pytest.raises(FileExistsError):

@@ -1,58 +1,65 @@
+from __future__ import annotations
+
 from pathlib import Path
+from typing import Any, Callable
 
 import pytest
 
 from sifmod.container.bind import Bind
 from sifmod.errors import InstallError, RuntimeMissingError
 from sifmod.host.runtime import ContainerRuntime, find_runtime
+from sifmod.site.settings import Site
 
 from ..support import FakeRuntime, a_site, split_binds
 
+# Puts runtimes of these names on PATH, and nothing else.
+Search = Callable[..., dict[str, Path]]
+
 
 @pytest.fixture
-def runtime(fake):
+def runtime(fake: FakeRuntime) -> ContainerRuntime:
     return ContainerRuntime(fake.path)
 
 
-def ran(fake, runtime, image, *command, **options):
+def ran(fake: FakeRuntime, runtime: ContainerRuntime, image: Path, *command: str, **options: Any) -> dict[str, Any]:
     """Run a command and return how the runtime was called."""
     runtime.run(image, command or ["true"], **options)
     return fake.calls[-1]
 
 
-def test_a_command_is_passed_word_for_word(fake, runtime, image) -> None:
+def test_a_command_is_passed_word_for_word(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
     words = ["echo", "a b", "", "$(touch x)", "it's", '"', "-n", "é☃", "*"]
     assert ran(fake, runtime, image, *words)["argv"] == ["exec", str(image), *words]
 
 
-def test_standard_output_is_returned_as_it_is(fake, runtime, image) -> None:
+def test_standard_output_is_returned_as_it_is(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
     fake.answer(stdout="one\ntwo é\n\n")
     assert runtime.run(image, ["cat"]) == "one\ntwo é\n\n"
 
 
-def test_output_that_is_no_text_is_no_accident(tmp_path: Path, image) -> None:
+def test_output_that_is_no_text_is_no_accident(tmp_path: Path, image: Path) -> None:
     path = tmp_path / "binary"
     path.write_text("#!/bin/sh\nprintf 'a\\377b'\n")
     path.chmod(0o755)
     assert ContainerRuntime(path).run(image, ["true"]) == "a\ufffdb"
 
 
-def test_standard_input_is_the_text_given(fake, runtime, image) -> None:
+def test_standard_input_is_the_text_given(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
     assert ran(fake, runtime, image, stdin="torch\né\n")["stdin"] == "torch\né\n"
 
 
-def test_standard_input_is_empty_otherwise(fake, runtime, image) -> None:
+def test_standard_input_is_empty_otherwise(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
     assert ran(fake, runtime, image)["stdin"] == ""
 
 
-def test_binds_are_passed_in_both_spellings(fake, runtime, image) -> None:
+def test_binds_are_passed_in_both_spellings(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
     binds = [Bind("/a,b", "/c:d", "ro"), Bind("/x y", "/x y")]
     environ = ran(fake, runtime, image, binds=binds)["env"]
     assert split_binds(environ["APPTAINER_BINDPATH"]) == [("/a,b", "/c:d", "ro"), ("/x y", "/x y", "")]
     assert environ["SINGULARITY_BINDPATH"] == environ["APPTAINER_BINDPATH"]
 
 
-def test_variables_are_injected_in_both_spellings(fake, runtime, image) -> None:
+def test_variables_are_injected_in_both_spellings(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
     environ = ran(fake, runtime, image, env={"A": "b c", "EMPTY": ""})["env"]
     for prefix in ("SINGULARITYENV_", "APPTAINERENV_"):
         assert (environ[prefix + "A"], environ[prefix + "EMPTY"]) == ("b c", "")
@@ -61,7 +68,7 @@ def test_variables_are_injected_in_both_spellings(fake, runtime, image) -> None:
 @pytest.mark.parametrize("prefix", ["SINGULARITY", "APPTAINER"])
 @pytest.mark.parametrize("suffix", ["ENV_LD_PRELOAD", "_BIND", "_BINDPATH", "_NV", "_ROCM"])
 def test_a_loaded_module_and_the_user_s_own_binds_take_no_part(
-    fake, runtime, image, monkeypatch: pytest.MonkeyPatch, prefix: str, suffix: str
+    fake: FakeRuntime, runtime: ContainerRuntime, image: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, suffix: str
 ) -> None:
     monkeypatch.setenv(prefix + suffix, "/from/outside")
     environ = ran(fake, runtime, image)["env"]
@@ -73,7 +80,7 @@ def test_a_loaded_module_and_the_user_s_own_binds_take_no_part(
     "suffix", ["OVERLAY", "MOUNT", "CONTAINALL", "CONTAIN", "CLEANENV", "HOME", "NO_HOME", "PWD", "ENV_FILE", "WORKDIR"]
 )
 def test_no_other_setting_of_the_user_s_containers_takes_part(
-    fake, runtime, image, monkeypatch: pytest.MonkeyPatch, prefix: str, suffix: str
+    fake: FakeRuntime, runtime: ContainerRuntime, image: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, suffix: str
 ) -> None:
     monkeypatch.setenv(f"{prefix}_{suffix}", "/from/outside")
     assert f"{prefix}_{suffix}" not in ran(fake, runtime, image)["env"]
@@ -83,7 +90,7 @@ def test_no_other_setting_of_the_user_s_containers_takes_part(
     "name", ["PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "VIRTUAL_ENV", "PIP_TARGET", "PIP_USER", "PIP_CONSTRAINT"]
 )
 def test_the_settings_of_the_host_s_python_and_pip_stay_outside(
-    fake, runtime, image, monkeypatch: pytest.MonkeyPatch, name: str
+    fake: FakeRuntime, runtime: ContainerRuntime, image: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "/host")
     environ = ran(fake, runtime, image)["env"]
@@ -102,13 +109,15 @@ def test_the_settings_of_the_host_s_python_and_pip_stay_outside(
     ],
 )
 def test_the_runtime_keeps_its_own_folders_and_the_way_to_the_network(
-    fake, runtime, image, monkeypatch: pytest.MonkeyPatch, name: str
+    fake: FakeRuntime, runtime: ContainerRuntime, image: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "/mine")
     assert ran(fake, runtime, image)["env"][name] == "/mine"
 
 
-def test_a_failure_names_image_command_status_and_the_last_lines(fake, runtime, image) -> None:
+def test_a_failure_names_image_command_status_and_the_last_lines(
+    fake: FakeRuntime, runtime: ContainerRuntime, image: Path
+) -> None:
     fake.answer(fail="other", status=42)
     with pytest.raises(InstallError) as caught:
         runtime.run(image, ["frobnicate", "--all"])
@@ -120,7 +129,7 @@ def test_a_failure_names_image_command_status_and_the_last_lines(fake, runtime, 
     assert "err 25" not in message
 
 
-def test_a_short_failure_is_shown_with_standard_output(tmp_path: Path, image) -> None:
+def test_a_short_failure_is_shown_with_standard_output(tmp_path: Path, image: Path) -> None:
     path = tmp_path / "short"
     path.write_text("#!/bin/sh\necho to stdout\necho to stderr >&2\nexit 1\n")
     path.chmod(0o755)
@@ -128,7 +137,7 @@ def test_a_short_failure_is_shown_with_standard_output(tmp_path: Path, image) ->
         ContainerRuntime(path).run(image, ["true"])
 
 
-def test_the_version_is_what_the_runtime_prints(runtime) -> None:
+def test_the_version_is_what_the_runtime_prints(runtime: ContainerRuntime) -> None:
     assert runtime.version == "fake version 1.0"
 
 
@@ -140,10 +149,10 @@ def test_a_runtime_that_can_not_tell_its_version_has_none(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     """Let only runtimes of the given names be on PATH."""
 
-    def search(*names):
+    def search(*names: str) -> dict[str, Path]:
         paths = {name: FakeRuntime(tmp_path / name, name).path for name in names}
         monkeypatch.setenv("PATH", ":".join(str(path.parent) for path in paths.values()))
         return paths
@@ -151,22 +160,22 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return search
 
 
-def test_singularity_is_taken_before_apptainer(search) -> None:
+def test_singularity_is_taken_before_apptainer(search: Search) -> None:
     paths = search("apptainer", "singularity")
     assert find_runtime(a_site()).path == paths["singularity"]
 
 
-def test_apptainer_is_taken_where_there_is_no_singularity(search) -> None:
+def test_apptainer_is_taken_where_there_is_no_singularity(search: Search) -> None:
     paths = search("apptainer")
     assert find_runtime(a_site()).path == paths["apptainer"]
 
 
-def test_the_site_s_runtime_beats_the_known_ones(search) -> None:
+def test_the_site_s_runtime_beats_the_known_ones(search: Search) -> None:
     paths = search("singularity", "sarus")
     assert find_runtime(a_site(runtime="sarus")).path == paths["sarus"]
 
 
-def test_the_site_s_runtime_may_be_a_path(search, tmp_path: Path) -> None:
+def test_the_site_s_runtime_may_be_a_path(search: Search, tmp_path: Path) -> None:
     search("singularity")
     other = FakeRuntime(tmp_path / "elsewhere", "apptainer-1.4").path
     assert find_runtime(a_site(runtime=str(other))).path == other
@@ -177,7 +186,7 @@ def test_the_site_s_runtime_may_be_a_path(search, tmp_path: Path) -> None:
     [(a_site(), ["singularity", "apptainer"]), (a_site(runtime="sarus"), ["sarus"])],
     ids=["any", "one"],
 )
-def test_a_missing_runtime_is_named_with_the_remedy(search, site, names: list[str]) -> None:
+def test_a_missing_runtime_is_named_with_the_remedy(search: Search, site: Site, names: list[str]) -> None:
     search("podman")
     with pytest.raises(RuntimeMissingError) as caught:
         find_runtime(site)

@@ -17,7 +17,7 @@ from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.errors import ImageError, InstallError, ParameterError, SifmodError
 from sifmod.install.installer import Installer, refresh_scripts, write_artefact
-from sifmod.install.manifest import read_manifest
+from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.rollback import forget, remember, remember_renames, undo
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
@@ -27,14 +27,18 @@ from ..support import SIF_HEADER, FakeRuntime, a_site, a_spec, mode_of, snapshot
 
 STAGE = ".sifmod-stage"
 
+Snapshot = dict[str, tuple[int, int, int, bytes]]
+# Makes the runtime, the image or the options of an install such that it fails.
+Spoil = Callable[[FakeRuntime, Path, dict[str, Any]], None]
+
 
 @pytest.fixture
-def installdir(tmp_path: Path):
+def installdir(tmp_path: Path) -> Path:
     return tmp_path / "apps" / "Demo" / "1.0 it's,a:b"
 
 
 @pytest.fixture
-def umask():
+def umask() -> Iterator[Callable[[int], int]]:
     """Set the umask for one test."""
     before = os.umask(0o022)
     yield os.umask
@@ -77,12 +81,18 @@ def install(fake: FakeRuntime, image: Path, installdir: Path) -> Install:
     return Install(fake, image, installdir)
 
 
-def calls_of(fake, step):
+def manifest_of(installdir: Path) -> Manifest:
+    manifest = read_manifest(installdir)
+    assert manifest
+    return manifest
+
+
+def calls_of(fake: FakeRuntime, step: str) -> list[dict[str, Any]]:
     mark = {"venv": "--system-site-packages"}.get(step)
     return [call for call in fake.calls if (mark in call["stdin"] if mark else step in call["argv"])]
 
 
-def test_a_first_install_writes_everything_that_was_rendered(install, installdir, image) -> None:
+def test_a_first_install_writes_everything_that_was_rendered(install: Install, installdir: Path, image: Path) -> None:
     spec = install()
     for artefact in render(spec, a_site()):
         assert (installdir / artefact.path).read_text() == artefact.text
@@ -92,16 +102,18 @@ def test_a_first_install_writes_everything_that_was_rendered(install, installdir
     assert not (installdir / STAGE).exists()
 
 
-def test_nothing_is_written_that_the_manifest_does_not_name(install, installdir) -> None:
+def test_nothing_is_written_that_the_manifest_does_not_name(install: Install, installdir: Path) -> None:
     install()
     files = {str(path.relative_to(installdir)) for path in installdir.rglob("*") if path.is_file() or path.is_symlink()}
     own = {name for name in files if not name.startswith("user-software/")}
-    assert own == set(read_manifest(installdir).files)
+    assert own == set(manifest_of(installdir).files)
 
 
-def test_the_manifest_says_what_was_installed_from_where_and_with_what(install, installdir, image) -> None:
+def test_the_manifest_says_what_was_installed_from_where_and_with_what(
+    install: Install, installdir: Path, image: Path
+) -> None:
     install(tools={"easybuild": "5.4.1"})
-    manifest = read_manifest(installdir)
+    manifest = manifest_of(installdir)
     assert (manifest.module, manifest.image, manifest.python_version) == ("Demo/1.0-x", "demo.sif", "3.11")
     assert (manifest.image_source, manifest.image_size) == (str(image), image.stat().st_size)
     assert manifest.tools["easybuild"] == "5.4.1"
@@ -110,38 +122,42 @@ def test_the_manifest_says_what_was_installed_from_where_and_with_what(install, 
     assert list(manifest.files) == sorted(manifest.files)
 
 
-def test_the_image_s_packages_become_constraints(install, installdir, fake) -> None:
+def test_the_image_s_packages_become_constraints(install: Install, installdir: Path, fake: FakeRuntime) -> None:
     fake.answer(packages=[("torch", "2.2.0+rocm5.6"), ("pip", "24.0")])
     install()
     assert (installdir / "runscripts/pip-constraints.txt").read_text() == "torch==2.2.0+rocm5.6\n"
 
 
-def test_constraints_can_be_switched_off(install, installdir) -> None:
+def test_constraints_can_be_switched_off(install: Install, installdir: Path) -> None:
     install(pip_constraints=False)
     assert not (installdir / "runscripts/pip-constraints.txt").exists()
 
 
-def test_the_wrappers_get_the_versions_that_the_image_has(install, installdir, fake) -> None:
+def test_the_wrappers_get_the_versions_that_the_image_has(
+    install: Install, installdir: Path, fake: FakeRuntime
+) -> None:
     fake.answer(version="3.12")
     install()
     found = {path.name for path in (installdir / "bin").iterdir()}
     assert {"python", "python3", "python3.12", "pip", "pip3", "pip3.12"} <= found
 
 
-def test_a_container_without_a_python_runs_nothing(install, installdir, fake) -> None:
+def test_a_container_without_a_python_runs_nothing(install: Install, installdir: Path, fake: FakeRuntime) -> None:
     install(python=None, python_version="", venv="", wrappers=("true",))
     assert [call["argv"] for call in fake.calls] == []
     assert not (installdir / "user-software").exists()
-    assert read_manifest(installdir).python_version == ""
+    assert manifest_of(installdir).python_version == ""
 
 
-def test_a_container_without_a_venv_has_no_user_software(install, installdir, fake) -> None:
+def test_a_container_without_a_venv_has_no_user_software(install: Install, installdir: Path, fake: FakeRuntime) -> None:
     install(venv="")
     assert calls_of(fake, "venv") == []
     assert not (installdir / "user-software").exists()
 
 
-def test_the_virtual_environment_is_made_on_top_of_the_image_s_packages(install, installdir, fake) -> None:
+def test_the_virtual_environment_is_made_on_top_of_the_image_s_packages(
+    install: Install, installdir: Path, fake: FakeRuntime
+) -> None:
     install()
     (call,) = calls_of(fake, "venv")
     stage = installdir / STAGE
@@ -158,7 +174,7 @@ def test_the_virtual_environment_is_made_on_top_of_the_image_s_packages(install,
 
 
 def test_requirements_are_installed_with_constraints_binds_and_variables(
-    install, installdir, fake, tmp_path: Path
+    install: Install, installdir: Path, fake: FakeRuntime, tmp_path: Path
 ) -> None:
     here = tmp_path / "here"
     here.mkdir()
@@ -186,7 +202,7 @@ def test_requirements_are_installed_with_constraints_binds_and_variables(
     assert (installdir / "user-software/venv/demo/installed.txt").read_text() == "torchmetrics>=1\né\n"
 
 
-def test_every_step_is_announced(install, image) -> None:
+def test_every_step_is_announced(install: Install, image: Path) -> None:
     install(pip_requirements=("torchmetrics",))
     said = "\n".join(install.said)
     assert str(image) in said
@@ -195,7 +211,7 @@ def test_every_step_is_announced(install, image) -> None:
     assert "torchmetrics" in said
 
 
-def test_a_checksum_may_be_written_in_capitals(install, installdir, image) -> None:
+def test_a_checksum_may_be_written_in_capitals(install: Install, installdir: Path, image: Path) -> None:
     install(sha256=hashlib.sha256(image.read_bytes()).hexdigest().upper())
     assert (installdir / "demo.sif").exists()
 
@@ -204,7 +220,7 @@ def test_a_checksum_may_be_written_in_capitals(install, installdir, image) -> No
 
 
 @pytest.fixture
-def earlier(install, installdir, fake):
+def earlier(install: Install, installdir: Path, fake: FakeRuntime) -> Snapshot:
     """Install once, let the user add something, and return what is there."""
     install(wrappers=("python", "pip", "oldtool"), sif="old.sif")
     users = installdir / "user-software" / "venv" / "demo" / "users.py"
@@ -216,11 +232,13 @@ def earlier(install, installdir, fake):
     return snapshot(installdir)
 
 
-def users_own(top):
+def users_own(top: Path) -> Snapshot:
     return {name: facts for name, facts in snapshot(top).items() if name.startswith("user-software")}
 
 
-def test_a_reinstall_replaces_the_files_and_removes_those_that_are_gone(install, installdir, earlier, image) -> None:
+def test_a_reinstall_replaces_the_files_and_removes_those_that_are_gone(
+    install: Install, installdir: Path, earlier: Snapshot, image: Path
+) -> None:
     assert {"bin/oldtool", "old.sif"} <= set(earlier)
     image.write_bytes(SIF_HEADER + b"another image")
     spec = install(wrappers=("python", "newtool"), sif="new.sif")
@@ -229,12 +247,14 @@ def test_a_reinstall_replaces_the_files_and_removes_those_that_are_gone(install,
     assert not (installdir / "old.sif").exists()
     assert (installdir / "bin/newtool").exists()
     assert (installdir / "new.sif").read_bytes() == image.read_bytes()
-    assert set(read_manifest(installdir).files) >= {str(artefact.path) for artefact in render(spec, a_site())}
+    assert set(manifest_of(installdir).files) >= {str(artefact.path) for artefact in render(spec, a_site())}
     assert not (installdir / STAGE).exists()
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_reinstall_keeps_the_directory_of_user_software_byte_for_byte(install, installdir, fake) -> None:
+def test_a_reinstall_keeps_the_directory_of_user_software_byte_for_byte(
+    install: Install, installdir: Path, fake: FakeRuntime
+) -> None:
     before = users_own(installdir)
     install(wrappers=("python",), pip_requirements=("torchmetrics",))
     assert users_own(installdir) == before
@@ -243,7 +263,7 @@ def test_a_reinstall_keeps_the_directory_of_user_software_byte_for_byte(install,
 
 
 @pytest.fixture
-def packed(installdir, earlier):
+def packed(installdir: Path, earlier: Snapshot) -> Path:
     """Pack by hand: the file has nothing of a SquashFS file, because nothing may look into it."""
     assert "user-software/venv/demo/users.py" in earlier
     path = installdir / names.USER_SOFTWARE_PACKED
@@ -254,7 +274,9 @@ def packed(installdir, earlier):
 
 
 @pytest.mark.usefixtures("packed")
-def test_a_reinstall_keeps_packed_user_software_byte_for_byte(install, installdir, fake) -> None:
+def test_a_reinstall_keeps_packed_user_software_byte_for_byte(
+    install: Install, installdir: Path, fake: FakeRuntime
+) -> None:
     shutil.rmtree(installdir / "user-software")
     before = users_own(installdir)
     install()
@@ -264,7 +286,9 @@ def test_a_reinstall_keeps_packed_user_software_byte_for_byte(install, installdi
     assert calls_of(fake, "venv") == []
 
 
-def test_a_reinstall_keeps_both_copies_and_the_mark_between_them(install, installdir, packed) -> None:
+def test_a_reinstall_keeps_both_copies_and_the_mark_between_them(
+    install: Install, installdir: Path, packed: Path
+) -> None:
     (installdir / names.USER_SOFTWARE_UNPACKED).write_text("mark\n")
     before = users_own(installdir)
     install()
@@ -273,7 +297,9 @@ def test_a_reinstall_keeps_both_copies_and_the_mark_between_them(install, instal
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(install, installdir, need) -> None:
+def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(
+    install: Install, installdir: Path, need: Callable[..., str]
+) -> None:
     need("mksquashfs")
     before = users_own(installdir)
     install(pack_user_software=True)
@@ -282,7 +308,7 @@ def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(install, insta
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_reinstall_leaves_what_it_does_not_know_alone(install, installdir) -> None:
+def test_a_reinstall_leaves_what_it_does_not_know_alone(install: Install, installdir: Path) -> None:
     (installdir / "easybuild").mkdir()
     (installdir / "easybuild" / "log").write_text("EasyBuild's own")
     (installdir / "bin" / "mine").write_text("the user's")
@@ -291,7 +317,7 @@ def test_a_reinstall_leaves_what_it_does_not_know_alone(install, installdir) -> 
     assert (installdir / "bin" / "mine").read_text() == "the user's"
 
 
-def test_the_same_install_again_changes_no_byte(install, installdir, earlier) -> None:
+def test_the_same_install_again_changes_no_byte(install: Install, installdir: Path, earlier: Snapshot) -> None:
     install(wrappers=("python", "pip", "oldtool"), sif="old.sif")
     after = snapshot(installdir)
     assert {name: (*facts[:2], facts[3]) for name, facts in after.items()} == {
@@ -299,14 +325,14 @@ def test_the_same_install_again_changes_no_byte(install, installdir, earlier) ->
     }
 
 
-def test_an_install_over_one_without_user_software_makes_it(install, installdir) -> None:
+def test_an_install_over_one_without_user_software_makes_it(install: Install, installdir: Path) -> None:
     install(venv="")
     install()
     assert (installdir / "user-software/venv/demo/pyvenv.cfg").exists()
 
 
 @pytest.mark.usefixtures("earlier")
-def test_what_a_killed_install_left_is_removed(install, installdir) -> None:
+def test_what_a_killed_install_left_is_removed(install: Install, installdir: Path) -> None:
     (installdir / STAGE / "bin").mkdir(parents=True)
     (installdir / STAGE / "bin" / "half").write_text("half")
     (installdir / STAGE / "old.sif").write_text("half")
@@ -318,36 +344,36 @@ def test_what_a_killed_install_left_is_removed(install, installdir) -> None:
 # Failing
 
 
-def copy_fails(_fake, image, options):
+def copy_fails(_fake: FakeRuntime, image: Path, options: dict[str, Any]) -> None:
     options["source"] = image.with_name("gone.sif")
 
 
-def copy_is_a_folder(_fake, image, options):
+def copy_is_a_folder(_fake: FakeRuntime, image: Path, options: dict[str, Any]) -> None:
     options["source"] = image.parent
 
 
-def checksum_is_wrong(_fake, _image, options):
+def checksum_is_wrong(_fake: FakeRuntime, _image: Path, options: dict[str, Any]) -> None:
     options["sha256"] = "ab" * 32
 
 
-def image_is_no_sif(_fake, image, _options):
+def image_is_no_sif(_fake: FakeRuntime, image: Path, _options: dict[str, Any]) -> None:
     image.write_bytes(b"hsqs" + bytes(50_000))
 
 
-def probe_fails(fake, _image, _options):
+def probe_fails(fake: FakeRuntime, _image: Path, _options: dict[str, Any]) -> None:
     fake.answer(fail="probe")
 
 
-def runtime_is_gone(fake, _image, options):
+def runtime_is_gone(fake: FakeRuntime, _image: Path, options: dict[str, Any]) -> None:
     fake.path.unlink()
     options["site"] = a_site(runtime="no-such-runtime")
 
 
-def venv_fails(fake, _image, _options):
+def venv_fails(fake: FakeRuntime, _image: Path, _options: dict[str, Any]) -> None:
     fake.answer(fail="venv")
 
 
-def pip_fails(fake, _image, options):
+def pip_fails(fake: FakeRuntime, _image: Path, options: dict[str, Any]) -> None:
     fake.answer(fail="pip")
     options["pip_requirements"] = ("torchmetrics",)
 
@@ -356,8 +382,10 @@ EARLY = [copy_fails, copy_is_a_folder, checksum_is_wrong, image_is_no_sif, probe
 
 
 @pytest.mark.parametrize("fails", EARLY)
-def test_a_failure_leaves_an_earlier_installation_as_it_was(install, installdir, earlier, fake, image, fails) -> None:
-    options = {}
+def test_a_failure_leaves_an_earlier_installation_as_it_was(
+    install: Install, installdir: Path, earlier: Snapshot, fake: FakeRuntime, image: Path, fails: Spoil
+) -> None:
+    options: dict[str, Any] = {}
     fails(fake, image, options)
     with pytest.raises(SifmodError):
         install(wrappers=("python", "newtool"), **options)
@@ -366,11 +394,11 @@ def test_a_failure_leaves_an_earlier_installation_as_it_was(install, installdir,
 
 @pytest.mark.parametrize("fails", [venv_fails, pip_fails])
 def test_a_failure_in_the_virtual_environment_leaves_an_earlier_installation_as_it_was(
-    install, installdir, fake, image, fails
+    install: Install, installdir: Path, fake: FakeRuntime, image: Path, fails: Spoil
 ) -> None:
     install(venv="")
     before = snapshot(installdir)
-    options = {}
+    options: dict[str, Any] = {}
     fails(fake, image, options)
     with pytest.raises(InstallError, match="err 40"):
         install(**options)
@@ -382,7 +410,7 @@ def test_a_failure_in_the_virtual_environment_leaves_an_earlier_installation_as_
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_damaged_manifest_stops_the_install_before_anything_is_replaced(install, installdir) -> None:
+def test_a_damaged_manifest_stops_the_install_before_anything_is_replaced(install: Install, installdir: Path) -> None:
     (installdir / names.MANIFEST).write_text("{")
     before = snapshot(installdir)
     with pytest.raises(InstallError, match="move it away and reinstall"):
@@ -391,8 +419,10 @@ def test_a_damaged_manifest_stops_the_install_before_anything_is_replaced(instal
 
 
 @pytest.mark.parametrize("fails", [*EARLY, venv_fails, pip_fails])
-def test_of_a_first_install_that_fails_nothing_is_left(install, installdir, fake, image, fails) -> None:
-    options = {}
+def test_of_a_first_install_that_fails_nothing_is_left(
+    install: Install, installdir: Path, fake: FakeRuntime, image: Path, fails: Spoil
+) -> None:
+    options: dict[str, Any] = {}
     fails(fake, image, options)
     with pytest.raises(SifmodError):
         install(**options)
@@ -400,8 +430,8 @@ def test_of_a_first_install_that_fails_nothing_is_left(install, installdir, fake
 
 
 @pytest.mark.usefixtures("fake")
-def test_an_interruption_leaves_no_stage(installdir, earlier, image) -> None:
-    def interrupt(_line):
+def test_an_interruption_leaves_no_stage(installdir: Path, earlier: Snapshot, image: Path) -> None:
+    def interrupt(_line: str) -> None:
         raise KeyboardInterrupt
 
     spec = a_spec(installdir=str(installdir))
@@ -410,7 +440,7 @@ def test_an_interruption_leaves_no_stage(installdir, earlier, image) -> None:
     assert snapshot(installdir) == earlier
 
 
-def test_a_wrong_checksum_names_the_image_both_sums_and_the_remedy(install, image) -> None:
+def test_a_wrong_checksum_names_the_image_both_sums_and_the_remedy(install: Install, image: Path) -> None:
     with pytest.raises(ImageError) as caught:
         install(sha256="ab" * 32)
     message = str(caught.value)
@@ -421,7 +451,7 @@ def test_a_wrong_checksum_names_the_image_both_sums_and_the_remedy(install, imag
     assert "fetch the image again, or correct the easyconfig" in message
 
 
-def test_a_failed_pip_names_the_command_and_its_last_lines(install, fake) -> None:
+def test_a_failed_pip_names_the_command_and_its_last_lines(install: Install, fake: FakeRuntime) -> None:
     fake.answer(fail="pip", status=3)
     with pytest.raises(InstallError) as caught:
         install(pip_requirements=("torchmetrics",))
@@ -431,7 +461,7 @@ def test_a_failed_pip_names_the_command_and_its_last_lines(install, fake) -> Non
     assert message.endswith("err 39\nerr 40")
 
 
-def test_a_place_that_can_not_be_written_to_is_named(install, installdir) -> None:
+def test_a_place_that_can_not_be_written_to_is_named(install: Install, installdir: Path) -> None:
     installdir.parent.parent.mkdir(parents=True)
     installdir.parent.write_text("a file where a folder must be")
     with pytest.raises(InstallError) as caught:
@@ -441,7 +471,7 @@ def test_a_place_that_can_not_be_written_to_is_named(install, installdir) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_without_permission_is_named(install, installdir) -> None:
+def test_a_folder_without_permission_is_named(install: Install, installdir: Path) -> None:
     installdir.parent.mkdir(parents=True)
     installdir.parent.chmod(0o555)
     with pytest.raises(InstallError) as caught:
@@ -450,7 +480,7 @@ def test_a_folder_without_permission_is_named(install, installdir) -> None:
     assert "Permission denied" in str(caught.value)
 
 
-def test_an_installation_that_can_not_be_put_in_place_is_named(install, installdir) -> None:
+def test_an_installation_that_can_not_be_put_in_place_is_named(install: Install, installdir: Path) -> None:
     installdir.mkdir(parents=True)
     (installdir / "bin").write_text("a file where a folder must be")
     with pytest.raises(InstallError, match=r"putting .* in place failed: File exists") as caught:
@@ -462,7 +492,9 @@ def test_an_installation_that_can_not_be_put_in_place_is_named(install, installd
 # Packing at the end of the install
 
 
-def test_user_software_is_packed_and_the_directory_goes(install, installdir, need) -> None:
+def test_user_software_is_packed_and_the_directory_goes(
+    install: Install, installdir: Path, need: Callable[..., str]
+) -> None:
     need("mksquashfs")
     install(pip_requirements=("torchmetrics",), pack_user_software=True)
     packed = installdir / names.USER_SOFTWARE_PACKED
@@ -472,13 +504,15 @@ def test_user_software_is_packed_and_the_directory_goes(install, installdir, nee
 
 
 @pytest.mark.usefixtures("packed")
-def test_what_is_packed_already_is_not_packed_again(install, installdir) -> None:
+def test_what_is_packed_already_is_not_packed_again(install: Install, installdir: Path) -> None:
     before = users_own(installdir)
     install(pack_user_software=True)
     assert users_own(installdir) == before
 
 
-def test_a_failed_packing_names_the_status_and_keeps_the_directory(install, installdir, fake, need) -> None:
+def test_a_failed_packing_names_the_status_and_keeps_the_directory(
+    install: Install, installdir: Path, fake: FakeRuntime, need: Callable[..., str]
+) -> None:
     need("mksquashfs")
     fake.answer(fail="compare")
     with pytest.raises(InstallError) as caught:
@@ -493,7 +527,9 @@ def test_a_failed_packing_names_the_status_and_keeps_the_directory(install, inst
 
 
 @pytest.mark.parametrize("mask", [0o002, 0o022, 0o077])
-def test_the_umask_decides_about_every_mode(install, installdir, umask, mask: int) -> None:
+def test_the_umask_decides_about_every_mode(
+    install: Install, installdir: Path, umask: Callable[[int], int], mask: int
+) -> None:
     umask(mask)
     spec = install()
     executables = {str(artefact.path) for artefact in render(spec, a_site()) if artefact.executable}
@@ -511,7 +547,7 @@ def test_the_umask_decides_about_every_mode(install, installdir, umask, mask: in
 
 @pytest.mark.parametrize(("first", "second"), [(0o077, 0o002), (0o002, 0o077), (0o022, 0o027)])
 def test_a_reinstall_gives_the_files_the_modes_of_its_own_umask(
-    install, installdir, umask, first: int, second: int
+    install: Install, installdir: Path, umask: Callable[[int], int], first: int, second: int
 ) -> None:
     umask(first)
     install()
@@ -526,14 +562,16 @@ def test_a_reinstall_gives_the_files_the_modes_of_its_own_umask(
 
 
 @pytest.mark.usefixtures("install")
-def test_a_refresh_brings_today_s_site_into_the_scripts_and_touches_nothing_else(installdir, earlier) -> None:
+def test_a_refresh_brings_today_s_site_into_the_scripts_and_touches_nothing_else(
+    installdir: Path, earlier: Snapshot
+) -> None:
     site = a_site(runtime="today's", master_suffix="-ib")
-    before = read_manifest(installdir)
+    before = manifest_of(installdir)
     refresh_scripts(a_spec(installdir=str(installdir), wrappers=("python", "pip", "oldtool"), python_version=""), site)
     after = snapshot(installdir)
     changed = {name for name in set(earlier) | set(after) if earlier.get(name) != after.get(name)}
     assert changed == {"share/container.sh", "runscripts/get-master", names.MANIFEST}
-    manifest = read_manifest(installdir)
+    manifest = manifest_of(installdir)
     assert replace(manifest, hashes={}) == replace(before, hashes={})
     written = hashlib.sha256((installdir / "share/container.sh").read_bytes()).hexdigest()
     assert manifest.hashes["share/container.sh"] == written
@@ -543,14 +581,14 @@ def test_a_refresh_brings_today_s_site_into_the_scripts_and_touches_nothing_else
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_refresh_keeps_the_modes_of_scripts(installdir, umask) -> None:
+def test_a_refresh_keeps_the_modes_of_scripts(installdir: Path, umask: Callable[[int], int]) -> None:
     umask(0o027)
     refresh_scripts(a_spec(installdir=str(installdir)), a_site(master_suffix="-ib"))
     assert mode_of(installdir / "runscripts/get-master") & 0o111
     assert not mode_of(installdir / "share/container.sh") & 0o111
 
 
-def test_a_refresh_brings_back_a_script_that_was_deleted(install, installdir) -> None:
+def test_a_refresh_brings_back_a_script_that_was_deleted(install: Install, installdir: Path) -> None:
     spec = install()
     text = (installdir / "bin/python3.11").read_text()
     (installdir / "bin/python3.11").unlink()
@@ -558,13 +596,13 @@ def test_a_refresh_brings_back_a_script_that_was_deleted(install, installdir) ->
     assert (installdir / "bin/python3.11").read_text() == text
 
 
-def test_a_refresh_of_nothing_writes_nothing(installdir) -> None:
+def test_a_refresh_of_nothing_writes_nothing(installdir: Path) -> None:
     refresh_scripts(a_spec(installdir=str(installdir)), a_site())
     assert not installdir.exists()
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_refresh_with_a_damaged_manifest_is_refused(installdir) -> None:
+def test_a_refresh_with_a_damaged_manifest_is_refused(installdir: Path) -> None:
     (installdir / names.MANIFEST).write_text("{")
     before = snapshot(installdir)
     with pytest.raises(InstallError, match="move it away and reinstall"):
@@ -576,19 +614,19 @@ def test_a_refresh_with_a_damaged_manifest_is_refused(installdir) -> None:
 
 
 def test_an_artefact_is_written_as_utf_8_with_its_folders(tmp_path: Path) -> None:
-    write_artefact(tmp_path, Artefact(Path("a/b/é.sh"), "é☃\n", executable=True))
+    write_artefact(tmp_path, Artefact(PurePosixPath("a/b/é.sh"), "é☃\n", executable=True))
     assert (tmp_path / "a/b/é.sh").read_bytes() == "é☃\n".encode()
 
 
 def test_an_artefact_that_can_not_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "bin").write_text("")
     with pytest.raises(InstallError) as caught:
-        write_artefact(tmp_path, Artefact(Path("bin/x"), "text"))
+        write_artefact(tmp_path, Artefact(PurePosixPath("bin/x"), "text"))
     assert f"'{tmp_path}/bin/x'" in str(caught.value)
     assert "exists" in str(caught.value) or "Not a directory" in str(caught.value)
 
 
-def test_a_python_of_a_conda_environment_is_the_one_that_makes_the_venv(install, fake) -> None:
+def test_a_python_of_a_conda_environment_is_the_one_that_makes_the_venv(install: Install, fake: FakeRuntime) -> None:
     install(python=PythonLayout("/opt/conda/envs/x", "/opt/conda", "x"))
     assert [call["argv"][2] for call in fake.calls] == ["/opt/conda/envs/x/bin/python3"] * 2
 
@@ -655,7 +693,9 @@ def test_an_installation_of_a_newer_sifmod_is_left_alone(install: Install, insta
 # The way back
 
 
-def test_what_a_reinstall_replaced_comes_back(earlier, installdir, image, fake) -> None:
+def test_what_a_reinstall_replaced_comes_back(
+    earlier: Snapshot, installdir: Path, image: Path, fake: FakeRuntime
+) -> None:
     Installer(
         spec=a_spec(installdir=str(installdir), wrappers=("python", "newtool")),
         site=a_site(),
@@ -671,7 +711,7 @@ def test_what_a_reinstall_replaced_comes_back(earlier, installdir, image, fake) 
     assert fake.calls
 
 
-def test_a_run_that_was_killed_before_it_set_anything_aside_takes_nothing_away(installdir) -> None:
+def test_a_run_that_was_killed_before_it_set_anything_aside_takes_nothing_away(installdir: Path) -> None:
     (installdir / "user-software").mkdir(parents=True)
     remember(installdir, [])
     remember_renames(installdir, [(installdir / "user-software", installdir / "user-software-python3.10")], PARTS)
@@ -680,22 +720,24 @@ def test_a_run_that_was_killed_before_it_set_anything_aside_takes_nothing_away(i
     assert sorted(path.name for path in installdir.iterdir()) == ["user-software", "user-software.squashfs"]
 
 
-def test_undo_without_a_reinstall_changes_nothing(earlier, installdir) -> None:
+def test_undo_without_a_reinstall_changes_nothing(earlier: Snapshot, installdir: Path) -> None:
     undo(installdir)
     assert snapshot(installdir) == earlier
 
 
 @pytest.mark.usefixtures("earlier")
-def test_another_name_for_the_virtual_environment_is_refused_after_a_time_without_any(install, installdir) -> None:
+def test_another_name_for_the_virtual_environment_is_refused_after_a_time_without_any(
+    install: Install, installdir: Path
+) -> None:
     install(venv="")
     with pytest.raises(ParameterError, match="has the virtual environment 'demo'"):
         install(venv="other")
     install(venv="demo")
-    assert read_manifest(installdir).venv == "demo"
+    assert manifest_of(installdir).venv == "demo"
 
 
 @pytest.mark.usefixtures("earlier")
-def test_the_environments_that_users_have_made_besides_are_not_looked_at(install, installdir) -> None:
+def test_the_environments_that_users_have_made_besides_are_not_looked_at(install: Install, installdir: Path) -> None:
     other = installdir / "user-software" / "venv" / "alt"
     other.mkdir()
     (other / "pyvenv.cfg").write_text("version = 2.7.18\n")
@@ -704,7 +746,7 @@ def test_the_environments_that_users_have_made_besides_are_not_looked_at(install
 
 
 @pytest.mark.usefixtures("earlier")
-def test_another_name_for_the_virtual_environment_is_refused(install, installdir) -> None:
+def test_another_name_for_the_virtual_environment_is_refused(install: Install, installdir: Path) -> None:
     before = snapshot(installdir)
     with pytest.raises(ParameterError) as caught:
         install(venv="other")

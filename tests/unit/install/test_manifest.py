@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Union
 
 import pytest
 
@@ -77,7 +78,7 @@ def test_where_nothing_was_installed_there_is_no_manifest(tmp_path: Path) -> Non
         b"\xff\xfe",
     ],
 )
-def test_a_damaged_manifest_is_named_with_the_remedy(tmp_path: Path, path: Path, text: object) -> None:
+def test_a_damaged_manifest_is_named_with_the_remedy(tmp_path: Path, path: Path, text: Union[str, bytes]) -> None:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InstallError) as caught:
         read_manifest(tmp_path)

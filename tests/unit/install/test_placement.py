@@ -1,9 +1,12 @@
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os
 import resource
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +21,12 @@ CHUNK = placement._CHUNK
 
 
 @pytest.fixture
-def target(tmp_path: Path):
+def target(tmp_path: Path) -> Path:
     return tmp_path / "target.sif"
 
 
 @contextlib.contextmanager
-def no_file_larger_than(size):
+def no_file_larger_than(size: int) -> Iterator[None]:
     """Make writing beyond `size` fail, as a full disk does."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
@@ -42,7 +45,7 @@ def test_the_copy_says_how_far_it_is(tmp_path: Path, target: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 4095, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 17])
-def test_the_copy_is_the_image_and_the_digest_is_its_sha256(tmp_path: Path, target, size) -> None:
+def test_the_copy_is_the_image_and_the_digest_is_its_sha256(tmp_path: Path, target: Path, size: int) -> None:
     source = tmp_path / "source.sif"
     source.write_bytes(os.urandom(size))
     digest = copy_image(source, target)
@@ -50,17 +53,17 @@ def test_the_copy_is_the_image_and_the_digest_is_its_sha256(tmp_path: Path, targ
     assert digest == hashlib.sha256(source.read_bytes()).hexdigest()
 
 
-def test_the_digest_is_what_sha256sum_prints(image, target) -> None:
+def test_the_digest_is_what_sha256sum_prints(image: Path, target: Path) -> None:
     digest = copy_image(image, target)
     assert subprocess.run(["sha256sum", target], capture_output=True, text=True, check=True).stdout.startswith(digest)
 
 
-def test_an_image_that_arrives_in_small_pieces_is_copied_whole(tmp_path: Path, target) -> None:
+def test_an_image_that_arrives_in_small_pieces_is_copied_whole(tmp_path: Path, target: Path) -> None:
     source = tmp_path / "pipe"
     os.mkfifo(source)
     pieces = [os.urandom(size) for size in (1, 100_000, 3, 65_536, 70_001, 2)]
 
-    def write():
+    def write() -> None:
         with source.open("wb", buffering=0) as stream:
             for piece in pieces:
                 stream.write(piece)
@@ -74,7 +77,7 @@ def test_an_image_that_arrives_in_small_pieces_is_copied_whole(tmp_path: Path, t
 
 
 def test_the_page_cache_is_asked_twice_to_let_go_of_all_but_the_end(
-    tmp_path: Path, target, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = tmp_path / "source.sif"
     size = 4 * placement._CACHED + CHUNK
@@ -89,7 +92,7 @@ def test_the_page_cache_is_asked_twice_to_let_go_of_all_but_the_end(
 
 
 @pytest.mark.parametrize("umask", [0o002, 0o022, 0o077])
-def test_the_umask_decides_who_may_use_the_copy(image, target, umask: int) -> None:
+def test_the_umask_decides_who_may_use_the_copy(image: Path, target: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         copy_image(image, target)
@@ -98,7 +101,7 @@ def test_the_umask_decides_who_may_use_the_copy(image, target, umask: int) -> No
     assert mode_of(target) == 0o777 & ~umask
 
 
-def test_a_full_disk_leaves_no_part_of_the_copy(tmp_path: Path, target) -> None:
+def test_a_full_disk_leaves_no_part_of_the_copy(tmp_path: Path, target: Path) -> None:
     source = tmp_path / "source.sif"
     source.write_bytes(os.urandom(2 * CHUNK))
     with no_file_larger_than(CHUNK + 1000), pytest.raises(ImageError) as caught:
@@ -109,7 +112,7 @@ def test_a_full_disk_leaves_no_part_of_the_copy(tmp_path: Path, target) -> None:
     assert "File too large" in str(caught.value)
 
 
-def test_a_target_that_exists_is_not_touched(image, target) -> None:
+def test_a_target_that_exists_is_not_touched(image: Path, target: Path) -> None:
     target.write_text("somebody else's")
     with pytest.raises(ImageError) as caught:
         copy_image(image, target)
@@ -118,7 +121,7 @@ def test_a_target_that_exists_is_not_touched(image, target) -> None:
     assert "exists" in str(caught.value)
 
 
-def test_a_missing_image_is_named(tmp_path: Path, target) -> None:
+def test_a_missing_image_is_named(tmp_path: Path, target: Path) -> None:
     with pytest.raises(ImageError) as caught:
         copy_image(tmp_path / "gone.sif", target)
     assert str(tmp_path / "gone.sif") in str(caught.value)
@@ -126,19 +129,19 @@ def test_a_missing_image_is_named(tmp_path: Path, target) -> None:
     assert not target.exists()
 
 
-def test_a_folder_is_no_image(tmp_path: Path, target) -> None:
+def test_a_folder_is_no_image(tmp_path: Path, target: Path) -> None:
     with pytest.raises(ImageError, match="Is a directory"):
         copy_image(tmp_path, target)
     assert not target.exists()
 
 
-def test_a_missing_folder_of_the_target_is_named(tmp_path: Path, image) -> None:
+def test_a_missing_folder_of_the_target_is_named(tmp_path: Path, image: Path) -> None:
     with pytest.raises(ImageError, match="No such file"):
         copy_image(image, tmp_path / "gone" / "target.sif")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_an_image_that_can_not_be_read_is_named(image, target) -> None:
+def test_an_image_that_can_not_be_read_is_named(image: Path, target: Path) -> None:
     image.chmod(0)
     with pytest.raises(ImageError, match="Permission denied"):
         copy_image(image, target)
@@ -148,14 +151,16 @@ def test_an_image_that_can_not_be_read_is_named(image, target) -> None:
 # Linking
 
 
-def test_a_linked_image_has_the_same_bytes_and_no_second_copy_where_links_are_allowed(image, target) -> None:
+def test_a_linked_image_has_the_same_bytes_and_no_second_copy_where_links_are_allowed(
+    image: Path, target: Path
+) -> None:
     assert link_image(image, target)
     assert target.read_bytes() == image.read_bytes()
     # a hard link, or a reflink that is a file of its own
     assert target.stat().st_ino == image.stat().st_ino or target.stat().st_nlink == 1
 
 
-def test_a_link_is_made_to_the_image_and_not_to_a_symbolic_link(tmp_path: Path, image, target) -> None:
+def test_a_link_is_made_to_the_image_and_not_to_a_symbolic_link(tmp_path: Path, image: Path, target: Path) -> None:
     link = tmp_path / "link.sif"
     link.symlink_to(image)
     assert link_image(link, target)
@@ -163,12 +168,12 @@ def test_a_link_is_made_to_the_image_and_not_to_a_symbolic_link(tmp_path: Path, 
     assert target.read_bytes() == image.read_bytes()
 
 
-def test_where_no_link_can_be_made_nothing_is_left(tmp_path: Path, target) -> None:
+def test_where_no_link_can_be_made_nothing_is_left(tmp_path: Path, target: Path) -> None:
     assert not link_image(tmp_path / "gone.sif", target)
     assert not target.exists()
 
 
-def test_an_image_on_another_file_system_is_not_linked(image) -> None:
+def test_an_image_on_another_file_system_is_not_linked(image: Path) -> None:
     elsewhere = Path("/dev/shm")
     if not os.access(elsewhere, os.W_OK) or elsewhere.stat().st_dev == image.stat().st_dev:
         pytest.skip("there is no second file system to write to")

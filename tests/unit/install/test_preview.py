@@ -1,19 +1,26 @@
+from __future__ import annotations
+
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sifmod import names
+from sifmod.artefact import Artefact
 from sifmod.errors import InstallError
 from sifmod.install.manifest import Manifest
-from sifmod.install.preview import differences, preview
+from sifmod.install.preview import Preview, differences, preview
 from sifmod.render.templates import render
 
 from ..support import USR, a_site, a_spec
 
+# Root, manifest, artefacts and module of an installation.
+Installed = tuple[Path, Manifest, tuple[Artefact, ...], tuple[Path, str]]
+
 
 @pytest.fixture
-def manifest():
+def manifest() -> Manifest:
     return Manifest(
         module="Demo/1.0-x",
         image="demo.sif",
@@ -26,7 +33,7 @@ def manifest():
     )
 
 
-def paths(found):
+def paths(found: Preview) -> list[str]:
     return [str(artefact.path) for artefact in found.artefacts]
 
 
@@ -40,7 +47,7 @@ def paths(found):
     ],
 )
 def test_the_python_is_the_nearest_known_one(
-    manifest, changes, given: str, installed: bool, version: str, origin: str
+    manifest: Manifest, changes: dict[str, Any], given: str, installed: bool, version: str, origin: str
 ) -> None:
     spec = a_spec(**{"python_version": "", **changes})
     found = preview(spec, a_site(), manifest=manifest if installed else None, python_version=given)
@@ -70,7 +77,7 @@ def test_definition_files_are_part_of_it(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def installed(tmp_path: Path, manifest):
+def installed(tmp_path: Path, manifest: Manifest) -> Installed:
     """Write the artefacts of a container as if they were installed; return root, manifest, artefacts and module."""
     spec = a_spec(installdir=str(tmp_path), python=USR)
     artefacts = render(spec, a_site())
@@ -84,17 +91,23 @@ def installed(tmp_path: Path, manifest):
     return tmp_path, replace(manifest, files=files), artefacts, (module, "-- module\n")
 
 
-def diff(installed, **changes):
+def diff(installed: Installed, **changes: Any) -> list[str]:
     root, manifest, artefacts, module = installed
-    given = {"artefacts": artefacts, "installdir": root, "manifest": manifest, "module": module, **changes}
+    given: dict[str, Any] = {
+        "artefacts": artefacts,
+        "installdir": root,
+        "manifest": manifest,
+        "module": module,
+        **changes,
+    }
     return list(differences(given["artefacts"], given["installdir"], given["manifest"], given["module"]))
 
 
-def test_an_install_of_the_same_differs_in_nothing(installed) -> None:
+def test_an_install_of_the_same_differs_in_nothing(installed: Installed) -> None:
     assert diff(installed) == []
 
 
-def test_changed_new_and_vanishing_files_are_shown(installed) -> None:
+def test_changed_new_and_vanishing_files_are_shown(installed: Installed) -> None:
     root, manifest, artefacts, module = installed
     (root / "bin" / "pip").unlink()
     (root / "bin" / "old").write_text("old\n")
@@ -112,7 +125,7 @@ def test_changed_new_and_vanishing_files_are_shown(installed) -> None:
         assert line in lines
 
 
-def test_a_file_that_can_t_be_read_is_named(installed) -> None:
+def test_a_file_that_can_t_be_read_is_named(installed: Installed) -> None:
     root = installed[0]
     (root / "bin" / "pip").unlink()
     (root / "bin" / "pip").mkdir()

@@ -1,5 +1,8 @@
+from __future__ import annotations
+
 import os
 from pathlib import Path
+from typing import Callable
 
 import pytest
 
@@ -10,22 +13,24 @@ from sifmod.installed.installation import find_installation, find_installations
 
 from ..support import make_installation
 
+Install = Callable[..., Path]
+
 
 @pytest.fixture
-def space(tmp_path: Path):
+def space(tmp_path: Path) -> SoftwareSpace:
     return SoftwareSpace(tmp_path / "software", tmp_path / "modules")
 
 
 @pytest.fixture
-def install(space):
+def install(space: SoftwareSpace) -> Install:
     return lambda module, **changes: make_installation(space, module, **changes)
 
 
-def modules(space):
+def modules(space: SoftwareSpace) -> list[str]:
     return [item.module for item in find_installations(space).installations]
 
 
-def test_installations_are_found_by_their_manifests_and_sorted(space, install) -> None:
+def test_installations_are_found_by_their_manifests_and_sorted(space: SoftwareSpace, install: Install) -> None:
     for module in ("b/1", "A/2", "A/1"):
         install(module)
     (space.software / "other" / "1.0").mkdir(parents=True)
@@ -35,11 +40,11 @@ def test_installations_are_found_by_their_manifests_and_sorted(space, install) -
     assert modules(space) == ["A/1", "A/2", "b/1"]
 
 
-def test_a_space_that_does_not_exist_is_empty(space) -> None:
+def test_a_space_that_does_not_exist_is_empty(space: SoftwareSpace) -> None:
     assert modules(space) == []
 
 
-def test_an_installation_knows_its_names_image_and_module_files(space, install) -> None:
+def test_an_installation_knows_its_names_image_and_module_files(space: SoftwareSpace, install: Install) -> None:
     root = install("Demo/1.0-x")
     (found,) = find_installations(space).installations
     assert (found.name, found.version, found.root) == ("Demo", "1.0-x", root)
@@ -51,13 +56,13 @@ def test_an_installation_knows_its_names_image_and_module_files(space, install) 
     assert found.user_software.state == "directory"
 
 
-def test_an_image_that_is_used_in_place_is_where_it_was(space, install) -> None:
+def test_an_image_that_is_used_in_place_is_where_it_was(space: SoftwareSpace, install: Install) -> None:
     install("Demo/1", files=(names.MANIFEST,))
     (found,) = find_installations(space).installations
     assert (str(found.image), found.has_own_image) == ("/images/demo.sif", False)
 
 
-def test_a_module_without_a_suffix_is_a_tcl_one(space, install) -> None:
+def test_a_module_without_a_suffix_is_a_tcl_one(space: SoftwareSpace, install: Install) -> None:
     install("Demo/1")
     for path in space.modules.glob("*/Demo/1.lua"):
         path.rename(path.with_suffix(""))
@@ -65,7 +70,7 @@ def test_a_module_without_a_suffix_is_a_tcl_one(space, install) -> None:
     assert [path.name for path in found.module_files] == ["1", "1"]
 
 
-def test_a_hierarchical_naming_scheme_has_it_in_core(space, install) -> None:
+def test_a_hierarchical_naming_scheme_has_it_in_core(space: SoftwareSpace, install: Install) -> None:
     install("Demo/1")
     (space.modules / "all" / "Core").mkdir()
     (space.modules / "all" / "Demo").rename(space.modules / "all" / "Core" / "Demo")
@@ -73,7 +78,7 @@ def test_a_hierarchical_naming_scheme_has_it_in_core(space, install) -> None:
     assert found.module_files[0] == space.modules / "all" / "Core" / "Demo" / "1.lua"
 
 
-def test_it_is_loaded_where_both_the_list_and_the_root_say_so(space, install) -> None:
+def test_it_is_loaded_where_both_the_list_and_the_root_say_so(space: SoftwareSpace, install: Install) -> None:
     root = install("Demo/1")
     (found,) = find_installations(space).installations
     assert found.is_loaded({"LOADEDMODULES": "a/2:Demo/1", "EBROOTDEMO": str(root)})
@@ -82,7 +87,7 @@ def test_it_is_loaded_where_both_the_list_and_the_root_say_so(space, install) ->
     assert not found.is_loaded({})
 
 
-def test_damaged_manifests_are_listed_apart(space, install) -> None:
+def test_damaged_manifests_are_listed_apart(space: SoftwareSpace, install: Install) -> None:
     install("Good/1")
     root = install("Bad/1")
     (root / names.MANIFEST).write_text("{")
@@ -93,7 +98,7 @@ def test_damaged_manifests_are_listed_apart(space, install) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_what_others_keep_private_is_left_out(space, install) -> None:
+def test_what_others_keep_private_is_left_out(space: SoftwareSpace, install: Install) -> None:
     private = [install("Mine/1").parent, install("Other/1")]
     install("Shared/1")
     for folder in private:
@@ -106,7 +111,7 @@ def test_what_others_keep_private_is_left_out(space, install) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["Demo/1", "Demo", "/Demo/1/", "{root}", "Demo/1/"])
-def test_one_is_found_by_module_name_or_path(space, install, wanted: str) -> None:
+def test_one_is_found_by_module_name_or_path(space: SoftwareSpace, install: Install, wanted: str) -> None:
     root = install("Demo/1")
     install("Other/1")
     wanted = wanted.format(root=root) if "{" in wanted else wanted.lstrip("/")
@@ -124,7 +129,9 @@ def test_one_is_found_by_module_name_or_path(space, install, wanted: str) -> Non
         ("", "there is no module ''"),
     ],
 )
-def test_what_is_not_one_is_answered_with_what_there_is(space, install, wanted: str, says: str) -> None:
+def test_what_is_not_one_is_answered_with_what_there_is(
+    space: SoftwareSpace, install: Install, wanted: str, says: str
+) -> None:
     install("Demo/1")
     install("Demo/2")
     (install("Bad/1") / names.MANIFEST).write_text("[]")
@@ -133,6 +140,6 @@ def test_what_is_not_one_is_answered_with_what_there_is(space, install, wanted: 
     assert says in str(caught.value)
 
 
-def test_an_empty_space_says_how_to_name_another(space) -> None:
+def test_an_empty_space_says_how_to_name_another(space: SoftwareSpace) -> None:
     with pytest.raises(InstallError, match=r"nothing else of sifmod's.*--prefix or EASYBUILD_PREFIX"):
         find_installation(space, "Demo/1")

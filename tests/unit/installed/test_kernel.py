@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import json
 import shutil
 from pathlib import Path
@@ -9,6 +11,7 @@ from click.testing import CliRunner
 from sifmod.cli import cli
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError, KernelError
+from sifmod.installed.installation import Installation
 from sifmod.installed.kernel import kernel_of, loaded_or_installed, require_ipykernel, write_kernel
 
 from ..support import SQUASHFS, make_installation, snapshot
@@ -18,25 +21,25 @@ ENVIRON = {"HOME": "/home/me"}
 
 
 @pytest.fixture
-def space(tmp_path: Path):
+def space(tmp_path: Path) -> SoftwareSpace:
     return SoftwareSpace(tmp_path / "software", tmp_path / "modules")
 
 
 @pytest.fixture
-def installation(space):
+def installation(space: SoftwareSpace) -> Installation:
     root = make_installation(space, MODULE)
     set_python(root, "exit 0")
     return loaded_or_installed(space, MODULE, {})
 
 
-def set_python(root, body):
+def set_python(root: Path, body: str) -> None:
     python = root / "bin" / "python"
     python.parent.mkdir(exist_ok=True)
     python.write_text(f"#!/bin/bash\n{body}\n")
     python.chmod(0o755)
 
 
-def test_the_kernel_starts_the_installation_s_own_python(installation) -> None:
+def test_the_kernel_starts_the_installation_s_own_python(installation: Installation) -> None:
     kernel = kernel_of(installation, environ=ENVIRON)
     assert kernel.spec["argv"] == [
         *(f"{installation.root}/bin/python", "-m", "ipykernel_launcher", "-f", "{connection_file}")
@@ -54,11 +57,13 @@ def test_the_kernel_starts_the_installation_s_own_python(installation) -> None:
         ({"HOME": ""}, "/.local/share/jupyter/kernels"),
     ],
 )
-def test_it_lies_where_jupyter_looks_for_the_user_s(installation, environ: dict[str, str], folder: str) -> None:
+def test_it_lies_where_jupyter_looks_for_the_user_s(
+    installation: Installation, environ: dict[str, str], folder: str
+) -> None:
     assert str(kernel_of(installation, environ={**ENVIRON, **environ}).directory.parent) == folder
 
 
-def test_it_can_be_for_another_jupyter_under_another_name(installation, tmp_path: Path) -> None:
+def test_it_can_be_for_another_jupyter_under_another_name(installation: Installation, tmp_path: Path) -> None:
     kernel = kernel_of(installation, name="N", display_name="D", jupyter_prefix=tmp_path, environ=ENVIRON)
     assert kernel.directory == tmp_path / "share/jupyter/kernels/N"
     assert kernel.spec["display_name"] == "D"
@@ -74,25 +79,25 @@ def test_it_can_be_for_another_jupyter_under_another_name(installation, tmp_path
     ],
 )
 def test_connection_files_that_the_container_would_not_see_are_bound(
-    installation, environ: dict[str, str], bound: Optional[str]
+    installation: Installation, environ: dict[str, str], bound: Optional[str]
 ) -> None:
     spec = kernel_of(installation, environ={**ENVIRON, **environ}).spec
     assert spec.get("env") == (bound and {"SINGULARITY_BIND": bound, "APPTAINER_BIND": bound})
 
 
 @pytest.mark.parametrize("name", ["a b", "a/b", "$(id)", "é", "a\n"])
-def test_a_name_that_jupyter_refuses_is_refused(installation, name: str) -> None:
+def test_a_name_that_jupyter_refuses_is_refused(installation: Installation, name: str) -> None:
     with pytest.raises(KernelError, match="--name"):
         kernel_of(installation, name=name, environ=ENVIRON)
 
 
-def test_a_container_without_a_python_command_has_no_kernel(installation) -> None:
+def test_a_container_without_a_python_command_has_no_kernel(installation: Installation) -> None:
     (installation.root / "bin/python").unlink()
     with pytest.raises(KernelError, match="has no command python"):
         kernel_of(installation, environ=ENVIRON)
 
 
-def test_the_command_that_installs_what_is_missing_is_said(installation) -> None:
+def test_the_command_that_installs_what_is_missing_is_said(installation: Installation) -> None:
     set_python(installation.root, "exit 41")
     with pytest.raises(KernelError, match=f"ipykernel, .*: {installation.root}/bin/pip install ipykernel$"):
         require_ipykernel(installation)
@@ -102,13 +107,13 @@ def test_the_command_that_installs_what_is_missing_is_said(installation) -> None
         require_ipykernel(installation)
 
 
-def test_a_python_that_does_not_start_is_said_with_its_words(installation) -> None:
+def test_a_python_that_does_not_start_is_said_with_its_words(installation: Installation) -> None:
     set_python(installation.root, "echo 'the image is gone' >&2; exit 126")
     with pytest.raises(KernelError, match=r"failed with exit status 126: the image is gone"):
         require_ipykernel(installation)
 
 
-def test_the_loaded_module_is_found_without_its_software_space(installation, tmp_path: Path) -> None:
+def test_the_loaded_module_is_found_without_its_software_space(installation: Installation, tmp_path: Path) -> None:
     nowhere = SoftwareSpace(tmp_path / "no", tmp_path / "no")
     environ = {"CONTAINERROOT": str(installation.root)}
     for wanted in (MODULE, "Demo"):
@@ -119,7 +124,7 @@ def test_the_loaded_module_is_found_without_its_software_space(installation, tmp
         loaded_or_installed(nowhere, "Demo", {"CONTAINERROOT": str(tmp_path)})
 
 
-def test_an_existing_kernel_stays_unless_it_is_to_be_replaced(installation, tmp_path: Path) -> None:
+def test_an_existing_kernel_stays_unless_it_is_to_be_replaced(installation: Installation, tmp_path: Path) -> None:
     first = kernel_of(installation, jupyter_prefix=tmp_path, environ=ENVIRON)
     write_kernel(first)
     (first.directory / "logo-64x64.png").touch()
@@ -134,7 +139,7 @@ def test_an_existing_kernel_stays_unless_it_is_to_be_replaced(installation, tmp_
     assert [path.name for path in first.directory.iterdir()] == ["kernel.json"]
 
 
-def test_a_folder_that_can_not_be_written_is_named(installation, tmp_path: Path) -> None:
+def test_a_folder_that_can_not_be_written_is_named(installation: Installation, tmp_path: Path) -> None:
     (tmp_path / "share").write_text("")
     with pytest.raises(KernelError, match=f"can't be written to '{tmp_path}/share/jupyter"):
         write_kernel(kernel_of(installation, jupyter_prefix=tmp_path, environ=ENVIRON))

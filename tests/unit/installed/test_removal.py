@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import fcntl
 import os
 import re
@@ -14,32 +16,32 @@ from sifmod.errors import InstallError
 from sifmod.installed.installation import find_installation, find_installations
 from sifmod.installed.removal import Removal, remove_leftovers
 
-from ..support import SQUASHFS, make_installation, snapshot
+from ..support import SQUASHFS, Need, make_installation, snapshot
 
 MODULE = "Demo/1.0-x"
 
 
 @pytest.fixture
-def space(tmp_path: Path):
+def space(tmp_path: Path) -> SoftwareSpace:
     return SoftwareSpace(tmp_path / "eb" / "software", tmp_path / "eb" / "modules")
 
 
 @pytest.fixture
-def root(space):
+def root(space: SoftwareSpace) -> Path:
     return make_installation(space, MODULE)
 
 
 @pytest.fixture
-def said():
+def said() -> list[str]:
     return []
 
 
 @pytest.fixture
-def removal(space, root, said):
+def removal(space: SoftwareSpace, root: Path, said: list[str]) -> Removal:
     return Removal(find_installation(space, str(root)), say=said.append)
 
 
-def test_module_links_and_tree_go_and_nothing_else(space, removal, tmp_path: Path) -> None:
+def test_module_links_and_tree_go_and_nothing_else(space: SoftwareSpace, removal: Removal, tmp_path: Path) -> None:
     other = make_installation(space, "Demo/2")
     before = snapshot(other)
     removal.remove(keep=None)
@@ -49,20 +51,20 @@ def test_module_links_and_tree_go_and_nothing_else(space, removal, tmp_path: Pat
     assert [item.module for item in find_installations(space).installations] == ["Demo/2"]
 
 
-def test_the_last_version_takes_its_folders_with_it(space, removal) -> None:
+def test_the_last_version_takes_its_folders_with_it(space: SoftwareSpace, removal: Removal) -> None:
     removal.remove(keep=None)
     assert list(space.software.iterdir()) == []
     assert not (space.modules / "all" / "Demo").exists()
 
 
-def test_a_default_that_pointed_to_it_goes_too(space, removal) -> None:
+def test_a_default_that_pointed_to_it_goes_too(space: SoftwareSpace, removal: Removal) -> None:
     folder = space.modules / "all" / "Demo"
     (folder / "default").symlink_to("1.0-x.lua")
     removal.remove(keep=None)
     assert not folder.exists()
 
 
-def test_links_in_the_tree_are_not_followed(removal, root, tmp_path: Path) -> None:
+def test_links_in_the_tree_are_not_followed(removal: Removal, root: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("precious")
@@ -75,7 +77,7 @@ def test_links_in_the_tree_are_not_followed(removal, root, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_an_installation_behind_a_link_is_refused(space, root, tmp_path: Path, level: int) -> None:
+def test_an_installation_behind_a_link_is_refused(space: SoftwareSpace, root: Path, tmp_path: Path, level: int) -> None:
     place = (root, root.parent)[level]
     elsewhere = tmp_path / "elsewhere"
     place.rename(elsewhere)
@@ -88,7 +90,7 @@ def test_an_installation_behind_a_link_is_refused(space, root, tmp_path: Path, l
     assert find_installation(space, MODULE).module_files
 
 
-def test_a_copy_under_another_name_is_refused(space, root) -> None:
+def test_a_copy_under_another_name_is_refused(space: SoftwareSpace, root: Path) -> None:
     copy = root.with_name("copy")
     shutil.copytree(root, copy, symlinks=True)
     with pytest.raises(InstallError, match="so it is a copy: remove it by hand"):
@@ -96,14 +98,14 @@ def test_a_copy_under_another_name_is_refused(space, root) -> None:
     assert copy.exists()
 
 
-def test_an_installation_of_another_space_is_refused(root, tmp_path: Path) -> None:
+def test_an_installation_of_another_space_is_refused(root: Path, tmp_path: Path) -> None:
     elsewhere = SoftwareSpace(tmp_path / "other" / "software", tmp_path / "other" / "modules")
     with pytest.raises(InstallError, match="name its software space with --prefix"):
         Removal(find_installation(elsewhere, str(root)), say=print).remove(keep=None)
     assert root.exists()
 
 
-def test_a_module_name_that_leads_out_is_refused(space) -> None:
+def test_a_module_name_that_leads_out_is_refused(space: SoftwareSpace) -> None:
     root = make_installation(space, MODULE)
     manifest = root / names.MANIFEST
     manifest.write_text(manifest.read_text().replace(MODULE, "../../../etc"))
@@ -112,7 +114,7 @@ def test_a_module_name_that_leads_out_is_refused(space) -> None:
     assert root.exists()
 
 
-def test_a_running_packer_is_waited_for(removal, root) -> None:
+def test_a_running_packer_is_waited_for(removal: Removal, root: Path) -> None:
     with (root / ".user-software.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(InstallError, match="make-squashfs or unmake-squashfs is at work"):
@@ -122,7 +124,7 @@ def test_a_running_packer_is_waited_for(removal, root) -> None:
     removal.remove(keep=None)
 
 
-def test_a_running_eb_is_waited_for(space, removal, root) -> None:
+def test_a_running_eb_is_waited_for(space: SoftwareSpace, removal: Removal, root: Path) -> None:
     lock = space.software / ".locks" / (str(root).replace("/", "_") + ".lock")
     lock.mkdir(parents=True)
     with pytest.raises(InstallError, match=re.escape(str(lock))):
@@ -146,7 +148,7 @@ def test_easybuild_s_lock_is_seen_where_a_configuration_file_puts_it(
         removal.check()
 
 
-def test_folders_without_write_permission_go_too(removal, root) -> None:
+def test_folders_without_write_permission_go_too(removal: Removal, root: Path) -> None:
     folder = root / "user-software" / "venv" / "demo" / "closed"
     (folder / "inner").mkdir(parents=True)
     (folder / "inner" / "file").touch()
@@ -157,7 +159,7 @@ def test_folders_without_write_permission_go_too(removal, root) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
-def test_an_installation_that_easybuild_made_read_only_is_removed(removal, root) -> None:
+def test_an_installation_that_easybuild_made_read_only_is_removed(removal: Removal, root: Path) -> None:
     for path in (root, root / "bin", root / "bin" / "start-shell"):
         path.chmod(0o555)
     removal.remove(keep=None)
@@ -165,7 +167,7 @@ def test_an_installation_that_easybuild_made_read_only_is_removed(removal, root)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
-def test_somebody_else_s_is_refused(removal, root) -> None:
+def test_somebody_else_s_is_refused(removal: Removal, root: Path) -> None:
     root.parent.chmod(0o555)
     try:
         with pytest.raises(InstallError, match=r"you may not write to .*, which belongs to"):
@@ -174,7 +176,9 @@ def test_somebody_else_s_is_refused(removal, root) -> None:
         root.parent.chmod(0o755)
 
 
-def test_a_module_file_of_another_installation_stays(space, removal, root, said) -> None:
+def test_a_module_file_of_another_installation_stays(
+    space: SoftwareSpace, removal: Removal, root: Path, said: list[str]
+) -> None:
     file = space.modules / "all" / f"{MODULE}.lua"
     file.write_text('local root = "/elsewhere"\n')
     removal.remove(keep=None)
@@ -185,14 +189,14 @@ def test_a_module_file_of_another_installation_stays(space, removal, root, said)
 
 @pytest.mark.parametrize("when", ["modules", "renamed"])
 def test_a_removal_that_was_killed_is_finished_by_the_next(
-    space, root, monkeypatch: pytest.MonkeyPatch, when: str
+    space: SoftwareSpace, root: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Stop where a kill would leave something: after the module files, and after the rename."""
 
     class Killed(BaseException):
         pass
 
-    def die(*_arguments):
+    def die(*_arguments: object) -> None:
         raise Killed
 
     first = Removal(find_installation(space, MODULE), say=print)
@@ -211,7 +215,9 @@ def test_a_removal_that_was_killed_is_finished_by_the_next(
     assert list(space.software.iterdir()) == []
 
 
-def test_killed_at_any_change_it_is_finished_by_the_same_command(space, need, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_at_any_change_it_is_finished_by_the_same_command(
+    space: SoftwareSpace, need: Need, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """kill -9 at the first, second, ... system call that changes the file system, until one run gets through."""
     strace = need("strace")
     monkeypatch.setenv("EASYBUILD_PREFIX", str(space.software.parent))
@@ -230,7 +236,7 @@ def test_killed_at_any_change_it_is_finished_by_the_same_command(space, need, mo
     assert number > 5
 
 
-def test_leftovers_are_those_of_this_version_only(space) -> None:
+def test_leftovers_are_those_of_this_version_only(space: SoftwareSpace) -> None:
     make_installation(space, "Demo/1")
     for name in (".removing-1.0-x.abcdef01", ".removing-1.0-xy.abcdef01"):
         (space.software / "Demo" / name).mkdir()
@@ -239,7 +245,7 @@ def test_leftovers_are_those_of_this_version_only(space) -> None:
     assert remove_leftovers(space, "../..") == ()
 
 
-def test_an_untouched_environment_is_not_user_software(removal, root) -> None:
+def test_an_untouched_environment_is_not_user_software(removal: Removal, root: Path) -> None:
     assert removal.users_own == ()
     (root / names.USER_SOFTWARE_UNPACKED).touch()
     assert removal.users_own == ()
@@ -261,13 +267,13 @@ def test_an_untouched_environment_is_not_user_software(removal, root) -> None:
         "user-software-undone1.squashfs",
     ],
 )
-def test_what_users_made_is_user_software(removal, root, path: str) -> None:
+def test_what_users_made_is_user_software(removal: Removal, root: Path, path: str) -> None:
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     (root / path).touch()
     assert [item.name for item in removal.users_own] == [path.split("/")[0]]
 
 
-def test_packed_user_software_is_kept_with_all_that_was_set_aside(removal, root, tmp_path: Path) -> None:
+def test_packed_user_software_is_kept_with_all_that_was_set_aside(removal: Removal, root: Path, tmp_path: Path) -> None:
     (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
     (root / names.USER_SOFTWARE_LIST).write_text("greeting==1.0\n")
     aside = root / "user-software-python3.10" / "venv" / "old"
@@ -283,7 +289,7 @@ def test_packed_user_software_is_kept_with_all_that_was_set_aside(removal, root,
     assert not root.exists()
 
 
-def test_what_is_kept_already_is_not_overwritten(removal, root, tmp_path: Path) -> None:
+def test_what_is_kept_already_is_not_overwritten(removal: Removal, root: Path, tmp_path: Path) -> None:
     (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
     kept = tmp_path / "kept" / "Demo-1.0-x"
     kept.mkdir(parents=True)
@@ -296,7 +302,7 @@ def test_what_is_kept_already_is_not_overwritten(removal, root, tmp_path: Path) 
     removal.remove(keep=tmp_path / "kept")
 
 
-def test_a_folder_that_can_t_be_made_stops_the_removal(removal, root, tmp_path: Path) -> None:
+def test_a_folder_that_can_t_be_made_stops_the_removal(removal: Removal, root: Path, tmp_path: Path) -> None:
     (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
     (tmp_path / "file").touch()
     with pytest.raises(InstallError, match="nothing was removed"):
@@ -304,7 +310,7 @@ def test_a_folder_that_can_t_be_made_stops_the_removal(removal, root, tmp_path: 
     assert root.exists()
 
 
-def test_packing_that_fails_stops_the_removal(removal, root, tmp_path: Path) -> None:
+def test_packing_that_fails_stops_the_removal(removal: Removal, root: Path, tmp_path: Path) -> None:
     (root / "user-software" / "mine").touch()
     packer = root / "bin" / "make-squashfs"
     packer.write_text("#!/bin/sh\necho no space left >&2\nexit 8\n")

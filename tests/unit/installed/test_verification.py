@@ -1,35 +1,41 @@
+from __future__ import annotations
+
 from pathlib import Path
+from typing import Any, Callable, Optional
 
 import pytest
 
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
-from sifmod.finding import NOTE, OK, PROBLEM, WARNING, worst
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding, worst
 from sifmod.installed.installation import find_installation
 from sifmod.installed.verification import sanity_check_with_easybuild, verify
+from sifmod.site.settings import Site
 
 from ..support import SIF_HEADER, Recorded, a_site, make_installation
 
 MODULE = "Demo/1.0-x"
 
+Check = Callable[..., dict[str, list[Finding]]]
+
 
 @pytest.fixture
-def space(tmp_path: Path):
+def space(tmp_path: Path) -> SoftwareSpace:
     return SoftwareSpace(tmp_path / "software", tmp_path / "modules")
 
 
 @pytest.fixture
-def root(space):
+def root(space: SoftwareSpace) -> Path:
     return make_installation(space, MODULE)
 
 
 @pytest.fixture
-def check(space):
+def check(space: SoftwareSpace) -> Check:
     """Verify the installation: topic -> findings."""
 
-    def run(site=None, **more):
-        found = {}
+    def run(site: Optional[Site] = None, **more: Any) -> dict[str, list[Finding]]:
+        found: dict[str, list[Finding]] = {}
         for finding in verify(find_installation(space, MODULE), site or a_site(), **more):
             found.setdefault(finding.topic, []).append(finding)
         return found
@@ -37,12 +43,12 @@ def check(space):
     return run
 
 
-def severities(found):
+def severities(found: dict[str, list[Finding]]) -> dict[str, str]:
     return {topic: worst(findings) for topic, findings in found.items()}
 
 
 @pytest.mark.usefixtures("root")
-def test_an_installation_as_it_was_made_is_in_order(check) -> None:
+def test_an_installation_as_it_was_made_is_in_order(check: Check) -> None:
     progress = Recorded()
     found = check(progress=progress)
     assert severities(found) == dict.fromkeys(("files", "module file", "image", "user software", "sanity check"), OK)
@@ -52,7 +58,7 @@ def test_an_installation_as_it_was_made_is_in_order(check) -> None:
     assert (reading.title, starting.title) == (f"{MODULE}: reading user software", f"{MODULE}: starting the container")
 
 
-def test_a_file_that_is_gone_or_changed_is_named(root, check) -> None:
+def test_a_file_that_is_gone_or_changed_is_named(root: Path, check: Check) -> None:
     (root / "share" / "container.sh").write_text("# changed\n")
     (root / "bin" / "start-shell").unlink()
     found = check()
@@ -64,7 +70,7 @@ def test_a_file_that_is_gone_or_changed_is_named(root, check) -> None:
     assert severities(found)["sanity check"] == PROBLEM
 
 
-def test_a_link_in_the_place_of_a_file_or_its_folder_is_a_problem(root, check, tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_a_file_or_its_folder_is_a_problem(root: Path, check: Check, tmp_path: Path) -> None:
     (root / "share" / "container.sh").rename(tmp_path / "same")
     (root / "share" / "container.sh").symlink_to(tmp_path / "same")
     (root / "bin").rename(tmp_path / "bin")
@@ -76,7 +82,7 @@ def test_a_link_in_the_place_of_a_file_or_its_folder_is_a_problem(root, check, t
 
 
 @pytest.mark.parametrize("name", ["runscripts/pip-constraints.txt", "share/docker-defs/demo.def"])
-def test_what_is_made_with_the_image_needs_a_reinstall(space, check, name: str) -> None:
+def test_what_is_made_with_the_image_needs_a_reinstall(space: SoftwareSpace, check: Check, name: str) -> None:
     files = (*sorted([name, "bin/start-shell", "share/container.sh", "demo.sif", names.MANIFEST]),)
     root = make_installation(space, MODULE, files=files, hashes={name: "0" * 64})
     (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -84,13 +90,13 @@ def test_what_is_made_with_the_image_needs_a_reinstall(space, check, name: str) 
     assert check()["files"][0].remedy == "reinstall it with: eb --rebuild"
 
 
-def test_an_older_manifest_without_hashes_says_so(space, check) -> None:
+def test_an_older_manifest_without_hashes_says_so(space: SoftwareSpace, check: Check) -> None:
     make_installation(space, MODULE, hashes={})
     (finding,) = check()["files"]
     assert (finding.severity, "kept no hashes" in finding.what) == (OK, True)
 
 
-def test_another_image_is_found_by_its_size_and_by_its_hash(root, check) -> None:
+def test_another_image_is_found_by_its_size_and_by_its_hash(root: Path, check: Check) -> None:
     (root / "demo.sif").write_bytes(SIF_HEADER + b"x")
     assert f"{len(SIF_HEADER)} were installed" in check()["image"][0].what
     (root / "demo.sif").write_bytes(SIF_HEADER[:-1] + b"x")
@@ -100,7 +106,7 @@ def test_another_image_is_found_by_its_size_and_by_its_hash(root, check) -> None
     assert "eb --rebuild" in finding.remedy
 
 
-def test_an_image_that_is_gone_may_have_a_stand_in(root, check, tmp_path: Path) -> None:
+def test_an_image_that_is_gone_may_have_a_stand_in(root: Path, check: Check, tmp_path: Path) -> None:
     repository = tmp_path / "images"
     repository.mkdir()
     (root / "demo.sif").rename(repository / "demo.sif")
@@ -110,14 +116,14 @@ def test_an_image_that_is_gone_may_have_a_stand_in(root, check, tmp_path: Path) 
     assert str(repository / "demo.sif") in findings[0].what
 
 
-def test_an_image_that_was_never_read_has_its_size_compared(space, check) -> None:
+def test_an_image_that_was_never_read_has_its_size_compared(space: SoftwareSpace, check: Check) -> None:
     make_installation(space, MODULE, image_sha256="")
     (finding,) = check()["image"]
     assert (finding.severity, "no hash" in finding.what) == (NOTE, True)
 
 
 @pytest.mark.usefixtures("root")
-def test_a_module_file_that_is_gone_or_another_s_is_named(space, check) -> None:
+def test_a_module_file_that_is_gone_or_another_s_is_named(space: SoftwareSpace, check: Check) -> None:
     file = space.modules / "all" / f"{MODULE}.lua"
     file.write_text('local root = "/elsewhere"\n')
     assert "is of another installation" in check()["module file"][0].what
@@ -126,7 +132,7 @@ def test_a_module_file_that_is_gone_or_another_s_is_named(space, check) -> None:
     assert "can't be loaded" in check()["module file"][0].why
 
 
-def test_user_software_that_is_gone_or_damaged_is_a_problem(root, check) -> None:
+def test_user_software_that_is_gone_or_damaged_is_a_problem(root: Path, check: Check) -> None:
     directory = root / names.USER_SOFTWARE_DIRECTORY
     (root / names.USER_SOFTWARE_PACKED).write_bytes(b"")
     (finding, used) = check()["user software"]
@@ -146,18 +152,20 @@ def test_user_software_that_is_gone_or_damaged_is_a_problem(root, check) -> None
         ({"expected_packages": {"torch": "2.3.0"}}, "torch 2.3.0 (found 2.2.0)"),
     ],
 )
-def test_another_python_or_package_than_installed_is_a_problem(space, check, changes, says: str) -> None:
+def test_another_python_or_package_than_installed_is_a_problem(
+    space: SoftwareSpace, check: Check, changes: dict[str, Any], says: str
+) -> None:
     make_installation(space, MODULE, **changes)
     (finding,) = check()["sanity check"]
     assert (finding.severity, says in finding.what) == (PROBLEM, True), finding
 
 
-def test_expected_packages_that_are_there_are_counted(space, check) -> None:
+def test_expected_packages_that_are_there_are_counted(space: SoftwareSpace, check: Check) -> None:
     make_installation(space, MODULE, expected_packages={"Torch": "2.2.0"})
     assert "1 expected package" in check()["sanity check"][0].what
 
 
-def test_a_container_without_python_is_started(space, check) -> None:
+def test_a_container_without_python_is_started(space: SoftwareSpace, check: Check) -> None:
     root = make_installation(space, MODULE, python_version="", venv="", hashes={})
     assert check()["sanity check"][0].what == "the container starts"
     (root / "bin" / "start-shell").write_text("#!/bin/sh\necho no runtime >&2\nexit 127\n")
@@ -165,7 +173,9 @@ def test_a_container_without_python_is_started(space, check) -> None:
     assert (finding.severity, "no runtime" in finding.what) == (PROBLEM, True)
 
 
-def test_without_easyconfig_or_eb_easybuild_s_check_is_refused(space, root, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_easyconfig_or_eb_easybuild_s_check_is_refused(
+    space: SoftwareSpace, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     item = find_installation(space, MODULE)
     with pytest.raises(InstallError, match="has no easyconfig"):
         sanity_check_with_easybuild(item)

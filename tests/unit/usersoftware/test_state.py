@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 from pathlib import Path
+from typing import Any, Optional
 
 import pytest
 from hypothesis import given
@@ -12,7 +15,7 @@ from ..support import SQUASHFS
 CUT_OFF = SQUASHFS[:-1]
 
 
-def make(root, *, directory=False, packed=None, mark=False):
+def make(root: Path, *, directory: bool = False, packed: Optional[bytes] = None, mark: bool = False) -> None:
     if directory:
         info = root / names.USER_SOFTWARE_DIRECTORY / "venv/demo/lib/python3.11/site-packages/greeting-1.0.dist-info"
         info.mkdir(parents=True)
@@ -38,7 +41,9 @@ def make(root, *, directory=False, packed=None, mark=False):
         ({}, GONE, ()),
     ],
 )
-def test_what_is_in_use_is_what_the_scripts_take(tmp_path: Path, there, state, packages) -> None:
+def test_what_is_in_use_is_what_the_scripts_take(
+    tmp_path: Path, there: dict[str, Any], state: str, packages: tuple[str, ...]
+) -> None:
     make(tmp_path, **there)
     found = user_software(tmp_path, venv="demo")
     assert (found.state, found.packages) == (state, packages)
@@ -64,14 +69,14 @@ def test_sizes_are_those_of_what_is_in_use(tmp_path: Path) -> None:
     ("content", "says"),
     [(b"", "empty"), (b"PK" + bytes(200), "no SquashFS"), (b"hsqs", "no SquashFS"), (CUT_OFF, "95 of 96 bytes")],
 )
-def test_a_packed_file_that_is_none_is_described(tmp_path: Path, content, says: str) -> None:
+def test_a_packed_file_that_is_none_is_described(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "packed"
     path.write_bytes(content)
     assert says in packed_problem(path)
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_told_from_a_packed_file(tmp_path_factory: pytest.TempPathFactory, content) -> None:
+def test_any_bytes_are_told_from_a_packed_file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.mktemp("any") / "packed"
     path.write_bytes(content)
     assert isinstance(packed_problem(path), str)
