@@ -78,13 +78,17 @@ mapfile -t calls <"$FAULT_LOG"
 trace=(/usr/bin/strace -f -qq -e "trace={calls}" -o "$FAULT_LOG.trace")
 if [[ ${FAULT_HOW-} == count ]]; then exec "${trace[@]}.${#calls[@]}" "$real" "$@"; fi
 if ((${#calls[@]} != ${FAULT_AT:-0})); then exec "$real" "$@"; fi
+kill_group() { # sifmod runs commands with a time limit in sessions of their own: its own group is named to them
+    if [[ -n ${FAULT_GROUP-} ]]; then kill -9 -- "-$FAULT_GROUP"; fi
+    kill -9 0
+}
 case $FAULT_HOW in
 before)
-    kill -9 0
+    kill_group
     ;;
 after)
     "$real" "$@"
-    kill -9 0
+    kill_group
     ;;
 group:* | alone:*) # group:CALL:N, at the Nth system call of that name in any thread
     IFS=: read -r _ name when <<<"$FAULT_HOW"
@@ -92,7 +96,7 @@ group:* | alone:*) # group:CALL:N, at the Nth system call of that name in any th
     status=$?
     if /usr/bin/grep -q 'killed by SIGKILL' "$FAULT_LOG.trace"; then
         : >"$FAULT_LOG.hit"
-        if [[ $FAULT_HOW == group:* ]]; then kill -9 0; else kill -9 $$; fi
+        if [[ $FAULT_HOW == group:* ]]; then kill_group; else kill -9 $$; fi
     fi
     exit "$status"
     ;;

@@ -295,7 +295,9 @@ def test_eb_killed_before_and_after_each_call_of_the_runtime(tree: Tree, tools: 
         (tools.parent / "calls").unlink(missing_ok=True)
         fault = f"FAULT_LOG={tools.parent}/calls FAULT_AT={number} FAULT_HOW={how}"
         done = tree.user.run(
-            f"PATH={tools}:$PATH {fault} setsid --wait eb {DEMO_EASYCONFIG} --rebuild --ignore-locks", check=False
+            f"PATH={tools}:$PATH {fault} setsid --wait bash -c "
+            f"'export FAULT_GROUP=$$; exec eb {DEMO_EASYCONFIG} --rebuild --ignore-locks'",
+            check=False,
         )
         assert [times_too(tree.root / name) for name in ("user-software", "user-software.squashfs")] == before
         assert tree.greet() == "two"

@@ -102,6 +102,27 @@ def test_scripts_that_were_refreshed_are_not_taken_for_changed(owner: User) -> N
     assert verified(owner)[0] == 0
 
 
+def test_an_installation_of_a_newer_sifmod_is_named_and_left_alone(owner: User) -> None:
+    root = owner.installdir(DEMO_MODULE)
+    path = root / "share" / "sifmod.json"
+    text = path.read_text()
+    path.write_text(text.replace('"format": 1', '"format": 2'))
+    module = owner.prefix / "modules" / "all" / f"{DEMO_MODULE}.lua"
+    before = (module.read_text(), sorted(str(item) for item in root.rglob("*")))
+    try:
+        for command in (
+            f"eb {DEMO_EASYCONFIG} --rebuild",
+            f"eb {DEMO_EASYCONFIG} --rebuild --module-only",
+            *("sifmod list", f"sifmod show {DEMO_MODULE}", "sifmod verify", f"sifmod remove {DEMO_MODULE} --yes"),
+        ):
+            done = owner.run(command, check=False)
+            assert done.returncode != 0, command
+            assert "was written by a newer sifmod" in done.stdout + done.stderr, command
+        assert (module.read_text(), sorted(str(item) for item in root.rglob("*"))) == before
+    finally:
+        path.write_text(text)
+
+
 def test_doctor_finds_nothing_wrong_here(owner: User) -> None:
     for target in ("", "Python", DEMO_EASYCONFIG, f"'{owner.installdir(DEMO_MODULE)}/demo.sif'"):
         done = owner.run(f"sifmod doctor --json {target}", check=False)

@@ -86,6 +86,10 @@ def run(
             stdout, stderr = process.communicate(stdin or None, timeout=time_limit)
         except subprocess.TimeoutExpired as error:
             raise CommandError(f"'{command[0]}' did not end within {time_limit:g} seconds") from error
+        finally:
+            for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
+                with contextlib.suppress(OSError):  # what was not taken from standard input is flushed
+                    stream.close()
         return Result(process.returncode, stdout, stderr)
 
 
@@ -171,11 +175,6 @@ def _started(
     except BaseException:
         _end(process, whole_group=own_session)
         raise
-    finally:
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream:
-                with contextlib.suppress(OSError):  # what was not taken from standard input is flushed
-                    stream.close()
 
 
 def _end(process: subprocess.Popen[str], *, whole_group: bool) -> None:
@@ -198,7 +197,8 @@ def _end(process: subprocess.Popen[str], *, whole_group: bool) -> None:
 
 
 def _read_lines(stream: IO[str], arriving: queue.Queue[Optional[str]]) -> None:
-    with contextlib.suppress(ValueError):  # closed, because the command was ended
+    # closed here and not by the other thread, which would wait for whoever outlives the command and may still print
+    with stream:
         for line in stream:
             arriving.put(_CONTROL.sub("", line.rstrip("\n")))
     arriving.put(None)

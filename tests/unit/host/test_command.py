@@ -106,6 +106,18 @@ def test_an_interrupted_command_is_ended(tmp_path: Path) -> None:
     assert ends(tmp_path / "pid")
 
 
+def test_what_outlives_an_interrupted_command_is_not_waited_for(tmp_path: Path) -> None:
+    def interrupt(_line: str) -> None:
+        raise KeyboardInterrupt
+
+    script = f"sleep 30 & echo $! >{tmp_path}/pid; echo begun; wait"
+    before = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        follow(["sh", "-c", script], on_line=interrupt, on_silence=print, silence=10)
+    assert time.monotonic() - before < 10
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
 def test_lines_are_passed_on_while_the_command_runs(tmp_path: Path) -> None:
     arrived: list[str] = []
 

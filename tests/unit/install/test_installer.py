@@ -662,6 +662,20 @@ def test_a_folder_of_the_installation_that_became_a_link_is_refused(
     }
 
 
+def test_the_answer_of_an_image_does_not_reach_another_module(
+    install: Install, installdir: Path, fake: FakeRuntime
+) -> None:
+    """The names of wrappers have the version of the image's Python, and their first lines have their names."""
+    tool = installdir.parent.parent / "Other" / "1.0" / "bin" / "tool"
+    tool.parent.mkdir(parents=True)
+    tool.write_text("precious")
+    fake.answer(version=".x\necho CODE\n#/../../../../Other/1.0/bin/tool")
+    with pytest.raises(ImageError, match="its version is"):
+        install()
+    assert tool.read_text() == "precious"
+    assert not installdir.exists()
+
+
 @pytest.mark.usefixtures("earlier")
 @pytest.mark.parametrize("name", ["../../../victim-file", "{tmp_path}/victim-file"])
 def test_files_of_a_manifest_outside_of_the_installation_are_not_removed(
