@@ -16,6 +16,7 @@ from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import InstallError
+from sifmod.host.files import write_whole
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.text.package import is_package
 
@@ -168,7 +169,7 @@ def set_aside(
             if path.exists():
                 path.rename(new)
         if is_listed_anew:
-            new_names[-1].write_text(packages_in(new_names[0]), encoding="utf-8")
+            write_whole(new_names[-1], packages_in(new_names[0]))
     except OSError as error:
         raise InstallError(f"setting the user software in '{installdir}' aside failed: {error}") from error
     return renames

@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from sifmod.usersoftware.tree import restore_modes, set_aside, split_installation, user_modes
+from sifmod.usersoftware.tree import packages_in, restore_modes, set_aside, split_installation, user_modes
 
 
 def test_what_is_the_users_is_told_from_the_rest(tmp_path: Path) -> None:
@@ -59,3 +59,11 @@ def test_a_directory_in_use_is_listed_anew(tmp_path: Path) -> None:
     (tmp_path / "user-software.txt").write_text("packed==1\n")
     aside(tmp_path)
     assert (tmp_path / "user-software-python3.10.txt").read_text() == "mine==2\n"
+
+
+def test_a_package_that_is_an_option_of_pip_is_not_listed(tmp_path: Path) -> None:
+    for number, name in enumerate(("greeting", "--index-url=http://evil", "../x", "a b")):
+        info = tmp_path / f"venv/demo/lib/python3.11/site-packages/x{number}-1.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    assert packages_in(tmp_path) == "greeting==1.0\n"
