@@ -39,6 +39,8 @@ lint:
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	shellcheck -x .ci/run src/sifmod/launcher.sh $$(grep -lE -d skip '^(#!/bin/bash|# shellcheck shell=bash)' testbed/* bench/*)
+	# what is rendered, and sets their variables, is checked with them by tests/unit/render/test_languages.py
+	shellcheck -x -P SCRIPTDIR -e SC1091,SC2154 $$(find wrappers -type f ! -name '*.j2')
 
 golden:
 	SIFMOD_UPDATE_GOLDEN=1 PYTHONPATH=src $(VENV)/bin/python -m pytest -q tests/unit/render

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 RUNSCRIPTS = "/runscripts"
 USER_SOFTWARE = "/user-software"
+# The programs of `inside/` that packing runs.
+INSIDE = "/sifmod"
 
 # Names in the installation directory.
 USER_SOFTWARE_DIRECTORY = "user-software"
 USER_SOFTWARE_PACKED = "user-software.squashfs"
 # Present while the directory supersedes a packed file that still lies beside it.
 USER_SOFTWARE_UNPACKED = "user-software.unpacked"
-
+# The packed file before the last `make-squashfs --replace`.
+USER_SOFTWARE_PREVIOUS = "user-software.squashfs.previous"
 # What is in the packed file, as `pip install -r` reads it.
 USER_SOFTWARE_LIST = "user-software.txt"
+# Whoever changes which copy of user software there is, holds it.
+USER_SOFTWARE_LOCK = ".user-software.lock"
+
+# Of an install that is at work, or was killed: what it makes ready, and what it replaces.
+STAGE = ".sifmod-stage"
+PREVIOUS = ".sifmod-previous"
 
 CONSTRAINTS = "pip-constraints.txt"
 MANIFEST = "share/sifmod.json"
@@ -27,7 +36,7 @@ INSTALLED = (
     USER_SOFTWARE_PACKED,
     USER_SOFTWARE_UNPACKED,
     USER_SOFTWARE_LIST,
-    f"{USER_SOFTWARE_PACKED}.previous",
+    USER_SOFTWARE_PREVIOUS,
 )
 
 # Set in the container by sifmod itself: another value would break what the module promises.
@@ -56,7 +65,7 @@ COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "carry-over", "li
 HOST_COMMANDS = frozenset(
     {"bash", "csh", "env", "fish", "ksh", "lua", "module", "sbatch", "sh", "srun", "tclsh", "tcsh", "zsh"}
     | {"cat", "chmod", "cut", "date", "df", "du", "find", "flock", "getent", "grep", "head", "id", "ln", "ls", "mkdir"}
-    | {"mktemp", "mv", "nproc", "od", "rm", "stat", "sync", "tail", "timeout", "touch", "wc"}
+    | {"mktemp", "mv", "nproc", "od", "readlink", "rm", "stat", "sync", "tail", "timeout", "touch", "wc"}
     | {"apptainer", "mksquashfs", "singularity", "unsquashfs"}
 )
 

@@ -23,3 +23,18 @@ def data_path(name: str) -> Path:
         if candidate.is_dir():
             return candidate
     raise FileNotFoundError(f"sifmod's own folder '{name}' is missing beside {_PACKAGE}: reinstall sifmod")
+
+
+def program(name: str) -> str:
+    """Return the text of the Python program `inside/NAME.py`, which runs in containers.
+
+    Args:
+        name: its name.
+
+    Raises:
+        FileNotFoundError: the installation is damaged.
+    """
+    path = _PACKAGE / "inside" / f"{name}.py"
+    if not path.is_file():
+        raise FileNotFoundError(f"sifmod's own program '{path}' is missing: reinstall sifmod")
+    return path.read_text(encoding="utf-8")

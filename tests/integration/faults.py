@@ -38,6 +38,7 @@ READING = (
     "id",
     "nproc",
     "od",
+    "readlink",
     "sed",
     "sleep",
     "sort",

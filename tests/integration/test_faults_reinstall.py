@@ -19,9 +19,9 @@ from conftest import DEMO_EASYCONFIG
 from sifmod.container.spec import spec_from_parameters
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.install.installer import Installer
-from sifmod.install.probe import PROBE
 from sifmod.install.rollback import forget, undo
 from sifmod.render.templates import render
+from sifmod.resources import program
 from sifmod.site.settings import load_site
 
 
@@ -39,7 +39,7 @@ def tools(tmp_path: Path) -> Path:
 QUICK_INSTALL_RUNTIME = r"""#!/bin/bash
 case "$*" in
 --version) echo 'apptainer version 1.4.5' ;;
-*" -c "*) cat "${0%/*}/probe" ;;
+*" -I -") cat "${0%/*}/probe" ;;
 *)
     cat >/dev/null
     venv=${SINGULARITY_BINDPATH%%:/user-software*}/venv/demo
@@ -77,7 +77,9 @@ class Reinstall:
         self.image = self.folder / "demo.sif"
         os.link(installdir / "demo.sif", self.image)
         real = ContainerRuntime(Path(str(shutil.which(RUNTIME))))
-        (self.folder / "probe").write_text(real.run(self.image, ["/usr/bin/python3", "-I", "-c", PROBE]))
+        (self.folder / "probe").write_text(
+            real.run(self.image, ["/usr/bin/python3", "-I", "-"], stdin=program("probe"))
+        )
         (self.folder / RUNTIME).write_text(QUICK_INSTALL_RUNTIME)
         (self.folder / RUNTIME).chmod(0o755)
 

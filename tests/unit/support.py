@@ -220,7 +220,7 @@ with (home / "calls.jsonl").open("a") as stream:
 command = sys.argv[3:]
 step = (
     "venv" if command[1:3] == ["-I", "-"] and "system-site-packages" in stdin else "pip" if "install" in command
-    else "compare" if "compare" in command else "probe" if command[1:3] == ["-I", "-c"] else "other"
+    else "compare" if "compare" in command else "probe" if command[1:] == ["-I", "-"] else "other"
 )
 if step == answers.get("fail"):
     if step == "venv":

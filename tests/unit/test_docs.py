@@ -14,7 +14,7 @@ from sifmod.cli import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "testbed").glob("*.md")])
-HOST_COMMANDS = ROOT / "tests/golden/usr-python-generic/bin"
+HOST_COMMANDS = ROOT / "wrappers/bin"
 
 
 def anchors(page: Path) -> set[str]:

@@ -14,12 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLE = """
 commands: doctor installed install easyconfig usersoftware fetch render host eb site container image text
 doctor: installed install usersoftware fetch host eb site container image text
-installed: install usersoftware fetch render host eb site container image text
+installed: install usersoftware fetch render host eb site container image text inside
 install: usersoftware fetch render host site container image text
 easyconfig: fetch host eb site container image text
-usersoftware: host site container text
+usersoftware: host site container text inside
 fetch: host site container image text
-render: site container text
+render: site container text inside
 host: site container text
 eb: site container text
 site: container text

@@ -34,8 +34,6 @@ from sifmod.site.settings import Site
 from sifmod.text.progress import QUIET, Progress
 from sifmod.usersoftware.tree import PARTS, has_user_software, make_user_software, python_version, set_aside
 
-_STAGE = ".sifmod-stage"
-
 
 @dataclass(frozen=True)
 class Installer:
@@ -267,7 +265,7 @@ def write_artefact(top: Path, artefact: Artefact) -> None:
 @contextlib.contextmanager
 def _stage(installdir: Path) -> Iterator[Path]:
     """Give a folder inside the installation, on its file system; it is gone afterwards, whatever happens."""
-    stage = installdir / _STAGE
+    stage = installdir / names.STAGE
     try:
         is_new = not installdir.exists()
         installdir.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,8 @@ from packaging.utils import canonicalize_name
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import CommandError, InstallError
 from sifmod.host.command import LOOK_IN_CONTAINER, run
-from sifmod.install.probe import PROBE, PythonFacts, facts_from_answer
+from sifmod.install.probe import PythonFacts, facts_from_answer
+from sifmod.resources import program
 
 
 def installed_packages(spec: ContainerSpec) -> PythonFacts:
@@ -33,9 +34,9 @@ def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:
     Raises:
         InstallError: it does not run.
     """
-    command = [str(root / "bin" / "start-shell"), "-c", 'exec "$@"', "-", interpreter, "-I", "-c", PROBE]
+    command = [str(root / "bin" / "start-shell"), "-c", 'exec "$@"', "-", interpreter, "-I", "-"]
     try:
-        done = run(command, time_limit=LOOK_IN_CONTAINER)
+        done = run(command, stdin=program("probe"), time_limit=LOOK_IN_CONTAINER)
     except CommandError as error:
         raise InstallError(f"the Python of {module} does not run: {error}") from error
     if done.status:

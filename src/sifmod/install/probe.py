@@ -13,20 +13,8 @@ from sifmod.container.spec import PythonLayout
 from sifmod.errors import ImageError, InstallError
 from sifmod.host.command import LOOK_IN_CONTAINER
 from sifmod.host.runtime import ContainerRuntime
+from sifmod.resources import program
 from sifmod.text.package import PYTHON_VERSION, is_package
-
-# Runs under the image's Python. Names and versions come from the metadata, because `pip freeze` prints
-# `name @ file:///...` for what conda and vendors built.
-PROBE = """
-import json, sys
-try:
-    from importlib.metadata import distributions
-    packages = [(d.metadata["Name"], d.version) for d in distributions()]
-except ImportError:
-    import pkg_resources
-    packages = [(d.project_name, d.version) for d in pkg_resources.working_set]
-print(json.dumps({"prefix": sys.prefix, "version": "%d.%d" % sys.version_info[:2], "packages": packages}))
-"""
 
 # pip's isolated build environments read PIP_CONSTRAINT too: a package that asks for a newer one of these must get it.
 _BUILD_TOOLS = frozenset(
@@ -89,13 +77,13 @@ def _is_pinnable(name: str, version: str) -> bool:
 
 
 def facts_from_answer(answer: str) -> PythonFacts:
-    """Return what `PROBE` printed, each package once: the first found is the one that Python imports.
+    """Return what `inside/probe.py` printed, each package once: the first found is the one that Python imports.
 
     The answer is the image's word. Its version becomes part of file names, so another form than `major.minor` is
     refused; a package whose name or version has no usual form is left out, because nothing could be said of it to pip.
 
     Raises:
-        ValueError: this is no answer of `PROBE`.
+        ValueError: this is no answer of that program.
     """
     try:
         facts = json.loads(answer)
@@ -125,8 +113,8 @@ def probe_python(runtime: ContainerRuntime, image: Path, python: PythonLayout) -
     """
     try:
         # -I: neither the user's own packages nor PYTHONPATH are the image's.
-        command = [python.executable, "-I", "-c", PROBE]
-        facts = facts_from_answer(runtime.run(image, command, time_limit=LOOK_IN_CONTAINER))
+        command = [python.executable, "-I", "-"]
+        facts = facts_from_answer(runtime.run(image, command, stdin=program("probe"), time_limit=LOOK_IN_CONTAINER))
     except (InstallError, ValueError) as error:
         parameter = "conda_root and conda_env" if python.conda_env else "python_prefix"
         raise ImageError(

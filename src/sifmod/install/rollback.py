@@ -16,7 +16,6 @@ from sifmod import names as known
 from sifmod.errors import InstallError
 from sifmod.host.files import inside, write_whole
 
-_PREVIOUS = ".sifmod-previous"
 _JOURNAL = "journal.json"
 
 # Who wrote a journal: one that a killed run has left behind may be weeks old.
@@ -53,7 +52,7 @@ def remember(installdir: Path, names: Iterable[str]) -> None:
         InstallError: there is no room for it.
     """
     forget(installdir)
-    previous = installdir / _PREVIOUS
+    previous = installdir / known.PREVIOUS
     kept, new = [], []
     try:
         previous.mkdir(exist_ok=True)
@@ -79,7 +78,7 @@ def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]], nam
         renames: each path that there is, and the one that it will have.
         names: all names of user software: what has one of them afterwards was made by this run, or by users since.
     """
-    previous = installdir / _PREVIOUS
+    previous = installdir / known.PREVIOUS
     pairs = tuple((old.name, new.name) for old, new in renames)
     free = tuple(sorted(set(names) - {old for old, _new in pairs}))
     _write_journal(previous, replace(_read_journal(previous), renames=pairs, free=free))
@@ -94,7 +93,7 @@ def undo(installdir: Path) -> None:
     Raises:
         InstallError: it can't be brought back; the message says where it is.
     """
-    previous = installdir / _PREVIOUS
+    previous = installdir / known.PREVIOUS
     if not os.path.lexists(previous / _JOURNAL):
         return
     try:
@@ -122,7 +121,7 @@ def undo(installdir: Path) -> None:
 
 def forget(installdir: Path) -> None:
     """Remove what was remembered: the journal first, because an incomplete past is not one to go back to."""
-    previous = installdir / _PREVIOUS
+    previous = installdir / known.PREVIOUS
     with contextlib.suppress(OSError):
         if previous.is_symlink():
             previous.unlink()

@@ -16,15 +16,14 @@ from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import CommandError, KernelError
 from sifmod.host.command import LOOK_IN_CONTAINER, run
 from sifmod.host.files import write_whole
+from sifmod.inside.has_module import MISSING
 from sifmod.install.manifest import read_manifest
 from sifmod.installed.installation import Installation, find_installation
+from sifmod.resources import program
 from sifmod.usersoftware.state import PACKED
 
 # Jupyter's own rule (jupyter_client, kernelspec.py, _kernel_name_pat)
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-
-_MISSING = 41
-_LOOK = f"import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('ipykernel_launcher') else {_MISSING})"
 
 
 @dataclass(frozen=True)
@@ -113,10 +112,10 @@ def require_ipykernel(installation: Installation) -> None:
     """
     python = installation.root / "bin" / "python"
     try:
-        done = run([python, "-c", _LOOK], time_limit=LOOK_IN_CONTAINER)
+        done = run([python, "-", "ipykernel_launcher"], stdin=program("has_module"), time_limit=LOOK_IN_CONTAINER)
     except CommandError as error:
         raise KernelError(str(error)) from error
-    if done.status == _MISSING:
+    if done.status == MISSING:
         state = installation.user_software.state
         commands = [*(["unmake-squashfs"] if state == PACKED else []), "pip install ipykernel"]
         remedy = "; ".join(f"{installation.root}/bin/{command}" for command in commands)

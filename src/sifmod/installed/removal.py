@@ -28,7 +28,6 @@ from sifmod.usersoftware.state import DIRECTORY, is_untouched
 from sifmod.usersoftware.tree import split_installation
 
 _REMOVING = ".removing-"
-_LOCK = ".user-software.lock"
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Removal:
         """What users made: user software with anything in it, and what was set aside or replaced."""
         root = self.installation.root
         found = set(split_installation(root)[0])
-        found -= {root / names.USER_SOFTWARE_UNPACKED, root / names.USER_SOFTWARE_LIST, root / _LOCK}
+        found -= {root / names.USER_SOFTWARE_UNPACKED, root / names.USER_SOFTWARE_LIST, root / names.USER_SOFTWARE_LOCK}
         directory = root / names.USER_SOFTWARE_DIRECTORY
         if directory in found and is_untouched(directory, venv=self.installation.manifest.venv):
             found.remove(directory)
@@ -203,10 +202,10 @@ def _user_software_lock(root: Path) -> Iterator[None]:
     """Hold the lock of make-squashfs and unmake-squashfs."""
     try:
         try:
-            descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(root / names.USER_SOFTWARE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except PermissionError:
             # a member of the group with a stricter umask made it: reading it is enough for the lock
-            descriptor = os.open(root / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(root / names.USER_SOFTWARE_LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise InstallError(f"the lock in '{root}' can't be taken: {error.strerror}") from error
     try:

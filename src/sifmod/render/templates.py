@@ -1,4 +1,7 @@
-"""Rendering: a description and a site in, artefacts out; the same bytes for the same input, and nothing written."""
+"""Rendering: a description and a site in, artefacts out; the same bytes for the same input, and nothing written.
+
+A file that needs no value of the installation lies in `wrappers/` or `inside/` and is installed as it is.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind, escape
 from sifmod.container.spec import ContainerSpec, image_is_gone
 from sifmod.render.environment import setting_variables, structural_variables
-from sifmod.resources import data_path
+from sifmod.resources import data_path, program
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 
@@ -54,6 +57,10 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
     """
     facts = _facts(spec, site)
 
+    def plain(folder: str, name: str, *, executable: bool = True) -> Artefact:
+        text = (data_path("wrappers") / folder / name).read_text(encoding="utf-8")
+        return Artefact(PurePosixPath(folder, name), text, executable)
+
     def artefact(folder: str, name: str, *, executable: bool = True, template: str = "", **more: Any) -> Artefact:
         text = _templates().get_template(f"{folder}/{template or name}.j2").render({**facts, **more})
         return Artefact(PurePosixPath(folder, name), text, executable)
@@ -80,11 +87,11 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
         ]
     if spec.venv:
         artefacts += [
-            artefact("bin", "carry-over"),
-            artefact("bin", "make-squashfs"),
-            artefact("bin", "unmake-squashfs"),
-            artefact("share", "trees.py", executable=False),
-            artefact("share", "packing.sh", executable=False),
+            plain("bin", "carry-over"),
+            plain("bin", "make-squashfs"),
+            plain("bin", "unmake-squashfs"),
+            plain("share", "packing.sh", executable=False),
+            *(Artefact(PurePosixPath("share", "inside", f"{name}.py"), program(name)) for name in ("imports", "trees")),
         ]
     return tuple(sorted(artefacts, key=lambda item: item.path))
 

@@ -7,10 +7,7 @@ import itertools
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import distributions
 from pathlib import Path
-
-from packaging.utils import canonicalize_name
 
 from sifmod import names
 from sifmod.container.bind import Bind
@@ -18,10 +15,9 @@ from sifmod.container.spec import ContainerSpec
 from sifmod.errors import InstallError
 from sifmod.host.files import write_whole
 from sifmod.host.runtime import ContainerRuntime
+from sifmod.inside.trees import requirements
+from sifmod.resources import program
 from sifmod.text.package import is_package
-
-# What every new virtual environment has; nobody installed it.
-_SEEDED = frozenset({"pip", "setuptools", "wheel"})
 
 # What user software consists of, and how the same is called behind the name under which it is set aside.
 PARTS = {
@@ -30,26 +26,6 @@ PARTS = {
     names.USER_SOFTWARE_UNPACKED: ".unpacked",
     names.USER_SOFTWARE_LIST: ".txt",
 }
-
-# Runs under the image's Python. Debian and Ubuntu split ensurepip off, but an image that has pip can lend it to the
-# virtual environment; and where the image's Python is itself a virtual environment, `--system-site-packages` would mean
-# the packages of the Python below it.
-_MAKE_VENV = """
-import importlib.util, os, site, subprocess, sys
-target = sys.argv[1]
-flags = [] if importlib.util.find_spec("ensurepip") else ["--without-pip"]
-subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", *flags, target], check=True)
-name = "python%d.%d" % sys.version_info[:2]
-if sys.prefix != sys.base_prefix:
-    with open(os.path.join(target, "lib", name, "site-packages", "_image.pth"), "w") as stream:
-        for folder in site.getsitepackages():
-            stream.write("import site; site.addsitedir(%r)\\n" % folder)
-if flags and importlib.util.find_spec("pip"):
-    for command in ("pip", "pip3", "pip%d.%d" % sys.version_info[:2]):
-        path = os.path.join(target, "bin", command)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777), "w") as stream:
-            stream.write("#!%s/bin/python\\nimport runpy\\nrunpy.run_module('pip', run_name='__main__')\\n" % target)
-"""
 
 
 def has_user_software(installdir: Path) -> bool:
@@ -112,7 +88,7 @@ def make_user_software(
     binds = (Bind(str(directory), names.USER_SOFTWARE), Bind(str(runscripts), names.RUNSCRIPTS))
     (directory / "venv").mkdir(parents=True)
     python = spec.python.executable if spec.python else ""
-    runtime.run(image, [python, "-I", "-", spec.venv_path], binds=binds, stdin=_MAKE_VENV)
+    runtime.run(image, [python, "-I", "-", spec.venv_path], binds=binds, stdin=program("venv"))
     return binds
 
 
@@ -184,12 +160,10 @@ def _stems(stem: str) -> Iterator[str]:
 
 
 def packages_in(directory: Path) -> str:
-    """Return name==version of what is installed in a tree, from its metadata, as `pip install -r` reads it."""
-    found = {
-        distribution.metadata["Name"]: distribution.version
-        for folder in sorted(directory.glob("venv/*/lib/python3*/site-packages"))
-        for distribution in distributions(path=[str(folder)])
-        if is_package(distribution.metadata["Name"], distribution.version)
-    }
-    kept = sorted((name for name in found if canonicalize_name(name) not in _SEEDED), key=str.lower)
-    return "".join(f"{name}=={found[name]}\n" for name in kept)
+    """Return name==version of what is installed in a tree, as `pip install -r` reads it.
+
+    What users installed may say anything of itself: a line that is no name and version is left out.
+    """
+    folders = sorted(directory.glob("venv/*/lib/python3*/site-packages"))
+    lines = requirements(map(str, folders))
+    return "".join(f"{line}\n" for line in lines if is_package(*line.split("==", 1)))

@@ -1,33 +1,32 @@
-"""The script that compares directories with packed files: what it makes of a listing of unsquashfs."""
+"""The program that reads directories and packed files: what it makes of a listing of unsquashfs, and of metadata."""
 
+from __future__ import annotations
+
+import io
 import os
-import runpy
 import shutil
+import stat
 import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from packaging.utils import canonicalize_name
+
+from sifmod.inside import trees
 
 from ..imagetrees import squashfs, write
 
-SCRIPT = Path(__file__).parents[2] / "golden" / "usr-python-generic" / "share" / "trees.py"
-
-
-@pytest.fixture(scope="module")
-def trees(tmp_path_factory: pytest.TempPathFactory):
-    """The script's names, without what runs it."""
-    text, found, _ = SCRIPT.read_text().partition("\ntry:\n    sys.exit(")
-    assert found
-    path = tmp_path_factory.mktemp("script") / "trees.py"
-    path.write_text(text)
-    return runpy.run_path(str(path))
+Need = Callable[..., str]
 
 
 @pytest.fixture
-def tree(tmp_path: Path):
+def tree(tmp_path: Path) -> Path:
     top = tmp_path / "tree"
     write(top, "a/b/file", "text")
     write(top, "a-b", "sorts before a/b, and after a")
@@ -40,30 +39,34 @@ def tree(tmp_path: Path):
     return top
 
 
-def listing(need, top, image):
+def listing(need: Need, top: Path, image: Path) -> bytes:
     image.unlink(missing_ok=True)
     squashfs(need("mksquashfs"), top, image)
     done = subprocess.run([need("unsquashfs"), "-lln", image], capture_output=True, check=True)
     return done.stdout
 
 
-def is_listed(trees, top, text):
-    found = trees["scan"](os.fsencode(top), map)
-    return trees["is_listed"](found, os.fsencode(top), text)
+def replace_by(path: Path, make: Callable[[Path], object]) -> None:
+    path.unlink()
+    make(path)
 
 
-def test_threads_find_the_same(trees, tree) -> None:
-    found = trees["scan"](os.fsencode(tree), map)
+def is_listed(top: Path, text: bytes) -> bool:
+    return trees.is_listed(trees.scan(os.fsencode(top), map), os.fsencode(top), text)
+
+
+def test_threads_find_the_same(tree: Path) -> None:
+    found = trees.scan(os.fsencode(tree), map)
     assert found.keys() == {os.fsencode(path.relative_to(tree)) for path in tree.rglob("*")} | {b"."}
     with ThreadPoolExecutor(8) as pool:
-        assert trees["scan"](os.fsencode(tree), pool.map) == found
+        assert trees.scan(os.fsencode(tree), pool.map) == found
 
 
-def test_a_packed_tree_is_what_its_listing_says(trees, tree, tmp_path: Path, need) -> None:
+def test_a_packed_tree_is_what_its_listing_says(tree: Path, tmp_path: Path, need: Need) -> None:
     text = listing(need, tree, tmp_path / "image")
-    assert is_listed(trees, tree, text)
-    assert is_listed(trees, tree, b"Parallel unsquashfs: Using 2 processors\n8 inodes (5 blocks) to write\n\n" + text)
-    assert not is_listed(trees, tree, b"")
+    assert is_listed(tree, text)
+    assert is_listed(tree, b"Parallel unsquashfs: Using 2 processors\n8 inodes (5 blocks) to write\n\n" + text)
+    assert not is_listed(tree, b"")
 
 
 @pytest.mark.parametrize(
@@ -75,15 +78,15 @@ def test_a_packed_tree_is_what_its_listing_says(trees, tree, tmp_path: Path, nee
         lambda top: (top / "a" / "b" / "file").chmod(0o777),
         lambda top: (top / "a").chmod(0o750),
         lambda top: (top / "fifo").rename(top / "pipe"),
-        lambda top: (top / "dangling -> link").unlink() or (top / "dangling -> link").symlink_to("no -> here"),
-        lambda top: (top / "fifo").unlink() or (top / "fifo").mkdir(),
+        lambda top: replace_by(top / "dangling -> link", lambda path: path.symlink_to("no -> here")),
+        lambda top: replace_by(top / "fifo", Path.mkdir),
         lambda top: shutil.rmtree(top / "a"),
     ],
 )
-def test_a_change_is_seen(trees, tree, tmp_path: Path, need, change) -> None:
+def test_a_change_is_seen(tree: Path, tmp_path: Path, need: Need, change: Callable[[Path], object]) -> None:
     text = listing(need, tree, tmp_path / "image")
     change(tree)
-    assert not is_listed(trees, tree, text)
+    assert not is_listed(tree, text)
 
 
 _NAMES = st.binary(min_size=1, max_size=20).filter(lambda name: b"/" not in name and b"\0" not in name)
@@ -91,7 +94,7 @@ _NAMES = st.binary(min_size=1, max_size=20).filter(lambda name: b"/" not in name
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(names=st.lists(_NAMES.filter(lambda name: name not in (b".", b"..")), max_size=8, unique=True))
-def test_any_name_is_found_in_the_listing(trees, tmp_path: Path, need, names) -> None:
+def test_any_name_is_found_in_the_listing(tmp_path: Path, need: Need, names: list[bytes]) -> None:
     top = tmp_path / "any"
     shutil.rmtree(top, ignore_errors=True)
     top.mkdir()
@@ -102,4 +105,130 @@ def test_any_name_is_found_in_the_listing(trees, tmp_path: Path, need, names) ->
         else:
             path.mkdir()
             (path / "in it").touch()
-    assert is_listed(trees, top, listing(need, top, tmp_path / "image"))
+    assert is_listed(top, listing(need, top, tmp_path / "image"))
+
+
+METADATA = "Metadata-Version: 2.1\nName: {}\nVersion: {}\n\nName: not this one\n"
+
+
+def folder_of_packages(top: Path) -> Path:
+    """Make a folder of packages with all that pip and its like leave in one."""
+    write(top, "Torch-2.0.dist-info/METADATA", METADATA.format("Torch", "2.0+cpu"))
+    write(top, "a_b-1.egg-info/PKG-INFO", METADATA.format("a_b", "1"))
+    write(top, "distutils-3.egg-info", METADATA.format("distutils.made", "3"))
+    write(top, "~orch-1.0.dist-info/METADATA", METADATA.format("torch", "1.0"))
+    write(top, "half-1.dist-info/RECORD", "")
+    write(top, "nameless-1.dist-info/METADATA", "Metadata-Version: 2.1\n")
+    write(top, "spelt_twice-1.dist-info/METADATA", METADATA.format("Spelt.Twice", "1"))
+    write(top, "spelt_twice.egg-info/PKG-INFO", METADATA.format("spelt-twice", "0"))
+    for seeded in ("pip", "Setup_Tools", "SetupTools", "wheel"):
+        write(top, f"{seeded}-1.dist-info/METADATA", METADATA.format(seeded, "1"))
+    return top
+
+
+EXPECTED = ["a_b==1", "distutils.made==3", "Setup_Tools==1", "Spelt.Twice==1", "Torch==2.0+cpu"]
+
+
+def test_packages_are_listed_as_pip_reads_them(tmp_path: Path) -> None:
+    assert trees.requirements([str(folder_of_packages(tmp_path / "[x]"))]) == EXPECTED
+
+
+def test_what_can_not_be_read_has_no_version(tmp_path: Path) -> None:
+    write(tmp_path, "a-1.dist-info/METADATA/folder", "")
+    assert trees.requirements([str(tmp_path), str(tmp_path / "not there")]) == []
+
+
+@pytest.mark.parametrize("name", ["a", "A", "a.b", "a__b", "a-._b", "Foo-Bar.baz_1"])
+def test_names_are_compared_as_pip_does(name: str) -> None:
+    assert trees.canonical(name) == canonicalize_name(name)
+
+
+def run(*words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-I", trees.__file__, *words], input=stdin, capture_output=True, check=False)
+
+
+def test_the_program_lists_a_virtual_environment(tmp_path: Path) -> None:
+    folder_of_packages(tmp_path / "lib" / "python3.6" / "site-packages")
+    done = run("packages", tmp_path)
+    assert (done.returncode, done.stdout.decode().splitlines(), done.stderr) == (0, EXPECTED, b"")
+
+
+def test_the_program_compares_and_names_what_differs(tree: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tree, other, symlinks=True, ignore=shutil.ignore_patterns("fifo"))
+    (tree / "fifo").unlink()
+    assert run("compare", tree, other, "full").returncode == 0
+    (other / "a" / "b" / "file").write_text("TEXT")
+    assert run("compare", tree, other, "sizes").returncode == 0
+    done = run("compare", tree, other, "full")
+    assert (done.returncode, done.stderr) == (1, b"differs: 'a/b/file'\n")
+
+
+def test_the_program_gives_set_id_bits_back(tree: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tree / "a", other / "a")
+    shutil.copy(tree / "a-b", other / "a-b")
+    (other / "a").chmod(0o750)
+    (tree / "hard").unlink()
+    assert run("set-id-bits", tree, other).returncode == 0
+    assert [stat.S_IMODE((other / name).stat().st_mode) for name in ("a", "a-b")] == [0o2750, 0o4711]
+
+
+def test_the_program_says_what_can_not_be_read(tmp_path: Path) -> None:
+    done = run("compare", tmp_path / "gone", tmp_path, "sizes")
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"can't be read: ")
+
+
+@pytest.fixture
+def venv(tmp_path: Path) -> Path:
+    """Make a virtual environment with a module that opens a file, and one that can't be imported."""
+    venv = tmp_path / "tree" / "venv"
+    write(venv, "lib/zzz.py", "open(__file__[:-3] + '.dat').close()\n")
+    write(venv, "lib/zzz.dat", "data")
+    write(venv, "lib/aaa.py", "raise ValueError('broken')\n")
+    write(venv, "lib/a.so.1", "")
+    write(venv, "lib/b.pyc", "")
+    (venv / "bin").mkdir()
+    (venv / "bin" / "python").write_text(f'#!/bin/sh\nPYTHONPATH={venv}/lib exec {sys.executable} "$@"\n')
+    (venv / "bin" / "python").chmod(0o755)
+    return venv
+
+
+def test_what_an_import_opens_comes_first(venv: Path) -> None:
+    done = run("order", venv.parent, venv, "zzz")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.decode().splitlines()
+    names = [line.split()[0] for line in lines]
+    assert names == [
+        f"venv/{name}" for name in ("lib/zzz.py", "lib/zzz.dat", "lib/b.pyc", "lib/a.so.1", "bin/python", "lib/aaa.py")
+    ]
+    priorities = [int(line.split()[1]) for line in lines]
+    assert priorities == sorted(priorities, reverse=True)
+
+
+def test_an_import_that_fails_is_named(venv: Path) -> None:
+    done = run("order", venv.parent, venv, "aaa")
+    assert done.returncode == 5
+    assert b"ValueError: broken" in done.stderr
+    assert done.stderr.endswith(b"importing aaa failed\n")
+
+
+def test_the_archive_has_everything_in_that_order(tree: Path, venv: Path) -> None:
+    done = run("tar", tree, str(1 << 30), venv, "zzz")
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        found = archive.getmembers()
+        assert [one.name for one in found if one.isdir()] == [one.name for one in found][
+            : sum(one.isdir() for one in found)
+        ]
+        assert {one.name for one in found} == {str(path.relative_to(tree)) for path in tree.rglob("*")}
+        assert next(one.name for one in found if not one.isdir()) == "venv/lib/zzz.py"
+        assert next(one for one in found if one.name == "a-b").mode == 0o4711
+        assert sum(one.islnk() for one in found) == 1
+
+
+def test_what_can_not_fit_is_refused_before_anything_is_written(tree: Path) -> None:
+    (tree / "large").write_bytes(bytes(1000))
+    done = run("tar", tree, "10", tree)
+    assert (done.returncode, done.stdout) == (8, b"")

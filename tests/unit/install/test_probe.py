@@ -18,6 +18,7 @@ from sifmod.errors import ImageError
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.install.probe import PythonFacts, facts_from_answer, probe_python
 from sifmod.render.templates import render
+from sifmod.resources import program
 
 from ..support import CONDA, USR, FakeRuntime, a_site, a_spec
 
@@ -78,7 +79,8 @@ def test_the_image_s_own_python_is_asked_in_isolation(
 ) -> None:
     probe_python(runtime, image, CONDA)
     (call,) = fake.calls
-    assert call["argv"][:5] == ["exec", str(image), "/opt/miniconda3/envs/pytorch/bin/python3", "-I", "-c"]
+    assert call["argv"] == ["exec", str(image), "/opt/miniconda3/envs/pytorch/bin/python3", "-I", "-"]
+    assert call["stdin"] == program("probe")
 
 
 def test_packages_come_sorted_each_name_once_and_the_first_on_the_search_path_wins(

@@ -14,7 +14,8 @@ from sifmod.site.settings import Site, load_site
 
 from ..support import a_site
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden"
+ROOT = Path(__file__).resolve().parents[3]
+GOLDEN = ROOT / "tests" / "golden"
 
 MODULE = "module.lua"
 
@@ -99,8 +100,19 @@ CASES: dict[str, tuple[ContainerSpec, Site]] = {
 }
 
 
+# What is installed as it lies in the repository.
+PLAIN = {
+    "bin/carry-over": "wrappers/bin/carry-over",
+    "bin/make-squashfs": "wrappers/bin/make-squashfs",
+    "bin/unmake-squashfs": "wrappers/bin/unmake-squashfs",
+    "share/inside/imports.py": "src/sifmod/inside/imports.py",
+    "share/inside/trees.py": "src/sifmod/inside/trees.py",
+    "share/packing.sh": "wrappers/share/packing.sh",
+}
+
+
 def outputs(spec: ContainerSpec, site: Site) -> dict[str, str]:
-    """Return everything that is rendered for a container: relative path -> text."""
+    """Return everything that is installed and loaded for a container: relative path -> text."""
     return {
         MODULE: render_module(spec, site),
         TCL_MODULE: render_module(spec, site, "Tcl"),

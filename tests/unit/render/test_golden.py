@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,12 +13,12 @@ import pytest
 import sifmod.render.templates
 from sifmod.render.templates import render, render_module
 
-from .cases import CASES, GOLDEN, digest, outputs
+from .cases import CASES, GOLDEN, PLAIN, ROOT, digest, outputs
 
 
 def test_what_is_rendered_is_what_the_golden_files_hold(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sifmod.render.templates, "__version__", "VERSION")
-    rendered = outputs(*CASES[case])
+    rendered = {path: text for path, text in outputs(*CASES[case]).items() if path not in PLAIN}
     folder = GOLDEN / case
     if os.environ.get("SIFMOD_UPDATE_GOLDEN"):
         for path in [path for path in folder.rglob("*") if path.is_file()]:
@@ -33,6 +34,17 @@ def test_what_is_rendered_is_what_the_golden_files_hold(case: str, monkeypatch: 
 
 def test_every_golden_file_belongs_to_a_case() -> None:
     assert {path.name for path in GOLDEN.iterdir() if path.is_dir() and path.name[0] != "."} == {*CASES, "jobs"}
+
+
+def test_what_has_no_value_in_it_is_installed_as_it_lies() -> None:
+    installed = outputs(*CASES["nvidia-run-nasty"])
+    assert {path: (ROOT / file).read_text() for path, file in PLAIN.items()}.items() <= installed.items()
+
+
+def test_every_template_has_a_place_for_a_value() -> None:
+    texts = {path: path.read_text() for folder in ("wrappers", "modulefiles") for path in (ROOT / folder).rglob("*.j2")}
+    assert len(texts) > 10
+    assert [path for path, text in texts.items() if not re.search(r"\{\{|\{%", text)] == []
 
 
 def test_the_module_says_which_sifmod_wrote_it() -> None:

@@ -1,7 +1,7 @@
 # How the commands in bin/ reach the container of GROMACS/2024.1. They source this file, which works out on
 # the node where it runs what the container needs: the commands work with the module loaded and without it. They run under
 # `bash -p`, which leaves $BASH_ENV and functions of the caller's shell alone: these cost time, and may print something.
-# shellcheck shell=bash disable=SC2054 # commas are the runtime's, within a bind
+# shellcheck shell=bash disable=SC2034,SC2054 # variables for who sources this; commas within binds
 
 root=/apps/GROMACS/2024.1
 sif=$root/gromacs.sif

@@ -1,7 +1,7 @@
 # How the commands in bin/ reach the container of PyTorch-NGC/24.05 it's. They source this file, which works out on
 # the node where it runs what the container needs: the commands work with the module loaded and without it. They run under
 # `bash -p`, which leaves $BASH_ENV and functions of the caller's shell alone: these cost time, and may print something.
-# shellcheck shell=bash disable=SC2054 # commas are the runtime's, within a bind
+# shellcheck shell=bash disable=SC2034,SC2054 # variables for who sources this; commas within binds
 
 root='/tmp/a b,c'"'"'d$e'
 sif=$root/'nasty $image "1".sif'
@@ -39,6 +39,25 @@ find_runtime() {
         fi
     done
     die 127 'no container runtime on this node: looked for singularity ce on PATH. Load its module, use a node that has one, or set '"'"'runtime'"'"' in the site file'
+}
+
+# describe_user_software: set what packing and carry-over need to know, which are the same files in every installation. The
+# other commands don't: it would change variables of these names that the user has exported into the container.
+describe_user_software() {
+    module='PyTorch-NGC/24.05 it'"'"'s'
+    previous=$root/user-software.squashfs.previous
+    package_list=$root/user-software.txt
+    lock_file=$root/.user-software.lock
+    # in the container
+    user_software=/user-software
+    venv=/user-software/venv/a+b
+    image_python=/opt/venv/bin/python3
+    inside=/sifmod
+    # the site's defaults
+    pack_compressor=zstd
+    pack_level=6
+    pack_block_size=128K
+    pack_processors=0
 }
 
 packed_is_active() {

@@ -1,14 +1,15 @@
-"""What packing needs to know of directories; runs under the Python of the image.
+"""Reads, orders and compares directories and packed files, and lists their packages.
 
-    trees.py compare LEFT RIGHT sizes|full [SINCE VENV]   compare names, types, modes, link targets and sizes (full: bytes too)
+    trees.py compare LEFT RIGHT sizes|full [SINCE VENV]   compare names, types, modes, link targets, sizes (full: bytes)
     trees.py tar DIRECTORY FREE VENV [MODULE...]          write it as a tar archive to standard output
     trees.py order DIRECTORY VENV [MODULE...]             print the same order in the form of mksquashfs's option -sort
     trees.py packages VENV                                list name==version of a virtual environment
     trees.py set-id-bits FROM TO                          give the entries of TO these bits of the same ones of FROM
 
-RIGHT is a mounted SquashFS file, and standard input what `unsquashfs -lln` lists of it. SINCE, a time, says since when nothing
-of LEFT may have changed; if the same, packages of VENV are listed. FREE is how many bytes the packed file may take. What
-importing the MODULEs in VENV reads comes first in the archive, in that order; then what imports read in general; then the rest.
+RIGHT is a mounted SquashFS file, and standard input what `unsquashfs -lln` lists of it. SINCE, a time, says since when
+nothing of LEFT may have changed; if the same, packages of VENV are listed. FREE is how many bytes the packed file may
+take. What importing the MODULEs in VENV reads comes first in the archive, in that order; then what imports read in
+general; then the rest.
 
 Exit status 0: done, or the same; 1: different, changed meanwhile or unreadable; 5: an import failed; 8: no space;
 141: who reads the archive has ended.
@@ -25,6 +26,18 @@ import sys
 import time
 from collections import deque
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from concurrent.futures import Future, ThreadPoolExecutor
+    from typing import Any, Optional
+
+    Each = Callable[..., Iterable[Any]]
+    Found = dict[bytes, os.stat_result]
+
+# What every new virtual environment has; nobody installed it.
+SEEDED = ("pip", "setuptools", "wheel")
+
 MOST_DIFFERENCES = 10
 # Where each operation takes its time, many at once are what makes it fast; elsewhere they get into each other's way.
 THREADS = 32
@@ -36,40 +49,21 @@ PIECE = 1 << 20
 MOST_IN_MEMORY = 128 << 20
 TAR_BLOCK = 512
 
+# writes what importing modules opens
+IMPORTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "imports.py")
+
 # an entry in a listing of `unsquashfs -lln`, up to its name
 LISTED = re.compile(rb"(\S{10}) [^\n]*? +(\d+) \d{4}-\d\d-\d\d \d\d:\d\d ")
 
-# Writes what importing modules opens, in that order, to a file descriptor: each name with a zero byte after it.
-TRACE = """
-import importlib, os, sys
-names = {}
-def watch(event, arguments):
-    name = arguments[0] if event == "open" else arguments[1] if event == "import" else None
-    if isinstance(name, (str, bytes)):
-        names.setdefault(os.fsencode(name))
-getattr(sys, "addaudithook", lambda hook: None)(watch)
-for module in sys.argv[2:]:
-    importlib.import_module(module)
-for module in list(sys.modules.values()):
-    for name in (getattr(module, "__cached__", None), getattr(module, "__file__", None)):
-        if isinstance(name, str):
-            names.setdefault(os.fsencode(name))
-with open("/proc/self/maps", "rb") as maps:
-    for line in maps:
-        names.setdefault(line.rstrip(b"\\n").split(b" ", 5)[-1].strip())
-with open(int(sys.argv[1]), "wb") as out:
-    out.write(b"".join(name + b"\\0" for name in names))
-"""
 
-
-def pool(count):
+def pool(count: int) -> "ThreadPoolExecutor":
     """Return so many threads."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(count)
 
 
-def mapping(top):
+def mapping(top: bytes) -> "Each":
     """Return what maps a function over the files of a directory: threads, or none."""
     count, begin = 0, time.monotonic()
     for folder, folders, files in os.walk(top):
@@ -81,18 +75,19 @@ def mapping(top):
     return pool(THREADS).map if time.monotonic() - begin > count * SLOW else map
 
 
-def scan(top, each):
+def scan(top: bytes, each: "Each") -> "Found":
     """Return {path below top: its status} of everything, top itself included as b"."."""
 
-    def inside(folder):
+    def inside(folder: bytes) -> "list[tuple[bytes, os.DirEntry[bytes], bool]]":
         with os.scandir(os.path.join(top, folder)) as found:
             # most file systems give the type with the name, for nothing
             return [(folder + one.name, one, one.is_dir(follow_symlinks=False)) for one in found]
 
-    def statuses(some):
+    def statuses(some: "list[tuple[bytes, os.DirEntry[bytes], bool]]") -> "list[tuple[bytes, os.stat_result]]":
         return [(path, one.stat(follow_symlinks=False)) for path, one, _ in some]
 
-    entries, folders = [], [b""]
+    entries = []  # type: list[tuple[bytes, os.DirEntry[bytes], bool]]
+    folders = [b""]
     while folders:
         deeper = list(itertools.chain.from_iterable(each(inside, folders)))
         entries += deeper
@@ -101,7 +96,7 @@ def scan(top, each):
     return dict(itertools.chain([(b".", os.lstat(top))], *each(statuses, at_once)))
 
 
-def facts(status):
+def facts(status: os.stat_result) -> "tuple[Optional[int], ...]":
     """Return what two copies of an entry have in common, but for contents and targets."""
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFLNK:
@@ -109,12 +104,12 @@ def facts(status):
     return kind, stat.S_IMODE(status.st_mode), status.st_size if kind == stat.S_IFREG else None
 
 
-def is_listed(found, top, listing):
+def is_listed(found: "Found", top: bytes, listing: bytes) -> bool:
     """Return whether a listing of `unsquashfs -lln` has just these entries: names, types, modes, targets and sizes."""
     # before it old releases say how many inodes there are
     start = re.search(rb"(?m)^d\S{9} ", listing)
     at = start.start() if start else 0
-    words = {}
+    words = {}  # type: dict[int, bytes]
     # a folder is followed by what is in it, in the order of bytes
     for path in sorted(found, key=lambda path: b"" if path == b"." else path.replace(b"/", b"\0")):
         status = found[path]
@@ -135,15 +130,14 @@ def is_listed(found, top, listing):
     return at == len(listing)
 
 
-def same_target(path, tops):
+def same_target(path: bytes, tops: "tuple[bytes, bytes]") -> bool:
     """Return whether the symbolic link has the same target below both tops."""
     return os.readlink(os.path.join(tops[0], path)) == os.readlink(os.path.join(tops[1], path))
 
 
-def same_content(path, tops):
+def same_content(path: bytes, tops: "tuple[bytes, bytes]") -> bool:
     """Return whether the file has the same bytes below both tops."""
-    left, right = (open(os.path.join(top, path), "rb") for top in tops)
-    with left, right:
+    with open(os.path.join(tops[0], path), "rb") as left, open(os.path.join(tops[1], path), "rb") as right:
         while True:
             chunk = left.read(PIECE)
             if chunk != right.read(PIECE):
@@ -152,7 +146,7 @@ def same_content(path, tops):
                 return True
 
 
-def compare(left_top, right_top, depth, since="", venv=""):
+def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: str = "") -> int:
     """Print what differs, or else the packages."""
     tops = os.fsencode(left_top), os.fsencode(right_top)
     each = mapping(tops[0])
@@ -160,7 +154,7 @@ def compare(left_top, right_top, depth, since="", venv=""):
     limit = int(since.replace(".", "")) if since else sys.maxsize
     different = {path for path, status in left.items() if status.st_ctime_ns > limit}
 
-    def paths_that_differ(kind, same, each=each):
+    def paths_that_differ(kind: int, same: "Callable[..., bool]", each: "Each" = each) -> "list[bytes]":
         paths = [path for path, status in left.items() if path not in different and stat.S_IFMT(status.st_mode) == kind]
         return [path for path, is_same in zip(paths, each(same, paths, itertools.repeat(tops))) if not is_same]
 
@@ -176,43 +170,46 @@ def compare(left_top, right_top, depth, since="", venv=""):
         readers = pool(2).map if each is map else each
         different.update(paths_that_differ(stat.S_IFREG, same_content, readers))
     for path in sorted(different)[:MOST_DIFFERENCES]:
-        print("differs: %r" % os.fsdecode(path), file=sys.stderr)
+        print(f"differs: {os.fsdecode(path)!r}", file=sys.stderr)
     if len(different) > MOST_DIFFERENCES:
-        print("... and %d more" % (len(different) - MOST_DIFFERENCES), file=sys.stderr)
+        print(f"... and {len(different) - MOST_DIFFERENCES} more", file=sys.stderr)
     if different:
         return 1
     return packages(venv) if venv else 0
 
 
-def imported_first(top, found, venv, modules):
-    """Return the paths of all but folders: first what importing the modules opens, then what imports read in general."""
-    traced = {}
+def imported_first(top: bytes, found: "Found", venv: str, modules: "tuple[str, ...]") -> "list[bytes]":
+    """Return the paths of all but folders: first what importing the modules opens, then what any import reads."""
+    traced = {}  # type: dict[bytes, int]
     if modules:
         import subprocess
 
         ours, theirs = os.pipe()
         python = os.path.join(venv, "bin/python")
-        command = [python, "-B", "-c", TRACE, str(theirs), *modules]
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs])
+        # on standard input: a script's folder would come before the packages
+        with open(IMPORTS, "rb") as program:
+            child = subprocess.Popen(  # noqa: S603 - the user's own Python
+                [python, "-B", "-", str(theirs), *modules], stdin=program, stdout=subprocess.DEVNULL, pass_fds=[theirs]
+            )
         os.close(theirs)
         with open(ours, "rb") as stream:
             names = stream.read().split(b"\0")
         if child.wait():
-            print("importing %s failed" % ", ".join(modules), file=sys.stderr)
+            print(f"importing {', '.join(modules)} failed", file=sys.stderr)
             sys.exit(5)
         traced = {os.path.relpath(name, top): rank for rank, name in enumerate(names) if name.startswith(top + b"/")}
 
-    def rank(path):
+    def rank(path: bytes) -> "tuple[int, bytes]":
         usual = 0 if path.endswith(b".pyc") else 1 if re.search(rb"\.so(\.|$)", path) else 2
         return traced.get(path, len(traced) + usual), path
 
     return sorted((path for path, status in found.items() if not stat.S_ISDIR(status.st_mode)), key=rank)
 
 
-def pieces(top, path, size, readers):
+def pieces(top: bytes, path: bytes, size: int, readers: "ThreadPoolExecutor") -> "Iterator[tuple[int, Future[bytes]]]":
     """Yield (length, future of the bytes) of a file."""
 
-    def read(offset, length):
+    def read(offset: int, length: int) -> bytes:
         with open(os.path.join(top, path), "rb", 0) as stream:
             data = os.pread(stream.fileno(), length, offset)
             while 0 < len(data) < length:
@@ -221,7 +218,7 @@ def pieces(top, path, size, readers):
                     break
                 data += more
         if len(data) != length:
-            raise OSError("%r was changed while it was read" % os.fsdecode(path))
+            raise OSError(f"{os.fsdecode(path)!r} was changed while it was read")
         return data
 
     for offset in range(0, size, PIECE):
@@ -229,7 +226,9 @@ def pieces(top, path, size, readers):
         yield length, readers.submit(read, offset, length)
 
 
-def header(top, path, status, first_names):
+def header(
+    top: bytes, path: bytes, status: os.stat_result, first_names: "dict[tuple[int, int], bytes]"
+) -> "tuple[bytes, int]":
     """Return the header of an entry in the archive, and how many bytes follow it."""
     import tarfile
 
@@ -250,35 +249,36 @@ def header(top, path, status, first_names):
     elif kind == stat.S_IFIFO:
         entry.type = tarfile.FIFOTYPE
     else:
-        raise OSError("%r is neither a file, a folder, a link nor a pipe" % os.fsdecode(path))
+        raise OSError(f"{os.fsdecode(path)!r} is neither a file, a folder, a link nor a pipe")
     return entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape"), entry.size
 
 
-def archive(top, free, venv, *modules):
+def archive(directory: str, free: str, venv: str, *modules: str) -> int:
     """Write the archive; the files are read ahead, as much as may be in memory."""
-    top = os.fsencode(top)
+    top = os.fsencode(directory)
     out = sys.stdout.buffer
     with pool(THREADS) as readers:
         found = scan(top, readers.map)
         size = sum(status.st_size for status in found.values() if stat.S_ISREG(status.st_mode))
         # Nothing that pip installs shrinks to a twentieth: less than that can't be enough.
         if size // 20 > int(free):
-            print("%d bytes don't fit into the %s that are left" % (size, free), file=sys.stderr)
+            print(f"{size} bytes don't fit into the {free} that are left", file=sys.stderr)
             return 8
         # the top's own mode is an option of mksquashfs
         folders = sorted(path for path, status in found.items() if stat.S_ISDIR(status.st_mode) and path != b".")
-        first_names = {}
+        first_names = {}  # type: dict[tuple[int, int], bytes]
 
-        def planned():
+        def planned() -> "Iterator[tuple[int, Optional[Future[bytes]], bytes]]":
             """Yield (length, future of bytes or None, bytes) of all that is written, in order."""
             for path in itertools.chain(folders, imported_first(top, found, venv, modules)):
                 text, length = header(top, path, found[path], first_names)
                 yield len(text), None, text
-                for piece in pieces(top, path, length, readers):
-                    yield piece + (b"",)
+                for size, data in pieces(top, path, length, readers):
+                    yield size, data, b""
                 yield -length % TAR_BLOCK, None, bytes(-length % TAR_BLOCK)
 
-        ahead, in_memory = deque(), 0
+        ahead = deque()  # type: deque[tuple[int, Optional[Future[bytes]], bytes]]
+        in_memory = 0
         for length, future, text in itertools.chain(planned(), [(0, None, bytes(2 * TAR_BLOCK))]):
             ahead.append((length, future, text))
             in_memory += length
@@ -292,9 +292,9 @@ def archive(top, free, venv, *modules):
     return 0
 
 
-def order(top, venv, *modules):
+def order(directory: str, venv: str, *modules: str) -> int:
     """Print lines of a path and its priority: higher ones are packed first."""
-    top = os.fsencode(top)
+    top = os.fsencode(directory)
     found = scan(top, mapping(top))
     for rank, path in enumerate(imported_first(top, found, venv, modules)):
         # priorities have 16 bits; a name that would end early in a line, or look like a comment, goes where it goes
@@ -303,27 +303,54 @@ def order(top, venv, *modules):
     return 0
 
 
-def set_id_bits(from_top, to_top):
+def set_id_bits(from_top: str, to_top: str) -> int:
     """Give entries these bits, which unsquashfs does for root only."""
-    for path, status in scan(os.fsencode(from_top), mapping(from_top)).items():
+    top = os.fsencode(from_top)
+    for path, status in scan(top, mapping(top)).items():
         if status.st_mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISLNK(status.st_mode):
             os.chmod(os.path.join(os.fsencode(to_top), path), stat.S_IMODE(status.st_mode))
     return 0
 
 
-def packages(venv):
-    """Print name==version of what is installed in a virtual environment, as `pip install -r` reads it."""
-    versions = {}
-    for pattern in ("*.dist-info/METADATA", "*.egg-info/PKG-INFO"):
-        for path in glob.glob(os.path.join(glob.escape(venv), "lib/python3*/site-packages", pattern)):
+def canonical(name: str) -> str:
+    """Return the name of a package in the form in which pip compares names (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def distribution(entry: str) -> "tuple[str, str]":
+    """Return name and version of an entry of a folder of packages; empty if its metadata lack them or can't be read."""
+    # what distutils installed is a file
+    for path in (os.path.join(entry, "METADATA"), os.path.join(entry, "PKG-INFO"), entry):
+        try:
             with open(path, encoding="utf-8", errors="replace") as stream:
                 lines = [line.partition(":") for line in itertools.takewhile(str.strip, stream)]
-            headers = {key.lower(): value.strip() for key, _, value in reversed(lines)}
-            # what an interrupted pip leaves behind has no name
-            if headers.get("name") and headers.get("version"):
-                versions[headers["name"]] = headers["version"]
-    for name in sorted(versions.keys() - {"pip", "setuptools", "wheel"}, key=str.lower):
-        print("%s==%s" % (name, versions[name]))
+        except OSError:
+            continue
+        headers = {key.lower(): value.strip() for key, _, value in reversed(lines)}
+        return headers.get("name", ""), headers.get("version", "")
+    return "", ""
+
+
+def requirements(folders: "Iterable[str]") -> "list[str]":
+    """Return name==version of what users installed in folders of packages, as `pip install -r` reads it.
+
+    Reading the metadata of each package with importlib.metadata takes several times as long, and Python 3.6 has none.
+    """
+    found = {}  # type: dict[str, str]
+    for folder in folders:
+        # pip renames what it is about to replace to ~NAME; an interrupted one leaves it behind
+        for pattern in ("[!~]*.dist-info", "[!~]*.egg-info"):
+            for entry in sorted(glob.glob(os.path.join(glob.escape(folder), pattern))):
+                name, version = distribution(entry)
+                if name and version and canonical(name) not in SEEDED:
+                    found.setdefault(canonical(name), f"{name}=={version}")
+    return sorted(found.values(), key=str.lower)
+
+
+def packages(venv: str) -> int:
+    """Print name==version of what is installed in a virtual environment."""
+    for line in requirements(glob.glob(os.path.join(glob.escape(venv), "lib/python3*/site-packages"))):
+        print(line)
     return 0
 
 
@@ -333,12 +360,20 @@ COMMANDS = {
     "order": order,
     "packages": packages,
     "set-id-bits": set_id_bits,
-}
-try:
-    sys.exit(COMMANDS[sys.argv[1]](*sys.argv[2:]))
-except BrokenPipeError:
-    # the packer has ended, and says why; nothing more can be written at the end either
-    os._exit(141)
-except OSError as error:
-    print("can't be read: %s" % error, file=sys.stderr)
-    sys.exit(1)
+}  # type: dict[str, Callable[..., int]]
+
+
+def main() -> int:
+    """Run the command; return the exit status."""
+    try:
+        return COMMANDS[sys.argv[1]](*sys.argv[2:])
+    except BrokenPipeError:
+        # the packer has ended, and says why; nothing more can be written at the end either
+        os._exit(141)
+    except OSError as error:
+        print(f"can't be read: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

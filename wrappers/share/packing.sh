@@ -1,9 +1,8 @@
-# What packing and unpacking the user software of {{ spec.module | comment }} have in common. Sourced by make-squashfs and
-# unmake-squashfs after container.sh.
+# What packing and unpacking the user software have in common. Sourced by make-squashfs and unmake-squashfs after
+# container.sh, whose variables they use.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with those scripts
 
-package_list=$root/{{ names.USER_SOFTWARE_LIST | sh }}
-previous=$packed.previous
+describe_user_software
 
 # A progress bar is for terminals.
 quiet=(-no-progress)
@@ -125,7 +124,7 @@ usable_processors() {
 
 # take_lock: packing and unpacking exclude each other, also between nodes where the file system has locks.
 take_lock() {
-    local file=$root/.user-software.lock
+    local file=$lock_file
     # A member of the group whose umask was stricter made the file: reading it is enough for the lock.
     if [[ -e $file && ! -w $file ]]; then
         [[ -r $file ]] || die 9 "you may not read '$file': $(stat -c %U -- "$file") made it private. Ask for group read permission."
@@ -201,14 +200,15 @@ bind_source() {
     printf '%s' "${path//:/\\:}"
 }
 
-# trees BINDS ARGUMENT...: run share/trees.py with the image's Python and these binds alone.
+# trees BINDS ARGUMENT...: run share/inside/trees.py with the image's Python, its folder and these binds alone.
 trees() {
-    local only=$1
+    local only
+    only="$(bind_source "$root/share/inside"):$inside:ro,$1"
     shift
     find_runtime
     find_image
     SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only \
-        "$runtime" exec "$sif" {{ spec.python.executable | sh }} -I -c "$(<"$root/share/trees.py")" "$@"
+        "$runtime" exec "$sif" "$image_python" -I "$inside/trees.py" "$@"
 }
 
 # compare_trees PACKED DIRECTORY sizes|full [SINCE VENV]: mount the packed file as the container will, and compare it with the
@@ -216,24 +216,24 @@ trees() {
 # list_user_packages does.
 # Status 0: the same, 1: different, anything else: it could not be mounted.
 compare_trees() {
-    trees "$(bind_source "$1"):{{ names.USER_SOFTWARE }}:ro,image-src=/,$(bind_source "$2"):/mnt:ro" \
-        compare /mnt {{ names.USER_SOFTWARE }} "${@:3}" < <(LC_ALL=C unsquashfs -lln "$1" 2>/dev/null)
+    trees "$(bind_source "$1"):$user_software:ro,image-src=/,$(bind_source "$2"):/mnt:ro" \
+        compare /mnt "$user_software" "${@:3}" < <(LC_ALL=C unsquashfs -lln "$1" 2>/dev/null)
 }
 
 # restore_set_id_bits PACKED DIRECTORY: unsquashfs does so for root only, and the folders of a project have such bits.
 restore_set_id_bits() {
-    trees "$(bind_source "$1"):{{ names.USER_SOFTWARE }}:ro,image-src=/,$(bind_source "$2"):/mnt" \
-        set-id-bits {{ names.USER_SOFTWARE }} /mnt </dev/null
+    trees "$(bind_source "$1"):$user_software:ro,image-src=/,$(bind_source "$2"):/mnt" \
+        set-id-bits "$user_software" /mnt </dev/null
 }
 
 # list_user_packages PACKED FILE: write name==version of what is installed in it, as `pip install -r` reads it.
 list_user_packages() {
-    trees "$(bind_source "$1"):{{ names.USER_SOFTWARE }}:ro,image-src=/" packages {{ spec.venv_path | sh }} </dev/null >"$2"
+    trees "$(bind_source "$1"):$user_software:ro,image-src=/" packages "$venv" </dev/null >"$2"
 }
 
 # reload_hint: the module of an interactive shell is reloaded by the function that the module defines.
 reload_hint() {
     if [[ -z ${SIFMOD_RELOADS-} ]]; then
-        printf 'Shells that have the module loaded see it after: module load %s\n' {{ spec.module | sh }}
+        printf 'Shells that have the module loaded see it after: module load %s\n' "$module"
     fi
 }

@@ -1,0 +1,38 @@
+"""Makes a virtual environment that sees the packages of the Python that runs it.
+
+    venv.py DIRECTORY
+
+Debian and Ubuntu split ensurepip off, but an image that has pip can lend it to the virtual environment. Where the
+image's Python is itself a virtual environment, `--system-site-packages` would mean the packages of the Python below it.
+"""
+
+import importlib.util
+import os
+import site
+import subprocess
+import sys
+
+
+def make(target: str) -> None:
+    """Make the virtual environment."""
+    flags = [] if importlib.util.find_spec("ensurepip") else ["--without-pip"]
+    command = [sys.executable, "-m", "venv", "--system-site-packages", *flags, target]
+    subprocess.run(command, check=True)  # noqa: S603 - this Python itself
+    name = "python{}.{}".format(*sys.version_info[:2])
+    if sys.prefix != sys.base_prefix:
+        with open(os.path.join(target, "lib", name, "site-packages", "_image.pth"), "w") as stream:
+            for folder in site.getsitepackages():
+                stream.write(f"import site; site.addsitedir({folder!r})\n")
+    if flags and importlib.util.find_spec("pip"):
+        for command_name in ("pip", "pip3", name.replace("python", "pip")):
+            lend_pip(target, os.path.join(target, "bin", command_name))
+
+
+def lend_pip(target: str, path: str) -> None:
+    """Write a command that runs the image's pip for the virtual environment."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777), "w") as stream:
+        stream.write(f"#!{target}/bin/python\nimport runpy\nrunpy.run_module('pip', run_name='__main__')\n")
+
+
+if __name__ == "__main__":
+    make(sys.argv[1])

@@ -1,0 +1,160 @@
+"""The programs that run in containers, as they lie: any Python from 3.6 on runs them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+import pytest
+
+import sifmod.inside
+from sifmod.inside import has_module
+from sifmod.resources import program
+
+FILES = sorted(path for path in Path(sifmod.inside.__file__).parent.glob("*.py") if path.name != "__init__.py")
+NAMES = [path.stem for path in FILES]
+SOURCE = Path(sifmod.__file__).parent
+
+# How each answers when it is started as it is in a container; of `venv` see below.
+STARTED = {
+    "has_module": (["json"], 0),
+    "imports": (["1", "json"], 0),
+    "probe": ([], 0),
+    "trees": (["packages", "/nowhere"], 0),
+}
+
+
+def start(python: str | Path, name: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Start a program on standard input, as sifmod does."""
+    return subprocess.run(
+        [python, "-I", "-", *words], input=program(name), capture_output=True, text=True, check=False, errors="replace"
+    )
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_it_is_python_3_6(path: Path) -> None:
+    tree = ast.parse(path.read_text(), feature_version=(3, 6))
+    for node in ast.walk(tree):
+        # the parser lets these pass
+        assert not isinstance(node, ast.NamedExpr)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            assert "__future__" not in names
+            assert not any(name.partition(".")[0] in ("sifmod", "packaging") for name in names)
+        if isinstance(node, ast.arg) and node.annotation:
+            # what stands there is evaluated: list[str] needs Python 3.9
+            assert isinstance(node.annotation, (ast.Name, ast.Attribute, ast.Constant)), ast.dump(node)
+
+
+@pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.13"])
+@pytest.mark.parametrize("name", STARTED)
+def test_it_runs_in_old_and_new_pythons(name: str, version: str) -> None:
+    python = shutil.which(f"python{version}")
+    if not python or subprocess.run([python, "--version"], capture_output=True, check=False).returncode:
+        pytest.skip(f"no Python {version} here")
+    words, status = STARTED[name]
+    done = start(python, name, *words)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+def test_every_program_is_one_of_these() -> None:
+    assert set(NAMES) == {*STARTED, "venv"}
+
+
+def test_no_other_module_has_a_program_in_a_string() -> None:
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and path.parent.name != "inside":
+                lines = [line.strip() for line in node.value.splitlines()]
+                assert not any(
+                    line.startswith(("import ", "from ")) and line.isascii() and is_code(line) for line in lines
+                ), path
+
+
+def is_code(line: str) -> bool:
+    try:
+        return bool(ast.parse(line).body)
+    except SyntaxError:
+        return False
+
+
+def test_the_probe_answers_for_the_python_that_runs_it() -> None:
+    answer = json.loads(start(sys.executable, "probe").stdout)
+    assert answer["version"] == "{}.{}".format(*sys.version_info[:2])
+    assert answer["prefix"] == sys.prefix
+    assert ["hypothesis", installed_version("hypothesis")] in answer["packages"]
+
+
+def test_a_module_is_there_or_missing() -> None:
+    assert start(sys.executable, "has_module", "json").returncode == 0
+    assert start(sys.executable, "has_module", "no_such_module").returncode == has_module.MISSING
+
+
+def test_what_an_import_opens_is_written_once_and_in_order(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("import two, json\n")
+    (tmp_path / "two.py").write_text("open(__file__[:-3] + '.dat').close()\n")
+    (tmp_path / "two.dat").touch()
+    done = subprocess.run(
+        [sys.executable, "-B", "-", "1", "one"],
+        input=program("imports"),
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names = done.stdout.split("\0")[:-1]
+    opened = [Path(name).name for name in names if name.startswith(f"{tmp_path}/") and "__pycache__" not in name]
+    assert opened == ["one.py", "two.py", "two.dat"]
+    assert len(names) == len(set(names))
+    assert any("/libc.so" in name for name in names)
+
+
+@pytest.fixture
+def base() -> Path:
+    """Return the Python below this one: `venv` itself makes environments of virtual environments differently."""
+    base = Path(sys.base_prefix, "bin", "python3")
+    assert base.exists()
+    return base
+
+
+def test_a_virtual_environment_sees_the_image_s_packages(base: Path, tmp_path: Path) -> None:
+    target = tmp_path / "it's" / "demo"
+    target.parent.mkdir()
+    done = start(base, "venv", target)
+    assert done.returncode == 0, done.stderr
+    assert "include-system-site-packages = true" in (target / "pyvenv.cfg").read_text()
+    assert (target / "bin" / "pip").exists()
+
+
+def test_where_the_image_s_python_is_a_virtual_environment_its_packages_are_seen(tmp_path: Path) -> None:
+    if sys.prefix == sys.base_prefix:
+        pytest.skip("this Python is no virtual environment")
+    target = tmp_path / "demo"
+    done = start(sys.executable, "venv", target)
+    assert done.returncode == 0, done.stderr
+    inner = subprocess.run(
+        [target / "bin" / "python", "-I", "-c", "import hypothesis; print(hypothesis.__version__)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert inner.stdout.strip() == installed_version("hypothesis")
+
+
+def test_an_image_without_ensurepip_lends_its_pip(base: Path, tmp_path: Path) -> None:
+    """Debian and Ubuntu split it off; here the interpreter is told so."""
+    target = tmp_path / "demo"
+    text = program("venv").replace("import sys\n", "import sys\nsys.modules['ensurepip'] = None\n", 1)
+    spec_is_none = text.replace('importlib.util.find_spec("ensurepip")', "None")
+    done = subprocess.run([base, "-I", "-", target], input=spec_is_none, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if not (target / "bin" / "pip").exists():
+        pytest.skip(f"{base} has no pip to lend")
+    assert (target / "bin" / "pip").read_text().startswith(f"#!{target}/bin/python\n")
+    assert os.access(target / "bin" / "pip3", os.X_OK)
