@@ -168,6 +168,27 @@ def test_a_damaged_packed_file_is_named_and_the_directory_is_used(packed: User, 
     assert "damaged" not in done.stderr
 
 
+def test_a_packed_file_that_can_not_be_read_is_named_and_the_directory_is_used(packed: User) -> None:
+    """It may be whole, so nobody is told to remove it; real module tools look at it in their own way."""
+    root = packed.installdir(DEMO_MODULE)
+    file = root / "user-software.squashfs"
+    shutil.copyfile(root / "whole", file)
+    before = packed.environment("true")
+    file.chmod(0)
+    try:
+        done = packed.run(f"{LOAD}; singularity exec $SIF touch /user-software/new")
+        said = " ".join(done.stderr.split())
+        assert f"Warning: {file} can't be read" in said
+        assert f"chmod ug+r {file}" in said
+        assert "rm " not in said
+        done = packed.run(f"{LOAD} 2>/dev/null; python -c 'import sys; print(sys.prefix)'")
+        assert done.stdout == "/user-software/venv/demo\n"
+        assert f"{file} can't be read" in done.stderr
+        assert packed.environment(f"{LOAD} 2>/dev/null; module unload {DEMO_MODULE}") == before
+    finally:
+        file.chmod(0o644)
+
+
 def test_a_damaged_packed_file_without_the_directory_is_named_with_what_is_left_to_do(packed: User) -> None:
     root = packed.installdir(DEMO_MODULE)
     file = root / "user-software.squashfs"

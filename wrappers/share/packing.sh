@@ -200,10 +200,10 @@ bind_source() {
     printf '%s' "${path//:/\\:}"
 }
 
-# trees BINDS ARGUMENT...: run share/inside/trees.py with the image's Python, its folder and these binds alone.
+# trees BINDS ARGUMENT...: run share/inside/trees.py with the image's Python, these binds and that folder alone.
 trees() {
     local only
-    only="$(bind_source "$root/share/inside"):$inside:ro,$1"
+    only=$1,$(bind_source "$root/share/inside"):$inside:ro
     shift
     find_runtime
     find_image

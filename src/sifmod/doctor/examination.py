@@ -147,10 +147,10 @@ def _user_software(item: Installation) -> Iterator[Finding]:
         yield Finding(PROBLEM, topic, f"it is gone from '{item.root}'", "containers do not start", "eb --rebuild")
     elif state.state == DAMAGED:
         what = f"'{state.packed}' can't be used: {state.packed_problem}"
-        yield Finding(PROBLEM, topic, what, "containers do not start", "restore it from a backup")
+        yield Finding(PROBLEM, topic, what, "containers do not start", state.packed_remedy)
     elif state.packed_problem:
         what = f"'{state.packed}' can't be used: {state.packed_problem}"
-        yield Finding(WARNING, topic, what, "the directory is used in its place", "remove the file, then make-squashfs")
+        yield Finding(WARNING, topic, what, "the directory is used in its place", state.packed_remedy)
     elif state.state == DIRECTORY:
         files = tree_files(state.directory)
         if files > _MANY_FILES:

@@ -197,7 +197,7 @@ def _user_software(installation: Installation) -> Iterator[Finding]:
             "the directory is used in its place"
             if has_directory
             else "containers do not start, and packages are in it",
-            f"rm {quoting.shell(state.packed)}, then make-squashfs" if has_directory else "restore it from a backup",
+            state.packed_remedy,
         )
     if state.state in (DAMAGED, GONE):
         if state.state == GONE:

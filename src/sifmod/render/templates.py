@@ -16,6 +16,7 @@ from sifmod import __version__, names
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind, escape
 from sifmod.container.spec import ContainerSpec, image_is_gone
+from sifmod.inside.trees import SEEDED
 from sifmod.render.environment import setting_variables, structural_variables
 from sifmod.resources import data_path, program
 from sifmod.site.settings import Site
@@ -118,7 +119,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         return str(installdir / name)
 
     packed = own_path(names.USER_SOFTWARE_PACKED)
-
+    readable = f"chmod ug+r {quoting.shell(packed)}"
     return {
         "spec": spec,
         "site": site,
@@ -134,6 +135,9 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "packed_bind": own(names.USER_SOFTWARE_PACKED, names.USER_SOFTWARE, "ro,image-src=/"),
         "own_path": own_path,
         "image_is_gone": f"{image_is_gone(own_path(spec.sif))}. Reinstall the module with: eb --rebuild",
+        "unreadable_beside_directory": f"{packed} can't be read, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. "
+        f"Ask its owner to type: {readable}",
+        "unreadable_alone": f"{packed} can't be read, and your packages are in it. Ask its owner to type: {readable}",
         "damaged_beside_directory": f"{packed} is damaged, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. "
         f"Pack it again with: rm {quoting.shell(packed)}; make-squashfs",
         "damaged_alone": f"{packed} is damaged, and your packages are in it. Restore it from a backup, or begin anew "
@@ -141,6 +145,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "escaped_installdir": escape(spec.installdir),
         "visible": spec.vendor.visibility[0] if spec.vendor else "",
         "structural": structural,
+        "seeded": SEEDED,
         "settings": setting_variables(spec, site),
         "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],
     }

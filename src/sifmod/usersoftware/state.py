@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod import names
+from sifmod.inside.trees import SEEDED
+from sifmod.text import quoting
 from sifmod.usersoftware.tree import packages_in, packed_is_active
 
 NONE = "none"  # the container offers none
 DIRECTORY = "directory"
 PACKED = "packed"
-DAMAGED = "damaged"  # the packed file is no whole SquashFS file, and there is no directory
+DAMAGED = "damaged"  # the packed file can't be used, and there is no directory
 GONE = "gone"  # neither directory nor packed file
 
-# Superblock of SquashFS 4.0: magic at 0, version at 28, bytes in use at 40 (kernel.org, filesystems/squashfs).
-_SUPERBLOCK = struct.Struct("<4s24sHH8sQ")
+_UNREADABLE = "it can't be read"
 
 # What a virtual environment has before anything is installed into it: venv of Python 3.9 to 3.13, see usersoftware.py.
 _UNTOUCHED = {
@@ -29,7 +29,7 @@ _UNTOUCHED = {
     "lib": re.compile(r"python3[0-9.]*t?"),
 }
 _UNTOUCHED_PACKAGES = re.compile(
-    r"(pip|setuptools|wheel)(-.*)?|pkg_resources|_distutils_hack|distutils-precedence\.pth|_image\.pth|easy_install\.py"
+    rf"({'|'.join(SEEDED)})(-.*)?|pkg_resources|_distutils_hack|distutils-precedence\.pth|_image\.pth|easy_install\.py"
     r"|__pycache__"
 )
 
@@ -63,6 +63,14 @@ class UserSoftware:
             return self.packed.stat().st_size
         return tree_size(self.directory) if self.state == DIRECTORY else 0
 
+    @property
+    def packed_remedy(self) -> str:
+        """What to do about `packed_problem`."""
+        packed = quoting.shell(self.packed)
+        if self.packed_problem.startswith(_UNREADABLE):
+            return f"ask its owner to type: chmod ug+r {packed}"
+        return f"rm {packed}, then make-squashfs" if self.has_directory else "restore it from a backup"
+
 
 def user_software(root: Path, *, venv: str) -> UserSoftware:
     """Return the state of an installation's user software, by the rule of its own scripts.
@@ -92,18 +100,19 @@ def user_software(root: Path, *, venv: str) -> UserSoftware:
 
 
 def packed_problem(path: Path) -> str:
-    """Return why a packed file can't be used, or an empty text: whole SquashFS files say how long they are."""
+    """Return why a packed file can't be used, or an empty text. The scripts and the module go by the same rule."""
     try:
         with path.open("rb") as stream:
-            head = stream.read(_SUPERBLOCK.size)
-        size = path.stat().st_size
+            head = stream.read(names.SQUASHFS_SUPERBLOCK)
+            size = os.fstat(stream.fileno()).st_size
     except OSError as error:
-        return f"it can't be read: {error.strerror}"
+        return f"{_UNREADABLE}: {error.strerror}"
     if not head:
         return "it is empty"
-    if len(head) < _SUPERBLOCK.size or head[:4] != b"hsqs":
+    field = head[names.SQUASHFS_LENGTH_AT : names.SQUASHFS_LENGTH_AT + 8]
+    length = int.from_bytes(field, "little")
+    if not head.startswith(names.SQUASHFS_MAGIC.encode()) or len(field) < 8 or length < names.SQUASHFS_SUPERBLOCK:
         return "it is no SquashFS file"
-    length = _SUPERBLOCK.unpack(head)[-1]
     return f"it is cut off: {size} of {length} bytes" if length > size else ""
 
 

@@ -63,35 +63,41 @@ for _, optional in ipairs({
         binds[#binds + 1] = optional[2]
     end
 end
--- Whole SquashFS files begin with "hsqs", and say at byte 40 how long they are.
-local function is_whole(path)
-    local file = io and io.open and io.open(path, "rb")
+-- Whether a packed file can be used: nil, "unreadable", or "damaged" where it is not as long as its superblock says.
+local function problem_of(path)
+    if not (io and io.open) then
+        return nil
+    end
+    local file = io.open(path, "rb")
     if not file then
-        return true
+        return "unreadable"
     end
     local head = file:read(48) or ""
     local size = file:seek("end")
     file:close()
     if #head < 48 or head:sub(1, 4) ~= "hsqs" then
-        return false
+        return "damaged"
     end
     local length = 0
     for index = 48, 41, -1 do
         length = length * 256 + head:byte(index)
     end
-    return length <= size
+    return not (96 <= length and length <= size) and "damaged" or nil
 end
 local directory = pathJoin(installdir, "user-software")
 local packed = pathJoin(installdir, "user-software.squashfs")
 local has_directory = isDir(directory)
 local is_packed = isFile(packed)
     and not (has_directory and isFile(pathJoin(installdir, "user-software.unpacked")))
-if is_packed and not is_whole(packed) then
+local problem = is_packed and problem_of(packed)
+if problem then
     is_packed = false
+    local said = {
+        unreadable = { "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs can't be read, so /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software is used. Ask its owner to type: chmod ug+r /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs", "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs can't be read, and your packages are in it. Ask its owner to type: chmod ug+r /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs" },
+        damaged = { "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs is damaged, so /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software is used. Pack it again with: rm /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs; make-squashfs", "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs; eb --rebuild" },
+    }
     if mode() == "load" then
-        LmodMessage("Warning: " .. (has_directory
-            and "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs is damaged, so /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software is used. Pack it again with: rm /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs; make-squashfs"
-            or "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs; eb --rebuild"))
+        LmodMessage("Warning: " .. said[problem][has_directory and 1 or 2])
     end
 end
 if is_packed then

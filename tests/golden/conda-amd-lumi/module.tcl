@@ -142,26 +142,31 @@ if {[file exists "/appl"]} {
     lappend binds "/appl"
 }
 
-# Whole SquashFS files begin with "hsqs", and say at byte 40 how long they are.
-proc sifmod_is_whole {path} {
+# Whether a packed file can be used: nothing, "unreadable", or "damaged" where it is not as long as its superblock says.
+proc sifmod_problem_of {path} {
     if {[catch {open $path rb} file]} {
-        return 1
+        return unreadable
     }
     set head [read $file 48]
     close $file
-    return [expr {[binary scan $head a4x36w magic length] == 2 && $magic eq "hsqs" && $length <= [file size $path]}]
+    if {[binary scan $head a4@40w magic length] == 2 && $magic eq "hsqs"
+        && 96 <= $length && $length <= [file size $path]} {
+        return {}
+    }
+    return damaged
 }
 set directory "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software"
 set packed "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs"
 set has_directory [file isdirectory $directory]
 set is_packed [expr {[file isfile $packed]
     && !($has_directory && [file isfile "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.unpacked"])}]
-if {$is_packed && ![sifmod_is_whole $packed]} {
+set problem [expr {$is_packed ? [sifmod_problem_of $packed] : {}}]
+if {$problem ne {}} {
     set is_packed 0
+    set said(unreadable) [list "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs can't be read, so /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software is used. Ask its owner to type: chmod ug+r /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs" "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs can't be read, and your packages are in it. Ask its owner to type: chmod ug+r /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs"]
+    set said(damaged) [list "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs is damaged, so /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software is used. Pack it again with: rm /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs; make-squashfs" "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs; eb --rebuild"]
     if {$sifmod_loading} {
-        puts stderr "Warning: [expr {$has_directory
-            ? "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs is damaged, so /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software is used. Pack it again with: rm /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs; make-squashfs"
-            : "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs; eb --rebuild"}]"
+        puts stderr "Warning: [lindex $said($problem) [expr {!$has_directory}]]"
     }
 }
 if {$is_packed} {

@@ -118,26 +118,31 @@ if {[file exists "/it's/\$HOME"]} {
     lappend binds "/it's/\$HOME"
 }
 
-# Whole SquashFS files begin with "hsqs", and say at byte 40 how long they are.
-proc sifmod_is_whole {path} {
+# Whether a packed file can be used: nothing, "unreadable", or "damaged" where it is not as long as its superblock says.
+proc sifmod_problem_of {path} {
     if {[catch {open $path rb} file]} {
-        return 1
+        return unreadable
     }
     set head [read $file 48]
     close $file
-    return [expr {[binary scan $head a4x36w magic length] == 2 && $magic eq "hsqs" && $length <= [file size $path]}]
+    if {[binary scan $head a4@40w magic length] == 2 && $magic eq "hsqs"
+        && 96 <= $length && $length <= [file size $path]} {
+        return {}
+    }
+    return damaged
 }
 set directory "/tmp/a b,c'd\$e/user-software"
 set packed "/tmp/a b,c'd\$e/user-software.squashfs"
 set has_directory [file isdirectory $directory]
 set is_packed [expr {[file isfile $packed]
     && !($has_directory && [file isfile "/tmp/a b,c'd\$e/user-software.unpacked"])}]
-if {$is_packed && ![sifmod_is_whole $packed]} {
+set problem [expr {$is_packed ? [sifmod_problem_of $packed] : {}}]
+if {$problem ne {}} {
     set is_packed 0
+    set said(unreadable) [list "/tmp/a b,c'd\$e/user-software.squashfs can't be read, so /tmp/a b,c'd\$e/user-software is used. Ask its owner to type: chmod ug+r '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'" "/tmp/a b,c'd\$e/user-software.squashfs can't be read, and your packages are in it. Ask its owner to type: chmod ug+r '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'"]
+    set said(damaged) [list "/tmp/a b,c'd\$e/user-software.squashfs is damaged, so /tmp/a b,c'd\$e/user-software is used. Pack it again with: rm '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'; make-squashfs" "/tmp/a b,c'd\$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'; eb --rebuild"]
     if {$sifmod_loading} {
-        puts stderr "Warning: [expr {$has_directory
-            ? "/tmp/a b,c'd\$e/user-software.squashfs is damaged, so /tmp/a b,c'd\$e/user-software is used. Pack it again with: rm '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'; make-squashfs"
-            : "/tmp/a b,c'd\$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'; eb --rebuild"}]"
+        puts stderr "Warning: [lindex $said($problem) [expr {!$has_directory}]]"
     }
 }
 if {$is_packed} {

@@ -14,9 +14,9 @@ function isDir(path)
     return handle ~= nil
 end
 function isFile(path)
-    local handle = io.open(path)
+    local handle, _, code = io.open(path)
     if handle then handle:close() end
-    return handle ~= nil and not isDir(path)
+    return (handle ~= nil and not isDir(path)) or code == 13 -- EACCES: it is there
 end
 function mode() return arg[2] end
 function LmodError(text)

@@ -45,18 +45,14 @@ packed_is_active() {
     [[ -f $packed ]] && ! [[ -d $directory && -e $unpacked_mark ]]
 }
 
-# packed_is_whole: whole SquashFS files begin with "hsqs", and say at byte 40 how long they are. The length takes two more
+# packed_is_whole: whether the packed file, which can be read, is as long as its superblock says. The length takes two more
 # processes; a module that bound the file at load has looked at it already.
 packed_is_whole() {
     local magic length
-    [[ ! -r $packed ]] || {
-        IFS= read -rn 4 magic <"$packed" && [[ $magic == hsqs ]] && {
-            [[ ,${SINGULARITY_BINDPATH-}, == *,/apps/GROMACS/2024.1/user-software.squashfs:/user-software:ro,image-src=/,* ]] || {
-                read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$packed") &&
-                    ((length <= $(stat -Lc %s -- "$packed")))
-            }
-        }
-    }
+    IFS= read -rd '' -n 4 magic <"$packed" && [[ $magic == hsqs ]] || return
+    [[ ,${SINGULARITY_BINDPATH-}, != *,/apps/GROMACS/2024.1/user-software.squashfs:/user-software:ro,image-src=/,* ]] || return 0
+    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$packed") &&
+        ((length >= 96 && length <= $(stat -Lc %s -- "$packed")))
 }
 
 # inject NAME VALUE: both spellings, because APPTAINERENV_NAME beats SINGULARITYENV_NAME of another value.

@@ -53,6 +53,8 @@ describe_user_software() {
     venv=/user-software/venv/a+b
     image_python=/opt/venv/bin/python3
     inside=/sifmod
+    # what every new virtual environment has
+    seeded=(pip setuptools wheel)
     # the site's defaults
     pack_compressor=zstd
     pack_level=6
@@ -64,18 +66,14 @@ packed_is_active() {
     [[ -f $packed ]] && ! [[ -d $directory && -e $unpacked_mark ]]
 }
 
-# packed_is_whole: whole SquashFS files begin with "hsqs", and say at byte 40 how long they are. The length takes two more
+# packed_is_whole: whether the packed file, which can be read, is as long as its superblock says. The length takes two more
 # processes; a module that bound the file at load has looked at it already.
 packed_is_whole() {
     local magic length
-    [[ ! -r $packed ]] || {
-        IFS= read -rn 4 magic <"$packed" && [[ $magic == hsqs ]] && {
-            [[ ,${SINGULARITY_BINDPATH-}, == *,'/tmp/a b\,c'"'"'d$e/user-software.squashfs:/user-software:ro,image-src=/',* ]] || {
-                read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$packed") &&
-                    ((length <= $(stat -Lc %s -- "$packed")))
-            }
-        }
-    }
+    IFS= read -rd '' -n 4 magic <"$packed" && [[ $magic == hsqs ]] || return
+    [[ ,${SINGULARITY_BINDPATH-}, != *,'/tmp/a b\,c'"'"'d$e/user-software.squashfs:/user-software:ro,image-src=/',* ]] || return 0
+    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$packed") &&
+        ((length >= 96 && length <= $(stat -Lc %s -- "$packed")))
 }
 
 # inject NAME VALUE: both spellings, because APPTAINERENV_NAME beats SINGULARITYENV_NAME of another value.
@@ -117,17 +115,24 @@ set_binds() {
         /plain
     )
     if [[ -e '/it'"'"'s/$HOME' ]]; then binds+=('/it'"'"'s/$HOME'); fi
-    if packed_is_active && packed_is_whole; then
-        binds+=('/tmp/a b\,c'"'"'d$e/user-software.squashfs:/user-software:ro,image-src=/')
-    elif packed_is_active && ! [[ -d $directory ]]; then
-        die 126 '/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; eb --rebuild.'
+    local beside='' alone
+    if packed_is_active && ! [[ -r $packed ]]; then
+        beside='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, so /tmp/a b,c'"'"'d$e/user-software is used. Ask its owner to type: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
+        alone='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, and your packages are in it. Ask its owner to type: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
+    elif packed_is_active && ! packed_is_whole; then
+        beside='/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, so /tmp/a b,c'"'"'d$e/user-software is used. Pack it again with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; make-squashfs'
+        alone='/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; eb --rebuild'
     elif packed_is_active; then
-        printf '%s: %s\n' "${0##*/}" '/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, so /tmp/a b,c'"'"'d$e/user-software is used. Pack it again with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; make-squashfs.' >&2
-        binds+=('/tmp/a b\,c'"'"'d$e/user-software:/user-software')
+        binds+=('/tmp/a b\,c'"'"'d$e/user-software.squashfs:/user-software:ro,image-src=/')
     elif [[ -d $directory ]]; then
         binds+=('/tmp/a b\,c'"'"'d$e/user-software:/user-software')
     else
         die 126 "the user software is gone: neither '$directory' nor '$packed' is there. Make it anew with eb --rebuild."
+    fi
+    if [[ -n $beside ]]; then
+        [[ -d $directory ]] || die 126 "$alone"
+        printf '%s: %s\n' "${0##*/}" "$beside" >&2
+        binds+=('/tmp/a b\,c'"'"'d$e/user-software:/user-software')
     fi
     # With a module loaded BINDPATH is the module's; what the user had in it before is in SIFMOD_USER_BINDPATH.
     local users=${SIFMOD_USER_BINDPATH-}

@@ -1,0 +1,70 @@
+"""The host commands for user software, which are the same files in every installation."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sifmod import names
+from sifmod.container.spec import ContainerSpec
+
+from ..support import a_site
+from .cases import write_out
+from .running import Wrapper
+
+
+@pytest.mark.parametrize("command", ["make-squashfs", "unmake-squashfs", "carry-over"])
+def test_they_find_their_installation_through_links(installed: ContainerSpec, tmp_path: Path, command: str) -> None:
+    top = write_out(installed, a_site())
+    link = tmp_path / "link"
+    link.symlink_to(top / "bin" / command)
+    (tmp_path / "linked").symlink_to(top)
+    for path in (link, tmp_path / "linked" / "bin" / command):
+        done = subprocess.run([path, "--help"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"Usage: {command} ")
+
+
+def test_what_every_virtual_environment_has_is_not_carried_over(
+    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path
+) -> None:
+    Path(installed.installdir, "user-software", "venv", "demo").mkdir(parents=True)
+    lines = [
+        "# a list",
+        "",
+        "pip==24",
+        "Pip @ file:///x",
+        "Setuptools==69.0",
+        "WHEEL==1",
+        "a_b==1",
+        "setuptools-scm==8",
+    ]
+    (tmp_path / "list.txt").write_text("\n".join(lines) + "\n")
+    done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
+    assert (done.returncode, done.stdout) == (0, "Carrying over 2 packages.\nAll were kept.\n")
+    (call,) = wrapper.fake.calls
+    assert call["argv"][2:] == [
+        "/user-software/venv/demo/bin/python",
+        *("-m", "pip", "--disable-pip-version-check", "install", "a_b==1", "setuptools-scm==8"),
+    ]
+
+
+def test_a_list_of_nothing_else_has_nothing_to_carry_over(wrapper: Wrapper, tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("pip==24\nsetuptools==69\n")
+    done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
+    assert done.returncode == 2
+    assert wrapper.fake.calls == []
+
+
+def test_other_commands_leave_variables_of_the_user_alone(wrapper: Wrapper) -> None:
+    """A variable that is exported and set anew would be another one in the container."""
+    mine = dict.fromkeys(["module", "venv", "level", "previous", "inside", "processors", "compressor"], "mine")
+    environ = wrapper("python", environ=mine)["env"]
+    assert mine.items() <= environ.items()
+
+
+def test_they_hold_the_lock_that_removal_takes(wrapper: Wrapper, installed: ContainerSpec) -> None:
+    wrapper.run("unmake-squashfs")
+    assert Path(installed.installdir, names.USER_SOFTWARE_LOCK).exists()
