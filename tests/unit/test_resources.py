@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import sifmod
-from sifmod.resources import data_path
+from sifmod import resources
+from sifmod.resources import data_path, program
 
 FOLDERS = {
     "wrappers": "share/container.sh.j2",
@@ -23,6 +24,16 @@ def test_the_data_files_are_found_where_sifmod_runs_from(folder, file) -> None:
 def test_a_missing_folder_is_named_with_the_remedy() -> None:
     with pytest.raises(FileNotFoundError, match=r"'wrapers' is missing beside .*: reinstall sifmod"):
         data_path("wrapers")
+
+
+def test_programs_are_found_as_they_lie() -> None:
+    assert program("probe") == (Path(sifmod.__file__).parent / "inside" / "probe.py").read_text()
+
+
+def test_a_missing_program_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "_PACKAGE", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"inside/probe.py' is missing: reinstall sifmod"):
+        program("probe")
 
 
 @pytest.fixture
