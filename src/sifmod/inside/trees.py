@@ -334,7 +334,7 @@ def distribution(entry: str) -> "tuple[str, str]":
 def requirements(folders: "Iterable[str]") -> "list[str]":
     """Return name==version of what users installed in folders of packages, as `pip install -r` reads it.
 
-    Reading the metadata of each package with importlib.metadata takes several times as long, and Python 3.6 has none.
+    The metadata are read by hand because Python has importlib.metadata from 3.8 on only.
     """
     found = {}  # type: dict[str, str]
     for folder in folders:
