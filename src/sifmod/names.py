@@ -1,4 +1,4 @@
-"""Names and numbers that the whole project agrees on (docs/reference/variables.md lists for users what they see)."""
+"""Names that the whole project agrees on (docs/reference/variables.md lists for users what they see)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,6 @@ USER_SOFTWARE_PREVIOUS = "user-software.squashfs.previous"
 USER_SOFTWARE_LIST = "user-software.txt"
 # Whoever changes which copy of user software there is, holds it.
 USER_SOFTWARE_LOCK = ".user-software.lock"
-
-# A packed file can be used if it can be read, begins with this magic, and is as long as its superblock says at this
-# byte, in eight bytes, little endian (kernel.org, filesystems/squashfs). No file is shorter than its superblock.
-SQUASHFS_MAGIC = "hsqs"
-SQUASHFS_LENGTH_AT = 40
-SQUASHFS_SUPERBLOCK = 96
 
 # Of an install that is at work, or was killed: what it makes ready, and what it replaces.
 STAGE = ".sifmod-stage"

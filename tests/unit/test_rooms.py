@@ -17,9 +17,9 @@ doctor: installed install usersoftware fetch host eb site container image text
 installed: install usersoftware fetch render host eb site container image text inside
 install: usersoftware fetch render host site container image text
 easyconfig: fetch host eb site container image text
-usersoftware: host site container text inside
+usersoftware: host site container image text inside
 fetch: host site container image text
-render: site container text inside
+render: site container image text inside
 host: site container text
 eb: site container text
 site: container text

@@ -16,6 +16,7 @@ from sifmod import __version__, names
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind, escape
 from sifmod.container.spec import ContainerSpec, image_is_gone
+from sifmod.image import superblock
 from sifmod.inside.trees import SEEDED
 from sifmod.render.environment import setting_variables, structural_variables
 from sifmod.resources import data_path, program
@@ -124,6 +125,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "spec": spec,
         "site": site,
         "names": names,
+        "superblock": superblock,
         "sifmod_version": __version__,
         "central": _central_images(spec, site),
         "required_binds": [

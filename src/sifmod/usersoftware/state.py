@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod import names
+from sifmod.image import superblock
 from sifmod.inside.trees import SEEDED
 from sifmod.text import quoting
 from sifmod.usersoftware.tree import packages_in, packed_is_active
@@ -100,18 +101,22 @@ def user_software(root: Path, *, venv: str) -> UserSoftware:
 
 
 def packed_problem(path: Path) -> str:
-    """Return why a packed file can't be used, or an empty text. The scripts and the module go by the same rule."""
+    """Return why a packed file can't be used, or an empty text.
+
+    It must be readable, begin as SquashFS does, and be as long as its superblock says. The scripts and the module go by
+    the same rule (tests/unit/render/test_packed_file.py).
+    """
     try:
         with path.open("rb") as stream:
-            head = stream.read(names.SQUASHFS_SUPERBLOCK)
+            head = stream.read(superblock.SIZE)
             size = os.fstat(stream.fileno()).st_size
     except OSError as error:
         return f"{_UNREADABLE}: {error.strerror}"
     if not head:
         return "it is empty"
-    field = head[names.SQUASHFS_LENGTH_AT : names.SQUASHFS_LENGTH_AT + 8]
+    field = head[superblock.LENGTH_AT : superblock.LENGTH_AT + 8]
     length = int.from_bytes(field, "little")
-    if not head.startswith(names.SQUASHFS_MAGIC.encode()) or len(field) < 8 or length < names.SQUASHFS_SUPERBLOCK:
+    if not head.startswith(superblock.MAGIC) or len(field) < 8 or length < superblock.SIZE:
         return "it is no SquashFS file"
     return f"it is cut off: {size} of {length} bytes" if length > size else ""
 
