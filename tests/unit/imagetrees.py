@@ -123,3 +123,58 @@ def sif(target: Path, *objects: SifObject, total: int = 48, architecture: bytes 
     )
     target.write_bytes(head + table.ljust(total * DESCRIPTOR.size, b"\0") + contents)
     return target
+
+
+def one_listing(target: Path, *, directories: int, names: int, entries: int = 256) -> Path:
+    """Write a SquashFS that mksquashfs would not: all directories below its root have one listing, of FIFOs.
+
+    Args:
+        target: the file to write.
+        directories: how many there are besides `usr`.
+        names: how many each of them has.
+        entries: of the listing below each header; more than 256 are not allowed.
+    """
+    places = [struct.pack("<4H2I I", 6, 0o644, 0, 0, 0, 1, 1)]  # the FIFO that every name stands for
+    listing = _listing([(f"m{number:05}", 6, (0, 0)) for number in range(names)], entries=entries)
+    children = []
+    for name in ["usr", *(f"d{number:05}" for number in range(directories))]:
+        children.append((name, 1, _place(sum(map(len, places)))))
+        places.append(_directory(len(listing), (0, 0)))
+    root = _place(sum(map(len, places)))
+    below_root = _listing(children)
+    places.append(_directory(len(below_root), _place(len(listing))))
+    inodes, listings = _metadata(b"".join(places)), _metadata(listing + below_root)
+    size = 96 + len(inodes) + len(listings)
+    numbers = (len(places), 0, 131072, 0, 1, 17, 0, 0, 4, 0, root[0] << 16 | root[1], size)
+    tables = (size, 2**64 - 1, 96, 96 + len(inodes), 2**64 - 1, 2**64 - 1)
+    target.write_bytes(struct.pack("<4s4I6H8Q", b"hsqs", *numbers, *tables) + inodes + listings)
+    return target
+
+
+def _metadata(data: bytes) -> bytes:
+    """Return blocks of a table, not compressed."""
+    pieces = (data[start : start + 8192] for start in range(0, len(data), 8192))
+    return b"".join(struct.pack("<H", 0x8000 | len(piece)) + piece for piece in pieces)
+
+
+def _place(position: int) -> tuple[int, int]:
+    """Return the block of a table, as it lies there, and the offset in it."""
+    return position // 8192 * 8194, position % 8192
+
+
+def _directory(size: int, place: tuple[int, int]) -> bytes:
+    return struct.pack("<4H2I 4I2HI", 8, 0o755, 0, 0, 0, 1, 2, size + 3, place[0], 1, 0, place[1], 2**32 - 1)
+
+
+def _listing(children: list[tuple[str, int, tuple[int, int]]], *, entries: int = 256) -> bytes:
+    """Return a listing of (name, type, place of the inode); the places below one header are in one block."""
+    data = b""
+    for block in sorted({place[0] for _, _, place in children}):
+        there = [one for one in children if one[2][0] == block]
+        for start in range(0, len(there), entries):
+            part = there[start : start + entries]
+            data += struct.pack("<3I", len(part) - 1, block, 1)
+            data += b"".join(
+                struct.pack("<2HHH", place[1], 0, kind, len(name) - 1) + name.encode() for name, kind, place in part
+            )
+    return data
