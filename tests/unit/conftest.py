@@ -31,7 +31,7 @@ def need() -> Need:
             path = shutil.which(name)
             if path:
                 return path
-        lacking(f"{' or '.join(names)} is not installed")
+        return lacking(f"{' or '.join(names)} is not installed")
 
     return find
 
