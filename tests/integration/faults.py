@@ -38,7 +38,6 @@ READING = (
     "id",
     "nproc",
     "od",
-    "readlink",
     "sed",
     "sleep",
     "sort",

@@ -25,6 +25,26 @@ def test_they_find_their_installation_through_links(installed: ContainerSpec, tm
         done = subprocess.run([path, "--help"], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith(f"Usage: {command} ")
+    for words, folder in (
+        ([f"./{command}"], top / "bin"),
+        (["bash", "-p", command], top / "bin"),
+        ([f"bin/{command}"], top),
+    ):
+        done = subprocess.run([*words, "--help"], capture_output=True, text=True, check=False, cwd=folder)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_tool_that_is_missing_is_named_where_coreutils_are_too(installed: ContainerSpec) -> None:
+    top = write_out(installed, a_site())
+    done = subprocess.run(
+        ["/bin/bash", "-p", top / "bin" / "make-squashfs"],
+        env={"PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert "squashfs-tools" in done.stderr
 
 
 def test_what_every_virtual_environment_has_is_not_carried_over(
