@@ -75,8 +75,8 @@ def _is_block(text: str) -> bool:
         and '"""' not in text
         and "\\" not in text
         and not text.endswith('"')
-        # EasyBuild looks for the version of its format at the beginning of every line
-        and not re.search("^#", text, re.MULTILINE)
+        # EasyBuild reads lines such as `# EASYCONFIGFORMAT 1.0` and `[SUPPORTED]` also within quotes
+        and not re.search(r"^\s*[#[]", text, re.MULTILINE)
     )
 
 

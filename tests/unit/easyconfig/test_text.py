@@ -85,6 +85,12 @@ def test_a_template_stays_a_template_unless_it_is_text() -> None:
     assert (read["binds"], read["container_env"]) == (["/%(version)s"], {"A": "%(x)s"})
 
 
+@pytest.mark.parametrize("line", ["[SUPPORTED]", "[DEFAULT]", "  [SUPPORTED]", "# EASYCONFIGFORMAT 2.0"])
+def test_a_line_that_easybuild_reads_within_quotes_does_no_harm(line: str) -> None:
+    parameters = {**dict.fromkeys(MANDATORY, "N"), "description": f"one\n{line}\ntwo"}
+    assert as_easybuild_reads(easyconfig_text(parameters, comments=[]))["description"] == parameters["description"]
+
+
 @pytest.mark.parametrize("value", [{1.5}, b"x", float("inf"), object(), [object()], {"a": (1j,)}])
 def test_what_no_easyconfig_holds_is_refused(value: object) -> None:
     with pytest.raises(TypeError, match="can't be written as Python"):
