@@ -1,8 +1,9 @@
-# make demo   set everything up and do the main job on a small image
-# make test   set everything up and pass every test
+# make demo       set everything up and do the main job on a small image
+# make test       set everything up; lint, every unit test, and each promise once on the real tools
+# make test-all   set everything up; lint and every test
 # As root on Debian 12 both bring up the real tools by themselves: see testbed/README.md.
 .DEFAULT_GOAL := help
-.PHONY: help testbed demo test bench lint golden docs stop
+.PHONY: help testbed testbed-all demo test test-rest test-all bench lint golden docs lock stop
 
 VENV ?= $(or $(SIFMOD_TESTBED),/opt/sifmod-testbed)/venv
 PYTEST_ARGS ?=
@@ -10,11 +11,14 @@ BENCH_ARGS ?=
 
 help:
 	@echo 'make demo      set everything up, then install, load, run, extend and pack a container'
-	@echo 'make test      set everything up, then run every test (PYTEST_ARGS="-k name" for some)'
+	@echo 'make test      set everything up, then lint, every unit test, each promise once (PYTEST_ARGS="-k name" for some)'
+	@echo 'make test-all  the same and the rest: every fault, long state machines, PyTorch, other Pythons'
+	@echo 'make test-rest what test-all has and test has not'
 	@echo 'make bench     measure sifmod beside what people use today, into docs/benchmarks (BENCH_ARGS=--help)'
 	@echo 'make lint      ruff, mypy and shellcheck'
 	@echo 'make golden    write the golden files of the rendered artefacts anew'
 	@echo 'make docs      write the generated parts of the reference anew'
+	@echo 'make lock      write testbed/requirements*.txt anew, with the newest versions: needs uv'
 	@echo 'make testbed   only set everything up and start the daemons'
 	@echo 'make stop      stop the daemons'
 
@@ -22,11 +26,23 @@ testbed:
 	testbed/setup
 	testbed/daemons start
 
+testbed-all:
+	testbed/setup --all
+	testbed/daemons start
+
 demo: testbed
 	@testbed/as-user bash "$$(testbed/snapshot)/testbed/demo"
 
+# A file is one worker's, and none is reordered: the first files are long, the last short, so all cores are busy to the end.
+test test-rest test-all:
+	@cd "$$(testbed/snapshot)" && exec "$(CURDIR)/testbed/as-user" python -m pytest -n auto --dist loadfile \
+		--no-loadscope-reorder $(WHICH) $(PYTEST_ARGS)
+
 test: testbed lint
-	@cd "$$(testbed/snapshot)" && exec "$(CURDIR)/testbed/as-user" python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+test: WHICH = -m 'not slow'
+test-rest: testbed-all
+test-rest: WHICH = -m slow
+test-all: testbed-all lint
 
 bench: testbed
 	bench/setup
@@ -47,6 +63,11 @@ golden:
 
 docs:
 	PYTHONPATH=src $(VENV)/bin/python docs/generate.py
+
+LOCK = uv pip compile --quiet --upgrade --universal --python-version 3.9 --generate-hashes --custom-compile-command 'make lock'
+lock:
+	$(LOCK) testbed/requirements-build.in --output-file testbed/requirements-build.txt
+	$(LOCK) --extra dev pyproject.toml testbed/requirements.in --output-file testbed/requirements.txt
 
 stop:
 	testbed/daemons stop

@@ -27,16 +27,15 @@ show_log() {
 # Runs a command as the ordinary user, without the environment that as-user makes.
 run_as() { setpriv --reuid="$TB_USER" --regid="$TB_USER" --init-groups -- "$@"; }
 
-# The machine's Debian mirror, as apt knows it.
+# The machine's Debian mirror, as apt knows it. Assign it: as another command's argument its failure goes unseen.
 debian_mirror() {
     local uri
     # shellcheck disable=SC2016 # apt's own variables
     uri=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Origin: Debian' \
         'Codename: bookworm' 2>/dev/null | head -n 1) || true
-    uri=${uri%/}
     case $uri in
-        http://* | https://* | file:*) printf '%s\n' "$uri" ;;
-        *) printf 'http://deb.debian.org/debian\n' ;;
+        http://* | https://* | file:*) printf '%s\n' "${uri%/}" ;;
+        *) die 'apt knows no mirror of Debian 12: name one in /etc/apt/sources.list.d, then run "apt-get update"' ;;
     esac
 }
 

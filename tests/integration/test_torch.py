@@ -69,7 +69,7 @@ def trainer(tutorial: Tutorial) -> User:
     """The tutorial's PyTorch and two frameworks, packed by the user, who then removed the directory."""
     user = tutorial.user
     user.run(f"{LOAD}; unmake-squashfs", timeout=480)
-    user.pip_install(DEMO_MODULE, "lightning", "accelerate")
+    user.pip_install(DEMO_MODULE, "lightning==2.6.6", "accelerate==1.15.0")
     user.run(f"{LOAD}; make-squashfs --replace --remove-directory", timeout=480)
     assert not (user.installdir(DEMO_MODULE) / "user-software").exists()
     return user
