@@ -11,9 +11,12 @@ import pytest
 TOOLS = ("eb", "singularity", "srun", "sbatch", "scontrol", "mksquashfs", "unsquashfs", "flock", "bash")
 
 
+# Ignored where a shell has put this in the background, or nohup: what the tests start would inherit that, and a shell
+# can't undo it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Started in the background: what the tests start would inherit it, and a shell can't undo it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def missing_tools() -> list[str]:
@@ -35,3 +38,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         if os.environ.get("CI"):
             pytest.fail(message, pytrace=False)
         pytest.skip(message)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start what may take longest first, by its own `timeout`: the other cores have work to the end."""
+
+    def most_seconds(item: pytest.Item) -> float:
+        marker = item.get_closest_marker("timeout")
+        return marker.args[0] if marker else 0
+
+    items.sort(key=most_seconds, reverse=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail a run in which every test was skipped, as pytest itself does where none was found."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput") or session.config.option.collectonly:
+        return
+    if exitstatus == pytest.ExitCode.OK and not any(reporter.stats.get(kind) for kind in ("passed", "xfailed")):
+        session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED

@@ -108,6 +108,7 @@ def test_eb_finds_every_easyconfig_and_what_it_depends_on(user: User) -> None:
     assert len(re.findall(r"^ \* \[.\] ", done.stdout, re.M)) == len(EASYCONFIGS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("easyconfig", sorted(set(LUMI) - INSTALLED_ELSEWHERE), ids=lambda name: name[:-3])
 def test_lumis_easyconfigs_install_as_they_are(lumi_user: User, easyconfig: str) -> None:
     values, module = LUMI[easyconfig], module_of(easyconfig)
@@ -136,6 +137,7 @@ def test_lumis_easyconfigs_install_as_they_are(lumi_user: User, easyconfig: str)
     assert lumi_user.out(python).split() == [prefix_of(values), *expected(values).values()]
 
 
+@pytest.mark.slow
 def test_pytorch_2_7_1_has_the_commands_that_start_programs_on_the_host(lumi_user: User) -> None:
     lumi_user.eb(LATEST)
     module = module_of(LATEST)
@@ -151,6 +153,7 @@ def test_pytorch_2_7_1_has_the_commands_that_start_programs_on_the_host(lumi_use
     assert all(f"from {prefix}/" in version for version in versions)
 
 
+@pytest.mark.slow
 def test_an_image_without_the_expected_packages_is_refused_and_nothing_stays(lumi_user: User) -> None:
     (sif,) = LUMI[LATEST]["sources"]
     other = lumi_user.prefix / "other-images"
@@ -167,6 +170,7 @@ def test_an_image_without_the_expected_packages_is_refused_and_nothing_stays(lum
     assert not lumi_user.modulefile(module_of(LATEST)).exists()
 
 
+@pytest.mark.slow
 def test_the_documented_use_of_containers_with_runscripts_only(lumi_user: User) -> None:
     """LUMI's user instructions for containers up to 20240209: $WITH_CONDA, and the runscripts for programs."""
     lumi_user.eb(RUNSCRIPTS_ONLY)

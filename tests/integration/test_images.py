@@ -260,7 +260,9 @@ def test_two_installs_at_once_pull_once(registry_user: User) -> None:
     assert "waiting for it" in logs or "was pulled before" in logs
 
 
-@pytest.mark.parametrize("kill", ["-9", "-TERM", "-INT"])
+@pytest.mark.parametrize(
+    "kill", ["-9", pytest.param("-TERM", marks=pytest.mark.slow), pytest.param("-INT", marks=pytest.mark.slow)]
+)
 def test_an_interrupted_pull_leaves_nothing_that_is_taken_for_an_image(registry_user: User, kill: str) -> None:
     """The runtime has written half of the file when everything is killed."""
     folder = counting_runtime(
@@ -487,8 +489,12 @@ def test_from_copy_to_central_removes_the_copy(own_demo: User) -> None:
     ("expected", "said"),
     [
         ("{'demo-vendor': '1.2.3'}", "demo-vendor 1.2.3 (found 1.2.3+site)"),
-        ("{'demo-vendor': '1.2.3+site', 'absent': '1.0'}", "absent 1.0 (found none)"),
-        ("{'Demo_Vendor': '1x2.3+site'}", "Demo_Vendor 1x2.3+site (found 1.2.3+site)"),
+        pytest.param(
+            "{'demo-vendor': '1.2.3+site', 'absent': '1.0'}", "absent 1.0 (found none)", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "{'Demo_Vendor': '1x2.3+site'}", "Demo_Vendor 1x2.3+site (found 1.2.3+site)", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_expected_packages_are_compared_exactly(user: User, expected: str, said: str) -> None:
@@ -498,6 +504,7 @@ def test_expected_packages_are_compared_exactly(user: User, expected: str, said:
     assert not user.modulefile("Demo/1.0").exists()
 
 
+@pytest.mark.slow
 def test_a_package_that_builds_with_newer_tools_still_installs(user: User, tmp_path: Path) -> None:
     """pip's isolated build environment reads PIP_CONSTRAINT too; build tools are not in the list."""
     done = install(user, f"sources = ['demo.sif']\n{PYTHON}")

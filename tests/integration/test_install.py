@@ -64,7 +64,7 @@ def test_on_a_terminal_the_work_is_part_of_easybuild_s_display(user: User) -> No
     assert user.modulefile(DEMO_MODULE).is_file()
 
 
-@pytest.mark.parametrize(("mode", "copies"), [("copy", 1), ("link", 0)])
+@pytest.mark.parametrize(("mode", "copies"), [("copy", 1), pytest.param("link", 0, marks=pytest.mark.slow)])
 def test_a_large_image_is_read_once_and_written_once(user: User, tmp_path: Path, mode: str, copies: int) -> None:
     """Bytes as the kernel counts them (proc(5), /proc/PID/io), of eb and all that it starts."""
     image = tmp_path / "images" / "large.sif"
@@ -200,7 +200,12 @@ def test_a_reinstall_keeps_packed_user_software(own_demo: User, wheel: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "changes", ["python_prefix = '/opt/none'", "checksums = ['" + "0" * 64 + "']", "sanity_check_commands = ['false']"]
+    "changes",
+    [
+        "sanity_check_commands = ['false']",
+        pytest.param("python_prefix = '/opt/none'", marks=pytest.mark.slow),
+        pytest.param("checksums = ['" + "0" * 64 + "']", marks=pytest.mark.slow),
+    ],
 )
 def test_a_failed_reinstall_leaves_the_earlier_install_working(own_demo: User, changes: str) -> None:
     installdir = own_demo.installdir(DEMO_MODULE)
@@ -308,7 +313,14 @@ def test_a_software_space_that_the_runtime_cannot_bind_is_refused(tmp_path: Path
     assert not user.installdir(DEMO_MODULE).exists()
 
 
-@pytest.mark.parametrize(("umask", "forbidden"), [("077", 0o077), ("027", 0o027), ("002", 0o002)])
+@pytest.mark.parametrize(
+    ("umask", "forbidden"),
+    [
+        ("027", 0o027),
+        pytest.param("077", 0o077, marks=pytest.mark.slow),
+        pytest.param("002", 0o002, marks=pytest.mark.slow),
+    ],
+)
 def test_the_umask_decides_who_may_read(user: User, umask: str, forbidden: int) -> None:
     user.run(f"umask {umask}; eb --umask={umask} {DEMO_EASYCONFIG}")
     installdir = user.installdir(DEMO_MODULE)

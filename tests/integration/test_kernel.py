@@ -14,8 +14,6 @@ from jupyter_client.manager import KernelManager
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user, make_wheel
 
-pytestmark = pytest.mark.slow
-
 NAME = "python-3.11-demo-singularity"
 
 

@@ -303,6 +303,7 @@ class AnyOrder(RuleBasedStateMachine):
             os.truncate(self.world.packed(module), 1000)
 
 
+@pytest.mark.slow
 def test_any_order_of_loading_packing_and_removing_leaves_the_shell_as_it_was(world: World) -> None:
     AnyOrder.world = world
     run_state_machine_as_test(
@@ -356,7 +357,7 @@ def differing(found: dict[str, str], expected: dict[str, str]) -> dict[str, tupl
     return {name: (found.get(name), expected.get(name)) for name in names if found.get(name) != expected.get(name)}
 
 
-@pytest.mark.parametrize("own", OWN)
+@pytest.mark.parametrize("own", [pytest.param(own, marks=pytest.mark.slow if own != "nothing" else ()) for own in OWN])
 def test_without_a_family_two_containers_are_loaded_together_and_unloaded_in_any_order(couple: User, own: str) -> None:
     own = OWN[own]
     before = couple.environment(own)

@@ -45,7 +45,7 @@ def shared(path: Path) -> bool:
     return "easybuild" not in path.parts and path.suffix != ".sif" and not copied
 
 
-@pytest.mark.parametrize("umask", ["002", "007"])
+@pytest.mark.parametrize("umask", ["002", pytest.param("007", marks=pytest.mark.slow)])
 def test_what_members_of_a_group_install_and_pack_is_the_groups(tmp_path: Path, wheel: Path, umask: str) -> None:
     """With the group's umask, everything can be read and written by the group, and belongs to it."""
     user = setgid_space(tmp_path)

@@ -134,8 +134,7 @@ def cluster(tmp_path: Path) -> ModuleUser:
     return ModuleUser(make_user(tmp_path / "eb"), f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+@pytest.mark.parametrize("syntax", ["Lua", pytest.param("Tcl", marks=pytest.mark.slow)])
 def test_sifmod_as_a_module_serves_an_easybuild_that_is_one(cluster: ModuleUser, sources: Path, syntax: str) -> None:
     module = f"sifmod/{sifmod.__version__}"
     assert cluster.run(f"cd /; eb {DEMO_EASYCONFIG}", check=False).returncode != 0
