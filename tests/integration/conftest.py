@@ -6,12 +6,16 @@ import os
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import TYPE_CHECKING, Optional
 
 import pytest
 from testbed.pip_folders import folders_of_pip
+
+if TYPE_CHECKING:
+    from faults import Tree  # which imports this file
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTBED = Path(os.environ.get("SIFMOD_TESTBED", "/opt/sifmod-testbed"))
@@ -228,6 +232,13 @@ def install_changed(user: User, changes: str, *flags: str) -> subprocess.Complet
     return user.eb(str(easyconfig), *flags, check=False)
 
 
+def greet(user: User) -> str:
+    """Return what the package `greeting` says in the container."""
+    return user.out(
+        f"module load {DEMO_MODULE}; singularity exec $SIF python -c 'import greeting; print(greeting.greet())'"
+    )
+
+
 def make_wheel(folder: Path, name: str, version: str, code: str, requires: tuple[str, ...] = ()) -> Path:
     import base64
     import hashlib
@@ -259,3 +270,19 @@ def job_directory(tmp_path: Path) -> Path:
     directory = tmp_path / "job"
     directory.mkdir()
     return directory
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
+    """An installation with a tiny user software, for faults on purpose."""
+    from faults import make_tree
+
+    yield from make_tree(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A search path of tools that fail when they are told to."""
+    from faults import make_tools
+
+    return make_tools(tmp_path)

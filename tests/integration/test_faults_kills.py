@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,23 +12,13 @@ from faults import (
     Tree,
     calls,
     check_after_fault,
-    make_tools,
-    make_tree,
     run,
     said,
     system_calls,
     versions,
 )
 
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
-    yield from make_tree(tmp_path_factory.mktemp("faults"))
-
-
-@pytest.fixture
-def tools(tmp_path: Path) -> Path:
-    return make_tools(tmp_path)
+pytestmark = pytest.mark.slow
 
 
 def test_every_case_ends_well_without_a_fault(tree: Tree, tools: Path) -> None:
@@ -42,7 +31,6 @@ def test_every_case_ends_well_without_a_fault(tree: Tree, tools: Path) -> None:
         assert versions(tree, after) >= set(case.kept)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_killed_before_and_after_each_tool(tree: Tree, tools: Path, name: str) -> None:
     case = CASES[name]
@@ -64,7 +52,6 @@ def test_killed_before_and_after_each_tool(tree: Tree, tools: Path, name: str) -
     assert points >= 6
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case_name", [name for name in CASES if name != "unpack-marked"])
 def test_killed_at_each_system_call_of_each_tool(tree: Tree, tools: Path, case_name: str) -> None:
     case = CASES[case_name]

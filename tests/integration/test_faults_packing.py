@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,8 +19,6 @@ from faults import (
     RUNTIME,
     Tree,
     change,
-    make_tools,
-    make_tree,
     remove,
     run,
     said,
@@ -30,15 +28,7 @@ from faults import (
 
 from conftest import DEMO_MODULE
 
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
-    yield from make_tree(tmp_path_factory.mktemp("faults"))
-
-
-@pytest.fixture
-def tools(tmp_path: Path) -> Path:
-    return make_tools(tmp_path)
+pytestmark = pytest.mark.slow
 
 
 def wait_until(condition: Callable[[], bool], *, said: Callable[[], str] = str) -> None:
@@ -130,7 +120,6 @@ exit 1
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["bytes", "inodes"])
 @pytest.mark.parametrize("name", ["pack", "replace", "rollback", "unpack"])
 def test_a_full_disk_at_each_stage(tree: Tree, tools: Path, tmp_path: Path, name: str, unit: str) -> None:

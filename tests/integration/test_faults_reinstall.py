@@ -8,12 +8,11 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from faults import RUNTIME, Tree, calls, make_tools, make_tree, remove
+from faults import RUNTIME, Tree, calls, remove
 
 from conftest import DEMO_EASYCONFIG
 from sifmod.container.spec import spec_from_parameters
@@ -24,15 +23,7 @@ from sifmod.render.templates import render
 from sifmod.resources import program
 from sifmod.site.settings import load_site
 
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
-    yield from make_tree(tmp_path_factory.mktemp("faults"))
-
-
-@pytest.fixture
-def tools(tmp_path: Path) -> Path:
-    return make_tools(tmp_path)
+pytestmark = pytest.mark.slow
 
 
 # Answers like the real one, at once: the probe's answer is recorded, and a virtual environment is a folder.
@@ -213,7 +204,6 @@ def way_back(root: Path) -> str:
     return re.sub(r'"run": "[^"]*"', "", path.read_text()) if path.exists() else ""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("another_python", [False, True], ids=["the same python", "another python"])
 def test_a_reinstall_killed_at_each_change(tree: Tree, tmp_path: Path, another_python: bool) -> None:
     """User software is what it was to the last bit, the install in between works, and once more is well.
@@ -279,7 +269,6 @@ def test_what_users_install_after_a_killed_reinstall_is_not_undone(tree: Tree, t
     tree.reset()
 
 
-@pytest.mark.slow
 def test_eb_killed_before_and_after_each_call_of_the_runtime(tree: Tree, tools: Path) -> None:
     """Each run goes on from what the killed one before has left; at last one succeeds.
 

@@ -10,17 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_MODULE, User
+from conftest import DEMO_MODULE, User, greet
 
 LOAD = f"module load {DEMO_MODULE}"
 
 
 def root(user: User) -> Path:
     return user.installdir(DEMO_MODULE)
-
-
-def greet(user: User) -> str:
-    return user.out(f"{LOAD}; singularity exec $SIF python -c 'import greeting; print(greeting.greet())'")
 
 
 def superblock(path: Path) -> str:
@@ -304,7 +300,7 @@ def test_where_looking_at_files_takes_long_it_reads_ahead(extended: User, tmp_pa
     assert greet(extended) == "hello"
 
 
-@pytest.mark.parametrize("read_ahead", ["yes", "no"])
+@pytest.mark.parametrize("read_ahead", ["yes", pytest.param("no", marks=pytest.mark.slow)])
 def test_what_imports_read_is_packed_first(extended: User, read_ahead: str) -> None:
     packages = root(extended) / "user-software" / "venv" / "demo" / "lib" / "python3.11" / "site-packages"
     size = 2_000_000  # of random bytes: it would lie before or after the others
@@ -319,7 +315,7 @@ def test_what_imports_read_is_packed_first(extended: User, read_ahead: str) -> N
     assert packed.index(b"zzz's") > size
 
 
-@pytest.mark.parametrize("read_ahead", ["yes", "no"])
+@pytest.mark.parametrize("read_ahead", ["yes", pytest.param("no", marks=pytest.mark.slow)])
 def test_byte_compiled_files_come_first_then_libraries(own_demo: User, read_ahead: str) -> None:
     """Random bytes are packed as they are, so they are found again in the packed file."""
     folder = root(own_demo) / "user-software" / "ordered"
@@ -334,7 +330,7 @@ def test_byte_compiled_files_come_first_then_libraries(own_demo: User, read_ahea
     assert sorted(places, key=lambda name: places[name]) == [*reversed(contents)]
 
 
-@pytest.mark.parametrize("read_ahead", ["yes", "no"])
+@pytest.mark.parametrize("read_ahead", ["yes", pytest.param("no", marks=pytest.mark.slow)])
 def test_a_module_that_can_not_be_imported(extended: User, read_ahead: str) -> None:
     done = extended.run(f"{LOAD}; make-squashfs --read-ahead={read_ahead} --import=torhc", check=False)
     assert done.returncode == 5
@@ -379,7 +375,7 @@ if [[ $* == "-vwp -u -f "/* ]]; then printf '%15s %s\\n' /dev/sda1 "$QUOTA"; fi
 
 
 @pytest.mark.parametrize(("tool", "script"), [("lfs", LFS), ("quota", QUOTA)])
-@pytest.mark.parametrize("read_ahead", ["yes", "no"])
+@pytest.mark.parametrize("read_ahead", ["yes", pytest.param("no", marks=pytest.mark.slow)])
 def test_what_a_quota_leaves_is_looked_at_before(
     extended: User, tmp_path: Path, tool: str, script: str, read_ahead: str
 ) -> None:

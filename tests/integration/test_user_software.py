@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_MODULE, LUMI_EASYCONFIG, User, make_user, make_wheel
+from conftest import DEMO_MODULE, LUMI_EASYCONFIG, User, greet, make_user, make_wheel
 
 LOAD = f"module load {DEMO_MODULE}"
-
-
-def greet(user: User) -> str:
-    return user.out(f"{LOAD}; singularity exec $SIF python -c 'import greeting; print(greeting.greet())'")
 
 
 def test_pip_installs_into_the_users_tree(extended: User) -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from sifmod.eb.space import SoftwareSpace
+from sifmod.host.runtime import ContainerRuntime
+
 from .support import SIF_HEADER, FakeRuntime, Need, lacking
 
 # Without a deadline and a database: these tests share machines with builds, and must not write into the checkout.
@@ -42,6 +45,18 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRuntime:
     runtime = FakeRuntime(tmp_path / "fake-runtime")
     monkeypatch.setenv("PATH", f"{runtime.bin}:{os.environ['PATH']}")
     return runtime
+
+
+@pytest.fixture
+def runtime(fake: FakeRuntime) -> ContainerRuntime:
+    """Give the fake container runtime as the library sees it."""
+    return ContainerRuntime(fake.path)
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> SoftwareSpace:
+    """Give a software space in which nothing is installed yet."""
+    return SoftwareSpace(tmp_path / "eb" / "software", tmp_path / "eb" / "modules")
 
 
 @pytest.fixture

@@ -65,11 +65,6 @@ def test_without_libraries_nothing_is_said() -> None:
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> SoftwareSpace:
-    return SoftwareSpace(tmp_path / "eb" / "software", tmp_path / "eb" / "modules")
-
-
-@pytest.fixture
 def look(space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> Look:
     """Examine a patient without the host's own findings: topic -> findings."""
     monkeypatch.setattr(library, "check_host", lambda *_arguments, **_more: iter(()))

@@ -22,11 +22,6 @@ SetFree = Callable[..., None]
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> SoftwareSpace:
-    return SoftwareSpace(tmp_path / "eb" / "software", tmp_path / "eb" / "modules")
-
-
-@pytest.fixture
 def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
     """Put commands before all others on PATH: name -> shell script."""
     folder = tmp_path / "stubs"

@@ -16,11 +16,6 @@ from ..support import FakeRuntime, a_site, split_binds
 Search = Callable[..., dict[str, Path]]
 
 
-@pytest.fixture
-def runtime(fake: FakeRuntime) -> ContainerRuntime:
-    return ContainerRuntime(fake.path)
-
-
 def ran(fake: FakeRuntime, runtime: ContainerRuntime, image: Path, *command: str, **options: Any) -> dict[str, Any]:
     """Run a command and return how the runtime was called."""
     runtime.run(image, command or ["true"], **options)

@@ -10,15 +10,10 @@ from sifmod.image.gpustack import Component, Torch, find_components, find_torch
 from sifmod.image.python import find_pythons
 from sifmod.image.system import system_packages
 
-from ..imagetrees import distribution, linux, python_prefix, write
+from ..imagetrees import distribution, python_prefix, write
 from .test_fatbin import SASS, container, library
 
 SITE = "/opt/conda/lib/python3.11/site-packages"
-
-
-@pytest.fixture
-def top(tmp_path: Path) -> Path:
-    return linux(tmp_path)
 
 
 def look(top: Path, **environment: str) -> tuple[list[Torch], tuple[Component, ...]]:

@@ -9,14 +9,9 @@ from sifmod.image import python as module
 from sifmod.image.files import SandboxFiles
 from sifmod.image.python import ImagePython, find_pythons, user_software_pythons
 
-from ..imagetrees import distribution, link, linux, python_prefix, write
+from ..imagetrees import distribution, link, python_prefix, write
 
 SITE = "lib/python3.11/site-packages"
-
-
-@pytest.fixture
-def top(tmp_path: Path) -> Path:
-    return linux(tmp_path)
 
 
 def found(top: Path, **more: Any) -> dict[str, ImagePython]:

@@ -10,12 +10,7 @@ from sifmod.errors import ImageError
 from sifmod.image import system
 from sifmod.image.files import SandboxFiles
 
-from ..imagetrees import linux, write
-
-
-@pytest.fixture
-def top(tmp_path: Path) -> Path:
-    return linux(tmp_path)
+from ..imagetrees import write
 
 
 def test_debian(top: Path) -> None:

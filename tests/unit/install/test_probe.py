@@ -69,11 +69,6 @@ def test_whatever_an_image_says_of_itself_gives_constraints_that_pip_accepts(pac
         assert len(requirement.specifier) == 1
 
 
-@pytest.fixture
-def runtime(fake: FakeRuntime) -> ContainerRuntime:
-    return ContainerRuntime(fake.path)
-
-
 def test_the_image_s_own_python_is_asked_in_isolation(
     fake: FakeRuntime, runtime: ContainerRuntime, image: Path
 ) -> None:

@@ -17,11 +17,6 @@ Install = Callable[..., Path]
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> SoftwareSpace:
-    return SoftwareSpace(tmp_path / "software", tmp_path / "modules")
-
-
-@pytest.fixture
 def install(space: SoftwareSpace) -> Install:
     return lambda module, **changes: make_installation(space, module, **changes)
 

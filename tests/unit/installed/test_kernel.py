@@ -21,11 +21,6 @@ ENVIRON = {"HOME": "/home/me"}
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> SoftwareSpace:
-    return SoftwareSpace(tmp_path / "software", tmp_path / "modules")
-
-
-@pytest.fixture
 def installation(space: SoftwareSpace) -> Installation:
     root = make_installation(space, MODULE)
     set_python(root, "exit 0")

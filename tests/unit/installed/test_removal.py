@@ -22,11 +22,6 @@ MODULE = "Demo/1.0-x"
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> SoftwareSpace:
-    return SoftwareSpace(tmp_path / "eb" / "software", tmp_path / "eb" / "modules")
-
-
-@pytest.fixture
 def root(space: SoftwareSpace) -> Path:
     return make_installation(space, MODULE)
 

@@ -21,11 +21,6 @@ Check = Callable[..., dict[str, list[Finding]]]
 
 
 @pytest.fixture
-def space(tmp_path: Path) -> SoftwareSpace:
-    return SoftwareSpace(tmp_path / "software", tmp_path / "modules")
-
-
-@pytest.fixture
 def root(space: SoftwareSpace) -> Path:
     return make_installation(space, MODULE)
 

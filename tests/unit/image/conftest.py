@@ -1,0 +1,15 @@
+"""Images that look like a small Linux, as folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ..imagetrees import linux
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """Give the root folder of a small Debian with its own Python."""
+    return linux(tmp_path)
