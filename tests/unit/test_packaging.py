@@ -26,6 +26,7 @@ BESIDE = "easybuild/easyblocks/generic/containerimage.py"
 FOLDERS = {
     "src/sifmod": "sifmod",
     "easyconfigs": "easybuild/easyconfigs",
+    "jobs": "sifmod/data/jobs",
     "modulefiles": "sifmod/data/modulefiles",
     "sites": "sifmod/data/sites",
     "wrappers": "sifmod/data/wrappers",

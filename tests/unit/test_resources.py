@@ -11,6 +11,7 @@ from sifmod.resources import data_path, program
 
 FOLDERS = {
     "wrappers": "share/container.sh.j2",
+    "jobs": "sbatch.j2",
     "modulefiles": "container.lua.j2",
     "sites": "generic.toml",
 }

@@ -182,7 +182,7 @@ def code_lines(path: Path) -> Iterator[str]:
 def test_no_other_file_names_a_vendor() -> None:
     naming = {
         str(path.relative_to(ROOT)).removesuffix(".j2")
-        for folder in ("src", "wrappers", "modulefiles")
+        for folder in ("src", "wrappers", "modulefiles", "jobs")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".j2", ".sh", "") and path.is_file() and any(map(_NAMES.search, code_lines(path)))
     }

@@ -67,7 +67,7 @@ def render_job(job: Job, site: Site) -> str:
     cpus = job.cpus_per_process or (cores[-1] if cores else 0)
     is_torchrun = job.launcher == "torchrun"
     return render_template(
-        "jobs/sbatch",
+        "sbatch",
         job=job,
         site=site,
         name=_job_name(job),

@@ -27,7 +27,7 @@ from sifmod.text import quoting
 @lru_cache(maxsize=1)
 def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([data_path("wrappers"), data_path("modulefiles")]),
+        loader=jinja2.FileSystemLoader([data_path(name) for name in ("wrappers", "modulefiles", "jobs")]),
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
