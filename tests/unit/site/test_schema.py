@@ -1,8 +1,10 @@
 import json
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,13 +18,13 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-TYPES = {"string": str, "integer": int, "array": list, "object": dict}
+TYPES: dict[str, type] = {"string": str, "integer": int, "array": list, "object": dict}
 # The words of JSON Schema that `allows` below understands, and those that say nothing about a value.
 WORDS = {"anyOf", "not", "type", "enum", "pattern", "minimum", "maximum", "items", "properties", "propertyNames"}
 SILENT = {"$schema", "title", "description", "default"}
 
 
-def allows(schema, value):
+def allows(schema: Mapping[str, Any], value: Any) -> bool:
     """Return whether a value is valid: the part of JSON Schema (draft 7) that the schema uses."""
     assert set(schema) <= WORDS | SILENT | {"additionalProperties"}
     if "type" in schema and (not isinstance(value, TYPES[schema["type"]]) or isinstance(value, bool)):
@@ -56,7 +58,7 @@ def test_the_schema_is_json_and_knows_every_key_with_its_meaning_and_default() -
 
 
 @pytest.mark.parametrize("name", shipped_sites())
-def test_every_shipped_site_is_valid(name) -> None:
+def test_every_shipped_site_is_valid(name: str) -> None:
     assert allows(site_schema(), tomllib.loads((data_path("sites") / f"{name}.toml").read_text()))
 
 
@@ -94,7 +96,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_the_schema_allows_what_is_read(tmp_path: Path, text) -> None:
+def test_the_schema_allows_what_is_read(tmp_path: Path, text: str) -> None:
     path = tmp_path / "site.toml"
     path.write_text(text)
     load_site({"SIFMOD_SITE": str(path)})
@@ -102,7 +104,7 @@ def test_the_schema_allows_what_is_read(tmp_path: Path, text) -> None:
 
 
 @pytest.mark.parametrize("text", BAD)
-def test_the_schema_forbids_what_is_refused(tmp_path: Path, text) -> None:
+def test_the_schema_forbids_what_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "site.toml"
     path.write_text(text)
     with pytest.raises(SiteError):

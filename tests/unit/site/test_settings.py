@@ -1,6 +1,8 @@
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Callable, Protocol
 
 import pytest
 
@@ -10,9 +12,19 @@ from sifmod.errors import SiteError
 from sifmod.site.settings import KEYS, Origin, Site, load_settings, load_site, shipped_sites, site_title
 
 
+class Write(Protocol):
+    """Writes a settings file, and returns its path."""
+
+    def __call__(self, text: str, name: str = ...) -> str: ...
+
+
+# Writes the user's own settings, and returns the environment in which they are found.
+Users = Callable[[str], dict[str, str]]
+
+
 @pytest.fixture
-def write(tmp_path: Path):
-    def write(text, name="site.toml"):
+def write(tmp_path: Path) -> Write:
+    def write(text: str, name: str = "site.toml") -> str:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -22,17 +34,15 @@ def write(tmp_path: Path):
 
 
 @pytest.fixture
-def users(tmp_path: Path, write):
-    """Write the user's own settings, and give the environment in which they are found."""
-
-    def users(text):
+def users(tmp_path: Path, write: Write) -> Users:
+    def users(text: str) -> dict[str, str]:
         write(text, "config/sifmod/config.toml")
         return {"XDG_CONFIG_HOME": str(tmp_path / "config")}
 
     return users
 
 
-def refused(environ):
+def refused(environ: Mapping[str, str]) -> str:
     with pytest.raises(SiteError) as caught:
         load_site(environ)
     return str(caught.value)
@@ -48,7 +58,7 @@ def test_the_shipped_sites_are_listed() -> None:
 
 
 @pytest.mark.parametrize("name", shipped_sites())
-def test_every_shipped_site_loads(name) -> None:
+def test_every_shipped_site_loads(name: str) -> None:
     assert load_site({"SIFMOD_SITE": name}).name == name
 
 
@@ -60,7 +70,7 @@ def test_lumi_knows_its_image_repository_and_network() -> None:
     assert site.binds == ()
 
 
-def test_every_key_of_a_site_file_is_read(write) -> None:
+def test_every_key_of_a_site_file_is_read(write: Write) -> None:
     path = write(
         r"""
         runtime = "singularity-ce"
@@ -89,18 +99,20 @@ def test_the_process_environment_is_read_by_default(monkeypatch: pytest.MonkeyPa
     assert load_site().name == "lumi"
 
 
-def test_a_site_file_is_found_below_the_home_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write) -> None:
+def test_a_site_file_is_found_below_the_home_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write: Write
+) -> None:
     write('runtime = "theirs"', "my.toml")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert load_site({"SIFMOD_SITE": "~/my.toml"}).runtime == "theirs"
 
 
-def test_the_user_s_file_lies_in_dot_config_without_xdg(tmp_path: Path, write) -> None:
+def test_the_user_s_file_lies_in_dot_config_without_xdg(tmp_path: Path, write: Write) -> None:
     write('runtime = "mine"', ".config/sifmod/config.toml")
     assert load_site({"HOME": str(tmp_path)}).runtime == "mine"
 
 
-def test_the_user_s_settings_beat_the_site_and_the_environment_beats_both(write, users) -> None:
+def test_the_user_s_settings_beat_the_site_and_the_environment_beats_both(write: Write, users: Users) -> None:
     site = write('runtime = "site"\nmaster_suffix = "-site"\nimage_repositories = ["/site"]')
     environ = {**users('runtime = "user"\nmaster_suffix = "-user"'), "SIFMOD_SITE": site}
     environ["SIFMOD_RUNTIME"] = "environment"
@@ -108,21 +120,21 @@ def test_the_user_s_settings_beat_the_site_and_the_environment_beats_both(write,
     assert (merged.runtime, merged.master_suffix, merged.image_repositories) == ("environment", "-user", ("/site",))
 
 
-def test_variables_of_all_origins_are_merged_name_by_name(write, users) -> None:
+def test_variables_of_all_origins_are_merged_name_by_name(write: Write, users: Users) -> None:
     site = write('[container_env]\nA = "site"\nB = "site"')
     environ = {**users('[container_env]\nB = "user"\nC = "user"'), "SIFMOD_SITE": site}
     assert dict(load_site(environ).container_env) == {"A": "site", "B": "user", "C": "user"}
 
 
-def test_the_user_can_name_the_site(users) -> None:
+def test_the_user_can_name_the_site(users: Users) -> None:
     assert load_site(users('site = "lumi"')).name == "lumi"
 
 
-def test_the_environment_s_site_beats_the_user_s(users) -> None:
+def test_the_environment_s_site_beats_the_user_s(users: Users) -> None:
     assert load_site({**users('site = "lumi"'), "SIFMOD_SITE": "generic"}).name == "generic"
 
 
-def test_lists_can_be_given_in_the_environment(users) -> None:
+def test_lists_can_be_given_in_the_environment(users: Users) -> None:
     site = load_site(
         {
             **users(""),
@@ -138,12 +150,12 @@ def test_lists_can_be_given_in_the_environment(users) -> None:
     assert site.master_suffix == "-ib"
 
 
-def test_a_list_in_the_environment_replaces_the_site_s(write) -> None:
+def test_a_list_in_the_environment_replaces_the_site_s(write: Write) -> None:
     site = write('binds = ["/site"]')
     assert load_site({"SIFMOD_SITE": site, "SIFMOD_BINDS": "/mine"}).binds == (Bind("/mine", "/mine"),)
 
 
-def test_an_empty_variable_is_no_setting(write) -> None:
+def test_an_empty_variable_is_no_setting(write: Write) -> None:
     site = write('runtime = "theirs"\nbinds = ["/site"]')
     merged = load_site({"SIFMOD_SITE": site, "SIFMOD_RUNTIME": "", "SIFMOD_BINDS": ""})
     assert (merged.runtime, merged.binds) == ("theirs", (Bind("/site", "/site"),))
@@ -152,9 +164,9 @@ def test_an_empty_variable_is_no_setting(write) -> None:
 def test_a_site_can_not_be_changed() -> None:
     site = load_site({"SIFMOD_SITE": "lumi"})
     with pytest.raises(TypeError):
-        site.container_env["A"] = "b"
+        site.container_env["A"] = "b"  # type: ignore[index]  # mypy forbids it too
     with pytest.raises(AttributeError):
-        site.runtime = "x"
+        site.runtime = "x"  # type: ignore[misc]  # mypy forbids it too
 
 
 def test_an_unknown_site_is_answered_with_the_nearest_and_all_known_ones() -> None:
@@ -177,7 +189,7 @@ def test_a_site_s_name_can_not_leave_the_folder_of_sites() -> None:
     assert "../generic" in refused({"SIFMOD_SITE": "../generic"})
 
 
-def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(write) -> None:
+def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(write: Write) -> None:
     path = write('optional_bind = ["/a"]')
     message = refused({"SIFMOD_SITE": path})
     assert "unknown key 'optional_bind'" in message
@@ -188,11 +200,11 @@ def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(write) -
     assert "remove it" in message
 
 
-def test_a_site_file_can_not_name_a_site(write) -> None:
+def test_a_site_file_can_not_name_a_site(write: Write) -> None:
     assert "unknown key 'site'" in refused({"SIFMOD_SITE": write('site = "lumi"')})
 
 
-def test_an_unknown_key_of_the_user_s_file_is_refused_too(users, tmp_path: Path) -> None:
+def test_an_unknown_key_of_the_user_s_file_is_refused_too(users: Users, tmp_path: Path) -> None:
     message = refused(users('runtme = "x"'))
     assert "'runtme'" in message
     assert "perhaps you meant 'runtime'" in message
@@ -243,7 +255,7 @@ def test_an_unknown_key_of_the_user_s_file_is_refused_too(users, tmp_path: Path)
     ],
 )
 def test_a_wrong_value_is_refused_with_key_file_value_and_remedy(
-    write, text: str, key: str, value: str, remedy: str
+    write: Write, text: str, key: str, value: str, remedy: str
 ) -> None:
     path = write(text)
     message = refused({"SIFMOD_SITE": path})
@@ -274,7 +286,7 @@ def test_a_wrong_variable_is_refused_with_its_name_value_and_remedy(variable: st
 
 
 @pytest.mark.parametrize("name", names.RESERVED_VARIABLES)
-def test_a_site_can_not_set_the_variables_that_sifmod_sets(write, name) -> None:
+def test_a_site_can_not_set_the_variables_that_sifmod_sets(write: Write, name: str) -> None:
     message = refused({"SIFMOD_SITE": write(f'[container_env]\n{name} = "x"')})
     assert name in message
     assert "container_env" in message
@@ -297,7 +309,7 @@ DOCUMENTED = re.findall(r"^\| `(SIFMOD_[A-Z_]+)`", VARIABLES.read_text(), re.MUL
 
 
 @pytest.mark.parametrize("name", sorted({*DOCUMENTED, "SIFMOD_TESTBED", "SIFMOD_UPDATE_GOLDEN"} - {"SIFMOD_SITE"}))
-def test_variables_that_are_no_settings_are_let_alone(name) -> None:
+def test_variables_that_are_no_settings_are_let_alone(name: str) -> None:
     assert "SIFMOD_RUNTIME_OPTIONS" in DOCUMENTED
     assert load_site({name: "/a"}) == load_site({})
 
@@ -308,14 +320,14 @@ def test_options_of_a_bind_may_hold_commas_in_the_environment_too() -> None:
 
 
 @pytest.mark.parametrize("key", ["binds", "optional_binds"])
-def test_a_site_can_not_bind_over_sifmod_s_own_folders(write, key: str) -> None:
+def test_a_site_can_not_bind_over_sifmod_s_own_folders(write: Write, key: str) -> None:
     message = refused({"SIFMOD_SITE": write(f'{key} = ["/a:/runscripts"]')})
     assert key in message
     assert "'/runscripts'" in message
     assert "choose another" in message
 
 
-def test_invalid_toml_is_named_with_file_and_place(write) -> None:
+def test_invalid_toml_is_named_with_file_and_place(write: Write) -> None:
     path = write("runtime = \n")
     message = refused({"SIFMOD_SITE": path})
     assert path in message
@@ -332,7 +344,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_a_site_file_that_can_not_be_read_is_named(tmp_path: Path, write) -> None:
+def test_a_site_file_that_can_not_be_read_is_named(tmp_path: Path, write: Write) -> None:
     path = write("")
     (tmp_path / "site.toml").chmod(0)
     message = refused({"SIFMOD_SITE": path})
@@ -340,7 +352,7 @@ def test_a_site_file_that_can_not_be_read_is_named(tmp_path: Path, write) -> Non
     assert "Permission denied" in message
 
 
-def test_every_key_of_packing_and_jobs_is_read(write) -> None:
+def test_every_key_of_packing_and_jobs_is_read(write: Write) -> None:
     path = write(
         """
         gpu = "amd"
@@ -370,7 +382,7 @@ def test_what_nobody_sets_is_what_the_documentation_says() -> None:
     assert (site.gpu, site.signatures) == ("", "none")
 
 
-def test_an_empty_text_is_the_default_of_a_choice(write) -> None:
+def test_an_empty_text_is_the_default_of_a_choice(write: Write) -> None:
     site = load_site({"SIFMOD_SITE": write('gpu = ""\nsignatures = ""\npack_compressor = ""')})
     assert (site.gpu, site.signatures, site.pack_compressor) == ("", "none", "zstd")
 
@@ -380,7 +392,7 @@ def test_a_site_s_gpu_counts_where_the_easyconfig_gives_none() -> None:
 
 
 @pytest.mark.parametrize(("compressor", "highest"), [("gzip", 9), ("lzo", 9), ("zstd", 22)])
-def test_a_level_must_be_one_of_the_compressor(write, users, compressor: str, highest: int) -> None:
+def test_a_level_must_be_one_of_the_compressor(write: Write, users: Users, compressor: str, highest: int) -> None:
     environ = users(f"pack_level = {highest + 1}") if highest < 22 else users("")
     environ["SIFMOD_SITE"] = write(f'pack_compressor = "{compressor}"')
     if highest < 22:
@@ -417,18 +429,18 @@ def test_compressors_without_levels_take_any(compressor: str) -> None:
         ("runtime = \n", 1),
     ],
 )
-def test_a_message_names_the_line(write, text: str, line: int) -> None:
+def test_a_message_names_the_line(write: Write, text: str, line: int) -> None:
     path = write(text)
     assert f"'{path}', line {line}" in refused({"SIFMOD_SITE": path})
 
 
-def test_a_key_below_the_table_of_variables_is_not_taken_for_a_variable(write) -> None:
+def test_a_key_below_the_table_of_variables_is_not_taken_for_a_variable(write: Write) -> None:
     message = refused({"SIFMOD_SITE": write('[container_env]\nmaster_suffix = "-ib"')})
     assert "master_suffix" in message
     assert "above the line [container_env]" in message
 
 
-def test_the_origin_of_each_setting_is_known(write, users, tmp_path: Path) -> None:
+def test_the_origin_of_each_setting_is_known(write: Write, users: Users, tmp_path: Path) -> None:
     site = write('\nbinds = ["/a"]\nruntime = "site"\n[container_env]\nA = "site"\nB = "site"')
     environ = {**users('runtime = "user"\n[container_env]\nB = "user"\n'), "SIFMOD_SITE": site}
     environ.update(SIFMOD_MASTER_SUFFIX="-ib", SIFMOD_GPU="")
@@ -455,13 +467,13 @@ def test_every_key_is_among_the_entries_once() -> None:
     assert {name.partition(".")[0] for name in names} == set(KEYS)
 
 
-def test_a_site_can_be_given_in_place_of_the_one_in_force(users) -> None:
+def test_a_site_can_be_given_in_place_of_the_one_in_force(users: Users) -> None:
     environ = {**users('site = "zih"'), "SIFMOD_SITE": "quest"}
     assert load_settings(environ, "lumi").site.name == "lumi"
     assert load_settings(environ).site.name == "quest"
 
 
-def test_a_wrong_site_in_the_user_s_file_is_named_with_its_line(users) -> None:
+def test_a_wrong_site_in_the_user_s_file_is_named_with_its_line(users: Users) -> None:
     assert "line 2," in refused(users("\nsite = 1"))
 
 
@@ -472,7 +484,7 @@ def test_every_shipped_site_says_which_cluster_it_is() -> None:
 
 
 # What the centres' documents say; a new line in a shipped file needs a new fact here.
-FACTS = {
+FACTS: dict[str, dict[str, object]] = {
     "generic": {},
     "lumi": {
         "gpu": "amd",
@@ -501,13 +513,13 @@ FACTS = {
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_a_shipped_site_holds_what_its_document_says_and_nothing_else(name) -> None:
+def test_a_shipped_site_holds_what_its_document_says_and_nothing_else(name: str) -> None:
     site = load_site({"SIFMOD_SITE": name})
     found = {key: getattr(site, key) for key in KEYS if getattr(site, key) != KEYS[key].default}
     found.pop("cpu_bind_masks", None)
     expected = dict(FACTS[name])
     if "optional_binds" in expected:
-        expected["optional_binds"] = tuple(Bind(path, path) for path in expected["optional_binds"].split())
+        expected["optional_binds"] = tuple(Bind(path, path) for path in str(expected["optional_binds"]).split())
     assert found == expected
 
 
