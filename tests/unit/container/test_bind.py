@@ -8,7 +8,7 @@ from ..support import split_binds
 
 # Everything that a path may hold but what the runtime can't be told: backslashes, '^', control characters, and white
 # space at an end. A source may have one comma or colon besides, without white space beside it.
-CHARACTERS = st.characters(exclude_characters="\\^,:", exclude_categories=("Cs",), min_codepoint=32)
+CHARACTERS = st.characters(exclude_characters="\\^,:", exclude_categories=["Cs"], min_codepoint=32)
 PATHS = (
     st.text(CHARACTERS | st.sampled_from("' "), max_size=40)
     .map(lambda text: "/" + text.strip())
@@ -28,19 +28,19 @@ BINDS = st.builds(Bind, SOURCES, PATHS, OPTIONS)
 @example(Bind("/a b'\"$`é☃", "/a b'\"$`é☃", ""))
 @example(Bind("/same", "/same", "ro"))
 @example(Bind("/", "/", ""))
-def test_the_argument_of_a_bind_is_read_back_as_the_same_bind(bind) -> None:
+def test_the_argument_of_a_bind_is_read_back_as_the_same_bind(bind: Bind) -> None:
     assert Bind.parse(bind.argument) == bind
     assert str(bind) == bind.argument
 
 
 @given(st.lists(BINDS, min_size=1, max_size=6))
-def test_the_runtime_reads_a_list_of_arguments_as_the_same_binds(binds) -> None:
+def test_the_runtime_reads_a_list_of_arguments_as_the_same_binds(binds: list[Bind]) -> None:
     read = split_binds(",".join(bind.argument for bind in binds))
     assert read == [(bind.source, bind.destination, bind.options) for bind in binds]
 
 
 @given(st.lists(BINDS, max_size=6))
-def test_a_list_of_arguments_is_read_back_as_the_same_binds(binds) -> None:
+def test_a_list_of_arguments_is_read_back_as_the_same_binds(binds: list[Bind]) -> None:
     assert Bind.parse_list(",".join(bind.argument for bind in binds)) == tuple(binds)
 
 
@@ -63,7 +63,7 @@ def test_an_option_that_the_runtime_does_not_have_is_refused_with_those_that_it_
 
 
 @given(PATHS)
-def test_a_path_alone_is_seen_at_the_same_place(path) -> None:
+def test_a_path_alone_is_seen_at_the_same_place(path: str) -> None:
     bind = Bind.parse(escape(path))
     assert (bind.source, bind.destination, bind.options) == (path, path, "")
     assert bind.argument == escape(path)
@@ -138,7 +138,7 @@ def test_options_can_not_smuggle_in_a_second_bind(text: str) -> None:
 
 
 @given(st.text(max_size=30))
-def test_whatever_is_accepted_is_one_absolute_bind_for_the_runtime(text) -> None:
+def test_whatever_is_accepted_is_one_absolute_bind_for_the_runtime(text: str) -> None:
     try:
         bind = Bind.parse(text)
     except ValueError:

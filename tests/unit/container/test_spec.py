@@ -1,10 +1,12 @@
+from typing import Any, Optional
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sifmod import names
 from sifmod.container.bind import Bind
-from sifmod.container.spec import PythonLayout, spec_from_parameters
+from sifmod.container.spec import ContainerSpec, PythonLayout, spec_from_parameters
 from sifmod.errors import ParameterError
 
 PARAMETERS = [
@@ -25,13 +27,21 @@ PARAMETERS = [
 ]
 
 
-def made(*, name="Demo", version="1.0-x", env_name="DEMO", installdir="/apps/Demo", sif="demo.sif", **parameters):
+def made(
+    *,
+    name: str = "Demo",
+    version: str = "1.0-x",
+    env_name: str = "DEMO",
+    installdir: str = "/apps/Demo",
+    sif: str = "demo.sif",
+    **parameters: object,
+) -> ContainerSpec:
     return spec_from_parameters(
         name=name, version=version, env_name=env_name, installdir=installdir, sif=sif, parameters=parameters
     )
 
 
-def refused(**parameters):
+def refused(**parameters: Any) -> ParameterError:
     with pytest.raises(ParameterError) as caught:
         made(**parameters)
     return caught.value
@@ -45,7 +55,8 @@ def test_an_image_alone_is_a_container_without_a_python() -> None:
 
 
 def test_parameters_that_are_not_given_take_the_defaults() -> None:
-    assert made(**dict.fromkeys(PARAMETERS)) == made()
+    nothing: dict[str, Any] = dict.fromkeys(PARAMETERS)
+    assert made(**nothing) == made()
 
 
 def test_a_conda_environment_is_the_python() -> None:
@@ -113,9 +124,9 @@ def test_a_description_can_not_be_changed_and_keeps_its_own_values() -> None:
     given["A"] = "changed"
     assert spec.container_env["A"] == "b"
     with pytest.raises(TypeError):
-        spec.container_env["A"] = "c"
+        spec.container_env["A"] = "c"  # type: ignore[index]  # mypy forbids it too
     with pytest.raises(AttributeError):
-        spec.venv = "x"
+        spec.venv = "x"  # type: ignore[misc]  # mypy forbids it too
 
 
 @pytest.mark.parametrize("gpu", ["", None, False])
@@ -129,7 +140,9 @@ def test_no_family_can_be_said_in_two_ways(family: object) -> None:
 
 
 def test_a_python_in_the_default_search_path_needs_no_slash_at_its_end() -> None:
-    assert made(python_prefix="/usr/").python.executable == "/usr/bin/python3"
+    python = made(python_prefix="/usr/").python
+    assert python is not None
+    assert python.executable == "/usr/bin/python3"
 
 
 # parameter, value, what else is needed to come so far, what the remedy says
@@ -185,7 +198,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("parameter", "value", "others", "remedy"), WRONG)
-def test_a_wrong_value_is_refused_with_parameter_value_and_remedy(parameter, value, others, remedy) -> None:
+def test_a_wrong_value_is_refused_with_parameter_value_and_remedy(
+    parameter: str, value: object, others: dict[str, str], remedy: str
+) -> None:
     error = refused(**{**others, parameter: value})
     assert error.parameter == parameter
     assert f"'{parameter}' = {value!r}" in str(error)
@@ -223,7 +238,9 @@ WRONG_ELEMENTS = [
 
 
 @pytest.mark.parametrize(("parameter", "value", "element", "remedy"), WRONG_ELEMENTS)
-def test_a_wrong_element_is_refused_with_parameter_element_and_remedy(parameter, value, element, remedy) -> None:
+def test_a_wrong_element_is_refused_with_parameter_element_and_remedy(
+    parameter: str, value: object, element: object, remedy: str
+) -> None:
     error = refused(**{"python_prefix": "/usr", "venv": "x", parameter: value})
     assert error.parameter == parameter
     assert f"'{parameter}' = {element!r}" in str(error)
@@ -248,7 +265,7 @@ def test_an_image_must_be_a_plain_file_name(sif: str) -> None:
 
 
 @pytest.mark.parametrize("sif", names.INSTALLED)
-def test_an_image_can_not_take_the_place_of_what_else_is_installed(sif) -> None:
+def test_an_image_can_not_take_the_place_of_what_else_is_installed(sif: str) -> None:
     error = refused(sif=sif)
     assert f"'sources' = {sif!r}" in str(error)
     assert "rename the image" in str(error)
@@ -260,7 +277,7 @@ def test_every_folder_of_an_installation_is_closed_to_images() -> None:
 
 
 @pytest.mark.parametrize("name", names.RESERVED_VARIABLES)
-def test_no_variable_of_sifmod_s_own_can_be_set(name) -> None:
+def test_no_variable_of_sifmod_s_own_can_be_set(name: str) -> None:
     error = refused(container_env={name: "x"})
     assert f"'container_env' = {{{name!r}: 'x'}}" in str(error)
     assert "leave it out" in str(error)
@@ -294,14 +311,14 @@ def test_an_installation_directory_may_have_an_unusual_name(installdir: str) -> 
         ),
     )
 )
-def test_any_value_is_either_accepted_or_refused_with_its_parameter(parameters) -> None:
-    refusal, spec = None, None
+def test_any_value_is_either_accepted_or_refused_with_its_parameter(parameters: dict[str, Any]) -> None:
+    refusal: Optional[ParameterError] = None
     try:
         spec = made(**parameters)
     except ParameterError as error:
         refusal = error
-    if spec is None:
-        assert refusal.parameter in parameters
-        assert refusal.remedy
     else:
         assert all(isinstance(name, str) for name in (*spec.wrappers, *spec.pip_requirements, *spec.container_env))
+    if refusal is not None:
+        assert refusal.parameter in parameters
+        assert refusal.remedy

@@ -1,16 +1,17 @@
 import ast
 import re
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sifmod.container.bind import Bind
-from sifmod.easyconfig.conversion import convert
+from sifmod.easyconfig.conversion import Converted, convert
 from sifmod.easyconfig.text import ORDER
 from sifmod.errors import EasyconfigError
+from sifmod.site.settings import Site
 
 from ..support import a_site
 
@@ -25,23 +26,23 @@ LUMI = a_site(
 )
 
 
-def evaluated(text):
+def evaluated(text: str) -> dict[str, Any]:
     """Evaluate an easyconfig as far as these need it: its own code, with EasyBuild's constant SYSTEM."""
-    variables = {"SYSTEM": {"name": "system", "version": "system"}}
+    variables: dict[str, Any] = {"SYSTEM": {"name": "system", "version": "system"}}
     exec(compile(text, "easyconfig", "exec"), variables)  # noqa: S102 - our own fixture and output
     return {name: value for name, value in variables.items() if name not in ("SYSTEM", "__builtins__")}
 
 
-def converted(site=LUMI, **changes):
+def converted(site: Site = LUMI, **changes: object) -> Converted:
     variables = {**evaluated(LUMI_STYLE.read_text()), **changes}
     return convert(variables, site, origin="lumi-style.eb")
 
 
-def values(result):
+def values(result: Converted) -> dict[str, Any]:
     return evaluated(result.text)
 
 
-def minimal(**changes):
+def minimal(**changes: object) -> Converted:
     """Return the parameters of the smallest easyconfig of a container, after its conversion."""
     variables = {"easyblock": "MakeCp", "name": "X", "version": "1", "sources": ["x.sif"], **changes}
     return convert(variables, a_site(), origin="x.eb")
@@ -130,7 +131,7 @@ def test_a_conda_environment_that_only_the_image_knows_is_asked_for() -> None:
     ("changes", "gpu"),
     [({"versionsuffix": "-cuda-12"}, "nvidia"), ({"sources": ["x-rocm-6.sif"]}, "amd"), ({}, None)],
 )
-def test_the_gpu_s_vendor_is_read_off_the_names(changes, gpu: Optional[str]) -> None:
+def test_the_gpu_s_vendor_is_read_off_the_names(changes: dict[str, object], gpu: Optional[str]) -> None:
     result = minimal(**changes)
     assert values(result).get("gpu") == gpu
     assert any("Add gpu" in note for note in result.lost) == (gpu is None)
@@ -171,7 +172,7 @@ def test_sources_that_are_no_image_are_named() -> None:
         ({"sources": ["../x.sif"]}, "the image can't be taken over"),
     ],
 )
-def test_what_is_no_easyconfig_of_a_container_is_refused(changes, says: str) -> None:
+def test_what_is_no_easyconfig_of_a_container_is_refused(changes: dict[str, object], says: str) -> None:
     with pytest.raises(EasyconfigError) as caught:
         minimal(**changes)
     assert says in str(caught.value)
@@ -193,12 +194,12 @@ def test_what_is_no_easyconfig_of_a_container_is_refused(changes, says: str) -> 
         {"local_conda_env": 3},
     ],
 )
-def test_odd_values_do_not_end_in_a_traceback(changes) -> None:
+def test_odd_values_do_not_end_in_a_traceback(changes: dict[str, object]) -> None:
     ast.parse(minimal(**changes).text)
 
 
 @given(st.text(), st.lists(st.text()), st.dictionaries(st.text(), st.text()))
-def test_any_texts_end_in_an_easyconfig(text, texts, variables) -> None:
+def test_any_texts_end_in_an_easyconfig(text: str, texts: list[str], variables: dict[str, str]) -> None:
     result = minimal(description=text, homepage=text, postinstallcmds=texts, modextravars=variables, modluafooter=text)
     found = values(result)
     assert found["name"] == "X"

@@ -1,7 +1,9 @@
 """Proposals for easyconfigs, from what was found."""
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -38,7 +40,7 @@ IMAGE = Inspection(
 SITE = Site(name="here")
 
 
-def parameters(image=IMAGE, **more):
+def parameters(image: Inspection = IMAGE, **more: Any) -> Mapping[str, Any]:
     return propose(image, SITE, **more).parameters
 
 
@@ -96,7 +98,7 @@ def test_a_name_and_a_version_of_ones_own() -> None:
 @pytest.mark.parametrize(("key", "value"), [("name", "a/b"), ("name", "-x"), ("version", "1 0"), ("version", "../1")])
 def test_a_name_that_can_not_be_is_refused(key: str, value: str) -> None:
     with pytest.raises(ParameterError, match=f"'{key}'"):
-        parameters(**{key: value})
+        parameters(IMAGE, **{key: value})
 
 
 def test_a_file_name_that_can_not_be_is_refused() -> None:
@@ -204,7 +206,7 @@ def test_user_software_is_left_out_where_there_can_be_none() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"name": ["x"]}, {"binds": "x"}, {"wrappers": [1]}, {"venv": 7}, {"conda_env": [1]}])
-def test_nonsense_in_the_similar_one_is_refused_or_ignored(wrong) -> None:
+def test_nonsense_in_the_similar_one_is_refused_or_ignored(wrong: dict[str, object]) -> None:
     with contextlib.suppress(ParameterError):
         propose(IMAGE, SITE, like=wrong)
 
@@ -216,6 +218,6 @@ def test_nonsense_in_the_similar_one_is_refused_or_ignored(wrong) -> None:
         (replace(IMAGE, unread="its root file system is ext3"), "ext3"),
     ],
 )
-def test_what_can_not_be_installed_is_refused(image, said: str) -> None:
+def test_what_can_not_be_installed_is_refused(image: Inspection, said: str) -> None:
     with pytest.raises(ImageError, match=said):
         propose(image, SITE)

@@ -130,7 +130,7 @@ def test_the_text_is_in_the_style_of_the_house() -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "easyconfigs").glob("[!s]/*/*.eb")), ids=lambda path: path.stem)
-def test_shipped_easyconfigs_are_read_without_running_them(path) -> None:
+def test_shipped_easyconfigs_are_read_without_running_them(path: Path) -> None:
     known, computed = read_easyconfig(path)
     assert computed == ("toolchain",)
     assert known["easyblock"] == "ContainerImage"
