@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -20,20 +21,20 @@ def robot(tmp_path: Path) -> dict[str, str]:
     return {"EASYBUILD_ROBOT_PATHS": f":{tmp_path / 'robot'}"}
 
 
-def names(paths):
+def names(paths: Iterable[Path]) -> list[str]:
     return [path.name for path in paths]
 
 
-def test_newer_ones_of_the_same_kind_are_found_the_newest_first(robot) -> None:
+def test_newer_ones_of_the_same_kind_are_found_the_newest_first(robot: dict[str, str]) -> None:
     found = newer_easyconfigs("Thing", "1.9-rocm-5.6", robot)
     assert names(found) == ["Thing-1.10-rocm-6.0.eb", "Thing-1.10-rocm-5.6.eb"]
 
 
-def test_the_newest_has_no_newer_one(robot) -> None:
+def test_the_newest_has_no_newer_one(robot: dict[str, str]) -> None:
     assert newer_easyconfigs("Thing", "1.10-rocm-6.0", robot) == ()
 
 
-def test_another_kind_is_not_newer(robot) -> None:
+def test_another_kind_is_not_newer(robot: dict[str, str]) -> None:
     assert newer_easyconfigs("Thing", "2-rocm", robot) == ()
     assert names(newer_easyconfigs("Thing", "23.01-ngc", robot)) == ["Thing-24.03-ngc.eb"]
 
@@ -73,7 +74,7 @@ def test_one_of_sifmod_that_eb_does_not_find_is_named(tmp_path: Path) -> None:
 
 
 def test_an_easyconfig_is_a_path_or_a_name_in_the_robot_path(
-    robot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    robot: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = easyconfig_path(Path("Thing-24.03-ngc.eb"), robot)
@@ -86,5 +87,5 @@ def test_an_easyconfig_is_a_path_or_a_name_in_the_robot_path(
 
 
 @pytest.mark.parametrize("name", ["*", "[x]", "..", "a/b", ""])
-def test_odd_names_find_nothing(robot, name: str) -> None:
+def test_odd_names_find_nothing(robot: dict[str, str], name: str) -> None:
     assert newer_easyconfigs(name, "0", robot) == ()

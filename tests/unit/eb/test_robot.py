@@ -4,8 +4,9 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 import pytest
 from packaging.requirements import Requirement
@@ -15,15 +16,19 @@ from sifmod.eb import robot
 from sifmod.eb.robot import SHELLS, easyblock_path, easybuild_settings, easyconfigs_path
 from sifmod.errors import InstallError
 
+from ..support import Need
+
 NAMES = ("EASYBUILD_INCLUDE_EASYBLOCKS", "EASYBUILD_ROBOT_PATHS", "SIFMOD_PYTHONPATH")
 SHOW = f"import os, json; print(json.dumps({{name: os.environ.get(name) for name in {NAMES!r}}}))"
 
+# The name of a shell, and the path of its program.
+Shell = tuple[str, str]
 
 # How each shell is told to read what `sifmod env` prints, as its help says.
 READ = {"bash": 'eval "$(cat {})"', "csh": 'eval "`cat {}`"', "fish": "cat {} | source"}
 
 
-def after(shell, command, settings, environ=None):
+def after(shell: str, command: str, settings: str, environ: Optional[Mapping[str, str]] = None) -> dict[str, str]:
     """Return what the variables are in a shell that has read the settings."""
     words = " ".join("'" + word.replace("'", "'\\''") + "'" for word in [sys.executable, "-IS", "-c", SHOW])
     with tempfile.TemporaryDirectory() as home:
@@ -37,11 +42,12 @@ def after(shell, command, settings, environ=None):
             check=True,
         )
     assert done.stderr == ""
-    return json.loads(done.stdout)
+    variables: dict[str, str] = json.loads(done.stdout)
+    return variables
 
 
 @pytest.fixture(params=SHELLS)
-def shell(request: pytest.FixtureRequest, need):
+def shell(request: pytest.FixtureRequest, need: Need) -> Shell:
     return request.param, need(request.param)
 
 
@@ -51,7 +57,7 @@ def test_the_easyblock_and_the_easyconfigs_are_found() -> None:
     assert list(easyconfigs_path().glob("p/PyTorch/*.eb"))
 
 
-def test_each_shell_reads_the_settings(shell) -> None:
+def test_each_shell_reads_the_settings(shell: Shell) -> None:
     variables = after(*shell, easybuild_settings(shell[0], {}))
     assert variables["EASYBUILD_INCLUDE_EASYBLOCKS"] == str(easyblock_path())
     assert variables["EASYBUILD_ROBOT_PATHS"] == f":{easyconfigs_path()}"
@@ -64,14 +70,14 @@ UNUSUAL = {
 }
 
 
-def test_each_shell_keeps_unusual_values(shell) -> None:
+def test_each_shell_keeps_unusual_values(shell: Shell) -> None:
     variables = after(*shell, easybuild_settings(shell[0], UNUSUAL))
     for name in ("EASYBUILD_INCLUDE_EASYBLOCKS", "EASYBUILD_ROBOT_PATHS"):
         assert variables[name].endswith(UNUSUAL[name])
 
 
 @pytest.mark.parametrize("environ", [{}, UNUSUAL], ids=["nothing", "unusual"])
-def test_each_shell_that_reads_the_settings_twice_has_them_once(shell, environ) -> None:
+def test_each_shell_that_reads_the_settings_twice_has_them_once(shell: Shell, environ: dict[str, str]) -> None:
     once = after(*shell, easybuild_settings(shell[0], environ), environ)
     twice = after(*shell, easybuild_settings(shell[0], once), once)
     assert twice == once
@@ -82,7 +88,7 @@ def test_each_shell_that_reads_the_settings_twice_has_them_once(shell, environ) 
 
 @pytest.mark.parametrize("folder", ["two  words", "it's", 'say "x"', "back\\slash", "wow!"])
 def test_each_shell_is_told_of_a_sifmod_in_an_unusual_place(
-    shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str
 ) -> None:
     block = tmp_path / folder / "easyblocks" / "containerimage.py"
     block.parent.mkdir(parents=True)
@@ -94,7 +100,7 @@ def test_each_shell_is_told_of_a_sifmod_in_an_unusual_place(
     assert variables["EASYBUILD_ROBOT_PATHS"] == f":{tmp_path / folder}/easyconfigs"
 
 
-def value_of(name, present):
+def value_of(name: str, present: Optional[str]) -> str:
     settings = easybuild_settings("bash", {name: present} if present is not None else {})
     return after("bash", "bash", settings)[name]
 
@@ -158,7 +164,7 @@ def test_the_printed_path_is_enough_to_import_sifmod_and_what_it_needs() -> None
 
 @pytest.mark.parametrize("path_of", [easyconfigs_path, easyblock_path])
 def test_a_damaged_installation_is_named_with_the_places_and_the_remedy(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path_of
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path_of: Callable[[], Path]
 ) -> None:
     monkeypatch.setattr(robot, "_LIBRARY", tmp_path / "gone" / "src")
     with pytest.raises(InstallError) as caught:
@@ -184,7 +190,7 @@ def test_what_a_wheel_installs_counts_before_folders_that_lie_above_by_chance(
 # sifmod as a module
 
 
-def own_easyconfig():
+def own_easyconfig() -> str:
     return (easyconfigs_path() / "s" / "sifmod" / f"sifmod-{sifmod.__version__}.eb").read_text()
 
 
@@ -194,7 +200,7 @@ def test_there_is_an_easyconfig_of_this_version_of_sifmod() -> None:
 
 def test_the_module_brings_everything_that_sifmod_needs_but_easybuild() -> None:
     project = (Path(__file__).resolve().parents[3] / "pyproject.toml").read_text()
-    block = re.search(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)[1]
+    (block,) = re.findall(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)
     needed = [Requirement(line) for line in re.findall(r'^\s*"(.*)",$', block, re.MULTILINE)]
     pinned = {
         name.lower(): version
