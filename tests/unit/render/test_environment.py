@@ -1,7 +1,7 @@
 import pytest
 
 from sifmod import names
-from sifmod.container.spec import PythonLayout
+from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.render.environment import setting_variables, structural_variables
 
 from ..support import CONDA, USR, a_site, a_spec
@@ -85,12 +85,12 @@ def test_packages_in_the_user_s_home_do_not_shadow_the_image_unless_the_easyconf
 
 
 @pytest.mark.parametrize("spec", ALL)
-def test_no_search_path_has_an_empty_element(spec) -> None:
+def test_no_search_path_has_an_empty_element(spec: ContainerSpec) -> None:
     assert "" not in structural_variables(spec)["PREPEND_PATH"].split(":")
 
 
 @pytest.mark.parametrize("spec", ALL)
-def test_everything_that_may_be_set_is_reserved(spec) -> None:
+def test_everything_that_may_be_set_is_reserved(spec: ContainerSpec) -> None:
     assert set(structural_variables(spec)) <= set(names.RESERVED_VARIABLES)
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_reserved_that_no_container_sets() -> None:
 
 
 @pytest.mark.parametrize("spec", ALL)
-def test_variables_come_in_the_order_of_their_names(spec) -> None:
+def test_variables_come_in_the_order_of_their_names(spec: ContainerSpec) -> None:
     assert list(structural_variables(spec)) == sorted(structural_variables(spec))
 
 

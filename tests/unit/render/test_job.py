@@ -3,6 +3,7 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any, Optional, Protocol
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from sifmod.cli import cli
 from sifmod.errors import JobError
 from sifmod.render.job import Job, render_job
-from sifmod.site.settings import load_site
+from sifmod.site.settings import Site, load_site
 
 from ..support import a_site
 
@@ -44,7 +45,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_script_is_what_the_golden_file_holds(case) -> None:
+def test_the_script_is_what_the_golden_file_holds(case: str) -> None:
     path = GOLDEN / f"{case}.sh"
     if os.environ.get("SIFMOD_UPDATE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
@@ -57,14 +58,14 @@ def test_every_golden_file_belongs_to_a_case() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_script_is_sound_bash(case) -> None:
+def test_the_script_is_sound_bash(case: str) -> None:
     text = render_job(*CASES[case])
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     if shutil.which("shellcheck"):
         subprocess.run(["shellcheck", "--severity=warning", "-"], input=text, text=True, check=True)
 
 
-def options(text):
+def options(text: str) -> dict[str, str]:
     """Return the options that sbatch reads: those before the first line that is neither empty nor a comment."""
     found = {}
     for line in text.splitlines():
@@ -86,15 +87,20 @@ def test_nothing_but_sbatch_options_of_the_job_are_read_from_it() -> None:
     }
 
 
+class Run(Protocol):
+    """Runs a job script with stand-ins for `module` and `srun`; returns the words that srun was called with."""
+
+    def __call__(self, job: Job, site: Optional[Site] = ...) -> list[str]: ...
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory):
-    """Run a job script with stand-ins for `module` and `srun`; give the words that srun was called with."""
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("job")
     srun = folder / "srun"
     srun.write_text("#!/bin/bash\nprintf '%s\\0' \"$@\"\n")
     srun.chmod(0o755)
 
-    def run_it(job, site=None):
+    def run_it(job: Job, site: Optional[Site] = None) -> list[str]:
         text = render_job(job, site or a_site())
         done = subprocess.run(
             [
@@ -114,7 +120,7 @@ def run(tmp_path_factory: pytest.TempPathFactory):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=5))
-def test_arguments_arrive_unchanged_whatever_they_hold(run, words) -> None:
+def test_arguments_arrive_unchanged_whatever_they_hold(run: Run, words: list[str]) -> None:
     command = ("x.py", *words)
     assert run(Job("A/1", command)) == [
         *("--kill-on-bad-exit", "singularity", "exec", "/a b.sif", "conda-python-distributed", "-u"),
@@ -122,11 +128,11 @@ def test_arguments_arrive_unchanged_whatever_they_hold(run, words) -> None:
     ]
 
 
-def test_hostile_arguments_are_not_evaluated(run) -> None:
+def test_hostile_arguments_are_not_evaluated(run: Run) -> None:
     assert run(Job("A/1", HOSTILE))[-len(HOSTILE) :] == list(HOSTILE)
 
 
-def test_torchrun_is_one_task_with_the_cores_of_all_its_processes(run) -> None:
+def test_torchrun_is_one_task_with_the_cores_of_all_its_processes(run: Run) -> None:
     job = Job("A/1", ("x.py",), gpus_per_node=4, cpus_per_process=3, launcher="torchrun")
     assert run(job)[-3:] == ["torchrun-distributed", "--nproc_per_node=4", "x.py"]
     found = options(render_job(job, a_site()))
@@ -137,15 +143,17 @@ def test_torchrun_is_one_task_with_the_cores_of_all_its_processes(run) -> None:
     ("changes", "expected"),
     [({}, "1"), ({"gpus_per_node": 4}, "4"), ({"gpus_per_node": 4, "processes_per_node": 2}, "2")],
 )
-def test_there_is_a_process_for_each_gpu_unless_told_otherwise(changes, expected: str) -> None:
+def test_there_is_a_process_for_each_gpu_unless_told_otherwise(changes: dict[str, Any], expected: str) -> None:
     assert options(render_job(Job("A/1", ("x.py",), **changes), a_site()))["ntasks-per-node"] == expected
 
 
-def test_masks_are_for_whole_nodes_with_one_process_for_each_gpu(run) -> None:
+def test_masks_are_for_whole_nodes_with_one_process_for_each_gpu(run: Run) -> None:
     whole = run(Job("A/1", ("x.py",), gpus_per_node=8), LUMI)
     assert "--cpu-bind=mask_cpu:" + ",".join(LUMI.cpu_bind_masks) in whole
-    for changes in ({"gpus_per_node": 4}, {"gpus_per_node": 8, "processes_per_node": 4}, {}):
-        assert not [word for word in run(Job("A/1", ("x.py",), **changes), LUMI) if "cpu-bind" in word]
+    part = Job("A/1", ("x.py",), gpus_per_node=4)
+    fewer = Job("A/1", ("x.py",), gpus_per_node=8, processes_per_node=4)
+    for job in (part, fewer, Job("A/1", ("x.py",))):
+        assert not [word for word in run(job, LUMI) if "cpu-bind" in word]
 
 
 def test_the_sites_partition_is_for_jobs_with_gpus_and_the_users_choice_wins() -> None:
