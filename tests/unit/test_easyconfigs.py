@@ -6,14 +6,17 @@ import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sifmod.container.spec import spec_from_parameters
+from sifmod.container.spec import ContainerSpec, spec_from_parameters
 from sifmod.fetch.definition import build_arguments
 from sifmod.fetch.uri import image_uri
 from sifmod.render.templates import render, render_module
 from sifmod.site.settings import load_site
+
+from .support import Need
 
 ROOT = Path(__file__).resolve().parents[2]
 # sifmod's own easyconfig is no container: test_robot.py and tests/integration/test_sites.py have it
@@ -22,8 +25,11 @@ DEFINITIONS = sorted((ROOT / "easyconfigs").rglob("*.def"))
 MOST_LINES = 26
 IMAGE_SOURCES = ("sources", "image_uri", "definition")
 
+# What an easyconfig sets: parameter -> value.
+Values = dict[str, Any]
 
-def name_of(path):
+
+def name_of(path: Path) -> str:
     return path.stem
 
 
@@ -34,36 +40,39 @@ every_definition = pytest.mark.parametrize("path", DEFINITIONS, ids=name_of)
 class EasyBuild:
     """What EasyBuild says of an easyconfig file, without an installation of it being set up."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         from easybuild.framework.easyconfig.default import DEFAULT_CONFIG
         from easybuild.tools.config import DEFAULT_MODULECLASSES, init_build_options
 
         init_build_options()
         location = importlib.util.spec_from_file_location("containerimage", ROOT / "easyblocks" / "containerimage.py")
+        assert location is not None
+        assert location.loader is not None
         easyblock = importlib.util.module_from_spec(location)
         location.loader.exec_module(easyblock)
-        self.easyblock = easyblock.ContainerImage
+        self.easyblock: type = easyblock.ContainerImage
         self.own_parameters = set(easyblock.ContainerImage.extra_options())
         self.known_parameters = self.own_parameters | set(DEFAULT_CONFIG)
         self.module_classes = {name for name, _description in DEFAULT_MODULECLASSES}
 
-    def read(self, path):
+    def read(self, path: Path) -> Values:
         from easybuild.framework.easyconfig.parser import EasyConfigParser
 
-        return EasyConfigParser(str(path)).get_config_dict()
+        values: Values = EasyConfigParser(str(path)).get_config_dict()
+        return values
 
-    def full_version(self, values):
+    def full_version(self, values: Values) -> str:
         from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
 
-        return det_full_ec_version(values)
+        return str(det_full_ec_version(values))
 
-    def relative_path(self, values):
+    def relative_path(self, values: Values) -> Path:
         from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 
         name = values["name"]
         return Path(letter_dir_for(name), name, f"{name}-{self.full_version(values)}.eb")
 
-    def spec(self, path):
+    def spec(self, path: Path) -> ContainerSpec:
         from easybuild.tools.filetools import convert_name
 
         values = self.read(path)
@@ -79,33 +88,34 @@ class EasyBuild:
 
 
 @pytest.fixture(scope="session")
-def easybuild():
+def easybuild() -> EasyBuild:
     return EasyBuild()
 
 
-def sif_of(path, values):
+def sif_of(path: Path, values: Values) -> str:
     if "sources" in values:
+        source: str
         (source,) = values["sources"]
         return source
     return image_uri(values["image_uri"]).file_name if "image_uri" in values else f"{path.stem}.sif"
 
 
-def code_lines(text):
+def code_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
-def test_there_are_easyconfigs_of_every_kind(easybuild) -> None:
+def test_there_are_easyconfigs_of_every_kind(easybuild: EasyBuild) -> None:
     kinds = {kind for path in EASYCONFIGS for kind in IMAGE_SOURCES if kind in easybuild.read(path)}
     assert kinds == set(IMAGE_SOURCES)
 
 
 @every_easyconfig
-def test_the_file_is_where_easybuild_looks_for_that_name_and_version(easybuild, path) -> None:
+def test_the_file_is_where_easybuild_looks_for_that_name_and_version(easybuild: EasyBuild, path: Path) -> None:
     assert path.relative_to(ROOT / "easyconfigs") == easybuild.relative_path(easybuild.read(path))
 
 
 @every_easyconfig
-def test_it_is_short_and_says_where_its_facts_are_from(path) -> None:
+def test_it_is_short_and_says_where_its_facts_are_from(path: Path) -> None:
     text = path.read_text()
     assert len(code_lines(text)) <= MOST_LINES
     assert max(map(len, text.splitlines())) <= 120
@@ -114,7 +124,7 @@ def test_it_is_short_and_says_where_its_facts_are_from(path) -> None:
 
 
 @every_easyconfig
-def test_easybuild_knows_every_parameter(easybuild, path) -> None:
+def test_easybuild_knows_every_parameter(easybuild: EasyBuild, path: Path) -> None:
     values = easybuild.read(path)
     assert set(values) - easybuild.known_parameters == set()
     assert values["easyblock"] == "ContainerImage"
@@ -124,7 +134,7 @@ def test_easybuild_knows_every_parameter(easybuild, path) -> None:
 
 
 @every_easyconfig
-def test_module_spider_finds_it_by_its_packages(easybuild, path) -> None:
+def test_module_spider_finds_it_by_its_packages(easybuild: EasyBuild, path: Path) -> None:
     values = easybuild.read(path)
     kinds = [line.partition(": ")[0] for line in values["whatis"]]
     assert kinds == ["Description", "Keywords"]
@@ -136,14 +146,14 @@ def test_module_spider_finds_it_by_its_packages(easybuild, path) -> None:
 
 
 @every_easyconfig
-def test_the_image_comes_from_one_place(easybuild, path) -> None:
+def test_the_image_comes_from_one_place(easybuild: EasyBuild, path: Path) -> None:
     values = easybuild.read(path)
     assert sum(key in values for key in IMAGE_SOURCES) == 1
     assert "build_args" not in values or "definition" in values
 
 
 @every_easyconfig
-def test_name_of_the_image_and_name_of_the_module_agree(easybuild, path) -> None:
+def test_name_of_the_image_and_name_of_the_module_agree(easybuild: EasyBuild, path: Path) -> None:
     values = easybuild.read(path)
     version = easybuild.full_version(values)
     if "sources" in values and values["sources"][0].startswith("lumi-"):
@@ -160,9 +170,9 @@ def test_name_of_the_image_and_name_of_the_module_agree(easybuild, path) -> None
 
 
 @every_easyconfig
-@pytest.mark.parametrize("site", ["generic", "lumi"])
-def test_sifmod_accepts_and_renders_it(easybuild, path, site: str) -> None:
-    values, spec, site = easybuild.read(path), easybuild.spec(path), load_site({"SIFMOD_SITE": site})
+@pytest.mark.parametrize("site_name", ["generic", "lumi"])
+def test_sifmod_accepts_and_renders_it(easybuild: EasyBuild, path: Path, site_name: str) -> None:
+    values, spec, site = easybuild.read(path), easybuild.spec(path), load_site({"SIFMOD_SITE": site_name})
     spec = replace(spec, python_version="3.11" if spec.python else "")
     artefacts = {str(artefact.path): artefact.text for artefact in render(spec, site)}
     assert {f"bin/{command}" for command in spec.wrappers} <= set(artefacts)
@@ -174,14 +184,14 @@ def test_sifmod_accepts_and_renders_it(easybuild, path, site: str) -> None:
 
 
 @every_easyconfig
-def test_the_files_that_it_names_lie_beside_it(easybuild, path) -> None:
+def test_the_files_that_it_names_lie_beside_it(easybuild: EasyBuild, path: Path) -> None:
     values = easybuild.read(path)
     named = [*values.get("definition_files", []), *([values["definition"]] if "definition" in values else [])]
     assert all((path.parent / name).is_file() for name in named)
 
 
 @every_easyconfig
-def test_its_build_arguments_are_those_of_its_definition(easybuild, path) -> None:
+def test_its_build_arguments_are_those_of_its_definition(easybuild: EasyBuild, path: Path) -> None:
     values = easybuild.read(path)
     if "definition" not in values:
         return
@@ -193,36 +203,36 @@ def test_its_build_arguments_are_those_of_its_definition(easybuild, path) -> Non
         assert {name: defaults[name] for name in arguments if name in defaults} == arguments
 
 
-def stages_of(definition):
+def stages_of(definition: str) -> list[str]:
     """Return the text of each build stage."""
     starts = [match.start() for match in re.finditer("^Bootstrap:", definition, re.M)]
     return [definition[start:end] for start, end in zip(starts, [*starts[1:], len(definition)])]
 
 
-def section(stage, name):
+def section(stage: str, name: str) -> list[str]:
     """Return the lines of a section of a build stage, without those that are empty."""
     match = re.search(rf"^%{name}[^\n]*\n(.*?)(?=^%|\Z)", stage, re.M | re.S)
     return [line.strip() for line in match[1].splitlines() if line.strip()] if match else []
 
 
-def placeholders(text):
+def placeholders(text: str) -> set[str]:
     return set(re.findall(r"\{\{ *(\w+) *\}\}", text))
 
 
-def test_every_definition_file_belongs_to_an_easyconfig(easybuild) -> None:
+def test_every_definition_file_belongs_to_an_easyconfig(easybuild: EasyBuild) -> None:
     used = {path.parent / str(easybuild.read(path).get("definition")) for path in EASYCONFIGS}
     assert set(DEFINITIONS) <= used
 
 
 @every_definition
-def test_a_definition_file_can_be_built_without_an_easyconfig(path) -> None:
+def test_a_definition_file_can_be_built_without_an_easyconfig(path: Path) -> None:
     for stage in stages_of(path.read_text()):
         defaults = {line.partition("=")[0] for line in section(stage, "arguments")}
         assert placeholders(stage) == defaults
 
 
 @every_definition
-def test_a_definition_file_says_what_it_is_and_tests_itself(path) -> None:
+def test_a_definition_file_says_what_it_is_and_tests_itself(path: Path) -> None:
     text = path.read_text()
     last = stages_of(text)[-1]
     assert text.startswith("# ")
@@ -233,7 +243,7 @@ def test_a_definition_file_says_what_it_is_and_tests_itself(path) -> None:
 
 
 @every_definition
-def test_a_definition_file_fetches_over_https_and_names_the_version(path) -> None:
+def test_a_definition_file_fetches_over_https_and_names_the_version(path: Path) -> None:
     text = path.read_text()
     assert set(re.findall(r"\b(\w+)://", text)) <= {"https", "file"}
     for url in re.findall(r"https://\S+\.tar\.gz", text):
@@ -245,7 +255,7 @@ def test_a_definition_file_fetches_over_https_and_names_the_version(path) -> Non
 
 
 @every_definition
-def test_the_scripts_of_a_definition_file_are_right_for_sh(path, need) -> None:
+def test_the_scripts_of_a_definition_file_are_right_for_sh(path: Path, need: Need) -> None:
     text = re.sub(r"\{\{ *\w+ *\}\}", "1", path.read_text())
     for stage in stages_of(text):
         for name in ("post", "test", "runscript", "environment"):

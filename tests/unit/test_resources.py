@@ -18,7 +18,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize(("folder", "file"), FOLDERS.items())
-def test_the_data_files_are_found_where_sifmod_runs_from(folder, file) -> None:
+def test_the_data_files_are_found_where_sifmod_runs_from(folder: str, file: str) -> None:
     assert (data_path(folder) / file).is_file()
 
 
@@ -38,14 +38,14 @@ def test_a_missing_program_is_named_with_the_remedy(tmp_path: Path, monkeypatch:
 
 
 @pytest.fixture
-def package(tmp_path: Path):
+def package(tmp_path: Path) -> Path:
     """Copy the package without data files, as a wheel puts it into site-packages."""
     target = tmp_path / "lib" / "site-packages" / "sifmod"
     shutil.copytree(Path(sifmod.__file__).parent, target, ignore=shutil.ignore_patterns("__pycache__", "data"))
     return target
 
 
-def found_by(package):
+def found_by(package: Path) -> subprocess.CompletedProcess[str]:
     code = "from sifmod.resources import data_path; print(data_path('sites'))"
     return subprocess.run(
         [sys.executable, "-B", "-c", code],
@@ -56,23 +56,23 @@ def found_by(package):
     )
 
 
-def test_a_wheel_has_the_data_files_in_the_package(package) -> None:
+def test_a_wheel_has_the_data_files_in_the_package(package: Path) -> None:
     (package / "data" / "sites").mkdir(parents=True)
     assert found_by(package).stdout == f"{package}/data/sites\n"
 
 
-def test_a_checkout_has_the_data_files_at_the_top(package) -> None:
+def test_a_checkout_has_the_data_files_at_the_top(package: Path) -> None:
     (package.parents[1] / "sites").mkdir()
     assert found_by(package).stdout == f"{package.parents[1]}/sites\n"
 
 
-def test_the_package_s_own_data_files_come_first(package) -> None:
+def test_the_package_s_own_data_files_come_first(package: Path) -> None:
     (package / "data" / "sites").mkdir(parents=True)
     (package.parents[1] / "sites").mkdir()
     assert found_by(package).stdout == f"{package}/data/sites\n"
 
 
-def test_a_damaged_installation_says_so(package) -> None:
+def test_a_damaged_installation_says_so(package: Path) -> None:
     done = found_by(package)
     assert done.returncode != 0
     assert "reinstall sifmod" in done.stderr

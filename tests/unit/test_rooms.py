@@ -1,6 +1,7 @@
 """The rooms of the library look down only: CONTRIBUTING.md shows the same table."""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ ROOMS = {room: below.split() for room, _, below in (line.partition(":") for line
 AT_THE_ROOT = ("errors", "names", "artefact", "finding", "resources")
 
 
-def imports(path):
+def imports(path: Path) -> Iterator[str]:
     """Yield the parts behind `sifmod.` of each name that a module imports from sifmod."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -49,14 +50,14 @@ def test_every_folder_is_a_room_of_the_table() -> None:
 
 
 def test_no_room_looks_up() -> None:
-    seen = set()
+    seen: set[str] = set()
     for room in reversed(ROOMS):
         assert set(ROOMS[room]) <= seen
         seen.add(room)
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_what_it_may(room) -> None:
+def test_a_room_imports_only_what_it_may(room: str) -> None:
     allowed = {room, *ROOMS[room], *AT_THE_ROOT, "__version__"}
     imported = {(path.name, name) for path in (PACKAGE / room).glob("*.py") for name in imports(path)}
     assert {(file, name) for file, name in imported if name not in allowed} == set()
@@ -68,7 +69,7 @@ def test_what_everybody_uses_imports_no_room() -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_the_room_says_what_it_answers_and_where_it_looks(room) -> None:
+def test_the_room_says_what_it_answers_and_where_it_looks(room: str) -> None:
     docstring = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text())) or ""
     answer, _, looks = docstring.partition("\n\n")
     wanted = f"Looks down at: {', '.join(ROOMS[room])}." if ROOMS[room] else "Looks down at no other room."
