@@ -79,9 +79,9 @@ class User:
             assert done.returncode == 0, f"{script}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
         return done
 
-    def out(self, script: str, **more: object) -> str:
+    def out(self, script: str, *, check: bool = True, cwd: Optional[Path] = None) -> str:
         """Return what the script prints on standard output, without the last newline."""
-        return self.run(script, **more).stdout.rstrip("\n")  # type: ignore[arg-type]
+        return self.run(script, check=check, cwd=cwd).stdout.rstrip("\n")
 
     def environment(self, script: str) -> dict[str, str]:
         """Return the environment after the script, without what Lmod and the shell keep for themselves."""

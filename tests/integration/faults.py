@@ -22,10 +22,24 @@ from pathlib import Path
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user, remove
 
-CHANGING = ("chmod", "cp", "dd", "install", "ln", "mkdir", "mksquashfs", "mktemp", "mv", "rm", "rmdir", "sync", "tee")
+CHANGING: tuple[str, ...] = (
+    "chmod",
+    "cp",
+    "dd",
+    "install",
+    "ln",
+    "mkdir",
+    "mksquashfs",
+    "mktemp",
+    "mv",
+    "rm",
+    "rmdir",
+    "sync",
+    "tee",
+)
 CHANGING += ("touch", "truncate", "unsquashfs")
 # These get no fault of their own; the runtime does because it is what takes the time between two steps.
-READING = (
+READING: tuple[str, ...] = (
     "cat",
     "cut",
     "date",
@@ -129,9 +143,9 @@ def signature(top: Path) -> dict[bytes, tuple[object, ...]]:
         elif kind == stat.S_IFDIR:
             pending.extend(path.iterdir())
         found[name] = (kind, mode, content)
-    for paths in same.values():
-        for path in paths:
-            found[path] += (tuple(sorted(paths)),)
+    for names in same.values():
+        for name in names:
+            found[name] += (tuple(sorted(names)),)
     return found
 
 

@@ -24,7 +24,15 @@ ALLOWED = {
     "SINGULARITY_BIND": "the runtime tells what is bound",
 }
 # What the host's shell has through the module, and the runtime passes on: names, or how they begin.
-HOSTS = ("SIF", "CONTAINERROOT", "RUNSCRIPTS", "EB", "SINGULARITYENV_", "APPTAINERENV_", "SINGULARITY_ROCM")
+HOSTS: tuple[str, ...] = (
+    "SIF",
+    "CONTAINERROOT",
+    "RUNSCRIPTS",
+    "EB",
+    "SINGULARITYENV_",
+    "APPTAINERENV_",
+    "SINGULARITY_ROCM",
+)
 HOSTS += ("APPTAINER_ROCM", "SINGULARITY_BINDPATH", "APPTAINER_BINDPATH", "SIFMOD_USER_BINDPATH", "__SIFMOD_")
 HOSTS += ("LMOD_", "__LMOD_", "_LMFILES_", "LOADEDMODULES", "_ModuleTable", "BASH_FUNC_")
 

@@ -11,6 +11,15 @@ import pytest
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, LUMI_EASYCONFIG, LUMI_MODULE, User, make_user
 
 LUMI_STYLE = Path(__file__).parents[1] / "data" / "lumi-style.eb"
+# What every easyconfig has.
+MINIMAL = (
+    "easyblock = 'ContainerImage'",
+    "name = 'X'",
+    "version = '1'",
+    "homepage = 'h'",
+    "description = 'd'",
+    "toolchain = SYSTEM",
+)
 
 
 def files_below(folder: Path) -> dict[str, str]:
@@ -71,8 +80,7 @@ def test_what_eb_would_not_take_is_one_line(user: User, verb: str, text: Optiona
 
 
 def test_templates_are_those_of_an_install(user: User) -> None:
-    lines = ("easyblock = 'ContainerImage'", "name = 'X'", "version = '1'", "homepage = 'h'", "description = 'd'")
-    lines += ("toolchain = SYSTEM", "sources = ['x.sif']", "modextravars = {'A': '%(installdir)s/%(version)s'}")
+    lines = [*MINIMAL, "sources = ['x.sif']", "modextravars = {'A': '%(installdir)s/%(version)s'}"]
     (user.prefix / "X-1.eb").write_text("\n".join([*lines, 'modluafooter = \'setenv("B", "%(installdir)s")\'\n']))
     printed = user.out("sifmod render ./X-1.eb")
     assert f'setenv("A", "{user.prefix}/software/X/1/1")' in printed
@@ -139,8 +147,7 @@ def test_hooks_of_the_site_count(tmp_path: Path, syntax: str) -> None:
     hooks = tmp_path / "hooks.py"
     hooks.write_text(HOOKS)
     (tmp_path / "tmp").mkdir()
-    lines = ("easyblock = 'ContainerImage'", "name = 'X'", "version = '1'", "homepage = 'h'", "description = 'd'")
-    lines += ("toolchain = SYSTEM", "sources = ['demo.sif']", "modextrapaths = {'X_SCRIPTS': 'runscripts'}")
+    lines = [*MINIMAL, "sources = ['demo.sif']", "modextrapaths = {'X_SCRIPTS': 'runscripts'}"]
     (user.prefix / "X-1.eb").write_text("\n".join(lines) + "\n")
     user.env.update(EASYBUILD_HOOKS=str(hooks), SIFMOD_IMAGE_REPOSITORIES=str(IMAGES))
     module = user.prefix / "modules" / "all" / "X" / ("1.lua" if syntax == "Lua" else "1")

@@ -90,7 +90,8 @@ def lumi_user(user: User, stand_in: Path) -> User:
 
 
 def expected(values: dict[str, Any]) -> dict[str, str]:
-    return values.get("expected_packages", {})
+    packages: dict[str, str] = values.get("expected_packages", {})
+    return packages
 
 
 def prefix_of(values: dict[str, Any]) -> str:

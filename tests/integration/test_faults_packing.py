@@ -19,14 +19,13 @@ from faults import (
     RUNTIME,
     Tree,
     change,
-    remove,
     run,
     said,
     signature,
     start,
 )
 
-from conftest import DEMO_MODULE
+from conftest import DEMO_MODULE, remove
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from faults import RUNTIME, Tree, calls, remove
+from faults import RUNTIME, Tree, calls
 
-from conftest import DEMO_EASYCONFIG
+from conftest import DEMO_EASYCONFIG, remove
 from sifmod.container.spec import spec_from_parameters
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.install.installer import Installer
@@ -54,7 +54,7 @@ class Reinstall:
     def __post_init__(self) -> None:
         installdir = self.tree.root
         self.site = load_site()
-        parameters = {"python_prefix": "/usr", "venv": "demo", "image_mode": "link", "gpu": ""}
+        parameters: dict[str, object] = {"python_prefix": "/usr", "venv": "demo", "image_mode": "link", "gpu": ""}
         parameters.update(container_env={"CHANGED": "yes"}, wrappers=["python", "pip", "changed"])
         self.spec = spec_from_parameters(
             name="Python",

@@ -265,7 +265,7 @@ def test_reading_ahead_packs_the_same(extended: User, tmp_path: Path) -> None:
     os.utime(deep / "file", (-1000, -1000))
     root(extended).joinpath("user-software").chmod(0o2755)
 
-    def listing() -> list[str]:
+    def listing() -> list[bytes]:
         done = subprocess.run(
             ["unsquashfs", "-lln", str(root(extended) / "user-software.squashfs")], capture_output=True, check=True
         )

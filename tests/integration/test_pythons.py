@@ -31,7 +31,16 @@ def path_with(commands: Path) -> str:
 def test_the_unit_tests_pass(commands: Path, tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environ["PATH"] = path_with(commands)
-    pytest_of = [commands / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "unit"]
+    pytest_of: list[str | Path] = [
+        commands / "python",
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--basetemp",
+        tmp_path / "unit",
+    ]
     done = subprocess.run(
         [*pytest_of, "tests/unit"], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
     )

@@ -106,7 +106,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in re.findall(r"'filename': '([^']+)'", SIFMOD_EASYCONFIG.read_text()):
         kind = "--only-binary" if name.endswith(".whl") else "--no-binary"
         anywhere = ["--platform", "any", "--python-version", "3.12"] if name.endswith(".whl") else []
-        project, version = re.match(r"(.+?)-([0-9.]*[0-9])[-.]", name).groups()  # type: ignore[union-attr]
+        ((project, version),) = re.findall(r"^(.+?)-([0-9.]*[0-9])[-.]", name)
         command = [*pip, "download", *flags, kind, ":all:", *anywhere, "--dest", str(folder), f"{project}=={version}"]
         subprocess.run(command, check=True)
         assert (folder / name).is_file()
