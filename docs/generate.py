@@ -38,7 +38,7 @@ def parameters() -> Iterator[str]:
     yield "|---|---|"
     if isinstance(own.value, ast.Dict):
         for name, value in zip(own.value.keys, own.value.values):
-            if isinstance(name, ast.Constant) and isinstance(value, ast.List):
+            if isinstance(name, ast.Constant) and isinstance(name.value, str) and isinstance(value, ast.List):
                 yield f"| `{name.value}` | {ast.literal_eval(value.elts[1])} |"
 
 
