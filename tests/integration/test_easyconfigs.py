@@ -147,7 +147,7 @@ def test_pytorch_2_7_1_has_the_commands_that_start_programs_on_the_host(lumi_use
         assert os.access(commands / command, os.X_OK)
         done = lumi_user.run(f"module load {module}; {command} --help", check=False)
         assert done.returncode == 127
-        assert f"{command}: there is no such command in the container" in done.stderr
+        assert f"{command}: command not found in the container" in done.stderr
     script = f"module load {module}; python -c 'import sys; print(sys.prefix)'; pip --version; pip3 --version"
     prefix, *versions = lumi_user.out(script).splitlines()
     assert prefix == "/user-software/venv/pytorch"

@@ -83,7 +83,7 @@ def test_carry_over_brings_the_packages_to_a_new_install(extended: User, wheel: 
     new.eb(DEMO_EASYCONFIG)
     done = carry(new, extended.installdir(DEMO_MODULE), wheel.parent)
     assert done.returncode == 0, done.stderr
-    assert "All were kept" in done.stdout
+    assert "All packages were carried over" in done.stdout
     assert new.out(f"{LOAD}; python -c 'import greeting; print(greeting.greet())'") == "hello"
 
 
@@ -95,8 +95,8 @@ def test_carry_over_reports_what_could_not_be_kept(own_demo: User, tmp_path: Pat
     (tmp_path / "list.txt").write_text("kept==1.0\nnewer==1.0\ngone==1.0\ndemo-vendor==0.1\n")
     done = carry(own_demo, tmp_path / "list.txt", wheels)
     assert done.returncode == 10
-    assert "In another version: newer==1.0" in done.stdout
-    assert "Could not be kept: gone==1.0" in done.stdout
+    assert "Installed in another version: newer==1.0" in done.stdout
+    assert "Could not be carried over: gone==1.0" in done.stdout
     versions = own_demo.out(f"{LOAD}; pip list --format=freeze").splitlines()
     assert {"kept==1.0", "newer==2.0", "demo-vendor==1.2.3+site"} <= set(versions)
 
@@ -110,7 +110,7 @@ def test_carry_over_reports_what_another_package_has_replaced(own_demo: User, tm
     (tmp_path / "list.txt").write_text("helper==2.0\nwants.old==1.0\n")
     done = carry(own_demo, tmp_path / "list.txt", wheels)
     assert done.returncode == 10
-    assert done.stdout.splitlines()[-1] == "In another version: helper==2.0"
+    assert done.stdout.splitlines()[-1] == "Installed in another version: helper==2.0"
 
 
 def test_carry_over_refuses_what_it_does_not_know(own_demo: User, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_an_installation_of_another_member(own_demo: User, wheel: Path) -> None:
         for command in ("make-squashfs", "unmake-squashfs"):
             done = own_demo.run(f"{LOAD}; {command}", check=False)
             assert done.returncode == 9
-            assert "Ask for group write permission" in done.stderr
+            assert "ask for group write permission" in done.stderr
         done = own_demo.run(f"eb --rebuild {DEMO_EASYCONFIG}", check=False)
         assert done.returncode != 0
         assert f"can't write to the installation directory '{root}'" in done.stdout + done.stderr

@@ -207,7 +207,7 @@ def test_a_job_whose_module_is_missing_or_no_container_says_so(demo: User, job_d
     other = job_directory / "modules"
     (other / "plain").mkdir(parents=True)
     (other / "plain/1.0.lua").write_text("")
-    for module, message in (("no/such", "no/such"), ("plain/1.0", "the module is not one of a container")):
+    for module, message in (("no/such", "no/such"), ("plain/1.0", "the module is not a container module of sifmod")):
         done = demo.run(
             f"module use {other}; sifmod sbatch {module} --time 5 -- x.py | sbatch --wait -o out.txt",
             cwd=job_directory,

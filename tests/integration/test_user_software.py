@@ -76,19 +76,19 @@ def test_what_is_packed_is_what_was_there(extended: User, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("prepare", "command", "status", "says"),
     [
-        ("singularity exec -B $CONTAINERROOT $SIF", "$CONTAINERROOT/bin/make-squashfs", 1, "outside of the container"),
+        ("singularity exec -B $CONTAINERROOT $SIF", "$CONTAINERROOT/bin/make-squashfs", 1, "outside the container"),
         (
             "singularity exec -B $CONTAINERROOT $SIF",
             "$CONTAINERROOT/bin/unmake-squashfs",
             1,
-            "outside of the container",
+            "outside the container",
         ),
         ("mv $CONTAINERROOT/user-software $CONTAINERROOT/away;", "make-squashfs", 2, "nothing to pack"),
         ("", "unmake-squashfs", 2, "nothing to unpack"),
         ("touch $CONTAINERROOT/user-software.squashfs;", "make-squashfs", 3, "exists"),
         ("touch $CONTAINERROOT/user-software.squashfs;", "unmake-squashfs", 3, "exists"),
         ("PATH=$CONTAINERROOT/bin:/nowhere;", "make-squashfs", 4, "squashfs-tools"),
-        ("flock $CONTAINERROOT/.user-software.lock", "$CONTAINERROOT/bin/make-squashfs", 7, "is at work"),
+        ("flock $CONTAINERROOT/.user-software.lock", "$CONTAINERROOT/bin/make-squashfs", 7, "is running"),
     ],
 )
 def test_exit_codes_are_the_documented_ones(extended: User, prepare: str, command: str, status: int, says: str) -> None:
@@ -111,8 +111,8 @@ def fake_tool(folder: Path, name: str, body: str) -> Path:
     ("body", "status", "says"),
     [
         ("exit 1", 5, "mksquashfs failed"),
-        ("echo 'Write failed because No space left on device' >&2; exit 1", 8, "no space"),
-        (': >"$2"', 6, "can not mount"),
+        ("echo 'Write failed because No space left on device' >&2; exit 1", 8, "not enough space"),
+        (': >"$2"', 6, "can't mount"),
         (
             'cp -r "$1" "$2.t"; rm "$2.t/venv/demo/pyvenv.cfg"; /usr/bin/mksquashfs "$2.t" "${@:2}"; rm -r "$2.t"',
             6,

@@ -127,7 +127,7 @@ def test_from_inside_the_container(demo: User, lumi: User) -> None:
     assert demo.out(f"{LOAD}; singularity exec -B /tmp $SIF {python} {show}") == "/user-software/venv/demo"
     done = lumi.run(f"module load {LUMI_MODULE}; singularity exec -B /tmp $SIF {python} {show}", check=False)
     assert done.returncode == 127
-    assert "is not in this container, which is another one" in done.stderr
+    assert "you are inside another container, which has no" in done.stderr
 
 
 def test_what_bash_env_says_is_not_heard(demo: User, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_functions_of_the_shell_reach_the_container(demo: User) -> None:
 def test_a_working_directory_that_the_container_does_not_show_is_named(demo: User, tmp_path: Path) -> None:
     done = demo.run(f"{LOAD}; cd /mnt; python -c 'import os; print(os.getcwd())'")
     assert done.stdout == "/mnt\n"
-    assert "python: in the container /mnt is the image's own." in done.stderr
+    assert "python: in the container /mnt is the directory of the image." in done.stderr
     assert "SINGULARITY_BIND=/mnt" in done.stderr
     for shown in (f"cd {tmp_path}", "cd /mnt; export SINGULARITY_BIND=/mnt APPTAINER_BIND=/mnt", "cd /"):
         assert demo.run(f"{LOAD}; {shown}; python -c pass").stderr == ""

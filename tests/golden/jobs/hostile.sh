@@ -7,7 +7,7 @@
 # Written by sifmod for the site it's #SBATCH --nodes=9.
 
 module load Python/3.11
-: "${SIF:?the module is not one of a container}"
+: "${SIF:?the module is not a container module of sifmod}"
 
 srun --kill-on-bad-exit \
     'my runtime' exec "$SIF" \

@@ -9,9 +9,9 @@
 # Written by sifmod for the site lumi.
 
 module load PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
-: "${SIF:?the module is not one of a container}"
+: "${SIF:?the module is not a container module of sifmod}"
 
-# The site's CPU masks are not used: they are for 8 GPUs of a node with one process each.
+# The site's CPU masks are not used: they need 8 GPUs per node and one process per GPU.
 
 srun --kill-on-bad-exit \
     singularity exec "$SIF" \

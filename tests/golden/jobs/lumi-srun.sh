@@ -11,12 +11,12 @@
 # Written by sifmod for the site lumi.
 
 module load PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
-: "${SIF:?the module is not one of a container}"
+: "${SIF:?the module is not a container module of sifmod}"
 
-# srun does not take this from sbatch
+# srun does not inherit this from sbatch
 export SRUN_CPUS_PER_TASK=7
 
-# each task on the cores nearest to its GPU
+# each task on the cores closest to its GPU
 masks=0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000
 
 srun --kill-on-bad-exit --cpu-bind="mask_cpu:$masks" \

@@ -10,9 +10,9 @@
 # Written by sifmod for the site lumi.
 
 module load PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
-: "${SIF:?the module is not one of a container}"
+: "${SIF:?the module is not a container module of sifmod}"
 
-# srun does not take this from sbatch
+# srun does not inherit this from sbatch
 export SRUN_CPUS_PER_TASK=56
 
 srun --kill-on-bad-exit \

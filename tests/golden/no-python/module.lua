@@ -1,8 +1,8 @@
 
--- The container, written by sifmod VERSION. Values belong to this load: pushenv gives the user's own back on unload.
+-- The container, written by sifmod VERSION. pushenv restores the user's own values on unload.
 
--- Without a family several containers can be loaded, and the last one's values are in force. pushenv takes the top of a
--- stack away, whosever it is: where that is another container's, the shell loads that one again.
+-- Without a family several containers can be loaded, and the values of the last one apply. On unload pushenv removes the top
+-- of its stack, whichever module pushed it. If that was another container, the shell loads that one again.
 local last = os.getenv("__SIFMOD_CONTAINER")
 if mode() == "unload" and last and last ~= myModuleFullName() and myShellType() == "sh" then
     execute{
@@ -15,7 +15,7 @@ pushenv("__SIFMOD_CONTAINER", myModuleFullName())
 
 local installdir = "/apps/GROMACS/2024.1"
 
--- The image: the installation's own copy, else one of the site's.
+-- The image: the installation's own copy, or one of the site's.
 local sif = pathJoin(installdir, "gromacs.sif")
 if not isFile(sif) then
     for _, central in ipairs({  }) do
@@ -34,7 +34,7 @@ pushenv("CONTAINERROOT", installdir)
 pushenv("RUNSCRIPTS", pathJoin(installdir, "runscripts"))
 pushenv("RUNSCRIPTSGROMACS", pathJoin(installdir, "runscripts"))
 
--- Bind paths: those that the container needs, the optional ones that are here, the user software, and the user's own.
+-- Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 local binds = {
     "/apps/GROMACS/2024.1/runscripts:/runscripts",
 }

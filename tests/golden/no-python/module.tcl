@@ -1,5 +1,5 @@
 
-# The container, written by sifmod VERSION. Values belong to this load: on unload the user's own come back.
+# The container, written by sifmod VERSION. The user's own values are restored on unload.
 if {[info exists ::ModuleTool]} {
     set sifmod_lmod [expr {$::ModuleTool eq "Lmod"}]
 } else {
@@ -9,7 +9,7 @@ if {[info exists ::ModuleTool]} {
 set sifmod_loading [module-info mode load]
 set sifmod_unloading [module-info mode remove]
 
-# sifmod_has NAME: is the variable set? What environment-modules has just unset is still in env, and empty.
+# sifmod_has NAME: whether the variable is set. One that environment-modules has just unset is still in env, and empty.
 proc sifmod_has {name} {
     if {($::sifmod_loading || $::sifmod_unloading) && [llength [info commands getenv]]} {
         return [expr {[getenv $name "\u0001"] ne "\u0001"}]
@@ -17,11 +17,12 @@ proc sifmod_has {name} {
     return [info exists ::env($name)]
 }
 
-# sifmod_set NAME VALUE: what pushenv is for. That of environment-modules takes values apart at colons and finds only the
-# value that it would set today, so under it a list of our own has what was there before: owner, value, owner, value ...
+# sifmod_set NAME VALUE: set a variable until unload, as pushenv should. The pushenv of environment-modules splits values at
+# colons and finds only the value that it would set today. So there a list of our own keeps the earlier values, as owner,
+# value, owner, value ...
 proc sifmod_set {name value} {
     if {$::sifmod_lmod} {
-        # its Tcl half sets the variable at once, and its Lua half would take that for the value to give back
+        # its Tcl half sets the variable at once, and its Lua half would take that for the value to restore
         set was [array get ::env $name]
         pushenv $name $value
         array unset ::env $name
@@ -51,7 +52,7 @@ proc sifmod_set {name value} {
         setenv $list [linsert $others 0 $me $value]
         setenv $name $value
     } elseif {$me in $owners} {
-        # in this mode setenv unsets, and unsetenv sets; what follows in this process sees the value given to setenv
+        # in this mode setenv unsets and unsetenv sets; the rest of this process sees the value passed to setenv
         if {[llength $others]} {
             unsetenv $name [lindex $others 1]
         } else {
@@ -65,8 +66,8 @@ proc sifmod_set {name value} {
     }
 }
 
-# Without a family several containers can be loaded, and the last one's values are in force. Lmod's pushenv takes the top
-# of a stack away, whosever it is: where that is another container's, the shell loads that one again.
+# Without a family several containers can be loaded, and the values of the last one apply. On unload Lmod's pushenv removes
+# the top of its stack, whichever module pushed it. If that was another container, the shell loads that one again.
 set loaded __SIFMOD_CONTAINER
 if {$sifmod_lmod && $sifmod_unloading && [info exists env($loaded)] && $env($loaded) ne [module-info name]
     && [module-info shelltype] eq "sh"} {
@@ -77,7 +78,7 @@ if {$sifmod_lmod && $sifmod_unloading && [info exists env($loaded)] && $env($loa
 set is_loaded [sifmod_has $loaded]
 sifmod_set $loaded [module-info name]
 
-# The image: the installation's own copy, else one of the site's.
+# The image: the installation's own copy, or one of the site's.
 set sif "/apps/GROMACS/2024.1/gromacs.sif"
 foreach central [list ] {
     if {![file isfile $sif] && [file isfile $central]} {
@@ -97,7 +98,7 @@ sifmod_set CONTAINERROOT "/apps/GROMACS/2024.1"
 sifmod_set RUNSCRIPTS "/apps/GROMACS/2024.1/runscripts"
 sifmod_set "RUNSCRIPTSGROMACS" "/apps/GROMACS/2024.1/runscripts"
 
-# Bind paths: those that the container needs, the optional ones that are here, the user software, and the user's own.
+# Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 set binds {}
 lappend binds "/apps/GROMACS/2024.1/runscripts:/runscripts"
 set users_binds {}

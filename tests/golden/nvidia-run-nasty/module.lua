@@ -1,8 +1,8 @@
 
--- The container, written by sifmod VERSION. Values belong to this load: pushenv gives the user's own back on unload.
+-- The container, written by sifmod VERSION. pushenv restores the user's own values on unload.
 
--- One container at a time. Lmod's own replacement of a family's member loads the new one before it unloads the old one, which
--- leaves the old one's values behind; so the old one goes first.
+-- One container at a time. When Lmod replaces a member of a family, it loads the new one before it unloads the old one, which
+-- leaves the old one's values behind. So the old one is unloaded here first.
 local member = os.getenv("LMOD_FAMILY_CONTAINER")
 if mode() == "load" and member and member ~= myModuleName() and os.getenv("LMOD_AUTO_SWAP") ~= "no" then
     LmodMessage("Replacing the container module " .. member .. " with " .. myModuleFullName() .. ".")
@@ -10,8 +10,8 @@ if mode() == "load" and member and member ~= myModuleName() and os.getenv("LMOD_
 end
 family("container")
 
--- Without a family several containers can be loaded, and the last one's values are in force. pushenv takes the top of a
--- stack away, whosever it is: where that is another container's, the shell loads that one again.
+-- Without a family several containers can be loaded, and the values of the last one apply. On unload pushenv removes the top
+-- of its stack, whichever module pushed it. If that was another container, the shell loads that one again.
 local last = os.getenv("__SIFMOD_CONTAINER")
 if mode() == "unload" and last and last ~= myModuleFullName() and myShellType() == "sh" then
     execute{
@@ -24,7 +24,7 @@ pushenv("__SIFMOD_CONTAINER", myModuleFullName())
 
 local installdir = "/tmp/a b,c'd$e"
 
--- The image: the installation's own copy, else one of the site's.
+-- The image: the installation's own copy, or one of the site's.
 local sif = pathJoin(installdir, "nasty $image \"1\".sif")
 if not isFile(sif) then
     for _, central in ipairs({ "/central \"images\"/nasty $image \"1\".sif", "/cent`ral`/nasty $image \"1\".sif" }) do
@@ -43,7 +43,7 @@ pushenv("CONTAINERROOT", installdir)
 pushenv("RUNSCRIPTS", pathJoin(installdir, "runscripts"))
 pushenv("RUNSCRIPTSPYTORCHMINNGC", pathJoin(installdir, "runscripts"))
 
--- Bind paths: those that the container needs, the optional ones that are here, the user software, and the user's own.
+-- Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 local binds = {
     "/tmp/a b\\,c'd$e/runscripts:/runscripts",
     "/site\\,data:/data 1:ro",
@@ -57,7 +57,7 @@ for _, optional in ipairs({
         binds[#binds + 1] = optional[2]
     end
 end
--- Whether a packed file can be used: nil, "unreadable", or "damaged" where it is not as long as its superblock says.
+-- What is wrong with a packed file: nil, "unreadable", or "damaged" if it is shorter than its superblock says.
 local function problem_of(path)
     if not (io and io.open) then
         return nil
@@ -130,7 +130,7 @@ pushenv("APPTAINERENV_QUOTES", "it's \"$HOME\" `id` \\n")
 pushenv("SINGULARITYENV_SHARED", "easyconfig's")
 pushenv("APPTAINERENV_SHARED", "easyconfig's")
 
--- Packing changes what is bound, so these commands reload the module in the shell that calls them.
+-- Packing changes what is bound, so these commands reload the module in the calling shell.
 local shell = myShellName()
 local reload = " && module load " .. myModuleFullName()
 for _, command in ipairs({ "make-squashfs", "unmake-squashfs" }) do
@@ -140,7 +140,7 @@ for _, command in ipairs({ "make-squashfs", "unmake-squashfs" }) do
     elseif shell == "fish" then
         set_shell_function(command, call .. " $argv" .. reload, "")
     elseif shell == "csh" or shell == "tcsh" then
-        -- a shell function would leave an empty alias behind, which does nothing in silence (Lmod 8.6)
+        -- after unload a shell function would leave an empty alias, which silently does nothing (Lmod 8.6)
         set_alias(command, call .. " $*" .. reload)
     end
 end

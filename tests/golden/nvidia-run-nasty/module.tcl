@@ -1,5 +1,5 @@
 
-# The container, written by sifmod VERSION. Values belong to this load: on unload the user's own come back.
+# The container, written by sifmod VERSION. The user's own values are restored on unload.
 if {[info exists ::ModuleTool]} {
     set sifmod_lmod [expr {$::ModuleTool eq "Lmod"}]
 } else {
@@ -9,7 +9,7 @@ if {[info exists ::ModuleTool]} {
 set sifmod_loading [module-info mode load]
 set sifmod_unloading [module-info mode remove]
 
-# sifmod_has NAME: is the variable set? What environment-modules has just unset is still in env, and empty.
+# sifmod_has NAME: whether the variable is set. One that environment-modules has just unset is still in env, and empty.
 proc sifmod_has {name} {
     if {($::sifmod_loading || $::sifmod_unloading) && [llength [info commands getenv]]} {
         return [expr {[getenv $name "\u0001"] ne "\u0001"}]
@@ -17,11 +17,12 @@ proc sifmod_has {name} {
     return [info exists ::env($name)]
 }
 
-# sifmod_set NAME VALUE: what pushenv is for. That of environment-modules takes values apart at colons and finds only the
-# value that it would set today, so under it a list of our own has what was there before: owner, value, owner, value ...
+# sifmod_set NAME VALUE: set a variable until unload, as pushenv should. The pushenv of environment-modules splits values at
+# colons and finds only the value that it would set today. So there a list of our own keeps the earlier values, as owner,
+# value, owner, value ...
 proc sifmod_set {name value} {
     if {$::sifmod_lmod} {
-        # its Tcl half sets the variable at once, and its Lua half would take that for the value to give back
+        # its Tcl half sets the variable at once, and its Lua half would take that for the value to restore
         set was [array get ::env $name]
         pushenv $name $value
         array unset ::env $name
@@ -51,7 +52,7 @@ proc sifmod_set {name value} {
         setenv $list [linsert $others 0 $me $value]
         setenv $name $value
     } elseif {$me in $owners} {
-        # in this mode setenv unsets, and unsetenv sets; what follows in this process sees the value given to setenv
+        # in this mode setenv unsets and unsetenv sets; the rest of this process sees the value passed to setenv
         if {[llength $others]} {
             unsetenv $name [lindex $others 1]
         } else {
@@ -65,8 +66,8 @@ proc sifmod_set {name value} {
     }
 }
 
-# One container at a time. Lmod's own replacement of a family's member loads the new one before it unloads the old one,
-# which leaves the old one's values behind; so the old one goes first. environment-modules refuses the second one.
+# One container at a time. When Lmod replaces a member of a family, it loads the new one before it unloads the old one, which
+# leaves the old one's values behind. So the old one is unloaded here first. environment-modules refuses the second one.
 set member "LMOD_FAMILY_CONTAINER"
 if {$sifmod_lmod && $sifmod_loading && [info exists env($member)]
     && $env($member) ne [file dirname [module-info name]]
@@ -76,8 +77,8 @@ if {$sifmod_lmod && $sifmod_loading && [info exists env($member)]
 }
 family "container"
 
-# Without a family several containers can be loaded, and the last one's values are in force. Lmod's pushenv takes the top
-# of a stack away, whosever it is: where that is another container's, the shell loads that one again.
+# Without a family several containers can be loaded, and the values of the last one apply. On unload Lmod's pushenv removes
+# the top of its stack, whichever module pushed it. If that was another container, the shell loads that one again.
 set loaded __SIFMOD_CONTAINER
 if {$sifmod_lmod && $sifmod_unloading && [info exists env($loaded)] && $env($loaded) ne [module-info name]
     && [module-info shelltype] eq "sh"} {
@@ -88,7 +89,7 @@ if {$sifmod_lmod && $sifmod_unloading && [info exists env($loaded)] && $env($loa
 set is_loaded [sifmod_has $loaded]
 sifmod_set $loaded [module-info name]
 
-# The image: the installation's own copy, else one of the site's.
+# The image: the installation's own copy, or one of the site's.
 set sif "/tmp/a b,c'd\$e/nasty \$image \"1\".sif"
 foreach central [list "/central \"images\"/nasty \$image \"1\".sif" "/cent`ral`/nasty \$image \"1\".sif"] {
     if {![file isfile $sif] && [file isfile $central]} {
@@ -108,7 +109,7 @@ sifmod_set CONTAINERROOT "/tmp/a b,c'd\$e"
 sifmod_set RUNSCRIPTS "/tmp/a b,c'd\$e/runscripts"
 sifmod_set "RUNSCRIPTSPYTORCHMINNGC" "/tmp/a b,c'd\$e/runscripts"
 
-# Bind paths: those that the container needs, the optional ones that are here, the user software, and the user's own.
+# Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 set binds {}
 lappend binds "/tmp/a b\\,c'd\$e/runscripts:/runscripts"
 lappend binds "/site\\,data:/data 1:ro"
@@ -118,7 +119,7 @@ if {[file exists "/it's/\$HOME"]} {
     lappend binds "/it's/\$HOME"
 }
 
-# Whether a packed file can be used: nothing, "unreadable", or "damaged" where it is not as long as its superblock says.
+# What is wrong with a packed file: nothing, "unreadable", or "damaged" if it is shorter than its superblock says.
 proc sifmod_problem_of {path} {
     if {[catch {open $path rb} file]} {
         return unreadable
@@ -186,7 +187,7 @@ sifmod_set APPTAINERENV_QUOTES "it's \"\$HOME\" `id` \\n"
 sifmod_set SINGULARITYENV_SHARED "easyconfig's"
 sifmod_set APPTAINERENV_SHARED "easyconfig's"
 
-# Packing changes what is bound, so these commands reload the module in the shell that calls them.
+# Packing changes what is bound, so these commands reload the module in the calling shell.
 if {[module-info shell] in {bash zsh}} {
     set me [module-info name]
     set reload [expr {$sifmod_lmod ? "module load $me" : "module switch $me $me"}]

@@ -73,7 +73,7 @@ def test_what_is_no_node_list_is_refused_and_never_run(
 def test_no_node_list_is_refused_with_the_remedy(get_master: GetMaster, words: list[str]) -> None:
     done = get_master(*words)
     assert (done.returncode, done.stdout) == (1, "")
-    assert "give one, or run this in a Slurm step" in done.stderr
+    assert "pass one as argument, or run this in a Slurm step" in done.stderr
 
 
 def test_the_step_s_node_list_beats_the_job_s(get_master: GetMaster) -> None:

@@ -63,7 +63,7 @@ def test_what_every_virtual_environment_has_is_not_carried_over(
     ]
     (tmp_path / "list.txt").write_text("\n".join(lines) + "\n")
     done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
-    assert (done.returncode, done.stdout) == (0, "Carrying over 2 packages.\nAll were kept.\n")
+    assert (done.returncode, done.stdout) == (0, "Carrying over 2 packages.\nAll packages were carried over.\n")
     (call,) = wrapper.fake.calls
     assert call["argv"][2:] == [
         "/user-software/venv/demo/bin/python",

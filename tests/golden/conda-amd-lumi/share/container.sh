@@ -1,7 +1,7 @@
-# How the commands in bin/ reach the container of PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315. They source this file, which works out on
-# the node where it runs what the container needs: the commands work with the module loaded and without it. They run under
-# `bash -p`, which leaves $BASH_ENV and functions of the caller's shell alone: these cost time, and may print something.
-# shellcheck shell=bash disable=SC2034,SC2054 # variables for who sources this; commas within binds
+# How the commands in bin/ start the container of PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315. They source this file, which finds out on the
+# current node what the container needs, so the commands work with and without the module loaded. They run under `bash -p`,
+# which ignores $BASH_ENV and functions of the caller's shell: these cost time, and may print something.
+# shellcheck shell=bash disable=SC2034,SC2054 # variables for scripts that source this; commas within binds
 
 root=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1
 sif=$root/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif
@@ -41,8 +41,8 @@ find_runtime() {
     die 127 'no container runtime on this node: looked for singularity and apptainer on PATH. Load its module, use a node that has one, or set '"'"'runtime'"'"' in the site file'
 }
 
-# describe_user_software: set what packing and carry-over need to know, which are the same files in every installation. The
-# other commands don't: it would change variables of these names that the user has exported into the container.
+# describe_user_software: set the values for packing and carry-over, which are the same files in every installation. The other
+# commands don't call it: it would change exported variables of the same names, which the container inherits.
 describe_user_software() {
     module=PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
     previous=$root/user-software.squashfs.previous
@@ -66,8 +66,8 @@ packed_is_active() {
     [[ -f $packed ]] && ! [[ -d $directory && -e $unpacked_mark ]]
 }
 
-# packed_is_whole: whether the packed file, which can be read, is as long as its superblock says. The length takes two more
-# processes; a module that bound the file at load has looked at it already.
+# packed_is_whole: whether a readable packed file is as long as its superblock says. Reading the length takes two more
+# processes; it is skipped if the loaded module has bound the file, because the module checked it.
 packed_is_whole() {
     local magic length
     IFS= read -rd '' -n 4 magic <"$packed" && [[ $magic == hsqs ]] || return
@@ -76,7 +76,7 @@ packed_is_whole() {
         ((length >= 96 && length <= $(stat -Lc %s -- "$packed")))
 }
 
-# inject NAME VALUE: both spellings, because APPTAINERENV_NAME beats SINGULARITYENV_NAME of another value.
+# inject NAME VALUE: set both spellings, because APPTAINERENV_NAME overrides SINGULARITYENV_NAME.
 inject() {
     export "SINGULARITYENV_$1=$2" "APPTAINERENV_$1=$2"
 }
@@ -132,14 +132,14 @@ set_binds() {
     elif [[ -d $directory ]]; then
         binds+=(/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software)
     else
-        die 126 "the user software is gone: neither '$directory' nor '$packed' is there. Make it anew with eb --rebuild."
+        die 126 "the user software is missing: neither '$directory' nor '$packed' exists. Create it again with eb --rebuild."
     fi
     if [[ -n $beside ]]; then
         [[ -d $directory ]] || die 126 "$alone"
         printf '%s: %s\n' "${0##*/}" "$beside" >&2
         binds+=(/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software)
     fi
-    # With a module loaded BINDPATH is the module's; what the user had in it before is in SIFMOD_USER_BINDPATH.
+    # With a module loaded, BINDPATH has the module's value, and SIFMOD_USER_BINDPATH what the user had set before.
     local users=${SIFMOD_USER_BINDPATH-}
     if [[ -z ${__SIFMOD_CONTAINER-} ]]; then
         users=${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}}
@@ -149,23 +149,23 @@ set_binds() {
     export APPTAINER_BINDPATH=$SINGULARITY_BINDPATH
 }
 
-# The runtime shows the working directory in the container, but not these (Apptainer, addCwdMount).
+# The runtime mounts the working directory in the container, except for these (Apptainer, addCwdMount).
 check_working_directory() {
     case $PWD in
     /bin | /etc | /lib | /lib64 | /mnt | /opt | /sbin | /usr | /var)
         local bound=,$SINGULARITY_BINDPATH,${SINGULARITY_BIND-},${APPTAINER_BIND-},
-        local advice="To see yours, change to a directory below it, or bind it: SINGULARITY_BIND=$PWD"
+        local advice="To see the host's, change to a directory below it, or bind it: SINGULARITY_BIND=$PWD"
         if [[ $bound != *,"$PWD"[,:]* ]]; then
-            printf '%s: in the container %s is the image'\''s own. %s\n' "${0##*/}" "$PWD" "$advice" >&2
+            printf '%s: in the container %s is the directory of the image. %s\n' "${0##*/}" "$PWD" "$advice" >&2
         fi
         ;;
     esac
 }
 
-# launch COMMAND [ARGUMENT...]: become the command in the container.
+# launch COMMAND [ARGUMENT...]: replace this process with the command in the container.
 launch() {
     if in_container; then
-        command -v -- "$1" >/dev/null || die 127 "'$1' is not in this container, which is another one: leave it first."
+        command -v -- "$1" >/dev/null || die 127 "you are inside another container, which has no '$1': exit it first."
         exec "$@"
     fi
     find_runtime
