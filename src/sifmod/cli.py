@@ -12,34 +12,34 @@ from sifmod import __version__
 from sifmod.commands import PROGRAM
 from sifmod.errors import SifmodError
 
-# The verbs, each a module of `sifmod.commands`, with what the list of them says in one line of 80 columns.
+# The verbs, each a module of `sifmod.commands`, with their summaries; each fits a line of 80 columns.
 _VERBS = {
-    "completion": "Print the script that completes commands in a shell.",
+    "completion": "Print the completion script of a shell.",
     "convert": "Convert an easyconfig in the style of LUMI's containers.",
-    "doctor": "Find what on this host, or in an image, will not work.",
-    "env": "Print the settings with which EasyBuild finds sifmod.",
+    "doctor": "Find problems on this host or in an image.",
+    "env": "Print the settings that let EasyBuild find sifmod.",
     "inspect": "Show what is in an image, without running it.",
     "kernel": "Write a Jupyter kernel that runs in a container.",
     "list": "List the installed containers.",
     "new": "Write an easyconfig for an image.",
     "remove": "Remove an installed container.",
-    "render": "Print what an install of an easyconfig would write.",
+    "render": "Print the files that an install would write.",
     "sbatch": "Print a job script that runs Python in a container.",
     "show": "Show everything about one installed container.",
     "site": "Show and check the settings of the cluster.",
-    "verify": "Compare installed containers with what was installed.",
+    "verify": "Check that installed containers are intact and run.",
 }
 
 
 class Verbs(click.Group):
-    """The verbs of the command line; the module of one is imported when it is called."""
+    """The verbs of the command line; a verb's module is imported when the verb is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - Click's signature
         """Return the names of the verbs."""
         return list(_VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:  # noqa: ARG002 - likewise
-        """Return a verb; None if there is no such one."""
+        """Return a verb; None if it is unknown."""
         if cmd_name not in _VERBS:
             return None
         module = importlib.import_module(f"sifmod.commands.{cmd_name}")
@@ -47,7 +47,7 @@ class Verbs(click.Group):
         return next(command for command in found if command.name == cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - likewise
-        """Write the list of the verbs without importing them."""
+        """Write the list of verbs without importing their modules."""
         with formatter.section("Commands"):
             formatter.write_dl(list(_VERBS.items()))
 
@@ -63,7 +63,7 @@ def cli() -> None:
       sifmod inspect my-image.sif            see what is in an image
       sifmod new my-image.sif                write an easyconfig for it
       sifmod list                            see what is installed
-      sifmod doctor                          see whether this host is fit for it
+      sifmod doctor                          see whether this host is ready for it
       sifmod site check                      see whether the site fits this host
       sifmod sbatch PyTorch/2.2.0 -N 2 -- train.py   print a job script
       eval "$(sifmod env)"                   let EasyBuild's module find sifmod
@@ -71,11 +71,11 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line: errors that users can act on end with one line and their exit status."""
+    """Run the command line; an error that users can act on prints one line and sets the exit status."""
     try:
         cli.main(prog_name=PROGRAM, standalone_mode=True)
     except (SifmodError, OSError) as error:
-        # of the system: a path that may not be looked at, a disk that is full; the message names it
+        # OSError: a path that may not be read, a full disk; the message names it
         from sifmod.commands.output import echo_error
 
         echo_error(f"{PROGRAM}: {error}")

@@ -1,4 +1,4 @@
-"""`sifmod completion`: the script that makes a shell complete the command line."""
+"""`sifmod completion`: print the completion script of a shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that makes a shell complete sifmod's commands and options.
+    """Print a script that lets a shell complete sifmod's commands and options.
 
     \b
     Examples:

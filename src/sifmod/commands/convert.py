@@ -1,4 +1,4 @@
-"""`sifmod convert`: an easyconfig in the style of LUMI's containers becomes one of sifmod's."""
+"""`sifmod convert`: convert an easyconfig in the style of LUMI's containers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from sifmod.site.settings import load_settings
     type=click.Path(path_type=Path),
     metavar="FILE|DIR",
     default=None,
-    help="Write there instead of to the terminal; in a directory under the name that EasyBuild expects.",
+    help="Write to this file, or into this directory under the name that EasyBuild expects.",
 )
-@click.option("--force", is_flag=True, help="Write over a file that exists.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @site_option
 @json_option
 def convert(easyconfig: Path, output: Optional[Path], force: bool, site_name: str, as_json: bool) -> None:
-    """Convert an easyconfig that installs a container with MakeCp into one of ContainerImage.
+    """Convert an easyconfig that installs a container with MakeCp to one for ContainerImage.
 
-    The easyconfig is evaluated by EasyBuild, so its code runs. What could not be carried over is listed in the new one
-    and on standard error. What the site gives to every container is left out: name it with --site.
+    EasyBuild evaluates the easyconfig, so its code runs. Parts that can't be converted are listed in the new easyconfig
+    and on standard error. Settings that the site gives to every container are left out: name the site with --site.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def convert(easyconfig: Path, output: Optional[Path], force: bool, site_name: st
     for note in result.lost:
         echo_error(f"sifmod: not carried over: {note}")
     for note in result.look:
-        echo_error(f"sifmod: look at {note}")
+        echo_error(f"sifmod: note: {note}")
     if path is None:
         echo_whole(result.text)
     else:

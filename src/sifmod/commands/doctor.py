@@ -1,4 +1,4 @@
-"""`sifmod doctor`: why does it not work here?"""
+"""`sifmod doctor`: find what will not work here, and why."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _EXIT_CODES = {PROBLEM: 1, WARNING: 20}
 @prefix_option
 @json_option
 def doctor(target: str, prefix: Optional[Path], as_json: bool) -> None:
-    """Compare this host with what containers need, and with one container.
+    """Check this host, and one container if given, for problems.
 
-    Looks at the runtime, user namespaces, FUSE, squashfs-tools, modules, EasyBuild, the site's paths, space and quota,
-    and GPUs. With an installed MODULE, an EASYCONFIG or an IMAGE also at the architecture, driver and GPU model that
-    the image needs, at the host's libraries that are bound into it, and at user software. Nothing is run in the image,
+    Checks the runtime, user namespaces, FUSE, squashfs-tools, modules, EasyBuild, the site's paths, space and quota,
+    and GPUs. For an installed MODULE, an EASYCONFIG or an IMAGE, also checks the architecture, driver and GPU model
+    that the image needs, the host's libraries that are bound into it, and user software. Nothing runs in the image,
     which may be a SIF, a SquashFS file or a sandbox.
 
-    Exit status: 0 nothing to do, 20 warnings, 1 problems.
+    Exit status: 0 if all is well, 20 for warnings, 1 for problems.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def _patient(target: str, site: Site, space: SoftwareSpace, prefix: Optional[Pat
         return Patient()
     if target.endswith(".eb"):
         return _of_easyconfig(easyconfig_path(Path(target)), prefix)
-    # a module may have the name of a folder here, so a sandbox is one by its path only
+    # a module may have the name of a folder here, so a sandbox must be given as a path
     is_path = target.startswith(("/", "./", "../"))
     is_sandbox = is_path and Path(target).is_dir() and not Path(target, names.MANIFEST).is_file()
     if is_sandbox or Path(target).is_file() or target.endswith((".sif", ".squashfs")):
@@ -84,5 +84,5 @@ def _of_easyconfig(path: Path, prefix: Optional[Path]) -> Patient:
         candidates += [folder / letter_folder(found.spec.name) / found.spec.sif, folder / found.spec.sif]
     candidates.append(Path(found.spec.installdir, found.spec.sif))
     image = next((candidate for candidate in candidates if os.path.isfile(candidate)), None)  # noqa: PTH113 - likewise
-    missing = "" if image else f"the image {found.spec.sif} is not here yet"
+    missing = "" if image else f"the image {found.spec.sif} is not on this host yet"
     return Patient(image=image, gpu=found.spec.gpu, binds=found.spec.binds, missing_image=missing)

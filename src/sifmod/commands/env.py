@@ -1,4 +1,4 @@
-"""`sifmod env`: how an EasyBuild that is a module finds sifmod."""
+"""`sifmod env`: print the settings that let EasyBuild find sifmod."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sifmod.eb.robot import SHELLS, easybuild_settings
 
 @click.command()
 @click.option(
-    "--shell", type=click.Choice(SHELLS), default="bash", show_default=True, help="Language of the shell to print for."
+    "--shell", type=click.Choice(SHELLS), default="bash", show_default=True, help="Shell to print commands for."
 )
 def env(shell: str) -> None:
-    """Print the settings with which any EasyBuild finds sifmod's easyblock and easyconfigs.
+    """Print settings that let any EasyBuild find sifmod's easyblock and easyconfigs.
 
-    Not needed where sifmod is installed into the same Python environment as EasyBuild.
+    Not needed if sifmod is installed into the same Python environment as EasyBuild.
 
     \b
     Examples:

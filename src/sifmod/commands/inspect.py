@@ -1,4 +1,4 @@
-"""`sifmod inspect`: what is in an image."""
+"""`sifmod inspect`: show what is in an image."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from sifmod.image.python import Packages
 from sifmod.text.printable import printable
 from sifmod.text.size import size_text
 
-_SHOWN_LINES = 40  # of a script or a definition file
+_SHOWN_LINES = 40  # lines shown of a script or a definition file
 
 
 @click.command("inspect")
 @click.argument("image", type=click.Path(path_type=Path))
-@click.option("--packages", is_flag=True, help="Print NAME==VERSION of each package, and nothing else.")
+@click.option("--packages", is_flag=True, help="Print only NAME==VERSION of each package.")
 @click.option(
     "--python",
     "prefix",
     metavar="PATH|ENV",
     default="",
-    help="Prefix of the Python, or name of the conda environment, whose packages are listed.",
+    help="List the packages of this Python prefix or conda environment.",
 )
 @json_option
 def inspect(image: Path, packages: bool, prefix: str, as_json: bool) -> None:
     """Show what is in an image, without running it and without a container runtime.
 
-    IMAGE is a SIF, a SquashFS file, a sandbox, or user software, packed or not.
+    IMAGE is a SIF, a SquashFS file, a sandbox, or user software (packed or not).
 
-    Exit status: 0; 5 it is no image, or a damaged one.
+    Exit status: 0, or 5 if IMAGE is not an image or is damaged.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def _as_json(found: Inspection) -> dict[str, Any]:
 
 
 def _driver(found: Inspection) -> str:
-    """Return in words which GPU driver the host must have; empty if it needs none, or that is not known."""
+    """Return the GPU driver that the host needs, in words; empty if it needs none or the driver is unknown."""
     needs = (vendor.driver_for(newest(found.components, vendor.stack)) for vendor in VENDORS.values())
     return "; ".join(filter(None, needs))
 
@@ -93,9 +93,9 @@ def _show(found: Inspection) -> None:
             about = [f"{name} {python.version_of(name)}" for name in MAIN_PACKAGES if python.version_of(name)]
             count = str(len(python.packages))
             rows.append((python.prefix + mark, python.kind, python.version, count, ", ".join(about)))
-        echo_table(("PYTHON", "KIND", "VERSION", "PACKAGES", "AMONG THEM"), rows)
+        echo_table(("PYTHON", "KIND", "VERSION", "PACKAGES", "MAIN PACKAGES"), rows)
         if found.default_python and len(found.pythons) > 1:
-            echo("* the one that --packages lists unless --python names another")
+            echo("* listed by --packages; choose another one with --python")
     if found.components:
         echo()
         libraries = [(one.name, one.version, one.where) for one in found.components]
@@ -103,7 +103,7 @@ def _show(found: Inspection) -> None:
     for title, text in (("Definition file", found.definition), ("Runscript", found.runscript)):
         if text:
             lines = text.splitlines()
-            more = f"\n  ... {len(lines) - _SHOWN_LINES} lines more: --json" if len(lines) > _SHOWN_LINES else ""
+            more = f"\n  ... {len(lines) - _SHOWN_LINES} more lines: see --json" if len(lines) > _SHOWN_LINES else ""
             shown = "\n".join(f"  {line}" for line in lines[:_SHOWN_LINES])
             echo(f"\n{title}\n{shown}{more}")
 
@@ -115,7 +115,7 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
     )
     torch = []
     for one in found.torch:
-        architectures = " ".join(one.architectures) if one.architectures else "not to be read from the files"
+        architectures = " ".join(one.architectures) if one.architectures else "unknown: not readable from the files"
         built = f" for {one.built_for}; architectures: {architectures}" if one.built_for else ""
         torch.append(f"{one.version}{built}")
     signatures = [

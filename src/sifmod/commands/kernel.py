@@ -1,4 +1,4 @@
-"""`sifmod kernel`: a Jupyter kernel for an installed container."""
+"""`sifmod kernel`: write a Jupyter kernel for an installed container."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sifmod.installed.kernel import kernel_of, loaded_or_installed, require_ipyk
 
 @click.command()
 @click.argument("module", shell_complete=complete_modules)
-@click.option("--name", default="", help="Name of the kernel; by default the module's, in small letters.")
-@click.option("--display-name", default="", help="What Jupyter shows; by default the module's name.")
-@click.option("--user", "for_user", is_flag=True, help="For every Jupyter of yours: the default.")
+@click.option("--name", default="", help="Name of the kernel (default: the module's, in lower case).")
+@click.option("--display-name", default="", help="Name that Jupyter shows (default: the module's).")
+@click.option("--user", "for_user", is_flag=True, help="Write it for yourself, for any Jupyter (default).")
 @click.option(
     "--jupyter-prefix",
     type=click.Path(path_type=Path),
     metavar="DIR",
     default=None,
-    help="For the Jupyter that is installed in this prefix, and all its users.",
+    help="Write it for all users of the Jupyter in this prefix.",
 )
 @click.option("--replace", is_flag=True, help="Replace a kernel of the same name.")
 @prefix_option

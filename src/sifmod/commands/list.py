@@ -1,4 +1,4 @@
-"""`sifmod list`: what is installed."""
+"""`sifmod list`: list the installed containers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sifmod.usersoftware.state import DIRECTORY, PACKED, UserSoftware
 
 @click.command("list")
 @prefix_option
-@click.option("--fast", is_flag=True, help="Leave out what takes a walk through user software: its size.")
+@click.option("--fast", is_flag=True, help="Skip the size of user software, which needs a directory walk.")
 @json_option
 def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
-    """List the container modules that are installed.
+    """List the installed container modules.
 
-    With their images, user software, whether they are loaded in this shell, and whether an easyconfig of a newer
-    version is in EasyBuild's robot path.
+    Shows image and user software of each module, whether it is loaded in this shell, and whether EasyBuild's robot path
+    has an easyconfig of a newer version.
 
     Exit status: 0, or 1 if the manifest of an installation can't be read.
 
@@ -58,7 +58,7 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
 
 
 def describe(item: Installation, *, fast: bool) -> dict[str, Any]:
-    """Return what is known of an installation, for `--json` and for tables."""
+    """Return the facts about an installation, for `--json` and for tables."""
     manifest = item.manifest
     return {
         "module": item.module,

@@ -1,4 +1,4 @@
-"""`sifmod new`: an easyconfig for an image."""
+"""`sifmod new`: write an easyconfig for an image."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ STANDARD_OUTPUT = "-"
 
 @click.command("new")
 @click.argument("image", metavar="IMAGE|URI", type=click.Path())
-@click.option("--name", default="", help="Name of the module, instead of the main package's.")
-@click.option("--version", default="", help="Version of the module, instead of the main package's.")
+@click.option("--name", default="", help="Name of the module (default: the main package's).")
+@click.option("--version", default="", help="Version of the module (default: the main package's).")
 @click.option(
     "--like",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="OTHER.eb",
-    help="Easyconfig of a similar container: what it says and still applies is taken over.",
+    help="Easyconfig of a similar container: take over its parameters where they still apply.",
 )
 @click.option(
     "-o",
@@ -36,20 +36,21 @@ STANDARD_OUTPUT = "-"
     default="",
     type=click.Path(),
     metavar="FILE|DIR|-",
-    help="Where to write it, by default NAME-VERSION.eb in this directory; '-' is standard output.",
+    help="Where to write it (default: NAME-VERSION.eb in this directory); '-' is standard output.",
 )
-@click.option("--force", is_flag=True, help="Overwrite the file if it is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @site_option
 @json_option
 def new(
     image: str, name: str, version: str, like: Optional[Path], output: str, force: bool, site_name: str, as_json: bool
 ) -> None:
-    """Write an easyconfig for an image, from what is in it.
+    """Write an easyconfig for an image, based on its contents.
 
-    IMAGE is a SIF. A URI such as docker://debian:12 is pulled into EasyBuild's source path, where eb finds it again.
+    IMAGE is a SIF. The image of a URI such as docker://debian:12 is pulled into EasyBuild's source path, where eb finds
+    it again.
 
-    Exit status: 0; 1 the file exists, or OTHER.eb is none; 3 a value can't be used; 4 the site's settings are wrong; 5
-    it is no image, or can't be pulled.
+    Exit status: 0; 1 if the output exists or OTHER.eb is not a container easyconfig; 3 if a value can't be used; 4 if
+    the site's settings are wrong; 5 if IMAGE is not an image or can't be pulled.
 
     \b
     Examples:
@@ -58,7 +59,7 @@ def new(
       sifmod new pytorch-new.sif --like PyTorch-2.2.0-rocm-5.6.1.eb
       sifmod new tools.sif --name tools --version 1.0 -o - | less
     """
-    # before a pull, which uses the name for a folder
+    # before a pull, which names a folder after the module
     for key, value in (("name", name), ("version", version)):
         if value:
             checked_name(key, value)
@@ -67,7 +68,7 @@ def new(
     similar: dict[str, Any] = {}
     if like:
         similar, computed = read_easyconfig(like)
-        notes += [f"not taken over, because {like.name} computes it: {one}" for one in computed if one in TAKEN_OVER]
+        notes += [f"{one} was not taken over, because {like.name} computes it" for one in computed if one in TAKEN_OVER]
     is_uri = ":" in image and not Path(image).exists()
     progress = shown_progress()
     if is_uri:
@@ -78,7 +79,7 @@ def new(
         found.inspection, site, sha256=found.sha256, uri=found.uri, name=name, version=version, like=similar
     )
     found.settle(str(proposal.parameters["name"]))
-    text = easyconfig_text(proposal.parameters, comments=[f"Written by sifmod new from {found.origin}: look it over."])
+    text = easyconfig_text(proposal.parameters, comments=[f"Written by sifmod new from {found.origin}: review it."])
     target = None if output == STANDARD_OUTPUT else _target(Path(output), proposal.file_name)
     if target:
         write_new(target, text, force=force)

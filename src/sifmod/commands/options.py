@@ -13,19 +13,19 @@ from sifmod.errors import SifmodError
 from sifmod.installed.installation import find_installations
 from sifmod.site.settings import shipped_sites
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for other programs.")
 
 prefix_option = click.option(
     "--prefix",
     type=click.Path(path_type=Path),
     metavar="DIR",
     default=None,
-    help="EasyBuild prefix to look at, instead of that of EASYBUILD_* and EasyBuild's own files.",
+    help="EasyBuild prefix to use instead of the configured one.",
 )
 
 
 def complete_modules(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the modules that are installed."""
+    """Complete the names of installed modules."""
     prefix: Optional[Path] = context.params.get("prefix")
     try:
         found = find_installations(software_space(prefix)).installations
@@ -45,5 +45,5 @@ site_option = click.option(
     metavar="NAME|PATH",
     default="",
     shell_complete=_complete_sites,
-    help="A shipped site, or a site file, instead of the one in force.",
+    help="Shipped site or site file to use instead of the configured one.",
 )

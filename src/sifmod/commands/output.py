@@ -1,8 +1,8 @@
-"""What the verbs print: JSON for programs, plain lines for scripts, and what fits into the window on a terminal.
+"""How the verbs print: JSON for programs, plain lines for scripts, wrapped and coloured lines on a terminal.
 
-On a terminal Rich wraps and colours. It is loaded only there, because it takes longer than most verbs. Elsewhere, with
-NO_COLOR and on TERM=dumb, lines are plain and as long as they are. Every text, from wherever it is, passes through
-`printable` here.
+Rich wraps and colours. It is loaded only on a terminal, because loading it takes longer than most verbs. Elsewhere, and
+with NO_COLOR or TERM=dumb, lines are plain and never wrapped. All text passes through `printable` here, wherever it
+comes from.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _COLOURS = MappingProxyType({OK: "green", NOTE: "blue", WARNING: "yellow", PROBL
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal on which lines may be wrapped, coloured and drawn anew."""
+    """Return whether a stream is a terminal on which lines may be wrapped, coloured and redrawn."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def console(stream: TextIO) -> Console:
-    """Return Rich's console for a terminal; nothing in a text is markup for it."""
+    """Return a Rich console for a terminal, which takes no text for markup."""
     from rich.console import Console
 
     return Console(file=stream, highlight=False, markup=False, emoji=False)
 
 
 def echo_json(value: Any) -> None:
-    """Print a value as indented JSON, in UTF-8; what steers a terminal, or is no UTF-8 (odd file names), is escaped."""
+    """Print a value as indented JSON in UTF-8; escape what controls a terminal or is not UTF-8 (odd file names)."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     click.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def echo(text: str = "", *, bold: bool = False) -> None:
-    """Print a line, or several, for people: on a terminal they are wrapped."""
+    """Print lines for people, wrapped on a terminal."""
     text = printable(text)
     if not is_terminal(sys.stdout):
         click.echo(text)
@@ -57,12 +57,12 @@ def echo(text: str = "", *, bold: bool = False) -> None:
 
 
 def echo_error(text: str) -> None:
-    """Print a message on standard error, as one line: it may name a command or a path to copy."""
+    """Print a message on standard error as one line, because users may copy a command or path from it."""
     click.echo(printable(text), err=True)
 
 
 def echo_whole(text: str, *, colour: Optional[str] = None) -> None:
-    """Print text that is to be copied or sent on, such as a file: never wrapped, unchanged where it is no terminal."""
+    """Print text to copy or redirect, such as a file: never wrapped, and unchanged unless printed to a terminal."""
     if sys.stdout.isatty():
         text = printable(text)
     if colour and is_terminal(sys.stdout):
@@ -86,7 +86,7 @@ def echo_findings(findings: Sequence[Finding]) -> None:
 def echo_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, colours: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """Print a table; on a terminal its columns are wrapped, its header is bold and its first column coloured.
+    """Print a table; on a terminal, wrap its columns, print its header in bold and colour its first column.
 
     Args:
         header: titles of the columns.
@@ -110,9 +110,9 @@ def echo_table(
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the plain lines of a table, the header first; what is in the last column is not padded.
+    """Yield the plain lines of a table, the header first; the last column is not padded.
 
-    A cell may have several lines: the others of its row are empty beside them.
+    A cell may have several lines; the other cells of the row are empty beside its further lines.
 
     Args:
         header: titles of the columns.

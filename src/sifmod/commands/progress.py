@@ -1,4 +1,4 @@
-"""How the command line shows long work: a bar or a spinner on a terminal, now and then a line elsewhere."""
+"""How the command line shows long work: a bar or a spinner on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def shown_progress() -> Progress:
-    """Return what shows long work on standard error."""
+    """Return the display of long work on standard error."""
     return _Bars() if is_terminal(sys.stderr) else Lines(echo_error)
 
 
 class _Bars:
     @contextmanager
     def step(self, title: str, *, size: int = 0) -> Iterator[Step]:
-        """Show a bar where the size is known, else a spinner; nothing of it stays."""
+        """Show a bar if the size is known, else a spinner; remove it at the end."""
         from rich import progress as bars
 
         about = bars.TextColumn("{task.description}", markup=False)

@@ -1,4 +1,4 @@
-"""`sifmod remove`: take an installation away, user software last of all."""
+"""`sifmod remove`: remove an installed container."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from sifmod.usersoftware.state import PACKED
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
     default=None,
-    help="Copy user software there first: packed, with the list of its packages.",
+    help="First copy user software to DIR: packed, with the list of its packages.",
 )
 @click.option("--delete-user-software", "delete", is_flag=True, help="Delete user software too.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def remove(module: str, prefix: Optional[Path], keep: Optional[Path], delete: bool, yes: bool, as_json: bool) -> None:
     """Remove an installed container: its module, scripts and image.
 
-    Where users have installed something, say what becomes of it. Links are removed and never followed, and nothing
-    outside of the software space is touched. A removal that was interrupted is finished by the same command.
+    If users have installed something, keep it with --keep-user-software or delete it with --delete-user-software. Links
+    are removed but never followed, and nothing outside the software space is touched. To finish an interrupted removal,
+    run the same command again.
 
     \b
     Examples:
@@ -45,7 +46,7 @@ def remove(module: str, prefix: Optional[Path], keep: Optional[Path], delete: bo
     if keep and delete:
         raise click.UsageError("--keep-user-software and --delete-user-software exclude each other")
     if as_json and not yes:
-        raise click.UsageError("--json can't ask: give --yes too")
+        raise click.UsageError("--json does not prompt: add --yes")
     space = software_space(prefix)
     try:
         item = find_installation(space, module)
@@ -53,17 +54,17 @@ def remove(module: str, prefix: Optional[Path], keep: Optional[Path], delete: bo
         leftovers = remove_leftovers(space, module)
         if not leftovers:
             raise
-        _done(module, as_json, f"finished the removal of {module} that was interrupted")
+        _done(module, as_json, f"finished the interrupted removal of {module}")
         return
     removal = Removal(item, say=lambda line: None if as_json else echo(line))
     removal.check()
     own = removal.users_own
     if item.is_loaded():
-        echo_error(f"sifmod: {item.module} is loaded in this shell; afterwards: module unload {item.module}")
+        echo_error(f"sifmod: {item.module} is loaded in this shell; afterwards run: module unload {item.module}")
     if own and not keep and not delete:
         raise InstallError(
-            f"users have made something in '{item.root}' ({', '.join(path.name for path in own)}): keep it with "
-            "--keep-user-software DIR, or say --delete-user-software"
+            f"'{item.root}' contains user files ({', '.join(path.name for path in own)}): keep them with "
+            "--keep-user-software DIR or delete them with --delete-user-software"
         )
     if not yes:
         echo(f"{item.module} in {item.root}, image {size_text(item.manifest.image_size)}")
@@ -71,7 +72,7 @@ def remove(module: str, prefix: Optional[Path], keep: Optional[Path], delete: bo
         for path in own:
             fate = f"to be kept in {keep}" if keep else "to be deleted"
             if keep and state.state == PACKED and path == state.directory:
-                fate = "not in use, to be deleted if it is what was packed"
+                fate = "not in use, to be deleted if it equals the packed file"
             echo(f"  user software: {path}, {fate}")
         click.confirm("Remove it?", abort=True)
     removal.remove(keep=keep.expanduser().absolute() if keep else None)

@@ -1,4 +1,4 @@
-"""`sifmod render`: what an install would write."""
+"""`sifmod render`: print the files that an install would write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sifmod.install.preview import Preview, differences, preview
 
 def _version(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
     if value and not re.fullmatch(r"\d+\.\d+", value):
-        raise click.BadParameter("give major and minor, such as 3.11")
+        raise click.BadParameter("give MAJOR.MINOR, such as 3.11")
     return value
 
 
@@ -34,9 +34,9 @@ def _version(_context: click.Context, _parameter: click.Parameter, value: str) -
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
     default=None,
-    help="Write the files there, which must be empty or new, in folders like those of an EasyBuild prefix.",
+    help="Write the files to DIR, which must be empty or new, in the layout of an EasyBuild prefix.",
 )
-@click.option("--diff", "as_diff", is_flag=True, help="Show the difference from what is installed.")
+@click.option("--diff", "as_diff", is_flag=True, help="Show the differences from the installed files.")
 @click.option("--python-version", callback=_version, metavar="X.Y", default="", help="Version of the image's Python.")
 @prefix_option
 @json_option
@@ -48,12 +48,12 @@ def render(
     prefix: Optional[Path],
     as_json: bool,
 ) -> None:
-    """Print what an install of an easyconfig would write: scripts and module file.
+    """Print the files that an install of an easyconfig would write: scripts and module file.
 
     EasyBuild evaluates the easyconfig, with its settings and those of the site. Nothing is installed, and the image is
-    not looked at: what is assumed of it, and what is left out for want of it, is said on standard error.
+    not read: assumptions about the image, and files omitted because they need it, are reported on standard error.
 
-    Exit status: 0; with --diff 0 no difference, 1 differences.
+    Exit status: 0; with --diff, 1 if there are differences.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def render(
             echo_error(f"sifmod: {note}")
     if as_diff:
         if manifest is None:
-            raise InstallError(f"'{installdir}' is no installation of sifmod: there is nothing to compare with")
+            raise InstallError(f"'{installdir}' is not an installation of sifmod: there is nothing to compare with")
         lines = list(differences(made.artefacts, installdir, manifest, (found.module_file, found.module)))
         if as_json:
             echo_json({"installation": str(installdir), "notes": list(made.notes), "diff": lines})
@@ -97,7 +97,7 @@ def render(
 
 def _write(found: Evaluated, made: Preview, output: Path) -> None:
     if output.exists() and any(output.iterdir()):
-        raise SifmodError(f"'{output}' is not empty: give a new directory")
+        raise SifmodError(f"'{output}' is not empty: choose a new directory")
     root = PurePosixPath("software", found.spec.module)
     for item in made.artefacts:
         write_artefact(output, Artefact(root / item.path, item.text, item.executable))

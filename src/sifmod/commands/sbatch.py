@@ -18,7 +18,7 @@ from sifmod.site.settings import load_settings
 @click.option("--nodes", "-N", type=int, default=1, show_default=True, help="Number of nodes.")
 @click.option("--gpus-per-node", type=int, default=0, show_default=True, help="GPUs of each node.")
 @click.option(
-    "--tasks-per-node", type=int, default=0, help="Python processes on each node; by default one for each GPU, or one."
+    "--tasks-per-node", type=int, default=0, help="Python processes on each node (default: one per GPU, or one)."
 )
 @click.option("--cpus-per-task", type=int, default=0, help="CPU cores of each Python process.")
 @click.option(
@@ -26,11 +26,11 @@ from sifmod.site.settings import load_settings
     type=click.Choice(LAUNCHERS),
     default=LAUNCHERS[0],
     show_default=True,
-    help="srun starts every process; torchrun is started once on each node and starts the others.",
+    help="srun starts every process; torchrun is started once on each node and starts the processes there.",
 )
 @click.option("--time", "-t", default=Job.time, show_default=True, help="Time limit, as for sbatch.")
-@click.option("--partition", "-p", default="", help="Partition; by default the site's, if GPUs are asked for.")
-@click.option("--account", "-A", default="", help="Account; by default the site's.")
+@click.option("--partition", "-p", default="", help="Partition (default: the site's if the job requests GPUs).")
+@click.option("--account", "-A", default="", help="Account (default: the site's).")
 @site_option
 @json_option
 def sbatch(
@@ -49,7 +49,7 @@ def sbatch(
 ) -> None:
     """Print a job script that runs a Python script in the container of MODULE, ready for sbatch.
 
-    It has the partition and the account of the site. Where the site has CPU masks and the job takes all GPUs of a node,
+    The script sets the site's partition and account. If the site has CPU masks and the job takes all GPUs of a node,
     each process is bound to the cores nearest to its GPU.
 
     \b

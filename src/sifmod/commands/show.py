@@ -1,4 +1,4 @@
-"""`sifmod show`: everything about one installed container."""
+"""`sifmod show`: show everything about one installed container."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sifmod.text.size import size_text
 def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
     """Show everything about one installed container.
 
-    MODULE is the full name of a module, its name alone where one version is installed, or the path of an installation.
+    MODULE is the full name of a module, its name alone if one version is installed, or the path of an installation.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
         ("newer easyconfigs", "\n".join(facts["newer_easyconfigs"]) or "-"),
         ("image", image["path"] + ("" if image["is_there"] else " (gone)")),
         ("  size", size_text(image["size"])),
-        ("  SHA-256", image["sha256"] or "not known: it was linked and never read"),
+        ("  SHA-256", image["sha256"] or "not recorded, because the image was linked"),
         ("  from", image["origin"] or image["source"]),
         ("  digest", image["digest"] or "-"),
         ("Python", facts["python_version"] or "-"),

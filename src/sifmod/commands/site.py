@@ -55,7 +55,7 @@ def list_sites(as_json: bool) -> None:
 def show(site_name: str, as_json: bool) -> None:
     """Show every setting and where it comes from.
 
-    What an easyconfig says in gpu, binds and container_env counts before these.
+    The parameters gpu, binds and container_env of an easyconfig take precedence over these.
 
     \b
     Examples:
@@ -95,7 +95,7 @@ def _shown(settings: Settings) -> dict[str, Any]:
 def check(site_name: str, as_json: bool) -> None:
     """Check each path, command and name of the site on this host.
 
-    Exit status: 0 no problems, 1 there are problems, 4 the site's settings themselves are wrong.
+    Exit status: 0 if there are no problems, 1 if there are, 4 if the site's settings themselves are wrong.
 
     \b
     Examples:
@@ -115,7 +115,7 @@ def check(site_name: str, as_json: bool) -> None:
 
 
 @site.command()
-@click.option("--user", "users", is_flag=True, help="Of the user's own settings, which can also name the site.")
+@click.option("--user", "users", is_flag=True, help="For the user's own settings, which can also name the site.")
 def schema(users: bool) -> None:
     """Print the JSON schema of site files, for editors.
 

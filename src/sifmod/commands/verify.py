@@ -1,4 +1,4 @@
-"""`sifmod verify`: is an installation whole, unchanged, and does it run?"""
+"""`sifmod verify`: check that installations are complete, unchanged and run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from sifmod.site.settings import load_site
 @click.command()
 @click.argument("modules", nargs=-1, metavar="[MODULE]...", shell_complete=complete_modules)
 @prefix_option
-@click.option("--eb", "with_eb", is_flag=True, help="Run EasyBuild's sanity check too, with that of the easyconfig.")
+@click.option("--eb", "with_eb", is_flag=True, help="Also run EasyBuild's sanity check, with that of the easyconfig.")
 @json_option
 def verify(modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, as_json: bool) -> None:
-    """Verify installed containers: all of them, or those named.
+    """Verify all installed containers, or the named ones.
 
     Compares files, image and packed user software with what was installed, and runs the container. Nothing is changed.
 
-    Exit status: 0 all is well, 1 there are problems.
+    Exit status: 0 if all is well, 1 if there are problems.
 
     \b
     Examples:

@@ -129,7 +129,7 @@ def test_remove_wants_to_know_about_user_software(call: Call, root: Path, tmp_pa
     (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
     result = call("remove", MODULE, "--yes")
     assert isinstance(result.exception, InstallError)
-    assert "--keep-user-software DIR, or say --delete-user-software" in str(result.exception)
+    assert "--keep-user-software DIR or delete them with --delete-user-software" in str(result.exception)
     assert root.exists()
     both = call("remove", MODULE, "--keep-user-software", str(tmp_path), "--delete-user-software")
     assert both.exit_code == 2
@@ -156,7 +156,7 @@ def test_remove_for_programs_needs_yes(call: Call, root: Path) -> None:
 def test_remove_finishes_what_was_interrupted(call: Call, root: Path) -> None:
     root.rename(root.with_name(".removing-3.11-demo.0a1b2c3d"))
     result = call("remove", MODULE, "--yes")
-    assert (result.exit_code, "finished the removal" in result.output) == (0, True)
+    assert (result.exit_code, "finished the interrupted removal" in result.output) == (0, True)
     assert not root.parent.exists()
     assert isinstance(call("remove", MODULE, "--yes").exception, InstallError)
 

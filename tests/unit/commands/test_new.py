@@ -89,7 +89,7 @@ def test_like_another(call: Call, image: Path, tmp_path: Path) -> None:
     assert "name = 'Mine'" in result.stdout
     assert "venv = 'ours'" in result.stdout
     assert "gpu = ''" in result.stdout
-    assert "note: not taken over, because other.eb computes it: binds" in result.stderr
+    assert "note: binds was not taken over, because other.eb computes it" in result.stderr
 
 
 @pytest.mark.parametrize("words", [["--name", "../../x"], ["--version", "1/2"]])
