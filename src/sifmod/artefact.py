@@ -15,15 +15,15 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Artefact:
-    """One file that an installation consists of, before anything is written.
+    """One file of an installation, before anything is written.
 
     Attributes:
         path: path relative to the installation directory.
         text: content of the file.
-        executable: whether it is a command; the umask decides about the rest of the mode.
+        executable: whether it is a command; the umask sets the rest of the mode.
 
     Raises:
-        InstallError: the path is not one of a file that sifmod writes into an installation.
+        InstallError: sifmod must not write to this path of an installation.
     """
 
     path: PurePosixPath
@@ -42,7 +42,7 @@ class Artefact:
 
 
 def path_problem(path: str) -> str:
-    """Return why a text is not the path of a file that sifmod writes into an installation; empty if it is one."""
+    """Return why sifmod must not write to a path of an installation; empty if it may."""
     parts = path.split("/")
     if path.startswith("/"):
         return "the path is absolute"

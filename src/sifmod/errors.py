@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class SifmodError(Exception):
-    """Something that the user can act on.
+    """A problem that the user can solve.
 
     The message is one sentence or two: what happened, where, and what to do next. The command line and the easyblock
     print it without a traceback.
@@ -17,11 +17,11 @@ class SifmodError(Exception):
 
 
 class ParameterError(SifmodError):
-    """An easyconfig parameter has a value that can't be used.
+    """An easyconfig parameter has an invalid value.
 
     Args:
         parameter: the name of the easyconfig parameter.
-        value: the value as it was given.
+        value: its value in the easyconfig.
         remedy: what to write instead.
     """
 
@@ -41,7 +41,7 @@ class SiteError(SifmodError):
 
 
 class ImageError(SifmodError):
-    """A container image is missing, is not one, or lacks what the easyconfig says that it has."""
+    """A container image is missing or invalid, or differs from its description in the easyconfig."""
 
     exit_code = 5
 
@@ -53,25 +53,25 @@ class RuntimeMissingError(SifmodError):
 
 
 class InstallError(SifmodError):
-    """A step of the installation failed; nothing that was there before was changed."""
+    """A step of the installation failed; an earlier installation is unchanged."""
 
     exit_code = 7
 
 
 class JobError(SifmodError):
-    """A job script was asked for that can't be right."""
+    """The options of a job script contradict each other or the module."""
 
     exit_code = 8
 
 
 class EasyconfigError(SifmodError):
-    """An easyconfig can't be evaluated, or is not of the kind that is asked for."""
+    """An easyconfig can't be evaluated, or is not of the requested kind."""
 
     exit_code = 9
 
 
 class KernelError(SifmodError):
-    """A Jupyter kernel can't be made of an installation."""
+    """No Jupyter kernel can be made from an installation."""
 
     exit_code = 10
 

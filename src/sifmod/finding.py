@@ -1,4 +1,4 @@
-"""A finding: what a check saw, why that matters, and what to do about it."""
+"""A finding: what a check found, why that matters, and what to do about it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SEVERITIES = (OK, NOTE, WARNING, PROBLEM)
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check saw.
+    """The result of one check.
 
     Attributes:
         severity: one of `SEVERITIES`.
         topic: what was checked, in a word or two.
-        what: what was seen.
-        why: why that matters; empty where it does not.
-        remedy: what to do; empty where nothing is to be done.
+        what: what was found.
+        why: why that matters; empty if it does not.
+        remedy: what to do; empty if there is nothing to do.
     """
 
     severity: str
@@ -32,5 +32,5 @@ class Finding:
 
 
 def worst(findings: Iterable[Finding]) -> str:
-    """Return the highest severity there is; `ok` where there is none."""
+    """Return the highest severity of the findings; `ok` if there are none."""
     return max((finding.severity for finding in findings), key=SEVERITIES.index, default=OK)

@@ -1,4 +1,4 @@
-"""Names that the whole project agrees on (docs/reference/variables.md lists for users what they see)."""
+"""Names used throughout the project (docs/reference/variables.md lists those that users see)."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ USER_SOFTWARE_UNPACKED = "user-software.unpacked"
 USER_SOFTWARE_PREVIOUS = "user-software.squashfs.previous"
 # What is in the packed file, as `pip install -r` reads it.
 USER_SOFTWARE_LIST = "user-software.txt"
-# Whoever changes which copy of user software there is, holds it.
+# Held while a command changes which copy of user software exists.
 USER_SOFTWARE_LOCK = ".user-software.lock"
 
-# Of an install that is at work, or was killed: what it makes ready, and what it replaces.
+# Left by an install that is running or was killed: what it prepares, and what it replaces.
 STAGE = ".sifmod-stage"
 PREVIOUS = ".sifmod-previous"
 
 CONSTRAINTS = "pip-constraints.txt"
 MANIFEST = "share/sifmod.json"
 
-# Everything else that an installation keeps at its top: no image can have one of these names.
+# Everything else at the top level of an installation: no image can have one of these names.
 INSTALLED = (
     "bin",
     "easybuild",
@@ -58,10 +58,10 @@ RESERVED_VARIABLES = (
     "_CE_M",
 )
 
-# The host commands and runscripts of sifmod itself: a wrapper of the same name would hide one of them.
+# sifmod's own host commands and runscripts: a wrapper of the same name would hide one of them.
 COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "carry-over", "list-packages")
 
-# Commands of the host that sifmod's scripts, Slurm and Lmod need: a wrapper of this name would stand before them.
+# Host commands that sifmod's scripts, Slurm and Lmod need: a wrapper of the same name would come first in PATH.
 HOST_COMMANDS = frozenset(
     {"bash", "csh", "env", "fish", "ksh", "lua", "module", "sbatch", "sh", "srun", "tclsh", "tcsh", "zsh"}
     | {"cat", "chmod", "cut", "date", "df", "du", "find", "flock", "getent", "grep", "head", "id", "ln", "ls", "mkdir"}
@@ -69,5 +69,5 @@ HOST_COMMANDS = frozenset(
     | {"apptainer", "mksquashfs", "singularity", "unsquashfs"}
 )
 
-# Looked for in this order, unless the site names one.
+# Tried in this order, unless the site names one.
 CONTAINER_RUNTIMES = ("singularity", "apptainer")

@@ -1,4 +1,4 @@
-"""Where the data files of the package lie: the one place in the code that knows."""
+"""Where the data files of the package are: the only place in the code that knows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def data_path(name: str) -> Path:
     """Return the folder of data files called `name`: `jobs`, `modulefiles`, `sites` or `wrappers`.
 
     A wheel maps these folders to `sifmod/data/` (pyproject.toml); in a checkout, and so in an editable install, they
-    stand at the top level.
+    are at the top level.
 
     Args:
         name: name of the folder.
@@ -22,7 +22,7 @@ def data_path(name: str) -> Path:
     for candidate in (_PACKAGE / "data" / name, _PACKAGE.parents[1] / name):
         if candidate.is_dir():
             return candidate
-    raise FileNotFoundError(f"sifmod's own folder '{name}' is missing beside {_PACKAGE}: reinstall sifmod")
+    raise FileNotFoundError(f"sifmod's folder '{name}' is missing beside '{_PACKAGE}': reinstall sifmod")
 
 
 def program(name: str) -> str:
@@ -36,5 +36,5 @@ def program(name: str) -> str:
     """
     path = _PACKAGE / "inside" / f"{name}.py"
     if not path.is_file():
-        raise FileNotFoundError(f"sifmod's own program '{path}' is missing: reinstall sifmod")
+        raise FileNotFoundError(f"sifmod's program '{path}' is missing: reinstall sifmod")
     return path.read_text(encoding="utf-8")

@@ -40,7 +40,7 @@ def test_what_is_rendered_is_what_was_installed(demo: User) -> None:
 
 def test_files_are_written_like_a_prefix_also_before_an_install(demo: User, user: User) -> None:
     done = user.run(f"sifmod render {DEMO_EASYCONFIG} --output out --prefix '{demo.prefix}'")
-    assert "taken to be 3.11, from the earlier install" in done.stderr
+    assert "assuming that the image's Python is 3.11, from the earlier install" in done.stderr
     written = files_below(user.prefix / "out" / "software" / DEMO_MODULE)
     installed = files_below(demo.installdir(DEMO_MODULE))
     assert {name: installed[name] for name in written} == written

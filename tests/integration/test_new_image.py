@@ -31,7 +31,7 @@ def test_user_software_of_another_python_is_set_aside_and_named(extended: User) 
     done = extended.eb(DEMO_EASYCONFIG, "--rebuild")
     told = " ".join((done.stdout + done.stderr).split())
     aside = installdir / "user-software-python3.10"
-    assert f"set aside as {aside}" in told
+    assert f"renamed to {aside}" in told
     assert f"pip install -r '{aside}.txt'" in told
     assert contents(aside) == before
     assert Path(f"{aside}.txt").read_text() == "greeting==1.0\n"

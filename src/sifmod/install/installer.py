@@ -1,7 +1,7 @@
-"""Installing a container: everything is made ready beside the old files, then put in place by renames.
+"""Installing a container: everything is prepared beside the old files, then moved into place by renames.
 
-A failure before the first rename leaves an earlier installation as it was. User software is never in the way: it is
-made once, and afterwards only the user's own commands rename it.
+A failure before the first rename leaves an earlier installation unchanged. User software is made once; afterwards
+only the user's own commands rename it.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Installer:
         spec: the container.
         site: the settings of the cluster.
         image: the SIF to install.
-        expected_sha256: its SHA-256 where the easyconfig gives one, else empty.
-        tools: name and version of the tools above sifmod, for the manifest.
-        say: called with one line for each thing that is begun.
+        expected_sha256: its SHA-256 according to the easyconfig; empty if it has none.
+        tools: name and version of the tools that call sifmod, for the manifest.
+        say: called with one line when a step begins.
         warn: called with a sentence that the user must see.
-        stored: what is known of an image that was pulled or built; None for other images.
+        stored: where a pulled or built image came from; None for other images.
         definitions: definition files to keep with the installation.
-        progress: shows what takes long.
+        progress: shows the progress of long steps.
     """
 
     spec: ContainerSpec
@@ -64,12 +64,12 @@ class Installer:
     progress: Progress = QUIET
 
     def install(self) -> None:
-        """Install, or reinstall over what is there.
+        """Install the container, or reinstall it over an earlier installation.
 
-        What was replaced is remembered until `forget` is called: `undo` brings it back when a later check fails.
+        The replaced files are kept until `forget` is called: `undo` restores them if a later check fails.
 
         Raises:
-            SifmodError: a step failed; an earlier installation still works, and of a new one nothing is left.
+            SifmodError: a step failed; an earlier installation still works, and nothing is left of a new one.
         """
         runtime = find_runtime(self.site)
         with _stage(Path(self.spec.installdir)) as stage:
@@ -85,7 +85,7 @@ class Installer:
             self._pack()
 
     def _prepare(self, stage: Path, runtime: ContainerRuntime) -> tuple[Manifest, str]:
-        """Make everything ready in the stage; return the manifest, and the Python of user software that is outdated."""
+        """Prepare everything in the stage; return the manifest, and the Python version of outdated user software."""
         spec = self.spec
         image, digest = self._place(stage)
         facts = None
@@ -126,13 +126,13 @@ class Installer:
         return manifest, outdated
 
     def _check_venv(self, outdated: str) -> None:
-        """Refuse another name for the virtual environment over user software that has none of this name."""
+        """Refuse to rename the virtual environment while user software has it under another name."""
         installdir = Path(self.spec.installdir)
         manifest = read_manifest(installdir)
         if outdated or not has_user_software(installdir) or not manifest or manifest.venv == self.spec.venv:
             return
         folder = installdir / names.USER_SOFTWARE_DIRECTORY / "venv"
-        # an easyconfig without `venv` may have come between, and what is packed is not looked into
+        # an install without `venv` may have come in between, and the packed file is not read here
         present = [manifest.venv] if manifest.venv else sorted(path.name for path in folder.glob("*"))
         if present and not (folder / self.spec.venv).is_dir():
             raise ParameterError(
@@ -143,7 +143,7 @@ class Installer:
             )
 
     def _outdated_python(self, version: str) -> str:
-        """Return the Python version of the present user software where it is another one than the image's, else ''."""
+        """Return the Python version of the present user software if it differs from the image's; empty otherwise."""
         installdir = Path(self.spec.installdir)
         if not has_user_software(installdir):
             return ""
@@ -153,25 +153,25 @@ class Installer:
         return present if present != version else ""
 
     def _place(self, stage: Path) -> tuple[Path, str]:
-        """Return where the image of this install is, and its SHA-256 where it was read."""
+        """Return the path of the image of this install, and its SHA-256; empty if the image was not read."""
         target = stage / self.spec.sif
         known = self.stored.sha256 if self.stored else ""
         if self.spec.image_mode == "copy":
             self.say(f"copying the image {self.image}")
             known = self._copy(target)
         elif self.spec.image_mode == "central":
-            self.say(f"using the image {self.image} in its place")
+            self.say(f"using the image {self.image} where it is")
             target = self.image
         else:
             self.say(f"linking the image {self.image}")
             if not link_image(self.image, target):
-                self.say("the file systems allow no link: copying the image")
+                self.say("the file systems support no link between them: copying the image")
                 known = self._copy(target)
         if self.expected_sha256:
             known = known or self._hash(target)
             if known != self.expected_sha256.lower():
                 raise ImageError(
-                    f"the image '{self.image}' has the SHA-256 {known}, and checksums of the easyconfig says "
+                    f"the image '{self.image}' has the SHA-256 {known}, but checksums in the easyconfig expects "
                     f"{self.expected_sha256}: fetch the image again, or correct the easyconfig"
                 )
         check_is_sif(target)
@@ -201,7 +201,7 @@ class Installer:
             )
 
     def _set_aside(self, version: str) -> None:
-        """Make room for user software of another Python, and tell the user where the old one went."""
+        """Set user software of another Python aside, and warn the user where it is now."""
         installdir = Path(self.spec.installdir)
         renames = set_aside(installdir, version, note=lambda renames: remember_renames(installdir, renames, PARTS))
         renamed = [new for _old, new in renames]
@@ -209,7 +209,7 @@ class Installer:
             paths = ", ".join(str(path) for path in renamed)
             listed = renamed[-1].suffix == ".txt"
             self.warn(
-                f"the image's Python is no longer {version}: the user software that was made for it was set aside as "
+                f"the image's Python is no longer {version}: the user software for it was renamed to "
                 + (f"{paths}; reinstall its packages with: pip install -r '{renamed[-1]}'" if listed else paths)
             )
 
@@ -222,9 +222,9 @@ class Installer:
 
 
 def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
-    """Write the scripts of an installation anew, from today's site; image and user software are not touched.
+    """Rewrite the scripts of an installation with the current site settings; image and user software stay unchanged.
 
-    Nothing happens where sifmod has installed nothing yet.
+    Do nothing if sifmod has not installed anything there.
 
     Raises:
         InstallError: a script can't be written, or the manifest can't be read.
@@ -246,7 +246,7 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
 
 
 def write_artefact(top: Path, artefact: Artefact) -> None:
-    """Write one artefact below `top`; the umask decides who may read and write it.
+    """Write one artefact below `top`, with permissions from the umask.
 
     Raises:
         InstallError: the file can't be written, or is not below `top`.
@@ -264,7 +264,7 @@ def write_artefact(top: Path, artefact: Artefact) -> None:
 
 @contextlib.contextmanager
 def _stage(installdir: Path) -> Iterator[Path]:
-    """Give a folder inside the installation, on its file system; it is gone afterwards, whatever happens."""
+    """Yield a temporary folder inside the installation, on its file system, and remove it in any case."""
     stage = installdir / names.STAGE
     try:
         is_new = not installdir.exists()
@@ -283,7 +283,7 @@ def _stage(installdir: Path) -> Iterator[Path]:
 
 
 def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
-    """Put what was staged in place, one rename a file, the manifest last, and remove what only the old one had."""
+    """Rename each staged file into place, the manifest last, and remove files that only the old installation had."""
     before = read_manifest(installdir)
     try:
         for name in [*sorted(set(manifest.files) - {names.MANIFEST}), names.MANIFEST]:
@@ -294,11 +294,11 @@ def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
         for name in set(before.files) - set(manifest.files) if before else ():
             inside(installdir, name).unlink(missing_ok=True)
     except OSError as error:
-        raise InstallError(f"putting the installation in place in '{installdir}' failed: {error}") from error
+        raise InstallError(f"moving the installation into '{installdir}' failed: {error}") from error
 
 
 def _size(path: Path) -> int:
-    """Return the size of a file, for its progress; 0 if it is gone, which the work itself reports."""
+    """Return the size of a file, for its progress; 0 if it is missing, which the step itself reports."""
     try:
         return path.stat().st_size
     except OSError:
@@ -318,4 +318,4 @@ def _put(stage: Path, installdir: Path, name: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         inside(stage, name).replace(target)
     except OSError as error:
-        raise InstallError(f"putting '{target}' in place failed: {error.strerror}") from error
+        raise InstallError(f"moving '{target}' into place failed: {error.strerror}") from error

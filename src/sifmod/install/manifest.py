@@ -1,4 +1,4 @@
-"""The manifest: what an installation holds, from where, and what made it."""
+"""The manifest: the contents of an installation, their origin, and the tools that made it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sifmod.artefact import path_problem
 from sifmod.errors import InstallError
 from sifmod.text.package import PYTHON_VERSION
 
-# Rises when a manifest can't be understood without knowing of the change; keys are added without.
+# Raised for an incompatible change only; a new key doesn't need it.
 _FORMAT = 1
 
 
@@ -25,16 +25,16 @@ class Manifest:
     Attributes:
         module: full name of the module.
         image: file name of the SIF in the installation.
-        image_source: absolute path that it came from.
-        image_sha256: its SHA-256, in hexadecimal; empty where the image was linked and not read.
+        image_source: absolute path that it was installed from.
+        image_sha256: its SHA-256, in hexadecimal; empty if the image was linked and not read.
         image_size: its size in bytes.
-        python_version: `major.minor` of the image's Python; empty where the module offers none.
+        python_version: `major.minor` of the image's Python; empty if the module offers no Python.
         files: paths of all files that the installation wrote, relative to it, sorted.
         tools: name and version of each tool that took part.
-        image_origin: the URI that it was pulled from, or what identifies the definition file; empty for other images.
-        image_digest: what its registry calls it, as `sha256:...`; empty where it has no such name.
-        venv: name of the virtual environment; empty where there is no user software.
-        hashes: SHA-256, in hexadecimal, of each text that the installation wrote, by its path; not of this manifest.
+        image_origin: URI that it was pulled from, or name and hash of its definition file; empty for other images.
+        image_digest: its digest in the registry, as `sha256:...`; empty if it has none.
+        venv: name of the virtual environment; empty if there is no user software.
+        hashes: SHA-256, in hexadecimal, of each text file that the installation wrote except the manifest, by path.
         expected_packages: names and exact versions of packages that the container's Python must have.
     """
 
@@ -59,12 +59,13 @@ class Manifest:
 
 
 def read_manifest(installdir: Path) -> Optional[Manifest]:
-    """Return the manifest of an installation, or None where sifmod has installed nothing.
+    """Return the manifest of an installation; None if sifmod has not installed anything there.
 
-    A manifest is data of whoever may write to the installation: it names files in it, and nothing outside.
+    A manifest is not trusted: anyone who may write to the installation can change it, so it can name files inside the
+    installation only.
 
     Raises:
-        InstallError: there is one that can't be read, or that a newer sifmod has written.
+        InstallError: the manifest can't be read, or was written by a newer sifmod.
     """
     path = installdir / names.MANIFEST
     try:
@@ -84,10 +85,10 @@ def read_manifest(installdir: Path) -> Optional[Manifest]:
 
 
 def _newer_format(data: Mapping[str, Any]) -> str:
-    """Return the format of a manifest, and what wrote it, if this sifmod does not know the format; else empty.
+    """Return format and writer of a manifest if this sifmod doesn't know the format; empty otherwise.
 
     Raises:
-        TypeError: this is no number of a format.
+        TypeError: the format is not a positive number.
     """
     number = data["format"]
     if type(number) is not int or number < 1:
@@ -100,10 +101,10 @@ def _newer_format(data: Mapping[str, Any]) -> str:
 
 
 def _checked(data: Mapping[str, Any]) -> Manifest:
-    """Return the manifest if every value is of its kind; keys that are unknown are ignored.
+    """Return the manifest if every value has the right type; unknown keys are ignored.
 
     Raises:
-        TypeError, ValueError: one is not; the message names it.
+        TypeError, ValueError: a value is wrong; the message names it.
     """
     known = {key.name for key in fields(Manifest)}
     manifest = Manifest(**{**{key: data[key] for key in data if key in known}, "files": tuple(data["files"])})
@@ -114,10 +115,10 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
             raise TypeError(f"its {name} is {value!r}")
     for text in (*manifest.files, *(text for name in tables for text in getattr(manifest, name).values())):
         if not isinstance(text, str):
-            raise TypeError(f"it has {text!r} where a text should be")
+            raise TypeError(f"it has {text!r} where a string is expected")
     for name, paths in (("files", manifest.files), ("hashes", manifest.hashes), ("image", [manifest.image])):
         for path in paths:
-            problem = path_problem(path) or ("it is no file name" if "/" in path and name == "image" else "")
+            problem = path_problem(path) or ("it is not a file name" if "/" in path and name == "image" else "")
             if problem:
                 raise ValueError(f"its {name} has {path!r}: {problem}")
     if manifest.python_version and not PYTHON_VERSION.fullmatch(manifest.python_version):

@@ -1,4 +1,4 @@
-"""The Python packages that an installed container offers to its users."""
+"""The Python packages that an installed container provides."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sifmod.resources import program
 
 
 def installed_packages(spec: ContainerSpec) -> PythonFacts:
-    """Ask the Python that users get, user software included, through the installation's own `start-shell`.
+    """Return version and packages of the Python that users get, user software included.
 
     Raises:
-        InstallError: it does not run.
+        InstallError: the Python does not run.
     """
     return python_facts(Path(spec.installdir), spec.module, spec.interpreter)
 
 
 def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:
-    """Ask a Python of an installed container for its version and packages.
+    """Return version and packages of a Python of an installed container, asked through its `start-shell`.
 
     Args:
         root: the installation.
@@ -32,7 +32,7 @@ def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:
         interpreter: the command that starts the Python in the container.
 
     Raises:
-        InstallError: it does not run.
+        InstallError: the Python does not run.
     """
     command = [str(root / "bin" / "start-shell"), "-c", 'exec "$@"', "-", interpreter, "-I", "-"]
     try:
@@ -44,14 +44,14 @@ def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:
     try:
         return facts_from_answer(done.stdout)
     except ValueError as error:
-        raise InstallError(f"the Python of {module} gives no usable answer: {error}") from error
+        raise InstallError(f"the Python of {module} printed something unexpected: {error}") from error
 
 
 def check_packages(found: PythonFacts, expected: Mapping[str, str]) -> None:
-    """Raise unless every expected package is there in exactly the expected version.
+    """Check that every expected package is there in exactly the expected version.
 
     Raises:
-        InstallError: the message lists each one that is missing or different.
+        InstallError: a package is missing or has another version; the message lists all of them.
     """
     versions = {canonicalize_name(name): version for name, version in found.packages}
     wrong = [
@@ -61,6 +61,6 @@ def check_packages(found: PythonFacts, expected: Mapping[str, str]) -> None:
     ]
     if wrong:
         raise InstallError(
-            f"expected_packages of the easyconfig names what the container does not have: {', '.join(wrong)}. Correct "
-            "the easyconfig, or use the image that it was written for"
+            f"the container lacks packages listed in expected_packages: {', '.join(wrong)}. Correct the easyconfig, or "
+            "use the image that it was written for"
         )

@@ -1,4 +1,4 @@
-"""Putting an image into an installation: copied and hashed in one pass, or linked, or left where it is."""
+"""Placing an image in an installation: copied and hashed in one pass, or linked."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Callable
 from sifmod.errors import ImageError
 
 _CHUNK = 4 * 1024 * 1024
-# bytes of one write: for larger ones ext4 (Linux 6.18) makes larger pages, and that took five times as long as all else
+# bytes of one write: for larger ones ext4 (Linux 6.18) makes larger pages, which took five times as long as the rest
 _WRITTEN = 128 * 1024
 # bytes of the copy after which the page cache is asked to write them to disk, and then to drop them
 _CACHED = 32 * 1024 * 1024
 
-# ioctl that makes a file share another one's blocks (linux/fs.h): XFS and Btrfs have it, few parallel file systems do.
+# ioctl that lets a file share another one's blocks (linux/fs.h): XFS and Btrfs have it, few parallel file systems do.
 _FICLONE = 0x40049409
 
 
@@ -27,8 +27,8 @@ def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] 
     """Copy an image to a new file and return its SHA-256, in hexadecimal.
 
     Hashing and writing share one read: `hashlib` releases the interpreter lock on large buffers, so a second thread
-    hashes a chunk while this one writes it. As with cp, nobody waits for the disk: an image can be copied again. Unlike
-    with cp, the copy does not stay in the page cache, which on a login node is everybody's memory.
+    hashes a chunk while this one writes it. As with cp, there is no fsync: an image can be copied again. Unlike with
+    cp, the copy does not stay in the page cache, because all users of a login node share its memory.
 
     Args:
         source: the image.
@@ -36,7 +36,7 @@ def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] 
         progress: called with the number of bytes after each piece that was written.
 
     Raises:
-        ImageError: reading or writing failed, for example for want of space; no part of the copy is left.
+        ImageError: reading or writing failed, for example because the disk is full; no part of the copy is left.
     """
     digest = hashlib.sha256()
     try:
@@ -72,22 +72,22 @@ def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] 
 
 
 def link_image(source: Path, target: Path) -> bool:
-    """Make the target the same bytes as the image without copying them: a reflink, else a hard link.
+    """Link the target to the image, without copying: a reflink if possible, else a hard link.
 
     Args:
         source: the image.
         target: path of the new file; must not exist.
 
     Returns:
-        Whether the file systems allow either; if not, there is no target.
+        Whether the file systems support either; if not, the target does not exist.
 
     Raises:
-        ImageError: the target can't be made at all.
+        ImageError: the target can't be created.
     """
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777)
     except OSError as error:
-        raise ImageError(f"making '{target}' failed: {error.strerror}") from error
+        raise ImageError(f"creating '{target}' failed: {error.strerror}") from error
     try:
         with source.open("rb") as reader:
             fcntl.ioctl(descriptor, _FICLONE, reader.fileno())
@@ -97,7 +97,7 @@ def link_image(source: Path, target: Path) -> bool:
         return True
     finally:
         os.close(descriptor)
-    # a hard link to somebody else's file is allowed to those who may write it (proc(5), protected_hardlinks)
+    # a hard link to somebody else's file needs write permission on that file (proc(5), protected_hardlinks)
     with contextlib.suppress(OSError):
         os.link(source.resolve(), target)
         return True

@@ -1,4 +1,4 @@
-"""What an install would write, without one; and how that differs from what an earlier one wrote."""
+"""What an install would write, and how that differs from an existing installation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sifmod.install.manifest import Manifest
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
 
-# Written from what only the image can tell.
+# Known only after running the image.
 _FROM_IMAGE = (names.MANIFEST, f"runscripts/{names.CONSTRAINTS}")
 
 
@@ -29,7 +29,7 @@ class Preview:
 
     Attributes:
         artefacts: the files, sorted by path, relative to the installation.
-        notes: what is assumed, and what is left out.
+        notes: assumptions, and files that are left out.
     """
 
     artefacts: tuple[Artefact, ...]
@@ -46,15 +46,15 @@ def preview(
 ) -> Preview:
     """Return what an install of a container would write.
 
-    The version of the image's Python decides about names of wrappers. It is the one that is given, else that of the
-    manifest, else what the module's version says.
+    The version of the image's Python appears in names of wrappers. It is taken from `python_version`, else from the
+    manifest, else from the module's version.
 
     Args:
         spec: the container.
         site: the settings of the cluster.
-        manifest: that of an earlier install; None where there is none.
+        manifest: the manifest of an earlier install; None if there is none.
         definitions: paths of the definition files that are kept.
-        python_version: `major.minor`; empty where it isn't known.
+        python_version: `major.minor`; empty if it isn't known.
 
     Raises:
         InstallError: a definition file can't be read.
@@ -66,13 +66,13 @@ def preview(
             left_out.append(f"runscripts/{names.CONSTRAINTS}")
         version, origin = _python_version(spec, manifest, python_version)
         if version:
-            notes.append(f"the image's Python is taken to be {version}, from {origin}")
+            notes.append(f"assuming that the image's Python is {version}, from {origin}")
         else:
-            notes.append("the image's Python is not known: wrappers with a version in their name are left out")
+            notes.append("the version of the image's Python is unknown: wrappers named after it are left out")
         spec = replace(spec, python_version=version)
-    notes.append(f"left out, because an install makes them from the image: {', '.join(left_out)}")
+    notes.append(f"left out, because an install derives it from the image: {', '.join(left_out)}")
     if spec.image_mode == "central" and not spec.image:
-        notes.append("the image is used in its place, which is not known yet: the site's repositories are named only")
+        notes.append("the path of the image is not known yet: only the site's image repositories are named")
     artefacts = [*render(spec, site), *(kept_definition(path) for path in definitions)]
     return Preview(tuple(sorted(artefacts, key=lambda item: item.path)), tuple(notes))
 
@@ -80,16 +80,16 @@ def preview(
 def differences(
     artefacts: Sequence[Artefact], installdir: Path, manifest: Manifest, module: tuple[Path, str]
 ) -> Iterator[str]:
-    """Give the lines of a unified diff from an installation to what an install would write.
+    """Yield the lines of a unified diff from an installation to what an install would write.
 
     Args:
         artefacts: what it would write.
         installdir: the installation.
         manifest: its manifest.
-        module: path of the module file, and its text as it would be written.
+        module: path of the module file, and the text that would be written to it.
 
     Raises:
-        InstallError: an installed file can't be read, or a name of the manifest leads out of the installation.
+        InstallError: an installed file can't be read, or a name in the manifest leads out of the installation.
     """
     new = {str(artefact.path): artefact.text for artefact in artefacts}
     old = set(manifest.files) - {manifest.image, *_FROM_IMAGE}
@@ -116,7 +116,7 @@ def _text(path: Path) -> Optional[str]:
 
 
 def _python_version(spec: ContainerSpec, manifest: Optional[Manifest], given: str) -> tuple[str, str]:
-    """Return the version of the image's Python, and where it is from; both empty where nothing tells."""
+    """Return the version of the image's Python and its source; both empty if the version is unknown."""
     named = re.search(r"(?i)python-(3\.\d+)(?!\d)", spec.version) or re.match(r"(3\.\d+)(?!\d)", spec.version)
     if given:
         return given, "the command line"

@@ -1,4 +1,4 @@
-"""What an installation needs to know from inside an image: its Python's version and packages."""
+"""Version and packages of an image's Python, found by running it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sifmod.host.runtime import ContainerRuntime
 from sifmod.resources import program
 from sifmod.text.package import PYTHON_VERSION, is_package
 
-# pip's isolated build environments read PIP_CONSTRAINT too: a package that asks for a newer one of these must get it.
+# pip's isolated build environments read PIP_CONSTRAINT too, and a package may need a newer version of one of these.
 _BUILD_TOOLS = frozenset(
     {
         "build",
@@ -46,11 +46,11 @@ _BUILD_TOOLS = frozenset(
 
 @dataclass(frozen=True)
 class PythonFacts:
-    """The Python of an image as it was found.
+    """The Python of an image.
 
     Attributes:
         version: `major.minor`.
-        packages: name and version of each distribution, sorted by name, each name once.
+        packages: name and version of each distribution, sorted by name, without duplicates.
     """
 
     version: str
@@ -58,7 +58,7 @@ class PythonFacts:
 
     @property
     def constraints(self) -> str:
-        """The text of a pip constraints file that pins every package of the image but build tools."""
+        """The text of a pip constraints file that pins every package of the image except build tools."""
         return "".join(
             f"{name}=={version}\n"
             for name, version in self.packages
@@ -77,19 +77,19 @@ def _is_pinnable(name: str, version: str) -> bool:
 
 
 def facts_from_answer(answer: str) -> PythonFacts:
-    """Return what `inside/probe.py` printed, each package once: the first found is the one that Python imports.
+    """Parse the output of `inside/probe.py`; of several versions of a package, Python imports the first.
 
-    The answer is the image's word. Its version becomes part of file names, so another form than `major.minor` is
-    refused; a package whose name or version has no usual form is left out, because nothing could be said of it to pip.
+    The output comes from the image and is not trusted. The version becomes part of file names, so it must have the
+    form `major.minor`. A package whose name or version is malformed is left out, because pip could not use it.
 
     Raises:
-        ValueError: this is no answer of that program.
+        ValueError: the text is not the output of that program.
     """
     try:
         facts = json.loads(answer)
         python, packages = facts["version"], [(name, version) for name, version in facts["packages"]]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"{_shortened(answer)} was printed, not what was asked for") from error
+        raise ValueError(f"its output is {_shortened(answer)}, not version and packages") from error
     if not isinstance(python, str) or not PYTHON_VERSION.fullmatch(python):
         raise ValueError(f"its version is {_shortened(python)}, not a number such as 3.11")
     first: dict[str, tuple[str, str]] = {}
@@ -100,25 +100,25 @@ def facts_from_answer(answer: str) -> PythonFacts:
 
 
 def _shortened(value: object) -> str:
-    """Return a value as a message can show it: without control characters, and not too long."""
+    """Return a value for a message, without control characters and not too long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def probe_python(runtime: ContainerRuntime, image: Path, python: PythonLayout) -> PythonFacts:
-    """Ask the Python of an image for its version and packages.
+    """Return version and packages of the Python of an image.
 
     Raises:
-        ImageError: the image has no such Python; the message says where it was looked for.
+        ImageError: the image has no such Python; the message names the path.
     """
     try:
-        # -I: neither the user's own packages nor PYTHONPATH are the image's.
+        # -I: the user's own packages and PYTHONPATH don't belong to the image.
         command = [python.executable, "-I", "-"]
         facts = facts_from_answer(runtime.run(image, command, stdin=program("probe"), time_limit=LOOK_IN_CONTAINER))
     except (InstallError, ValueError) as error:
         parameter = "conda_root and conda_env" if python.conda_env else "python_prefix"
         raise ImageError(
-            f"the image '{image.name}' has no working Python at {python.executable}, where {parameter} of the "
-            f"easyconfig say that it is: {error}"
+            f"the image '{image.name}' has no working Python at {python.executable} (from {parameter} in the "
+            f"easyconfig): {error}"
         ) from error
     return facts

@@ -1,4 +1,4 @@
-"""The way back: what a reinstall replaces is kept until the new installation has passed its checks."""
+"""Rollback: files that a reinstall replaces are kept until the new installation has passed its checks."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from sifmod.host.files import inside, write_whole
 
 _JOURNAL = "journal.json"
 
-# Who wrote a journal: one that a killed run has left behind may be weeks old.
+# Identifies the run that wrote a journal: a killed run may have left one behind weeks ago.
 _RUN = uuid.uuid4().hex
 
 
 @dataclass(frozen=True)
 class _Journal:
-    """What there is to bring back; all names are relative to the installation.
+    """What to restore; all names are relative to the installation.
 
     Attributes:
         run: the run that wrote it.
         kept: files that were kept.
         new: files that did not exist.
-        renames: user software that was about to be set aside, each with the name that it was to have.
-        free: names of user software that were free then.
+        renames: user software that was about to be set aside: old and new name of each part.
+        free: names of user software that did not exist then.
     """
 
     run: str
@@ -46,10 +46,10 @@ def remember(installdir: Path, names: Iterable[str]) -> None:
 
     Args:
         installdir: the installation.
-        names: paths of the files relative to it, those that do not exist yet included.
+        names: paths of the files relative to it, including files that do not exist yet.
 
     Raises:
-        InstallError: there is no room for it.
+        InstallError: a file can't be kept, for example because the disk is full.
     """
     forget(installdir)
     previous = installdir / known.PREVIOUS
@@ -71,12 +71,12 @@ def remember(installdir: Path, names: Iterable[str]) -> None:
 
 
 def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]], names: Iterable[str]) -> None:
-    """Note which user software is about to be set aside, and which of its names will be free.
+    """Record which user software is about to be set aside, and which of its names will be free.
 
     Args:
         installdir: the installation.
-        renames: each path that there is, and the one that it will have.
-        names: all names of user software: what has one of them afterwards was made by this run, or by users since.
+        renames: old and new path of each part.
+        names: all names of user software: a file under a free name was made later, by this run or by users.
     """
     previous = installdir / known.PREVIOUS
     pairs = tuple((old.name, new.name) for old, new in renames)
@@ -85,13 +85,13 @@ def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]], nam
 
 
 def undo(installdir: Path) -> None:
-    """Bring the state back that was remembered; nothing happens where none was.
+    """Restore the state that was kept; do nothing if there is none.
 
-    What was remembered is data of whoever may write to the installation: a name that leads out of it, by itself or
-    through a link, is refused before anything is done.
+    The journal is not trusted: anyone who may write to the installation can change it. A name that leads out of the
+    installation, by itself or through a link, is refused before anything is changed.
 
     Raises:
-        InstallError: it can't be brought back; the message says where it is.
+        InstallError: the state can't be restored; the message names the folder that holds it.
     """
     previous = installdir / known.PREVIOUS
     if not os.path.lexists(previous / _JOURNAL):
@@ -109,18 +109,18 @@ def undo(installdir: Path) -> None:
             path.unlink(missing_ok=True)
         ours = journal.run == _run()
         renamed = [(old, new) for old, new in renames if os.path.lexists(new)]
-        # a run that was killed before it renamed anything has freed no name
+        # a run that was killed before its first rename has not freed any name
         for path in (*(old for old, _new in renamed), *(installdir / name for name in journal.free if renamed)):
             _make_way(path, ours=ours)
         for old, new in renamed:
             new.rename(old)
     except (OSError, ValueError, InstallError) as error:
-        raise InstallError(f"bringing the earlier installation back failed ({error}); it is in '{previous}'") from error
+        raise InstallError(f"restoring the earlier installation failed ({error}); it is in '{previous}'") from error
     forget(installdir)
 
 
 def forget(installdir: Path) -> None:
-    """Remove what was remembered: the journal first, because an incomplete past is not one to go back to."""
+    """Remove the kept state, the journal first: an incomplete state must not be restored."""
     previous = installdir / known.PREVIOUS
     with contextlib.suppress(OSError):
         if previous.is_symlink():
@@ -145,7 +145,7 @@ def _read_journal(previous: Path) -> _Journal:
     """Return the journal, with renames at the top of the installation only.
 
     Raises:
-        ValueError: it is damaged, or names something else than user software to be renamed.
+        ValueError: it is damaged, or would rename something that is not user software.
     """
     path = previous / _JOURNAL
     for link in (previous, path):
@@ -159,10 +159,10 @@ def _read_journal(previous: Path) -> _Journal:
         raise ValueError(f"'{path}' is damaged") from error
     for name in (journal.run, *journal.kept, *journal.new, *journal.free, *(name for pair in pairs for name in pair)):
         if not isinstance(name, str):
-            raise ValueError(f"it has {name!r} where a name should be")  # noqa: TRY004 - of a file, not of a caller
+            raise ValueError(f"it has {name!r} where a name is expected")  # noqa: TRY004 - of a file, not of a caller
     for name in (*journal.free, *(name for pair in pairs for name in pair)):
         if "/" in name or not name.startswith(known.USER_SOFTWARE_DIRECTORY):
-            raise ValueError(f"{name!r} is refused as a name of user software")
+            raise ValueError(f"{name!r} is not a name of user software")
     return journal
 
 
@@ -171,7 +171,7 @@ def _run() -> str:
 
 
 def _make_way(path: Path, *, ours: bool) -> None:
-    """Free the name of user software: what this run has made goes, what users may have used since is renamed."""
+    """Free a name of user software: remove what this run made, but rename what users may have changed since."""
     if not os.path.lexists(path):
         return
     if not ours:

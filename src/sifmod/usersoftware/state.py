@@ -1,4 +1,4 @@
-"""The state of an installation's user software: what is in use, how much there is, and whether it can be used."""
+"""The state of an installation's user software: which copy is in use, its packages, and problems of the packed file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sifmod.inside.trees import SEEDED
 from sifmod.text import quoting
 from sifmod.usersoftware.tree import packages_in, packed_is_active
 
-NONE = "none"  # the container offers none
+NONE = "none"  # the module has no user software
 DIRECTORY = "directory"
 PACKED = "packed"
 DAMAGED = "damaged"  # the packed file can't be used, and there is no directory
@@ -22,7 +22,7 @@ GONE = "gone"  # neither directory nor packed file
 
 _UNREADABLE = "it can't be read"
 
-# What a virtual environment has before anything is installed into it: venv of Python 3.9 to 3.13, see usersoftware.py.
+# What a virtual environment contains before anything is installed into it: venv of Python 3.9 to 3.13 (tree.py).
 _UNTOUCHED = {
     ".": re.compile(r"bin|include|lib|lib64|pyvenv\.cfg|\.gitignore"),
     "bin": re.compile(r"python[0-9.]*|pip[0-9.]*|easy_install.*|wheel|[Aa]ctivate.*"),
@@ -40,13 +40,13 @@ class UserSoftware:
     """The user software of one installation.
 
     Attributes:
-        state: `none`, `directory`, `packed`, `damaged` or `gone`: what is in use.
-        directory: path of the directory; what it holds counts where the state is `directory`.
-        packed: path of the packed file.
-        has_directory: whether the directory is there, in use or not.
-        has_packed: whether the packed file is there, in use or not.
-        packed_problem: why the packed file can't be used; empty where it can or is not there.
-        packages: `name==version` of what users installed, sorted; from the list beside the file where it is packed.
+        state: which copy is in use: `none`, `directory`, `packed`, `damaged` or `gone`.
+        directory: path of the directory, in use if the state is `directory`.
+        packed: path of the packed file, in use if the state is `packed`.
+        has_directory: whether the directory exists, in use or not.
+        has_packed: whether the packed file exists, in use or not.
+        packed_problem: why the packed file can't be used; empty if it can, or does not exist.
+        packages: `name==version` of the packages that users installed, sorted; of a packed file, from its list.
     """
 
     state: str
@@ -59,7 +59,7 @@ class UserSoftware:
 
     @property
     def size(self) -> int:
-        """Bytes of what is in use; a directory is walked for it."""
+        """Bytes of the copy in use; needs a walk through the directory unless it is packed."""
         if self.state == PACKED:
             return self.packed.stat().st_size
         return tree_size(self.directory) if self.state == DIRECTORY else 0
@@ -74,11 +74,11 @@ class UserSoftware:
 
 
 def user_software(root: Path, *, venv: str) -> UserSoftware:
-    """Return the state of an installation's user software, by the rule of its own scripts.
+    """Return the state of an installation's user software, by the same rule as its scripts.
 
     Args:
         root: the installation.
-        venv: name of its virtual environment; empty where it has none.
+        venv: name of its virtual environment; empty if it has none.
     """
     directory, packed = root / names.USER_SOFTWARE_DIRECTORY, root / names.USER_SOFTWARE_PACKED
     has_directory, has_packed = directory.is_dir(), packed.is_file()
@@ -101,10 +101,10 @@ def user_software(root: Path, *, venv: str) -> UserSoftware:
 
 
 def packed_problem(path: Path) -> str:
-    """Return why a packed file can't be used, or an empty text.
+    """Return why a packed file can't be used; empty if it can.
 
-    It must be readable, begin as SquashFS does, and be as long as its superblock says. The scripts and the module go by
-    the same rule (tests/unit/render/test_packed_file.py).
+    It must be readable, start with the magic number of SquashFS, and be as long as its superblock says. The scripts
+    and the module follow the same rule (tests/unit/render/test_packed_file.py).
     """
     try:
         with path.open("rb") as stream:
@@ -117,12 +117,12 @@ def packed_problem(path: Path) -> str:
     field = head[superblock.LENGTH_AT : superblock.LENGTH_AT + 8]
     length = int.from_bytes(field, "little")
     if not head.startswith(superblock.MAGIC) or len(field) < 8 or length < superblock.SIZE:
-        return "it is no SquashFS file"
-    return f"it is cut off: {size} of {length} bytes" if length > size else ""
+        return "it is not a SquashFS file"
+    return f"it is truncated: {size} of {length} bytes" if length > size else ""
 
 
 def is_untouched(directory: Path, *, venv: str) -> bool:
-    """Return whether a user software directory holds no more than the virtual environment that an install makes.
+    """Return whether a user software directory contains only the virtual environment that an install makes.
 
     Args:
         directory: the directory.
@@ -142,12 +142,12 @@ def _names(folder: Path) -> list[str]:
 
 
 def tree_size(top: Path) -> int:
-    """Return the bytes of all files below a directory, as `du --apparent-size` counts files; links are not followed."""
+    """Return the size of all files below a directory, as `du --apparent-size` counts it; links are not followed."""
     return sum(_sizes(top))
 
 
 def tree_files(top: Path) -> int:
-    """Return how many files and links there are below a directory."""
+    """Return the number of files and links below a directory."""
     return sum(1 for _size in _sizes(top))
 
 
@@ -161,7 +161,7 @@ def _sizes(top: Path) -> Iterator[int]:
                         pending.append(entry.path)
                     else:
                         yield entry.stat(follow_symlinks=False).st_size
-        except OSError:  # what can't be read, or is gone meanwhile, has no size to us
+        except OSError:  # unreadable, or removed meanwhile: not counted
             continue
 
 

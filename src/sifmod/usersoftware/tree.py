@@ -1,4 +1,4 @@
-"""User software: what users install on top of an image. It is made once, and never removed by sifmod."""
+"""User software: what users install on top of an image. sifmod makes its tree once, and never removes it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sifmod.inside.trees import requirements
 from sifmod.resources import program
 from sifmod.text.package import is_package
 
-# What user software consists of, and how the same is called behind the name under which it is set aside.
+# The parts of user software, and the suffix of each when it is set aside under another name.
 PARTS = {
     names.USER_SOFTWARE_DIRECTORY: "",
     names.USER_SOFTWARE_PACKED: ".squashfs",
@@ -34,13 +34,13 @@ def has_user_software(installdir: Path) -> bool:
 
 
 def packed_is_active(installdir: Path) -> bool:
-    """Return whether the packed file is to be used, if it is whole: the rule of the installation's own scripts."""
+    """Return whether the packed file takes precedence over the directory, by the same rule as the scripts."""
     directory, mark = installdir / names.USER_SOFTWARE_DIRECTORY, installdir / names.USER_SOFTWARE_UNPACKED
     return (installdir / names.USER_SOFTWARE_PACKED).is_file() and not (directory.is_dir() and mark.exists())
 
 
 def split_installation(installdir: Path) -> tuple[list[Path], list[Path]]:
-    """Return what lies at the top of an installation: what is the users', set aside or not, and everything else."""
+    """Return the top level of an installation: user software, set aside or not, and everything else."""
     entries = sorted(installdir.iterdir()) if installdir.is_dir() else []
     # the lock too: it may be another member's
     users = [path for path in entries if path.name.lstrip(".").startswith(names.USER_SOFTWARE_DIRECTORY)]
@@ -48,7 +48,7 @@ def split_installation(installdir: Path) -> tuple[list[Path], list[Path]]:
 
 
 def user_modes(installdir: Path) -> dict[Path, int]:
-    """Return the permission bits of everything that is the users' in an installation, symbolic links left out."""
+    """Return the permission bits of all user software in an installation, without symbolic links."""
     found = {}
     for top in split_installation(installdir)[0]:
         for path in [top, *top.rglob("*")]:
@@ -59,9 +59,9 @@ def user_modes(installdir: Path) -> dict[Path, int]:
 
 
 def restore_modes(modes: Mapping[Path, int]) -> None:
-    """Give back the permission bits that `user_modes` returned."""
+    """Restore the permission bits that `user_modes` returned."""
     for path, mode in modes.items():
-        # what has gone, or is another member's, was not changed by this run
+        # a file that was removed, or belongs to another member, was not changed by this run
         with contextlib.suppress(FileNotFoundError, PermissionError):
             if stat.S_IMODE(path.lstat().st_mode) != mode:
                 path.chmod(mode)
@@ -80,10 +80,10 @@ def make_user_software(
         spec: the container; it has a Python and names a virtual environment.
 
     Returns:
-        The bind paths with which the tree is used in the container.
+        The bind paths that make the tree available in the container.
 
     Raises:
-        InstallError: the image's Python could not make it; the message has its last lines.
+        InstallError: the image's Python failed; the message has its last lines.
     """
     binds = (Bind(str(directory), names.USER_SOFTWARE), Bind(str(runscripts), names.RUNSCRIPTS))
     (directory / "venv").mkdir(parents=True)
@@ -97,8 +97,8 @@ def python_version(installdir: Path, *, venv: str, recorded: str) -> str:
 
     Args:
         installdir: the installation.
-        venv: name of its virtual environment; others, of any Python, count where it is missing.
-        recorded: what its manifest says; used where only a packed file is there, and empty where there is no manifest.
+        venv: name of its virtual environment; if it is missing, any other one is used.
+        recorded: version in the manifest, used if there is only a packed file; empty if there is no manifest.
     """
     folder = installdir / names.USER_SOFTWARE_DIRECTORY / "venv"
     for config in (folder / venv / "pyvenv.cfg", *sorted(folder.glob("*/pyvenv.cfg"))):
@@ -115,15 +115,15 @@ def python_version(installdir: Path, *, venv: str, recorded: str) -> str:
 def set_aside(
     installdir: Path, version: str, *, note: Callable[[Sequence[tuple[Path, Path]]], None]
 ) -> tuple[tuple[Path, Path], ...]:
-    """Rename the user software of an installation so that the names are free, and say what it was made for.
+    """Rename the user software of an installation after the Python version that it was made for.
 
     Args:
         installdir: the installation.
         version: `major.minor` of the Python that it was made for.
-        note: called with what is returned, before anything is renamed.
+        note: called with the return value, before anything is renamed.
 
     Returns:
-        Each path that it had, and the one that it has now; the last one is the list of its packages, if there is one.
+        Old and new path of each part; the last one is the list of its packages, if there is one.
 
     Raises:
         InstallError: a rename failed.
@@ -135,7 +135,7 @@ def set_aside(
     )
     directory, _packed, _mark, package_list = parts = tuple(installdir / name for name in PARTS)
     new_names = tuple(installdir / f"{stem}{suffix}" for suffix in PARTS.values())
-    # beside a packed file that is in use, the list is of that file
+    # beside a packed file in use, the list describes that file
     is_listed_anew = directory.is_dir() and not packed_is_active(installdir)
     try:
         present = [path.exists() or (path == package_list and is_listed_anew) for path in parts]
@@ -147,7 +147,7 @@ def set_aside(
         if is_listed_anew:
             write_whole(new_names[-1], packages_in(new_names[0]))
     except OSError as error:
-        raise InstallError(f"setting the user software in '{installdir}' aside failed: {error}") from error
+        raise InstallError(f"renaming the user software in '{installdir}' failed: {error}") from error
     return renames
 
 
@@ -160,9 +160,9 @@ def _stems(stem: str) -> Iterator[str]:
 
 
 def packages_in(directory: Path) -> str:
-    """Return name==version of what is installed in a tree, as `pip install -r` reads it.
+    """Return name==version of the packages installed in a tree, as `pip install -r` reads it.
 
-    What users installed may say anything of itself: a line that is no name and version is left out.
+    The metadata of user packages is not trusted: a line that is not a valid name and version is left out.
     """
     folders = sorted(directory.glob("venv/*/lib/python3*/site-packages"))
     lines = requirements(map(str, folders))

@@ -483,7 +483,7 @@ def test_a_folder_without_permission_is_named(install: Install, installdir: Path
 def test_an_installation_that_can_not_be_put_in_place_is_named(install: Install, installdir: Path) -> None:
     installdir.mkdir(parents=True)
     (installdir / "bin").write_text("a file where a folder must be")
-    with pytest.raises(InstallError, match=r"putting .* in place failed: File exists") as caught:
+    with pytest.raises(InstallError, match=r"moving .* into place failed: File exists") as caught:
         install()
     assert f"'{installdir}/bin" in str(caught.value)
     assert not (installdir / STAGE).exists()

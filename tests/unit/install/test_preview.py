@@ -52,13 +52,13 @@ def test_the_python_is_the_nearest_known_one(
     spec = a_spec(**{"python_version": "", **changes})
     found = preview(spec, a_site(), manifest=manifest if installed else None, python_version=given)
     assert f"bin/pip{version}" in paths(found)
-    assert f"taken to be {version}, from {origin}" in found.notes[0]
+    assert f"assuming that the image's Python is {version}, from {origin}" in found.notes[0]
 
 
 def test_without_a_known_python_there_are_fewer_wrappers() -> None:
     found = preview(a_spec(python_version="", version="3.2-thing"), a_site())
     assert [path for path in paths(found) if path.startswith(("bin/pip", "bin/python"))] == ["bin/pip", "bin/python"]
-    assert "not known" in found.notes[0]
+    assert "is unknown" in found.notes[0]
 
 
 def test_what_an_install_makes_from_the_image_is_named() -> None:
@@ -66,7 +66,7 @@ def test_what_an_install_makes_from_the_image_is_named() -> None:
     assert note.endswith("share/sifmod.json, runscripts/pip-constraints.txt")
     (*_, note) = preview(a_spec(pip_constraints=False), a_site()).notes
     assert note.endswith(": share/sifmod.json")
-    assert "in its place" in preview(a_spec(image_mode="central"), a_site()).notes[-1]
+    assert "path of the image is not known yet" in preview(a_spec(image_mode="central"), a_site()).notes[-1]
 
 
 def test_definition_files_are_part_of_it(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_what_a_journal_names_outside_is_refused_before_anything_is_done(
     (installdir / "user-software-1").touch()
     write_journal(installdir, **json.loads(text))
     before = snapshot(tmp_path)
-    with pytest.raises(InstallError, match="bringing the earlier installation back failed"):
+    with pytest.raises(InstallError, match="restoring the earlier installation failed"):
         undo(installdir)
     assert snapshot(tmp_path) == before
 

@@ -67,7 +67,7 @@ def test_sizes_are_those_of_what_is_in_use(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"", "empty"), (b"PK" + bytes(200), "no SquashFS"), (b"hsqs", "no SquashFS"), (CUT_OFF, "95 of 96 bytes")],
+    [(b"", "empty"), (b"PK" + bytes(200), "not a SquashFS"), (b"hsqs", "not a SquashFS"), (CUT_OFF, "95 of 96 bytes")],
 )
 def test_a_packed_file_that_is_none_is_described(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "packed"
