@@ -1,4 +1,4 @@
-"""Host and image against each other: what will not work here, and why."""
+"""Compare the host with an image: what will not work here, and why."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _MANY_FILES = (
 )
 _MOST_READ = 64 * 1024 * 1024  # bytes of a host library
 
-# uname's names for what SIF calls otherwise.
+# uname's names of architectures that SIF names differently.
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 @dataclass(frozen=True)
 class Patient:
-    """What is looked at besides the host.
+    """What to examine besides the host.
 
     Attributes:
-        image: path of the image; None where only the host is looked at, or the image is not here.
-        gpu: whose GPUs the container is for, a key of `VENDORS`; empty if only the image tells.
-        binds: bind paths of the container beyond the site's.
-        installation: the installation, where there is one.
-        missing_image: what to say where the image is not here.
+        image: path of the image; None to examine only the host, or if the image is missing.
+        gpu: vendor of the GPUs that the container is for, a key of `VENDORS`; empty to take it from the image.
+        binds: bind paths of the container, in addition to the site's.
+        installation: the installation, if there is one.
+        missing_image: message if the image is missing.
     """
 
     image: Optional[Path] = None
@@ -52,7 +52,7 @@ class Patient:
 
 
 def examine(patient: Patient, site: Site, space: SoftwareSpace) -> Iterator[Finding]:
-    """Give what is found of the host, and of the host and an image together.
+    """Yield the findings on the host, and on the host together with a container.
 
     Args:
         patient: the container.
@@ -86,16 +86,16 @@ def _image(image: Inspection) -> Iterator[Finding]:
     wanted = _ARCHITECTURES.get(image.architecture, image.architecture)
     if wanted and wanted != here:
         what = f"the image is for {image.architecture}, and this host is {here}"
-        yield Finding(PROBLEM, "image", what, "nothing in it runs here", "take an image for this architecture")
+        yield Finding(PROBLEM, "image", what, "nothing in it runs here", "use an image for this architecture")
         return
     described = ", ".join(filter(None, (image.os, image.libc, image.architecture)))
     yield Finding(OK, "image", f"{image.path}: {described or image.kind}")
     if image.unread:
-        yield Finding(WARNING, "image", image.unread, "it is compared with this host in part only")
+        yield Finding(WARNING, "image", image.unread, "only part of it is compared with this host")
 
 
 def check_libraries(image: Inspection, binds: Sequence[Bind]) -> Iterator[Finding]:
-    """Compare what the host's libraries that are bound into the container need with the image's C library.
+    """Compare the host's libraries that are bound into the container with the image's C library.
 
     Args:
         image: what is in the image.
@@ -106,12 +106,12 @@ def check_libraries(image: Inspection, binds: Sequence[Bind]) -> Iterator[Findin
         return
     found = re.match(r"(glibc|GNU libc|musl)\D*(\d+\.\d+)", image.libc, re.IGNORECASE)
     if not found:
-        what = f"{len(libraries)} libraries of the host are bound, and the image's C library is not known"
-        yield Finding(NOTE, "host libraries", what, "whether they run in it can't be told")
+        what = f"{len(libraries)} libraries of the host are bound, and the image's C library is unknown"
+        yield Finding(NOTE, "host libraries", what, "can't tell whether they work there")
         return
     if found[1].lower() == "musl":
         what = f"{', '.join(bind.source for bind in libraries)} are made for glibc, and the image has {image.libc}"
-        yield Finding(PROBLEM, "host libraries", what, "they can't be loaded", "take an image with glibc")
+        yield Finding(PROBLEM, "host libraries", what, "they can't be loaded", "use an image with glibc")
         return
     fine = 0
     for bind in libraries:
@@ -121,17 +121,17 @@ def check_libraries(image: Inspection, binds: Sequence[Bind]) -> Iterator[Findin
                 PROBLEM,
                 "host libraries",
                 f"'{bind.source}' of the host needs glibc {needed}, and the image has {found[2]}",
-                f"programs that load it end with: version `GLIBC_{needed}' not found",
-                "take an image of a newer Linux distribution, or leave the bind out",
+                f"programs that load it fail with: version `GLIBC_{needed}' not found",
+                "use an image of a newer Linux distribution, or remove the bind",
             )
         else:
             fine += 1
     if fine:
-        yield Finding(OK, "host libraries", f"{fine} bound ones run with the image's {image.libc}")
+        yield Finding(OK, "host libraries", f"{fine} bound, compatible with the image's {image.libc}")
 
 
 def _glibc_needed(path: Path) -> str:
-    """Return the newest version of glibc that a library asks for: the names are in its version table, as text."""
+    """Return the newest version of glibc that a library requires; its version table holds the names as text."""
     try:
         with path.open("rb") as stream:
             found = set(re.findall(rb"\0GLIBC_(\d+\.\d+)(?=[.\0])", stream.read(_MOST_READ)))
@@ -150,12 +150,12 @@ def _user_software(item: Installation) -> Iterator[Finding]:
         yield Finding(PROBLEM, topic, what, "containers do not start", state.packed_remedy)
     elif state.packed_problem:
         what = f"'{state.packed}' can't be used: {state.packed_problem}"
-        yield Finding(WARNING, topic, what, "the directory is used in its place", state.packed_remedy)
+        yield Finding(WARNING, topic, what, "the directory is used instead", state.packed_remedy)
     elif state.state == DIRECTORY:
         files = tree_files(state.directory)
         if files > _MANY_FILES:
             what = f"{files} files in '{state.directory}'"
-            why = "every start looks at many of them, which parallel file systems are slow at"
+            why = "each start reads many of them, which is slow on parallel file systems"
             yield Finding(NOTE, topic, what, why, "make-squashfs")
         else:
             yield Finding(OK, topic, f"a directory with {files} files, {len(state.packages)} packages")

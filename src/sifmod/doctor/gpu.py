@@ -1,4 +1,4 @@
-"""The GPUs of a host against an image: driver, architecture and vendor."""
+"""Compare the GPUs of a host with an image: driver, architecture and vendor."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sifmod.text.version import version_order
 
 
 def check_gpus(hosts: Sequence[HostGpus], image: Inspection, *, vendor: str) -> Iterator[Finding]:
-    """Give what is found of the host's GPUs for an image.
+    """Yield the findings on the host's GPUs for an image.
 
     Args:
         hosts: the GPUs of this host.
         image: what is in the image.
-        vendor: whose GPUs the container is for, a key of `VENDORS`; empty if only the image tells.
+        vendor: vendor of the GPUs that the container is for, a key of `VENDORS`; empty to take it from the image.
     """
     vendor = vendor or vendor_of(image.stacks)
     for host in hosts:
@@ -28,9 +28,9 @@ def check_gpus(hosts: Sequence[HostGpus], image: Inspection, *, vendor: str) -> 
             yield Finding(
                 severity,
                 "GPU",
-                f"the {host.vendor} GPUs of this host can't be asked: {host.problem}",
+                f"can't query the {host.vendor} GPUs of this host: {host.problem}",
                 "containers see no GPU" if severity == PROBLEM else "",
-                "load or mend the driver, or look on a GPU node" if severity == PROBLEM else "",
+                "load or repair the driver, or try on a GPU node" if severity == PROBLEM else "",
             )
     usable = [host for host in hosts if not host.problem]
     if not vendor:
@@ -43,11 +43,11 @@ def check_gpus(hosts: Sequence[HostGpus], image: Inspection, *, vendor: str) -> 
         if other:
             what = f"the image is for {vendor} GPUs, and this host has {other}"
             yield Finding(
-                PROBLEM, "GPU", what, "programs find no GPU", "take an image for this host's GPUs, or other nodes"
+                PROBLEM, "GPU", what, "programs find no GPU", "use an image for this host's GPUs, or other nodes"
             )
         else:
             what = f"the image is for {vendor} GPUs, and this host has none"
-            yield Finding(NOTE, "GPU", what, "whether it fits can be told on a GPU node only", "srun ... sifmod doctor")
+            yield Finding(NOTE, "GPU", what, "only a GPU node can show whether it fits", "srun ... sifmod doctor")
     known = VENDORS[vendor]
     version = newest(image.components, known.stack)
     for host in mine:
@@ -59,21 +59,21 @@ def _driver(host: HostGpus, vendor: Vendor, version: str) -> Iterator[Finding]:
     """Compare the host's driver with the version of the vendor's stack in the image."""
     stack = f"{vendor.stack} {version}"
     if not version:
-        what = f"the image does not say which {vendor.stack} it has"
+        what = f"the {vendor.stack} version of the image is unknown"
         yield Finding(NOTE, "GPU driver", what, "nothing can be compared")
     elif not host.driver:
-        yield Finding(NOTE, "GPU driver", "the host's driver does not say its version", "nothing can be compared")
+        yield Finding(NOTE, "GPU driver", "the version of the host's driver is unknown", "nothing can be compared")
     elif vendor.driver_releases:
         yield from _near_driver(host.driver, vendor, version)
     elif not vendor.oldest_driver(version):
-        yield Finding(NOTE, "GPU driver", f"driver {host.driver}; what {stack} needs is not known here")
+        yield Finding(NOTE, "GPU driver", f"driver {host.driver}; which driver {stack} needs is unknown")
     elif version_order(host.driver) < version_order(vendor.oldest_driver(version)):
         yield Finding(
             PROBLEM,
             "GPU driver",
             f"the driver is {host.driver}, and {stack} of the image needs {vendor.oldest_driver(version)} or later",
-            f"programs end with '{vendor.driver_error}', or find no GPU",
-            f"take an image with an older {vendor.stack}, or have the driver updated",
+            f"programs fail with '{vendor.driver_error}', or find no GPU",
+            f"use an image with an older {vendor.stack}, or have the driver updated",
         )
     else:
         what = f"driver {host.driver} runs {stack}, which needs {vendor.oldest_driver(version)}"
@@ -83,15 +83,15 @@ def _driver(host: HostGpus, vendor: Vendor, version: str) -> Iterator[Finding]:
 def _near_driver(driver: str, vendor: Vendor, version: str) -> Iterator[Finding]:
     between = vendor.releases_between(driver, version)
     if between < 0:
-        what = f"driver {driver} and {vendor.stack} {version}: whether they fit is not known here"
+        what = f"driver {driver} and {vendor.stack} {version}: whether they are compatible is unknown"
         yield Finding(NOTE, "GPU driver", what, "", f"see {vendor.name}'s user and kernel-space support matrix")
         return
     of_driver = f"{vendor.stack} {vendor.driver_releases[driver]}"
-    what = f"driver {driver} is that of {of_driver}, and the image has {vendor.stack} {version}"
+    what = f"driver {driver} belongs to {of_driver}, and the image has {vendor.stack} {version}"
     if between > vendor.releases_apart:
         apart = f"{vendor.releases_apart} releases in either direction"
         why = f"{vendor.name} supports {apart}: programs may fail or be slow"
-        remedy = f"take an image with a {vendor.stack} near {vendor.driver_releases[driver]}"
+        remedy = f"use an image with a {vendor.stack} near {vendor.driver_releases[driver]}"
         yield Finding(WARNING, "GPU driver", what, why, remedy)
     else:
         yield Finding(OK, "GPU driver", what)
@@ -101,7 +101,7 @@ def _architectures(host: HostGpus, vendor: Vendor, version: str, image: Inspecti
     models = {gpu.name: gpu for gpu in host.gpus}
     for gpu in models.values():
         if not gpu.architecture:
-            yield Finding(NOTE, "GPU model", f"{gpu.name}: its architecture is not known here")
+            yield Finding(NOTE, "GPU model", f"{gpu.name}: its architecture is unknown")
             continue
         wrong = [*_below_lowest(gpu, vendor, version)]
         for torch in image.torch:
@@ -120,9 +120,9 @@ def _below_lowest(gpu: Gpu, vendor: Vendor, version: str) -> Iterator[Finding]:
         yield Finding(
             PROBLEM,
             "GPU model",
-            f"{gpu.name} is {gpu.architecture}, and {vendor.stack} {version} begins at {lowest}",
-            "programs end with 'no kernel image is available for execution on the device'",
-            f"take an image with an older {vendor.stack}, or other nodes",
+            f"{gpu.name} is {gpu.architecture}, and {vendor.stack} {version} requires {lowest} or later",
+            "programs fail with 'no kernel image is available for execution on the device'",
+            f"use an image with an older {vendor.stack}, or other nodes",
         )
 
 
@@ -132,21 +132,21 @@ def _not_built_for(gpu: Gpu, torch: Torch) -> Finding:
         PROBLEM,
         "GPU model",
         f"{gpu.name} is {gpu.architecture}, and PyTorch {torch.version} in {torch.prefix} was built for {built}",
-        "programs end with 'no kernel image is available for execution on the device'",
-        "take an image whose PyTorch was built for it, such as PyTorch-legacy for K40, or other nodes",
+        "programs fail with 'no kernel image is available for execution on the device'",
+        "use an image whose PyTorch was built for it, such as PyTorch-legacy for K40, or other nodes",
     )
 
 
 def runs_on(architecture: str, built: Sequence[str]) -> bool:
-    """Return whether a GPU runs what was compiled for some architectures.
+    """Return whether a GPU runs code compiled for some architectures.
 
-    Where architectures are numbers, machine code runs on its own major version from its minor version on, and
+    If architectures are numbers, machine code runs on its own major version from its minor version on, and
     intermediate code (`+PTX`) on everything newer (NVIDIA, "CUDA C++ Programming Guide", "Binary compatibility").
     Machine code for an architecture with a name runs on that one only.
 
     Args:
-        architecture: of the GPU: `8.6`, or `gfx90a`.
-        built: what was compiled for, such as `8.0`, `9.0+PTX` or `gfx90a`.
+        architecture: the GPU's architecture, such as `8.6` or `gfx90a`.
+        built: the architectures of the code, such as `8.0`, `9.0+PTX` or `gfx90a`.
     """
     if not re.match(r"\d+\.\d", architecture):
         return architecture in {name.partition(":")[0] for name in built}

@@ -1,4 +1,4 @@
-"""This host as a place for containers: runtime, user namespaces, FUSE, Lmod, EasyBuild, space and quota."""
+"""Check whether containers can work on this host: runtime, user namespaces, FUSE, Lmod, EasyBuild, space and quota."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from sifmod.text.version import version_order
 
 _FEW_INODES = 50_000  # two virtual environments with torch
 _FULL = 0.95  # of a quota
-# kB used, wanted, allowed and the grace period; then the same of files: print_quota in Lustre's lfs.c
+# kB used, soft limit, hard limit and grace period; then the same for files: print_quota in Lustre's lfs.c
 _LIMITS = re.compile(2 * r"\s\[?(\d+)\]?\**\s+\[?(\d+)\]?\s+\[?(\d+)\]?\s+\S+")
 
-# `image-src` in a bind, which packed user software is mounted with, is there from these on (their CHANGELOGs).
+# The first releases with the bind option `image-src`, which mounts packed user software (their CHANGELOGs).
 _OLDEST_RUNTIME = {"apptainer": "1.0", "singularity": "3.6", "singularity-ce": "3.6"}
 _OLDEST_LMOD = "7.7"  # pushenv, family and isloaded as the modulefiles use them; 8.6 is tested
 _OLDEST_EASYBUILD = "5.0"
 
 
 def check_host(site: Site, space: SoftwareSpace, *, image_size: int = 0) -> Iterator[Finding]:
-    """Give what is found of this host.
+    """Yield the findings on this host.
 
     Args:
         site: the settings of the cluster.
         space: where containers are installed.
-        image_size: bytes of the image that is to be installed; 0 where none is.
+        image_size: size in bytes of the image to install; 0 if there is none.
     """
     yield from _runtime(site)
     yield from _user_namespaces(site)
@@ -64,7 +64,7 @@ def _runtime(site: Site) -> Iterator[Finding]:
         yield Finding(
             PROBLEM,
             "runtime",
-            f"{said}: {oldest} is the oldest that will do",
+            f"{said} is too old: {oldest} or later is required",
             "packed user software can't be mounted",
             "load or install a newer one, and name it as runtime in the site file",
         )
@@ -77,17 +77,17 @@ def _user_namespaces(site: Site) -> Iterator[Finding]:
     tool = shutil.which("unshare")
     status, said = ask([tool, "--user", "--map-root-user", "true"]) if tool else (0, "")
     if not tool:
-        yield Finding(NOTE, "user namespaces", "not tried: there is no command unshare")
+        yield Finding(NOTE, "user namespaces", "not tested: there is no command unshare")
     elif status == 0:
-        yield Finding(OK, "user namespaces", "an ordinary user can make them")
+        yield Finding(OK, "user namespaces", "an ordinary user can create them")
     else:
         yield Finding(
             PROBLEM,
             "user namespaces",
-            f"they can't be made: {said}",
+            f"they can't be created: {said}",
             "the runtime is not setuid root, so containers do not start",
-            "have user.max_user_namespaces and kernel.unprivileged_userns_clone raised (on Ubuntu also "
-            "kernel.apparmor_restrict_unprivileged_userns), or apptainer-suid installed",
+            "ask an administrator to allow them (user.max_user_namespaces, kernel.unprivileged_userns_clone, on Ubuntu "
+            "kernel.apparmor_restrict_unprivileged_userns), or to install apptainer-suid",
         )
 
 
@@ -101,14 +101,14 @@ def _fuse(site: Site) -> Iterator[Finding]:
         yield Finding(
             PROBLEM,
             "FUSE",
-            f"{device} is not there, or you may not use it",
+            f"{device} does not exist, or you may not use it",
             "images are unpacked at every start instead of mounted, and packed user software can't be mounted at all",
-            "have the kernel's fuse module loaded and the device readable and writable for all",
+            "ask an administrator to load the kernel's fuse module and to make the device usable for all",
         )
 
 
 def _is_setuid(site: Site) -> bool:
-    """Return whether the runtime has its setuid part, beside its command as both vendors install it."""
+    """Return whether the runtime's setuid part is installed, in one of the folders that both vendors use."""
     try:
         command = find_runtime(site).path.resolve()
     except (RuntimeMissingError, OSError):
@@ -129,7 +129,7 @@ def _modules(environ: Mapping[str, str]) -> Iterator[Finding]:
     lmod = environ.get("LMOD_VERSION", "")
     tcl = environ.get("MODULES_CMD", "")
     if lmod and _order(lmod) < _order(_OLDEST_LMOD):
-        what = f"Lmod {lmod}: {_OLDEST_LMOD} is the oldest that will do, 8.6 is tested"
+        what = f"Lmod {lmod} is too old: {_OLDEST_LMOD} or later is required, 8.6 is tested"
         yield Finding(PROBLEM, "modules", what, "modules of containers do not load", "update Lmod")
     elif lmod:
         yield Finding(OK, "modules", f"Lmod {lmod}")
@@ -140,7 +140,7 @@ def _modules(environ: Mapping[str, str]) -> Iterator[Finding]:
             why = "EasyBuild must write modules in Tcl for it"
             yield Finding(OK, "modules", f"Environment Modules {found[1]}", why, "eb --module-syntax=Tcl")
         else:
-            what = f"Environment Modules {found[1] if found else 'of unknown version'}: 5.0 is the oldest that will do"
+            what = f"Environment Modules {found[1] if found else 'of unknown version'}: 5.0 or later is required"
             yield Finding(PROBLEM, "modules", what, "modules of containers do not load", "update it, or use Lmod")
     else:
         what = "neither Lmod nor Environment Modules is set up in this shell"
@@ -160,8 +160,8 @@ def _easybuild(environ: Mapping[str, str]) -> Iterator[Finding]:
         what, why = "there is no command eb on PATH", "nothing can be installed from this shell"
         yield Finding(WARNING, "EasyBuild", what, why, "load EasyBuild's module, or activate its environment")
     elif found and _order(found) < _order(_OLDEST_EASYBUILD):
-        what = f"EasyBuild {found}: {_OLDEST_EASYBUILD} is the oldest that will do"
-        yield Finding(PROBLEM, "EasyBuild", what, "its easyblocks work otherwise", "update EasyBuild")
+        what = f"EasyBuild {found} is too old: {_OLDEST_EASYBUILD} or later is required"
+        yield Finding(PROBLEM, "EasyBuild", what, "its easyblock API differs", "update EasyBuild")
     else:
         yield Finding(OK, "EasyBuild", f"{found or 'of unknown version'}, {shutil.which('eb')}")
         yield _easyconfigs()
@@ -176,27 +176,27 @@ def _easyconfigs() -> Finding:
     status, said = ask(["eb", "--dry-run", DEMO_EASYCONFIG], directory=Path("/"))
     topic, asked = "easyconfigs", f"eb --dry-run {DEMO_EASYCONFIG}"
     if status == 0 and DEMO_EASYCONFIG in said:
-        return Finding(OK, topic, f"eb finds those of sifmod, such as {DEMO_EASYCONFIG}")
+        return Finding(OK, topic, f"eb finds sifmod's easyconfigs, such as {DEMO_EASYCONFIG}")
     errors = [line for line in said.splitlines() if line.startswith("ERROR")] or said.splitlines()
     error = errors[-1] if errors else "it prints nothing"
     why = "eb can't install containers by the names of sifmod's easyconfigs"
-    remedy = f"mend what EasyBuild complains of, then try again: {asked}"
+    remedy = f"fix what EasyBuild reports, then try again: {asked}"
     if re.search(r"not found|ContainerImage|sifmod", error):
         remedy = (
-            "if EasyBuild and sifmod are in different environments, load sifmod's module or type: "
+            "if EasyBuild and sifmod are in different environments, load sifmod's module or run: "
             'eval "$(sifmod env)"; if they share one, reinstall sifmod'
         )
     return Finding(WARNING, topic, f"'{asked}' fails: {error}", why, remedy)
 
 
 def _places(site: Site, space: SoftwareSpace, image_size: int) -> Iterator[Finding]:
-    """Look at space, inodes and quota where installing, pulling and packing write."""
+    """Check space, inodes and quota in the folders that installing, pulling and packing write to."""
     environ = os.environ
     home = environ.get("HOME", "/")
     temporary = site.runtime_tmpdir or environ.get("APPTAINER_TMPDIR") or environ.get("SINGULARITY_TMPDIR")
     cache = site.runtime_cachedir or environ.get("APPTAINER_CACHEDIR") or environ.get("SINGULARITY_CACHEDIR")
     image = image_size or 10**9
-    # the copy, and a packed file beside a directory; layers, and the image made of them
+    # needed: the image, and a packed file beside its directory; layers, and the image made of them
     places = {
         "install and packing": (space.software, image + 10**9),
         "source path": (source_paths()[0], image),
@@ -220,25 +220,25 @@ def _place(purpose: str, path: Path, needed: int) -> Iterator[Finding]:
     try:
         status = os.statvfs(there)
     except OSError as error:
-        yield Finding(WARNING, topic, f"'{there}' can't be asked: {error.strerror}")
+        yield Finding(WARNING, topic, f"can't query '{there}': {error.strerror}")
         return
     free = status.f_bavail * status.f_frsize
     if free < needed:
         what = f"{size_text(free)} free in '{there}', and {size_text(needed)} may be needed"
         yield Finding(
-            WARNING, topic, what, f"{purpose}: an install may end half way", "make room, or name another folder"
+            WARNING, topic, what, f"{purpose}: an install may fail half way", "make room, or name another folder"
         )
-    elif 0 < status.f_favail < _FEW_INODES:  # file systems that make inodes as they need them say 0
-        what = f"{status.f_favail} files more fit into '{there}'"
+    elif 0 < status.f_favail < _FEW_INODES:  # file systems that create inodes on demand report 0
+        what = f"only {status.f_favail} inodes are free in '{there}'"
         yield Finding(
-            WARNING, topic, what, "a virtual environment has tens of thousands", "pack user software, or make room"
+            WARNING, topic, what, "a virtual environment needs tens of thousands", "pack user software, or make room"
         )
     else:
         yield Finding(OK, topic, f"{size_text(free)} free in '{there}'")
 
 
 def _quota(path: Path) -> Iterator[Finding]:
-    """Ask the quota tools that there are; what they do not tell is not there to be told."""
+    """Query the quota tools on this host; limits that they don't report are ignored."""
     there = nearest(path)
     remedy = "remove what is not needed (sifmod list, sifmod remove), pack user software, or ask for more"
     if shutil.which("lfs"):
@@ -250,16 +250,16 @@ def _quota(path: Path) -> Iterator[Finding]:
             for what, (used, soft, hard) in (("kB", limits.groups()[:3]), ("files", limits.groups()[3:])):
                 most = int(hard) or int(soft)
                 if most and int(used) > _FULL * most:
-                    seen = f"{used} of {most} {what} of the {whose} are used in '{there}'"
-                    yield Finding(WARNING, "quota", seen, "an install or pip may end half way", remedy)
+                    seen = f"{used} of {most} {what} of the {whose} quota are used in '{there}'"
+                    yield Finding(WARNING, "quota", seen, "an install or pip may fail half way", remedy)
     if shutil.which("quota"):
         _status, said = ask(["quota", "-q"])
         if said and "none" not in said.lower():
-            yield Finding(WARNING, "quota", " ".join(said.split()), "an install or pip may end half way", remedy)
+            yield Finding(WARNING, "quota", " ".join(said.split()), "an install or pip may fail half way", remedy)
 
 
 def _owners(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield whose quotas hold for new files of a folder on Lustre: in words, the option of `lfs quota`, the number."""
+    """Yield the owners whose Lustre quotas apply to new files of a folder: kind, option of `lfs quota`, ID."""
     yield "user", "-u", str(os.getuid())
     status = folder.stat()
     yield "group", "-g", str(status.st_gid if status.st_mode & stat.S_ISGID else os.getgid())

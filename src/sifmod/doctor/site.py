@@ -1,4 +1,4 @@
-"""Checking a site's settings against the host that this runs on: what is there, what is not, and what that means."""
+"""Check a site's settings against this host: what exists, what is missing, and what that means."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _INTERFACES = Path("/sys/class/net")
 
 
 def check_site(site: Site) -> tuple[Finding, ...]:
-    """Return what is found of a site on this host; the topic is the key that names it, or `squashfs-tools`.
+    """Return the findings on a site's settings on this host; the topic is the key, or `squashfs-tools`.
 
-    What is not here, but need not be on every host, is a note.
+    What is missing here, but is not needed on every host, is a note.
     """
     return (
         *_runtime(site),
@@ -52,8 +52,8 @@ def _runtime(site: Site) -> Iterator[Finding]:
             PROBLEM,
             "runtime",
             str(runtime.path),
-            "it does not run: no container does",
-            f"see what '{runtime.path} --version' says, and mend that or name another command",
+            "it does not run, so no container can start",
+            f"see what '{runtime.path} --version' prints, and fix that or name another command",
         )
 
 
@@ -66,14 +66,14 @@ def _binds(site: Site) -> Iterator[Finding]:
                 PROBLEM,
                 "binds",
                 bind.source,
-                "does not exist on this host: every start of a container fails here",
+                "does not exist on this host, so no container starts here",
                 "correct it, or move it to optional_binds",
             )
     for bind in site.optional_binds:
         if os.access(bind.source, os.F_OK):
             yield Finding(OK, "optional_binds", bind.source)
         else:
-            yield Finding(NOTE, "optional_binds", bind.source, "not on this host: containers do without it here")
+            yield Finding(NOTE, "optional_binds", bind.source, "not on this host: containers start without it here")
 
 
 def _repositories(site: Site) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ def _repositories(site: Site) -> Iterator[Finding]:
                 PROBLEM,
                 "image_repositories",
                 repository,
-                "no such directory on this host: its images are neither installed nor stood in with from here",
+                "no such directory on this host: images there can't be installed, nor replace a missing copy",
                 "correct it, or check on a host that has it",
             )
         elif not os.access(repository, os.R_OK | os.X_OK):
@@ -100,10 +100,10 @@ def _folders(site: Site) -> Iterator[Finding]:
         folder = getattr(site, key)
         if not folder:
             continue
-        # the cache is made by the runtime
+        # the runtime creates the cache
         there = str(nearest(Path(folder))) if key == "runtime_cachedir" else folder
         if not os.path.isdir(there):  # noqa: PTH112 - likewise
-            why, remedy = "no such directory on this host: pulling and building fail here", "make it, or correct it"
+            why, remedy = "no such directory on this host: pulling and building fail here", "create or correct it"
         elif not os.access(there, os.W_OK | os.X_OK):
             why, remedy = "you may not write to it: pulling and building fail here", "name a folder of your own"
         else:
@@ -113,7 +113,7 @@ def _folders(site: Site) -> Iterator[Finding]:
 
 
 def nearest(path: Path) -> Path:
-    """Return the path, or the nearest folder above it that can be seen."""
+    """Return the path, or its nearest parent that this user can see."""
     return next(folder for folder in (path, *path.parents) if os.path.exists(folder))  # noqa: PTH110 - without an error where a folder above is not ours
 
 
@@ -129,7 +129,7 @@ def _signatures(site: Site) -> Iterator[Finding]:
     if is_pem:
         yield Finding(OK, "signature_key", site.signature_key)
     else:
-        why = "is no public key in PEM format: every signature is refused"
+        why = "is not a public key in PEM format: every signature is refused"
         yield Finding(PROBLEM, "signature_key", site.signature_key, why, "export the key with: openssl pkey -pubout")
 
 
@@ -154,18 +154,18 @@ def _squashfs_tools(site: Site) -> Iterator[Finding]:
             PROBLEM,
             "pack_compressor",
             site.pack_compressor,
-            "mksquashfs on this host was built without it: make-squashfs takes gzip instead",
+            "mksquashfs on this host was built without it: make-squashfs uses gzip instead",
             f"choose another: {', '.join(sorted(known))}",
         )
 
 
 def _compressors() -> set[str]:
-    """Return what mksquashfs lists below "Compressors available"; nothing where it lists none."""
+    """Return what mksquashfs lists below "Compressors available"; empty if it lists nothing there."""
     tool = shutil.which("mksquashfs")
     if not tool:
         return set()
     listed: set[str] = set()
-    for option in ("-help-all", "-help"):  # since 4.6 the second is a summary, before it there is only the second
+    for option in ("-help-all", "-help"):  # since 4.6 the second is a summary; older releases have only the second
         _status, said = ask([tool, option])
         for block in re.findall(r"Compressors available[^\n]*\n((?:[ \t]+[^\n]*\n)+)", f"{said}\n"):
             listed.update(re.findall(r"^[ \t]+([a-z0-9]+)\b", block, re.MULTILINE))
@@ -181,7 +181,7 @@ def _cpu_masks(site: Site) -> Iterator[Finding]:
     if needed <= here:
         yield Finding(OK, "cpu_bind_masks", f"{what}: CPUs up to {needed - 1}, and this host has {here}")
     else:
-        why = f"CPUs up to {needed - 1}, and this host has {here}: it is no GPU node of the site, or they are wrong"
+        why = f"CPUs up to {needed - 1}, and this host has {here}: it is not a GPU node of the site, or they are wrong"
         yield Finding(NOTE, "cpu_bind_masks", what, why)
 
 
@@ -196,7 +196,7 @@ def _slurm(site: Site) -> Iterator[Finding]:
     except CommandError as error:
         problem = str(error)
     if problem:
-        why = f"Slurm can't be asked on this host: {problem}"
+        why = f"can't query Slurm on this host: {problem}"
         yield Finding(NOTE, "slurm_partition", site.slurm_partition, why)
         return
     partitions = done.stdout.split()
@@ -213,7 +213,7 @@ def _slurm(site: Site) -> Iterator[Finding]:
 
 
 def _network(site: Site) -> Iterator[Finding]:
-    """Look for the interfaces of NCCL: names, or beginnings of names, or after '=' whole names (NCCL user guide)."""
+    """Look for NCCL's network interfaces: beginnings of names, or whole names after '=' (NCCL user guide)."""
     wanted = site.container_env.get("NCCL_SOCKET_IFNAME", "")
     if not wanted or wanted.startswith("^") or not _INTERFACES.is_dir():
         return

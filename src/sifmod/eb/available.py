@@ -1,4 +1,4 @@
-"""Easyconfigs of container images where EasyBuild looks for them: is there a newer one than what is installed?"""
+"""Easyconfigs of container images in EasyBuild's robot path: find one by name, or newer ones of a container."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sifmod.eb.space import letter_folder
 from sifmod.errors import EasyconfigError
 from sifmod.text.suggest import perhaps
 
-# folders that EasyBuild leaves out: its options ignore-dirs and consider-archived-easyconfigs
+# folders that EasyBuild skips: its options ignore-dirs and consider-archived-easyconfigs
 _NOT_SEARCHED = frozenset({".git", ".svn", "__archive__"})
 _VALID_UNTIL = "# valid until: "
 
@@ -26,7 +26,7 @@ def newer_easyconfigs(name: str, version: str, environ: Optional[Mapping[str, st
     """Return easyconfigs of a container's newer versions, the newest first.
 
     Versions are compared number by number, and only where the words between the numbers are the same:
-    `2.7.1-rocm-6.2.4-python-3.12` is newer than `2.2.0-rocm-5.6.1-python-3.10`, while `24.03-ngc` is another thing.
+    `2.7.1-rocm-6.2.4-python-3.12` is newer than `2.2.0-rocm-5.6.1-python-3.10`, while `24.03-ngc` is another kind.
 
     Args:
         name: name of the software.
@@ -63,10 +63,10 @@ def _easyconfigs_in(folders: Iterable[Path], name: str) -> Iterator[Path]:
 
 
 def easyconfig_path(given: Path, environ: Optional[Mapping[str, str]] = None) -> Path:
-    """Return an easyconfig that a user has named: its path, or, as for `eb`, its name in the robot path.
+    """Return the easyconfig that a user named by its path or, as for `eb`, by its file name in the robot path.
 
     Raises:
-        EasyconfigError: there is none of this name.
+        EasyconfigError: there is no easyconfig of this name.
     """
     return given if given.is_file() or "/" in str(given) else find_easyconfig(given.name, environ)
 
@@ -75,7 +75,7 @@ def find_easyconfig(file_name: str, environ: Optional[Mapping[str, str]] = None)
     """Return the easyconfig that `eb` finds by a file name: the first one in the robot path.
 
     Raises:
-        EasyconfigError: there is none; the message says what is near.
+        EasyconfigError: there is none; the message suggests similar names.
         InstallError: EasyBuild's configuration can't be read.
     """
     # a name may have dashes itself
@@ -91,12 +91,14 @@ def find_easyconfig(file_name: str, environ: Optional[Mapping[str, str]] = None)
     )
     own = _located(easyconfigs_path(), file_name, names)
     if own:
-        raise EasyconfigError(f"{message}. sifmod comes with '{own}': give this path, or add its folder: sifmod env")
+        raise EasyconfigError(
+            f"{message}. sifmod comes with '{own}': give this path, or add its folder to the robot path: sifmod env"
+        )
     raise EasyconfigError(f"{message}: give the path of one")
 
 
 def _located(folder: Path, file_name: str, names: Iterable[str]) -> Optional[Path]:
-    """Return a file below a folder as `eb` finds it: by the index, else anywhere, but first where it should be."""
+    """Return a file below a folder as `eb` finds it: from the index, else in its usual place, else anywhere."""
     index = _index(folder)
     if index is not None:
         return next((folder / path for path in sorted(index) if os.path.basename(path) == file_name), None)  # noqa: PTH119 - thousands of them
@@ -111,12 +113,12 @@ def _located(folder: Path, file_name: str, names: Iterable[str]) -> Optional[Pat
 
 
 def _places(folder: Path, name: str) -> tuple[Path, ...]:
-    """Return where in a robot path EasyBuild looks for NAME-VERSION.eb (its function `create_paths`)."""
+    """Return the folders of a robot path in which EasyBuild looks for NAME-VERSION.eb (its `create_paths`)."""
     return folder / name, folder / letter_folder(name), folder
 
 
 def _is_indexed(folder: Path, path: Path) -> bool:
-    """Return whether `eb` finds an easyconfig by its name: where there is an index, it looks nowhere else."""
+    """Return whether `eb` finds an easyconfig by its name: if there is an index, it looks nowhere else."""
     index = _index(folder)
     return index is None or str(path.relative_to(folder)) in index
 
@@ -128,7 +130,7 @@ def _index(folder: Path) -> Optional[frozenset[str]]:
     except OSError:
         return None
     until = next((line[len(_VALID_UNTIL) :] for line in lines if line.startswith(_VALID_UNTIL)), "")
-    # both are written in the same way, so texts compare as times do
+    # both have the same format, so the order of the texts is that of the times
     if until and until < str(datetime.datetime.now()):
         return None
     found = (line for line in lines if not line.startswith("#"))

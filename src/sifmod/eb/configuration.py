@@ -2,8 +2,8 @@
 
 Only this module reads them. It is a reader of our own, because EasyBuild's takes most of a second to import, which
 `sifmod list` and completion in a shell would pay for every time, and because sifmod's Python can't import an EasyBuild
-that is a module. A contract test (tests/unit/eb/test_configuration.py) asks both the same questions: where EasyBuild
-surprises, as with `~`, which it takes for a name, or an empty value, which counts, this does the same.
+that is a module. A contract test (tests/unit/eb/test_configuration.py) asks both the same questions. This reader
+shares EasyBuild's surprises: `~` is an ordinary name, and an empty value counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OPTIONS = (
     "suffix-modules-path",
 )
 
-# Any of these may set any option, and the last one counts: EasyBuild's order (generaloption.py, parseconfigfiles).
+# Each section may set any option, and the last one counts: EasyBuild's order (generaloption.py, parseconfigfiles).
 SECTIONS = (
     "MAIN",
     "basic",
@@ -76,11 +76,11 @@ def configuration(prefix: Optional[Path] = None, environ: Optional[Mapping[str, 
     """Return EasyBuild's configuration: variables count before files, the user's file before those of the system.
 
     Args:
-        prefix: EasyBuild prefix to install to, in place of the configured one.
+        prefix: EasyBuild prefix to install to, instead of the configured one.
         environ: the environment to read, `os.environ` by default.
 
     Raises:
-        InstallError: a configuration file can't be read, or does not exist though it is named.
+        InstallError: a configuration file can't be read, or a named one does not exist.
     """
     environ = os.environ if environ is None else environ
     default = default_robot_paths(environ)
@@ -127,7 +127,7 @@ def default_robot_paths(environ: Mapping[str, str]) -> tuple[Path, ...]:
     if eb is None and own.is_file():
         eb = str(own)
     roots = []
-    with contextlib.suppress(FileNotFoundError):  # somebody has removed it
+    with contextlib.suppress(FileNotFoundError):  # the current directory was removed
         roots.append(Path.cwd())
     if eb is None or Path(eb).parent == own.parent:
         roots += map(Path, sys.path)
@@ -144,7 +144,7 @@ def default_robot_paths(environ: Mapping[str, str]) -> tuple[Path, ...]:
 
 
 def _values(environ: Mapping[str, str], robot_paths: Iterable[Path]) -> dict[str, str]:
-    """Return the options that are set, by their names."""
+    """Return the options that are set, by name."""
     values = _from_files(environ, robot_paths)
     for name in _OPTIONS:
         value = environ.get(_variable(name))
@@ -177,7 +177,7 @@ def _files(environ: Mapping[str, str]) -> list[str]:
     """Return the paths of the configuration files, the least important one first.
 
     Raises:
-        InstallError: one does not exist, though it is named.
+        InstallError: a named file does not exist.
     """
     paths = []
     for folder in reversed(environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":")):
@@ -220,7 +220,7 @@ def _constants(environ: Mapping[str, str], robot_paths: Iterable[Path]) -> dict[
 
 
 def _home(environ: Mapping[str, str]) -> str:
-    """Return the home directory: without HOME, that of the user database."""
+    """Return the home directory: HOME, else that of the user database."""
     home = environ.get("HOME")
     return home.rstrip("/") if home is not None else os.path.expanduser("~")  # noqa: PTH111 - never fails
 

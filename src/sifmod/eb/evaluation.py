@@ -1,8 +1,8 @@
-"""Evaluating easyconfigs with EasyBuild itself, for the verbs that read them.
+"""Evaluate easyconfigs with EasyBuild itself, for the verbs that read them.
 
-An easyconfig is a program, whose constants, templates and defaults are EasyBuild's: only EasyBuild knows what one says.
-This is the one module of the command line that imports it, and only while such a verb runs; what the library gets is
-plain values. As with `eb`, evaluating an easyconfig runs its code.
+An easyconfig is a program that uses EasyBuild's constants, templates and defaults, so only EasyBuild can evaluate it.
+No other module of the command line imports EasyBuild, and this one only while such a verb runs; the library gets plain
+values. As with `eb`, evaluating an easyconfig runs its code.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Evaluated:
         spec: the container.
         site: the settings of the cluster.
         module: text of the whole module file, EasyBuild's header included.
-        module_file: path that it would be written to.
-        definitions: paths of the definition files that would be kept.
+        module_file: path of the module file.
+        definitions: paths of the definition files that an install keeps.
     """
 
     spec: ContainerSpec
@@ -45,7 +45,7 @@ class Evaluated:
 
 
 def variables_of(path: Path) -> Mapping[str, Any]:
-    """Return every variable that an easyconfig sets, templates such as `%(version)s` unresolved.
+    """Return every variable that an easyconfig sets, with templates such as `%(version)s` unresolved.
 
     Raises:
         EasyconfigError: it can't be read, or its code fails.
@@ -57,14 +57,14 @@ def variables_of(path: Path) -> Mapping[str, Any]:
 
 
 def container_of(path: Path, *, prefix: Optional[Path] = None) -> Evaluated:
-    """Return what an install of an easyconfig of `ContainerImage` would do, by asking the easyblock.
+    """Return what the easyblock would install from an easyconfig of `ContainerImage`.
 
     Args:
         path: the easyconfig.
-        prefix: EasyBuild prefix in place of the one in force.
+        prefix: EasyBuild prefix to use instead of the configured one.
 
     Raises:
-        EasyconfigError: it can't be evaluated, or is of another easyblock.
+        EasyconfigError: it can't be evaluated, or uses another easyblock.
         SifmodError: a parameter or the site is wrong.
     """
     with _easybuild(path):
@@ -79,8 +79,8 @@ def container_of(path: Path, *, prefix: Optional[Path] = None) -> Evaluated:
         easyconfig = EasyConfig(str(path))
         if easyconfig["easyblock"] != "ContainerImage":
             raise EasyconfigError(
-                f"'{path}' is of the easyblock {easyconfig['easyblock'] or easyconfig.name}, not ContainerImage: "
-                "an easyconfig in the style of LUMI's containers is made one by: sifmod convert"
+                f"'{path}' uses the easyblock {easyconfig['easyblock'] or easyconfig.name}, not ContainerImage: "
+                "convert an easyconfig in the style of LUMI's containers with: sifmod convert"
             )
         block = get_easyblock_class("ContainerImage")(easyconfig)
         block.update_config_template_run_step()  # %(installdir)s is known from here on, as in a step of an install
@@ -108,14 +108,14 @@ def _configure(arguments: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def _easybuild(path: Path) -> Iterator[None]:
-    """Import and run EasyBuild without a trace: it prints, changes the environment and leaves temporary folders."""
+    """Import and run EasyBuild, and undo what it does: output, changes of the environment, temporary folders."""
     if not path.is_file():
         raise EasyconfigError(f"there is no easyconfig '{path}': give the path of one")
     environ, directory, no_bytecode = dict(os.environ), tempfile.tempdir, sys.dont_write_bytecode
     folder = tempfile.mkdtemp(prefix="sifmod-")
     os.environ.update(TMPDIR=folder, EASYBUILD_TMPDIR=folder)
     tempfile.tempdir = None
-    sys.dont_write_bytecode = True  # beside the hooks and easyblocks of a site
+    sys.dont_write_bytecode = True  # it would be written beside the hooks and easyblocks of a site
     printed = io.StringIO()
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -127,8 +127,8 @@ def _easybuild(path: Path) -> Iterator[None]:
         if (error.name or "").partition(".")[0] != "easybuild":
             raise EasyconfigError(f"the easyconfig '{path}' can't be evaluated: {error}") from error
         raise EasyconfigError(
-            "EasyBuild can't be imported by sifmod's Python, and it evaluates easyconfigs: install sifmod into the "
-            "environment that holds EasyBuild, or load EasyBuild's module"
+            "sifmod's Python can't import EasyBuild, which evaluates easyconfigs: install sifmod into EasyBuild's "
+            "environment, or load EasyBuild's module"
         ) from error
     except _NotConfiguredError as error:
         why = _reason(error.__cause__, printed.getvalue())
@@ -149,7 +149,7 @@ def _easybuild(path: Path) -> Iterator[None]:
 
 
 def _reason(error: Optional[BaseException], printed: str) -> str:
-    """Return why EasyBuild failed, as one line: what it printed last, if it ended itself."""
+    """Return why EasyBuild failed, as one line: its last output if it exited, else the error."""
     lines = printed.strip().splitlines() if isinstance(error, SystemExit) else []
     said = " ".join(lines[-1:]) or str(error) or type(error).__name__
     return " ".join(said.split()).rstrip(".")

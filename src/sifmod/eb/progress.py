@@ -1,4 +1,4 @@
-"""Long work in a step of EasyBuild: in EasyBuild's own display where it has one, else as its trace output."""
+"""Show long work of EasyBuild's steps: in EasyBuild's own display if it has one, else as trace output."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sifmod.text.progress import Lines, Progress, Step, measured
 
 
 def easybuild_progress() -> Progress:
-    """Return what shows long work while `eb` runs.
+    """Return the display of long work while `eb` runs.
 
-    Where `eb` draws progress bars (Rich is there, and the terminal and its options allow them), it draws them all the
-    time, and Rich allows no second display: the work goes into one of EasyBuild's bars.
+    If `eb` draws progress bars (Rich is installed, and the terminal and its options allow them), it draws them all the
+    time. Rich allows no second display, so the work is shown in one of EasyBuild's bars.
     """
     from easybuild.tools.output import PROGRESS_BAR_EXTENSIONS, get_progress_bar, show_progress_bars
     from easybuild.tools.utilities import trace_msg
 
     if show_progress_bars() and sys.stdout.isatty():
-        # its text is ours to set, unlike that of downloads, and extensions are installed in another step
+        # unlike that of downloads, its text can be set, and extensions are installed in another step
         return _Bars(get_progress_bar(PROGRESS_BAR_EXTENSIONS))
     return Lines(lambda line: trace_msg(printable(line)))
 

@@ -1,4 +1,4 @@
-"""Where EasyBuild finds what sifmod adds to it: for an EasyBuild in another place than sifmod's own environment."""
+"""The settings that let an EasyBuild outside sifmod's own environment find sifmod's easyblock and easyconfigs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Optional
 from sifmod.errors import InstallError
 from sifmod.text import quoting
 
-# How each shell sets a variable, and how it is told a value.
+# How each shell sets a variable and quotes its value.
 _FORMS = {
     "bash": ("export {}={}\n", quoting.shell),
     "csh": ("setenv {} {};\n", quoting.csh),
@@ -19,7 +19,7 @@ _FORMS = {
 }
 SHELLS = tuple(_FORMS)
 
-# What sifmod's library needs, all of it: the easyblock may use any part.
+# The modules that sifmod's library imports: the easyblock may use any part of it.
 _LIBRARIES = ("sifmod", "jinja2", "markupsafe", "packaging", "PySquashfsImage", "tomli")
 
 # The smallest of the easyconfigs that come with sifmod; README and tutorial begin with it.
@@ -49,7 +49,7 @@ def easyblock_path() -> Path:
 
 
 def _first(what: str, installed: Path, in_checkout: Path) -> Path:
-    """Return where a wheel puts it, or where it lies in a checkout: pyproject.toml maps one to the other."""
+    """Return its path in an installed wheel or in a checkout; pyproject.toml maps one to the other."""
     candidates = (_LIBRARY / installed, _LIBRARY.parent / in_checkout)
     for candidate in candidates:
         if candidate.exists():
@@ -62,8 +62,8 @@ def _first(what: str, installed: Path, in_checkout: Path) -> Path:
 def easybuild_settings(shell: str, environ: Optional[Mapping[str, str]] = None) -> str:
     """Return commands that set EASYBUILD_INCLUDE_EASYBLOCKS, EASYBUILD_ROBOT_PATHS and SIFMOD_PYTHONPATH.
 
-    What is in EasyBuild's variables already stays in force, behind sifmod's own. SIFMOD_PYTHONPATH is where the
-    easyblock finds sifmod's libraries: PYTHONPATH would bring them into containers too, before the image's own.
+    EasyBuild's variables keep their present values, behind sifmod's own. SIFMOD_PYTHONPATH is where the easyblock finds
+    sifmod's libraries: PYTHONPATH would bring them into containers too, before the image's own.
 
     Args:
         shell: one of `SHELLS`.
@@ -86,8 +86,8 @@ def easybuild_settings(shell: str, environ: Optional[Mapping[str, str]] = None) 
 def _robot_paths(present: str) -> str:
     """Return the robot path with sifmod's easyconfigs in it.
 
-    An empty element stands for EasyBuild's own robot path (EasyBuild docs, "Robot search path"). Where nobody set
-    another it goes first, because Lmod doubles an empty element that is last, and EasyBuild takes the second one for
+    An empty element stands for EasyBuild's own robot path (EasyBuild docs, "Robot search path"). If no other path is
+    set, the empty element goes first: Lmod doubles an empty element at the end, and EasyBuild takes the second one for
     the current directory.
     """
     if not present.strip(":"):
@@ -96,6 +96,6 @@ def _robot_paths(present: str) -> str:
 
 
 def _extended(present: str, separator: str, path: str) -> str:
-    """Return the list with the path before what it has, once however often this is asked for."""
+    """Return the list with the path in front, unless the path is in it already."""
     there = present.split(separator) if present else []
     return separator.join(there if path in there else [path, *there])

@@ -1,4 +1,4 @@
-"""A software space: the folders that EasyBuild installs into, from its own settings."""
+"""The software space: the folders that EasyBuild installs into, from its own settings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SoftwareSpace:
         software: folder of the installations: `NAME/VERSION` below it.
         modules: folder of the module trees: `all/NAME/VERSION.lua` below it, and links to it by module class.
         suffix: name of the tree that holds the module files themselves.
-        locks: folder of the locks of running installs; None: EasyBuild's default, `.locks` below `software`.
+        locks: folder of the locks of running installs; None for EasyBuild's default, `.locks` below `software`.
     """
 
     software: Path
@@ -41,17 +41,17 @@ class SoftwareSpace:
 
 
 def software_space(prefix: Optional[Path] = None, environ: Optional[Mapping[str, str]] = None) -> SoftwareSpace:
-    """Return the software space in force: that of the given prefix, else that of EasyBuild's configuration.
+    """Return the software space of the given prefix, else that of EasyBuild's configuration.
 
     Args:
-        prefix: EasyBuild prefix to look at in place of the one in force.
+        prefix: EasyBuild prefix to use instead of the configured one.
         environ: the environment to read, `os.environ` by default.
 
     Raises:
-        InstallError: the prefix is no directory, or EasyBuild's configuration can't be read.
+        InstallError: the prefix is not a directory, or EasyBuild's configuration can't be read.
     """
     if prefix is not None and not prefix.is_dir():
-        raise InstallError(f"there is no directory '{prefix}': give --prefix the prefix of an EasyBuild")
+        raise InstallError(f"there is no directory '{prefix}': set --prefix to the prefix of an EasyBuild")
     found = configuration(prefix, environ)
     return SoftwareSpace(found.software, found.modules, found.suffix, found.locks)
 
@@ -69,7 +69,7 @@ def source_paths(environ: Optional[Mapping[str, str]] = None) -> tuple[Path, ...
 
 
 def letter_folder(name: str) -> Path:
-    """Return the folder of a module's sources below those of `source_paths`, as of easyconfigs in a robot path.
+    """Return the folder of a module's sources below those of `source_paths`, and of its easyconfigs in a robot path.
 
     EasyBuild's `letter_dir_for` states the rule for the letter.
     """

@@ -31,11 +31,11 @@ def check(hosts: Sequence[HostGpus], image: Inspection, vendor: str = "") -> dic
         (K40, an_image(cuda="10.2.89"), OK, "needs 440.33"),
         (K40, an_image(cuda="11.6"), PROBLEM, "needs 450.80.02 or later"),
         (A100, an_image(cuda="13.0"), PROBLEM, "needs 580 or later"),
-        (A100, an_image(cuda="99.0"), NOTE, "not known here"),
-        (MI250, an_image(rocm="5.6.1"), OK, "that of ROCm 6.0"),
-        (MI250, an_image(rocm="6.2.4"), OK, "that of ROCm 6.0"),
+        (A100, an_image(cuda="99.0"), NOTE, "is unknown"),
+        (MI250, an_image(rocm="5.6.1"), OK, "belongs to ROCm 6.0"),
+        (MI250, an_image(rocm="6.2.4"), OK, "belongs to ROCm 6.0"),
         (MI250, an_image(rocm="5.4.5"), WARNING, "the image has ROCm 5.4.5"),
-        (MI250, an_image(rocm="9.9"), NOTE, "not known here"),
+        (MI250, an_image(rocm="9.9"), NOTE, "is unknown"),
     ],
 )
 def test_the_driver_is_compared_with_what_the_image_has(

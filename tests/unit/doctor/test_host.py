@@ -199,7 +199,7 @@ def test_want_of_space_and_of_inodes_is_a_warning(check: Check, full: SetFree) -
     full(blocks=1000)
     assert "4.1 MB free" in check()["space: install and packing"][0].what
     full(inodes=200)
-    assert "200 files more" in check()["space: install and packing"][0].what
+    assert "only 200 inodes are free" in check()["space: install and packing"][0].what
     full(inodes=0)  # of file systems that make them as they are needed
     assert check()["space: install and packing"][0].severity == OK
     full(blocks=10**6)
