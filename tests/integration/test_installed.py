@@ -59,8 +59,8 @@ def test_verify_reads_what_is_packed_and_compares_it(owner: User) -> None:
         status, found = verified(owner)
         assert status == 0
         assert [item["severity"] for item in found["user software"]] == ["ok", "note"]
-        assert "every file of it can be read" in found["user software"][0]["what"]
-        assert "the same as what is packed" in found["user software"][1]["what"]
+        assert "every file in it is readable" in found["user software"][0]["what"]
+        assert "equals the packed file" in found["user software"][1]["what"]
 
         stray = owner.installdir(DEMO_MODULE) / "user-software" / "stray"
         stray.touch()
@@ -146,7 +146,7 @@ def test_remove_keeps_what_users_installed_and_a_new_install_takes_it_back(user:
     user.run(f"{LOAD}; make-squashfs; touch '{stray}'")
     refused = user.run(f"sifmod remove {DEMO_MODULE} --keep-user-software '{kept}' --yes", check=False)
     assert refused.returncode == 7
-    assert "is not what was packed" in refused.stderr
+    assert "differs from the packed file" in refused.stderr
     assert "make-squashfs --replace" in refused.stderr
     assert user.out(f"{LOAD}; python -c 'import greeting; print(greeting.greet())'") == "hello"
     stray.unlink()

@@ -1,4 +1,4 @@
-"""What is installed: sifmod's installations in a software space, found by their manifests."""
+"""sifmod's installations in a software space, found by their manifests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Installation:
     Attributes:
         root: the installation directory, `$CONTAINERROOT`.
         manifest: what was installed.
-        space: the software space that it is in.
+        space: the software space of the installation.
     """
 
     root: Path
@@ -50,21 +50,21 @@ class Installation:
 
     @property
     def image(self) -> Path:
-        """Path of the image: the installation's own, or where it was taken from when it is used in place."""
+        """Path of the image: the installation's own, or the original if that is used in place."""
         return self.root / self.manifest.image if self.has_own_image else Path(self.manifest.image_source)
 
     @property
     def has_own_image(self) -> bool:
-        """Whether the installation wrote an image of its own; it may be gone since."""
+        """Whether the installation has an image of its own; it may have been deleted since."""
         return self.manifest.image in self.manifest.files
 
     @property
     def has_image(self) -> bool:
-        """Whether the image is there, as far as this user can see."""
+        """Whether the image exists, as far as this user can see."""
         return os.path.isfile(self.image)  # noqa: PTH113 - without an error where a folder above is not ours
 
     def stand_in(self, site: Site) -> Optional[Path]:
-        """Return the site's copy of the image, which is used where the installation's own is gone."""
+        """Return the site's copy of the image, which replaces a missing image; None if there is none."""
         central = [Path(folder, self.manifest.image) for folder in site.image_repositories]
         return next((path for path in central if os.path.isfile(path)), None)  # noqa: PTH113 - likewise
 
@@ -75,7 +75,7 @@ class Installation:
 
     @property
     def module_files(self) -> tuple[Path, ...]:
-        """The module file, and the links to it in the trees of module classes: those that exist, the file first."""
+        """The existing module file and the links to it in the trees of module classes, the file first."""
         found = []
         trees = sorted(self.space.modules.glob("*"), key=lambda path: (path.name != self.space.suffix, path.name))
         for tree in trees:
@@ -86,7 +86,7 @@ class Installation:
         return tuple(found)
 
     def is_named_in(self, module: str) -> bool:
-        """Return whether the text of a module file, in Lua or Tcl, is of this installation and not of another one."""
+        """Return whether the text of a module file, in Lua or Tcl, names this installation's directory."""
         root = str(self.root)
         return any(form in module for form in (root, quoting.lua(root), quoting.tcl(root)))
 
@@ -100,7 +100,7 @@ class Installation:
 
 @dataclass(frozen=True)
 class Damaged:
-    """A directory that has a manifest which can't be read.
+    """A directory whose manifest can't be read.
 
     Attributes:
         root: the directory.
@@ -125,9 +125,9 @@ class Found:
 
 
 def find_installations(space: SoftwareSpace) -> Found:
-    """Return all installations of sifmod in a software space; other software is not looked into.
+    """Return all installations of sifmod in a software space; other software is ignored.
 
-    What this user may not read, others' private installations, is left out.
+    Private installations of others, which this user may not read, are left out.
 
     Raises:
         InstallError: the software folder can't be read.
@@ -152,16 +152,16 @@ def find_installation(space: SoftwareSpace, wanted: str) -> Installation:
 
     Args:
         space: the software space.
-        wanted: full name of the module, its name alone where one version is installed, or path of the installation.
+        wanted: full name of the module, its name alone if one version is installed, or path of the installation.
 
     Raises:
-        InstallError: there is none, there are several, or its manifest can't be read.
+        InstallError: no installation matches, several do, or its manifest can't be read.
     """
     if wanted.startswith(("/", "./", "../", "~")):
         root = Path(wanted).expanduser().absolute()
         manifest = read_manifest(root)
         if manifest is None:
-            raise InstallError(f"'{root}' is no installation of sifmod: it has no {names.MANIFEST}")
+            raise InstallError(f"'{root}' is not an installation of sifmod: it has no {names.MANIFEST}")
         return Installation(root, manifest, space)
     found = find_installations(space)
     wanted = wanted.strip("/")
@@ -170,24 +170,24 @@ def find_installation(space: SoftwareSpace, wanted: str) -> Installation:
         return matches[0]
     if matches:
         versions = ", ".join(item.module for item in matches)
-        raise InstallError(f"several versions of '{wanted}' are installed: say which of {versions}")
+        raise InstallError(f"several versions of '{wanted}' are installed: choose one of {versions}")
     for item in found.damaged:
         if str(item.root).endswith(f"/{wanted}"):
             raise InstallError(item.problem)
     modules = [item.module for item in found.installations]
-    hint = f"; there are {', '.join(modules)}" if modules else ", and nothing else of sifmod's"
+    hint = f"; there are {', '.join(modules)}" if modules else ", nor any other"
     raise InstallError(
-        f"there is no module '{wanted}' of sifmod in '{space.software}'{perhaps(wanted, modules)}{hint}. Another "
-        "software space is named with --prefix or EASYBUILD_PREFIX"
+        f"there is no module '{wanted}' of sifmod in '{space.software}'{perhaps(wanted, modules)}{hint}. Name "
+        "another software space with --prefix or EASYBUILD_PREFIX"
     )
 
 
 def _folders(software: Path) -> Iterator[Path]:
-    """Give NAME/VERSION of a software space; a space that does not exist yet has none."""
+    """Yield the folders NAME/VERSION of a software space; none if the space does not exist yet."""
     try:
         folders = sorted(_directories(software))
     except OSError as error:
-        raise InstallError(f"the software in '{software}' can't be listed: {error.strerror}") from error
+        raise InstallError(f"can't list the software in '{software}': {error.strerror}") from error
     for folder in folders:
         with contextlib.suppress(OSError):
             yield from sorted(_directories(folder))
@@ -198,6 +198,6 @@ def _directories(folder: Path) -> Iterator[Path]:
         return
     with os.scandir(folder) as entries:
         for entry in entries:
-            # EasyBuild keeps locks in .locks, and renames what it is about to replace to names with a dot too
+            # EasyBuild keeps its locks in .locks, and what it is replacing under names with a dot
             if not entry.name.startswith(".") and entry.is_dir():
                 yield Path(entry.path)

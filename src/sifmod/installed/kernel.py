@@ -31,9 +31,9 @@ class Kernel:
     """A kernel as Jupyter reads it.
 
     Attributes:
-        name: its name, which is that of its folder.
-        directory: folder that its kernel.json is in.
-        spec: the content of kernel.json.
+        name: name of the kernel and of its folder.
+        directory: folder of its kernel.json.
+        spec: content of kernel.json.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Kernel:
 
 
 def loaded_or_installed(space: SoftwareSpace, wanted: str, environ: Optional[Mapping[str, str]] = None) -> Installation:
-    """Return the installation of the loaded module where that is the wanted one, else one of the software space.
+    """Return the installation of the loaded module if it is the wanted one, else one of the software space.
 
     Args:
         space: the software space.
@@ -50,7 +50,7 @@ def loaded_or_installed(space: SoftwareSpace, wanted: str, environ: Optional[Map
         environ: the environment to read, `os.environ` by default.
 
     Raises:
-        InstallError: there is no such module, there are several, or a manifest can't be read.
+        InstallError: no module matches, several do, or a manifest can't be read.
     """
     root = (os.environ if environ is None else environ).get("CONTAINERROOT", "")
     manifest = read_manifest(Path(root)) if root else None
@@ -67,29 +67,29 @@ def kernel_of(
     jupyter_prefix: Optional[Path] = None,
     environ: Optional[Mapping[str, str]] = None,
 ) -> Kernel:
-    """Return the kernel of an installed container; nothing is written.
+    """Return the kernel of an installed container; write nothing.
 
     Args:
         installation: the installation.
-        name: name of the kernel; empty: the module's, in small letters.
-        display_name: what Jupyter shows; empty: the module's name.
-        jupyter_prefix: the kernel is for the Jupyter of this prefix; without it, for every Jupyter of the user.
+        name: name of the kernel; empty for the module's, in lower case.
+        display_name: name that Jupyter shows; empty for the module's.
+        jupyter_prefix: prefix of the Jupyter that the kernel is for; None for every Jupyter of the user.
         environ: the environment to read, `os.environ` by default.
 
     Raises:
-        KernelError: the name can't be a kernel's, or the container has no command `python`.
+        KernelError: the name is not valid for a kernel, or the container has no command `python`.
     """
     environ = os.environ if environ is None else environ
     name = name or re.sub(r"[^a-z0-9._-]+", "-", installation.module.lower())
     if not _NAME.fullmatch(name):
-        raise KernelError(f"'{name}' can't be the name of a kernel: use letters, digits, '.', '_' and '-' for --name")
+        raise KernelError(f"'{name}' is not a valid name of a kernel: use letters, digits, '.', '_' and '-' in --name")
     python = installation.root / "bin" / "python"
     if not python.is_file():
         raise KernelError(
-            f"{installation.module} has no command python, which starts the kernel: there is no '{python}'. Its "
+            f"{installation.module} lacks the command python, which starts the kernel: '{python}' does not exist. Its "
             "easyconfig needs python_prefix or conda_env, and 'python' in wrappers"
         )
-    # Signals go to the whole process group, with the helpers of the runtime in it: a message interrupts the cell alone.
+    # A signal would reach the whole process group, including the runtime's helpers; a message interrupts only the cell.
     spec: dict[str, Any] = {
         "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "display_name": display_name or installation.module,
@@ -105,10 +105,10 @@ def kernel_of(
 
 
 def require_ipykernel(installation: Installation) -> None:
-    """Start the container's Python and look whether it has ipykernel.
+    """Start the container's Python and check that it has ipykernel.
 
     Raises:
-        KernelError: it has not, or does not start.
+        KernelError: it lacks ipykernel, or does not start.
     """
     python = installation.root / "bin" / "python"
     try:
@@ -119,7 +119,7 @@ def require_ipykernel(installation: Installation) -> None:
         state = installation.user_software.state
         commands = [*(["unmake-squashfs"] if state == PACKED else []), "pip install ipykernel"]
         remedy = "; ".join(f"{installation.root}/bin/{command}" for command in commands)
-        raise KernelError(f"{installation.module} has no ipykernel, which Jupyter talks to: {remedy}")
+        raise KernelError(f"{installation.module} has no ipykernel, which Jupyter needs. Install it with: {remedy}")
     if done.status:
         raise KernelError(f"'{python}' failed with exit status {done.status}: {done.last_lines}")
 
@@ -129,14 +129,14 @@ def write_kernel(kernel: Kernel, *, replace: bool = False) -> None:
 
     Args:
         kernel: the kernel.
-        replace: whether one of the same name may be replaced.
+        replace: whether to replace a kernel of the same name.
 
     Raises:
-        KernelError: there is one of that name, or the folder can't be written.
+        KernelError: a kernel of that name exists, or the folder can't be written.
     """
     directory = kernel.directory
     if os.path.lexists(directory) and not replace:
-        raise KernelError(f"there is a kernel in '{directory}' already: replace it with --replace, or give a --name")
+        raise KernelError(f"there is already a kernel in '{directory}': replace it with --replace, or choose a --name")
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".sifmod-", dir=directory.parent) as folder:
@@ -158,7 +158,7 @@ def write_kernel(kernel: Kernel, *, replace: bool = False) -> None:
 
 
 def _data_directory(environ: Mapping[str, str]) -> Path:
-    """Return where Jupyter keeps the user's data (jupyter_core, paths.py, jupyter_data_dir)."""
+    """Return the folder of the user's Jupyter data (jupyter_core, paths.py, jupyter_data_dir)."""
     given = environ.get("JUPYTER_DATA_DIR")
     if given:
         return Path(given)
@@ -167,7 +167,7 @@ def _data_directory(environ: Mapping[str, str]) -> Path:
 
 
 def _unseen_runtime_directory(environ: Mapping[str, str]) -> str:
-    """Return Jupyter's folder of connection files, unless the runtime shows it by itself: in the home and in /tmp."""
+    """Return Jupyter's folder of connection files; empty if the runtime mounts it anyway, as in the home and /tmp."""
     directory = environ.get("JUPYTER_RUNTIME_DIR") or str(_data_directory(environ) / "runtime")
     shown = (Path(environ.get("HOME") or "/nonexistent"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - the runtime's own mounts
     return "" if any(Path(directory).is_relative_to(folder) for folder in shown) else directory

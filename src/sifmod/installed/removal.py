@@ -1,7 +1,7 @@
-"""Removing an installation: module, scripts, image and, once it is kept elsewhere or given up, user software.
+"""Remove an installation: module, scripts, image and, once it is copied elsewhere or given up, user software.
 
-First the module file goes, so that nobody loads what is about to be gone; then the directory is renamed, so that it is
-gone at once; then its files are deleted. What a killed removal leaves is removed by the next one.
+The module file is removed first, so that nobody loads it any more. Then the directory is renamed, so that it disappears
+at once, and its files are deleted. The next removal deletes what a killed one leaves.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Removal:
     """The removal of one installation.
 
     Attributes:
-        installation: what is removed.
-        say: called with one line for each thing that is begun.
+        installation: the installation to remove.
+        say: called with one line at the start of each action.
     """
 
     installation: Installation
@@ -44,7 +44,7 @@ class Removal:
 
     @property
     def users_own(self) -> tuple[Path, ...]:
-        """What users made: user software with anything in it, and what was set aside or replaced."""
+        """The users' files: user software that is not empty, and what was set aside or replaced."""
         root = self.installation.root
         found = set(split_installation(root)[0])
         found -= {root / names.USER_SOFTWARE_UNPACKED, root / names.USER_SOFTWARE_LIST, root / names.USER_SOFTWARE_LOCK}
@@ -54,7 +54,7 @@ class Removal:
         return tuple(sorted(found))
 
     def check(self) -> None:
-        """Refuse what is no installation in its place, what may not be written, and what another run works on.
+        """Refuse an installation that is a copy or elsewhere, may not be written, or is in use by another run.
 
         Raises:
             InstallError: with the reason, and what to do.
@@ -62,31 +62,35 @@ class Removal:
         root, space = self.installation.root, self.installation.space
         module = self.installation.module
         if module.count("/") != 1 or "/".join(root.parts[-2:]) != module:
-            raise InstallError(f"'{root}' says that it is the module '{module}', so it is a copy: remove it by hand")
+            raise InstallError(
+                f"'{root}' is a copy of module '{module}' (its manifest names another path): remove it by hand"
+            )
         if root.parent.parent.resolve() != space.software.resolve():
             raise InstallError(f"'{root}' is not in '{space.software}': name its software space with --prefix")
         for path in (root, root.parent):
             if path.is_symlink():
                 raise InstallError(
-                    f"'{path}' is a link to '{path.readlink()}': nothing is removed through links. Remove it by hand"
+                    f"'{path}' is a link to '{path.readlink()}': links are not followed. Remove it by hand"
                 )
-        # EasyBuild takes the owner's own right to write away with --read-only-installdir
+        # with --read-only-installdir EasyBuild takes write permission even from the owner
         places = [] if root.stat().st_uid == os.geteuid() else [root]
         for path in (*places, root.parent, *(file.parent for file in self.installation.module_files)):
             if not os.access(path, os.W_OK | os.X_OK):
                 raise InstallError(f"you may not write to '{path}', which belongs to {_owner(path)}")
         lock = space.lock(root)
         if lock.exists():
-            raise InstallError(f"an eb is at work on {module}: wait for it. If none is, remove its lock '{lock}'")
+            raise InstallError(
+                f"eb is working on {module}: wait until it ends. If no eb runs, remove its lock '{lock}'"
+            )
 
     def remove(self, *, keep: Optional[Path]) -> None:
         """Remove the installation.
 
         Args:
-            keep: folder that gets the user software first; None: it is deleted.
+            keep: folder to copy the user software to first; None to delete it.
 
         Raises:
-            InstallError: something failed; user software that is not in `keep` is where it was.
+            InstallError: a step failed; user software that is not in `keep` yet is still in place.
         """
         self.check()
         root = self.installation.root
@@ -109,7 +113,7 @@ class Removal:
             root.parent.rmdir()
 
     def _pack_for_keeping(self) -> None:
-        """Pack a directory that users have put something into; make-squashfs takes its own lock."""
+        """Pack the directory if users have added something to it; make-squashfs takes its own lock."""
         state = self.installation.user_software
         if state.state != DIRECTORY or state.directory not in self.users_own:
             return
@@ -124,7 +128,7 @@ class Removal:
             raise InstallError(f"packing the user software failed, and nothing was removed: {done.last_lines}")
 
     def _keep(self, folder: Path) -> None:
-        """Copy what users made into a folder of its own below `folder`, each file whole or not at all."""
+        """Copy the users' files into a folder of the module's below `folder`, each file whole or not at all."""
         own = self.users_own
         if not own:
             self.say("there is no user software to keep")
@@ -136,19 +140,19 @@ class Removal:
                 raise InstallError(
                     f"the user software in '{root}' was unpacked meanwhile: nothing was removed, try again"
                 )
-            # a shell that was not reloaded since it was packed goes on using it
+            # a shell that was started before the packing goes on using the directory
             difference = difference_from_packed(self.installation)
             if difference:
                 raise InstallError(
-                    f"'{directory}' is not in use, and is not what was packed ({difference}): pack it with "
+                    f"'{directory}' is not in use and differs from the packed file ({difference}): pack it with "
                     "make-squashfs --replace, or remove it. Nothing was removed"
                 )
         target = folder / self.installation.module.replace("/", "-")
         try:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InstallError(f"making '{target}' failed: {error.strerror}; nothing was removed") from error
-        # the directory is what was packed
+            raise InstallError(f"creating '{target}' failed: {error.strerror}; nothing was removed") from error
+        # the packed file holds what the directory does
         for path in sorted({*own, root / names.USER_SOFTWARE_LIST} - {directory}):
             if path.exists():
                 self.say(f"copying {path.name} to {target}")
@@ -162,7 +166,7 @@ class Removal:
                 if not path.is_symlink():
                     text = path.read_text(encoding="utf-8", errors="replace")
                     if not self.installation.is_named_in(text):
-                        self.say(f"leaving {path}: it is the module of another installation")
+                        self.say(f"leaving {path}: it belongs to another installation")
                         continue
                 self.say(f"removing {path}")
                 path.unlink()
@@ -176,7 +180,7 @@ class Removal:
 
 
 def remove_leftovers(space: SoftwareSpace, module: str) -> tuple[Path, ...]:
-    """Remove what killed removals of a module have left, and return the folders that it was in.
+    """Remove what killed removals of a module have left, and return the folders that held it.
 
     Raises:
         InstallError: it can't be removed.
@@ -204,7 +208,7 @@ def _user_software_lock(root: Path) -> Iterator[None]:
         try:
             descriptor = os.open(root / names.USER_SOFTWARE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         except PermissionError:
-            # a member of the group with a stricter umask made it: reading it is enough for the lock
+            # created by a member of the group with a stricter umask: read permission is enough to lock it
             descriptor = os.open(root / names.USER_SOFTWARE_LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise InstallError(f"the lock in '{root}' can't be taken: {error.strerror}") from error
@@ -212,7 +216,9 @@ def _user_software_lock(root: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise InstallError(f"make-squashfs or unmake-squashfs is at work in '{root}': wait for it") from error
+            raise InstallError(
+                f"make-squashfs or unmake-squashfs is running in '{root}': wait until it ends"
+            ) from error
         except OSError as error:
             raise InstallError(f"the lock in '{root}' can't be taken: {error.strerror}") from error
         yield
@@ -232,13 +238,13 @@ def _copy(source: Path, target: Path) -> None:
     if target.exists() and sha256_of(target) == sha256_of(source):
         return
     if target.exists():
-        raise InstallError(f"'{target}' is there already, with something else in it: keep the user software elsewhere")
+        raise InstallError(f"'{target}' already exists with other content: choose another folder")
     try:
         with source.open("rb") as reader, whole_file(target, replace=False) as copy:
             shutil.copyfileobj(reader, copy, 4 * 1024 * 1024)
             copy.flush()
             if sha256_of(Path(copy.name)) != sha256_of(source):
-                raise InstallError(f"the copy of '{source}' in '{target.parent}' is not the same; nothing was removed")
+                raise InstallError(f"the copy of '{source}' in '{target.parent}' differs from it; nothing was removed")
     except OSError as error:
         raise InstallError(
             f"copying '{source}' to '{target.parent}' failed: {error.strerror}; nothing was removed"
@@ -250,7 +256,7 @@ def _copy_any(source: Path, target: Path) -> None:
         _copy(source, target)
         return
     if target.exists():
-        raise InstallError(f"'{target}' is there already: keep the user software elsewhere")
+        raise InstallError(f"'{target}' already exists: choose another folder")
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
         shutil.copytree(source, draft, symlinks=True)
@@ -263,7 +269,7 @@ def _copy_any(source: Path, target: Path) -> None:
 
 
 def _remove_tree(top: Path) -> None:
-    """Delete a directory, with folders that their owner may not write to; links are deleted, never followed."""
+    """Delete a directory, including folders that their owner may not write to; delete links, never follow them."""
     top.chmod(stat.S_IMODE(top.stat().st_mode) | stat.S_IRWXU)
     for folder, subfolders, _files in os.walk(top):
         for name in subfolders:
@@ -276,5 +282,5 @@ def _remove_tree(top: Path) -> None:
         shutil.rmtree(top)
     except OSError as error:
         raise InstallError(
-            f"'{top}' can't be removed altogether ({error}); it is not in use any more. Try again, or remove it by hand"
+            f"'{top}' can't be removed completely ({error}); it is no longer in use. Try again, or remove it by hand"
         ) from error

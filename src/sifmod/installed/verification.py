@@ -1,4 +1,4 @@
-"""Verifying an installation: is everything there, unchanged, and does it still run?"""
+"""Verify an installation: is everything there, unchanged, and does it still run?"""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from sifmod.text.size import size_text
 from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE
 
 _REINSTALL = "reinstall it with: eb --rebuild"
-# What is not rendered, but made with the image.
+# Files that an install makes from the image instead of rendering them.
 _OF_THE_IMAGE = (f"runscripts/{names.CONSTRAINTS}", "share/docker-defs/")
 
-# Compares what is packed with the directory, or reads all of it: the functions of make-squashfs, in its installation.
+# Read the whole packed file, or compare it with the directory, by the functions of make-squashfs in the installation.
 _READ = """
 source "$1/share/container.sh"
 source "$1/share/packing.sh"
@@ -37,12 +37,12 @@ compare_trees "$packed" "$directory" full
 
 
 def verify(installation: Installation, site: Site, *, progress: Progress = QUIET) -> Iterator[Finding]:
-    """Check an installation and give what is found, one check after the other; nothing is changed.
+    """Check an installation and yield the findings, check by check; change nothing.
 
     Args:
         installation: the installation.
-        site: the settings of the cluster: where else its image may be.
-        progress: shows what takes long.
+        site: the settings of the cluster, which name other places of the image.
+        progress: shows long work.
     """
     yield from _files(installation)
     yield from _module_file(installation)
@@ -56,20 +56,20 @@ def verify(installation: Installation, site: Site, *, progress: Progress = QUIET
 
 
 def difference_from_packed(installation: Installation) -> str:
-    """Compare every byte of the directory of user software with what is packed; return what differs, else ''."""
+    """Compare every byte of the user software's directory with the packed file; return what differs, else ''."""
     done = _script(installation, _COMPARE)
     return done.last_lines if done.status else ""
 
 
 def sanity_check_with_easybuild(installation: Installation) -> Finding:
-    """Run EasyBuild's sanity check, that of the easyconfig included, with the easyconfig that the installation kept.
+    """Run EasyBuild's sanity check, including that of the easyconfig, with the easyconfig kept in the installation.
 
     Raises:
         InstallError: there is no `eb`, or no easyconfig was kept.
     """
     kept = sorted((installation.root / "easybuild").glob("*.eb"))
     if not kept:
-        raise InstallError(f"'{installation.root}/easybuild' has no easyconfig: its sanity check can't be run by eb")
+        raise InstallError(f"'{installation.root}/easybuild' has no easyconfig: eb can't run its sanity check")
     command = ["eb", "--sanity-check-only", str(kept[0])]
     command += [f"--installpath-software={installation.space.software}"]
     command += [f"--installpath-modules={installation.space.modules}"]
@@ -83,7 +83,7 @@ def sanity_check_with_easybuild(installation: Installation) -> Finding:
         PROBLEM,
         "eb sanity check",
         f"failed: {done.last_lines}",
-        "the module may not do what its easyconfig promises",
+        "the module may not work as its easyconfig states",
         f"see what is wrong with: eb --sanity-check-only {quoting.shell(kept[0])}",
     )
 
@@ -112,13 +112,13 @@ def _files(installation: Installation) -> Iterator[Finding]:
             PROBLEM,
             "files",
             f"changed since the install: {', '.join(changed)}",
-            "they no longer do what was tested",
+            "they may no longer work as tested",
             _REINSTALL
             if any(name.startswith(_OF_THE_IMAGE) for name in changed)
-            else "write them anew with: eb --module-only --rebuild",
+            else "rewrite them with: eb --module-only --rebuild",
         )
     if not gone and not changed:
-        how = "there and unchanged" if manifest.hashes else "there; this install kept no hashes to compare with"
+        how = "present and unchanged" if manifest.hashes else "present; the install recorded no checksums"
         yield Finding(OK, "files", f"{len(texts)} {how}")
 
 
@@ -130,7 +130,7 @@ def _module_file(installation: Installation) -> Iterator[Finding]:
             "module file",
             f"there is none for {installation.module} in '{installation.space.modules}'",
             "the module can't be loaded",
-            "write it anew with: eb --module-only --rebuild",
+            "rewrite it with: eb --module-only --rebuild",
         )
         return
     try:
@@ -144,9 +144,9 @@ def _module_file(installation: Installation) -> Iterator[Finding]:
         yield Finding(
             PROBLEM,
             "module file",
-            f"'{files[0]}' is of another installation: it does not name '{installation.root}'",
+            f"'{files[0]}' belongs to another installation: it does not name '{installation.root}'",
             "loading it does not load this container",
-            "write it anew with: eb --module-only --rebuild",
+            "rewrite it with: eb --module-only --rebuild",
         )
 
 
@@ -158,7 +158,7 @@ def _image(installation: Installation, site: Site, progress: Progress) -> Iterat
         if not stand_in:
             yield Finding(PROBLEM, "image", image_is_gone(image), why, remedy)
             return
-        yield Finding(NOTE, "image", f"'{image}' is gone: the site's '{stand_in}' is used")
+        yield Finding(NOTE, "image", f"'{image}' is gone: the site's '{stand_in}' is used instead")
         image = stand_in
     try:
         size = image.stat().st_size
@@ -168,7 +168,7 @@ def _image(installation: Installation, site: Site, progress: Progress) -> Iterat
             return
         check_is_sif(image)
         if not manifest.image_sha256:
-            what = f"{size_text(size)}, as installed; it was linked and never read, so there is no hash to compare with"
+            what = f"{size_text(size)}, as installed; no checksum was recorded because the image was linked"
             yield Finding(NOTE, "image", what)
             return
         with progress.step(f"{installation.module}: hashing the image", size=size) as step:
@@ -194,15 +194,15 @@ def _user_software(installation: Installation) -> Iterator[Finding]:
             WARNING if has_directory else PROBLEM,
             topic,
             f"'{state.packed}' can't be used: {state.packed_problem}",
-            "the directory is used in its place"
+            "the directory is used instead"
             if has_directory
-            else "containers do not start, and packages are in it",
+            else "containers do not start, and the packages in it are missing",
             state.packed_remedy,
         )
     if state.state in (DAMAGED, GONE):
         if state.state == GONE:
-            what = f"neither '{state.directory}' nor '{state.packed}' is there"
-            yield Finding(PROBLEM, topic, what, "containers do not start", "make it anew with: eb --rebuild")
+            what = f"neither '{state.directory}' nor '{state.packed}' exists"
+            yield Finding(PROBLEM, topic, what, "containers do not start", "recreate it with: eb --rebuild")
         return
     count = f"{len(state.packages)} package{'' if len(state.packages) == 1 else 's'}"
     if state.state == DIRECTORY:
@@ -212,7 +212,7 @@ def _user_software(installation: Installation) -> Iterator[Finding]:
         return
     done = _script(installation, _READ, names.USER_SOFTWARE)
     if done.status:
-        # 1: something in it can not be read; else the runtime could not mount it
+        # 1: a file in it can't be read; else the runtime could not mount it
         yield Finding(
             PROBLEM,
             topic,
@@ -221,24 +221,24 @@ def _user_software(installation: Installation) -> Iterator[Finding]:
             "restore it from a backup or with: make-squashfs --rollback",
         )
         return
-    yield Finding(OK, topic, f"packed: {count}, {size_text(state.size)}, every file of it can be read")
+    yield Finding(OK, topic, f"packed: {count}, {size_text(state.size)}, every file in it is readable")
     if state.has_directory:
         difference = difference_from_packed(installation)
         if difference:
-            what = f"'{state.directory}' is not in use, and is not what was packed: {difference}"
+            what = f"'{state.directory}' is not in use and differs from the packed file: {difference}"
             why, remedy = (
-                "what was changed there is not seen in the container",
-                "make-squashfs --replace packs it again",
+                "containers do not see what was changed there",
+                "pack it again with: make-squashfs --replace",
             )
             yield Finding(WARNING, topic, what, why, remedy)
         else:
-            yield Finding(NOTE, topic, f"'{state.directory}' is the same as what is packed: it may be removed")
+            yield Finding(NOTE, topic, f"'{state.directory}' equals the packed file: it may be removed")
 
 
 def _running(installation: Installation) -> Iterator[Finding]:
-    """Run what EasyBuild's sanity check runs, through the installation's own commands."""
+    """Run the commands of EasyBuild's sanity check, through the installation's own scripts."""
     manifest, topic = installation.manifest, "sanity check"
-    why = "the module is of no use on this host"
+    why = "the module does not work on this host"
     if not manifest.python_version:
         try:
             done = run([installation.root / "bin" / "start-shell", "-c", "true"], time_limit=LOOK_IN_CONTAINER)
@@ -259,7 +259,7 @@ def _running(installation: Installation) -> Iterator[Finding]:
         return
     if facts.version != manifest.python_version:
         what = f"the container runs Python {facts.version}, and {manifest.python_version} was installed"
-        yield Finding(PROBLEM, topic, what, "user software is made for one version", _REINSTALL)
+        yield Finding(PROBLEM, topic, what, "user software works with one version only", _REINSTALL)
         return
     expected = len(manifest.expected_packages)
     more = f", {expected} expected package{'' if expected == 1 else 's'}" if expected else ""

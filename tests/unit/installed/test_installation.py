@@ -116,10 +116,10 @@ def test_one_is_found_by_module_name_or_path(space: SoftwareSpace, install: Inst
 @pytest.mark.parametrize(
     ("wanted", "says"),
     [
-        ("Demo", "several versions of 'Demo' are installed: say which of Demo/1, Demo/2"),
+        ("Demo", "several versions of 'Demo' are installed: choose one of Demo/1, Demo/2"),
         ("Dem/1", "perhaps you meant 'Demo/1'"),
         ("Nothing", "there are Demo/1, Demo/2"),
-        ("/nowhere", "'/nowhere' is no installation of sifmod"),
+        ("/nowhere", "'/nowhere' is not an installation of sifmod"),
         ("Bad/1", "the manifest"),
         ("", "there is no module ''"),
     ],
@@ -136,5 +136,5 @@ def test_what_is_not_one_is_answered_with_what_there_is(
 
 
 def test_an_empty_space_says_how_to_name_another(space: SoftwareSpace) -> None:
-    with pytest.raises(InstallError, match=r"nothing else of sifmod's.*--prefix or EASYBUILD_PREFIX"):
+    with pytest.raises(InstallError, match=r"nor any other.*--prefix or EASYBUILD_PREFIX"):
         find_installation(space, "Demo/1")

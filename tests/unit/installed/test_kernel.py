@@ -88,7 +88,7 @@ def test_a_name_that_jupyter_refuses_is_refused(installation: Installation, name
 
 def test_a_container_without_a_python_command_has_no_kernel(installation: Installation) -> None:
     (installation.root / "bin/python").unlink()
-    with pytest.raises(KernelError, match="has no command python"):
+    with pytest.raises(KernelError, match="lacks the command python"):
         kernel_of(installation, environ=ENVIRON)
 
 

@@ -88,7 +88,7 @@ def test_what_is_made_with_the_image_needs_a_reinstall(space: SoftwareSpace, che
 def test_an_older_manifest_without_hashes_says_so(space: SoftwareSpace, check: Check) -> None:
     make_installation(space, MODULE, hashes={})
     (finding,) = check()["files"]
-    assert (finding.severity, "kept no hashes" in finding.what) == (OK, True)
+    assert (finding.severity, "recorded no checksums" in finding.what) == (OK, True)
 
 
 def test_another_image_is_found_by_its_size_and_by_its_hash(root: Path, check: Check) -> None:
@@ -114,14 +114,14 @@ def test_an_image_that_is_gone_may_have_a_stand_in(root: Path, check: Check, tmp
 def test_an_image_that_was_never_read_has_its_size_compared(space: SoftwareSpace, check: Check) -> None:
     make_installation(space, MODULE, image_sha256="")
     (finding,) = check()["image"]
-    assert (finding.severity, "no hash" in finding.what) == (NOTE, True)
+    assert (finding.severity, "no checksum was recorded" in finding.what) == (NOTE, True)
 
 
 @pytest.mark.usefixtures("root")
 def test_a_module_file_that_is_gone_or_another_s_is_named(space: SoftwareSpace, check: Check) -> None:
     file = space.modules / "all" / f"{MODULE}.lua"
     file.write_text('local root = "/elsewhere"\n')
-    assert "is of another installation" in check()["module file"][0].what
+    assert "belongs to another installation" in check()["module file"][0].what
     for path in find_installation(space, MODULE).module_files:
         path.unlink()
     assert "can't be loaded" in check()["module file"][0].why
