@@ -6,11 +6,11 @@
 ##
 """EasyBuild support for container images as modules, implemented as an easyblock.
 
-At install time the image is copied (and hashed on the way), its Python is looked at, scripts are written, and a virtual
-environment is made on top of the image through the container runtime. At load time nothing runs: the modulefile sets
-variables, and everything else happens in the container or in the scripts of the installation.
+An install copies and hashes the image, inspects its Python, writes scripts, and creates a virtual environment on top of
+the image with the container runtime. Loading the module runs nothing: it sets variables. Everything else happens in the
+container or in the scripts of the installation.
 
-All of the work is sifmod's; this class maps EasyBuild's steps and parameters to it.
+The sifmod library does the work; this class maps EasyBuild's steps and parameters to it.
 """
 
 import os
@@ -34,7 +34,7 @@ from easybuild.tools.filetools import adjust_permissions, convert_name, read_fil
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION
 
-# Where sifmod is not in EasyBuild's own environment. `sifmod env` and sifmod's module set it.
+# For a sifmod outside EasyBuild's own environment: `sifmod env` and sifmod's module set the variable.
 sys.path.extend(path for path in os.environ.get("SIFMOD_PYTHONPATH", "").split(":") if path and path not in sys.path)
 
 from sifmod.container.spec import ContainerSpec, spec_from_parameters
@@ -57,7 +57,7 @@ from sifmod.site.settings import Site, load_site
 from sifmod.text.printable import printable
 from sifmod.usersoftware.tree import restore_modes, split_installation, user_modes
 
-# EasyBuild logs and reports the environment it runs in.
+# Credentials must not stay in the environment: EasyBuild logs and reports it.
 take_from_environment()
 
 _WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
@@ -73,26 +73,26 @@ def _easybuild_errors() -> Iterator[None]:
 
 
 def _trace(line: str) -> None:
-    """Print a line of trace output, which may hold what the runtime or the image says."""
+    """Print a line of trace output, which may hold text of the runtime or the image."""
     trace_msg(printable(line))
 
 
 class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     """Support for installing a container image as a module.
 
-    What EasyBuild passes to a method differs between its releases: each method takes and passes on what it is given.
+    EasyBuild's releases pass different arguments to a method, so each method accepts any and passes them on.
     """
 
     @staticmethod
     def extra_options(extra_vars: Optional[dict[str, Any]] = None) -> dict[str, Any]:
         """Define the easyconfig parameters of this easyblock; docs/reference/parameters.md explains them."""
         own = {
-            "binds": [None, "Bind paths (source[:destination[:options]]) beyond the site's", CUSTOM],
-            "build_args": [None, "Build arguments of the definition file", CUSTOM],
-            "conda_env": [None, "Conda environment of the image that is its Python", CUSTOM],
+            "binds": [None, "Bind paths (source[:destination[:options]]), in addition to the site's", CUSTOM],
+            "build_args": [None, "Build arguments for the definition file", CUSTOM],
+            "conda_env": [None, "Conda environment in the image whose Python is used", CUSTOM],
             "conda_root": [None, "Root of the conda installation in the image (default: /opt/miniconda3)", CUSTOM],
-            "container_env": [None, "Variables injected into the container beyond the site's", CUSTOM],
-            "definition": [None, "Definition file beside the easyconfig that the image is built from", CUSTOM],
+            "container_env": [None, "Variables set in the container, in addition to the site's", CUSTOM],
+            "definition": [None, "Definition file beside the easyconfig, to build the image from", CUSTOM],
             "definition_files": [None, "Files beside the easyconfig, kept in share/docker-defs", CUSTOM],
             "expected_packages": [None, "Names and exact versions of Python packages, for the sanity check", CUSTOM],
             "gpu": [
@@ -105,19 +105,19 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 "How the image gets into the installation: 'copy' (default), 'link' or 'central'",
                 CUSTOM,
             ],
-            "image_uri": [None, "Where the image is pulled from, such as docker://debian:12", CUSTOM],
+            "image_uri": [None, "URI to pull the image from, such as docker://debian:12", CUSTOM],
             "launch": [None, "Run commands with 'exec', or with 'run' through the image's entry point", CUSTOM],
             "module_family": [None, "Lmod family of the module (default: container); '' for none", CUSTOM],
-            "pack_user_software": [None, "Pack the user software after pip_requirements were installed", CUSTOM],
+            "pack_user_software": [None, "Pack the user software after installing pip_requirements", CUSTOM],
             "pip_constraints": [
                 None,
-                "Hold every pip run to the versions of the image's packages (default: True)",
+                "Constrain pip to the versions of the image's packages (default: True)",
                 CUSTOM,
             ],
-            "pip_requirements": [None, "What pip installs into the virtual environment", CUSTOM],
-            "python_prefix": [None, "Prefix in the image of its Python, such as /usr", CUSTOM],
-            "venv": [None, "Name of the virtual environment for the user's software; none without it", CUSTOM],
-            "wrappers": [None, "Host commands that run their namesakes in the container", CUSTOM],
+            "pip_requirements": [None, "Requirements that pip installs into the virtual environment", CUSTOM],
+            "python_prefix": [None, "Prefix of the Python in the image, such as /usr", CUSTOM],
+            "venv": [None, "Name of the virtual environment for user software (default: none)", CUSTOM],
+            "wrappers": [None, "Host commands that run the same command in the container", CUSTOM],
         }
         options: dict[str, Any] = EasyBlock.extra_options({**own, **(extra_vars or {})})
         return options
@@ -125,14 +125,14 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     installdir: str
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Take over nothing of a usual module's search paths but PATH: the rest of the tree is not for the host."""
+        """Keep only PATH of a module's usual search paths: the host uses nothing else of the tree."""
         super().__init__(*args, **kwargs)
         for variable in list(self.module_load_environment.vars):
             if variable != "PATH":
                 delattr(self.module_load_environment, variable)
-        # what users installed lives in the installation directory: EasyBuild must not empty it
+        # user software is in the installation directory, so EasyBuild must not empty it
         self.cfg["keeppreviousinstall"] = True
-        # known only once EasyBuild holds the lock: until then the directory may be another installation's at work
+        # set once EasyBuild holds the lock: before that, another run may be installing into the directory
         self._is_new: Optional[bool] = None
         self._stored: Optional[StoredImage] = None
         self._definitions: tuple[Path, ...] = ()
@@ -142,7 +142,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         self._modes = user_modes(Path(self.installdir)) if opened and not self.dry_run else {}
 
     def describe(self) -> tuple[ContainerSpec, Site]:
-        """Return the validated description of the container and the site; made once.
+        """Return the validated description of the container and the site; it is computed once.
 
         Raises:
             EasyBuildError: an easyconfig parameter or the site is wrong.
@@ -173,16 +173,16 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         return self._description
 
     def _image_file_name(self) -> str:
-        """Return the file name of the image, from whichever parameter says where it comes from."""
+        """Return the file name of the image, from the parameter that says where the image comes from."""
         sources, uri, definition = self.cfg["sources"], self.cfg["image_uri"], self.cfg["definition"]
         given = [name for name in ("sources", "image_uri", "definition") if self.cfg[name]]
         if len(given) != 1:
-            found = " and ".join(given) if given else "none of them"
-            raise ParameterError("sources", sources, f"give one of sources, image_uri and definition; there is {found}")
+            found = " and ".join(given) if given else "none"
+            raise ParameterError("sources", sources, f"give one of sources, image_uri and definition; found {found}")
         build_args = build_arguments(self.cfg["build_args"])
         if build_args and not definition:
             raise ParameterError(
-                "build_args", build_args, "only a definition takes build arguments: add it or leave this out"
+                "build_args", build_args, "only a definition takes build arguments: add one or remove this parameter"
             )
         if uri:
             return image_uri(uri).file_name
@@ -211,7 +211,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         """Return the paths of the definition files that are kept with the installation.
 
         Raises:
-            ParameterError: one is not there.
+            ParameterError: one does not exist.
         """
         found = [self._beside("definition_files", name) for name in self.describe()[0].definition_files]
         if self.cfg["definition"]:
@@ -219,15 +219,15 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         return tuple(dict.fromkeys(found))
 
     def module_text(self) -> str:
-        """Return the module as an install writes it, with what hooks make of it, also where nothing is installed yet.
+        """Return the module as an install writes it, changes by hooks included; nothing need be installed yet.
 
-        EasyBuild writes it into a temporary tree of modules, as for its sanity check.
+        EasyBuild writes it into a temporary module tree, as for its sanity check.
         """
         self.make_module_step(fake=True)
         return str(read_file(self.module_generator.get_module_filepath(fake=True)))
 
     def run_all_steps(self, *args: Any, **kwargs: Any) -> bool:
-        """Run the steps; when they fail, nothing of a new installation stays, and an earlier one still loads."""
+        """Run the steps; if they fail, remove a new installation, or restore an earlier one."""
         restore_modes(self._modes)
         try:
             done = bool(super().run_all_steps(*args, **kwargs))
@@ -242,9 +242,9 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         return done
 
     def _make_read_only(self) -> None:
-        """Where that is asked for, take write permission away before EasyBuild does it, from user software too.
+        """With --read-only-installdir, remove write permission from everything but user software.
 
-        It leaves that to the easyblock if the installation directory itself is read-only already.
+        EasyBuild would remove it from user software too, but leaves alone a directory that is read-only already.
         """
         if build_option("read_only_installdir") and not self.dry_run and Path(self.installdir).is_dir():
             for entry in split_installation(Path(self.installdir))[1]:
@@ -252,7 +252,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             adjust_permissions(self.installdir, _WRITE, add=False, recursive=False)
 
     def remove_module_file(self, *_args: Any, **_kwargs: Any) -> None:
-        """Keep the module of an earlier installation until the new one is written over it."""
+        """Keep the module of an earlier installation until the new one overwrites it."""
 
     def fetch_source(self, source: Any, checksum: Any = None, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Take the image from the site's repositories, else look for it as EasyBuild does."""
@@ -270,7 +270,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         try:
             found: dict[str, Any] = super().fetch_source(source, checksum, *args, **kwargs)
         except EasyBuildError as error:
-            searched = ", ".join(site.image_repositories) or "none are set"
+            searched = ", ".join(site.image_repositories) or "none set"
             raise EasyBuildError(
                 "easyconfig parameter 'sources' = %r: no such image, neither in the image repositories of the "
                 "site '%s' (%s) nor where EasyBuild keeps sources (%s). Put it there, or name its directory with "
@@ -283,13 +283,13 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         return found
 
     def fetch_step(self, skip_checksums: bool = False, *args: Any, **kwargs: Any) -> None:
-        """Check everything that can be checked before anything is written, and find, pull or build the image."""
+        """Check what can be checked before anything is written, and find, pull or build the image."""
         site = self.describe()[1]
         self._is_new = not Path(self.installdir).exists()
         with _easybuild_errors():
             self._definitions = self.definitions()
             runtime = None if self.dry_run else find_runtime(site)
-        # the copy is hashed while it is made: hashing the source here would read the image once more
+        # the image is hashed while it is copied: hashing the source here would read it once more
         super().fetch_step(True, *args, **kwargs)
         if runtime is None:
             return
@@ -301,7 +301,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             check_signature(runtime, image, site)
         if skip_checksums and not self.cfg["sources"]:
             raise EasyBuildError(
-                "a pulled or built image has other bytes each time, so a checksum of it is of no use; pin the image "
+                "a pulled or built image has different bytes each time, so its checksum is useless; pin the image "
                 "instead: image_uri = '...@%s'",
                 self._stored.digest if self._stored and self._stored.digest else "sha256:...",
             )
@@ -322,7 +322,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         self.src.append(source)
 
     def checksum_step(self, *args: Any, **kwargs: Any) -> None:
-        """Leave SHA-256 to the copy; let EasyBuild verify what else there is, and complain of what is missing."""
+        """Leave SHA-256 to the copy; let EasyBuild verify other checksums and report missing ones."""
         # a dry run neither pulls nor builds, so there may be no image
         if not self.src or not self._expected_sha256():
             super().checksum_step(*args, **kwargs)
@@ -334,13 +334,13 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         return checksum if isinstance(checksum, str) and re.fullmatch(r"[0-9a-fA-F]{64}", checksum) else ""
 
     def extract_step(self, *_args: Any, **_kwargs: Any) -> None:
-        """An image is not unpacked."""
+        """Do nothing: an image is not unpacked."""
 
     def configure_step(self, *_args: Any, **_kwargs: Any) -> None:
-        """There is nothing to configure."""
+        """Do nothing: there is nothing to configure."""
 
     def build_step(self, *_args: Any, **_kwargs: Any) -> None:
-        """There is nothing to build."""
+        """Do nothing: there is nothing to build."""
 
     def install_step(self, *_args: Any, **_kwargs: Any) -> None:
         """Install the image, the scripts and the virtual environment."""
@@ -386,7 +386,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 check_packages(installed_packages(spec), spec.expected_packages)
 
     def make_module_step(self, fake: bool = False, *args: Any, **kwargs: Any) -> str:
-        """Write the module; with --module-only also the scripts, so that a change of the site reaches both."""
+        """Write the module; with --module-only also the scripts, so that changes of the site reach both."""
         if build_option("module_only") and not fake and not self.dry_run:
             with _easybuild_errors():
                 refresh_scripts(*self.describe())
@@ -416,7 +416,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         return str(self.module_generator.SYNTAX)
 
     def make_module_description(self, *args: Any, **kwargs: Any) -> str:
-        """Add to the help and the whatis lines of the easyconfig what follows from the container."""
+        """Add facts about the container to the help and the whatis lines of the easyconfig."""
         spec, site = self.describe()
         given = {key: self.cfg[key] for key in ("usage", "examples", "whatis")}
         lines = given["whatis"] or [f"Description: {self.cfg['description']}", f"Homepage: {self.cfg['homepage']}"]
@@ -430,13 +430,13 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 self.cfg[key] = value
 
     def make_extension_list(self, *args: Any, **kwargs: Any) -> list[tuple[str, ...]]:
-        """Let `module spider` find the module by the names of its packages, as that of EasyBuild's extensions."""
+        """Let `module spider` find the module by the names of its packages, as by those of EasyBuild's extensions."""
         return [*super().make_extension_list(*args, **kwargs), *self.describe()[0].expected_packages.items()]
 
     def permissions_step(self, *args: Any, **kwargs: Any) -> None:
-        """Apply EasyBuild's permissions to everything but what users installed."""
+        """Apply EasyBuild's permissions to everything but user software."""
         installdir = self.installdir
-        forget(Path(installdir))  # the checks have passed, and read-only folders could not be removed
+        forget(Path(installdir))  # the checks have passed; read-only folders could not be removed later
         try:
             for entry in split_installation(Path(installdir))[1]:
                 self.installdir = str(entry)

@@ -541,4 +541,4 @@ def test_two_sources_of_one_image_are_refused(tmp_path: Path) -> None:
     message = failure(install(user, f"sources = ['demo.sif']\nimage_uri = '{URI}'\n{PYTHON}"))
     assert "give one of sources, image_uri and definition" in message
     message = failure(install(user, PYTHON))
-    assert "there is none of them" in message
+    assert "found none" in message

@@ -1,7 +1,7 @@
-"""Converting easyconfigs: one that installs a container with MakeCp and shell text becomes one of `ContainerImage`.
+"""Convert an easyconfig that installs a container with MakeCp and shell commands to one of `ContainerImage`.
 
-The style is that of LUMI's containers: the SIF is the source, scripts are written by `postinstallcmds` with here
-documents, and the module sets variables by `modextravars` and a function of the site in `modluafooter`.
+The style is that of LUMI's containers: the SIF is the source, `postinstallcmds` writes scripts with here documents, and
+the module sets variables by `modextravars` and a function of the site in `modluafooter`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sifmod.errors import EasyconfigError, ParameterError
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 
-# Parameters of EasyBuild that mean the same for every easyblock.
+# Parameters of EasyBuild with the same meaning for every easyblock.
 _SAME = (
     *("name", "version", "versionsuffix", "homepage", "description", "whatis", "docurls", "upstream_contacts"),
     *("site_contacts", "citing", "usage", "examples", "modloadmsg", "modunloadmsg", "modaliases", "hidden"),
@@ -41,7 +41,7 @@ _RUNSCRIPTS = {
     "list-packages",
 }
 _VISIBILITY = {variable for vendor in VENDORS.values() for variable in vendor.visibility}
-# Libraries for communication, whose variables begin with their names.
+# Communication libraries, whose variables begin with these names.
 _COMMUNICATION = "|".join([*filter(None, (vendor.collectives for vendor in VENDORS.values())), "FI", "UCX"])
 
 _HERE_DOCUMENT = re.compile(
@@ -63,16 +63,17 @@ _PIP_CHECK = re.compile(
 
 @dataclass
 class _Conversion:
-    """What was understood so far.
+    """The state of a conversion.
 
     Attributes:
         source: the variables of the easyconfig.
         values: parameters of the new one.
         lost: what could not be carried over.
-        look: what was carried over, but needs a look.
+        look: what was carried over, but needs a review.
         binds: bind paths in the order in which they were found.
         container_env: variables for the container.
-        commands: names of host commands that run their namesakes.
+        commands: names of host commands that run the same command in the container.
+        scripts: texts of the files that here documents write, by folder and name.
     """
 
     source: Mapping[str, Any]
@@ -93,7 +94,7 @@ class Converted:
         text: the new easyconfig; the notes are in it as comments.
         file_name: name that EasyBuild expects it to have.
         lost: what could not be carried over, one line each.
-        look: what was carried over, but needs a look.
+        look: what was carried over, but needs a review.
     """
 
     text: str
@@ -103,15 +104,15 @@ class Converted:
 
 
 def convert(variables: Mapping[str, Any], site: Site, *, origin: str) -> Converted:
-    """Return the easyconfig of `ContainerImage` that does what another one does.
+    """Return an easyconfig of `ContainerImage` that does what another easyconfig does.
 
     Args:
         variables: every variable that the easyconfig sets, local ones included.
-        site: the settings of the cluster: what it gives to every container is left out.
-        origin: name of the file, for the comment at its head.
+        site: the settings of the cluster; what it gives to every container is left out.
+        origin: name of the file, for the comment at the top.
 
     Raises:
-        EasyconfigError: it is no easyconfig of a container.
+        EasyconfigError: it is not a container easyconfig.
     """
     made = _Conversion(variables)
     _check_kind(made, origin)
@@ -141,14 +142,14 @@ def convert(variables: Mapping[str, Any], site: Site, *, origin: str) -> Convert
 def _check_kind(made: _Conversion, origin: str) -> None:
     source = made.source
     if source.get("easyblock") == "ContainerImage":
-        raise EasyconfigError(f"'{origin}' is of ContainerImage already: there is nothing to convert")
+        raise EasyconfigError(f"'{origin}' uses ContainerImage already: there is nothing to convert")
     for parameter in ("name", "version"):
         if not isinstance(source.get(parameter), str) or not source[parameter]:
-            raise EasyconfigError(f"'{origin}' has no {parameter}: it is no easyconfig that EasyBuild would take")
+            raise EasyconfigError(f"'{origin}' has no {parameter}: EasyBuild would reject it")
     if not any(name.endswith(".sif") for name in _source_names(source)):
         raise EasyconfigError(
-            f"'{origin}' has no SIF among its sources: only easyconfigs of containers can be converted. For an image "
-            "without one, see: sifmod new"
+            f"'{origin}' has no SIF among its sources: only container easyconfigs can be converted. For an image "
+            "without an easyconfig, see: sifmod new"
         )
 
 
@@ -161,14 +162,14 @@ def _source_names(source: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _description(made: _Conversion) -> None:
-    """Keep the first paragraph: what follows in such easyconfigs is the manual of their scripts."""
+    """Keep the first paragraph: the others of such easyconfigs are the manual of their scripts."""
     text = str(made.values.get("description", "")).strip()
     paragraphs = re.split(r"\n\s*\n", text)
     if text:
         made.values["description"] = paragraphs[0].strip()
     if len(paragraphs) > 1:
         made.look.append(
-            f"description: the first of its {len(paragraphs)} paragraphs; sifmod's module describes its commands itself"
+            f"description: only the first of {len(paragraphs)} paragraphs is kept: the module describes its commands"
         )
 
 
@@ -197,22 +198,22 @@ def _post_install(made: _Conversion) -> None:
 
 
 def _script(made: _Conversion, path: str, text: str) -> None:
-    """Take over a file that is written by a here document."""
+    """Take over a file that a here document writes."""
     folder, name = PurePosixPath(path).parent.name, PurePosixPath(path).name
     made.scripts[f"{folder}/{name}"] = text
     if name.endswith("requirements.txt"):
         lines = (line.partition(" #")[0].strip() for line in text.splitlines())
         wanted = [line for line in lines if line and not line.startswith("#")]
         kept = [line for line in wanted if not line.startswith("-")]
-        made.lost.extend(f"the line '{line}' of {name}: pip's own options" for line in wanted if line.startswith("-"))
+        made.lost.extend(f"the line '{line}' of {name}: options of pip" for line in wanted if line.startswith("-"))
         made.values["pip_requirements"] = [*made.values.get("pip_requirements", []), *kept]
     elif folder == "bin" and name not in names.COMMANDS:
         if re.search(r"\b(singularity|apptainer)\s+(exec|run)\b", text):
             made.commands[name] = True
         else:
-            made.lost.append(f"the script bin/{name}: it does not just run its namesake in the container")
+            made.lost.append(f"the script bin/{name}: it does something other than run {name} in the container")
     elif folder == "runscripts" and name == "python-conda-simple":
-        made.look.append(f"runscripts: {name} is called conda-python-simple")
+        made.look.append(f"runscripts: {name} is now called conda-python-simple")
     elif folder == "runscripts" and name not in _RUNSCRIPTS:
         made.lost.append(f"the runscript {name}: add it to the image, or keep it beside your job scripts")
     elif folder not in ("bin", "runscripts"):
@@ -290,11 +291,11 @@ def _footer(made: _Conversion) -> None:
         kept = [line for line in kept if not line.strip().startswith("--")]
     if any(line.strip() for line in kept):
         made.values["modluafooter"] = "\n".join(kept).strip()
-        made.look.append("modluafooter: its Lua was taken over as it is")
+        made.look.append("modluafooter was copied unchanged: review it")
 
 
 def _python(made: _Conversion) -> None:
-    """Find out which Python is the container's: the conda environment that the scripts activate."""
+    """Find the container's Python: that of the conda environment that the scripts activate."""
     named = made.source.get("local_conda_env")
     if isinstance(named, str) and named:
         made.values.setdefault("conda_env", named)
@@ -309,13 +310,13 @@ def _python(made: _Conversion) -> None:
     runs_python = any(name.partition("/")[2].startswith("conda-python") for name in made.scripts)
     if "conda_env" not in made.values and (uses_conda or runs_python):
         made.lost.append(
-            "which Python is the container's: the easyconfig leaves that to $WITH_CONDA in the image. Look with "
+            "the choice of Python: the easyconfig leaves it to $WITH_CONDA in the image. See its value with "
             "'singularity exec IMAGE sh -c \"echo $WITH_CONDA\"', and add conda_env (and venv for user software)"
         )
     if "conda_env" not in made.values:
         for parameter in ("venv", "pip_requirements", "pack_user_software"):
             if made.values.pop(parameter, None):
-                made.lost.append(f"{parameter}: it needs a Python, see conda_env")
+                made.lost.append(f"{parameter}: it needs conda_env")
 
 
 def _wrappers(made: _Conversion) -> None:
@@ -324,7 +325,7 @@ def _wrappers(made: _Conversion) -> None:
         family = re.fullmatch(r"(python|pip)[0-9.]*", name)
         commands[family[1] if family else name] = None
     if not commands and "conda_env" in made.values:
-        made.look.append("wrappers: this module also has the commands python and pip; wrappers = [] if it should not")
+        made.look.append("wrappers: this module also has the commands python and pip; set wrappers = [] to omit them")
     if commands and tuple(commands) != DEFAULT_WRAPPERS:
         made.values["wrappers"] = list(commands)
 
@@ -338,7 +339,7 @@ def _gpu(made: _Conversion, site: Site) -> None:
         made.values["gpu"] = vendor
     elif not site.gpu:
         stacks = " or ".join(one.stack for one in VENDORS.values())
-        made.lost.append(f"whether the image is for GPUs: nothing names {stacks}. Add gpu if it is")
+        made.lost.append(f"gpu: nothing names {stacks}. Add gpu if the image is for GPUs")
 
 
 def _binds(made: _Conversion, site: Site) -> None:
@@ -355,8 +356,8 @@ def _binds(made: _Conversion, site: Site) -> None:
     if left:
         made.values["binds"] = left
         made.look.append(
-            "binds: the site in force does not have them, and a bind of an easyconfig must exist "
-            "on every node. What belongs to the cluster is better in its site file, as optional_binds"
+            "binds: the site's settings lack them, and a bind path of an easyconfig must exist on every node. Put "
+            "paths of the cluster into its site file, as optional_binds"
         )
 
 
@@ -390,8 +391,8 @@ def _sanity_check(made: _Conversion) -> None:
         what = command.rpartition("; ")[2].strip()
         if check and re.search(r"\bsed\b.*\\\+", command):
             made.lost.append(
-                f"the check of {check['name']} for {check['version']}: it looks at a part of the version. Give the "
-                "whole one, as pip lists it, in expected_packages"
+                f"the check of {check['name']} {check['version']}, which matches only part of the version: give the "
+                "full one shown by pip list in expected_packages"
             )
         elif check:
             expected[check["name"]] = check["version"]
@@ -403,7 +404,7 @@ def _sanity_check(made: _Conversion) -> None:
             kept.append(what)
     if expected and "conda_env" in made.values:
         made.values["expected_packages"] = expected
-        made.look.append("expected_packages: whole versions are compared now, where a part was enough before")
+        made.look.append("expected_packages: full versions are now compared; the old check matched a part")
     if kept:
         made.values["sanity_check_commands"] = kept
         made.values["enhance_sanity_check"] = True
@@ -417,7 +418,7 @@ def _leftovers(made: _Conversion) -> None:
 
 
 def _refuse_wrong_values(made: _Conversion) -> None:
-    """Take parameters back that an install would refuse, and say so."""
+    """Remove and report parameters that an install would refuse."""
     own = ["binds", "conda_env", "conda_root", "container_env", "expected_packages", "gpu", "pip_requirements"]
     own += ["pack_user_software", "venv", "wrappers"]
     while True:
@@ -433,7 +434,7 @@ def _refuse_wrong_values(made: _Conversion) -> None:
             )
         except ParameterError as error:
             if error.parameter not in parameters:
-                raise EasyconfigError(f"the image can't be taken over: {error}") from error
+                raise EasyconfigError(f"the image can't be used: {error}") from error
             del made.values[error.parameter]
             made.lost.append(f"{error.parameter} = {_short(repr(error.value))}: {error.remedy}")
         else:
@@ -451,7 +452,7 @@ def _leave_out_what_is_no_literal(made: _Conversion) -> None:
 
 def _comments(made: _Conversion, origin: str) -> Iterator[str]:
     yield f"Converted by sifmod {__version__} from {origin}, easyblock {made.source.get('easyblock')}."
-    for heading, notes in (("Not carried over:", made.lost), ("To be looked at:", made.look)):
+    for heading, notes in (("Not carried over:", made.lost), ("To be reviewed:", made.look)):
         if notes:
             yield heading
             yield from (f"- {note}" for note in notes)
@@ -464,7 +465,7 @@ def _strings(value: Any) -> list[str]:
 def _words(text: str) -> list[str]:
     try:
         return shlex.split(text)
-    except ValueError:  # the end of a command in quotes: its last quote is not its own
+    except ValueError:  # the end of a quoted command: the quote at its end belongs to the whole
         return text.rstrip(" '\"").split()
 
 

@@ -1,4 +1,4 @@
-"""The image that an easyconfig is to be written for: a file, or pulled to where `eb` will look for it."""
+"""The image to write an easyconfig for: a file, or an image pulled to where `eb` looks for it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _WAITING = "sifmod-new"  # folder of the source path for images whose module has
 
 @dataclass(frozen=True)
 class NewImage:
-    """An image with what is in it.
+    """An image and its contents.
 
     Attributes:
-        path: of the SIF.
+        path: path of the SIF.
         inspection: what is in it.
-        origin: the file name or URI that it was given as.
-        sha256: of the file, in hexadecimal; empty for a pulled one.
-        uri: what `image_uri` should say; None for a file.
+        origin: the file name or URI that the user gave.
+        sha256: SHA-256 of the file, in hexadecimal; empty for a pulled image.
+        uri: value for `image_uri`; None for a file.
     """
 
     path: Path
@@ -42,10 +42,10 @@ class NewImage:
     uri: Optional[ImageUri] = None
 
     def settle(self, name: str) -> None:
-        """Move a pulled image to where `eb` looks for that of a module.
+        """Move a pulled image to where `eb` looks for the images of a module.
 
         Args:
-            name: of the module.
+            name: name of the module.
 
         Raises:
             ImageError: it can't be moved.
@@ -73,12 +73,12 @@ def file_image(path: Path, *, say: Callable[[str], None], progress: Progress = Q
     """Return the image in a file.
 
     Args:
-        path: of the image.
-        say: called with a line before what takes long.
-        progress: shows what takes long.
+        path: path of the image.
+        say: called with a line before long work.
+        progress: shows long work.
 
     Raises:
-        ImageError: it can't be read, is no image, or is damaged.
+        ImageError: it can't be read, is not an image, or is damaged.
     """
     inspection = inspect_image(path)
     sha256 = ""
@@ -100,13 +100,13 @@ def pulled_image(
     Args:
         text: the URI.
         site: settings of the cluster.
-        name: of the module, where it is known.
-        say: called with a line for each thing that is begun, and with what the runtime says.
-        progress: shows what takes long.
+        name: name of the module, if it is known.
+        say: called with a line at the start of each action, and with each line of the runtime.
+        progress: shows long work.
 
     Raises:
         ImageError: it can't be pulled.
-        ParameterError: it is no URI.
+        ParameterError: it is not a URI.
         RuntimeMissingError: there is no container runtime to pull with.
     """
     try:

@@ -1,4 +1,4 @@
-"""A proposal for an easyconfig, from what was found in an image."""
+"""A proposal for an easyconfig, based on the contents of an image."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sifmod.image.python import ImagePython
 from sifmod.site.settings import Site
 from sifmod.text.quoting import without_templates
 
-# What describes a module of that name: home page, a few words, module class.
+# Descriptions of modules by name: home page, a few words, module class.
 _ABOUT = {
     "PyTorch": ("https://pytorch.org/", "a machine learning package", "devel"),
     "TensorFlow": ("https://www.tensorflow.org/", "a machine learning package", "devel"),
@@ -30,7 +30,7 @@ _ABOUT = {
 }
 _NO_HOMEPAGE = "https://apptainer.org/"
 
-# Packages that users choose an image for: they are named in the description and expected with their version.
+# Packages for which users choose an image: the description names them, and expected_packages has their versions.
 _NOTABLE = (
     *("torchvision", "torchaudio", "deepspeed", "flash-attn", "xformers", "apex", "vllm", "transformers", "lightning"),
     *("horovod", "jaxlib", "keras", "cupy", "mpi4py", "ray", "numpy", "scipy"),
@@ -42,7 +42,7 @@ _TOOLS = (
     *("tensorboard", "torchrun", "vllm"),
 )
 
-# What an easyconfig of a similar container knows better than the image.
+# Parameters that the easyconfig of a similar container knows better than the image.
 TAKEN_OVER = (
     *("name", "homepage", "docurls", "moduleclass", "image_mode", "venv", "pip_requirements", "pack_user_software"),
     *("pip_constraints", "launch", "wrappers", "binds", "container_env", "module_family"),
@@ -51,11 +51,11 @@ TAKEN_OVER = (
 
 @dataclass(frozen=True)
 class Proposal:
-    """Parameters of an easyconfig, checked as an install would.
+    """Parameters of an easyconfig, checked as an install checks them.
 
     Attributes:
-        parameters: by name, as an easyconfig has them: `%%(name)s` is text, `%(name)s` a template of EasyBuild.
-        notes: what the writer of the easyconfig should know, a sentence each.
+        parameters: values by name, as in an easyconfig: `%%(name)s` is text, `%(name)s` a template of EasyBuild.
+        notes: what the author of the easyconfig should know, one sentence each.
     """
 
     parameters: Mapping[str, Any]
@@ -81,17 +81,17 @@ def propose(
     """Return a proposal for the easyconfig of an image.
 
     Args:
-        image: what is in it.
-        site: where it will be installed.
-        sha256: of the SIF, for an image that is a file.
-        uri: where it was pulled from, in place of a file.
-        name: of the module, in place of the main package's.
-        version: of the module, in place of the main package's.
-        like: parameters of the easyconfig of a similar container, to take over what still applies.
+        image: the contents of the image.
+        site: the site to install it at.
+        sha256: SHA-256 of the SIF, if the image is a file.
+        uri: URI that the image was pulled from; None if it is a file.
+        name: name of the module; empty for the main package's.
+        version: version of the module; empty for the main package's.
+        like: parameters of a similar container's easyconfig, to take over where they still apply.
 
     Raises:
         ImageError: this kind of image can't be installed, or its files can't be read.
-        ParameterError: a value that was given can't be used.
+        ParameterError: a given value can't be used.
     """
     if image.kind != SIF:
         raise ImageError(
@@ -99,7 +99,7 @@ def propose(
             f"'singularity build NEW.sif {image.path}'"
         )
     if image.unread:
-        raise ImageError(f"'{image.path}' can't be looked into: {image.unread}")
+        raise ImageError(f"'{image.path}' can't be read: {image.unread}")
     like = like or {}
     notes: list[str] = []
     python = _python(image, like, notes)
@@ -121,8 +121,8 @@ def propose(
         **_python_parameters(python, module, notes),
     }
     if uri and not uri.digest:
-        notes.append("image_uri has no digest, so another image may be there tomorrow: pin it where that can be done")
-    # texts of an image are no templates of EasyBuild; those of the other easyconfig are
+        notes.append("image_uri has no digest, so it may name another image tomorrow: pin it if that is possible")
+    # texts of the image hold no templates of EasyBuild; those of the other easyconfig may
     parameters = without_templates(parameters)
     for key in TAKEN_OVER:
         if key in like and (key != "name" or not name):
@@ -132,7 +132,7 @@ def propose(
 
 
 def _python(image: Inspection, like: Mapping[str, Any], notes: list[str]) -> Optional[ImagePython]:
-    """Return the similar container's Python where the image has it too, else the one that users most likely mean."""
+    """Return the similar container's Python if the image has it too, else the image's default one."""
     root, env = like.get("conda_root") or DEFAULT_CONDA_ROOT, like.get("conda_env")
     wanted = like.get("python_prefix") or (conda_prefix(root, env) if env else "")
     for python in image.pythons:
@@ -144,7 +144,7 @@ def _python(image: Inspection, like: Mapping[str, Any], notes: list[str]) -> Opt
 
 
 def _main_package(python: Optional[ImagePython]) -> tuple[str, str]:
-    """Return name and version that the module has for the sake of its main package."""
+    """Return the name and version that the main package gives to the module."""
     if python is None:
         return "", ""
     for package, module in MAIN_PACKAGES.items():
@@ -178,7 +178,7 @@ def _suffix(image: Inspection, python: Optional[ImagePython], gpu: str, *, witho
 def _words(
     image: Inspection, python: Optional[ImagePython], gpu: str, module: str, version: str, uri: Optional[ImageUri]
 ) -> dict[str, Any]:
-    """Return what people read: home page, description, whatis, module class."""
+    """Return the texts for users: home page, description, whatis, module class."""
     homepage, what, moduleclass = _ABOUT.get(module, ("", "", "tools"))
     pages = [image.labels.get(f"org.opencontainers.image.{key}", "") for key in ("url", "source", "documentation")]
     if uri and uri.registry == "docker.io":
@@ -233,7 +233,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _clean(text: str) -> str:
-    """Return text of an image on one line, without what no modulefile should hold."""
+    """Return a text of the image on one line of limited length, without unprintable characters."""
     text = text.encode("utf-8", "replace").decode("utf-8")
     return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))[:1000].strip()
 
@@ -274,7 +274,7 @@ def _take_over(
         known = {*DEFAULT_WRAPPERS, *(python.commands if python else ())}
         gone = [str(item) for item in value if python and item not in known]
         if gone:
-            notes.append(f"not found beside the image's Python, see whether it has them: wrappers {', '.join(gone)}")
+            notes.append(f"check that the image has these wrappers, not found beside its Python: {', '.join(gone)}")
     parameters[key] = value
 
 
@@ -296,7 +296,7 @@ def checked_name(key: str, value: Any) -> str:
 
     Args:
         key: the easyconfig parameter.
-        value: what it is to be.
+        value: its value.
 
     Raises:
         ParameterError: it can't be part of a path.

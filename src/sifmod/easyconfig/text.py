@@ -35,11 +35,11 @@ ORDER = tuple(name for group in _GROUPS for name in group)
 
 
 def easyconfig_text(parameters: Mapping[str, Any], *, comments: Sequence[str]) -> str:
-    """Return an easyconfig, in which `%(name)s` is EasyBuild's template; `toolchain = SYSTEM` is added.
+    """Return the text of an easyconfig, with `toolchain = SYSTEM`; `%(name)s` in a value is a template of EasyBuild.
 
     Args:
-        parameters: names of `ORDER`, and their values.
-        comments: lines for its head.
+        parameters: values by name, with names of `ORDER`.
+        comments: comment lines for the top.
 
     Raises:
         TypeError: a value can't be written as Python.
@@ -57,11 +57,11 @@ def easyconfig_text(parameters: Mapping[str, Any], *, comments: Sequence[str]) -
 
 
 def folded(name: str, text: str) -> str:
-    """Return a text with the line breaks that its lines need to fit behind the name of a parameter.
+    """Return the text of a parameter, broken into lines that fit the width of an easyconfig.
 
     Args:
-        name: of the parameter.
-        text: one line; where it can't be written as it stands, it is returned unchanged.
+        name: name of the parameter.
+        text: one line; returned unchanged if it can't stand in triple quotes as it is.
     """
     begin = f'{name} = """'
     filled = textwrap.fill(begin + text, _WIDTH, break_long_words=False, break_on_hyphens=False)[len(begin) :]
@@ -69,7 +69,7 @@ def folded(name: str, text: str) -> str:
 
 
 def _is_block(text: str) -> bool:
-    """Return whether a text can stand in three quotes as it is."""
+    """Return whether a text can stand in triple quotes as it is."""
     return (
         all(char == "\n" or char.isprintable() for char in text)
         and '"""' not in text
@@ -95,21 +95,21 @@ def _assignment(name: str, value: Any) -> str:
 
 
 def read_easyconfig(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the parameters of an easyconfig that are written out, and the names of those that are computed.
+    """Return the parameters of an easyconfig with literal values, and the names of those that are computed.
 
-    The file is read, not run: what it computes, from variables of its own for example, is not known.
+    The file is parsed, not run, so values that it computes, for example from its own variables, are unknown.
 
     Raises:
-        SifmodError: it can't be read, or is no easyconfig of `ContainerImage`.
+        SifmodError: it can't be read, or is not an easyconfig of `ContainerImage`.
     """
     if path.exists() and not path.is_file():
-        raise SifmodError(f"'{path}' is no file: give the path of an easyconfig")
+        raise SifmodError(f"'{path}' is not a file: give the path of an easyconfig")
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SifmodError(f"the easyconfig '{path}' can't be read: {error.strerror}") from error
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise SifmodError(f"'{path}' is no easyconfig: {error}") from error
+        raise SifmodError(f"'{path}' is not an easyconfig: {error}") from error
     known: dict[str, Any] = {}
     computed: dict[str, None] = {}
     for statement in tree.body:
@@ -123,5 +123,5 @@ def read_easyconfig(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             computed[name] = None
     if known.get("easyblock") != "ContainerImage":
-        raise SifmodError(f"'{path}' is no easyconfig of a container: its easyblock is not ContainerImage")
+        raise SifmodError(f"'{path}' is not a container easyconfig: its easyblock is not ContainerImage")
     return known, tuple(computed)

@@ -179,7 +179,7 @@ def test_what_still_applies_is_taken_over() -> None:
     for key in ("venv", "binds", "container_env", "wrappers", "pip_requirements"):
         assert found[key] == SIMILAR[key]
     assert (found["version"], found["expected_packages"]["torch"]) == ("2.2.0", "2.2.0+rocm5.6")
-    assert proposal.notes == ("not found beside the image's Python, see whether it has them: wrappers ray",)
+    assert proposal.notes == ("check that the image has these wrappers, not found beside its Python: ray",)
 
 
 def test_templates_of_the_similar_one_stay_templates_and_text_of_the_image_stays_text() -> None:

@@ -139,8 +139,8 @@ def test_shipped_easyconfigs_are_read_without_running_them(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("name = ", "is no easyconfig"),
-        ("\0", "is no easyconfig"),
+        ("name = ", "is not an easyconfig"),
+        ("\0", "is not an easyconfig"),
         ("easyblock = 'MakeCp'\n", "not ContainerImage"),
         ("", "not ContainerImage"),
     ],
@@ -152,7 +152,7 @@ def test_what_is_no_easyconfig_of_ours_is_refused(tmp_path: Path, text: str, sai
     with pytest.raises(SifmodError, match="can't be read"):
         read_easyconfig(tmp_path / "gone.eb")
     os.mkfifo(tmp_path / "fifo.eb")
-    with pytest.raises(SifmodError, match="no file"):
+    with pytest.raises(SifmodError, match="not a file"):
         read_easyconfig(tmp_path / "fifo.eb")
 
 
