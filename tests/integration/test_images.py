@@ -189,12 +189,15 @@ def test_the_login_file_of_the_runtime_serves_as_well(registry_user: User, tmp_p
     [
         (f"docker://{REGISTRY}/demo/python:9.99", ["has no image demo/python with the tag '9.99'"]),
         ("docker://127.0.0.1:5999/demo/python:3.11", ["127.0.0.1:5999 can't be reached"]),
-        ("ftp://example.org/x.sif", ["'image_uri'", "'ftp' is no scheme", "use docker, oras, library, https"]),
+        (
+            "ftp://example.org/x.sif",
+            ["'image_uri'", "'ftp' is not an image scheme", "use docker, oras, library, https"],
+        ),
         ("dokcer://debian", ["'image_uri'", "perhaps you meant 'docker'"]),
         (f"docker://{REGISTRY}/demo/python@sha256:{'0' * 64}", ["demo/python"]),
         ("docker-archive:/no/such.tar", ["there is no archive '/no/such.tar'"]),
         ("https://127.0.0.1:5998/x.sif", ["can't be reached"]),
-        ("docker://user:secret@host/x", ["credentials do not belong into an easyconfig"]),
+        ("docker://user:secret@host/x", ["credentials do not belong in an easyconfig"]),
     ],
 )
 def test_an_image_that_cannot_be_had_is_one_clear_sentence(registry_user: User, uri: str, said: list[str]) -> None:

@@ -47,7 +47,13 @@ def test_help_says_what_there_is(demo: User) -> None:
     text = help_of(demo, DEMO_MODULE)
     for word in ("$SIF", "$SIFPYTHON", "$CONTAINERROOT", "$RUNSCRIPTS", "python, pip", "start-shell", "list-packages"):
         assert word in text
-    for word in ("make-squashfs", "unmake-squashfs", "conda-python-distributed", "/user-software", "pip installs them"):
+    for word in (
+        "make-squashfs",
+        "unmake-squashfs",
+        "conda-python-distributed",
+        "/user-software",
+        "pip installs your own packages",
+    ):
         assert word in text
     assert "Python 3.11 of Debian" in text
 

@@ -1,4 +1,4 @@
-"""A bind path: what of the host is seen where in the container."""
+"""A bind path: a path of the host, and where the container sees it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from sifmod import names
 
-# Commas separate binds and colons the fields of one bind; a backslash before either makes it part of a path. Nothing
-# escapes a backslash itself, and the runtime's reader takes one such escape a bind, in a source that a destination
-# follows; `^` separates too (Apptainer user guide, "Bind Paths and Mounts"; ParseBindPath of Apptainer 1.4.5).
+# Commas separate binds, and colons the fields of one bind; a backslash before either makes it part of a path. A
+# backslash itself can't be escaped. The runtime accepts one such escape in a bind, in a source that a destination
+# follows. `^` separates too (Apptainer user guide, "Bind Paths and Mounts"; ParseBindPath of Apptainer 1.4.5).
 _SEPARATOR = re.compile(r"(?<!\\):")
 _OPTION = re.compile(r"ro|rw|image-src=/[^\x00-\x1f,:\\]*|id=[0-9]+")
 
@@ -25,13 +25,13 @@ def escape(path: str) -> str:
 
 
 UNBINDABLE = (
-    "the runtime has no way to write backslashes, '^', control characters, a second comma or colon, or white space "
+    "the runtime can't bind paths with backslashes, '^', control characters, a second comma or colon, or white space "
     "beside one of these or at an end; rename it"
 )
 
 
 def is_bindable(path: str) -> bool:
-    """Return whether the runtime can bind this path to another place."""
+    """Return whether the runtime can bind this path to another path."""
     return not re.search(r"[\\^\x00-\x1f]|\s,|[,:]\s|^\s|\s$|[,:].*[,:]", path)
 
 
@@ -41,8 +41,8 @@ class Bind:
 
     Attributes:
         source: absolute path on the host.
-        destination: absolute path in the container; the same as `source` unless given.
-        options: options of the runtime such as `ro` or `image-src=/`, as they are written.
+        destination: absolute path in the container, by default the same as `source`.
+        options: options of the runtime such as `ro` or `image-src=/`, separated by commas.
     """
 
     source: str
@@ -51,21 +51,21 @@ class Bind:
 
     @classmethod
     def parse(cls, text: str) -> Bind:
-        r"""Read `source[:destination[:options]]`.
+        r"""Parse `source[:destination[:options]]`.
 
-        Colons and commas that belong to a path are escaped with a backslash, as for the runtime.
+        Colons and commas in a path are escaped with a backslash, as for the runtime.
 
         Args:
             text: one bind path, not a list of them.
 
         Raises:
-            ValueError: the text is no bind path; the message says why and what to write.
+            ValueError: the text is not a valid bind path; the message says why and what to write.
         """
         fields = _SEPARATOR.split(text)
         if len(fields) > 3:
             raise ValueError("write it as source[:destination[:options]], with colons inside a path as '\\:'")
         if any(re.search(r"(?<!\\),", field) for field in fields[:2]):
-            raise ValueError("write one bind path an element, and commas inside a path as '\\,'")
+            raise ValueError("write one bind path per list element, and commas inside a path as '\\,'")
         options = fields[2] if len(fields) > 2 else ""
         for option in options.split(",") if options else ():
             if not _OPTION.fullmatch(option):
@@ -81,18 +81,18 @@ class Bind:
                 raise ValueError(f"the path '{path}' can't be bound: {UNBINDABLE}")
         if re.search("[,:]", destination):
             raise ValueError(
-                f"the destination '{destination}' has a comma or colon, which the runtime takes in sources only: write "
-                "source:destination with another destination"
+                f"the destination '{destination}' has a comma or colon, which the runtime accepts only in sources: "
+                "write source:destination with another destination"
             )
         inside = f"{posixpath.normpath(destination).replace('//', '/')}/"
         for path in (names.RUNSCRIPTS, names.USER_SOFTWARE):
             if inside.startswith(f"{path}/"):
-                raise ValueError(f"the destination '{destination}' is sifmod's own: choose another destination")
+                raise ValueError(f"sifmod uses the destination '{destination}' itself: choose another destination")
         return cls(source, destination, options)
 
     @classmethod
     def parse_list(cls, text: str) -> tuple[Bind, ...]:
-        """Read a list of bind paths as in `SINGULARITY_BINDPATH`: separated by commas, as options are.
+        """Parse a list of bind paths as in `SINGULARITY_BINDPATH`, separated by commas, as their options are.
 
         Raises:
             ValueError: as for `parse`.
@@ -107,7 +107,7 @@ class Bind:
 
     @property
     def argument(self) -> str:
-        """The bind as the runtime reads it in `--bind` and `SINGULARITY_BINDPATH`."""
+        """The bind in the syntax of `--bind` and `SINGULARITY_BINDPATH`."""
         text = escape(self.source)
         if self.destination != self.source or self.options:
             text += ":" + escape(self.destination)

@@ -1,4 +1,4 @@
-"""The vendors of GPUs: all that sifmod knows of each stands in one entry of a table, and nowhere else."""
+"""The GPU vendors: everything that sifmod knows about each is in one entry of a table, and nowhere else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-# What a vendor's tool prints, read: version of the driver, then model and architecture of each GPU, empty if unknown.
+# Parsed output of a vendor's tool: version of the driver, then model and architecture of each GPU, empty if unknown.
 Reading = tuple[str, tuple[tuple[str, str], ...]]
 
 
@@ -24,28 +24,28 @@ class Vendor:
     """One vendor of GPUs.
 
     Attributes:
-        key: how easyconfigs and site files name it, in the parameter `gpu`.
-        name: how people write it.
-        stack: the software that programs for its GPUs are built with, as a component of images.
-        option: option of the container runtime, without dashes, that brings its devices and the host's libraries into
-            a container.
-        device: exists on nodes whose driver is loaded.
-        visibility: variables that say which GPUs a process may use, first the one that Slurm sets.
-        caches: variables of the folders that its libraries cache in.
-        collectives: library for communication between its GPUs, whose variables begin with this name.
-        hints: matches names of images, and lower-case scripts, that are for its GPUs.
-        tool: command that tells the GPUs of a host.
-        queries: arguments of the tool; a later one is for tools that are too old for the ones before.
-        too_old: what a tool says of a query that it is too old for.
-        read: reads what the tool prints.
-        models: architecture of models that old tools do not tell.
+        key: its name in easyconfigs and site files, in the parameter `gpu`.
+        name: its name in messages.
+        stack: the software stack for its GPUs, as a component of images.
+        option: option of the container runtime, without dashes, that makes its devices and the host's libraries
+            available in a container.
+        device: a device file that exists on nodes with a loaded driver.
+        visibility: variables that select the GPUs of a process, the one that Slurm sets first.
+        caches: variables with the cache folders of its libraries.
+        collectives: library for communication between its GPUs; the names of its variables begin with this name.
+        hints: pattern of image names, and of lower-case scripts, for its GPUs.
+        tool: command that lists the GPUs of a host.
+        queries: arguments of the tool; each is tried if the tool is too old for the one before.
+        too_old: output of a tool that is too old for a query.
+        read: parses the output of the tool.
+        models: architecture by model, for old tools that do not report it.
         driver: name of its kernel driver.
         oldest_drivers: oldest driver that runs programs of a release of the stack: `12`, or `10.2`.
-        driver_error: what programs say if the driver is too old.
-        driver_releases: release of the stack that a driver came with, where a driver is for releases near its own.
+        driver_error: message of programs if the driver is too old.
+        driver_releases: release of the stack by driver, if a driver supports only releases near its own.
         releases: releases of the stack, in order.
-        releases_apart: how many releases of the stack may lie between its driver and programs.
-        lowest_architectures: lowest architecture that a major release of the stack runs on.
+        releases_apart: how far the releases of driver and programs may lie apart.
+        lowest_architectures: lowest architecture that a major release of the stack supports.
     """
 
     key: str
@@ -72,26 +72,26 @@ class Vendor:
 
     @property
     def variable(self) -> str:
-        """The runtime's variable that stands for its option, behind `SINGULARITY` or `APPTAINER`."""
+        """The runtime's variable for its option, without the prefix `SINGULARITY` or `APPTAINER`."""
         return f"_{self.option.upper()}"
 
     def oldest_driver(self, version: str) -> str:
-        """Return the oldest driver that runs programs of a version of the stack; empty if that is not known."""
+        """Return the oldest driver that runs programs of a version of the stack; empty if unknown."""
         return self.oldest_drivers.get(_release(version, 1)) or self.oldest_drivers.get(_release(version, 2), "")
 
     def lowest_architecture(self, version: str) -> str:
-        """Return the lowest architecture that a version of the stack runs on; empty if that is not known."""
+        """Return the lowest architecture that a version of the stack supports; empty if unknown."""
         return self.lowest_architectures.get(_release(version, 1), "")
 
     def releases_between(self, driver: str, version: str) -> int:
-        """Return how many releases lie between a driver and a version of the stack; -1 if one of them is not known."""
+        """Return how many releases lie between a driver and a version of the stack; -1 if one of them is unknown."""
         of_driver, release = self.driver_releases.get(driver, ""), _release(version, 2)
         if of_driver not in self.releases or release not in self.releases:
             return -1
         return abs(self.releases.index(release) - self.releases.index(of_driver))
 
     def driver_for(self, version: str) -> str:
-        """Return in words which driver a host needs for a version of the stack; empty if that is not known."""
+        """Return in words which driver a host needs for a version of the stack; empty if unknown."""
         oldest = self.oldest_driver(version)
         if oldest:
             return f"{self.driver} {oldest} or later, for {self.stack} {version}"
@@ -138,7 +138,7 @@ _AMD = Vendor(
     tool="rocm-smi",
     queries=(("--showproductname", "--showdriverversion"),),
     read=_read_rocm_smi,
-    # that ROCm before 6.0 does not tell (AMD, "Accelerator and GPU hardware specifications")
+    # ROCm before 6.0 does not report these (AMD, "Accelerator and GPU hardware specifications")
     models=MappingProxyType(
         {
             "MI50": "gfx906",
@@ -150,7 +150,7 @@ _AMD = Vendor(
         }
     ),
     driver="amdgpu",
-    # repo.radeon.com/amdgpu; a driver is made for two releases in either direction (AMD, "User and kernel-space support
+    # repo.radeon.com/amdgpu; a driver supports two releases in either direction (AMD, "User and kernel-space support
     # matrix")
     driver_releases=MappingProxyType(
         {
@@ -189,7 +189,7 @@ _NVIDIA = Vendor(
     ),
     too_old="not a valid field",
     read=_read_nvidia_smi,
-    # that drivers before 470 do not tell (NVIDIA, "CUDA GPU Compute Capability")
+    # drivers before 470 do not report these (NVIDIA, "CUDA GPU Compute Capability")
     models=MappingProxyType(
         {
             "K20": "3.5",
@@ -207,8 +207,8 @@ _NVIDIA = Vendor(
         }
     ),
     driver="NVIDIA",
-    # for Linux; from CUDA 11 on, of the major release, thanks to minor version compatibility (NVIDIA, "CUDA Toolkit
-    # Release Notes", tables 2 and 3; "CUDA Compatibility")
+    # for Linux; since CUDA 11 per major release, thanks to minor version compatibility (NVIDIA, "CUDA Toolkit Release
+    # Notes", tables 2 and 3; "CUDA Compatibility")
     oldest_drivers=MappingProxyType(
         {
             "13": "580",
@@ -228,10 +228,10 @@ _NVIDIA = Vendor(
     lowest_architectures=MappingProxyType({"13": "7.5", "12": "5.0", "11": "3.5", "10": "3.0", "9": "3.0", "8": "2.0"}),
 )
 
-# In the order in which images are matched: one for AMD's GPUs may have packages of CUDA that it does not use.
+# Images are matched in this order: one for AMD's GPUs may contain CUDA packages that it does not use.
 VENDORS: Mapping[str, Vendor] = MappingProxyType({vendor.key: vendor for vendor in (_AMD, _NVIDIA)})
 
 
 def vendor_of(stacks: Collection[str]) -> str:
-    """Return the key of the vendor that one of the stacks is for; empty if there is none."""
+    """Return the key of the vendor of one of the stacks; empty if there is none."""
     return next((key for key, vendor in VENDORS.items() if vendor.stack in stacks), "")

@@ -1,4 +1,4 @@
-"""The validated description of one container: what an easyconfig says, checked before anything is written."""
+"""The validated description of one container: the parameters of an easyconfig, checked before anything is written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def conda_prefix(root: str, env: str) -> str:
     """Return the prefix of a conda environment in the image.
 
     Args:
-        root: of the conda installation.
+        root: root of the conda installation.
         env: name of the environment.
     """
     return root if env == "base" else f"{root}/envs/{env}"
@@ -36,12 +36,12 @@ def conda_prefix(root: str, env: str) -> str:
 
 @dataclass(frozen=True)
 class PythonLayout:
-    """Which Python of the image is *the* Python.
+    """The Python of the image that the module provides.
 
     Attributes:
         prefix: its `sys.prefix` in the image, such as `/usr` or `/opt/miniconda3/envs/pytorch`.
-        conda_root: root of the conda installation; empty where the Python is no conda environment.
-        conda_env: name of the conda environment; empty likewise.
+        conda_root: root of the conda installation; empty if the Python is not a conda environment.
+        conda_env: name of the conda environment; empty if the Python is not one.
     """
 
     prefix: str
@@ -55,7 +55,7 @@ class PythonLayout:
 
     @property
     def activation(self) -> str:
-        """The command that activates the conda environment in a shell of the container; empty where there is none."""
+        """The command that activates the conda environment in a shell of the container; empty if there is none."""
         return f"source {self.conda_root}/bin/activate {self.conda_env}" if self.conda_env else ""
 
 
@@ -65,26 +65,26 @@ class ContainerSpec:
 
     Attributes:
         name: name of the module.
-        version: full version of the module, suffix included.
+        version: full version of the module, including the suffix.
         env_name: EasyBuild's conversion of the name, as in `EBROOT<NAME>` and `SIF<NAME>`.
         installdir: absolute path of the installation directory.
         sif: file name of the image in it.
-        image_mode: `copy`, `link` (reflink, else hard link, else copy) or `central` (used where it lies).
-        image: absolute path of the image that is installed, known once it was found; empty before.
+        image_mode: `copy`, `link` (reflink, else hard link, else copy) or `central` (used where it is).
+        image: absolute path of the source image; empty until EasyBuild has found it.
         definition_files: files kept in share/docker-defs/ for reference.
         expected_packages: names and exact versions of distributions that the container's Python must have.
-        python: the Python of the image; None where the module offers none.
-        python_version: `major.minor` of that Python, read from the image; empty before the image was looked into.
-        venv: name of the virtual environment; empty: no user software.
-        wrappers: names of the host commands that run their namesakes in the container.
-        binds: bind paths that this container needs beyond the site's.
-        container_env: variables injected into this container beyond the site's.
-        gpu: whose GPUs it is for, a key of `VENDORS`; empty if for none.
-        launch: `exec`, or `run` for images whose entry point must have run.
-        pip_requirements: what pip installs into the virtual environment at install time.
-        pack_user_software: whether the user software is packed at the end of the install.
-        pip_constraints: whether every pip run is held to the versions of the image's own packages.
-        module_family: Lmod family of the module; empty: several such modules may be loaded together.
+        python: the Python of the image; None if the module provides no Python.
+        python_version: `major.minor` of that Python; empty until it was read from the image.
+        venv: name of the virtual environment; empty if there is no user software.
+        wrappers: names of host commands that run the same command in the container.
+        binds: bind paths for this container, in addition to the site's.
+        container_env: variables for this container, in addition to the site's.
+        gpu: GPU vendor, a key of `VENDORS`; empty for a container without GPU support.
+        launch: `exec`, or `run` for images that need their entry point.
+        pip_requirements: requirements that pip installs into the virtual environment at install time.
+        pack_user_software: whether to pack the user software at the end of the install.
+        pip_constraints: whether pip must keep the versions of the image's own packages.
+        module_family: Lmod family of the module; empty if several such modules may be loaded together.
     """
 
     name: str
@@ -116,24 +116,24 @@ class ContainerSpec:
 
     @property
     def vendor(self) -> Optional[Vendor]:
-        """The vendor of the GPUs that it is for; None if it is for none."""
+        """The vendor of its GPUs; None if `gpu` is empty."""
         return VENDORS.get(self.gpu)
 
     @property
     def venv_path(self) -> str:
-        """Path of the virtual environment in the container; empty where there is none."""
+        """Path of the virtual environment in the container; empty if there is none."""
         return f"{names.USER_SOFTWARE}/venv/{self.venv}" if self.venv else ""
 
     @property
     def interpreter(self) -> str:
-        """Path in the container of the interpreter that users get; empty where there is none."""
+        """Path of the users' interpreter in the container; empty if there is none."""
         if self.venv:
             return f"{self.venv_path}/bin/python"
         return self.python.executable if self.python else ""
 
 
 def image_is_gone(image: object) -> str:
-    """Return what is said where neither an installation nor its site has the image any more.
+    """Return the message for an image that is neither in the installation nor in the site's repositories.
 
     Args:
         image: path of the image.
@@ -144,39 +144,37 @@ def image_is_gone(image: object) -> str:
 def spec_from_parameters(
     *, name: str, version: str, env_name: str, installdir: str, sif: str, parameters: Mapping[str, Any]
 ) -> ContainerSpec:
-    """Return the description of a container, or say which easyconfig parameter is wrong.
+    """Validate the parameters of an easyconfig and return the description of its container.
 
     Args:
         name: name of the software.
-        version: its full version, suffix included.
+        version: its full version, including the suffix.
         env_name: EasyBuild's conversion of the name for variables.
         installdir: absolute path of the installation directory.
         sif: file name of the image.
-        parameters: easyconfig parameters of `ContainerImage` and their values; None stands for "not given".
+        parameters: easyconfig parameters of `ContainerImage` and their values; None means "not set".
 
     Raises:
-        ParameterError: a value is wrong; the message names parameter, value and remedy.
+        ParameterError: a value is invalid; the message names parameter, value and remedy.
     """
     given = {key: value for key, value in parameters.items() if value is not None}
     if not Path(installdir).is_absolute() or not is_bindable(installdir):
         raise ParameterError("installdir", installdir, f"choose another installation path: {UNBINDABLE}")
     if not sif or re.search(r"[/\\\x00-\x1f\x7f-\x9f]", sif) or sif.startswith(("-", ".")):
-        raise ParameterError("sources", sif, "give the file name of a SIF, without folders or a leading dot or dash")
+        raise ParameterError("sources", sif, "use the file name of a SIF, without folders or a leading dot or dash")
     if sif in names.INSTALLED or sif.startswith(names.USER_SOFTWARE_DIRECTORY):
-        raise ParameterError("sources", sif, "sifmod keeps something else under this name: rename the image")
+        raise ParameterError("sources", sif, "sifmod uses this name for another file: rename the image")
     python = _python(given)
     venv = _name("venv", given.get("venv", ""))
     if venv and not python:
-        raise ParameterError(
-            "venv", venv, "a virtual environment needs a Python: say which with conda_env or python_prefix"
-        )
+        raise ParameterError("venv", venv, "a virtual environment needs a Python: set conda_env or python_prefix")
     requirements = _texts("pip_requirements", given.get("pip_requirements", ()))
     if requirements and not venv:
-        raise ParameterError("pip_requirements", list(requirements), "name the virtual environment for them with venv")
+        raise ParameterError("pip_requirements", list(requirements), "set venv, the virtual environment for them")
     pack = _flag("pack_user_software", given.get("pack_user_software", False))
     if pack and not venv:
         raise ParameterError(
-            "pack_user_software", pack, "there is nothing to pack without venv: add it, or leave this out"
+            "pack_user_software", pack, "there is nothing to pack without venv: set venv, or remove this parameter"
         )
     return ContainerSpec(
         name=name,
@@ -204,11 +202,11 @@ def spec_from_parameters(
 def _python(given: Mapping[str, Any]) -> Optional[PythonLayout]:
     root, env, prefix = given.get("conda_root", ""), given.get("conda_env", ""), given.get("python_prefix", "")
     if prefix and (root or env):
-        raise ParameterError("python_prefix", prefix, "leave out conda_root and conda_env, or leave out this one")
+        raise ParameterError("python_prefix", prefix, "remove conda_root and conda_env, or remove this parameter")
     if prefix:
         return PythonLayout(prefix=_container_path("python_prefix", prefix))
     if root and not env:
-        raise ParameterError("conda_root", root, "name the conda environment too: conda_env = 'base', for example")
+        raise ParameterError("conda_root", root, "also set the conda environment, such as conda_env = 'base'")
     if not env:
         return None
     root = _container_path("conda_root", root or DEFAULT_CONDA_ROOT)
@@ -218,7 +216,7 @@ def _python(given: Mapping[str, Any]) -> Optional[PythonLayout]:
 
 def _container_path(parameter: str, value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"(/[A-Za-z0-9_.+@%=-]+)+/?", value) or "/../" in f"{value}/":
-        raise ParameterError(parameter, value, "give an absolute path in the image, such as '/opt/miniconda3'")
+        raise ParameterError(parameter, value, "use an absolute path in the image, such as '/opt/miniconda3'")
     return value.rstrip("/")
 
 
@@ -226,14 +224,14 @@ def _name(parameter: str, value: Any) -> str:
     if value in ("", False):
         return ""
     if not isinstance(value, str) or not _SIMPLE_NAME.fullmatch(value):
-        raise ParameterError(parameter, value, "use letters, digits, '_', '.', '+' and '-' only, without a slash")
+        raise ParameterError(parameter, value, "use only letters, digits, '_', '.', '+' and '-', and no slash")
     return value
 
 
 def _family(value: Any) -> str:
     family = _name("module_family", value)
     if not re.fullmatch(r"[A-Za-z0-9_]*", family):
-        raise ParameterError("module_family", value, "it becomes part of a variable: use letters, digits and '_' only")
+        raise ParameterError("module_family", value, "it becomes part of a variable: use only letters, digits and '_'")
     return family
 
 
@@ -252,17 +250,17 @@ def _flag(parameter: str, value: Any) -> bool:
 
 def _texts(parameter: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) and item.strip() for item in value):
-        raise ParameterError(parameter, value, "give a list of strings, such as ['one', 'two']")
+        raise ParameterError(parameter, value, "use a list of strings, such as ['one', 'two']")
     for item in value:
         if "\n" in item or "\0" in item:
-            raise ParameterError(parameter, item, "write one line an element")
+            raise ParameterError(parameter, item, "put each item on one line")
     return tuple(value)
 
 
 def _file_names(parameter: str, value: Any) -> tuple[str, ...]:
     for item in _texts(parameter, value):
         if "/" in item or item.startswith("."):
-            raise ParameterError(parameter, item, "give the name of a file beside the easyconfig, without a folder")
+            raise ParameterError(parameter, item, "use the name of a file beside the easyconfig, without a folder")
     return tuple(value)
 
 
@@ -271,10 +269,10 @@ def _packages(parameter: str, value: Any, python: Optional[PythonLayout]) -> Map
         isinstance(name, str) and isinstance(version, str) and name and version for name, version in value.items()
     ):
         raise ParameterError(
-            parameter, value, "give a dictionary of names and exact versions, such as {'torch': '2.2.0'}"
+            parameter, value, "use a dictionary of names and exact versions, such as {'torch': '2.2.0'}"
         )
     if value and not python:
-        raise ParameterError(parameter, value, "packages need a Python: say which with conda_env or python_prefix")
+        raise ParameterError(parameter, value, "packages need a Python: set conda_env or python_prefix")
     return MappingProxyType(dict(value))
 
 
@@ -283,12 +281,12 @@ def _wrappers(value: Any, python: Optional[PythonLayout]) -> tuple[str, ...]:
         return DEFAULT_WRAPPERS if python else ()
     for item in _texts("wrappers", value):
         if not _SIMPLE_NAME.fullmatch(item):
-            raise ParameterError("wrappers", item, "give the name of a command in the image, without a folder")
+            raise ParameterError("wrappers", item, "use the name of a command in the image, without a folder")
         if item in names.COMMANDS:
-            raise ParameterError("wrappers", item, "sifmod has a command of that name: leave this one out")
+            raise ParameterError("wrappers", item, "sifmod has a command of this name: remove it from the list")
         if item in names.HOST_COMMANDS:
             raise ParameterError(
-                "wrappers", item, "the host's own command of that name would be hidden: leave this one out"
+                "wrappers", item, "it would hide the host's command of this name: remove it from the list"
             )
     return tuple(dict.fromkeys(value))
 
@@ -305,7 +303,7 @@ def _binds(parameter: str, value: Any) -> tuple[Bind, ...]:
 
 def _variables(parameter: str, value: Any) -> Mapping[str, str]:
     if not isinstance(value, Mapping):
-        raise ParameterError(parameter, value, "give a dictionary, such as {'OMP_NUM_THREADS': '7'}")
+        raise ParameterError(parameter, value, "use a dictionary, such as {'OMP_NUM_THREADS': '7'}")
     for name, content in value.items():
         try:
             check_variable(name, content)

@@ -1,4 +1,4 @@
-"""Credentials of registries, read where the container runtime reads them; they are shown to nobody."""
+"""Credentials of registries, read from where the container runtime reads them, and never shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VARIABLES = tuple(
     f"{prefix}_DOCKER_{suffix}" for prefix in ("APPTAINER", "SINGULARITY") for suffix in ("USERNAME", "PASSWORD")
 )
 
-# What `take_from_environment` took, for the runtime's own environment.
+# The variables that `take_from_environment` removed; only the runtime gets them.
 _taken: dict[str, str] = {}
 
 _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
@@ -23,7 +23,7 @@ _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
 
 @dataclass(frozen=True)
 class Credentials:
-    """A user name and a password of one registry; neither is in `repr`."""
+    """User name and password for one registry; `repr` shows neither."""
 
     username: str = field(repr=False)
     password: str = field(repr=False)
@@ -35,7 +35,7 @@ class Credentials:
 
 
 def take_from_environment() -> None:
-    """Move the variables with credentials out of `os.environ`: a program that logs its environment then logs none."""
+    """Remove credentials from `os.environ`, so that a program that logs its environment does not log them."""
     for name in _VARIABLES:
         value = os.environ.pop(name, None)
         if value is not None:
@@ -43,19 +43,19 @@ def take_from_environment() -> None:
 
 
 def runtime_environment() -> dict[str, str]:
-    """Return the environment for a runtime that may have to log in."""
+    """Return the environment for a runtime that may need credentials."""
     return {**os.environ, **_taken}
 
 
 def find_credentials(registry: str, environ: Optional[Mapping[str, str]] = None) -> Optional[Credentials]:
-    """Return the credentials that the runtime would use for a registry, or None.
+    """Return the credentials that the runtime would use for a registry; None if there are none.
 
-    The variables `APPTAINER_DOCKER_USERNAME`/`_PASSWORD` and their `SINGULARITY_` twins come first, then the login
-    files that `singularity registry login` writes (Apptainer user guide, "Support for Docker and OCI").
+    The variables `APPTAINER_DOCKER_USERNAME`/`_PASSWORD` and their `SINGULARITY_` equivalents come first, then the
+    login files that `singularity registry login` writes (Apptainer user guide, "Support for Docker and OCI").
 
     Args:
         registry: host of the registry.
-        environ: the environment to read, by default `os.environ` with what was taken out of it.
+        environ: the environment to read; by default `os.environ` and the removed variables.
     """
     environ = runtime_environment() if environ is None else environ
     for prefix in ("APPTAINER", "SINGULARITY"):
@@ -70,7 +70,7 @@ def find_credentials(registry: str, environ: Optional[Mapping[str, str]] = None)
 
 
 def secrets(environ: Optional[Mapping[str, str]] = None) -> tuple[str, ...]:
-    """Return the passwords in the environment: what no message may contain."""
+    """Return the passwords in the environment, which no message may contain."""
     environ = runtime_environment() if environ is None else environ
     found = (environ.get(f"{prefix}_DOCKER_PASSWORD", "") for prefix in ("APPTAINER", "SINGULARITY"))
     return tuple(dict.fromkeys(secret for secret in found if secret))
@@ -96,6 +96,6 @@ def _from_login_file(path: Path, registry: str) -> Optional[Credentials]:
                 username, _colon, password = base64.b64decode(entry["auth"]).decode().partition(":")
                 return Credentials(username, password)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-        # the runtime reads this file itself and complains in its own words
+        # the runtime reads this file too, and reports the error itself
         return None
     return None

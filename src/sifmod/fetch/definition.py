@@ -1,4 +1,4 @@
-"""A definition file that an image is built from: what identifies a build, its arguments, and the copy that is kept."""
+"""The definition file of an image: the identity of a build, its arguments, and the copy in the installation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sifmod.errors import ImageError, InstallError, ParameterError
 
 
 def definition_origin(definition: Path, build_args: Mapping[str, str]) -> str:
-    """Return what identifies a build: the text of the definition file and the build arguments.
+    """Return a text that identifies a build: name and hash of the definition file, and the build arguments.
 
     Raises:
         ImageError: the definition file can't be read.
@@ -28,7 +28,7 @@ def definition_origin(definition: Path, build_args: Mapping[str, str]) -> str:
 
 
 def definition_file_name(definition: Path, build_args: Mapping[str, str], *, stem: str) -> str:
-    """Return the file name of the image of a definition file: another definition gives another name."""
+    """Return the file name of the image of a definition file; a changed definition has another name."""
     return f"{stem}-{hashlib.sha256(definition_origin(definition, build_args).encode()).hexdigest()[:8]}.sif"
 
 
@@ -36,12 +36,12 @@ def build_arguments(value: Any) -> Mapping[str, str]:
     """Return the build arguments of a definition file, checked.
 
     Raises:
-        ParameterError: the value is no dictionary of strings.
+        ParameterError: the value is not a dictionary of strings.
     """
     if value is None:
         return {}
     if not isinstance(value, Mapping) or not all(isinstance(item, str) for pair in value.items() for item in pair):
-        raise ParameterError("build_args", value, "give a dictionary of strings, such as {'CUDA': '12.4.1'}")
+        raise ParameterError("build_args", value, "use a dictionary of strings, such as {'CUDA': '12.4.1'}")
     for name in value:
         if not VARIABLE_NAME.fullmatch(name):
             raise ParameterError("build_args", name, "this is not the name of a build argument")
@@ -49,10 +49,10 @@ def build_arguments(value: Any) -> Mapping[str, str]:
 
 
 def kept_definition(path: Path) -> Artefact:
-    """Return a definition file as it is kept with an installation.
+    """Return the copy of a definition file for an installation.
 
     Raises:
-        InstallError: it can't be read.
+        InstallError: the file can't be read.
     """
     try:
         return Artefact(PurePosixPath("share", "docker-defs", path.name), path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Asking a registry which digest a tag stands for (OCI distribution specification, "Pulling manifests")."""
+"""Resolving a tag to its digest in a registry (OCI distribution specification, "Pulling manifests")."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sifmod.errors import ImageError
 from sifmod.fetch.credentials import Credentials
 from sifmod.fetch.uri import ImageUri
 
-_TIMEOUT = 20  # seconds; a registry that is slower than this for a header is as good as unreachable
+_TIMEOUT = 20  # seconds; a registry that takes longer for a header counts as unreachable
 
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
@@ -26,12 +26,12 @@ _MANIFESTS = (
 
 @dataclass(frozen=True)
 class Registry:
-    """One registry and how it is spoken to.
+    """One registry and how to access it.
 
     Attributes:
-        uri: the image that is asked for.
-        credentials: what to log in with; None where there is nothing.
-        plain_http: whether the site allows this registry without TLS.
+        uri: the requested image.
+        credentials: user name and password; None if there are none.
+        plain_http: whether the site allows plain HTTP for this registry.
     """
 
     uri: ImageUri
@@ -39,10 +39,10 @@ class Registry:
     plain_http: bool = False
 
     def digest(self) -> str:
-        """Return the digest of the image's tag, as `sha256:...`; empty when the registry can't be asked from here.
+        """Return the digest of the image's tag, as `sha256:...`; empty if the registry can't be reached from here.
 
         Raises:
-            ImageError: the registry answered that the user may not read the image, or that there is none.
+            ImageError: the registry refused access to the image, or does not have it.
         """
         host = "registry-1.docker.io" if self.uri.registry == "docker.io" else self.uri.registry
         scheme = "http" if self.plain_http else "https"
@@ -64,7 +64,7 @@ class Registry:
                 ) from error
             return ""
         except (OSError, ValueError):
-            # the runtime may still reach it, by a proxy or a mirror of its own
+            # the runtime may still reach it, through its own proxy or mirror
             return ""
 
     def _head(self, address: str, authorization: str) -> str:
@@ -93,7 +93,7 @@ class Registry:
 
 
 def refusal(uri: ImageUri, *, has_credentials: bool) -> str:
-    """Return the sentence for a registry that does not let the user read an image."""
+    """Return the message for a registry that refuses access to an image."""
     what = "with the credentials given" if has_credentials else "and no credentials were given"
     hint = " (NVIDIA's registry: the user name is $oauthtoken, the password your API key)" if _is_ngc(uri) else ""
     return (

@@ -11,19 +11,19 @@ from sifmod.site.settings import Site
 
 
 def check_signature(runtime: ContainerRuntime, image: Path, site: Site) -> None:
-    """Verify an image with the runtime where the site requires it.
+    """Verify the signature of an image with the runtime, if the site requires signatures.
 
     Raises:
-        ImageError: the image is not signed, or by nobody whose key the site trusts.
+        ImageError: the image is not signed, or not by a key that the site trusts.
     """
     if site.signatures != "required":
         return
-    # without a key file only the local keyring counts: whoever uploads a key to a server is not trusted for that
+    # without a key file only the local keyring counts: anyone can upload a key to a key server
     keys = ["--key", site.signature_key] if site.signature_key else ["--local"]
     done = run([runtime.path, "verify", *keys, image])
     if done.status:
         trusted = f"the key '{site.signature_key}'" if site.signature_key else "a key of the local keyring"
         raise ImageError(
-            f"the site '{site.name}' requires signed images, and '{image}' has no valid signature by {trusted}. Use an "
-            "image that is signed, or ask the site's administrators; singularity verify said: " + done.last_lines
+            f"the site '{site.name}' requires signed images, but '{image}' has no valid signature by {trusted}. Use a "
+            "signed image, or ask the site's administrators; singularity verify printed: " + done.last_lines
         )

@@ -1,4 +1,4 @@
-"""Images that were pulled or built, kept below EasyBuild's source path: each once, whole or not at all."""
+"""Pulled and built images, kept below EasyBuild's source path: each only once, and never partial."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sifmod.text.progress import QUIET, Progress
 
 _DENIED = re.compile(r"unauthorized|authentication required|access (to the resource )?(is )?denied|\b40[13]\b", re.I)
 
-_POLL = 1  # seconds after which the size of the image is looked at while the runtime says nothing
+_POLL = 1  # seconds between looks at the image's size while the runtime prints nothing
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class StoredImage:
     """An image in the store.
 
     Attributes:
-        origin: the URI that it was pulled from, or the definition file's digest and build arguments.
-        digest: what the registry calls it, as `sha256:...`; empty where it has no such name.
+        origin: URI that it was pulled from, or `definition_origin` of its definition file.
+        digest: its digest in the registry, as `sha256:...`; empty if it has none.
         sha256: SHA-256 of the SIF, in hexadecimal.
         size: its size in bytes.
         runtime: version of the runtime that made it.
@@ -56,8 +56,8 @@ class ImageStore:
         folder: the folder.
         runtime: the container runtime that pulls and builds.
         site: the settings of the cluster.
-        say: called with one line for each thing that is begun, and with what the runtime says.
-        progress: shows what takes long.
+        say: called with one line when a step begins, and with messages of the runtime.
+        progress: shows the progress of long steps.
     """
 
     folder: Path
@@ -67,14 +67,14 @@ class ImageStore:
     progress: Progress = QUIET
 
     def pull(self, uri: ImageUri, *, again: bool = False) -> tuple[Path, StoredImage]:
-        """Return the image of a URI, pulled unless it is here already.
+        """Return the image of a URI; pull it unless the store has it already.
 
         Args:
             uri: where the image is.
-            again: pull it even when it is here.
+            again: pull it even if the store has it.
 
         Raises:
-            ImageError: it can't be pulled; the message names the registry or the file, and the way out.
+            ImageError: it can't be pulled; the message names the registry or the file, and the remedy.
         """
         target = self.folder / uri.file_name
         with self._lock(target):
@@ -99,13 +99,13 @@ class ImageStore:
     def build(
         self, definition: Path, build_args: Mapping[str, str], *, stem: str, again: bool = False
     ) -> tuple[Path, StoredImage]:
-        """Return the image of a definition file, built unless it is here already.
+        """Return the image of a definition file; build it unless the store has it already.
 
         Args:
             definition: the definition file; relative paths in it are relative to its folder.
             build_args: values for its `{{ name }}` places.
-            stem: begin of the image's file name.
-            again: build it even when it is here.
+            stem: start of the image's file name.
+            again: build it even if the store has it.
 
         Raises:
             ImageError: the build failed; the message has its last lines.
@@ -141,14 +141,14 @@ class ImageStore:
                 fcntl.flock(stream, fcntl.LOCK_EX)
             except OSError as error:
                 raise ImageError(
-                    f"the file system of '{target.parent}' has no locks ({error.strerror}): set "
-                    "EASYBUILD_SOURCEPATH to a folder on one that has"
+                    f"the file system of '{target.parent}' does not support file locks ({error.strerror}): set "
+                    "EASYBUILD_SOURCEPATH to a folder on another file system"
                 ) from error
             yield
 
     @contextlib.contextmanager
     def _partial(self, target: Path) -> Iterator[Path]:
-        """Give a temporary name beside the target; whatever is under it afterwards is removed."""
+        """Yield a temporary path beside the target, and remove the file there afterwards."""
         partial = target.parent / f".{target.name}.partial"
         partial.unlink(missing_ok=True)
         try:
@@ -175,7 +175,7 @@ class ImageStore:
             put_in_place(partial, target)
             write_whole(record_of(target), json.dumps(asdict(stored), indent=2, sort_keys=True) + "\n")
         except OSError as error:
-            raise ImageError(f"keeping the image as '{target}' failed: {error.strerror}") from error
+            raise ImageError(f"storing the image as '{target}' failed: {error.strerror}") from error
         return stored
 
     def _run(
@@ -223,27 +223,27 @@ class ImageStore:
 
 
 def record_of(target: Path) -> Path:
-    """Return where the store keeps what it knows of an image."""
+    """Return the path of the record that the store keeps of an image."""
     return target.with_name(target.name + ".json")
 
 
 def _explanation(
     status: int, lines: Sequence[str], *, uri: Optional[ImageUri] = None, definition: Optional[Path] = None
 ) -> str:
-    """Return the sentence for a runtime that failed: what happened, where, and the way out."""
+    """Return the message for a runtime that failed: what happened, where, and the remedy."""
     text = "\n".join(lines)
     what = f"pulling {uri.text}" if uri else f"building {definition.name}" if definition else "the runtime"
     last = Result(status, text, "").last_lines
     if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or re.search(r"signal: killed|out of memory", text, re.I):
         return (
-            f"{what} was killed, most likely for want of memory on this node. Run eb in a job on a compute node, or "
-            "set 'runtime_tmpdir' in the site file to a folder that is not in memory"
+            f"{what} was killed, most likely because this node ran out of memory. Run eb in a job on a compute node, "
+            "or set 'runtime_tmpdir' in the site file to a folder that is not in memory"
         )
     if re.search(r"no space left on device|disk quota exceeded", text, re.I):
         return (
             f"{what} ran out of space. Set 'runtime_tmpdir' and 'runtime_cachedir' in the site file (or "
-            f"SIFMOD_RUNTIME_TMPDIR and SIFMOD_RUNTIME_CACHEDIR) to folders with more, or run eb in a job on a compute "
-            f"node that has it; the runtime said: {last}"
+            f"SIFMOD_RUNTIME_TMPDIR and SIFMOD_RUNTIME_CACHEDIR) to folders with more space, or run eb in a job on a "
+            f"compute node that has it; the runtime printed: {last}"
         )
     if uri and uri.scheme in REGISTRY_SCHEMES:
         if _DENIED.search(text):
@@ -256,10 +256,10 @@ def _explanation(
             )
         if re.search(r"server gave HTTP response to HTTPS client", text):
             return (
-                f"the registry {uri.registry} speaks plain HTTP. If that is wanted, add it to 'insecure_registries' in "
-                "the site file"
+                f"the registry {uri.registry} uses plain HTTP. To allow that, add it to 'insecure_registries' in the "
+                "site file"
             )
     if re.search(r"no such host|connection refused|i/o timeout|network is unreachable|deadline exceeded", text, re.I):
         host = (uri.registry or uri.text) if uri else "a server"
-        return f"{what} failed: {host} can't be reached from this host; the runtime said: {lines[-1] if lines else ''}"
+        return f"{what} failed: {host} can't be reached from here; the runtime printed: {lines[-1] if lines else ''}"
     return f"{what} failed with exit status {status}; the runtime's last lines: {last}"

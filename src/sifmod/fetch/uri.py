@@ -1,4 +1,4 @@
-"""An image URI: where a container image is fetched from, in the words of the container runtime."""
+"""An image URI: where to fetch a container image from, in the syntax of the container runtime."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class ImageUri:
-    """One image URI, checked for its form.
+    """One image URI with valid syntax.
 
     Attributes:
-        text: the URI as it was given.
+        text: the URI as written in the easyconfig.
         scheme: one of `SCHEMES`.
-        location: what follows the scheme: a reference, an address or a path.
+        location: the part after the scheme: a reference, an address or a path.
     """
 
     text: str
@@ -33,39 +33,39 @@ class ImageUri:
 
     @classmethod
     def parse(cls, text: str) -> ImageUri:
-        """Read a URI such as `docker://nvcr.io/nvidia/pytorch:24.03-py3` or `oci-archive:/path/image.tar`.
+        """Parse a URI such as `docker://nvcr.io/nvidia/pytorch:24.03-py3` or `oci-archive:/path/image.tar`.
 
         Raises:
-            ValueError: it is none that can be fetched from; the message says why and what to write.
+            ValueError: it is not a valid image URI; the message says why and what to write.
         """
         scheme, colon, location = text.partition(":")
         if not colon or scheme not in SCHEMES:
-            raise ValueError(f"'{scheme}' is no scheme of an image{perhaps(scheme, SCHEMES)}: use {', '.join(SCHEMES)}")
+            raise ValueError(f"'{scheme}' is not an image scheme{perhaps(scheme, SCHEMES)}: use {', '.join(SCHEMES)}")
         if re.search(r"[\x00-\x20\x7f]", text):
-            raise ValueError("an image URI has no white space: remove it")
+            raise ValueError("an image URI can't contain white space: remove it")
         if scheme in ARCHIVE_SCHEMES:
             if not location.startswith("/") or location.startswith("//"):
-                raise ValueError(f"give the absolute path of the archive: {scheme}:/path/image.tar")
+                raise ValueError(f"write the absolute path of the archive: {scheme}:/path/image.tar")
             return cls(text, scheme, location)
         if not location.startswith("//") or not location.strip("/"):
             raise ValueError(f"write it as {scheme}://...")
         location = location[2:]
         if "@" in location.split("/")[0]:
             raise ValueError(
-                "credentials do not belong into an easyconfig: set SINGULARITY_DOCKER_USERNAME and _PASSWORD"
+                "credentials do not belong in an easyconfig: set SINGULARITY_DOCKER_USERNAME and _PASSWORD"
             )
         if "@" in location and not _DIGEST.fullmatch(location.partition("@")[2]):
-            raise ValueError("what follows the '@' is no digest: write @sha256: and 64 hexadecimal digits")
+            raise ValueError("the text after '@' is not a digest: write @sha256: and 64 hexadecimal digits")
         return cls(text, scheme, location)
 
     @property
     def digest(self) -> str:
-        """The digest that the URI is pinned to, as `sha256:...`; empty where it is not."""
+        """The digest that the URI is pinned to, as `sha256:...`; empty if it is not pinned."""
         return self.location.partition("@")[2] if self.scheme not in ARCHIVE_SCHEMES else ""
 
     @property
     def registry(self) -> str:
-        """Host of the registry, with its port where one is given; empty for schemes without a registry."""
+        """Host of the registry, with the port if there is one; empty for schemes without a registry."""
         if self.scheme not in REGISTRY_SCHEMES:
             return ""
         first, slash, _rest = self.location.partition("/")
@@ -83,12 +83,12 @@ class ImageUri:
 
     @property
     def tag(self) -> str:
-        """The tag, `latest` where none is given."""
+        """The tag; `latest` if the URI has none."""
         match = re.search(r":([^/:]+)$", self.location.partition("@")[0])
         return match[1] if match else "latest"
 
     def pinned(self, digest: str) -> str:
-        """Return the URI with a digest in place of its tag, as the runtime takes it."""
+        """Return the URI with a digest in place of its tag, in the syntax of the runtime."""
         return f"{self.scheme}://{self.registry}/{self.repository}@{digest}"
 
     @property
@@ -101,13 +101,13 @@ class ImageUri:
 
 
 def image_uri(value: Any) -> ImageUri:
-    """Return the image URI of an easyconfig, checked for its form.
+    """Return the image URI of an easyconfig.
 
     Raises:
-        ParameterError: it is none.
+        ParameterError: it is not a valid image URI.
     """
     if not isinstance(value, str):
-        raise ParameterError("image_uri", value, "give one URI in quotes, such as 'docker://debian:12'")
+        raise ParameterError("image_uri", value, "use one URI in quotes, such as 'docker://debian:12'")
     try:
         return ImageUri.parse(value)
     except ValueError as error:

@@ -16,8 +16,8 @@ from typing import IO, Any, Callable, Optional, Union
 
 from sifmod.errors import CommandError
 
-# Time limits in seconds: of a command that only looks (those of GPUs wait for a driver that hangs), and of one that
-# looks around in a container, whose image may have to be read from a busy parallel file system.
+# Time limits in seconds: for a command that only queries something (GPU tools hang with their driver), and for one that
+# queries something in a container, whose image may have to be read from a busy parallel file system.
 LOOK = 30
 LOOK_IN_CONTAINER = 600
 
@@ -27,18 +27,18 @@ _LAST_LINES = 15
 # Seconds between asking a command to end and killing it.
 _GRACE = 5
 
-# What a command or an image prints must not steer the terminal that a message about it is shown on.
+# Output of a command or an image must not control the terminal that shows a message about it.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a command did.
+    """The result of a command.
 
     Attributes:
-        status: its exit status; negative: the signal that ended it.
-        stdout: what it printed on standard output, and on standard error too where both were read as one.
-        stderr: what it printed on standard error.
+        status: its exit status; if negative, the signal that ended it.
+        stdout: its standard output, and also its standard error if both were read together.
+        stderr: its standard error.
     """
 
     status: int
@@ -47,7 +47,7 @@ class Result:
 
     @property
     def last_lines(self) -> str:
-        """The end of what it printed, standard error last, for a message; its exit status if it printed nothing."""
+        """The end of its output for a message, standard error last; its exit status if it printed nothing."""
         lines = _CONTROL.sub("", f"{self.stdout}{self.stderr}").strip().splitlines()
         return "\n".join(lines[-_LAST_LINES:]) or f"exit status {self.status}"
 
@@ -60,20 +60,20 @@ def run(
     cwd: Optional[Path] = None,
     time_limit: Optional[float] = None,
 ) -> Result:
-    """Run a command to its end and return what it printed; it reads nothing of this process's standard input.
+    """Run a command to its end and return its output; it does not read this process's standard input.
 
     Args:
-        command: the command and its arguments; no shell takes part.
+        command: the command and its arguments, run without a shell.
         stdin: text for its standard input.
         env: its environment, `os.environ` by default.
-        cwd: folder to run it in, the present one by default.
+        cwd: folder to run it in, the current one by default.
         time_limit: seconds after which the command is ended, with all processes that it has started.
 
     Raises:
-        CommandError: it can't be started, or took too long.
+        CommandError: the command can't be started, or took too long.
     """
-    # Only a session of its own can be ended as a whole. Without a limit the command stays in this one, where Ctrl-C, a
-    # closed terminal and a batch system's kill reach it with all that it has started.
+    # To end all its processes, a command needs its own session. Without a limit it stays in this one, where Ctrl-C, a
+    # closed terminal and a batch system's kill reach it and all its processes.
     with _started(
         command,
         own_session=time_limit is not None,
@@ -88,7 +88,7 @@ def run(
             raise CommandError(f"'{command[0]}' did not end within {time_limit:g} seconds") from error
         finally:
             for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
-                with contextlib.suppress(OSError):  # what was not taken from standard input is flushed
+                with contextlib.suppress(OSError):  # closing flushes input that the command did not read
                     stream.close()
         return Result(process.returncode, stdout, stderr)
 
@@ -102,18 +102,18 @@ def follow(
     env: Optional[Mapping[str, str]] = None,
     cwd: Optional[Path] = None,
 ) -> Result:
-    """Run a command that takes long, and pass on what it prints while it runs.
+    """Run a command that takes long, and pass on its output while it runs.
 
     Args:
-        command: the command and its arguments; no shell takes part.
-        on_line: called with each line of its output of both kinds, without control characters.
-        on_silence: called each time that nothing was printed for `silence` seconds.
-        silence: the seconds.
+        command: the command and its arguments, run without a shell.
+        on_line: called with each line of standard output and standard error, without control characters.
+        on_silence: called each time that the command printed nothing for `silence` seconds.
+        silence: number of seconds before `on_silence` is called.
         env: its environment, `os.environ` by default.
-        cwd: folder to run it in, the present one by default.
+        cwd: folder to run it in, the current one by default.
 
     Raises:
-        CommandError: it can't be started.
+        CommandError: the command can't be started.
     """
     lines: list[str] = []
     with _started(
@@ -136,13 +136,13 @@ def follow(
 
 
 def ask(command: list[str], *, directory: Optional[Path] = None) -> tuple[int, str]:
-    """Return exit status and output of a command; output of both kinds, because tools complain on either.
+    """Return exit status and output of a command; standard output and standard error, because tools use either.
 
-    A command that can't be started, or takes too long, has the exit status 1 and the reason as its output.
+    If the command can't be started, or takes too long, return exit status 1 and the reason as its output.
 
     Args:
         command: the command and its arguments.
-        directory: where it runs; the current directory by default.
+        directory: folder to run it in, the current one by default.
     """
     try:
         done = run(command, cwd=directory, time_limit=LOOK)
@@ -155,7 +155,7 @@ def ask(command: list[str], *, directory: Optional[Path] = None) -> tuple[int, s
 def _started(
     command: Sequence[Union[str, Path]], *, own_session: bool, **options: Any
 ) -> Iterator[subprocess.Popen[str]]:
-    """Start a command; when the block is left by an exception, the command is ended."""
+    """Start a command, and end it if the block raises an exception."""
     try:
         process = subprocess.Popen(  # noqa: S603 - an argument list, no shell
             [str(word) for word in command],
@@ -178,7 +178,7 @@ def _started(
 
 
 def _end(process: subprocess.Popen[str], *, whole_group: bool) -> None:
-    """Ask a command to end, and kill it if it does not: with its process group, where it has one of its own."""
+    """Ask a command to end, and kill it if it does not; with `whole_group`, all processes of its group."""
 
     def send(number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -197,7 +197,7 @@ def _end(process: subprocess.Popen[str], *, whole_group: bool) -> None:
 
 
 def _read_lines(stream: IO[str], arriving: queue.Queue[Optional[str]]) -> None:
-    # closed here and not by the other thread, which would wait for whoever outlives the command and may still print
+    # closed here, not by the other thread, which would wait for processes that outlive the command and may still print
     with stream:
         for line in stream:
             arriving.put(_CONTROL.sub("", line.rstrip("\n")))

@@ -1,4 +1,4 @@
-"""Files of this host: their digests, files that are written whole or not at all, and paths that stay inside."""
+"""Files of this host: digests, atomic writes, and paths that stay inside a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import BinaryIO, Callable, Optional
 from sifmod.artefact import path_problem
 from sifmod.errors import InstallError, SifmodError
 
-# What link(2) says on a file system without hard links.
+# Errors of link(2) on a file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
@@ -34,20 +34,20 @@ def sha256_of(path: Path, *, progress: Callable[[int], object] = lambda _size: N
 
 
 def write_new(path: Path, text: str, *, force: bool = False) -> None:
-    """Write a text file that a user asked for, whole or not at all.
+    """Write a text file that a user asked for, atomically.
 
     Args:
         path: the file.
         text: its content.
-        force: whether a file that exists is replaced.
+        force: whether to replace an existing file.
 
     Raises:
-        SifmodError: it exists, or can't be written.
+        SifmodError: the file exists, or can't be written.
     """
     try:
         write_whole(path, text, replace=force)
     except FileExistsError as error:
-        raise SifmodError(f"'{path}' exists: choose another name, or write over it with --force") from error
+        raise SifmodError(f"'{path}' exists: choose another name, or overwrite it with --force") from error
     except OSError as error:
         raise SifmodError(f"'{path}' can't be written: {error.strerror}") from error
 
@@ -56,7 +56,7 @@ def write_whole(path: Path, text: str, *, replace: bool = True, mode: Optional[i
     """Write a text file in UTF-8; see `whole_file`.
 
     Raises:
-        OSError: it can't be written; an earlier file is as it was.
+        OSError: the file can't be written; an earlier file is unchanged.
     """
     with whole_file(path, replace=replace, mode=mode) as stream:
         stream.write(text.encode())
@@ -64,19 +64,19 @@ def write_whole(path: Path, text: str, *, replace: bool = True, mode: Optional[i
 
 @contextlib.contextmanager
 def whole_file(path: Path, *, replace: bool = True, mode: Optional[int] = None) -> Iterator[BinaryIO]:
-    """Yield a stream that becomes a file at the end of the block: on disk, and whole, or not at all.
+    """Yield a stream that becomes a file, complete and on disk, at the end of the block.
 
-    The content is written under another name in the same folder. A symbolic link in the place of the file is replaced,
-    or stands in the way; it is not followed.
+    The content is written under another name in the same folder, and renamed at the end. A symbolic link counts as an
+    existing file and is not followed.
 
     Args:
         path: the file.
-        replace: whether a file that exists is replaced.
-        mode: permission bits of the file; by default the umask decides.
+        replace: whether to replace an existing file.
+        mode: permission bits of the file; from the umask by default.
 
     Raises:
-        FileExistsError: there is something with this name, and it is not to be replaced.
-        OSError: the file can't be written; an earlier one is as it was.
+        FileExistsError: the file exists, and `replace` is false.
+        OSError: the file can't be written; an earlier file is unchanged.
     """
     draft = path.with_name(f".sifmod-{uuid.uuid4().hex}")
     try:
@@ -85,7 +85,7 @@ def whole_file(path: Path, *, replace: bool = True, mode: Optional[int] = None) 
                 os.fchmod(stream.fileno(), mode)
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())  # full network file systems and exceeded quotas say so only now
+            os.fsync(stream.fileno())  # network file systems report a full disk or an exceeded quota only now
         if replace:
             draft.replace(path)
         else:
@@ -97,10 +97,10 @@ def whole_file(path: Path, *, replace: bool = True, mode: Optional[int] = None) 
 
 
 def put_in_place(draft: Path, path: Path) -> None:
-    """Rename a file that another program has written, once it is on disk; what has the name is replaced.
+    """Sync a file that another program has written, and rename it; an existing file is replaced.
 
     Raises:
-        OSError: it can't be synced or renamed.
+        OSError: the file can't be synced or renamed.
     """
     descriptor = os.open(draft, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -112,15 +112,15 @@ def put_in_place(draft: Path, path: Path) -> None:
 
 
 def inside(top: Path, name: str) -> Path:
-    """Return the path of a file of an installation, from the name that a record of it has.
+    """Return the path of a file of an installation, from a name in a manifest or journal.
 
     Args:
         top: the installation, or another folder with the same files.
         name: path relative to it.
 
     Raises:
-        InstallError: the name leads out of the folder, by itself or through a symbolic link on the way, or it is one
-            that sifmod writes no file under. The last part may be a link: it is for the caller not to follow it.
+        InstallError: the name leads out of the folder, by itself or through a symbolic link to a folder, or sifmod must
+            not write to it. The file itself may be a symbolic link, which the caller must not follow.
     """
     problem = path_problem(name)
     if not problem:
@@ -132,7 +132,7 @@ def inside(top: Path, name: str) -> Path:
 
 
 def _rename_new(draft: Path, path: Path) -> None:
-    """Give a draft its name unless something has it."""
+    """Rename a draft unless the new name exists."""
     try:
         os.link(draft, path)
     except OSError as error:
@@ -144,7 +144,7 @@ def _rename_new(draft: Path, path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the new name on disk too; the file is in place already, so a file system that can't is no failure."""
+    """Sync a folder, so that a new name in it is on disk; not all file systems can, so errors are ignored."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
         try:

@@ -1,4 +1,4 @@
-"""The GPUs of this host and their driver, as the vendors' own tools tell them."""
+"""The GPUs of this host and their driver, as the vendors' tools report them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Gpu:
 
     Attributes:
         name: model, as the driver names it.
-        architecture: such as `8.0` (compute capability) or `gfx90a`; empty if it is not known.
+        architecture: such as `8.0` (compute capability) or `gfx90a`; empty if unknown.
     """
 
     name: str
@@ -30,10 +30,10 @@ class HostGpus:
     """The GPUs of one vendor on this host.
 
     Attributes:
-        vendor: its key in `VENDORS`.
-        driver: version of the kernel driver; empty where the tool does not tell it.
-        gpus: those that this process may use.
-        problem: why they can't be used, in the tool's own words; empty where they can.
+        vendor: key of the vendor in `VENDORS`.
+        driver: version of the kernel driver; empty if the tool does not report it.
+        gpus: GPUs that this process may use.
+        problem: why they can't be used, as the tool reports it; empty if they can.
     """
 
     vendor: str
@@ -43,7 +43,7 @@ class HostGpus:
 
 
 def host_gpus() -> tuple[HostGpus, ...]:
-    """Return the GPUs of this host by vendor; none if there is neither a tool nor a device of one."""
+    """Return the GPUs of this host by vendor, leaving out vendors without a tool and a device."""
     return tuple(found for vendor in VENDORS.values() for found in _gpus_of(vendor))
 
 
@@ -51,8 +51,8 @@ def _gpus_of(vendor: Vendor) -> Iterator[HostGpus]:
     tool = shutil.which(vendor.tool) if vendor.tool else None
     if not tool:
         if Path(vendor.device).exists():
-            lacks = f", and no command {vendor.tool} on PATH" if vendor.tool else ", and no command that tells more"
-            yield HostGpus(vendor.key, "", (), f"there is {vendor.device}{lacks}")
+            lacks = f"the command {vendor.tool} is not on PATH" if vendor.tool else "no command reports more"
+            yield HostGpus(vendor.key, "", (), f"{vendor.device} exists, but {lacks}")
         return
     status, said = 0, ""
     for query in vendor.queries:
@@ -61,9 +61,9 @@ def _gpus_of(vendor: Vendor) -> Iterator[HostGpus]:
             break
     driver, models = vendor.read(said)
     if status or not models:
-        # lines of "=" frame what the tool says
+        # the tool frames its messages with lines of "="
         words = " ".join(word for line in said.splitlines() if line[:1] != "=" for word in line.split())
-        yield HostGpus(vendor.key, "", (), words or f"{vendor.tool} ended with exit status {status}")
+        yield HostGpus(vendor.key, "", (), words or f"{vendor.tool} failed with exit status {status}")
         return
     gpus = (Gpu(model, told or _by_model(model, vendor.models)) for model, told in models)
     yield HostGpus(vendor.key, driver, tuple(gpus))

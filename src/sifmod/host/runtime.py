@@ -14,10 +14,10 @@ from sifmod.errors import CommandError, InstallError, RuntimeMissingError
 from sifmod.host.command import LOOK, run
 from sifmod.site.settings import Site
 
-# Settings of the runtime itself, after SINGULARITY or APPTAINER: where it works and how it logs in.
+# Settings of the runtime itself, with the prefix SINGULARITY or APPTAINER: its folders and its login.
 _KEPT_SETTINGS = ("_CACHEDIR", "_CONFIGDIR", "_DOCKER_PASSWORD", "_DOCKER_USERNAME", "_LOCALCACHEDIR", "_TMPDIR")
 
-# The host's Python and pip are not the container's, but the runtime passes the environment on.
+# These configure the host's Python and pip, but the runtime passes them on to the container's.
 _PYTHON_VARIABLES = (
     "PIP_CONSTRAINT",
     "PIP_PREFIX",
@@ -33,7 +33,7 @@ _PYTHON_VARIABLES = (
 
 @dataclass(frozen=True)
 class ContainerRuntime:
-    """A container runtime that was found.
+    """A container runtime of this host.
 
     Attributes:
         path: absolute path of its command.
@@ -43,7 +43,7 @@ class ContainerRuntime:
 
     @property
     def version(self) -> str:
-        """What `singularity --version` prints, such as `apptainer version 1.4.5`; empty when it fails."""
+        """The output of `singularity --version`, such as `apptainer version 1.4.5`; empty if it fails."""
         try:
             return run([self.path, "--version"], time_limit=LOOK).stdout.strip()
         except CommandError:
@@ -59,18 +59,18 @@ class ContainerRuntime:
         stdin: str = "",
         time_limit: Optional[float] = None,
     ) -> str:
-        """Run a command in an image and return what it printed on standard output.
+        """Run a command in an image and return its standard output.
 
-        Nothing of a loaded container module, of the user's own SINGULARITY*/APPTAINER* settings or of the host's Python
-        takes part; the runtime's temporary and cache folders and its credentials do.
+        A loaded container module, the user's own SINGULARITY*/APPTAINER* settings and the host's Python have no effect
+        on it. The runtime's temporary and cache folders and its credentials are used.
 
         Args:
             image: the SIF.
             command: the command and its arguments.
-            binds: bind paths for this command alone.
-            env: variables injected into the container.
+            binds: bind paths for this command only.
+            env: variables to set in the container.
             stdin: text for its standard input.
-            time_limit: seconds that it may take; without one, as long as it takes.
+            time_limit: seconds that it may take; by default there is no limit.
 
         Raises:
             InstallError: the command failed, or took too long; the message has its last lines.
@@ -80,13 +80,13 @@ class ContainerRuntime:
         for prefix in ("SINGULARITY", "APPTAINER"):
             environ[f"{prefix}_BINDPATH"] = bind_path
             environ.update({f"{prefix}ENV_{name}": value for name, value in (env or {}).items()})
-        what = f"in the image '{image.name}' the command '{' '.join(command)}'"
+        what = f"the command '{' '.join(command)}' in the image '{image.name}'"
         try:
             done = run([self.path, "exec", image, *command], stdin=stdin, env=environ, time_limit=time_limit)
         except CommandError as error:
             raise InstallError(f"{what} failed: {error}") from error
         if done.status:
-            raise InstallError(f"{what} ended with exit status {done.status}; its last lines: {done.last_lines}")
+            raise InstallError(f"{what} failed with exit status {done.status}; its last lines: {done.last_lines}")
         return done.stdout
 
 
@@ -102,7 +102,7 @@ def find_runtime(site: Site) -> ContainerRuntime:
     """Return the site's container runtime, or the first known one on PATH.
 
     Raises:
-        RuntimeMissingError: there is none; the message says which commands were looked for.
+        RuntimeMissingError: there is no runtime; the message names the commands that were tried.
     """
     for candidate in site.runtimes:
         found = shutil.which(candidate)

@@ -1,7 +1,7 @@
-"""Unpacking one compressed block of a SquashFS, into a buffer of a given size and never into more.
+"""Decompressing one block of a SquashFS into a buffer of limited size.
 
 zlib and lzma come with Python. lzo, lz4 and zstd are the libraries that squashfs-tools itself uses, called through
-ctypes: sifmod's own module (easyconfigs/s/sifmod) is made of Python files only, and needs no compiler so.
+ctypes: sifmod's own module (easyconfigs/s/sifmod) consists of Python files only, so that it needs no compiler.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from sifmod.errors import ImageError
 # Numbers in a superblock (fs/squashfs/squashfs_fs.h).
 COMPRESSORS = {1: "gzip", 2: "lzma", 3: "lzo", 4: "xz", 5: "lz4", 6: "zstd"}
 
-# File name of the library, and the package of it in Debian and in Fedora.
+# File name of the library, and its package in Debian and in Fedora.
 _LIBRARIES = {
     "lzo": ("liblzo2.so.2", "liblzo2-2 or lzo"),
     "lz4": ("liblz4.so.1", "liblz4-1 or lz4-libs"),
     "zstd": ("libzstd.so.1", "libzstd1 or libzstd"),
 }
-_MOST_LZMA_MEMORY = 128 << 20  # bytes; mksquashfs's dictionaries are of one block, 1 MiB at most
+_MOST_LZMA_MEMORY = 128 << 20  # bytes; mksquashfs's dictionaries have the size of a block, 1 MiB at most
 
 
 class DamagedBlockError(ValueError):
-    """A block is not what its compressor wrote, or unpacks into more than there is place for."""
+    """A block can't be decompressed, or is larger than its limit."""
 
 
 def decompress(compressor: str, data: bytes, most: int) -> bytes:
-    """Return an unpacked block.
+    """Return a decompressed block.
 
     Args:
         compressor: one of the values of `COMPRESSORS`.
-        data: the packed block.
-        most: bytes that it may have unpacked.
+        data: the compressed block.
+        most: maximum size of the decompressed block, in bytes.
 
     Raises:
-        DamagedBlockError: it can't be unpacked into that.
-        ImageError: this host lacks the library for it.
+        DamagedBlockError: the block can't be decompressed, or is larger than `most`.
+        ImageError: this host lacks the library for the compressor.
     """
     if compressor in _LIBRARIES:
         return _by_library(compressor, data, most)
@@ -50,7 +50,7 @@ def decompress(compressor: str, data: bytes, most: int) -> bytes:
         elif compressor == "xz":
             engine = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MOST_LZMA_MEMORY)
         else:
-            # mksquashfs writes the size into the header and an end mark too: liblzma before 5.2.6 refuses both at once
+            # mksquashfs writes the size into the header, and also an end mark: liblzma before 5.2.6 rejects both
             data = data[:5] + b"\xff" * 8 + data[13:]
             engine = lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_MOST_LZMA_MEMORY)
         unpacked: bytes = engine.decompress(data, most)
@@ -59,7 +59,7 @@ def decompress(compressor: str, data: bytes, most: int) -> bytes:
     except (zlib.error, lzma.LZMAError, EOFError, MemoryError) as error:
         raise DamagedBlockError(str(error)) from error
     if not engine.eof:
-        raise DamagedBlockError("it is cut off")
+        raise DamagedBlockError("it is truncated")
     return unpacked
 
 
@@ -69,16 +69,16 @@ def _by_library(compressor: str, data: bytes, most: int) -> bytes:
     if compressor == "zstd":
         written = library.ZSTD_decompress(buffer, ctypes.c_size_t(most), data, ctypes.c_size_t(len(data)))
         if library.ZSTD_isError(ctypes.c_size_t(written)):
-            raise DamagedBlockError("it is no zstd block that fits")
+            raise DamagedBlockError(f"it is not a zstd block of at most {most} bytes")
     elif compressor == "lz4":
         written = library.LZ4_decompress_safe(data, buffer, ctypes.c_int(len(data)), ctypes.c_int(most))
         if written < 0:
-            raise DamagedBlockError("it is no lz4 block that fits")
+            raise DamagedBlockError(f"it is not an lz4 block of at most {most} bytes")
     else:
         length = ctypes.c_size_t(most)
         status = library.lzo1x_decompress_safe(data, ctypes.c_size_t(len(data)), buffer, ctypes.byref(length), None)
         if status:
-            raise DamagedBlockError(f"lzo gives {status}")
+            raise DamagedBlockError(f"lzo returned the error {status}")
         written = length.value
     return buffer.raw[:written]
 
@@ -90,8 +90,8 @@ def _library(compressor: str) -> Any:
         library = ctypes.CDLL(name)
     except OSError as error:
         raise ImageError(
-            f"reading a SquashFS of {compressor} needs the library {name}: install it (package {packages}), or run "
-            "sifmod on a node that has it"
+            f"reading a SquashFS compressed with {compressor} needs the library {name}: install it (package "
+            f"{packages}), or run sifmod on a node that has it"
         ) from error
     if compressor == "zstd":
         library.ZSTD_decompress.restype = ctypes.c_size_t

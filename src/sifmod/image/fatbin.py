@@ -1,7 +1,7 @@
-"""For which NVIDIA GPUs a library was compiled, from the heads of its embedded programs.
+"""The NVIDIA GPUs that a library was compiled for, read from the headers of its embedded programs.
 
-A CUDA library keeps its GPU programs in the ELF section `.nv_fatbin`: containers, each with an entry for each
-architecture. NVIDIA does not document the layout: this one was seen in the library of torchvision 0.29.1 for CUDA 13.
+A CUDA library has its GPU programs in the ELF section `.nv_fatbin`: containers, each with one entry per architecture.
+NVIDIA does not document the layout: this one was seen in the library of torchvision 0.29.1 for CUDA 13.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _MAGIC = 0xBA55ED50
 _PTX = 1
 _MOST_SECTIONS = 1000
 _MOST_NAMES = 65_536  # bytes
-# PyTorch has thousands of containers with the same architectures: the first ones will do.
+# PyTorch has thousands of containers with the same architectures: the first ones are enough.
 _MOST_ENTRIES = 60
 
 
 def cuda_architectures(files: ImageFiles[Any], path: str) -> tuple[str, ...]:
-    """Return the architectures of the first GPU programs of a library, such as `8.0` and `9.0+PTX`, in their order.
+    """Return the architectures of the first GPU programs of a library, such as `8.0` and `9.0+PTX`, sorted.
 
     Args:
-        files: of the image.
-        path: of the library; nothing is found where it is none.
+        files: files of the image.
+        path: path of the library; the result is empty if it is not a CUDA library.
     """
     section = _section(files, path, b".nv_fatbin")
     found = set(_entries(files, path, *section)) if section else set()
@@ -37,7 +37,7 @@ def cuda_architectures(files: ImageFiles[Any], path: str) -> tuple[str, ...]:
 
 
 def _section(files: ImageFiles[Any], path: str, wanted: bytes) -> Optional[tuple[int, int]]:
-    """Return begin and end of a section of a 64-bit ELF file."""
+    """Return start and end of a section of a 64-bit ELF file."""
     head = files.read(path, limit=_ELF.size)
     if len(head) < _ELF.size:
         return None
@@ -56,7 +56,7 @@ def _section(files: ImageFiles[Any], path: str, wanted: bytes) -> Optional[tuple
 
 
 def _entries(files: ImageFiles[Any], path: str, position: int, end: int) -> Iterator[tuple[int, int]]:
-    """Give architecture and kind of the first entries."""
+    """Yield architecture and kind of the first entries."""
     inner = position
     for _ in range(_MOST_ENTRIES):
         if position >= inner:

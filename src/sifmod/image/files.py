@@ -1,10 +1,10 @@
-"""The files of an image, read only: the same view of a SquashFS and of a sandbox.
+"""The files of an image, read-only: the same interface for a SquashFS and a sandbox.
 
-Links are followed within the image, as a process that runs in it would: an absolute target begins at the image's root,
-and `..` ends there. Nothing outside of a sandbox is ever opened.
+Links are followed within the image, as for a process in the container: an absolute target starts at the image's root,
+and `..` ends there. Files outside a sandbox are never opened.
 
-An image can be made so that each look into it is cheap and all of them never end, such as by thousands of directories
-that share one listing: the names that are listed, the paths that are remembered and the time have limits.
+A hostile image can make the sum of many cheap reads endless, for example with thousands of directories that share one
+listing. So there are limits to the names listed, the paths cached and the time spent.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Node = TypeVar("Node")
 
 _MOST_LINKS = 40  # on one path, as in the kernel
 _LONGEST_PATH = 4096  # characters of a path or a link's target: the kernel's PATH_MAX, in bytes
-_MOST_PATHS = 20_000  # that are remembered; the others are looked up again
-_MOST_SECONDS = 60  # of processor time for one look into an image; conda with 40 environments of 400 packages takes 1
-_TEXT = 1 << 20  # bytes read of a file that is wanted as text
+_MOST_PATHS = 20_000  # in the cache; others are looked up again
+_MOST_SECONDS = 60  # processor time for one image; conda with 40 environments of 400 packages takes 1
+_TEXT = 1 << 20  # bytes read from a text file
 
 
 class ImageFiles(ABC, Generic[Node]):
-    """The files of an image. Paths are absolute, in the image; what can't be read counts as absent.
+    """The files of an image. Paths are absolute paths in the image; an unreadable file counts as missing.
 
-    Every method raises an ImageError where the image is damaged, or takes more names or time than a usual one.
+    Every method raises an ImageError if the image is damaged, or exceeds the limits for names or time.
 
     Attributes:
         name: path of the image, for messages.
@@ -67,7 +67,7 @@ class ImageFiles(ABC, Generic[Node]):
     def _size(self, node: Node) -> int: ...
 
     def _find(self, path: str) -> Optional[tuple[str, str, Node]]:
-        """Return the path without links, the kind and the node of a path; None where there is nothing."""
+        """Return the path without links, the kind and the node of a path; None if it does not exist."""
         if path in self._known:
             return self._known[path]
         if len(path) > _LONGEST_PATH:
@@ -82,7 +82,7 @@ class ImageFiles(ABC, Generic[Node]):
         return found
 
     def _check_time(self) -> None:
-        """Raise once the look into this image has taken too long; a slow file system costs no processor time."""
+        """Raise an error if reading this image has taken too much processor time, which excludes waiting for files."""
         if time.process_time() - self._begun > _MOST_SECONDS:
             raise takes_too_much(self.name, f"more than {_MOST_SECONDS} seconds of processor time")
 
@@ -118,43 +118,43 @@ class ImageFiles(ABC, Generic[Node]):
         return "/".join(name for name, _ in above) or "/", kind, above[-1][1]
 
     def resolved(self, path: str) -> str:
-        """Return a path without links; empty where there is nothing."""
+        """Return a path without links; empty if it does not exist."""
         found = self._find(path)
         return found[0] if found else ""
 
     def is_directory(self, path: str) -> bool:
-        """Return whether there is a directory, also at the end of links."""
+        """Return whether the path is a directory, or a link to one."""
         found = self._find(path)
         return found is not None and found[1] == DIRECTORY
 
     def is_file(self, path: str) -> bool:
-        """Return whether there is a file, also at the end of links."""
+        """Return whether the path is a file, or a link to one."""
         found = self._find(path)
         return found is not None and found[1] == FILE
 
     def names(self, path: str) -> list[str]:
-        """Return the sorted names in a directory; none where there is none."""
+        """Return the sorted names in a directory; empty if it does not exist."""
         found = self._find(path)
         if not found or found[1] != DIRECTORY:
             return []
         names = self._names(found[2])
         self._names_listed += len(names)
         if self._names_listed > MOST_NAMES:
-            raise takes_too_much(self.name, f"listing more than {MOST_NAMES:,} names of files")
+            raise takes_too_much(self.name, f"listing more than {MOST_NAMES:,} file names")
         return sorted(names)
 
     def size(self, path: str) -> int:
-        """Return the bytes of a file; 0 where there is none."""
+        """Return the size of a file in bytes; 0 if it does not exist."""
         found = self._find(path)
         return self._size(found[2]) if found and found[1] == FILE else 0
 
     def read(self, path: str, *, start: int = 0, limit: int = _TEXT) -> bytes:
-        """Return a piece of a file; nothing where there is none.
+        """Return a part of a file; empty if the file does not exist.
 
         Args:
-            path: of the file.
-            start: of the piece, in bytes.
-            limit: bytes at most.
+            path: path of the file.
+            start: start of the part, in bytes.
+            limit: maximum length of the part, in bytes.
         """
         self._check_time()
         found = self._find(path)
@@ -163,7 +163,7 @@ class ImageFiles(ABC, Generic[Node]):
         return self._content(found[2], start, limit)
 
     def text(self, path: str, *, limit: int = _TEXT) -> str:
-        """Return the beginning of a file as text; what is not UTF-8 in it is replaced."""
+        """Return the start of a file as text, with invalid UTF-8 replaced."""
         return self.read(path, limit=limit).decode("utf-8", "replace")
 
 
@@ -188,8 +188,8 @@ class SquashFsFiles(ImageFiles[_InSquashFs]):
         inode = self._squashfs.inode(node.reference)
         if inode.kind != node.kind:
             raise ImageError(
-                f"the SquashFS in '{self.name}' is damaged: a {node.kind} turned out to be a {inode.kind}. Fetch or "
-                "build it again"
+                f"the SquashFS in '{self.name}' is damaged: an entry is listed as {node.kind}, but its inode is a "
+                f"{inode.kind}. Fetch or build it again"
             )
         return inode
 
@@ -243,13 +243,13 @@ class SandboxFiles(ImageFiles[Path]):
 
     def _target(self, node: Path) -> str:
         try:
-            return str(os.readlink(node))  # noqa: PTH115 - of the name as it is
+            return str(os.readlink(node))  # noqa: PTH115 - a Path would normalize the target
         except OSError:
             return ""
 
     def _content(self, node: Path, start: int, limit: int) -> bytes:
         with contextlib.suppress(OSError):
-            # what was a file a moment ago may be a link or a FIFO by now
+            # the file may have been replaced by a link or a FIFO meanwhile
             descriptor = os.open(node, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb", buffering=0) as stream:
                 if stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -18,7 +18,7 @@ Files = ImageFiles[Any]
 
 CUDA, ROCM, NCCL, RCCL, OPEN_MPI, MPICH = "CUDA", "ROCm", "NCCL", "RCCL", "Open MPI", "MPICH"
 
-# What pip, conda and Debian call them.
+# Their package names in pip, conda and Linux distributions.
 _PIP = {
     CUDA: ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu13", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu11"),
     NCCL: ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11"),
@@ -39,18 +39,18 @@ _SYSTEM = {
     MPICH: ("libmpich12", "mpich"),
 }
 _VARIABLES = {CUDA: "CUDA_VERSION", NCCL: "NCCL_VERSION", ROCM: "ROCM_VERSION"}
-_MOST_FOLDERS = 500  # that are looked into for one header
+_MOST_FOLDERS = 500  # searched for one header
 _GFX = re.compile(r"gfx[0-9a-f]{3,4}(?![0-9a-z])")
 
 
 @dataclass(frozen=True)
 class Component:
-    """One library that programs on GPUs or several nodes rely on.
+    """One library for GPUs or for several nodes.
 
     Attributes:
-        name: such as `CUDA`.
-        version: as it was found.
-        where: the file, package or variable that says so.
+        name: its name, such as `CUDA`.
+        version: its version.
+        where: the file, package or variable that the version was read from.
     """
 
     name: str
@@ -63,12 +63,12 @@ class Torch:
     """The PyTorch of one Python.
 
     Attributes:
-        prefix: of the Python.
-        version: its version.
-        cuda: the CUDA that it was built for; empty for others.
-        hip: the HIP of the ROCm that it was built for; empty for others.
-        architectures: what it was compiled for, such as `gfx90a` or `8.0`; empty where that can't be read.
-        architectures_from: what says so.
+        prefix: prefix of the Python.
+        version: version of PyTorch.
+        cuda: version of CUDA that it was built for; empty for other builds.
+        hip: version of HIP that it was built for; empty for other builds.
+        architectures: GPU architectures that it was compiled for, such as `gfx90a` or `8.0`; empty if unknown.
+        architectures_from: the file or variable that they were read from.
     """
 
     prefix: str
@@ -80,12 +80,12 @@ class Torch:
 
     @property
     def stack(self) -> str:
-        """The component that it was built for, such as `CUDA`; empty if for no GPU."""
+        """The component that it was built for, such as `CUDA`; empty for a build without GPU support."""
         return ROCM if self.hip else CUDA if self.cuda else ""
 
     @property
     def built_for(self) -> str:
-        """What it was built for, with the version; empty if for no GPU."""
+        """CUDA or HIP with the version that it was built for; empty for a build without GPU support."""
         return f"HIP {self.hip}" if self.hip else f"CUDA {self.cuda}" if self.cuda else ""
 
 
@@ -100,10 +100,10 @@ def find_components(
     """Return the GPU and MPI libraries of an image, by name.
 
     Args:
-        files: of the image.
+        files: files of the image.
         pythons: its Pythons.
-        torches: their PyTorch.
-        environment: the variables that it sets.
+        torches: PyTorch in these Pythons.
+        environment: variables that the image sets.
         packages: versions of its system packages.
     """
     found = [*_from_files(files)]
@@ -128,7 +128,7 @@ def find_components(
         if torch.cuda:
             found.append(Component(CUDA, torch.cuda, where))
         if torch.hip:
-            # HIP's version is ROCm's with the number of the build in place of the patch
+            # HIP has ROCm's version, but with a build number in place of the patch level
             found.append(Component(ROCM, ".".join(torch.hip.split(".")[:2]), where))
     return tuple(sorted(found, key=lambda one: (one.name, one.where)))
 
@@ -182,12 +182,12 @@ def _header_version(name: str, text: str) -> str:
 
 
 def find_torch(files: Files, python: ImagePython, environment: Mapping[str, str]) -> Optional[Torch]:
-    """Return the PyTorch of a Python; None where it has none.
+    """Return the PyTorch of a Python; None if it has none.
 
     Args:
-        files: of the image.
+        files: files of the image.
         python: the Python.
-        environment: the variables that the image sets.
+        environment: variables that the image sets.
     """
     version = python.version_of("torch")
     if not version:
@@ -196,7 +196,7 @@ def find_torch(files: Files, python: ImagePython, environment: Mapping[str, str]
     folder = next((one for one in folders if files.is_file(f"{one}/version.py")), "")
     text = files.text(f"{folder}/version.py") if folder else ""
     values = dict(re.findall(r"^(\w+) *(?::[^=\n]*)?= *['\"]([^'\"\n]*)['\"]", text, re.M))
-    # builds of PyTorch's own channel say it in the version too: 2.2.0+cu121, 2.2.0+rocm5.6
+    # builds from PyTorch's own index have it in the version too: 2.2.0+cu121, 2.2.0+rocm5.6
     local = re.search(r"\+cu(\d+)(\d)\b", version)
     cuda = values.get("cuda", "") or (f"{local[1]}.{local[2]}" if local else "")
     local = re.search(r"\+rocm(\d[\d.]*\d)", version)
@@ -209,12 +209,12 @@ def _architectures(
     files: Files, folder: str, *, cuda: str, hip: str, environment: Mapping[str, str]
 ) -> tuple[tuple[str, ...], str]:
     if hip:
-        # rocBLAS has files for each architecture, and PyTorch brings its own or uses the system's
+        # rocBLAS has files for each architecture; PyTorch contains its own copy or uses the system's
         for place in (f"{folder}/lib/rocblas/library", "/opt/rocm/lib/rocblas/library"):
             names = sorted({name for file in files.names(place) for name in _GFX.findall(file)})
             if names:
                 return tuple(names), place
-    # PyTorch 1 has the second one
+    # the second name is that of PyTorch 1
     for library in ("libtorch_cuda.so", "libtorch_cuda_cu.so") if cuda else ():
         compiled = cuda_architectures(files, f"{folder}/lib/{library}")
         if compiled:
@@ -226,5 +226,5 @@ def _architectures(
 
 
 def newest(components: Iterable[Component], name: str) -> str:
-    """Return the newest version of a component; empty where it is not there."""
+    """Return the newest version of a component; empty if the image does not have it."""
     return max((one.version for one in components if one.name == name), key=version_order, default="")

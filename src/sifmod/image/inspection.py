@@ -1,4 +1,4 @@
-"""What is in an image, read from its files: no container runtime takes part, and nothing of the image is run."""
+"""The contents of an image, read from its files, without a container runtime and without running anything in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from sifmod.image.squashfs import SquashFs
 
 SIF, BARE, SANDBOX, USER_SOFTWARE = "SIF", "SquashFS", "sandbox", "user software"
 
-# The distribution that an image is about, the first that is there, and the name that its module has in easyconfigs.
+# Main packages of images, in order of preference, and the names of their modules in easyconfigs.
 MAIN_PACKAGES = {
     "torch": "PyTorch",
     "tensorflow": "TensorFlow",
@@ -46,32 +46,32 @@ _DEFINITION = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class Inspection:
-    """What an image holds. Text is as the image has it: an empty one is not there, or can't be read.
+    """The contents of an image. Text is empty if the image does not have it, or if it can't be read.
 
     Attributes:
-        path: of the image, as it was given.
+        path: path of the image.
         kind: `SIF`, `SquashFS`, `sandbox` or `user software`.
-        size: of the file, in bytes; 0 for a directory.
-        created: in seconds since 1970; 0 for a directory.
-        file_system: such as `squashfs`; `directory` for a directory.
-        compression: of the SquashFS, such as `gzip`.
-        block_size: of the SquashFS, in bytes.
-        files: how many files, directories and links the SquashFS has.
-        unread: why the files of the image could not be looked at; empty where they were.
-        architecture: such as `amd64`.
+        size: size of the file in bytes; 0 for a directory.
+        created: time of creation in seconds since 1970; 0 for a directory.
+        file_system: file system of the image, such as `squashfs`; `directory` for a directory.
+        compression: compressor of the SquashFS, such as `gzip`.
+        block_size: block size of the SquashFS in bytes.
+        files: number of files, directories and links in the SquashFS.
+        unread: why the files of the image could not be read; empty if they could.
+        architecture: processor architecture, such as `amd64`.
         os: name and version of the Linux distribution.
         os_id: its identifier, such as `debian`.
         libc: name and version of the C library.
-        labels: the image's labels.
-        environment: the variables that it sets, as far as they can be read without a shell.
-        runscript: what `singularity run` runs.
-        startscript: what `singularity instance start` runs.
-        test: what `singularity test` runs.
-        help: what `singularity run-help` prints.
-        definition: the definition file that it was built from.
-        signatures: who signed it, not verified.
-        pythons: its Pythons with their packages.
-        default_python: prefix of the one that users most likely mean; empty where there is none.
+        labels: labels of the image.
+        environment: variables that the image sets, as far as they can be read without a shell.
+        runscript: script of `singularity run`.
+        startscript: script of `singularity instance start`.
+        test: script of `singularity test`.
+        help: text of `singularity run-help`.
+        definition: text of the definition file.
+        signatures: signatures, not verified.
+        pythons: Pythons with their packages.
+        default_python: prefix of the Python that users most likely want; empty if there is none.
         components: GPU and MPI libraries.
         torch: PyTorch in each Python that has it.
     """
@@ -104,18 +104,18 @@ class Inspection:
 
     @property
     def stacks(self) -> tuple[str, ...]:
-        """What it is made for, by name: what the default Python's PyTorch was built for, else all its components."""
+        """Names of the GPU stacks: the one of the default Python's PyTorch, or else all components."""
         torch = next((one.stack for one in self.torch if one.prefix == self.default_python and one.stack), "")
         return (torch,) if torch else tuple(dict.fromkeys(one.name for one in self.components))
 
     def python(self, prefix: str = "") -> ImagePython:
-        """Return one of the Pythons, by default the one that users most likely mean.
+        """Return one of the Pythons, by default the one that users most likely want.
 
         Args:
-            prefix: such as `/opt/venv`, or `pytorch` for a conda environment.
+            prefix: prefix such as `/opt/venv`, or the name of a conda environment such as `pytorch`.
 
         Raises:
-            ImageError: there is none; the message lists those that are there.
+            ImageError: there is no such Python; the message lists the Pythons of the image.
         """
         wanted = prefix.rstrip("/") or self.default_python
         for python in self.pythons:
@@ -131,13 +131,13 @@ class Inspection:
 
 
 def inspect_image(path: Path) -> Inspection:
-    """Return what an image holds.
+    """Return the contents of an image.
 
     Args:
-        path: of a SIF, a SquashFS file, a sandbox, or user software, packed or not.
+        path: path of a SIF, a SquashFS file, a sandbox, or user software, packed or not.
 
     Raises:
-        ImageError: it can't be read, is none of these, or is damaged.
+        ImageError: the image can't be read, is of another kind, or is damaged.
     """
     with open_image(path) as (known, files):
         return _look_into(known, files) if files else Inspection(**known)
@@ -145,10 +145,10 @@ def inspect_image(path: Path) -> Inspection:
 
 @contextlib.contextmanager
 def open_image(path: Path) -> Iterator[tuple[dict[str, Any], Optional[ImageFiles[Any]]]]:
-    """Give what the image's container says of it, as fields of `Inspection`, and its files; None where unreadable.
+    """Yield fields of `Inspection` that the file format provides, and the files; None if they can't be read.
 
     Raises:
-        ImageError: it can't be read, is no image, or is damaged.
+        ImageError: the file can't be read, is not an image, or is damaged.
     """
     try:
         # opening a FIFO would wait for a writer
@@ -162,7 +162,7 @@ def open_image(path: Path) -> Iterator[tuple[dict[str, Any], Optional[ImageFiles
         return
     with os.fdopen(descriptor, "rb") as stream:
         if not stat.S_ISREG(mode):
-            raise ImageError(f"'{path}' is no file and no directory: give the path of an image")
+            raise ImageError(f"'{path}' is neither a file nor a directory: use the path of an image")
         size = os.fstat(descriptor).st_size
         known: dict[str, Any] = {"path": str(path), "size": size}
         if os.pread(descriptor, len(superblock.MAGIC), 0) == superblock.MAGIC:
@@ -175,8 +175,8 @@ def open_image(path: Path) -> Iterator[tuple[dict[str, Any], Optional[ImageFiles
         system = sif.system
         if system is None or file_system(system) != SQUASHFS:
             found = FILE_SYSTEMS.get(file_system(system), "an unknown file system") if system else ""
-            reason = f"its root file system is {found}" if found else "it has no partition with a root file system"
-            yield {**known, "file_system": found, "unread": f"{reason}, which can't be looked into"}, None
+            reason = f"its root file system is {found}, not one" if found else "it has no root file system"
+            yield {**known, "file_system": found, "unread": f"{reason} that sifmod can read"}, None
             return
         squashfs = SquashFs(stream, name=str(path), offset=system.offset, size=system.size)
         described = _described(squashfs)
@@ -256,8 +256,8 @@ def _user_software(known: dict[str, Any], files: ImageFiles[Any]) -> Inspection:
 
 def _no_image(path: str) -> str:
     return (
-        f"'{path}' is neither an image nor user software: there is no root file system of Linux in it, and no folder "
-        "'venv' as user software has it. Give the path of a SIF, a SquashFS file, a sandbox or user software"
+        f"'{path}' is neither an image nor user software: it contains neither the root file system of a Linux system "
+        "nor a folder 'venv'. Use the path of a SIF, a SquashFS file, a sandbox or user software"
     )
 
 
@@ -267,9 +267,9 @@ def _default_python(
     environment: Mapping[str, str],
     search_path: list[str],
 ) -> str:
-    """Return the prefix of the Python that users most likely mean.
+    """Return the prefix of the Python that users most likely want.
 
-    What the image activates by itself, else the first one in its PATH, unless only others have what the image is about.
+    This is the one that the image activates, else the first one with a main package, else the first one in its PATH.
     """
     activated = re.search(r"activate\s+(\S+)", environment.get("WITH_CONDA", ""))
     wanted = [activated[1].strip("\"'")] if activated else []

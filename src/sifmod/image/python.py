@@ -1,4 +1,4 @@
-"""The Pythons of an image and their packages, found by their files."""
+"""The Pythons of an image and their packages, read from files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Packages = tuple[tuple[str, str], ...]
 
 CONDA, VENV, SYSTEM, OTHER = "conda", "venv", "system", "other"
 
-# Where images keep Pythons: each directory in one of these may be one, and in the last one's subdirectories.
+# Where images have Pythons: in directories directly below these, and in the last one also one level deeper.
 _PARENTS = ("/", "/usr", "/root", "/home", "/srv", "/app", "/workspace", "/opt")
 _MOST_PLACES = 5000
 _MOST_PYTHONS = 100
-_MOST_PACKAGES = 20_000  # of one Python
-_MOST_SITE_DIRECTORIES = 1000  # of one Python: a line of a .pth file adds one
+_MOST_PACKAGES = 20_000  # in one Python
+_MOST_SITE_DIRECTORIES = 1000  # in one Python: each line of a .pth file adds one
 _DISTRIBUTION_OR_LINK = re.compile(r"\.(dist-info|egg-info|egg|egg-link)$")
 _METADATA = 32_768  # bytes; name and version are in the first lines
 _INTERPRETER = re.compile(r"python(3\.\d+)?t?")
@@ -37,14 +37,14 @@ class ImagePython:
     Attributes:
         prefix: its `sys.prefix` in the image.
         kind: `conda`, `venv`, `system` (`/usr`) or `other`.
-        version: as far as it can be read, `3.11.2`; else `3.11`.
-        packages: name and version of each distribution, as `pip list` has them, sorted by name.
-        conda_packages: name and version of what conda installed, Python or not.
-        conda_root: root of the conda installation that it is an environment of; else empty.
-        conda_env: name of that environment, `base` for the root itself; else empty.
-        site_directories: where its packages are, in the order in which they are looked for.
-        commands: names of what is in its directory of commands.
-        makes_venvs: whether it has what a virtual environment is made with: `venv`, and `ensurepip` or `pip`.
+        version: full version such as `3.11.2` if it can be read, else `3.11`.
+        packages: name and version of each distribution, as in `pip list`, sorted by name.
+        conda_packages: name and version of each conda package, Python or not.
+        conda_root: root of its conda installation; empty if it is not a conda environment.
+        conda_env: name of the conda environment, `base` for the root; empty if it is not a conda environment.
+        site_directories: directories of its packages, in the order in which Python searches them.
+        commands: names of the files in its `bin` directory.
+        makes_venvs: whether it can make virtual environments: it has `venv`, and `ensurepip` or `pip`.
     """
 
     prefix: str
@@ -64,11 +64,11 @@ class ImagePython:
         return ".".join(self.version.split(".")[:2])
 
     def version_of(self, package: str) -> str:
-        """Return the version of a package; empty where it is not there."""
+        """Return the version of a package; empty if it is not installed."""
         return _lookup(self.packages, package)
 
     def conda_version_of(self, package: str) -> str:
-        """Return the version of what conda installed under a name; empty where it did not."""
+        """Return the version of a conda package; empty if it is not installed."""
         return _lookup(self.conda_packages, package)
 
 
@@ -83,9 +83,9 @@ def find_pythons(
     """Return the Pythons of an image, sorted by prefix.
 
     Args:
-        files: of the image.
-        system_packages: versions of the packages of the Linux distribution, by name.
-        search_path: the directories of the image's PATH; a Python in one of them is found wherever it is.
+        files: files of the image.
+        system_packages: versions of the Linux distribution's packages, by name.
+        search_path: directories of the image's PATH, which are searched too.
     """
     found: dict[str, ImagePython] = {}
     for place in _places(files, search_path):
@@ -98,7 +98,7 @@ def find_pythons(
 
 
 def user_software_pythons(files: Files) -> tuple[ImagePython, ...]:
-    """Return the virtual environments of user software; what they take from their image is not in it."""
+    """Return the virtual environments of user software, without the packages of their image."""
     return tuple(filter(None, (_python(files, f"/venv/{name}", {}) for name in files.names("/venv")[:_MOST_PYTHONS])))
 
 
@@ -146,7 +146,7 @@ def _python(files: Files, prefix: str, system_packages: Mapping[str, str]) -> Op
 
 
 def _base(prefix: str, config: Mapping[str, str]) -> str:
-    """Return the prefix of the Python that a virtual environment was made with; of others their own."""
+    """Return the prefix of the Python that a virtual environment was made with; for other Pythons their own prefix."""
     return posixpath.dirname(config.get("home", "").rstrip("/")) or prefix
 
 
@@ -158,7 +158,7 @@ def _makes_venvs(files: Files, base: str, library: str, packages: Packages) -> b
 
 
 def _settings(text: str) -> dict[str, str]:
-    """Return what a pyvenv.cfg says, as Python's own `site` reads it."""
+    """Return the settings of a pyvenv.cfg, parsed as by Python's `site`."""
     pairs = (line.partition("=") for line in text.splitlines())
     return {key.strip().lower(): value.strip() for key, equals, value in pairs if equals}
 
@@ -171,7 +171,7 @@ def _conda_place(files: Files, prefix: str) -> tuple[str, str]:
 
 
 def _conda_packages(names: Iterable[str]) -> Packages:
-    """Return name and version from the file names `NAME-VERSION-BUILD.json`; their contents list every file."""
+    """Return name and version from file names `NAME-VERSION-BUILD.json`, because the files themselves are large."""
     parts = (name[: -len(".json")].rsplit("-", 2) for name in names if name.endswith(".json"))
     return tuple(sorted((part[0], part[1]) for part in parts if len(part) == 3))
 
@@ -226,7 +226,7 @@ def _site_directories(files: Files, prefix: str, library: str, config: Mapping[s
 
 
 def _packages(files: Files, folders: Iterable[str]) -> Packages:
-    """Return the distributions, each once: the first one found is the one that Python imports."""
+    """Return the distributions without duplicates: Python imports the first one found."""
     found: dict[str, tuple[str, str]] = {}
     for folder in folders:
         for entry in filter(_DISTRIBUTION_OR_LINK.search, files.names(folder)):
@@ -249,7 +249,7 @@ def _distribution(files: Files, folder: str, entry: str) -> Optional[tuple[str, 
     path = f"{folder}/{entry}"
     metadata = {".dist-info": "/METADATA", ".egg-info": "/PKG-INFO", ".egg": "/EGG-INFO/PKG-INFO"}
     suffix = metadata[posixpath.splitext(entry)[1]]
-    # what distutils installed is a file
+    # distutils installed the metadata as a file
     text = files.text(path if files.is_file(path) else path + suffix, limit=_METADATA)
     fields = dict(re.findall(r"^(Name|Version):[ \t]*(\S+)[ \t]*\r?$", text.partition("\n\n")[0], re.M))
     name, version = fields.get("Name", ""), fields.get("Version", "")

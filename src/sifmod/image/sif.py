@@ -1,7 +1,7 @@
-"""The Singularity Image Format, version 01: header, descriptors, and what they point to.
+"""The Singularity Image Format, version 01: header, descriptors, and the objects that they describe.
 
-The layout is that of the format's Go library (github.com/sylabs/sif, pkg/sif). Offsets and counts of the file are not
-believed: each is checked against its size.
+The layout is that of the format's Go library (github.com/sylabs/sif, pkg/sif). Offsets and counts in the file are not
+trusted: each is checked against the size of the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import IO, Optional
 from sifmod.errors import ImageError
 from sifmod.image import superblock
 
-# launch script, magic, version, architecture; then UUID, times, and where the descriptors and the data are
+# launch script, magic, version, architecture; then UUID, times, and the positions of descriptors and data
 _START = struct.Struct("<32s10s3s3s")
 _HEADER = struct.Struct(f"{_START.format}16s8q")
 _MAGIC = b"SIF_MAGIC\0"
@@ -30,7 +30,7 @@ SQUASHFS = 1
 FILE_SYSTEMS = {1: "squashfs", 2: "ext3", 3: "archive", 4: "raw", 5: "encrypted squashfs", 6: "gocryptfs"}
 _PRIMARY = 2
 _HASHES = {1: "sha256", 2: "sha384", 3: "sha512", 4: "blake2s", 5: "blake2b"}
-# As the runtimes and `uname` call them.
+# Named as by the runtimes.
 _ARCHITECTURES = {
     b"01": "386",
     b"02": "amd64",
@@ -54,13 +54,13 @@ class Descriptor:
     Attributes:
         kind: type of the object, such as `PARTITION`.
         number: its identifier.
-        group: its group's identifier.
-        link: identifier of the object or of the group that it belongs to; 0: none.
-        links_group: whether `link` is that of a group.
-        offset: where it begins, in bytes.
-        size: in bytes.
-        created: in seconds since 1970.
-        extra: what its type adds.
+        group: identifier of its group.
+        link: identifier of the object or group that it belongs to; 0 if there is none.
+        links_group: whether `link` identifies a group.
+        offset: start of the object, in bytes.
+        size: size of the object, in bytes.
+        created: time of creation, in seconds since 1970.
+        extra: data that depends on the type.
     """
 
     kind: int
@@ -76,13 +76,13 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Signature:
-    """A signature, not verified: whoever made the image wrote it.
+    """A signature, not verified: anyone can write one into an image.
 
     Attributes:
-        fingerprint: of the key that signed, in hexadecimal; empty where it names none.
+        fingerprint: fingerprint of the key, in hexadecimal; empty if the signature names no key.
         hash: name of the hash function.
-        signs: what is signed, such as `group 1`.
-        created: in seconds since 1970.
+        signs: the signed object or group, such as `group 1`.
+        created: time of creation, in seconds since 1970.
     """
 
     fingerprint: str
@@ -93,11 +93,11 @@ class Signature:
 
 @dataclass(frozen=True)
 class SifFile:
-    """What a SIF holds.
+    """The contents of a SIF.
 
     Attributes:
-        architecture: such as `amd64`; `unknown` where the format knows no such number.
-        created: in seconds since 1970.
+        architecture: processor architecture, such as `amd64`; `unknown` if the number is not in the format.
+        created: time of creation, in seconds since 1970.
         descriptors: its objects.
     """
 
@@ -107,7 +107,7 @@ class SifFile:
 
     @property
     def system(self) -> Optional[Descriptor]:
-        """The partition with the root file system; None where there is none."""
+        """The partition with the root file system; None if there is none."""
         for descriptor in self.descriptors:
             if descriptor.kind == PARTITION and _PARTITION.unpack_from(descriptor.extra)[1] == _PRIMARY:
                 return descriptor
@@ -137,14 +137,14 @@ def _signature(descriptor: Descriptor) -> Signature:
 
 
 def read_sif(stream: IO[bytes], *, name: str) -> SifFile:
-    """Return what a SIF says that it holds.
+    """Return the contents of a SIF.
 
     Args:
         stream: the open file.
-        name: of the file, for messages.
+        name: path of the file, for messages.
 
     Raises:
-        ImageError: it is damaged, or cut off.
+        ImageError: the SIF is damaged or truncated.
     """
 
     def damaged(how: str) -> ImageError:
@@ -153,7 +153,7 @@ def read_sif(stream: IO[bytes], *, name: str) -> SifFile:
     size = os.fstat(stream.fileno()).st_size
     head = os.pread(stream.fileno(), _HEADER.size, 0)
     if len(head) < _HEADER.size:
-        raise damaged(f"it ends after {size} bytes, within its header")
+        raise damaged(f"it ends after {size} bytes, inside its header")
     _launch, _magic, version, architecture, _uuid, created, _changed, free, total, start, length, _, _ = _HEADER.unpack(
         head
     )
@@ -162,10 +162,10 @@ def read_sif(stream: IO[bytes], *, name: str) -> SifFile:
     if not 0 <= free <= total <= _MOST_DESCRIPTORS:
         raise damaged(f"it claims {total} descriptors, {free} of them free")
     if length < total * _DESCRIPTOR.size or start < _HEADER.size or start + length > size:
-        raise damaged(f"its descriptors are said to be at {start}, with {length} bytes, but it has {size}")
+        raise damaged(f"its header places {length} bytes of descriptors at byte {start}, but the file has {size} bytes")
     table = os.pread(stream.fileno(), total * _DESCRIPTOR.size, start)
     if len(table) != total * _DESCRIPTOR.size:
-        raise damaged("its descriptors are cut off")
+        raise damaged("its descriptors are truncated")
     descriptors = []
     for number in range(total):
         kind, used, identifier, group, link, offset, extent, _padded, made, _, _, _, _name, extra = (
@@ -174,7 +174,7 @@ def read_sif(stream: IO[bytes], *, name: str) -> SifFile:
         if not used:
             continue
         if offset < 0 or extent < 0 or offset + extent > size:
-            raise damaged(f"object {identifier} is said to end at byte {offset + extent}, but the file has {size}")
+            raise damaged(f"object {identifier} should end at byte {offset + extent}, but the file has {size} bytes")
         group, target = group & ~_GROUP_MASK, link & ~_GROUP_MASK
         descriptors.append(Descriptor(kind, identifier, group, target, link != target, offset, extent, made, extra))
     known = _ARCHITECTURES.get(architecture.rstrip(b"\0"), "unknown")
@@ -182,16 +182,16 @@ def read_sif(stream: IO[bytes], *, name: str) -> SifFile:
 
 
 def check_is_sif(path: Path) -> None:
-    """Raise unless the file begins as a SIF does.
+    """Check that a file starts with the header of a SIF.
 
     Args:
-        path: the file to look at.
+        path: the file.
 
     Raises:
-        ImageError: it can't be read, or it is not a SIF; the message says what was found.
+        ImageError: the file can't be read, or is not a SIF; the message says what it is.
     """
     if not path.is_file():
-        raise ImageError(f"'{path}' is not a file: give the path of a SIF")
+        raise ImageError(f"'{path}' is not a file: use the path of a SIF")
     try:
         with path.open("rb") as stream:
             head = stream.read(_START.size)

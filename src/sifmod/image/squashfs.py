@@ -1,9 +1,9 @@
 """SquashFS 4.0, read without mounting it: PySquashfsImage, but lazy and within limits.
 
 The layout is that of the kernel's fs/squashfs/squashfs_fs.h. PySquashfsImage reads the whole tree when it opens a file,
-and believes what the file says (docs/adr/0007). Here only the blocks that are asked for are read, and a damaged or
-hostile file ends in an ImageError, in bounded time and memory: every position is checked, every block is unpacked into
-a buffer of its greatest size, and there is a limit to what one reader unpacks and to the names that it reads.
+and trusts the file (docs/adr/0007). Here only the requested blocks are read, and a damaged or hostile file ends in an
+ImageError, in bounded time and memory: every position is checked, every block is decompressed into a buffer of its
+maximum size, and one reader decompresses a limited number of bytes and reads a limited number of names.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _KINDS = {
     Type.LSYMLINK: LINK,
 }
 
-# In the directories of one image that are looked at; in conda with 40 environments of 400 packages 107,000 are.
+# In all directories that are read from one image; conda with 40 environments of 400 packages has 107,000.
 MOST_NAMES = 500_000
-_MOST_UNPACKED = 2 << 30  # bytes that one reader unpacks; an image with 500 packages needs about a tenth of it
-_MOST_BLOCKS = 1 << 22  # of one file: 512 GiB at the usual size of blocks
+_MOST_UNPACKED = 2 << 30  # bytes that one reader decompresses; an image with 500 packages needs about a tenth of it
+_MOST_BLOCKS = 1 << 22  # in one file: 512 GiB at the usual block size
 _MOST_LISTING = 16 << 20  # bytes of one directory: about half a million names
 _MOST_LINK = 65_536  # bytes of a link's target, as in the kernel
-_MOST_ENTRIES = 256  # below one header of a listing: the kernel's SQUASHFS_DIR_COUNT
-_CACHED_METADATA = 2048  # blocks of the inodes, and as many of the listings
+_MOST_ENTRIES = 256  # after one header of a listing: the kernel's SQUASHFS_DIR_COUNT
+_CACHED_METADATA = 2048  # blocks of inodes, and the same number of blocks of listings
 _CACHED_DATA = 16  # blocks
 
 
@@ -60,8 +60,8 @@ class Inode:
 
     Attributes:
         kind: `directory`, `file`, `link` or `other`.
-        size: in bytes; for a directory, of its listing.
-        structure: PySquashfsImage's inode, with the places of the content.
+        size: size in bytes; for a directory, the size of its listing.
+        structure: PySquashfsImage's inode, with the positions of the content.
     """
 
     kind: str
@@ -70,27 +70,27 @@ class Inode:
 
 
 def takes_too_much(name: str, what: str) -> ImageError:
-    """Return the error for an image that goes beyond a limit.
+    """Return the error for an image that exceeds a limit.
 
     Args:
         name: path of the image.
-        what: what it takes, with the limit.
+        what: what reading it needs, with the limit.
     """
-    return ImageError(f"looking into '{name}' takes {what}: no usual image does. Check where it comes from")
+    return ImageError(f"reading '{name}' needs {what}, far more than usual images. Check where the image comes from")
 
 
 class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no types
     """A SquashFS within a file.
 
-    What PySquashfsImage offers of the whole tree (iteration, `find`, `select`) is not for use: nothing is read ahead.
+    Methods of PySquashfsImage that need the whole tree (iteration, `find`, `select`) don't work: nothing is read ahead.
 
     Attributes:
-        name: of the file, for messages.
+        name: path of the file, for messages.
         compression: name of its compressor, such as `zstd`.
-        block_size: of its data blocks, in bytes.
-        inodes: how many files, directories and links it says that it has.
-        created: when it was made, in seconds since 1970.
-        size: in bytes, as far as it is in use.
+        block_size: size of its data blocks, in bytes.
+        inodes: number of files, directories and links, from the superblock.
+        created: time of creation, in seconds since 1970.
+        size: size in bytes, without padding.
         root: reference of the root directory.
     """
 
@@ -98,13 +98,13 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
         """Read the superblock.
 
         Args:
-            stream: the open file; it stays the caller's.
-            name: of the file, for messages.
-            offset: where the file system begins in it, in bytes.
-            size: bytes that it may have at most.
+            stream: the open file; the caller closes it.
+            name: path of the file, for messages.
+            offset: start of the file system in it, in bytes.
+            size: maximum size of the file system, in bytes.
 
         Raises:
-            ImageError: there is no SquashFS 4.0, or a damaged one.
+            ImageError: it is not a SquashFS 4.0, or is damaged.
         """
         self.name = name
         self._limit = size
@@ -114,33 +114,35 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
         super().__init__(stream, offset, closefd=False)
 
     def _initialize(self) -> None:
-        """Read the superblock, and none of the tables that PySquashfsImage reads here."""
+        """Read the superblock, but not the tables that PySquashfsImage reads here."""
         if self._limit < superblock.SIZE:
             raise ImageError(
-                f"'{self.name}' holds no SquashFS: there are only {self._limit} bytes. Fetch or build it again"
+                f"'{self.name}' does not contain a SquashFS: it has only {self._limit} bytes. Fetch or build it again"
             )
         head = self._raw(0, superblock.SIZE)
         magic = head[: len(superblock.MAGIC)]
         if magic != superblock.MAGIC:
-            raise ImageError(f"'{self.name}' holds no SquashFS: it begins with {magic!r}. Fetch or build it again")
+            raise ImageError(
+                f"'{self.name}' does not contain a SquashFS: it begins with {magic!r}. Fetch or build it again"
+            )
         known = self._sblk = Superblock.from_bytes(head)
         if (known.s_major, known.s_minor) != (4, 0):
             raise ImageError(
                 f"'{self.name}' is a SquashFS of version {known.s_major}.{known.s_minor}: only 4.0 can be read"
             )
         if known.compression not in COMPRESSORS:
-            raise self._damaged(f"it names the unknown compressor {known.compression}")
+            raise self._damaged(f"its compressor {known.compression} is unknown")
         if not 12 <= known.block_log <= 20 or known.block_size != 1 << known.block_log:
             raise self._damaged(f"its block size is {known.block_size}")
         if known.bytes_used > self._limit:
-            raise self._damaged(f"it says that it has {known.bytes_used} bytes, but only {self._limit} are there")
+            raise self._damaged(f"it should have {known.bytes_used} bytes, but has only {self._limit}")
         if not superblock.SIZE <= known.inode_table_start < known.directory_table_start <= known.bytes_used:
             raise self._damaged("its tables are out of order")
         self.compression: str = COMPRESSORS[known.compression]
         self.block_size: int = known.block_size
         self.inodes: int = known.inodes
         self.created: int = known.mkfs_time
-        self._id_table: dict[int, int] = defaultdict(int)  # who owns a file is not asked: that table stays unread
+        self._id_table: dict[int, int] = defaultdict(int)  # owners are not needed, so that their table is not read
 
     @property
     def root(self) -> int:
@@ -148,17 +150,17 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
         return int(self._sblk.root_inode)
 
     def inode(self, reference: int) -> Inode:
-        """Return the inode of a reference, as `root` and `listing` give them.
+        """Return the inode for a reference from `root` or `listing`.
 
         Raises:
-            ImageError: it is damaged.
+            ImageError: the inode is damaged.
         """
         try:
             found = self._read_inode(SQUASHFS_INODE_BLK(reference), SQUASHFS_INODE_OFFSET(reference))
         except KeyError as error:
-            raise self._damaged(f"an inode is of the unknown type {error}") from error
+            raise self._damaged(f"an inode has the unknown type {error}") from error
         kind = _KINDS.get(found.type, OTHER)
-        # a listing's size counts three bytes for `.` and `..`, which it does not hold
+        # the size of a listing includes three bytes for `.` and `..`, which it does not contain
         sizes = {DIRECTORY: max(found.data - 3, 0), OTHER: 0}
         return Inode(kind, sizes.get(kind, found.data), found)
 
@@ -166,7 +168,7 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
         """Return kind and reference of each entry of a directory, by name.
 
         Raises:
-            ImageError: it is damaged, or more names were read than an image has.
+            ImageError: the listing is damaged, or exceeds the limit for names.
         """
         if inode.size > _MOST_LISTING:
             raise self._damaged(f"a directory claims a listing of {inode.size} bytes")
@@ -174,7 +176,7 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
         data = self._read_directory_data(start, inode.structure.offset, inode.size)[0] if inode.size else b""
         found: dict[str, tuple[str, int]] = {}
         position = 0
-        self._count_names(1)  # an empty one takes its time too
+        self._count_names(1)  # reading an empty listing takes time too
         try:
             while position < len(data):
                 header = DirHeader.from_bytes(data, position)
@@ -191,31 +193,31 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
                     if len(name) != entry.size + 1 or len(name) > SQUASHFS_NAME_LEN:
                         raise self._damaged(f"a name in a directory claims {entry.size + 1} bytes")
                     if b"/" in name or b"\0" in name or name in (b".", b".."):
-                        raise self._damaged(f"a directory has an entry of the name {name!r}")
+                        raise self._damaged(f"a directory has an entry named {name!r}")
                     found[os.fsdecode(name)] = _KINDS.get(entry.type, OTHER), block | entry.offset
-        except ValueError as error:  # of a structure that is not there whole, or of an unknown type
+        except ValueError as error:  # a structure is truncated, or its type unknown
             raise self._damaged(f"a directory can't be read ({error})") from error
         return found
 
     def _count_names(self, count: int) -> None:
         self._names += count
         if self._names > MOST_NAMES:
-            raise takes_too_much(self.name, f"reading more than {MOST_NAMES:,} names of files")
+            raise takes_too_much(self.name, f"reading more than {MOST_NAMES:,} file names")
 
     def target(self, inode: Inode) -> str:
-        """Return where a link points."""
-        return os.fsdecode(inode.structure._symlink)  # `symlink` takes every name for UTF-8
+        """Return the target of a link."""
+        return os.fsdecode(inode.structure._symlink)  # `symlink` assumes UTF-8
 
     def read(self, inode: Inode, *, limit: int, start: int = 0) -> bytes:
-        """Return the content of a file, or a piece of it; only the blocks of the piece are read.
+        """Return the content of a file, or a part of it; only the blocks of this part are read.
 
         Args:
-            inode: of the file.
-            limit: bytes at most.
-            start: of the piece, in bytes.
+            inode: inode of the file.
+            limit: maximum length of the part, in bytes.
+            start: start of the part, in bytes.
 
         Raises:
-            ImageError: it is damaged.
+            ImageError: the file is damaged.
         """
         end = min(inode.size, start + limit)
         if start >= end:
@@ -244,7 +246,7 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
         return b"".join(pieces)[start - first * self.block_size :][: end - start]
 
     def _block_sizes(self, inode: Any, count: int) -> tuple[int, ...]:
-        """Return the packed sizes of the first blocks of a file; 0 for a block of zeros."""
+        """Return the compressed sizes of the first blocks of a file; 0 for a block of zeros."""
         if not count:
             return ()
         place = inode.block_start, inode.block_offset
@@ -254,7 +256,7 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
         return ImageError(f"the SquashFS in '{self.name}' is damaged: {how}. Fetch or build it again")
 
     def _raw(self, position: int, length: int) -> bytes:
-        """Return bytes of the file system as they lie in the file."""
+        """Return bytes of the file system as stored in the file."""
         if position < 0 or position + length > self._limit:
             raise self._damaged(f"{length} bytes at {position} are beyond its end")
         try:
@@ -262,26 +264,26 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
         except OSError as error:
             raise ImageError(f"'{self.name}' can't be read: {error.strerror}") from error
         if len(data) != length:
-            raise self._damaged("the file ends before it does")
+            raise self._damaged("the file is truncated")
         return data
 
     def _block(self, position: int, length: int, *, is_packed: bool, most: int) -> bytes:
-        """Return a block of the file system, unpacked."""
+        """Return a block of the file system, decompressed."""
         data = self._raw(position, length)
         if is_packed:
             try:
                 data = decompress(self.compression, data, most)
             except DamagedBlockError as error:
-                raise self._damaged(f"a block can't be unpacked ({error})") from error
+                raise self._damaged(f"a block can't be decompressed ({error})") from error
         self._unpacked += max(len(data), SQUASHFS_METADATA_SIZE)
         if self._unpacked > _MOST_UNPACKED:
-            raise takes_too_much(self.name, f"unpacking more than {_MOST_UNPACKED >> 30} GiB")
+            raise takes_too_much(self.name, f"decompressing more than {_MOST_UNPACKED >> 30} GiB")
         return data
 
-    # What PySquashfsImage's own methods read by; theirs believe every length and position.
+    # PySquashfsImage's own methods read through these, and its versions trust every length and position.
 
     def _read_block(self, start: int, expected: int = SQUASHFS_METADATA_SIZE) -> tuple[bytes, int]:
-        """Return an unpacked block of a table, and where the next one begins."""
+        """Return a decompressed block of a table, and the position of the next one."""
         (header,) = struct.unpack("<H", self._raw(start, 2))
         length = SQUASHFS_COMPRESSED_SIZE(header)
         if length > SQUASHFS_METADATA_SIZE:
@@ -294,14 +296,14 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
     def _read_metadata(
         self, hash_table: dict[int, Any], block: int, offset: int, length: int
     ) -> tuple[bytes, int, int]:
-        """Return bytes of a table that may go over several blocks, and the place behind them as block and offset."""
+        """Return bytes of a table, from several blocks if needed, and block and offset of the byte after them."""
         pieces = []
         while True:
             if len(hash_table) >= _CACHED_METADATA and block not in hash_table:
                 hash_table.clear()
             entry = self._get_metadata(hash_table, block)
             if offset > len(entry["buffer"]):
-                raise self._damaged("a reference points into nothing")
+                raise self._damaged("a reference points beyond the end of its block")
             piece = entry["buffer"][offset : offset + length]
             pieces.append(piece)
             length -= len(piece)
@@ -310,7 +312,7 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
             block, offset = entry["next_index"], 0
 
     def _read_inode_data(self, block: int, offset: int, length: int) -> tuple[bytes, int, int]:
-        # the only length that is the file's own word is that of a link's target
+        # the only length that comes from the file is that of a link's target
         if length > _MOST_LINK:
             raise self._damaged(f"a link claims a target of {length} bytes")
         return self._read_metadata(self._inode_table_hash, block, offset, length)
@@ -329,7 +331,7 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
         return data
 
     def _read_fragment(self, fragment: int) -> tuple[int, int]:
-        """Return place and size of the block with the ends of files, from the one entry of the table."""
+        """Return position and size of the block of a fragment, reading only its entry of the table."""
         if fragment >= self._sblk.fragments:
             raise self._damaged(f"there is no fragment {fragment}")
         index = self._sblk.fragment_table_start + SQUASHFS_FRAGMENT_INDEX(fragment) * 8

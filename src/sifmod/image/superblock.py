@@ -1,9 +1,9 @@
-"""How a SquashFS 4.0 begins: what a program needs that only asks whether a file is a whole one.
+"""The fields of a SquashFS 4.0 superblock that show whether a file is complete.
 
-The rest of the superblock is PySquashfsImage's `Superblock`, which is loaded only to look into an image
-(`image/squashfs.py`); a test holds these values to it.
+PySquashfsImage has the whole superblock, but is loaded only to read an image (`image/squashfs.py`); a test compares
+these values with it.
 """
 
 MAGIC = b"hsqs"
 SIZE = 96  # bytes of the superblock
-LENGTH_AT = 40  # where it says how long the file system is: 8 bytes, the lowest first
+LENGTH_AT = 40  # offset of the file system's length: 8 bytes, little-endian

@@ -1,4 +1,4 @@
-"""What an image's files say of its Linux: distribution, libc, architecture, packages, and what the runtime keeps."""
+"""The Linux system in an image: distribution, libc, architecture, packages, and the runtime's metadata."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from sifmod.image.files import ImageFiles
 Files = ImageFiles[Any]
 
 _METADATA = "/.singularity.d"
-# The runtimes' own, for an image that says nothing.
+# The runtimes' default for an image that does not set PATH.
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# e_machine of ELF, as the SIF format names architectures.
+# e_machine of ELF, and the name of the architecture in the SIF format.
 _MACHINES = {3: "386", 40: "arm", 62: "amd64", 183: "arm64", 21: "ppc64le", 22: "s390x", 243: "riscv64"}
 _LIBRARY_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib")
 _PACKAGE_DATABASE = 32 << 20  # bytes
 _LIBC = 16 << 20  # bytes
 _OS_RELEASE = 16_384  # bytes
 _MOST_FOLDERS = 20
-# What Linux lets a program start with (fs/exec.c): no image that runs sets more.
-_MOST_FILLED_IN = 128 << 10  # bytes that references bring into one variable: MAX_ARG_STRLEN
+# Limits of Linux for the environment of a program (fs/exec.c): no working image sets more.
+_MOST_FILLED_IN = 128 << 10  # bytes from references in one variable: MAX_ARG_STRLEN
 _MOST_ENVIRONMENT = 6 << 20  # bytes of all assignments: three quarters of the usual stack
-_POINTER = 8  # bytes, which the kernel counts for each variable
+_POINTER = 8  # bytes that the kernel adds for each variable
 
 _REFERENCE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 
 
 def os_release(files: Files) -> dict[str, str]:
-    """Return the variables of `os-release` (os-release(5)); none where there is no such file."""
+    """Return the variables of `os-release` (os-release(5)); empty if the file does not exist."""
     found = {}
     text = files.text("/etc/os-release", limit=_OS_RELEASE) or files.text("/usr/lib/os-release", limit=_OS_RELEASE)
     for line in text.splitlines():
@@ -64,7 +64,7 @@ def system_packages(files: Files) -> dict[str, str]:
 
 
 def library_folders(files: Files) -> list[str]:
-    """Return the folders of the system's libraries, without links, each once."""
+    """Return the folders of the system's libraries, without links and duplicates."""
     folders = [*_LIBRARY_FOLDERS]
     for folder in ("/lib", "/usr/lib"):
         folders += [f"{folder}/{name}" for name in files.names(folder) if "-linux-gnu" in name][:_MOST_FOLDERS]
@@ -72,10 +72,10 @@ def library_folders(files: Files) -> list[str]:
 
 
 def libc(files: Files, packages: Mapping[str, str]) -> str:
-    """Return name and version of the C library, such as `glibc 2.36`; empty where none was found.
+    """Return name and version of the C library, such as `glibc 2.36`; empty if none was found.
 
     Args:
-        files: of the image.
+        files: files of the image.
         packages: versions of its system packages.
     """
     for folder in library_folders(files):
@@ -89,7 +89,7 @@ def libc(files: Files, packages: Mapping[str, str]) -> str:
 
 
 def architecture(files: Files) -> str:
-    """Return for which processor the image's programs are, by one of them; empty where that can't be told."""
+    """Return the processor architecture of a program in the image; empty if unknown."""
     for path in ("/bin/sh", "/usr/bin/env", "/bin/ls"):
         head = files.read(path, limit=20)
         if head[:4] == b"\x7fELF":
@@ -107,30 +107,30 @@ def labels(files: Files) -> dict[str, str]:
 
 
 def script(files: Files, name: str) -> str:
-    """Return a script of the runtime: `runscript`, `startscript`, `test`; empty where there is none."""
+    """Return a script of the runtime: `runscript`, `startscript`, `test`; empty if there is none."""
     return files.text(f"{_METADATA}/{name}").strip()
 
 
 def definition(files: Files) -> str:
-    """Return the definition file that the runtime keeps in an image; empty where there is none."""
+    """Return the text of the definition file that the runtime stores in an image; empty if there is none."""
     return files.text(f"{_METADATA}/Singularity").strip()
 
 
 def environment(files: Files) -> dict[str, str]:
     """Return the variables that the image sets, read from its scripts without running them.
 
-    What needs a shell is left as it is written: only plain assignments are understood, `${NAME:-default}` as
-    the default, and references to variables that came before.
+    Only simple assignments are evaluated: `${NAME:-default}` as the default, and references to earlier variables.
+    Anything that needs a shell is returned as written.
 
     Raises:
-        ImageError: the variables refer to each other so that they grow beyond what Linux starts a program with.
+        ImageError: with references replaced, the variables exceed the limits of Linux.
     """
     found: dict[str, str] = {}
     known = ChainMap(found, {"PATH": DEFAULT_PATH})
     size = 0
     folder = f"{_METADATA}/env"
     for name in files.names(folder):
-        # the others are the runtime's own machinery
+        # other scripts are internal to the runtime
         if re.fullmatch(r"(10-docker.*|90-environment|91-.*)\.sh", name):
             for line in files.text(f"{folder}/{name}").splitlines():
                 match = re.match(r"(?:export +)?([A-Za-z_]\w*)=(.*)", line.strip().rstrip(";"))
@@ -140,21 +140,21 @@ def environment(files: Files) -> dict[str, str]:
                 size += len(match[1]) + len(value or "") + len("=\0") + _POINTER
                 if value is None or size > _MOST_ENVIRONMENT:
                     raise ImageError(
-                        f"'{files.name}' sets more variables than Linux starts a program with, which is "
-                        f"{_MOST_FILLED_IN >> 10} KiB in one of them and {_MOST_ENVIRONMENT >> 20} MiB in all: "
-                        f"'{match[1][:100]}' is too much. Build the image again without it"
+                        f"the environment of '{files.name}' exceeds a limit of Linux ({_MOST_FILLED_IN >> 10} KiB in "
+                        f"one variable, {_MOST_ENVIRONMENT >> 20} MiB in total) with the variable "
+                        f"'{match[1][:100]}'. Build the image again without it"
                     )
                 found[match[1]] = value
     return found
 
 
 def _value(text: str, known: Mapping[str, str]) -> Optional[str]:
-    """Return the value of an assignment; None where what it refers to makes it longer than any variable can be."""
+    """Return the value of an assignment; None if references make it longer than Linux allows."""
     quote = text[:1] if text[:1] in ("'", '"') and text[-1:] == text[:1] and len(text) > 1 else ""
     if quote:
         text = text[1:-1]
     if quote != "'":
-        # both runtimes write the variables of a Docker image so
+        # both runtimes write the variables of a Docker image in this form
         text = re.sub(r'^\$\{\w+:-"?(.*?)"?\}$', r"\1", text)
         if sum(len(known.get(name, "")) for name in _REFERENCE.findall(text)) > _MOST_FILLED_IN:
             return None

@@ -1,8 +1,8 @@
-"""Says whether the Python that runs it can import a module.
+"""Tests whether the Python that runs it can import a module.
 
     has_module.py MODULE
 
-Exit status 0: it can; 41: it can't; anything else: Python does not run.
+Exit status: 0 if it can; 41 if it can't; any other if Python does not run.
 """
 
 import importlib.util

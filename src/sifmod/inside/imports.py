@@ -1,8 +1,9 @@
-"""Imports modules and writes what that opens, in that order, to a file descriptor: each name with a zero byte after it.
+"""Imports modules and writes the names of the files that this opens to a file descriptor, in order.
 
     imports.py DESCRIPTOR MODULE...
 
-Python 3.6 and 3.7 don't tell what they open: of them it is the modules' files and the libraries.
+A zero byte ends each name. Python 3.6 and 3.7 don't report files that they open: for them it writes the modules' files
+and the libraries.
 """
 
 import importlib
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def opened(modules: "list[str]") -> "list[bytes]":
-    """Import modules, and return the names of what was opened and of what is loaded, each once."""
+    """Import modules, and return the names of opened files and loaded libraries, without duplicates."""
     names = {}  # type: dict[bytes, None]
 
     def watch(event: str, arguments: "tuple[Any, ...]") -> None:

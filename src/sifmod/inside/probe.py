@@ -1,7 +1,7 @@
 """Prints the prefix, the version and the packages of the Python that runs it, as JSON.
 
-Names and versions come from the metadata, because `pip freeze` prints `name @ file:///...` for what conda and vendors
-built.
+Names and versions come from the metadata, because `pip freeze` prints `name @ file:///...` for packages built by conda
+and vendors.
 """
 
 import json
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def packages() -> "list[tuple[Any, Any]]":
-    """Return name and version of all that this Python can import, in the order in which it looks for it."""
+    """Return name and version of all packages that this Python can import, in the order of its search path."""
     try:
         from importlib.metadata import distributions
     except ImportError:  # before Python 3.8

@@ -2,19 +2,19 @@
 
     trees.py compare LEFT RIGHT sizes|full [SINCE VENV]   compare names, types, modes, link targets, sizes (full: bytes)
     trees.py tar DIRECTORY FREE VENV [MODULE...]          write it as a tar archive to standard output
-    trees.py order DIRECTORY VENV [MODULE...]             print the same order in the form of mksquashfs's option -sort
+    trees.py order DIRECTORY VENV [MODULE...]             print the same order for mksquashfs's option -sort
     trees.py packages VENV                                list name==version of a virtual environment
-    trees.py set-id-bits FROM TO                          give the entries of TO these bits of the same ones of FROM
+    trees.py set-id-bits FROM TO                          copy setuid and setgid bits from FROM to TO
 
-RIGHT is a mounted SquashFS file, and standard input what `unsquashfs -lln` lists of it. SINCE, a time, says since when
-nothing of LEFT may have changed; if the same, packages of VENV are listed. FREE is how many bytes the packed file may
-take. What importing the MODULEs in VENV reads comes first in the archive, in that order; then what imports read in
-general; then the rest.
+RIGHT is a mounted SquashFS file, and standard input is its listing by `unsquashfs -lln`. Changes in LEFT after the time
+SINCE count as differences; if there are none, the packages of VENV are listed. FREE is the maximum size of the packed
+file in bytes. In the archive, files that importing the MODULEs in VENV reads come first, in that order; then files that
+imports usually read; then the rest.
 
-Exit status 0: done, or the same; 1: different, changed meanwhile or unreadable; 5: an import failed; 8: no space;
-141: who reads the archive has ended.
-Names are bytes: they need not be text.
-What only some commands need is imported there: each container reads its modules anew, a tenth of a second for these.
+Exit status: 0 if done, or if both are the same; 1 if they differ, or something was changed meanwhile or can't be read;
+5 if an import failed; 8 if there is not enough space; 141 if the reader of the archive has ended.
+Names are bytes, because they need not be valid text.
+Modules that only some commands need are imported there: each container reads them again, which takes 0.1 s.
 """
 
 import glob
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     Each = Callable[..., Iterable[Any]]
     Found = dict[bytes, os.stat_result]
 
-# What every new virtual environment has; nobody installed it.
+# Packages of every new virtual environment, which no user installed.
 SEEDED = ("pip", "setuptools", "wheel")
 
 MOST_DIFFERENCES = 10
-# Where each operation takes its time, many at once are what makes it fast; elsewhere they get into each other's way.
+# On a file system with a high latency many parallel operations are faster; on others they slow each other down.
 THREADS = 32
-SLOW = 0.0001  # seconds to look at a file, from which on it is so
-# how many files one thread looks at in one go
+SLOW = 0.0001  # seconds for the status of one file; above this the latency counts as high
+# number of files whose status one thread reads at once
 AT_ONCE = 32
-# bytes of one file that one thread reads in one go, and of all files in memory at once
+# bytes of one file that one thread reads at once, and of all files in memory
 PIECE = 1 << 20
 MOST_IN_MEMORY = 128 << 20
 TAR_BLOCK = 512
 
-# writes what importing modules opens
+# writes the names of files that importing modules opens
 IMPORTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "imports.py")
 
 # an entry in a listing of `unsquashfs -lln`, up to its name
@@ -57,14 +57,14 @@ LISTED = re.compile(rb"(\S{10}) [^\n]*? +(\d+) \d{4}-\d\d-\d\d \d\d:\d\d ")
 
 
 def pool(count: int) -> "ThreadPoolExecutor":
-    """Return so many threads."""
+    """Return a pool of threads."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(count)
 
 
 def mapping(top: bytes) -> "Each":
-    """Return what maps a function over the files of a directory: threads, or none."""
+    """Return a `map` for functions on files of a directory, with threads if its file system has a high latency."""
     count, begin = 0, time.monotonic()
     for folder, folders, files in os.walk(top):
         for name in folders + files:
@@ -76,11 +76,11 @@ def mapping(top: bytes) -> "Each":
 
 
 def scan(top: bytes, each: "Each") -> "Found":
-    """Return {path below top: its status} of everything, top itself included as b"."."""
+    """Return {path below top: its status} for all entries, and top itself as b"."."""
 
     def inside(folder: bytes) -> "list[tuple[bytes, os.DirEntry[bytes], bool]]":
         with os.scandir(os.path.join(top, folder)) as found:
-            # most file systems give the type with the name, for nothing
+            # most file systems return the type together with the name
             return [(folder + one.name, one, one.is_dir(follow_symlinks=False)) for one in found]
 
     def statuses(some: "list[tuple[bytes, os.DirEntry[bytes], bool]]") -> "list[tuple[bytes, os.stat_result]]":
@@ -97,7 +97,7 @@ def scan(top: bytes, each: "Each") -> "Found":
 
 
 def facts(status: os.stat_result) -> "tuple[Optional[int], ...]":
-    """Return what two copies of an entry have in common, but for contents and targets."""
+    """Return what must be equal in two copies of an entry, except contents and link targets."""
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFLNK:
         return (kind,)
@@ -105,12 +105,12 @@ def facts(status: os.stat_result) -> "tuple[Optional[int], ...]":
 
 
 def is_listed(found: "Found", top: bytes, listing: bytes) -> bool:
-    """Return whether a listing of `unsquashfs -lln` has just these entries: names, types, modes, targets and sizes."""
-    # before it old releases say how many inodes there are
+    """Return whether a listing of `unsquashfs -lln` has exactly these names, types, modes, targets and sizes."""
+    # old releases print the number of inodes first
     start = re.search(rb"(?m)^d\S{9} ", listing)
     at = start.start() if start else 0
     words = {}  # type: dict[int, bytes]
-    # a folder is followed by what is in it, in the order of bytes
+    # a folder is followed by its entries, sorted by bytes
     for path in sorted(found, key=lambda path: b"" if path == b"." else path.replace(b"/", b"\0")):
         status = found[path]
         mode = status.st_mode
@@ -147,7 +147,7 @@ def same_content(path: bytes, tops: "tuple[bytes, bytes]") -> bool:
 
 
 def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: str = "") -> int:
-    """Print what differs, or else the packages."""
+    """Print the differences; if there are none, the packages."""
     tops = os.fsencode(left_top), os.fsencode(right_top)
     each = mapping(tops[0])
     left = scan(tops[0], each)
@@ -158,7 +158,7 @@ def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: st
         paths = [path for path, status in left.items() if path not in different and stat.S_IFMT(status.st_mode) == kind]
         return [path for path, is_same in zip(paths, each(same, paths, itertools.repeat(tops))) if not is_same]
 
-    # Looking at each mounted file takes several times as long; what the listing does not show is looked for there.
+    # Reading the status of each mounted file takes several times as long, so it is done only if the listing differs.
     listed = is_listed(left, tops[0], sys.stdin.buffer.read())
     if not listed or set(os.listdir(tops[0])) != set(os.listdir(tops[1])):
         right = scan(tops[1], each)
@@ -166,7 +166,7 @@ def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: st
         different.update(path for path in left.keys() & right.keys() if facts(left[path]) != facts(right[path]))
         different.update(paths_that_differ(stat.S_IFLNK, same_target))
     if depth == "full" and not different:
-        # whoever unpacks for the mount works beside this process
+        # the process behind the mount decompresses in parallel with this one
         readers = pool(2).map if each is map else each
         different.update(paths_that_differ(stat.S_IFREG, same_content, readers))
     for path in sorted(different)[:MOST_DIFFERENCES]:
@@ -179,14 +179,14 @@ def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: st
 
 
 def imported_first(top: bytes, found: "Found", venv: str, modules: "tuple[str, ...]") -> "list[bytes]":
-    """Return the paths of all but folders: first what importing the modules opens, then what any import reads."""
+    """Return the paths of all entries except folders: first files that importing the modules opens, then usual ones."""
     traced = {}  # type: dict[bytes, int]
     if modules:
         import subprocess
 
         ours, theirs = os.pipe()
         python = os.path.join(venv, "bin/python")
-        # on standard input: a script's folder would come before the packages
+        # from standard input, because Python would put a script's folder before the packages
         with open(IMPORTS, "rb") as program:
             child = subprocess.Popen(  # noqa: S603 - the user's own Python
                 [python, "-B", "-", str(theirs), *modules], stdin=program, stdout=subprocess.DEVNULL, pass_fds=[theirs]
@@ -207,7 +207,7 @@ def imported_first(top: bytes, found: "Found", venv: str, modules: "tuple[str, .
 
 
 def pieces(top: bytes, path: bytes, size: int, readers: "ThreadPoolExecutor") -> "Iterator[tuple[int, Future[bytes]]]":
-    """Yield (length, future of the bytes) of a file."""
+    """Yield (length, future of the bytes) for each piece of a file."""
 
     def read(offset: int, length: int) -> bytes:
         with open(os.path.join(top, path), "rb", 0) as stream:
@@ -229,12 +229,12 @@ def pieces(top: bytes, path: bytes, size: int, readers: "ThreadPoolExecutor") ->
 def header(
     top: bytes, path: bytes, status: os.stat_result, first_names: "dict[tuple[int, int], bytes]"
 ) -> "tuple[bytes, int]":
-    """Return the header of an entry in the archive, and how many bytes follow it."""
+    """Return the header of an entry in the archive, and the number of bytes that follow it."""
     import tarfile
 
     entry = tarfile.TarInfo(os.fsdecode(path))
     entry.mode, entry.uid, entry.gid = stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid
-    # SquashFS has 32 bits for it, and mksquashfs reads no negative ones
+    # SquashFS has 32 bits for the time, and mksquashfs does not read negative times
     entry.mtime = status.st_mtime_ns // 10**9 & 0xFFFFFFFF
     kind = stat.S_IFMT(status.st_mode)
     other = first_names.setdefault((status.st_dev, status.st_ino), path)
@@ -254,22 +254,22 @@ def header(
 
 
 def archive(directory: str, free: str, venv: str, *modules: str) -> int:
-    """Write the archive; the files are read ahead, as much as may be in memory."""
+    """Write the archive; files are read ahead, up to the limit of memory."""
     top = os.fsencode(directory)
     out = sys.stdout.buffer
     with pool(THREADS) as readers:
         found = scan(top, readers.map)
         size = sum(status.st_size for status in found.values() if stat.S_ISREG(status.st_mode))
-        # Nothing that pip installs shrinks to a twentieth: less than that can't be enough.
+        # No Python package compresses to a twentieth, so less space than that can't be enough.
         if size // 20 > int(free):
-            print(f"{size} bytes don't fit into the {free} that are left", file=sys.stderr)
+            print(f"{size} bytes don't fit into {free} bytes of free space", file=sys.stderr)
             return 8
-        # the top's own mode is an option of mksquashfs
+        # the mode of top itself is passed to mksquashfs as an option
         folders = sorted(path for path, status in found.items() if stat.S_ISDIR(status.st_mode) and path != b".")
         first_names = {}  # type: dict[tuple[int, int], bytes]
 
         def planned() -> "Iterator[tuple[int, Optional[Future[bytes]], bytes]]":
-            """Yield (length, future of bytes or None, bytes) of all that is written, in order."""
+            """Yield (length, future of bytes or None, bytes) for each part of the archive, in order."""
             for path in itertools.chain(folders, imported_first(top, found, venv, modules)):
                 text, length = header(top, path, found[path], first_names)
                 yield len(text), None, text
@@ -293,18 +293,18 @@ def archive(directory: str, free: str, venv: str, *modules: str) -> int:
 
 
 def order(directory: str, venv: str, *modules: str) -> int:
-    """Print lines of a path and its priority: higher ones are packed first."""
+    """Print lines with a path and its priority: higher ones are packed first."""
     top = os.fsencode(directory)
     found = scan(top, mapping(top))
     for rank, path in enumerate(imported_first(top, found, venv, modules)):
-        # priorities have 16 bits; a name that would end early in a line, or look like a comment, goes where it goes
+        # priorities have 16 bits; names that the format can't express, with spaces for example, get no priority
         if re.match(rb"[\w./+@=-]+$", path):
             sys.stdout.buffer.write(b"%s %d\n" % (path, max(32767 - rank, -32768)))
     return 0
 
 
 def set_id_bits(from_top: str, to_top: str) -> int:
-    """Give entries these bits, which unsquashfs does for root only."""
+    """Set setuid and setgid bits, which unsquashfs does only for root."""
     top = os.fsencode(from_top)
     for path, status in scan(top, mapping(top)).items():
         if status.st_mode & (stat.S_ISUID | stat.S_ISGID) and not stat.S_ISLNK(status.st_mode):
@@ -313,13 +313,13 @@ def set_id_bits(from_top: str, to_top: str) -> int:
 
 
 def canonical(name: str) -> str:
-    """Return the name of a package in the form in which pip compares names (PEP 503)."""
+    """Return the normalized name of a package, by which pip compares names (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def distribution(entry: str) -> "tuple[str, str]":
-    """Return name and version of an entry of a folder of packages; empty if its metadata lack them or can't be read."""
-    # what distutils installed is a file
+    """Return name and version of an entry in site-packages; empty if its metadata lack them or can't be read."""
+    # distutils installed the metadata as a file
     for path in (os.path.join(entry, "METADATA"), os.path.join(entry, "PKG-INFO"), entry):
         try:
             with open(path, encoding="utf-8", errors="replace") as stream:
@@ -332,13 +332,13 @@ def distribution(entry: str) -> "tuple[str, str]":
 
 
 def requirements(folders: "Iterable[str]") -> "list[str]":
-    """Return name==version of what users installed in folders of packages, as `pip install -r` reads it.
+    """Return name==version of the packages that users installed in these folders, as `pip install -r` reads it.
 
-    The metadata are read by hand because Python has importlib.metadata from 3.8 on only.
+    The metadata are parsed here because importlib.metadata needs Python 3.8.
     """
     found = {}  # type: dict[str, str]
     for folder in folders:
-        # pip renames what it is about to replace to ~NAME; an interrupted one leaves it behind
+        # pip renames packages that it replaces to ~NAME, and leaves them behind if interrupted
         for pattern in ("[!~]*.dist-info", "[!~]*.egg-info"):
             for entry in sorted(glob.glob(os.path.join(glob.escape(folder), pattern))):
                 name, version = distribution(entry)
@@ -348,7 +348,7 @@ def requirements(folders: "Iterable[str]") -> "list[str]":
 
 
 def packages(venv: str) -> int:
-    """Print name==version of what is installed in a virtual environment."""
+    """Print name==version of the packages in a virtual environment."""
     for line in requirements(glob.glob(os.path.join(glob.escape(venv), "lib/python3*/site-packages"))):
         print(line)
     return 0
@@ -368,7 +368,7 @@ def main() -> int:
     try:
         return COMMANDS[sys.argv[1]](*sys.argv[2:])
     except BrokenPipeError:
-        # the packer has ended, and says why; nothing more can be written at the end either
+        # the packer has ended and printed the reason; exit without flushing, which would fail too
         os._exit(141)
     except OSError as error:
         print(f"can't be read: {error}", file=sys.stderr)

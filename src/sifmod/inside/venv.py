@@ -2,8 +2,9 @@
 
     venv.py DIRECTORY
 
-Debian and Ubuntu split ensurepip off, but an image that has pip can lend it to the virtual environment. Where the
-image's Python is itself a virtual environment, `--system-site-packages` would mean the packages of the Python below it.
+Debian and Ubuntu package ensurepip separately. Without it the virtual environment uses the image's pip, if there is
+one. If the image's Python is itself a virtual environment, `--system-site-packages` would mean the packages of the
+Python below it, so the image's own folders are added.
 """
 
 import importlib.util

@@ -6,15 +6,15 @@ from sifmod import names
 from sifmod.container.spec import ContainerSpec
 from sifmod.site.settings import Site
 
-# Directories of the container's default search path: prepending one would put it before /usr/local/bin.
+# Already on the container's default search path: prepending one would put it before /usr/local/bin.
 _DEFAULT_PREFIXES = ("/", "/usr", "/usr/local")
 
 
 def structural_variables(spec: ContainerSpec) -> dict[str, str]:
     """Return the variables that make the container's Python and user software work, by name.
 
-    The values of the CONDA_* variables are those that `activate` of conda 23 and 24 sets; PREPEND_PATH is the
-    runtime's own way to put directories before the image's PATH (Apptainer user guide, "Environment").
+    The CONDA_* variables have the values that `activate` of conda 23 and 24 sets. With PREPEND_PATH the runtime puts
+    directories before the image's PATH (Apptainer user guide, "Environment").
     """
     search_path = [names.RUNSCRIPTS]
     variables = {}
@@ -50,6 +50,6 @@ def structural_variables(spec: ContainerSpec) -> dict[str, str]:
 
 
 def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
-    """Return the variables that are a matter of taste, by name: sifmod's < the site's < the easyconfig's."""
+    """Return the configurable variables, by name: the easyconfig overrides the site, the site sifmod's defaults."""
     own = {"PYTHONNOUSERSITE": "1"} if spec.python else {}
     return dict(sorted({**own, **site.container_env, **spec.container_env}.items()))

@@ -1,4 +1,4 @@
-"""What `module help` and `module whatis` say about a container: made from its description, in the user's words."""
+"""The text of `module help` and `module whatis` for a container."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _WIDTH = 100
 
 
 def usage(spec: ContainerSpec, site: Site) -> str:
-    """Return what the module offers: variables, commands, packages, and how to add to them.
+    """Return the usage section: variables, commands, runscripts, and how to install more packages.
 
-    The text holds no bracket, brace, percent sign or backslash: the syntaxes of modulefiles and EasyBuild's templates
-    would change them.
+    The text contains no bracket, brace, percent sign or backslash, because modulefiles and EasyBuild's templates give
+    them a meaning.
 
     Args:
         spec: the container.
@@ -27,17 +27,17 @@ def usage(spec: ContainerSpec, site: Site) -> str:
     variables = {
         f"$SIF, $SIF{spec.env_name}": "the image",
         "$CONTAINERROOT": "where it is installed",
-        f"$RUNSCRIPTS, $RUNSCRIPTS{spec.env_name}": f"its runscripts, which the container sees in {names.RUNSCRIPTS}",
+        f"$RUNSCRIPTS, $RUNSCRIPTS{spec.env_name}": f"its runscripts, in the container {names.RUNSCRIPTS}",
     }
     commands = {", ".join(spec.wrappers): "as in the container, with its software"} if spec.wrappers else {}
     commands["start-shell"] = "a shell in the container"
     runscripts = {"get-master": "prints the first node of the job step"}
     if python:
-        commands["list-packages"] = "the Python packages that the container offers"
+        commands["list-packages"] = "lists the Python packages of the container"
         runscripts = {
             "conda-python-simple": "Python, as one task",
-            "conda-python-distributed": "Python, as one rank of each Slurm task",
-            "torchrun-distributed": "torchrun, as one Slurm task of each node",
+            "conda-python-distributed": "Python, one rank for each Slurm task",
+            "torchrun-distributed": "torchrun, one Slurm task on each node",
             **runscripts,
         }
     if spec.venv:
@@ -50,8 +50,8 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         f"Commands:\n{_table(commands)}",
         f"Runscripts, after {site.runtimes[0]} {spec.launch} $SIF:\n{_table(runscripts)}",
         fill(
-            "Variables and bind paths that the container needs are set for it. Bind paths of your own: "
-            "$SINGULARITY_BIND. Variables of your own: $SINGULARITYENV_NAME for NAME.",
+            "The module sets the variables and bind paths that the container needs. To add your own bind paths, set "
+            "$SINGULARITY_BIND. To set a variable NAME in the container, set $SINGULARITYENV_NAME.",
             _WIDTH,
         ),
     ]
@@ -62,8 +62,8 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         pinned = " It can't replace the packages of the image." if spec.pip_constraints else ""
         parts.append(
             fill(
-                f"Packages of your own: pip installs them into $CONTAINERROOT/{names.USER_SOFTWARE_DIRECTORY}.{pinned} "
-                "When they are complete, pack them with make-squashfs: one file loads faster than thousands, and "
+                f"pip installs your own packages into $CONTAINERROOT/{names.USER_SOFTWARE_DIRECTORY}.{pinned} "
+                "When they are complete, pack them with make-squashfs: one file loads faster than thousands. "
                 f"{names.USER_SOFTWARE} is read-only then. To add more, run unmake-squashfs first.",
                 _WIDTH,
             )
@@ -104,7 +104,7 @@ def examples(spec: ContainerSpec, site: Site) -> str:
 
 
 def whatis(spec: ContainerSpec, given: Sequence[str]) -> list[str]:
-    """Return the whatis lines of a module: the given ones, their keywords completed with what users look for.
+    """Return the whatis lines of a module, with keywords that users search for added.
 
     Args:
         spec: the container.

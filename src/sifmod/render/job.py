@@ -15,25 +15,26 @@ LAUNCHERS = ("srun", "torchrun")
 _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@=-]*(/[A-Za-z0-9_][A-Za-z0-9_.+@=-]*)*")
 # sbatch(1), --time
 _TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}")
-# What sbatch reads in a line #SBATCH without quotes; a comma separates partitions.
+# A word that needs no quotes in an #SBATCH line; a comma separates partitions.
 _SLURM_NAME = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+,-]*")
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a job runs, and what it asks Slurm for.
+    """What a job runs, and the resources that it requests from Slurm.
 
     Attributes:
-        module: the module of the container, as for `module load`.
-        command: the Python script with its arguments, or Python's own options such as `-m`.
+        module: name of the container's module, as for `module load`.
+        command: the Python script with its arguments, or options of Python such as `-m`.
         nodes: number of nodes.
-        gpus_per_node: GPUs that each node gives to the job; 0: none are asked for.
-        processes_per_node: Python processes on each node; 0: one for each GPU, or one.
-        cpus_per_process: CPU cores of each process; 0: those of the site's masks where they fit, else Slurm decides.
-        launcher: `srun`, which starts every process, or `torchrun`, one on each node which starts the others.
-        time: limit of the run time, in one of sbatch's ways to write it.
-        partition: partition; empty: the site's if GPUs are asked for, else Slurm's default.
-        account: account; empty: the site's.
+        gpus_per_node: GPUs on each node; 0 requests none.
+        processes_per_node: Python processes on each node; 0 means one for each GPU, or one without GPUs.
+        cpus_per_process: CPU cores of each process; 0 means as many as in the site's masks if they fit, else Slurm's
+            default.
+        launcher: `srun` starts every process; `torchrun` is started once on each node and starts the others.
+        time: time limit in a format of sbatch.
+        partition: partition; empty for the site's if GPUs are requested, else Slurm's default.
+        account: account; empty for the site's.
     """
 
     module: str
@@ -51,14 +52,14 @@ class Job:
 def render_job(job: Job, site: Site) -> str:
     """Return the job script, ready for `sbatch`.
 
-    Whether the module exists is not looked at: the script may be for another cluster.
+    The module need not exist here: the script may be for another cluster.
 
     Args:
-        job: what is run, and what for.
+        job: what to run, and the resources.
         site: the settings of the cluster that runs it.
 
     Raises:
-        JobError: something of the job can't be right; the message says what and why.
+        JobError: a value is invalid; the message says which and why.
     """
     _check(job)
     processes = job.processes_per_node or job.gpus_per_node or 1
@@ -89,11 +90,11 @@ def _check(job: Job) -> None:
             f"'{job.module}' is not the name of a module: write it as for 'module load', such as NAME/VERSION"
         )
     if not job.command or not job.command[0]:
-        raise JobError("there is nothing to run: write the script and its arguments behind --")
+        raise JobError("there is nothing to run: write the script and its arguments after --")
     if any("\0" in word for word in job.command):
-        raise JobError("an argument of the script has a null character, which no program can be given")
+        raise JobError("an argument of the script contains a null character, which no argument can")
     if job.launcher not in LAUNCHERS:
-        raise JobError(f"'{job.launcher}' is no launcher: use {' or '.join(LAUNCHERS)}")
+        raise JobError(f"'{job.launcher}' is not a launcher: use {' or '.join(LAUNCHERS)}")
     for value, least, what in (
         (job.nodes, 1, "nodes"),
         (job.gpus_per_node, 0, "GPUs on each node"),
@@ -117,7 +118,7 @@ def _slurm_name(what: str, own: str, sites: str) -> str:
 
 
 def _job_name(job: Job) -> str:
-    """Return a name for the job list: the script's, else the module's."""
+    """Return a name for the job queue: the script's, or the module's if there is no script."""
     scripts = [word for word in job.command if not word.startswith("-")]
     if not scripts or "-c" in job.command[: job.command.index(scripts[0])]:
         return job.module.partition("/")[0]

@@ -1,6 +1,6 @@
-"""Rendering: a description and a site in, artefacts out; the same bytes for the same input, and nothing written.
+"""Rendering: a spec and a site in, artefacts out; the same bytes for the same input, and nothing written.
 
-A file that needs no value of the installation lies in `wrappers/` or `inside/` and is installed as it is.
+A file that needs no value of the installation is in `wrappers/` or `inside/` and is installed unchanged.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def _templates() -> jinja2.Environment:
 
 
 def render_template(template: str, /, **facts: Any) -> str:
-    """Return the text of a template that belongs to no installation.
+    """Return the text of a template that is not part of an installation.
 
     Args:
-        template: its path below the folders of templates, without `.j2`.
-        facts: what it refers to.
+        template: its path below the template folders, without `.j2`.
+        facts: the names that it refers to.
     """
     return _templates().get_template(f"{template}.j2").render(facts)
 
@@ -154,14 +154,14 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
 
 
 def _central_images(spec: ContainerSpec, site: Site) -> list[str]:
-    """Return where else the image may be: in its own place where that is used, then in the site's repositories."""
+    """Return other paths of the image: its original path in the mode `central`, then the site's repositories."""
     own = [spec.image] if spec.image_mode == "central" and spec.image else []
     repositories = [str(PurePosixPath(repository, spec.sif)) for repository in site.image_repositories]
     return list(dict.fromkeys([*own, *repositories]))
 
 
 def _commands(spec: ContainerSpec, command: str) -> dict[str, list[str]]:
-    """Return the host commands that one name of `wrappers` stands for, each with what it runs in the container."""
+    """Return the host commands for one name in `wrappers`, each with the command that it runs in the container."""
     if not spec.python:
         return {command: [command]}
     family = re.fullmatch(r"(python|pip)([0-9.]*)", command)

@@ -1,4 +1,4 @@
-"""A site file: TOML, with the line of each key, so that a message can say where to look."""
+"""A site file: TOML, with the line of each key for messages."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _PROBE = "sifmod-probe"
 
 @dataclass(frozen=True)
 class SiteFile:
-    """A TOML file that was read.
+    """A parsed TOML file.
 
     Attributes:
-        path: where it is.
+        path: path of the file.
         text: its text.
-        values: what it says, as TOML values.
+        values: its keys and their TOML values.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class SiteFile:
         """Read a file.
 
         Raises:
-            SiteError: it can't be read, or is no TOML; the message says in which line.
+            SiteError: the file can't be read, or is not valid TOML; the message names the line.
         """
         try:
             text = path.read_text(encoding="utf-8")
@@ -55,11 +55,11 @@ class SiteFile:
         return cls(path, text, values)
 
     def line(self, key: str, entry: str = "") -> int:
-        """Return the line of a key, counted from 1; 0 where it isn't found.
+        """Return the line number of a key; 0 if it isn't found.
 
         Args:
             key: a key of the file.
-            entry: a key of the table that `key` is; its line is searched for, else the one of the table.
+            entry: if `key` is a table, a key in it: its line is returned, or the table's if it isn't found.
         """
         lines = self.text.splitlines()
         if entry:
@@ -75,7 +75,7 @@ class SiteFile:
         return 0
 
     def line_of_item(self, key: str, item: str) -> int:
-        """Return the line of one item of a list: the first one from the line of its key on that has it in quotes."""
+        """Return the line of one item of a list: the first one after its key that has the item in quotes."""
         first = self.line(key)
         for number, line in enumerate(self.text.splitlines(), 1):
             if number >= first and (json.dumps(item, ensure_ascii=False) in line or f"'{item}'" in line):
@@ -83,15 +83,15 @@ class SiteFile:
         return first
 
     def _candidates(self, pattern: str) -> Iterator[int]:
-        """Give the numbers of the lines that begin with the pattern, where a statement can begin."""
+        """Yield the numbers of lines that start with the pattern and are not inside a value."""
         for number, line in enumerate(self.text.splitlines(), 1):
             if re.match(rf"\s*({pattern})", line) and self._before(number):
                 yield number
 
     def _before(self, number: int) -> dict[str, Any]:
-        """Return what the file says before a line, with a probe in the table that the line is in.
+        """Return the values before a line, with a probe in the table that contains the line.
 
-        Nothing where the line is in the midst of a value: what is before it is no TOML then.
+        Empty if the line is inside a value, because the text before it is not valid TOML then.
         """
         before = [*self.text.splitlines()[: number - 1], f"{_PROBE} = 0"]
         try:
@@ -101,7 +101,7 @@ class SiteFile:
 
 
 def place(path: Path, line: int) -> str:
-    """Return how a message names a line of a site file, or the file alone where the line is 0."""
+    """Return the name of a line of a site file for a message; of the file alone if the line is 0."""
     return f"the site file '{path}'" + (f", line {line}," if line else "")
 
 

@@ -1,4 +1,4 @@
-"""The kinds of settings of a site: how each is read from TOML and from a variable, and its JSON schema."""
+"""The kinds of site settings: how to read each from TOML and from a variable, and its JSON schema."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _SEEMS_A_HOST = re.compile(
 
 
 class WrongItemError(ValueError):
-    """One item of a list, or one entry of a table, is wrong.
+    """One item of a list, or one entry of a table, is invalid.
 
     Args:
         item: the item, or the name of the entry.
-        why: what is wrong with it, and what to write.
+        why: what is wrong with it, and what to write instead.
     """
 
     def __init__(self, item: str, why: str) -> None:
@@ -44,11 +44,11 @@ class Kind:
     """One kind of setting.
 
     Attributes:
-        title: what it takes, in the words of the documentation.
-        read: makes the setting of a TOML value. It raises TypeError with what the key takes, or ValueError with what is
-            wrong with the value.
+        title: the values that it takes, for the documentation.
+        read: converts a TOML value to the setting. It raises TypeError with what the key takes, or ValueError with what
+            is wrong with the value.
         schema: JSON schema of the TOML value.
-        from_variable: makes a TOML value of the text of a SIFMOD_* variable; None where no variable can hold one.
+        from_variable: converts the text of a SIFMOD_* variable to a TOML value; None if no variable can hold one.
     """
 
     title: str
@@ -58,7 +58,7 @@ class Kind:
 
 
 def plain(setting: Any) -> Any:
-    """Return a setting as the TOML (or JSON) value that it is read from."""
+    """Return a setting as the TOML or JSON value that `read` converts."""
     if isinstance(setting, Mapping):
         return dict(setting)
     if isinstance(setting, tuple):
@@ -82,11 +82,11 @@ def _one_of(known: tuple[str, ...], empty: str, value: Any) -> str:
 
 
 def choice(*known: str, empty: str = "") -> Kind:
-    """Return the kind of a word out of a few.
+    """Return the kind for a choice of words.
 
     Args:
         known: the words.
-        empty: what an empty text stands for.
+        empty: the word that an empty text stands for.
     """
     return Kind(
         " or ".join(known), partial(_one_of, known, empty), {"type": "string", "enum": sorted({*known, empty})}, str
@@ -104,7 +104,7 @@ def _whole(lowest: int, highest: int, value: Any) -> int:
 
 
 def number(lowest: int, highest: int) -> Kind:
-    """Return the kind of a whole number in a range, which may also be given as text."""
+    """Return the kind for a whole number in a range, also accepted as text."""
     text = {"type": "string", "pattern": "^[0-9]{1,9}$"}
     whole = {"type": "integer", "minimum": lowest, "maximum": highest}
     return Kind(f"{lowest} to {highest}", partial(_whole, lowest, highest), {"anyOf": [whole, text]}, str)
@@ -113,23 +113,27 @@ def number(lowest: int, highest: int) -> Kind:
 def _block_size(value: Any) -> str:
     sizes = [*(f"{2**power}K" for power in range(2, 10)), "1M"]
     if _text(value) not in sizes:
-        raise ValueError(f"SquashFS has blocks of {', '.join(sizes)}")
+        raise ValueError(f"use a block size of SquashFS: {', '.join(sizes)}")
     return str(value)
 
 
 def _absolute(path: str) -> str:
-    """Return the path if it is absolute, else say what it is instead."""
+    """Return the path if it is absolute.
+
+    Raises:
+        ValueError: it is not; the message says what it is instead.
+    """
     if path.startswith("/"):
         return path
     if "://" in path:
         raise ValueError(
-            f"'{path}' is an address, and this key takes paths: begin it with '/'. Where an image is pulled from is "
-            "said by image_uri of its easyconfig"
+            f"'{path}' is an address, but this key takes paths: begin it with '/'. To pull an image, set image_uri in "
+            "its easyconfig"
         )
     if _SEEMS_A_HOST.fullmatch(path):
         raise ValueError(
-            f"'{path}' is the name of a host, and this key takes paths of the cluster's own nodes: begin it with '/'. "
-            "Registries that are spoken to in plain HTTP belong to insecure_registries"
+            f"'{path}' is the name of a host, but this key takes paths on the cluster's nodes: begin it with '/'. "
+            "Registries accessed over plain HTTP belong in insecure_registries"
         )
     raise ValueError(f"'{path}' is not an absolute path: begin it with '/'")
 
@@ -140,7 +144,7 @@ def _path(value: Any) -> str:
 
 
 def _items(value: Any, check: Callable[[str], Any] = str) -> tuple[Any, ...]:
-    """Return the list with each item checked; what is wrong with one is said with that one."""
+    """Return the list with each item checked; an error names its item."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise TypeError('a list of strings, such as key = ["one", "two"]')
     found = []
@@ -157,8 +161,8 @@ def _host(text: str) -> str:
         return text
     if text.startswith("/"):
         raise ValueError(
-            f"'{text}' is a path, and this key takes hosts of registries: write 'host:port'. Folders with images "
-            "belong to image_repositories"
+            f"'{text}' is a path, but this key takes hosts of registries: write 'host:port'. Folders with images "
+            "belong in image_repositories"
         )
     raise ValueError(f"'{text}' is not a host: write 'host' or 'host:port' alone, without 'http://' and without a path")
 
@@ -171,7 +175,7 @@ def _bind(text: str) -> Bind:
 
 def _mask(text: str) -> str:
     if not re.fullmatch(r"0x[0-9A-Fa-f]+", text) or not int(text, 16):
-        raise ValueError(f"'{text}' is not a mask of CPUs: write it in hexadecimal, such as '0xfe'")
+        raise ValueError(f"'{text}' is not a CPU mask: write it in hexadecimal, such as '0xfe'")
     return text
 
 
@@ -203,25 +207,25 @@ PATH = Kind(
     "absolute path; `~` and `$VARIABLES` are expanded", _path, {"type": "string", "pattern": "^([/~$].*)?$"}, str
 )
 PATHS = Kind(
-    "list of absolute paths; in the variable with colons",
+    "list of absolute paths; in the variable separated by colons",
     partial(_items, check=_absolute),
     _list_schema("^/"),
     partial(_split, ":"),
 )
 BINDS = Kind(
-    "list of bind paths; in the variable with commas",
+    "list of bind paths; in the variable separated by commas",
     partial(_items, check=_bind),
     _list_schema("^/"),
     _binds_of_variable,
 )
 HOSTS = Kind(
-    "list of `host:port`; in the variable with commas",
+    "list of `host:port`; in the variable separated by commas",
     partial(_items, check=_host),
     _list_schema(r"^[A-Za-z0-9\[][^/]*$"),
     partial(_split, ","),
 )
 MASKS = Kind(
-    "list of hexadecimal masks; in the variable with commas",
+    "list of hexadecimal masks; in the variable separated by commas",
     partial(_items, check=_mask),
     _list_schema("^0x[0-9A-Fa-f]+$"),
     partial(_split, ","),

@@ -1,4 +1,4 @@
-"""The JSON schema of site files, for editors: made of the same keys that site files are read with."""
+"""The JSON schema of site files, for editors: generated from the keys of `Site`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from sifmod.site.settings import KEYS
 
 
 def site_schema(*, users: bool = False) -> dict[str, Any]:
-    """Return the JSON schema (draft 7, which editors of TOML know best) of a site file.
+    """Return the JSON schema of a site file, in draft 7, which TOML editors support best.
 
     Args:
-        users: of the user's own settings instead, which can also name the site.
+        users: whether to return the schema of the user's own settings, which can also name the site.
     """
     properties: dict[str, Any] = {
         key.name: {"description": key.help_text, "default": plain(key.default), **key.kind.schema}

@@ -1,4 +1,4 @@
-"""A site: what one cluster knows about itself, read from TOML files and SIFMOD_* variables."""
+"""A site: the settings of one cluster, read from TOML files and SIFMOD_* variables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from sifmod.site.keys import (
 )
 from sifmod.text.suggest import perhaps
 
-# Variables of sifmod that are no settings of a site.
+# Variables of sifmod that are not settings of a site.
 _OTHER_VARIABLES = (
     "SIFMOD_PYTHONPATH",
     "SIFMOD_RELOADS",
@@ -45,7 +45,7 @@ _OTHER_VARIABLES = (
 
 
 def _key(kind: Kind, default: Any, help_text: str) -> Any:
-    """Describe one key of a site file: what it takes, what it is when nobody sets it, and what it means."""
+    """Describe one key of a site file: its kind, its default and its meaning."""
     metadata = {"kind": kind, "help": help_text}
     if isinstance(default, dict):
         return field(default_factory=lambda: MappingProxyType(dict(default)), metadata=metadata)
@@ -54,75 +54,73 @@ def _key(kind: Kind, default: Any, help_text: str) -> Any:
 
 @dataclass(frozen=True)
 class Site:
-    """The settings of one cluster, merged from all their origins.
+    """The settings of one cluster, merged from all origins.
 
-    The keys of a site file are the fields from `runtime` on.
+    The keys of a site file are the fields after `name`.
 
     Attributes:
-        name: name or path of the site file that was used.
+        name: name or path of the site file.
     """
 
     name: str
     runtime: str = _key(
-        TEXT, "", "Command of the container runtime; without it `singularity`, then `apptainer` is looked for."
+        TEXT, "", "Command of the container runtime. If empty, `singularity` is tried first, then `apptainer`."
     )
-    binds: tuple[Bind, ...] = _key(BINDS, (), "Bind paths that every container gets: they must exist on every node.")
+    binds: tuple[Bind, ...] = _key(BINDS, (), "Bind paths for every container. They must exist on every node.")
     optional_binds: tuple[Bind, ...] = _key(BINDS, (), "Bind paths used on the nodes where their source exists.")
     image_repositories: tuple[str, ...] = _key(
-        PATHS, (), "Directories of the site's central images, searched in this order."
+        PATHS, (), "Directories with the site's central images, searched in this order."
     )
     insecure_registries: tuple[str, ...] = _key(
         HOSTS,
         (),
-        "Registries that are spoken to in plain HTTP. If there is any, definitions are built with `--no-https`.",
+        "Registries accessed over plain HTTP. If there is one, definition files are built with `--no-https`.",
     )
-    runtime_tmpdir: str = _key(PATH, "", "Temporary folder of the runtime while it pulls and builds; it must exist.")
-    runtime_cachedir: str = _key(PATH, "", "Cache folder of the runtime, which makes it.")
+    runtime_tmpdir: str = _key(PATH, "", "Temporary folder of the runtime for pulls and builds. It must exist.")
+    runtime_cachedir: str = _key(PATH, "", "Cache folder of the runtime. The runtime creates it.")
     signatures: str = _key(
         choice("none", "required", empty="none"),
         "none",
-        "required: images without a valid signature are refused, before anything is installed (`singularity verify`).",
+        "With `required`, images without a valid signature (`singularity verify`) are refused before the install.",
     )
     signature_key: str = _key(
-        PATH, "", "PEM file of the public key that signatures are checked with; else the runtime's own local keyring."
+        PATH, "", "PEM file of the public key to check signatures with. If empty, the runtime's local keyring is used."
     )
     gpu: str = _key(
         choice(*VENDORS),
         "",
-        "Vendor of the cluster's GPUs, for easyconfigs that do not say theirs.",
+        "Vendor of the cluster's GPUs, for easyconfigs that do not set `gpu`.",
     )
     cpu_bind_masks: tuple[str, ...] = _key(
-        MASKS, (), "CPU masks of a GPU node's tasks, in the order of their GPUs, as for `srun --cpu-bind=mask_cpu:`."
+        MASKS, (), "CPU masks for the tasks of a GPU node, in the order of their GPUs (`srun --cpu-bind=mask_cpu:`)."
     )
     slurm_partition: str = _key(
-        TEXT, "", "Partition of Slurm for jobs with GPUs (`sifmod sbatch`), unless the user names another."
+        TEXT, "", "Slurm partition for jobs with GPUs (`sifmod sbatch`), unless the user names another."
     )
-    slurm_account: str = _key(
-        TEXT, "", "Account of Slurm that jobs are charged to (`sifmod sbatch`), unless the user names another."
-    )
+    slurm_account: str = _key(TEXT, "", "Slurm account for jobs (`sifmod sbatch`), unless the user names another.")
     pack_compressor: str = _key(choice(*COMPRESSORS, empty="zstd"), "zstd", "Compressor of `make-squashfs`.")
     pack_level: int = _key(
         number(1, 22),
         6,
-        "Compression level of `make-squashfs`: up to 22 with zstd, 9 with gzip and lzo; the others have none.",
+        "Compression level of `make-squashfs`: up to 22 for zstd, 9 for gzip and lzo. The others have no levels.",
     )
     pack_block_size: str = _key(BLOCK_SIZE, "128K", "Block size of `make-squashfs`.")
     pack_processors: int = _key(
-        number(0, 9999), 0, "Processors that `make-squashfs` uses at most; 0: all that the process may use."
+        number(0, 9999), 0, "Most processors that `make-squashfs` uses; 0 for all that the process may use."
     )
-    container_env: Mapping[str, str] = _key(VARIABLES, {}, "Variables injected into every container.")
+    container_env: Mapping[str, str] = _key(VARIABLES, {}, "Variables to set in every container.")
     master_suffix: str = _key(
-        TEXT, "", "Appended to the master's host name by `get-master`: the suffix of the fast network's names."
+        TEXT, "", "Suffix that `get-master` appends to the host name: that of host names in the fast network."
     )
 
     @property
     def runtimes(self) -> tuple[str, ...]:
-        """Commands of container runtimes that are looked for, the preferred one first."""
+        """Commands of container runtimes to try, in this order."""
         return (self.runtime,) if self.runtime else names.CONTAINER_RUNTIMES
 
     @property
     def runtime_is_missing(self) -> str:
-        """What is said on a node that has none of them."""
+        """The message for a node that has none of them."""
         return (
             f"no container runtime on this node: looked for {' and '.join(self.runtimes)} on PATH. Load its module, "
             "use a node that has one, or set 'runtime' in the site file"
@@ -130,7 +128,7 @@ class Site:
 
     @property
     def easyconfig_defaults(self) -> dict[str, Any]:
-        """Values of easyconfig parameters that count where the easyconfig gives none."""
+        """Defaults for parameters that an easyconfig does not set."""
         return {"gpu": self.gpu}
 
 
@@ -140,9 +138,9 @@ class Key:
 
     Attributes:
         name: the key.
-        kind: what it takes.
-        help_text: what it means.
-        default: the setting when nobody sets it.
+        kind: kind of its values.
+        help_text: its meaning.
+        default: its default.
     """
 
     name: str
@@ -152,7 +150,7 @@ class Key:
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets it; empty where none can."""
+        """The environment variable that sets it; empty if there is none."""
         return f"SIFMOD_{self.name.upper()}" if self.kind.from_variable else ""
 
 
@@ -172,7 +170,7 @@ class Origin:
     Attributes:
         layer: `default`, `site`, `user` or `environment`.
         file: path of the file; empty for the other layers.
-        line: line in that file; 0 where it isn't known.
+        line: line in that file; 0 if it isn't known.
         variable: name of the environment variable; empty for the other layers.
     """
 
@@ -217,7 +215,7 @@ class Settings:
     origins: Mapping[str, Origin]
 
     def entries(self) -> Iterator[Entry]:
-        """Give all settings in the order of the documentation; those that nobody set are at their default."""
+        """Yield all settings in the order of the documentation, including those at their default."""
         for name in KEYS:
             value = getattr(self.site, name)
             if isinstance(value, Mapping) and value:
@@ -229,7 +227,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class _Layer:
-    """What one origin says: settings by key, and where each is said."""
+    """The settings of one layer by key, and the origin of each."""
 
     settings: Mapping[str, Any]
     origins: Mapping[str, Origin]
@@ -241,7 +239,7 @@ def shipped_sites() -> list[str]:
 
 
 def site_title(name: str) -> str:
-    """Return the first line of a shipped site's file: which cluster it is."""
+    """Return the first line of a shipped site file, which names the cluster."""
     text = (data_path("sites") / f"{name}.toml").read_text(encoding="utf-8")
     return text.partition("\n")[0].lstrip("# ")
 
@@ -255,12 +253,12 @@ def load_settings(environ: Optional[Mapping[str, str]] = None, site: str = "") -
     """Return the settings in force, with their origins: defaults < site file < user's file < SIFMOD_* variables.
 
     The site file is named by `SIFMOD_SITE`, or by the key `site` of the user's file
-    (`$XDG_CONFIG_HOME/sifmod/config.toml`), as a shipped name or a path; without either it is `generic`. What an
-    easyconfig says counts before all of them.
+    (`$XDG_CONFIG_HOME/sifmod/config.toml`), as a shipped name or a path; without either it is `generic`. An easyconfig
+    overrides all of them.
 
     Args:
         environ: the environment to read, `os.environ` by default.
-        site: name or path of the site file, in place of the one that the environment and the user name.
+        site: name or path of the site file; overrides `SIFMOD_SITE` and the user's file.
 
     Raises:
         SiteError: a file is missing or can't be read, a key is unknown, or a value has a wrong type or meaning.
@@ -292,7 +290,7 @@ def _check_level(site: Site, origins: Mapping[str, Origin]) -> None:
     if highest and site.pack_level > highest:
         said = " and ".join(f"{key} ({origins[key]})" for key in ("pack_compressor", "pack_level") if key in origins)
         raise SiteError(
-            f"pack_level is {site.pack_level}, and {site.pack_compressor} has levels from 1 to {highest} only: correct "
+            f"pack_level is {site.pack_level}, but {site.pack_compressor} only has levels from 1 to {highest}: correct "
             f"{said}"
         )
 
@@ -307,7 +305,7 @@ def _site_file(chosen: str) -> Path:
         path = Path(chosen).expanduser()
         if not path.is_file():
             raise SiteError(
-                f"the site file '{path}' does not exist: correct SIFMOD_SITE, --site or the key 'site' of the user's "
+                f"the site file '{path}' does not exist: correct SIFMOD_SITE, --site or the key 'site' in the user's "
                 "settings, whichever names it"
             )
         return path
@@ -333,7 +331,7 @@ def _from_file(file: SiteFile, layer: str) -> _Layer:
         for name in value if isinstance(value, Mapping) else ():
             if name in KEYS:
                 raise SiteError(
-                    f"{place(file.path, file.line(key, name))} has {name} in the table {key}, where it is a variable "
+                    f"{place(file.path, file.line(key, name))} has {name} in the table {key}, which holds variables "
                     f"of the container: write the key {name} above the line [{key}]"
                 )
         settings[key] = _converted(file, key, KEYS[key].kind, value)
@@ -380,5 +378,5 @@ def _from_variables(environ: Mapping[str, str]) -> _Layer:
             continue
         nearest = perhaps(variable[len("SIFMOD_") :].lower(), KEYS)
         if nearest:
-            raise SiteError(f"the environment has {variable}, which is no setting{nearest}: unset it")
+            raise SiteError(f"the environment has {variable}, which is not a setting{nearest}: unset it")
     return _Layer(settings, origins)

@@ -1,4 +1,4 @@
-"""Versions of Python, and names and versions of its packages, as far as they may be believed: others wrote them."""
+"""Valid versions of Python, and valid names and versions of its packages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 # `major.minor`, as in python3.11.
 PYTHON_VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}")
 
-# As PEP 508 has names. Versions are wider than PEP 440, for Linux distributions have such as 1.1build1.
+# Names as in PEP 508. Versions are wider than PEP 440, because Linux distributions have versions such as 1.1build1.
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!~-]{0,99}")
 
 
 def is_package(name: object, version: object) -> bool:
-    """Return whether these can be the name and the version of a package: one word each, and no option of pip."""
+    """Return whether these can be the name and version of a package: one word each, and not an option of pip."""
     return (
         isinstance(name, str)
         and isinstance(version, str)

@@ -1,17 +1,17 @@
-"""Text of foreign origin on a terminal: what would steer it is shown, not obeyed."""
+"""Untrusted text on a terminal: control characters are shown as escapes."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 
-# Control characters but line feed and tab, what turns the direction of text round, line separators that only some
-# programs know, and halves of surrogate pairs (odd bytes in file names), which are no UTF-8.
+# Control characters except line feed and tab, characters that change the direction of text, line separators that only
+# some programs know, and halves of surrogate pairs (invalid bytes in file names), which UTF-8 can't encode.
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    r"""Return text with each character that steers a terminal, or that can't be printed, as its escape: `\x1b`."""
+    r"""Return text with an escape such as `\x1b` for each character that controls a terminal or can't be printed."""
     return STEERING.sub(lambda found: _escape(ord(found[0])), text)
 
 
@@ -20,7 +20,7 @@ def _escape(code: int) -> str:
 
 
 def columns(text: str) -> int:
-    """Return how many columns of a terminal a line of printable text takes: wide characters count double."""
+    """Return how many columns of a terminal a line of printable text needs: wide characters count double."""
     return sum(_columns_of(character) for character in text)
 
 

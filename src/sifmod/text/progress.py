@@ -14,10 +14,10 @@ _EVERY = 30  # seconds between two lines about the same step
 
 
 class Step(Protocol):
-    """One piece of work that takes long."""
+    """One step of long work."""
 
     def advance(self, count: int) -> None:
-        """Say that so many bytes more are done; 0 is a sign of life."""
+        """Report that `count` more bytes are done; 0 if the step is still running."""
 
     def tell(self, line: str) -> None:
         """Pass on the last line of the program that does the work."""
@@ -30,13 +30,13 @@ class Progress(Protocol):
         """Show a step until the context ends.
 
         Args:
-            title: what is done, such as `copying demo.sif`.
-            size: number of bytes that there are to do; 0 if nobody knows.
+            title: name of the step, such as `copying demo.sif`.
+            size: total number of bytes; 0 if unknown.
         """
 
 
 class Quiet:
-    """Progress that nobody sees."""
+    """Progress that shows nothing."""
 
     @contextmanager
     def step(self, title: str, *, size: int = 0) -> Iterator[Step]:  # noqa: ARG002 - the protocol's
@@ -55,7 +55,7 @@ QUIET = Quiet()
 
 @dataclass(frozen=True)
 class Lines:
-    """Progress as lines, for logs: one about every half minute, so work that is soon done has none.
+    """Progress as lines for logs, about every 30 seconds, so that short steps have none.
 
     Attributes:
         say: called with each line.
@@ -65,7 +65,7 @@ class Lines:
 
     @contextmanager
     def step(self, title: str, *, size: int = 0) -> Iterator[Step]:
-        """Say how far a step is, now and then."""
+        """Print the progress of a step now and then."""
         now = time.monotonic()
         yield _LinesOfAStep(self.say, title, size, begun=now, said=now)
 
@@ -91,12 +91,12 @@ class _LinesOfAStep:
 
 
 def measured(done: int, size: int, seconds: float) -> str:
-    """Return how far a step is: bytes of bytes, speed and time left, or the time that has passed.
+    """Return the progress of a step: done and total bytes, speed and time left, or the elapsed time.
 
     Args:
         done: number of bytes that are done.
-        size: number of bytes that there are to do; 0 if nobody knows.
-        seconds: since the step began.
+        size: total number of bytes; 0 if unknown.
+        seconds: seconds since the step began.
     """
     if not size:
         return ", ".join(filter(None, [size_text(done) if done else "", f"{_clock(seconds)} passed"]))

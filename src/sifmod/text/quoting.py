@@ -17,12 +17,12 @@ def shell(value: object) -> str:
 
 
 def csh(value: object) -> str:
-    """Return the value, which has no line breaks, as one word of csh, where `!` counts within quotes too."""
+    """Return the value, which has no line breaks, as one word of csh, which also expands `!` within quotes."""
     return "'" + str(value).replace("'", "'\\''").replace("!", "\\!") + "'"
 
 
 def fish(value: object) -> str:
-    r"""Return the value as one word of fish, where `\\` and `\'` count within single quotes."""
+    r"""Return the value as one word of fish, which also expands `\\` and `\'` within single quotes."""
     return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -34,8 +34,8 @@ def lua(value: object) -> str:
 def tcl(value: object) -> str:
     """Return the value as one Tcl word, also within braces (Tcl(3tcl), rules 4 to 9).
 
-    Control characters are escaped because Tcl ends a script at one of them, and braces because a brace that is not
-    counts where the word stands in a body.
+    Control characters are escaped because one of them ends a script, and braces because Tcl counts unescaped braces if
+    the word is in a body.
     """
     return '"' + "".join(_tcl_character(char) for char in str(value)) + '"'
 
@@ -47,10 +47,10 @@ def _tcl_character(char: str) -> str:
 
 
 def python(value: object) -> str:
-    """Return a value as Python writes it, on one line: text, numbers, None, and collections of these.
+    """Return a value as a Python literal on one line: text, numbers, None, and collections of these.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: the value has another type.
     """
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{python(key)}: {python(item)}" for key, item in value.items()) + "}"
@@ -64,10 +64,10 @@ def python(value: object) -> str:
 
 
 def without_templates(value: Any) -> Any:
-    """Return a value for an easyconfig in which every text stays what it is.
+    """Return a value for an easyconfig, escaped so that EasyBuild does not change it.
 
-    EasyBuild replaces `%(name)s` in the texts of an easyconfig (its documentation, "Templates"): the `%` is doubled
-    here, in collections too.
+    EasyBuild replaces `%(name)s` in the strings of an easyconfig (its documentation, "Templates"), so the `%` is
+    doubled, also in collections.
     """
     if isinstance(value, str):
         return re.sub(r"%(?=%*\(\w+\)s)", "%%", value)
@@ -79,5 +79,5 @@ def without_templates(value: Any) -> Any:
 
 
 def comment(value: object) -> str:
-    """Return the value on one line, fit for a comment of any of the languages."""
+    """Return the value on one line, for a comment in any of the languages."""
     return re.sub(r"[\x00-\x1f\x7f]+", " ", str(value)).strip()

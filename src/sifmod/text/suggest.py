@@ -1,4 +1,4 @@
-"""The answer to an unknown word: the nearest known one."""
+"""Suggestions for an unknown word: the most similar known one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from collections.abc import Iterable
 
 
 def perhaps(word: str, known: Iterable[str]) -> str:
-    """Return ` (perhaps you meant 'X')` for the known word nearest to `word`, or nothing when none is near."""
+    """Return ` (perhaps you meant 'X')` with the known word most similar to `word`; empty if none is similar."""
     near = difflib.get_close_matches(word, list(known), n=1)
     return f" (perhaps you meant '{near[0]}')" if near else ""

@@ -1,4 +1,4 @@
-"""The order of versions that come from anywhere: what is no version comes first."""
+"""The order of arbitrary version strings; an invalid version comes first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from packaging.version import InvalidVersion, Version
 
 
 def version_order(text: str) -> Version:
-    """Return what versions are compared and sorted by; that of `0` for text that is none (PEP 440)."""
+    """Return the sort key of a version (PEP 440); an invalid version sorts like `0`."""
     try:
         return Version(text)
     except InvalidVersion:

@@ -39,7 +39,7 @@ def of_site(variables: dict[Any, Any]) -> str:
         ("A\n", "x", "use letters, digits and '_'"),
         ("", "x", "use letters, digits and '_'"),
         ("é", "x", "use letters, digits and '_'"),
-        (names.RESERVED_VARIABLES[0], "x", "leave it out"),
+        (names.RESERVED_VARIABLES[0], "x", "remove it"),
         ("A", 1, "the value of A in quotes"),
         ("A", None, "the value of A in quotes"),
         ("A", ["x"], "the value of A in quotes"),

@@ -40,7 +40,7 @@ def test_a_file_that_must_not_exist_is_left_alone(path: Path) -> None:
     with pytest.raises(FileExistsError):
         write_whole(path, "new", replace=False)
     assert is_as_it_was(path)
-    with pytest.raises(SifmodError, match="exists: choose another name, or write over it with --force"):
+    with pytest.raises(SifmodError, match="exists: choose another name, or overwrite it with --force"):
         write_new(path, "new")
     assert is_as_it_was(path)
 

@@ -94,7 +94,7 @@ def test_what_nvidia_s_tool_complains_of_is_passed_on(tools: Tools, text: str, s
     tools(nvidia_smi=says(text, status))
     (host,) = host_gpus()
     assert (host.gpus, host.driver) == ((), "")
-    assert host.problem == (text or f"nvidia-smi ended with exit status {status}")
+    assert host.problem == (text or f"nvidia-smi failed with exit status {status}")
 
 
 def test_amd_tells_model_driver_and_architecture(tools: Tools) -> None:

@@ -46,6 +46,8 @@ def test_a_library_that_is_not_there_is_named_with_its_package(
 ) -> None:
     monkeypatch.setitem(module._LIBRARIES, compressor, ("libnothere.so.9", "nothere"))
     module._library.cache_clear()
-    with pytest.raises(ImageError, match=f"SquashFS of {compressor} needs the library libnothere.so.9: install it"):
+    with pytest.raises(
+        ImageError, match=f"SquashFS compressed with {compressor} needs the library libnothere.so.9: install it"
+    ):
         decompress(compressor, b"x", 10)
     module._library.cache_clear()

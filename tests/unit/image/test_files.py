@@ -100,7 +100,7 @@ def test_no_more_names_are_listed_than_an_image_has(files: Files, limits: Callab
     limits(MOST_NAMES=5)
     assert files.names("/etc") == ["inside", "os-release"]
     assert files.names("/usr/lib") == ["os-release"]
-    with pytest.raises(ImageError, match=f"looking into '{files.name}' takes listing more than 5 names of files"):
+    with pytest.raises(ImageError, match=f"reading '{files.name}' needs listing more than 5 file names"):
         files.names("/")
 
 
@@ -108,7 +108,7 @@ def test_no_more_time_is_taken_than_an_image_needs(files: Files, limits: Callabl
     assert files.is_file("/etc/inside")
     limits(_MOST_SECONDS=-1)
     for look in (lambda: files.names("/usr"), lambda: files.read("/etc/inside")):
-        with pytest.raises(ImageError, match=f"looking into '{files.name}' takes more than -1 seconds"):
+        with pytest.raises(ImageError, match=f"reading '{files.name}' needs more than -1 seconds"):
             look()
 
 

@@ -55,12 +55,12 @@ def test_only_the_primary_partition_is_the_system(tmp_path: Path) -> None:
         (80, struct.pack("<q", -1), "claims"),
         (80, struct.pack("<q", 99), "claims"),
         (88, struct.pack("<q", 1 << 40), "claims"),
-        (96, struct.pack("<q", 1 << 62), "descriptors are said to be at"),
-        (96, struct.pack("<q", -5), "descriptors are said to be at"),
-        (104, struct.pack("<q", 100), "descriptors are said to be at"),
-        (HEADER.size + 17, struct.pack("<q", 1 << 40), "object 1 is said to end at"),
-        (HEADER.size + 25, struct.pack("<q", 1 << 40), "object 1 is said to end at"),
-        (HEADER.size + DESCRIPTOR.size + 17, struct.pack("<q", -1), "object 2 is said to end at"),
+        (96, struct.pack("<q", 1 << 62), "bytes of descriptors at byte"),
+        (96, struct.pack("<q", -5), "bytes of descriptors at byte"),
+        (104, struct.pack("<q", 100), "bytes of descriptors at byte"),
+        (HEADER.size + 17, struct.pack("<q", 1 << 40), "object 1 should end at"),
+        (HEADER.size + 25, struct.pack("<q", 1 << 40), "object 1 should end at"),
+        (HEADER.size + DESCRIPTOR.size + 17, struct.pack("<q", -1), "object 2 should end at"),
     ],
 )
 def test_what_can_not_be_is_named(signed: Path, place: int, value: bytes, said: str) -> None:
@@ -158,7 +158,7 @@ def test_what_is_no_file_is_refused_with_the_remedy(tmp_path: Path, make: Callab
     with pytest.raises(ImageError) as caught:
         check_is_sif(path)
     assert f"'{path}' is not a file" in str(caught.value)
-    assert "give the path of a SIF" in str(caught.value)
+    assert "use the path of a SIF" in str(caught.value)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")

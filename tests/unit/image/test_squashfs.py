@@ -137,9 +137,9 @@ def small(tmp_path_factory: pytest.TempPathFactory, need: Need) -> Path:
 @pytest.mark.parametrize(
     ("position", "value", "said"),
     [
-        (0, b"sqsh", "no SquashFS"),
+        (0, b"sqsh", "does not contain a SquashFS"),
         (28, struct.pack("<2H", 3, 1), "version 3.1"),
-        (20, struct.pack("<H", 99), "unknown compressor 99"),
+        (20, struct.pack("<H", 99), "compressor 99 is unknown"),
         (12, struct.pack("<I", 1 << 31), "block size"),
         (22, struct.pack("<H", 30), "block size"),
         (40, struct.pack("<Q", 1 << 60), "only"),
@@ -172,7 +172,7 @@ def test_a_block_that_unpacks_into_too_much_is_an_error(tmp_path: Path, small: P
     struct.pack_into("<Q", data, 72, len(data) - 100)
     path = tmp_path / "bomb.squashfs"
     path.write_bytes(bytes(data))
-    with pytest.raises(ImageError, match="can't be unpacked"):
+    with pytest.raises(ImageError, match="can't be decompressed"):
         read_all(SquashFsFiles(opened(path)))
 
 
@@ -251,7 +251,7 @@ def test_forty_thousand_names_take_little_time_and_memory(tmp_path: Path) -> Non
 def test_directories_that_share_a_listing_are_not_read_for_ever(tmp_path: Path) -> None:
     files = SquashFsFiles(opened(one_listing(tmp_path / "x.squashfs", directories=5000, names=20_000)))
     begun = time.process_time()
-    with pytest.raises(ImageError, match="takes reading more than 500,000 names of files: no usual image"):
+    with pytest.raises(ImageError, match="needs reading more than 500,000 file names, far more than usual"):
         any(files.is_directory(f"/d{number:05}/bin") for number in range(5000))
     assert time.process_time() - begun < 10
 

@@ -243,10 +243,10 @@ def test_an_unknown_key_of_the_user_s_file_is_refused_too(users: Users, tmp_path
         ('pack_block_size = "100K"', "pack_block_size", "'100K'", "64K, 128K"),
         ('pack_block_size = "2M"', "pack_block_size", "'2M'", "1M"),
         ("pack_processors = -1", "pack_processors", "-1", "from 0"),
-        ('insecure_registries = ["/images"]', "insecure_registries", "'/images'", "belong to image_repositories"),
+        ('insecure_registries = ["/images"]', "insecure_registries", "'/images'", "belong in image_repositories"),
         ('insecure_registries = ["http://a:5000"]', "insecure_registries", "'http://a:5000'", "without 'http://'"),
         ('insecure_registries = ["a:5000/b"]', "insecure_registries", "'a:5000/b'", "without a path"),
-        ('image_repositories = ["docker://a/b"]', "image_repositories", "docker://a/b", "image_uri of its easyconfig"),
+        ('image_repositories = ["docker://a/b"]', "image_repositories", "docker://a/b", "image_uri in its easyconfig"),
         ('image_repositories = ["localhost:5000"]', "image_repositories", "localhost:5000", "insecure_registries"),
         ('binds = ["nfs.example.org:/export"]', "binds", "nfs.example.org:/export", "the name of a host"),
         ('optional_binds = ["10.0.0.1:/export"]', "optional_binds", "10.0.0.1:/export", "the name of a host"),
@@ -290,7 +290,7 @@ def test_a_site_can_not_set_the_variables_that_sifmod_sets(write: Write, name: s
     message = refused({"SIFMOD_SITE": write(f'[container_env]\n{name} = "x"')})
     assert name in message
     assert "container_env" in message
-    assert "leave it out" in message
+    assert "remove it" in message
 
 
 @pytest.mark.parametrize(
