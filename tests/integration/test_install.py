@@ -89,7 +89,7 @@ def test_scripts_of_the_install_pass_shellcheck(demo: User) -> None:
     scripts = [path for folder in ("bin", "runscripts") for path in (installdir / folder).iterdir()]
     bash = [str(path) for path in scripts if path.read_text().startswith("#!/bin/bash")]
     assert len(bash) > 10
-    demo.run(f"shellcheck -x {' '.join(bash)} {installdir}/share/container.sh")
+    demo.run(f"shellcheck -x -P SCRIPTDIR {' '.join(bash)} {installdir}/share/container.sh")
 
 
 def test_the_modulefile_passes_lmods_syntax_check(demo: User) -> None:
