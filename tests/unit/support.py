@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Callable, NoReturn, Union
+from typing import Any, NoReturn, Protocol, Union
 
 import pytest
 
@@ -22,9 +22,6 @@ from sifmod.eb.space import SoftwareSpace
 from sifmod.install.manifest import Manifest
 from sifmod.site.settings import Site
 
-# The path of the first of these commands that is there.
-Need = Callable[..., str]
-
 # The header of a SIF: launch script, magic, version, architecture.
 SIF_HEADER = b"#!/usr/bin/env run-singularity\n\0" + b"SIF_MAGIC\0" + b"01\0" + b"02\0"
 
@@ -33,6 +30,12 @@ SQUASHFS = b"hsqs" + bytes(36) + (96).to_bytes(8, "little") + bytes(48)
 
 USR = PythonLayout(prefix="/usr")
 CONDA = PythonLayout(prefix="/opt/miniconda3/envs/pytorch", conda_root="/opt/miniconda3", conda_env="pytorch")
+
+
+class Need(Protocol):
+    """Returns the path of the first of these commands that is there."""
+
+    def __call__(self, *names: str) -> str: ...
 
 
 def a_spec(**changes: Any) -> ContainerSpec:

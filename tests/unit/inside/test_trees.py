@@ -21,8 +21,7 @@ from packaging.utils import canonicalize_name
 from sifmod.inside import trees
 
 from ..imagetrees import squashfs, write
-
-Need = Callable[..., str]
+from ..support import Need
 
 
 @pytest.fixture

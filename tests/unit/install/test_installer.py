@@ -23,7 +23,7 @@ from sifmod.render.templates import render
 from sifmod.site.settings import Site
 from sifmod.usersoftware.tree import PARTS
 
-from ..support import SIF_HEADER, FakeRuntime, a_site, a_spec, mode_of, snapshot, split_binds
+from ..support import SIF_HEADER, FakeRuntime, Need, a_site, a_spec, mode_of, snapshot, split_binds
 
 STAGE = ".sifmod-stage"
 
@@ -298,7 +298,7 @@ def test_a_reinstall_keeps_both_copies_and_the_mark_between_them(
 
 @pytest.mark.usefixtures("earlier")
 def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(
-    install: Install, installdir: Path, need: Callable[..., str]
+    install: Install, installdir: Path, need: Need
 ) -> None:
     need("mksquashfs")
     before = users_own(installdir)
@@ -492,9 +492,7 @@ def test_an_installation_that_can_not_be_put_in_place_is_named(install: Install,
 # Packing at the end of the install
 
 
-def test_user_software_is_packed_and_the_directory_goes(
-    install: Install, installdir: Path, need: Callable[..., str]
-) -> None:
+def test_user_software_is_packed_and_the_directory_goes(install: Install, installdir: Path, need: Need) -> None:
     need("mksquashfs")
     install(pip_requirements=("torchmetrics",), pack_user_software=True)
     packed = installdir / names.USER_SOFTWARE_PACKED
@@ -511,7 +509,7 @@ def test_what_is_packed_already_is_not_packed_again(install: Install, installdir
 
 
 def test_a_failed_packing_names_the_status_and_keeps_the_directory(
-    install: Install, installdir: Path, fake: FakeRuntime, need: Callable[..., str]
+    install: Install, installdir: Path, fake: FakeRuntime, need: Need
 ) -> None:
     need("mksquashfs")
     fake.answer(fail="compare")

@@ -9,9 +9,9 @@ import pytest
 
 from sifmod.container.spec import ContainerSpec
 
-from ..support import FakeRuntime, a_site, a_spec
+from ..support import FakeRuntime, Need, a_site, a_spec
 from .cases import CASES, text_of, write_out
-from .running import Done, GetMaster, Load, Need, Runscript, Wrapper
+from .running import Done, GetMaster, Load, Runscript, Wrapper
 
 
 @pytest.fixture(params=CASES)

@@ -13,13 +13,12 @@ from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.render.templates import render_module
 from sifmod.site.settings import Site
 
-from ..support import SQUASHFS, FakeRuntime, a_site, a_spec, split_binds
+from ..support import SQUASHFS, FakeRuntime, Need, a_site, a_spec, split_binds
 from .cases import text_of, write_out
 
 LMOD = Path(__file__).with_name("lmod_stub.lua")
 MODULES = Path(__file__).with_name("modules_stub.tcl")
 
-Need = Callable[..., str]
 Done = subprocess.CompletedProcess[str]
 # Runs get-master with these words and variables.
 GetMaster = Callable[..., Done]

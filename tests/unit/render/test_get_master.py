@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ..support import a_site, a_spec
+from ..support import Need, a_site, a_spec
 from .cases import text_of
-from .running import GetMaster, Need
+from .running import GetMaster
 
 NODE_LISTS = [
     ("nid[001,003-005]", "nid001"),

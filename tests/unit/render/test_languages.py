@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ..support import Need
 from .cases import CASES, MODULE, TCL_MODULE, write_out
-from .running import Need
 
 
 @pytest.fixture
