@@ -51,6 +51,7 @@ from sifmod.install.installer import Installer, refresh_scripts, write_artefact
 from sifmod.install.manifest import read_manifest
 from sifmod.install.packages import check_packages, installed_packages
 from sifmod.install.rollback import forget, undo
+from sifmod.names import CONTAINED
 from sifmod.render.helptext import examples, usage, whatis
 from sifmod.render.templates import render, render_module
 from sifmod.site.settings import Site, load_site
@@ -371,7 +372,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             ).install()
 
     def sanity_check_step(self, *args: Any, **kwargs: Any) -> None:
-        """Check the files, and run the container as a user will."""
+        """Check the files, and start the container; sanity checks of the easyconfig run it as a user will."""
         spec, site = self.describe()
         files = [str(artefact.path) for artefact in render(spec, site)]
         with _easybuild_errors():
@@ -379,7 +380,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         # an image's own Python need not be called python, that of a virtual environment is
         command = "python --version" if spec.venv else f"{spec.interpreter} --version" if spec.python else "true"
         kwargs.setdefault("custom_paths", {"files": files, "dirs": ["bin", "runscripts"]})
-        kwargs.setdefault("custom_commands", [f'{runtime} exec "$SIF" {command}'])
+        kwargs.setdefault("custom_commands", [f'{runtime} exec {" ".join(CONTAINED)} "$SIF" {command}'])
         super().sanity_check_step(*args, **kwargs)
         if spec.expected_packages and not self.dry_run:
             with _easybuild_errors():

@@ -17,7 +17,7 @@ def test_every_documented_variable_is_set(demo: User) -> None:
         "EBROOTPYTHON": root,
         "RUNSCRIPTS": f"{root}/runscripts",
         "RUNSCRIPTSPYTHON": f"{root}/runscripts",
-        "SINGULARITY_BINDPATH": f"{root}/runscripts:/runscripts,{root}/user-software:/user-software",
+        "SINGULARITY_BINDPATH": f"{root}/runscripts:/runscripts:ro,{root}/user-software:/user-software",
         "SINGULARITYENV_PREPEND_PATH": "/runscripts:/user-software/venv/demo/bin",
         "SINGULARITYENV_VIRTUAL_ENV": "/user-software/venv/demo",
         "SINGULARITYENV_WITH_VENV": "source /user-software/venv/demo/bin/activate",

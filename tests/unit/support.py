@@ -214,13 +214,18 @@ for character in [*characters, ","]:
             fields = []
     else:
         word += character
-call = {{"argv": sys.argv[1:], "env": dict(os.environ), "stdin": stdin}}
+contained = {contained!r}
+is_contained = sys.argv[2 : 2 + len(contained)] == contained
+words = sys.argv[2 + len(contained) :] if is_contained else sys.argv[2:]
+call = {{
+    "argv": [sys.argv[1], *words], "contained": is_contained, "env": dict(os.environ), "stdin": stdin, "binds": binds
+}}
 constraints = pathlib.Path(binds.get("/runscripts", home / "nothing"), "pip-constraints.txt")
 if constraints.exists():
     call["constraints"] = constraints.read_text()
 with (home / "calls.jsonl").open("a") as stream:
     stream.write(json.dumps(call) + "\\n")
-command = sys.argv[3:]
+command = words[1:]
 step = (
     "venv" if command[1:3] == ["-I", "-"] and "system-site-packages" in stdin else "pip" if "install" in command
     else "compare" if "compare" in command else "probe" if command[1:] == ["-I", "-"] else "other"
@@ -258,7 +263,9 @@ class FakeRuntime:
         self.bin = home / "bin"
         self.bin.mkdir(parents=True)
         self.path = self.bin / name
-        self.path.write_text(_FAKE_RUNTIME.format(python=sys.executable, home=str(home)))
+        self.path.write_text(
+            _FAKE_RUNTIME.format(python=sys.executable, home=str(home), contained=list(names.CONTAINED))
+        )
         self.path.chmod(0o755)
         self.answer()
 

@@ -199,15 +199,15 @@ bind_source() {
     printf '%s' "${path//:/\\:}"
 }
 
-# trees BINDS ARGUMENT...: run share/inside/trees.py with the image's Python, with only these binds and share/inside.
+# trees BINDS ARGUMENT...: run share/inside/trees.py with the image's Python, which sees only these binds and share/inside.
 trees() {
     local only
     only=$1,$(bind_source "$root/share/inside"):$inside:ro
     shift
     find_runtime
     find_image
-    SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only \
-        "$runtime" exec "$sif" "$image_python" -I "$inside/trees.py" "$@"
+    SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only SINGULARITY_BIND='' APPTAINER_BIND='' \
+        "$runtime" exec "${contained[@]}" "$sif" "$image_python" -I "$inside/trees.py" "$@"
 }
 
 # compare_trees PACKED DIRECTORY sizes|full [SINCE VENV]: mount the packed file as the container does, and compare it with the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sifmod import names
 
@@ -104,6 +104,12 @@ class Bind:
             elif item:
                 binds.append(item)
         return tuple(cls.parse(item) for item in binds)
+
+    @property
+    def read_only(self) -> Bind:
+        """The same bind, through which nothing can be written."""
+        others = [option for option in self.options.split(",") if option not in ("", "ro", "rw")]
+        return replace(self, options=",".join([*others, "ro"]))
 
     @property
     def argument(self) -> str:

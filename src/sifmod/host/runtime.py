@@ -7,18 +7,22 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Union
 
+from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.errors import CommandError, InstallError, RuntimeMissingError
 from sifmod.host.command import LOOK, run
 from sifmod.site.settings import Site
 
-# Settings of the runtime itself, with the prefix SINGULARITY or APPTAINER: its folders and its login.
-_KEPT_SETTINGS = ("_CACHEDIR", "_CONFIGDIR", "_DOCKER_PASSWORD", "_DOCKER_USERNAME", "_LOCALCACHEDIR", "_TMPDIR")
+# Settings of the runtime itself, with the prefix SINGULARITY or APPTAINER: its folders.
+_KEPT_SETTINGS = ("_CACHEDIR", "_CONFIGDIR", "_LOCALCACHEDIR", "_TMPDIR")
+
+# What a loaded module and its user set for the commands of an installation.
+_OF_A_MODULE = ("SIFMOD_RUNTIME_OPTIONS", "SIFMOD_USER_BINDPATH", "__SIFMOD_CONTAINER")
 
 # These configure the host's Python and pip, but the runtime passes them on to the container's.
-_PYTHON_VARIABLES = (
+PYTHON_VARIABLES = (
     "PIP_CONSTRAINT",
     "PIP_PREFIX",
     "PIP_REQUIREMENT",
@@ -61,8 +65,9 @@ class ContainerRuntime:
     ) -> str:
         """Run a command in an image and return its standard output.
 
-        A loaded container module, the user's own SINGULARITY*/APPTAINER* settings and the host's Python have no effect
-        on it. The runtime's temporary and cache folders and its credentials are used.
+        The image may be hostile: it sees only the bind paths given here, and only the variables in `env`. A loaded
+        container module and the user's own SINGULARITY*/APPTAINER* settings have no effect, except for the runtime's
+        temporary and cache folders.
 
         Args:
             image: the SIF.
@@ -75,14 +80,15 @@ class ContainerRuntime:
         Raises:
             InstallError: the command failed, or took too long; the message has its last lines.
         """
-        environ = {name: value for name, value in os.environ.items() if not _steers_containers(name)}
+        environ = _plain_environment()
         bind_path = ",".join(bind.argument for bind in binds)
         for prefix in ("SINGULARITY", "APPTAINER"):
             environ[f"{prefix}_BINDPATH"] = bind_path
             environ.update({f"{prefix}ENV_{name}": value for name, value in (env or {}).items()})
         what = f"the command '{' '.join(command)}' in the image '{image.name}'"
+        words: list[Union[str, Path]] = [self.path, "exec", *names.CONTAINED, image, *command]
         try:
-            done = run([self.path, "exec", image, *command], stdin=stdin, env=environ, time_limit=time_limit)
+            done = run(words, stdin=stdin, env=environ, time_limit=time_limit)
         except CommandError as error:
             raise InstallError(f"{what} failed: {error}") from error
         if done.status:
@@ -95,7 +101,18 @@ def _steers_containers(name: str) -> bool:
     for prefix in ("SINGULARITY", "APPTAINER"):
         if name.startswith(prefix):
             return name[len(prefix) :] not in _KEPT_SETTINGS
-    return name in _PYTHON_VARIABLES
+    return name in (*PYTHON_VARIABLES, *_OF_A_MODULE)
+
+
+def looking_environment() -> dict[str, str]:
+    """Return the environment for a look through an installation's own commands: contained, without the user's own."""
+    environ = _plain_environment()
+    environ["SIFMOD_RUNTIME_OPTIONS"] = " ".join(names.CONTAINED)
+    return environ
+
+
+def _plain_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not _steers_containers(name)}
 
 
 def find_runtime(site: Site) -> ContainerRuntime:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,7 @@ from typing import Callable, Optional
 
 from sifmod import __version__, names
 from sifmod.artefact import Artefact
+from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.fetch.definition import kept_definition
@@ -25,6 +27,7 @@ from sifmod.host.files import inside, sha256_of
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif
 from sifmod.install.manifest import Manifest, read_manifest
+from sifmod.install.pip import pip_settings
 from sifmod.install.placement import copy_image, link_image
 from sifmod.install.probe import probe_python
 from sifmod.install.rollback import remember, remember_renames
@@ -191,12 +194,24 @@ class Installer:
         binds = make_user_software(directory, stage / "runscripts", image, runtime, spec)
         if spec.pip_requirements:
             self.say(f"installing {', '.join(spec.pip_requirements)} with pip")
-            site_binds = [bind for bind in self.site.optional_binds if Path(bind.source).exists()]
+            self._run_pip(image, runtime, spec, binds)
+
+    def _run_pip(
+        self, image: Path, runtime: ContainerRuntime, spec: ContainerSpec, user_software: tuple[Bind, ...]
+    ) -> None:
+        """Install `pip_requirements`; the container sees what pip is set to use, and writes nowhere else."""
+        with tempfile.TemporaryDirectory(prefix="sifmod-pip-") as folder:
+            scratch = Path(folder).resolve()
+            settings, binds = pip_settings(scratch, spec.pip_requirements, os.environ)
+            present = [bind for bind in self.site.optional_binds if Path(bind.source).exists()]
+            # the runtime's own /tmp is in memory, and too small for a large package
+            own = [Bind(str(scratch), "/tmp"), Bind(str(scratch), "/var/tmp")]  # noqa: S108 - in the container
+            others = [bind.read_only for bind in (*self.site.binds, *present, *spec.binds)]
             runtime.run(
                 image,
                 [spec.interpreter, "-m", "pip", "--disable-pip-version-check", "install", "-r", "/dev/stdin"],
-                binds=[*binds, *self.site.binds, *spec.binds, *site_binds],
-                env={**setting_variables(spec, self.site), **structural_variables(spec)},
+                binds=[*own, *others, *binds, *user_software],
+                env={**settings, **setting_variables(spec, self.site), **structural_variables(spec)},
                 stdin="\n".join(spec.pip_requirements) + "\n",
             )
 

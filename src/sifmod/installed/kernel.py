@@ -16,6 +16,7 @@ from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import CommandError, KernelError
 from sifmod.host.command import LOOK_IN_CONTAINER, run
 from sifmod.host.files import write_whole
+from sifmod.host.runtime import looking_environment
 from sifmod.inside.has_module import MISSING
 from sifmod.install.manifest import read_manifest
 from sifmod.installed.installation import Installation, find_installation
@@ -112,7 +113,8 @@ def require_ipykernel(installation: Installation) -> None:
     """
     python = installation.root / "bin" / "python"
     try:
-        done = run([python, "-", "ipykernel_launcher"], stdin=program("has_module"), time_limit=LOOK_IN_CONTAINER)
+        command = [str(python), "-", "ipykernel_launcher"]
+        done = run(command, stdin=program("has_module"), env=looking_environment(), time_limit=LOOK_IN_CONTAINER)
     except CommandError as error:
         raise KernelError(str(error)) from error
     if done.status == MISSING:

@@ -10,6 +10,7 @@ from sifmod.errors import CommandError, ImageError, InstallError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import LOOK_IN_CONTAINER, Result, run
 from sifmod.host.files import inside, sha256_of
+from sifmod.host.runtime import looking_environment
 from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
 from sifmod.installed.installation import Installation
@@ -241,7 +242,8 @@ def _running(installation: Installation) -> Iterator[Finding]:
     why = "the module does not work on this host"
     if not manifest.python_version:
         try:
-            done = run([installation.root / "bin" / "start-shell", "-c", "true"], time_limit=LOOK_IN_CONTAINER)
+            command = [str(installation.root / "bin" / "start-shell"), "-c", "true"]
+            done = run(command, env=looking_environment(), time_limit=LOOK_IN_CONTAINER)
         except CommandError as error:
             yield Finding(PROBLEM, topic, f"the container does not start: {error}", why, _REINSTALL)
             return

@@ -129,7 +129,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "sifmod_version": __version__,
         "central": _central_images(spec, site),
         "required_binds": [
-            own("runscripts", names.RUNSCRIPTS),
+            own("runscripts", names.RUNSCRIPTS, "ro"),
             *(bind.argument for bind in (*site.binds, *spec.binds)),
         ],
         "optional_binds": [(bind.source, bind.argument) for bind in site.optional_binds],

@@ -85,7 +85,7 @@ def make_user_software(
     Raises:
         InstallError: the image's Python failed; the message has its last lines.
     """
-    binds = (Bind(str(directory), names.USER_SOFTWARE), Bind(str(runscripts), names.RUNSCRIPTS))
+    binds = (Bind(str(directory), names.USER_SOFTWARE), Bind(str(runscripts), names.RUNSCRIPTS, "ro"))
     (directory / "venv").mkdir(parents=True)
     python = spec.python.executable if spec.python else ""
     runtime.run(image, [python, "-I", "-", spec.venv_path], binds=binds, stdin=program("venv"))

@@ -45,7 +45,7 @@ pushenv("RUNSCRIPTSPYTORCH", pathJoin(installdir, "runscripts"))
 
 -- Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 local binds = {
-    "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts:/runscripts",
+    "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts:/runscripts:ro",
 }
 for _, optional in ipairs({
     { "/var/spool/slurmd", "/var/spool/slurmd" },

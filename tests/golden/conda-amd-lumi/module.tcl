@@ -111,7 +111,7 @@ sifmod_set "RUNSCRIPTSPYTORCH" "/projappl/project_1/EasyBuild/SW/container/PyTor
 
 # Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 set binds {}
-lappend binds "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts:/runscripts"
+lappend binds "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts:/runscripts:ro"
 if {[file exists "/var/spool/slurmd"]} {
     lappend binds "/var/spool/slurmd"
 }

@@ -36,7 +36,7 @@ pushenv("RUNSCRIPTSGROMACS", pathJoin(installdir, "runscripts"))
 
 -- Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 local binds = {
-    "/apps/GROMACS/2024.1/runscripts:/runscripts",
+    "/apps/GROMACS/2024.1/runscripts:/runscripts:ro",
 }
 local users_binds = last and os.getenv("SIFMOD_USER_BINDPATH")
     or not last and (os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH")) or ""

@@ -100,7 +100,7 @@ sifmod_set "RUNSCRIPTSGROMACS" "/apps/GROMACS/2024.1/runscripts"
 
 # Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 set binds {}
-lappend binds "/apps/GROMACS/2024.1/runscripts:/runscripts"
+lappend binds "/apps/GROMACS/2024.1/runscripts:/runscripts:ro"
 set users_binds {}
 foreach name [expr {$is_loaded ? {SIFMOD_USER_BINDPATH} : {APPTAINER_BINDPATH SINGULARITY_BINDPATH}}] {
     if {[sifmod_has $name]} {

@@ -45,7 +45,7 @@ pushenv("RUNSCRIPTSPYTORCHMINNGC", pathJoin(installdir, "runscripts"))
 
 -- Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 local binds = {
-    "/tmp/a b\\,c'd$e/runscripts:/runscripts",
+    "/tmp/a b\\,c'd$e/runscripts:/runscripts:ro",
     "/site\\,data:/data 1:ro",
     "/own\\,data:/own:rw",
     "/plain",

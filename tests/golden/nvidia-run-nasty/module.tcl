@@ -111,7 +111,7 @@ sifmod_set "RUNSCRIPTSPYTORCHMINNGC" "/tmp/a b,c'd\$e/runscripts"
 
 # Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 set binds {}
-lappend binds "/tmp/a b\\,c'd\$e/runscripts:/runscripts"
+lappend binds "/tmp/a b\\,c'd\$e/runscripts:/runscripts:ro"
 lappend binds "/site\\,data:/data 1:ro"
 lappend binds "/own\\,data:/own:rw"
 lappend binds "/plain"

@@ -45,7 +45,7 @@ pushenv("RUNSCRIPTSPYTHON", pathJoin(installdir, "runscripts"))
 
 -- Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 local binds = {
-    "/apps/Python/3.11-demo-singularity/runscripts:/runscripts",
+    "/apps/Python/3.11-demo-singularity/runscripts:/runscripts:ro",
 }
 -- What is wrong with a packed file: nil, "unreadable", or "damaged" if it is shorter than its superblock says.
 local function problem_of(path)

@@ -111,7 +111,7 @@ sifmod_set "RUNSCRIPTSPYTHON" "/apps/Python/3.11-demo-singularity/runscripts"
 
 # Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 set binds {}
-lappend binds "/apps/Python/3.11-demo-singularity/runscripts:/runscripts"
+lappend binds "/apps/Python/3.11-demo-singularity/runscripts:/runscripts:ro"
 
 # What is wrong with a packed file: nothing, "unreadable", or "damaged" if it is shorter than its superblock says.
 proc sifmod_problem_of {path} {

@@ -7,7 +7,7 @@ import pytest
 
 from sifmod.container.bind import Bind
 from sifmod.errors import InstallError, RuntimeMissingError
-from sifmod.host.runtime import ContainerRuntime, find_runtime
+from sifmod.host.runtime import ContainerRuntime, find_runtime, looking_environment
 from sifmod.site.settings import Site
 
 from ..support import FakeRuntime, a_site, split_binds
@@ -25,6 +25,26 @@ def ran(fake: FakeRuntime, runtime: ContainerRuntime, image: Path, *command: str
 def test_a_command_is_passed_word_for_word(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
     words = ["echo", "a b", "", "$(touch x)", "it's", '"', "-n", "é☃", "*"]
     assert ran(fake, runtime, image, *words)["argv"] == ["exec", str(image), *words]
+
+
+def test_an_image_sees_nothing_of_the_host(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
+    assert ran(fake, runtime, image)["contained"]
+
+
+@pytest.mark.parametrize("name", ["SINGULARITY_DOCKER_PASSWORD", "APPTAINER_DOCKER_USERNAME"])
+def test_what_runs_an_image_needs_no_credentials(
+    fake: FakeRuntime, runtime: ContainerRuntime, image: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "secret")
+    assert name not in ran(fake, runtime, image)["env"]
+
+
+def test_a_look_through_an_installation_sees_nothing_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SINGULARITY_BIND", "/home")
+    monkeypatch.setenv("SIFMOD_USER_BINDPATH", "/home")
+    environ = looking_environment()
+    assert "/home" not in (environ.get("SINGULARITY_BIND"), environ.get("SIFMOD_USER_BINDPATH"))
+    assert "--containall" in environ["SIFMOD_RUNTIME_OPTIONS"].split()
 
 
 def test_standard_output_is_returned_as_it_is(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
@@ -98,7 +118,6 @@ def test_the_settings_of_the_host_s_python_and_pip_stay_outside(
         "APPTAINER_TMPDIR",
         "SINGULARITY_CACHEDIR",
         "APPTAINER_CACHEDIR",
-        "SINGULARITY_DOCKER_PASSWORD",
         "TMPDIR",
         "HTTPS_PROXY",
     ],

@@ -174,8 +174,11 @@ def test_the_virtual_environment_is_made_on_top_of_the_image_s_packages(
 
 
 def test_requirements_are_installed_with_constraints_binds_and_variables(
-    install: Install, installdir: Path, fake: FakeRuntime, tmp_path: Path
+    install: Install, installdir: Path, fake: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in [name for name in os.environ if name.startswith(("PIP_", "SSL_", "CURL_", "REQUESTS_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     here = tmp_path / "here"
     here.mkdir()
     site = a_site(
@@ -197,9 +200,17 @@ def test_requirements_are_installed_with_constraints_binds_and_variables(
     assert environ["APPTAINERENV_PIP_CONSTRAINT"] == "/runscripts/pip-constraints.txt"
     assert environ["SINGULARITYENV_VIRTUAL_ENV"] == "/user-software/venv/demo"
     assert (environ["APPTAINERENV_A"], environ["APPTAINERENV_B"]) == ("site", "own")
-    destinations = [destination for _source, destination, _options in split_binds(environ["APPTAINER_BINDPATH"])]
-    assert sorted(destinations) == ["/here", "/own", "/runscripts", "/site", "/user-software"]
+    binds = [(destination, options) for _source, destination, options in split_binds(environ["APPTAINER_BINDPATH"])]
+    read_only = [(destination, "ro") for destination in ("/here", "/own", "/runscripts", "/site")]
+    assert sorted(binds) == [*read_only, ("/tmp", ""), ("/user-software", ""), ("/var/tmp", "")]
     assert (installdir / "user-software/venv/demo/installed.txt").read_text() == "torchmetrics>=1\né\n"
+
+
+def test_the_folder_that_pip_has_as_tmp_is_gone_afterwards(install: Install, fake: FakeRuntime) -> None:
+    install(pip_requirements=("torchmetrics",))
+    (call,) = calls_of(fake, "pip")
+    assert not Path(call["binds"]["/tmp"]).exists()
+    assert call["env"]["APPTAINERENV_PIP_NO_CACHE_DIR"] == "1"
 
 
 def test_every_step_is_announced(install: Install, image: Path) -> None:

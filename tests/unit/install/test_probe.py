@@ -17,6 +17,7 @@ from sifmod.container.spec import PythonLayout
 from sifmod.errors import ImageError
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.install.probe import PythonFacts, facts_from_answer, probe_python
+from sifmod.names import CONTAINED
 from sifmod.render.templates import render
 from sifmod.resources import program
 
@@ -98,7 +99,7 @@ def test_packages_come_sorted_each_name_once_and_the_first_on_the_search_path_wi
 
 def test_the_question_works_in_a_real_python(tmp_path: Path, image: Path) -> None:
     host = tmp_path / "host"
-    host.write_text('#!/bin/sh\nshift 2\nexec "$@"\n')
+    host.write_text(f'#!/bin/sh\nshift {2 + len(CONTAINED)}\nexec "$@"\n')
     host.chmod(0o755)
     facts = probe_python(ContainerRuntime(host), image, PythonLayout(sys.prefix))
     assert facts.version == ".".join(map(str, sys.version_info[:2]))

@@ -53,7 +53,7 @@ def test_the_gpu_is_switched_on_by_its_own_variable(
 def test_the_user_software_s_directory_is_bound_while_it_is_not_packed(installed: ContainerSpec, load: Load) -> None:
     binds = binds_of(load(installed))
     assert binds["/user-software"] == (f"{installed.installdir}/user-software", "")
-    assert binds["/runscripts"] == (f"{installed.installdir}/runscripts", "")
+    assert binds["/runscripts"] == (f"{installed.installdir}/runscripts", "ro")
 
 
 def test_the_packed_file_is_bound_read_only_as_soon_as_it_is_there(installed: ContainerSpec, load: Load) -> None:

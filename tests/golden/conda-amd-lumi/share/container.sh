@@ -53,6 +53,8 @@ describe_user_software() {
     venv=/user-software/venv/pytorch
     image_python=/opt/miniconda3/envs/pytorch/bin/python3
     inside=/sifmod
+    # options of the runtime for a look at user software
+    contained=(--containall --no-home --no-mount cwd,hostfs,bind-paths --pwd /)
     # what every new virtual environment has
     seeded=(pip setuptools wheel)
     # the site's defaults
@@ -108,7 +110,7 @@ set_environment() {
 
 set_binds() {
     local binds=(
-        /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts:/runscripts
+        /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts:/runscripts:ro
     )
     if [[ -e /var/spool/slurmd ]]; then binds+=(/var/spool/slurmd); fi
     if [[ -e /opt/cray ]]; then binds+=(/opt/cray); fi

@@ -84,7 +84,7 @@ set_environment() {
 
 set_binds() {
     local binds=(
-        /apps/GROMACS/2024.1/runscripts:/runscripts
+        /apps/GROMACS/2024.1/runscripts:/runscripts:ro
     )
     # With a module loaded, BINDPATH has the module's value, and SIFMOD_USER_BINDPATH what the user had set before.
     local users=${SIFMOD_USER_BINDPATH-}

@@ -53,6 +53,8 @@ describe_user_software() {
     venv=/user-software/venv/a+b
     image_python=/opt/venv/bin/python3
     inside=/sifmod
+    # options of the runtime for a look at user software
+    contained=(--containall --no-home --no-mount cwd,hostfs,bind-paths --pwd /)
     # what every new virtual environment has
     seeded=(pip setuptools wheel)
     # the site's defaults
@@ -109,7 +111,7 @@ set_environment() {
 
 set_binds() {
     local binds=(
-        '/tmp/a b\,c'"'"'d$e/runscripts:/runscripts'
+        '/tmp/a b\,c'"'"'d$e/runscripts:/runscripts:ro'
         '/site\,data:/data 1:ro'
         '/own\,data:/own:rw'
         /plain

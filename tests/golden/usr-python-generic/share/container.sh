@@ -53,6 +53,8 @@ describe_user_software() {
     venv=/user-software/venv/demo
     image_python=/usr/bin/python3
     inside=/sifmod
+    # options of the runtime for a look at user software
+    contained=(--containall --no-home --no-mount cwd,hostfs,bind-paths --pwd /)
     # what every new virtual environment has
     seeded=(pip setuptools wheel)
     # the site's defaults
@@ -106,7 +108,7 @@ set_environment() {
 
 set_binds() {
     local binds=(
-        /apps/Python/3.11-demo-singularity/runscripts:/runscripts
+        /apps/Python/3.11-demo-singularity/runscripts:/runscripts:ro
     )
     local beside='' alone
     if packed_is_active && ! [[ -r $packed ]]; then

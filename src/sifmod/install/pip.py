@@ -1,0 +1,102 @@
+"""What pip gets of this host in a container that sees nothing else of it: its settings, and what they name."""
+
+from __future__ import annotations
+
+import configparser
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from sifmod.container.bind import Bind, is_bindable
+from sifmod.errors import InstallError
+from sifmod.host.runtime import PYTHON_VARIABLES
+
+# Besides PIP_*: how to reach an index, and whom to believe that it is one.
+_NETWORK = (
+    "ALL_PROXY",
+    "CURL_CA_BUNDLE",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "NO_PROXY",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_FILE",
+)
+# They name files of the host: merged into one, left out, or bound where the user names it.
+_PLACES = ("PIP_CONFIG_FILE", "PIP_LOG", "PIP_CACHE_DIR")
+
+# Settings whose values are paths or addresses, as options of pip.
+_PATHS = ("cert", "client-cert", "extra-index-url", "find-links", "index-url")
+
+
+def pip_settings(
+    scratch: Path, requirements: Iterable[str], environ: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[Bind, ...]]:
+    """Return the variables for pip in a container, and the bind paths that it needs for them.
+
+    The user's configuration files are merged into one, because their home is not there. Packages, indices and
+    certificates on disk are bound read-only where the settings or the requirements name them, and the cache only if
+    the user has named its folder: what is cached is later believed outside of the container too.
+
+    Args:
+        scratch: folder that the container has as /tmp; private, and gone afterwards.
+        requirements: what is to be installed.
+        environ: the environment of the user.
+
+    Raises:
+        InstallError: a configuration file of pip can't be read.
+    """
+    given = {
+        name: value
+        for name, value in environ.items()
+        if (name.startswith("PIP_") and name not in (*PYTHON_VARIABLES, *_PLACES)) or name.upper() in _NETWORK
+    }
+    config = configparser.RawConfigParser(strict=False)
+    for path in _files(environ):
+        try:
+            config.read(path, encoding="utf-8")  # one that is missing is none
+        except (OSError, UnicodeDecodeError, configparser.Error) as error:
+            raise InstallError(f"pip's configuration file '{path}' can't be read: {error}") from error
+    values = [value for section in config.sections() for key, value in config.items(section) if key in _PATHS]
+    values += [given[name] for name in (f"PIP_{key.upper().replace('-', '_')}" for key in _PATHS) if name in given]
+    values += [given[name] for name in given if name.upper() in _NETWORK and not name.upper().endswith("_PROXY")]
+    words = [word for text in (*values, *requirements) for word in text.split()]
+    binds = [Bind(str(path), str(path), "ro") for path in dict.fromkeys(_named(words))]
+    cache = environ.get("PIP_CACHE_DIR", "")
+    if Path(cache).is_absolute() and is_bindable(cache) and Path(cache).is_dir():
+        given["PIP_CACHE_DIR"] = cache
+        binds.append(Bind(cache, cache))
+    else:
+        given["PIP_NO_CACHE_DIR"] = "1"
+    for section in config.sections():
+        config.remove_option(section, "cache-dir")
+    if config.sections():
+        with (scratch / "pip.conf").open("x", encoding="utf-8") as stream:
+            config.write(stream)
+        given["PIP_CONFIG_FILE"] = "/tmp/pip.conf"  # noqa: S108 - scratch, in the container
+    return given, tuple(binds)
+
+
+def _files(environ: Mapping[str, str]) -> list[Path]:
+    """Return the user's configuration files of pip, the strongest last (pip's documentation, "Configuration Files")."""
+    named = environ.get("PIP_CONFIG_FILE", "")
+    if named == os.devnull:
+        return []
+    home = environ.get("HOME") or "/"
+    base = environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    return [Path(home, ".pip", "pip.conf"), Path(base, "pip", "pip.conf"), *([Path(named)] if named else [])]
+
+
+def _named(words: Iterable[str]) -> Iterable[Path]:
+    """Return what exists on this host of the absolute paths and file:// addresses among some words."""
+    for word in words:
+        parts = urlsplit(word) if word.startswith(("/", "file://")) else None
+        if parts is None or parts.netloc not in ("", "localhost"):
+            continue
+        path = Path(unquote(parts.path) if parts.scheme else word)
+        if path.parts[1:] and path.exists() and is_bindable(str(path)):
+            yield path
+            # a mirror's index refers to files beside it (bandersnatch's layout)
+            packages = path.parent / "packages"
+            if path.name == "simple" and packages.is_dir():
+                yield packages

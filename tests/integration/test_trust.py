@@ -1,0 +1,107 @@
+"""What an image can see of this host, and do to it, while it is installed and looked at."""
+
+from __future__ import annotations
+
+import shlex
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import GREETING, IMAGES, User, make_wheel
+
+# Every Python of the image runs this first, with -I too. It ends where it has seen something of the user.
+SPY = """
+import glob, os, pwd, sys
+home = pwd.getpwuid(os.getuid()).pw_dir
+seen = glob.glob(home + "/.sifmod-trust-*/secret")
+for environ in glob.glob("/proc/*/environ"):
+    try:
+        if b"NAME_OF_THE_USER" in open(environ, "rb").read():
+            seen.append(environ)
+    except OSError:
+        pass
+for folder in (home, os.getcwd(), os.environ.get("HOME", "/"), "/tmp", "/var/tmp", "/runscripts"):
+    try:
+        open(folder + "/NAME", "w").close()
+    except OSError:
+        pass
+if seen:
+    os.write(1, ("the image saw " + repr(seen) + "\\n").encode())
+    os._exit(3)
+"""
+
+EASYCONFIG = """easyblock = 'ContainerImage'
+name = 'Spy'
+version = '1.0'
+homepage = 'https://example.org/'
+description = 'An image that looks around.'
+toolchain = SYSTEM
+sources = ['spy.sif']
+python_prefix = '/usr'
+venv = 'spy'
+pip_requirements = ['greeting']
+pack_user_software = True
+expected_packages = {'greeting': '1.0'}
+moduleclass = 'tools'
+"""
+
+
+@pytest.fixture
+def written() -> Iterator[str]:
+    """Name of the file that the image tries to leave everywhere."""
+    name = f"sifmod-pwned-{uuid.uuid4().hex}"
+    yield name
+    for folder in (Path.home(), Path("/tmp"), Path("/var/tmp")):
+        (folder / name).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def secret() -> Iterator[Path]:
+    """A file in the home of the user, as a key of SSH is one."""
+    folder = Path.home() / f".sifmod-trust-{uuid.uuid4().hex}"
+    folder.mkdir()
+    path = folder / "secret"
+    path.write_text("secret")
+    yield path
+    path.unlink()
+    folder.rmdir()
+
+
+@pytest.fixture
+def spy(user: User, written: str) -> Path:
+    """The demo image with a Python that looks around, and tries to write."""
+    (user.prefix / "spy.py").write_text(SPY.replace("NAME", written))
+    definition = user.prefix / "spy.def"
+    definition.write_text(
+        f"Bootstrap: localimage\nFrom: {IMAGES}/demo.sif\n"
+        f"%files\n    {user.prefix}/spy.py /usr/lib/python3/dist-packages/spy.py\n"
+        "%post\n    echo 'import spy' >/usr/lib/python3/dist-packages/spy.pth\n"
+    )
+    image = user.prefix / "spy.sif"
+    user.run(f"singularity build {image} {definition}")
+    return image
+
+
+@pytest.mark.parametrize("launch", ["exec", "run"])
+@pytest.mark.usefixtures("secret")
+def test_an_image_that_is_installed_and_verified_sees_and_writes_nothing_of_the_user(
+    user: User, spy: Path, written: str, tmp_path: Path, launch: str
+) -> None:
+    wheel = make_wheel(tmp_path, *GREETING)
+    easyconfig = user.prefix / "Spy-1.0.eb"
+    easyconfig.write_text(f"{EASYCONFIG}launch = '{launch}'\n")
+    user.env.update(
+        NAME_OF_THE_USER="1", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheel.parent), EASYBUILD_SOURCEPATH=str(spy.parent)
+    )
+    user.eb(str(easyconfig))
+    done = user.run("sifmod verify Spy/1.0")
+    assert "the image saw" not in done.stdout + done.stderr
+    user.run("module load Spy/1.0; unmake-squashfs && make-squashfs --replace --verify=full")
+
+    elsewhere = [Path.home(), Path("/tmp"), Path("/var/tmp"), *user.prefix.rglob("*")]
+    assert not [folder for folder in elsewhere if (folder / written).exists()]
+    # as its user, who has chosen to run it, one is seen
+    seen = user.run(f"module load Spy/1.0; cd {shlex.quote(str(tmp_path))}; python -c pass", check=False)
+    assert "the image saw" in seen.stdout
