@@ -19,7 +19,6 @@ ALLOWED = {
     "PIP_CONSTRAINT": "keeps pip from replacing the image's own packages; a promise beyond activation",
     "PYTHONNOUSERSITE": "keeps ~/.local from shadowing the image; a promise beyond activation",
     "NCCL_SOCKET_IFNAME": "a setting of the site",
-    "NCCL_NET_GDR_LEVEL": "a setting of the site",
     "APPTAINER_BIND": "the runtime tells what is bound",
     "SINGULARITY_BIND": "the runtime tells what is bound",
 }

@@ -46,7 +46,6 @@ def test_a_conda_image_gets_what_activation_sets(lumi: User) -> None:
         "SINGULARITYENV_WITH_CONDA": "source /opt/miniconda3/bin/activate pytorch",
         "SINGULARITYENV_WITH_VENV": "source /user-software/venv/pytorch/bin/activate",
         "SINGULARITYENV_NCCL_SOCKET_IFNAME": "hsn0,hsn1,hsn2,hsn3",
-        "SINGULARITYENV_NCCL_NET_GDR_LEVEL": "3",
         "SINGULARITY_ROCM": "1",
     }
     assert {name: env.get(name) for name in expected} == expected

@@ -32,6 +32,7 @@ def third(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         device="/dev/acme0",
         visibility=("ACME_VISIBLE_DEVICES", "ROCKET_MASK"),
         hints="rocket",
+        gpus="/dev/acme[0-9]",
         caches=("ROCKET_CACHE",),
         collectives="ACCL",
         tool="acme-smi",

@@ -30,6 +30,7 @@ class Vendor:
         option: option of the container runtime, without dashes, that makes its devices and the host's libraries
             available in a container.
         device: a device file that exists on nodes with a loaded driver.
+        gpus: shell pattern of the device files, one for each GPU.
         visibility: variables that select the GPUs of a process, the one that Slurm sets first.
         caches: variables with the cache folders of its libraries.
         collectives: library for communication between its GPUs; the names of its variables begin with this name.
@@ -54,6 +55,7 @@ class Vendor:
     option: str
     device: str
     visibility: tuple[str, ...]
+    gpus: str
     hints: str
     caches: tuple[str, ...] = ()
     collectives: str = ""
@@ -131,6 +133,7 @@ _AMD = Vendor(
     stack="ROCm",
     option="rocm",
     device="/dev/kfd",
+    gpus="/dev/dri/renderD*",
     visibility=("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
     caches=("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"),
     collectives="RCCL",
@@ -178,6 +181,7 @@ _NVIDIA = Vendor(
     stack="CUDA",
     option="nv",
     device="/dev/nvidiactl",
+    gpus="/dev/nvidia[0-9]*",
     visibility=("CUDA_VISIBLE_DEVICES",),
     caches=("CUDA_CACHE_PATH",),
     collectives="NCCL",

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Optional
 
 import pytest
+
+from sifmod.container.gpu import VENDORS
 
 from .running import STEP, VISIBLE, Runscript, variables_of
 
@@ -79,20 +83,54 @@ def test_a_list_of_tasks_that_says_nothing_of_this_node_is_named(distributed: Ru
     assert done.stdout == ""
 
 
+# What Slurm granted (None: it manages no GPUs), how many GPUs the node has, what else Slurm says; what each task sees.
+SHARES: dict[str, tuple[Optional[str], int, dict[str, str], list[Optional[str]]]] = {
+    "as many tasks as GPUs": ("2,3,6,7", 8, {}, ["2", "3", "6", "7"]),
+    "as many, named": ("GPU-a,GPU-b", 2, {}, ["GPU-a", "GPU-b"]),
+    "fewer tasks": ("4,5,6,7", 8, {}, ["4,5", "6,7"]),
+    "fewer tasks, with a rest": ("0,1,2,3", 4, {}, ["0", "1", "2"]),
+    "a single task": ("4,5,6,7", 8, {}, ["4,5,6,7"]),
+    "more tasks": ("4,5", 8, {}, ["4", "4", "5", "5"]),
+    "more tasks, with a rest": ("4,5", 8, {}, ["4", "4", "5"]),
+    "one GPU for all": ("3", 8, {}, ["3", "3"]),
+    "to each task": ("4,5", 8, {"SLURM_GPUS_PER_TASK": "2"}, ["4,5"] * 2),
+    "to each task, by a resource": ("4,5", 8, {"SLURM_TRES_PER_TASK": "cpu=2,gres/gpu=2"}, ["4,5"] * 2),
+    "to each task, by their number": ("4", 8, {"SLURM_NTASKS_PER_GPU": "2"}, ["4"] * 2),
+    "to each task, by binding": ("4", 8, {"SLURM_GPU_BIND": "map_gpu:4,5"}, ["4"] * 2),
+    "to the node, without binding": ("4,5", 8, {"SLURM_GPU_BIND": "none"}, ["4", "5"]),
+    "nothing, with GPUs": (None, 4, {}, ["0", "1", "2", "3"]),
+    "nothing, with more GPUs": (None, 4, {}, ["0", "1"]),
+    "nothing, with fewer GPUs": (None, 2, {}, ["0", "0", "1", "1"]),
+    "nothing, a single task": (None, 4, {}, [None]),
+    "nothing, without GPUs": (None, 0, {}, [None, None]),
+    "an empty list": ("", 4, {}, ["", ""]),
+    "none, in the words of old releases": ("NoDevFiles", 4, {}, ["NoDevFiles", "NoDevFiles"]),
+}
+SHARED = ("more tasks", "more tasks, with a rest", "one GPU for all", "nothing, with fewer GPUs")
+
+
 @pytest.mark.parametrize("gpu", VISIBLE)
-@pytest.mark.parametrize(
-    ("granted", "expected"), [("2,3,6,7", "3"), ("3", "3"), ("4,5", "4,5"), ("GPU-aa,GPU-bb,GPU-cc,GPU-dd", "GPU-bb")]
-)
-def test_a_task_takes_its_own_gpu_of_those_that_slurm_granted(
-    distributed: Runscript, gpu: str, granted: str, expected: str
+@pytest.mark.parametrize("case", SHARES)
+def test_the_tasks_of_a_node_share_its_gpus(
+    distributed: Runscript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: str, case: str
 ) -> None:
-    variables = variables_of(distributed(gpu=gpu, **STEP, **{VISIBLE[gpu]: granted}))
-    assert variables[VISIBLE[gpu]] == expected
-
-
-@pytest.mark.parametrize("gpu", VISIBLE)
-def test_where_slurm_granted_nothing_no_gpu_is_hidden(distributed: Runscript, gpu: str) -> None:
-    assert VISIBLE[gpu] not in variables_of(distributed(gpu=gpu, **STEP))
+    granted, there, more, expected = SHARES[case]
+    stand_in = replace(VENDORS[gpu], gpus=f"{tmp_path}/gpu[0-9]*")
+    monkeypatch.setattr("sifmod.container.spec.VENDORS", {gpu: stand_in})
+    for number in range(there):
+        (tmp_path / f"gpu{number}").touch()
+    tasks = len(expected)
+    step = {**STEP, **more, "SLURM_NTASKS": str(tasks), "SLURM_NODEID": "0", "SLURM_STEP_TASKS_PER_NODE": str(tasks)}
+    if granted is not None:
+        step[VISIBLE[gpu]] = granted
+    seen, said = [], ""
+    for rank in range(tasks):
+        done = distributed.run(gpu=gpu, **{**step, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)})
+        assert done.returncode == 0, done.stderr
+        seen.append(variables_of(done.stdout.split("\0")).get(VISIBLE[gpu]))
+        said += done.stderr
+    assert seen == expected
+    assert said.count("tasks share them") == (case in SHARED)
 
 
 def test_the_cache_of_an_amd_gpu_is_the_job_s_own_and_private(distributed: Runscript, tmp_path: Path) -> None:

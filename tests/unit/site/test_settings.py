@@ -494,7 +494,7 @@ FACTS: dict[str, dict[str, object]] = {
             "/var/spool/slurmd /opt/cray /usr/lib64/libcxi.so.1 /usr/lib64/libjansson.so.4 /pfs /scratch /projappl "
             "/project /flash /appl"
         ),
-        "container_env": {"NCCL_SOCKET_IFNAME": "hsn0,hsn1,hsn2,hsn3", "NCCL_NET_GDR_LEVEL": "3"},
+        "container_env": {"NCCL_SOCKET_IFNAME": "hsn0,hsn1,hsn2,hsn3"},
     },
     "sdumont": {
         "runtime": "singularity",

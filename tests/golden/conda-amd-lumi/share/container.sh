@@ -103,7 +103,6 @@ set_environment() {
     inject WITH_VENV 'source /user-software/venv/pytorch/bin/activate'
     inject _CE_CONDA ''
     inject _CE_M ''
-    inject_unless_set NCCL_NET_GDR_LEVEL 3
     inject_unless_set NCCL_SOCKET_IFNAME hsn0,hsn1,hsn2,hsn3
     inject_unless_set PYTHONNOUSERSITE 1
 }
