@@ -162,7 +162,7 @@ def test_without_a_runtime_the_commands_looked_for_are_named(user: User, tmp_pat
     eb = shutil.which("eb")
     done = user.run(f"PATH={Path(eb or '').parent}:{tools}; eb {DEMO_EASYCONFIG}", check=False)
     assert done.returncode != 0
-    assert "looked for the commands singularity, apptainer" in done.stdout + done.stderr
+    assert "looked for singularity and apptainer on PATH" in done.stdout + done.stderr
     assert not user.installdir(DEMO_MODULE).exists()
 
 
