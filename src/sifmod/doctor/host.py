@@ -172,8 +172,8 @@ def _easyconfigs() -> Finding:
 
     A dry run reads robot path, index, easyconfig, easyblock and sifmod's library as an install does.
     """
-    # not in the current directory, where eb looks first
-    status, said = ask(["eb", "--dry-run", DEMO_EASYCONFIG], directory=Path("/"))
+    # not in the current directory, where eb looks first; with Rich it would break the path at the width of a terminal
+    status, said = ask(["eb", "--dry-run", DEMO_EASYCONFIG, "--output-style=basic"], directory=Path("/"))
     topic, asked = "easyconfigs", f"eb --dry-run {DEMO_EASYCONFIG}"
     if status == 0 and DEMO_EASYCONFIG in said:
         return Finding(OK, topic, f"eb finds sifmod's easyconfigs, such as {DEMO_EASYCONFIG}")

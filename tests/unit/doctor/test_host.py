@@ -136,7 +136,9 @@ def test_easybuild_is_looked_at(check: Check, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_easybuild_is_asked_for_an_easyconfig_of_sifmod(check: Check, stub: Stub) -> None:
-    stub("eb", '[ "$1" = --dry-run ] && [ "$PWD" = / ] && echo " * [ ] /robot/path/$2 (module: X)"')
+    stub(
+        "eb", '[ "$1$3" = --dry-run--output-style=basic ] && [ "$PWD" = / ] && echo " * [ ] /robot/path/$2 (module: X)"'
+    )
     (finding,) = check()["easyconfigs"]
     assert (finding.severity, finding.remedy) == (OK, "")
     assert DEMO_EASYCONFIG in finding.what
