@@ -10,11 +10,13 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol, Union
 
 import pytest
+from click.testing import CliRunner
 
 from sifmod import names
 from sifmod.container.spec import ContainerSpec, PythonLayout
@@ -183,6 +185,12 @@ def split_binds(text: str) -> list[tuple[str, str, str]]:
             source, destination, options = (*element, "", "")[:3]
             binds.append((source, destination or source, options))
     return binds
+
+
+def a_runner() -> CliRunner:
+    """Return what runs commands and keeps standard output and standard error apart, as Click does from 8.2 on."""
+    apart: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
+    return CliRunner(**apart)
 
 
 def lacking(message: str) -> NoReturn:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from sifmod import names
 from sifmod.cli import cli
@@ -14,7 +14,7 @@ from sifmod.commands.show import show
 from sifmod.eb.space import software_space
 from sifmod.errors import InstallError, SifmodError
 
-from ..support import SQUASHFS, make_installation
+from ..support import SQUASHFS, a_runner, make_installation
 
 MODULE = "Python/3.11-demo"
 
@@ -36,7 +36,7 @@ def root(prefix: Path) -> Path:
 
 @pytest.fixture
 def call() -> Call:
-    return lambda *words, **more: CliRunner().invoke(cli, words, **more)
+    return lambda *words, **more: a_runner().invoke(cli, words, **more)
 
 
 def rows(result: Result) -> list[list[str]]:
@@ -79,7 +79,7 @@ def test_a_damaged_one_is_named_beside_the_others(call: Call, root: Path, prefix
     (make_installation(software_space(prefix), "Bad/1") / names.MANIFEST).write_text("{")
     result = call("list")
     assert (result.exit_code, call("list", "--json").exit_code) == (1, 1)
-    assert "Bad/1/share/sifmod.json' can't be read" in result.output
+    assert "Bad/1/share/sifmod.json' can't be read" in result.stderr
     assert str(root.name) in result.output
     listed = json.loads(call("list", "--json").stdout)
     assert [item["root"] for item in listed["damaged"]] == [str(prefix / "software" / "Bad" / "1")]

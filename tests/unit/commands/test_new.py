@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from sifmod.cli import cli
 from sifmod.errors import ImageError, ParameterError, SifmodError
 
 from ..imagetrees import linux, partition, sif, squashfs, write
-from ..support import Need
+from ..support import Need, a_runner
 
 Call = Callable[..., Result]
 
@@ -30,7 +30,7 @@ def image(tmp_path_factory: pytest.TempPathFactory, need: Need) -> Path:
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    return lambda *words: CliRunner().invoke(cli, ["new", *map(str, words)])
+    return lambda *words: a_runner().invoke(cli, ["new", *map(str, words)])
 
 
 NAME = "Python-3.11-singularity-20231114.eb"

@@ -112,7 +112,7 @@ def test_what_an_import_opens_is_written_once_and_in_order(tmp_path: Path) -> No
     opened = [Path(name).name for name in names if name.startswith(f"{tmp_path}/") and "__pycache__" not in name]
     assert opened == ["one.py", "two.py", "two.dat"]
     assert len(names) == len(set(names))
-    assert any("/libc.so" in name for name in names)
+    assert any("/libc.so" in name or "/libc-2." in name for name in names)  # glibc before 2.34 has its version there
 
 
 @pytest.fixture
