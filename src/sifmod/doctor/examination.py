@@ -144,7 +144,7 @@ def _user_software(item: Installation) -> Iterator[Finding]:
     state = item.user_software
     topic = "user software"
     if state.state == GONE:
-        yield Finding(PROBLEM, topic, f"it is gone from '{item.root}'", "containers do not start", "eb --rebuild")
+        yield Finding(PROBLEM, topic, f"it is missing from '{item.root}'", "containers do not start", "eb --rebuild")
     elif state.state == DAMAGED:
         what = f"'{state.packed}' can't be used: {state.packed_problem}"
         yield Finding(PROBLEM, topic, what, "containers do not start", state.packed_remedy)

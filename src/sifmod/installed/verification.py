@@ -129,7 +129,7 @@ def _module_file(installation: Installation) -> Iterator[Finding]:
         yield Finding(
             PROBLEM,
             "module file",
-            f"there is none for {installation.module} in '{installation.space.modules}'",
+            f"{installation.module} has no module file in '{installation.space.modules}'",
             "the module can't be loaded",
             "rewrite it with: eb --module-only --rebuild",
         )

@@ -110,7 +110,7 @@ def test_user_software_s_state_is_looked_at(look: Look, space: SoftwareSpace, mo
     (root / "user-software.squashfs").write_bytes(SQUASHFS)
     assert look(patient)["user software"][0].severity == OK
     (root / "user-software.squashfs").unlink()
-    assert "gone" in look(patient)["user software"][0].what
+    assert "missing" in look(patient)["user software"][0].what
 
 
 @pytest.fixture
