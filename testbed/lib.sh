@@ -35,11 +35,11 @@ debian_mirror() {
         'Codename: bookworm' 2>/dev/null | head -n 1) || true
     case $uri in
         http://* | https://* | file:*) printf '%s\n' "${uri%/}" ;;
-        *) die 'apt knows no mirror of Debian 12: name one in /etc/apt/sources.list.d, then run "apt-get update"' ;;
+        *) die 'apt has no mirror of Debian 12: add one in /etc/apt/sources.list.d, then run "apt-get update"' ;;
     esac
 }
 
-# Prints where Lmod's initialisation for bash lies; fails if there is no Lmod.
+# Prints the path of Lmod's initialisation for bash; fails if there is no Lmod.
 lmod_init() {
     local file
     for file in "${LMOD_PKG:-/nonexistent}/init/bash" /usr/share/lmod/lmod/init/bash \
