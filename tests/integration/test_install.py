@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 
@@ -25,6 +26,11 @@ def fingerprint(top: Path) -> dict[str, tuple[int, int, int, bytes]]:
             content = str(path.readlink()).encode()
         found[str(path.relative_to(top))] = (status.st_mode, status.st_uid, status.st_mtime_ns, content)
     return found
+
+
+def files_of(top: Path) -> dict[str, tuple[int, int, int, bytes]]:
+    """The same without the folders: what was put back into one is as it was, the folder has another time."""
+    return {path: facts for path, facts in fingerprint(top).items() if not stat.S_ISDIR(facts[0])}
 
 
 def test_the_install_tree_is_the_documented_one(demo: User) -> None:
@@ -210,10 +216,10 @@ def test_a_reinstall_keeps_packed_user_software(own_demo: User, wheel: Path) -> 
 def test_a_failed_reinstall_leaves_the_earlier_install_working(own_demo: User, changes: str) -> None:
     installdir = own_demo.installdir(DEMO_MODULE)
     before = fingerprint(installdir / "user-software")
-    scripts = {name: fingerprint(installdir / name) for name in ("bin", "runscripts", "share")}
+    scripts = {name: files_of(installdir / name) for name in ("bin", "runscripts", "share")}
     assert install_changed(own_demo, f"wrappers = ['python', 'demo-tool']\n{changes}", "--rebuild").returncode != 0
     assert fingerprint(installdir / "user-software") == before
-    assert {name: fingerprint(installdir / name) for name in scripts} == scripts
+    assert {name: files_of(installdir / name) for name in scripts} == scripts
     script = f"module load {DEMO_MODULE}; singularity exec $SIF python -c 'import sys; print(sys.prefix)'"
     assert own_demo.out(script) == "/user-software/venv/demo"
     assert not list(installdir.glob(".sifmod*"))
