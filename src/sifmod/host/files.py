@@ -6,10 +6,12 @@ import contextlib
 import errno
 import hashlib
 import os
+import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Callable, Optional
+from typing import BinaryIO, Callable, Optional, Union
 
 from sifmod.artefact import path_problem
 from sifmod.errors import InstallError, SifmodError
@@ -111,6 +113,46 @@ def put_in_place(draft: Path, path: Path) -> None:
     _sync_folder(path.parent)
 
 
+def owner_of(path: Path) -> str:
+    """Return the name of the user that a file belongs to, for a message."""
+    try:
+        return path.owner()
+    except (KeyError, OSError):
+        return "another user"
+
+
+def keep_as(path: Path, target: Path) -> None:
+    """Give a file a second name that keeps its content when the first one is replaced: by a hard link, else a copy.
+
+    Raises:
+        OSError: there is something with the second name, or no space.
+    """
+    with contextlib.suppress(OSError):
+        os.link(path, target, follow_symlinks=False)
+        return
+    if os.path.lexists(target):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    shutil.copy2(path, target, follow_symlinks=False)
+
+
+def remove_tree(top: Path) -> None:
+    """Delete a file or a directory, also with folders that their owner may not write to; links are never followed.
+
+    Raises:
+        OSError: something can't be deleted.
+    """
+    if not os.path.lexists(top):
+        return
+    if top.is_symlink() or not top.is_dir():
+        top.unlink()
+        return
+    _open_folder(top)
+    for folder, subfolders, _files in os.walk(top):
+        for name in subfolders:
+            _open_folder(os.path.join(folder, name))  # noqa: PTH118 - names need not be text
+    shutil.rmtree(top)
+
+
 def inside(top: Path, name: str) -> Path:
     """Return the path of a file of an installation, from a name in a manifest or journal.
 
@@ -129,6 +171,14 @@ def inside(top: Path, name: str) -> Path:
     if problem:
         raise InstallError(f"{name!r} is refused as a file of '{top}': {problem}")
     return top / name
+
+
+def _open_folder(path: Union[str, Path]) -> None:
+    """Let the owner of a folder delete what is in it."""
+    status = os.lstat(path)
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        with contextlib.suppress(OSError):
+            os.chmod(path, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)  # noqa: PTH101 - of a name that need not be text
 
 
 def _rename_new(draft: Path, path: Path) -> None:

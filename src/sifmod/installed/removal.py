@@ -21,7 +21,7 @@ from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import CommandError, InstallError
 from sifmod.host.command import run
-from sifmod.host.files import sha256_of, whole_file
+from sifmod.host.files import owner_of, remove_tree, sha256_of, whole_file
 from sifmod.installed.installation import Installation
 from sifmod.installed.verification import difference_from_packed
 from sifmod.usersoftware.state import DIRECTORY, is_untouched
@@ -76,7 +76,7 @@ class Removal:
         places = [] if root.stat().st_uid == os.geteuid() else [root]
         for path in (*places, root.parent, *(file.parent for file in self.installation.module_files)):
             if not os.access(path, os.W_OK | os.X_OK):
-                raise InstallError(f"you may not write to '{path}', which belongs to {_owner(path)}")
+                raise InstallError(f"you may not write to '{path}', which belongs to {owner_of(path)}")
         lock = space.lock(root)
         if lock.exists():
             raise InstallError(
@@ -226,13 +226,6 @@ def _user_software_lock(root: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _owner(path: Path) -> str:
-    try:
-        return path.owner()
-    except (KeyError, OSError):
-        return "another user"
-
-
 def _copy(source: Path, target: Path) -> None:
     """Copy a file, whole or not at all, and compare the copy before it gets its name."""
     if target.exists() and sha256_of(target) == sha256_of(source):
@@ -269,17 +262,8 @@ def _copy_any(source: Path, target: Path) -> None:
 
 
 def _remove_tree(top: Path) -> None:
-    """Delete a directory, including folders that their owner may not write to; delete links, never follow them."""
-    top.chmod(stat.S_IMODE(top.stat().st_mode) | stat.S_IRWXU)
-    for folder, subfolders, _files in os.walk(top):
-        for name in subfolders:
-            path = os.path.join(folder, name)  # noqa: PTH118 - names need not be text
-            status = os.lstat(path)
-            if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-                with contextlib.suppress(OSError):
-                    os.chmod(path, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)  # noqa: PTH101 - likewise
     try:
-        shutil.rmtree(top)
+        remove_tree(top)
     except OSError as error:
         raise InstallError(
             f"'{top}' can't be removed completely ({error}); it is no longer in use. Try again, or remove it by hand"

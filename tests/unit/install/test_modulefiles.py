@@ -1,0 +1,152 @@
+"""Under the name of a module file there is the old one or the new one, whole, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sifmod.errors import InstallError
+from sifmod.install.modulefiles import ModuleFiles, helper_names
+
+from ..support import Need, snapshot
+
+# What a module step does: `write` of the file and of two links, then the run keeps it or takes it back.
+RUN = """
+import sys
+from pathlib import Path
+from sifmod.install.modulefiles import ModuleFiles
+
+top, end = Path(sys.argv[1]), sys.argv[2]
+files = ModuleFiles()
+files.write(top / "all" / "1.0.lua", "new\\n" * 1000)
+for name in ("lang", "tools"):
+    (top / name).mkdir(exist_ok=True)
+    files.link(top / name / "1.0.lua", top / "all" / "1.0.lua")
+getattr(files, end)()
+"""
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """Return trees of modules with an old module file, a link to it, a link that leads elsewhere, and a new class."""
+    top = tmp_path / "modules"
+    for name in ("all", "lang", "tools"):
+        (top / name).mkdir(parents=True)
+    bring_back(top)
+    return top
+
+
+def bring_back(top: Path) -> None:
+    for path in top.glob("*/*"):
+        path.unlink()
+    (top / "all" / "1.0.lua").write_text("old\n")
+    (top / "all" / "1.0.lua").chmod(0o640)
+    (top / "lang" / "1.0.lua").symlink_to("elsewhere.lua")
+
+
+def text(top: Path) -> str:
+    return (top / "all" / "1.0.lua").read_text()
+
+
+def write(top: Path) -> ModuleFiles:
+    files = ModuleFiles()
+    files.write(top / "all" / "1.0.lua", "new\n")
+    for name in ("lang", "tools"):
+        files.link(top / name / "1.0.lua", top / "all" / "1.0.lua")
+    return files
+
+
+def test_what_is_kept_leaves_nothing_else(top: Path) -> None:
+    write(top).keep()
+    assert text(top) == "new\n"
+    assert (top / "all" / "1.0.lua").stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in top.glob("*/*")) == ["1.0.lua"] * 3
+    assert (top / "lang" / "1.0.lua").resolve() == top / "all" / "1.0.lua"
+
+
+def test_what_is_taken_back_is_as_it_was(top: Path) -> None:
+    before = snapshot(top)
+    files = write(top)
+    files.undo()
+    (top / "tools").mkdir(exist_ok=True)
+    assert snapshot(top) == before
+    files.undo()
+    files.keep()
+    assert text(top) == "old\n"
+
+
+def test_of_a_first_module_that_is_taken_back_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "all" / "Demo").mkdir(parents=True)
+    files = ModuleFiles()
+    files.write(tmp_path / "all" / "Demo" / "1.0.lua", "new\n")
+    files.undo()
+    assert not (tmp_path / "all" / "Demo").exists()
+
+
+def test_without_hard_links_the_earlier_one_is_copied(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_arguments: object, **_more: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", no_links)
+    before = snapshot(top)
+    write(top).undo()
+    (top / "tools").mkdir(exist_ok=True)
+    assert snapshot(top) == before
+
+
+def test_a_full_disk_leaves_the_earlier_one(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = snapshot(top)
+    monkeypatch.setattr(os, "fsync", full)
+    files = ModuleFiles()
+    with pytest.raises(InstallError, match=r"writing the module file .*: No space left on device"):
+        files.write(top / "all" / "1.0.lua", "new\n")
+    assert text(top) == "old\n"
+    files.undo()
+    assert snapshot(top) == before
+
+
+def test_a_draft_is_no_module(top: Path) -> None:
+    names = [path.name for path in helper_names(top / "all" / "1.0.lua")]
+    assert all(name.startswith(".") and not name.endswith(".lua") for name in names)
+
+
+@pytest.mark.parametrize("end", ["keep", "undo"])
+def test_killed_at_any_change_a_module_file_is_whole(top: Path, need: Need, end: str) -> None:
+    """kill -9 at the first, second, ... system call that changes the file system, until one run gets through."""
+    strace = need("strace")
+    calls = "write,fsync,openat,unlink,unlinkat,rename,renameat,link,linkat,symlink,symlinkat,fchmod,chmod"
+    program = top.parent / "run.py"
+    program.write_text(RUN)
+    points = 0
+    seen = set()
+    for call in calls.split(","):
+        for number in range(1, 1000):
+            bring_back(top)
+            # of the files in the trees alone
+            paths = [str(path) for name in ("all", "lang", "tools") for path in helper_and_own(top / name / "1.0.lua")]
+            only = [word for path in paths for word in ("-P", path)]
+            kill = ["-f", "-o", "/dev/null", *only, "-e", f"trace={call}"]
+            kill += ["-e", f"inject={call}:signal=KILL:when={number}"]
+            done = subprocess.run([strace, *kill, sys.executable, "-B", program, top, end], check=False)
+            state = text(top)
+            assert state in ("old\n", "new\n" * 1000), (call, number)
+            assert (top / "lang" / "1.0.lua").is_symlink(), (call, number)
+            seen.add(state)
+            if done.returncode == 0:
+                break
+            points += 1
+            subprocess.run([sys.executable, "-B", program, top, "keep"], check=True)
+            assert sorted(path.name for path in top.glob("*/*")) == ["1.0.lua"] * 3, (call, number)
+    assert len(seen) == 2
+    assert points > 10
+
+
+def helper_and_own(path: Path) -> tuple[Path, ...]:
+    return (path, *helper_names(path))
