@@ -25,12 +25,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.framework.easyblock import EasyBlock
+from easybuild.framework import easyblock as framework
+from easybuild.framework.easyblock import EasyBlock, StopException
 from easybuild.framework.easyconfig import CUSTOM
 from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, print_warning
 from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, source_paths
-from easybuild.tools.filetools import adjust_permissions, convert_name, read_file, remove_dir
+from easybuild.tools.filetools import adjust_permissions, convert_name, mkdir, read_file
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION
 
@@ -45,12 +46,15 @@ from sifmod.fetch.definition import build_arguments, definition_file_name
 from sifmod.fetch.signature import check_signature
 from sifmod.fetch.store import ImageStore, StoredImage
 from sifmod.fetch.uri import image_uri
+from sifmod.host.files import remove_tree
+from sifmod.host.interruption import Interruption
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif
-from sifmod.install.installer import Installer, refresh_scripts, write_artefact
+from sifmod.install.installer import Installer, check_writable, refresh_scripts, write_artefact
 from sifmod.install.manifest import read_manifest
+from sifmod.install.modulefiles import ModuleFiles
 from sifmod.install.packages import check_packages, installed_packages
-from sifmod.install.rollback import forget, undo
+from sifmod.install.rollback import forget, settle, undo
 from sifmod.names import CONTAINED
 from sifmod.render.helptext import examples, usage, whatis
 from sifmod.render.templates import render, render_module
@@ -135,6 +139,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         self.cfg["keeppreviousinstall"] = True
         # set once EasyBuild holds the lock: before that, another run may be installing into the directory
         self._is_new: Optional[bool] = None
+        self._interruption = Interruption()
+        self._module_files = ModuleFiles()
         self._stored: Optional[StoredImage] = None
         self._definitions: tuple[Path, ...] = ()
         self._description: Optional[tuple[ContainerSpec, Site]] = None
@@ -232,15 +238,52 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         restore_modes(self._modes)
         try:
             done = bool(super().run_all_steps(*args, **kwargs))
+            self._module_files.keep()
             self._make_read_only()
         except BaseException:
-            if self._is_new and Path(self.installdir).is_dir():
-                remove_dir(self.installdir)
-            elif self._is_new is not None:
-                with _easybuild_errors():
-                    undo(Path(self.installdir))
+            self._take_back()  # between two steps, such as where a line can't be printed on a terminal that is gone
             raise
+        finally:
+            self._interruption.stop()
         return done
+
+    def post_init(self, *args: Any, **kwargs: Any) -> None:
+        """Deal with what an earlier run has left, as soon as EasyBuild holds the lock."""
+        super().post_init(*args, **kwargs)
+        installdir = Path(self.installdir)
+        if installdir.is_dir() and not self.dry_run and not build_option("sanity_check_only"):
+            with _easybuild_errors():
+                check_writable(installdir)
+                left = settle(installdir)
+            if left:
+                print_warning("%s", printable(left))
+            elif not any(installdir.iterdir()):
+                installdir.rmdir()  # a first install was killed before it had put anything in place
+        self._is_new = not installdir.exists()
+
+    def run_step(self, *args: Any, **kwargs: Any) -> None:
+        """Run a step; when it fails or is interrupted, take back what this run has done while the lock is held."""
+        self._interruption.start()  # not before: who waits for the lock can be interrupted
+        try:
+            with self._interruption.delivered():
+                super().run_step(*args, **kwargs)
+        except StopException:
+            raise
+        except BaseException:
+            self._take_back()
+            raise
+
+    def _take_back(self) -> None:
+        """Undo what this run has changed; a second time there is nothing to undo."""
+        installdir = Path(self.installdir)
+        with _easybuild_errors():
+            try:
+                self._module_files.undo()
+            finally:
+                if self._is_new:
+                    remove_tree(installdir)
+                elif self._is_new is False:
+                    undo(installdir)
 
     def _make_read_only(self) -> None:
         """With --read-only-installdir, remove write permission from everything but user software.
@@ -286,7 +329,6 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     def fetch_step(self, skip_checksums: bool = False, *args: Any, **kwargs: Any) -> None:
         """Check what can be checked before anything is written, and find, pull or build the image."""
         site = self.describe()[1]
-        self._is_new = not Path(self.installdir).exists()
         with _easybuild_errors():
             self._definitions = self.definitions()
             runtime = None if self.dry_run else find_runtime(site)
@@ -388,10 +430,50 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     def make_module_step(self, fake: bool = False, *args: Any, **kwargs: Any) -> str:
         """Write the module; with --module-only also the scripts, so that changes of the site reach both."""
-        if build_option("module_only") and not fake and not self.dry_run:
+        if fake or self.dry_run:
+            return str(super().make_module_step(fake, *args, **kwargs))
+        if build_option("module_only"):
             with _easybuild_errors():
                 refresh_scripts(*self.describe())
-        return str(super().make_module_step(fake, *args, **kwargs))
+        with _easybuild_errors(), self._whole_module_files():
+            path = str(super().make_module_step(fake, *args, **kwargs))
+        if build_option("module_only"):  # there are no further steps
+            self._keep()
+        return path
+
+    @contextmanager
+    def _whole_module_files(self) -> Iterator[None]:
+        """Let EasyBuild's step write the module file and the links to it through `ModuleFiles`.
+
+        EasyBuild empties a module file before it writes it, and removes a link before it makes it, for which it has no
+        setting. Everything else of its step (hooks, caches, defaults, its trace) stays as it is.
+        """
+        generator, write_file = self.module_generator, framework.write_file
+
+        def write(path: str, text: Any, *args: Any, **kwargs: Any) -> None:
+            if path != self.mod_filepath:
+                write_file(path, text, *args, **kwargs)
+                return
+            mkdir(str(Path(path).parent), parents=True)
+            self._module_files.write(Path(path), text)
+
+        def create_symlinks(suffixes: list[str], *_args: Any, **_kwargs: Any) -> None:
+            for suffix in suffixes:
+                path = Path(generator.get_module_filepath(mod_path_suffix=suffix))
+                mkdir(str(path.parent), parents=True)
+                self._module_files.link(path, Path(self.mod_filepath))
+
+        framework.write_file, generator.create_symlinks = write, create_symlinks
+        try:
+            yield
+        finally:
+            framework.write_file = write_file
+            del generator.create_symlinks
+
+    def _keep(self) -> None:
+        """Let what this run has installed stay, whatever comes."""
+        self._module_files.keep()
+        forget(Path(self.installdir))
 
     def make_module_req(self, *args: Any, **kwargs: Any) -> str:
         """Add the search paths that exist; before an install, those that will exist."""
@@ -437,7 +519,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     def permissions_step(self, *args: Any, **kwargs: Any) -> None:
         """Apply EasyBuild's permissions to everything but user software."""
         installdir = self.installdir
-        forget(Path(installdir))  # the checks have passed; read-only folders could not be removed later
+        if not self._is_new:
+            self._keep()  # the checks have passed, and nothing could be restored in read-only folders
         try:
             for entry in split_installation(Path(installdir))[1]:
                 self.installdir = str(entry)

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from faults import RUNTIME, Tree, calls
 
-from conftest import DEMO_EASYCONFIG, remove
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, remove
 from sifmod.container.spec import spec_from_parameters
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.install.installer import Installer
-from sifmod.install.rollback import forget, undo
+from sifmod.install.modulefiles import ModuleFiles
+from sifmod.install.rollback import forget, settle
 from sifmod.render.templates import render
 from sifmod.resources import program
 from sifmod.site.settings import load_site
@@ -46,13 +47,17 @@ CHANGING_EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", 
 
 @dataclass
 class Reinstall:
-    """A reinstall with another site, run in a child process that may be killed at one of its changes of the files."""
+    """A reinstall with another site and module, in a child process that may be killed at any of its changes."""
 
     tree: Tree
     folder: Path
 
     def __post_init__(self) -> None:
         installdir = self.tree.root
+        self.module = self.tree.user.modulefile(DEMO_MODULE)
+        self.link = self.tree.user.prefix / "modules" / "lang" / f"{DEMO_MODULE}.lua"
+        self.old_module = self.module.read_text()
+        self.new_module = f"{self.old_module}-- new\n"
         self.site = load_site()
         parameters: dict[str, object] = {"python_prefix": "/usr", "venv": "demo", "image_mode": "link", "gpu": ""}
         parameters.update(container_env={"CHANGED": "yes"}, wrappers=["python", "pip", "changed"])
@@ -85,9 +90,7 @@ class Reinstall:
                 with (self.folder / "err").open("w") as stream:
                     os.dup2(stream.fileno(), 2)
                 self._watch(at)
-                self._install()
-                if checked:
-                    forget(self.tree.root)
+                self._install(checked=checked)
                 status = 0
             finally:
                 os._exit(status)
@@ -97,22 +100,25 @@ class Reinstall:
 
     def _watch(self, at: int) -> None:
         left = at
-        top = os.fsencode(self.tree.root)
+        tops = (os.fsencode(self.tree.root), os.fsencode(self.tree.user.prefix / "modules"))
 
         def hook(event: str, arguments: tuple[object, ...]) -> None:
             nonlocal left
             changes = event in CHANGING_EVENTS
             if event == "open" and isinstance(arguments[2], int):
                 changes = bool(arguments[2] & (os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_RDWR))
-            if changes and any(isinstance(one, (str, bytes)) and top in os.fsencode(one) for one in arguments[:2]):
+            paths = [os.fsencode(one) for one in arguments[:2] if isinstance(one, (str, bytes))]
+            if changes and any(top in path for top in tops for path in paths):
                 left -= 1
                 if left == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
 
         sys.addaudithook(hook)
 
-    def _install(self) -> None:
+    def _install(self, *, checked: bool) -> None:
+        """Do what the easyblock does, from its `post_init` to its `permissions_step`."""
         try:
+            settle(self.tree.root)
             Installer(
                 spec=self.spec,
                 site=self.site,
@@ -122,9 +128,27 @@ class Reinstall:
                 say=lambda _line: None,
                 warn=lambda _line: None,
             ).install()
+            if checked:
+                files = ModuleFiles()
+                files.write(self.module, self.new_module)
+                files.link(self.link, self.module)
+                files.keep()
+                forget(self.tree.root)
         except BaseException as error:
             os.write(2, repr(error).encode())
             raise
+
+    def check_module(self) -> None:
+        """The module file is the old one or the new one, whole, and the link by its class leads to it."""
+        assert self.module.read_text() in (self.old_module, self.new_module)
+        assert self.link.resolve() == self.module
+
+    def put_module_back(self) -> None:
+        for path in (*self.module.parent.glob(".*.sifmod-*"), *self.link.parent.glob(".*.sifmod-*"), self.link):
+            path.unlink()
+        self.module.write_text(self.old_module)
+        # so that it is replaced too: EasyBuild's own is absolute
+        self.link.symlink_to(os.path.relpath(self.module, self.link.parent))
 
 
 def times_too(top: Path) -> dict[str, tuple[int, int, int, int]]:
@@ -206,9 +230,9 @@ def way_back(root: Path) -> str:
 
 @pytest.mark.parametrize("another_python", [False, True], ids=["the same python", "another python"])
 def test_a_reinstall_killed_at_each_change(tree: Tree, tmp_path: Path, another_python: bool) -> None:
-    """User software is what it was to the last bit, the install in between works, and once more is well.
+    """User software is what it was to the last bit, the install in between works, and so does its module.
 
-    The next `eb` either does it again, or fails before it changes anything and so brings the earlier one back.
+    The next `eb` settles what was left, then does it again or fails: in any case the old or the new one is whole.
     """
     tree.reset()
     reinstall = Reinstall(tree, tmp_path)
@@ -219,13 +243,16 @@ def test_a_reinstall_killed_at_each_change(tree: Tree, tmp_path: Path, another_p
     points = 0
     while True:
         installation.put_back()
+        reinstall.put_module_back()
         assert installation.is_in_place()
         if reinstall.run(points + 1):
             break
         points += 1
         where = f"killed before change {points}"
         assert installation.is_kept(), where
-        key = (installed(tree.root), way_back(tree.root), *sorted(path.name for path in tree.root.iterdir()))
+        reinstall.check_module()
+        names = (path.name for path in tree.root.iterdir())
+        key = (installed(tree.root), way_back(tree.root), reinstall.module.read_text(), *sorted(names))
         if key in checked:
             continue
         checked.add(key)
@@ -240,10 +267,12 @@ def test_a_reinstall_killed_at_each_change(tree: Tree, tmp_path: Path, another_p
         assert installation.is_kept(), where
         assert (tree.root / "user-software").exists()
         assert {name for name in tree.litter() if not name.startswith("user-software-python3.10")} == set(), where
+        assert reinstall.module.read_text() == reinstall.new_module, where
+        assert not list(tree.user.prefix.glob("modules/*/*/.*.sifmod-*")), where
 
         installation.put_back()
         assert not reinstall.run(points), where
-        undo(tree.root)
+        settle(tree.root)
         assert installed(tree.root) in (old, new), where
         assert installation.is_kept(), where
         if installed(tree.root) == old:
@@ -256,16 +285,17 @@ def test_a_reinstall_killed_at_each_change(tree: Tree, tmp_path: Path, another_p
 
 
 def test_what_users_install_after_a_killed_reinstall_is_not_undone(tree: Tree, tmp_path: Path) -> None:
-    """The run was killed between putting things in place and its checks; weeks later an `eb` fails at once."""
+    """The run was killed between putting things in place and its checks; weeks later another one begins."""
     tree.reset()
     reinstall = Reinstall(tree, tmp_path)
     installation = Installation(tree, tmp_path / "pristine", another_python=True)
     installation.put_back()
     assert reinstall.run(checked=False)
     (tree.root / "user-software" / "weeks").write_text("of work")
-    undo(tree.root)
-    assert installation.is_in_place()
-    assert (tree.root / "user-software-undone1" / "weeks").read_text() == "of work"
+    assert "what it installed is kept" in settle(tree.root)
+    assert (tree.root / "user-software" / "weeks").read_text() == "of work"
+    assert installation.is_kept()
+    assert not (tree.root / ".sifmod-previous").exists()
     tree.reset()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.fetch.definition import kept_definition
 from sifmod.fetch.store import StoredImage
 from sifmod.host.command import run
-from sifmod.host.files import inside, sha256_of
+from sifmod.host.files import inside, owner_of, remove_tree, sha256_of
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif
 from sifmod.install.manifest import Manifest, read_manifest
@@ -80,9 +79,11 @@ class Installer:
             is_new = (stage / names.USER_SOFTWARE_DIRECTORY).exists()
             installdir = Path(self.spec.installdir)
             before = read_manifest(installdir)
-            remember(installdir, [*manifest.files, *(before.files if before else ())])
+            remember(installdir, [*manifest.files, *(before.files if before else ())], manifest=manifest.text)
             if outdated:
                 self._set_aside(outdated)
+            elif is_new:
+                remember_renames(installdir, (), PARTS)
             _commit(stage, installdir, manifest)
         if self.spec.pack_user_software and is_new:
             self._pack()
@@ -253,11 +254,37 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
     hashes = {**manifest.hashes, **{str(artefact.path): artefact.sha256 for artefact in artefacts}}
     manifest = replace(manifest, files=tuple(sorted(files)), hashes=hashes)
     record = Artefact(PurePosixPath(names.MANIFEST), manifest.text)
+    changed = [
+        artefact
+        for artefact in (*artefacts, record)
+        if _content(inside(installdir, str(artefact.path))) != artefact.text.encode()
+    ]
+    if not changed:
+        return
     with _stage(installdir) as stage:
-        for artefact in (*artefacts, record):
-            if _content(inside(installdir, str(artefact.path))) != artefact.text.encode():
-                write_artefact(stage, artefact)
-                _put(stage, installdir, str(artefact.path))
+        for artefact in changed:
+            write_artefact(stage, artefact)
+        remember(installdir, [str(artefact.path) for artefact in changed], manifest=manifest.text)
+        for artefact in changed:
+            _put(stage, installdir, str(artefact.path))
+
+
+def check_writable(installdir: Path) -> None:
+    """Refuse an installation that this user can't change.
+
+    Raises:
+        InstallError: with the reason, and what to do.
+    """
+    if os.access(installdir, os.W_OK | os.X_OK):
+        return
+    if installdir.stat().st_uid == os.geteuid():
+        raise InstallError(
+            f"'{installdir}' is read-only, as eb leaves it with --read-only-installdir. To change it, type: "
+            "eb --rebuild --read-only-installdir EASYCONFIG (with --module-only it can't be changed)"
+        )
+    raise InstallError(
+        f"you may not write to '{installdir}', which belongs to {owner_of(installdir)}: ask for group write permission"
+    )
 
 
 def write_artefact(top: Path, artefact: Artefact) -> None:
@@ -284,15 +311,15 @@ def _stage(installdir: Path) -> Iterator[Path]:
     try:
         is_new = not installdir.exists()
         installdir.mkdir(parents=True, exist_ok=True)
-        if stage.exists():
-            shutil.rmtree(stage)
+        remove_tree(stage)
         stage.mkdir()
     except OSError as error:
         raise InstallError(f"can't write to the installation directory '{installdir}': {error.strerror}") from error
     try:
         yield stage
     finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_tree(stage)
         if is_new and not any(installdir.iterdir()):
             installdir.rmdir()
 
@@ -301,11 +328,12 @@ def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
     """Rename each staged file into place, the manifest last, and remove files that only the old installation had."""
     before = read_manifest(installdir)
     try:
-        for name in [*sorted(set(manifest.files) - {names.MANIFEST}), names.MANIFEST]:
+        for name in sorted(set(manifest.files) - {names.MANIFEST}):
             _put(stage, installdir, name)
         user_software = stage / names.USER_SOFTWARE_DIRECTORY
         if user_software.exists():
             user_software.rename(installdir / names.USER_SOFTWARE_DIRECTORY)
+        _put(stage, installdir, names.MANIFEST)
         for name in set(before.files) - set(manifest.files) if before else ():
             inside(installdir, name).unlink(missing_ok=True)
     except OSError as error:

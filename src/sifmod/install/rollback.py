@@ -1,8 +1,14 @@
-"""Rollback: files that a reinstall replaces are kept until the new installation has passed its checks."""
+"""Rollback: files that a reinstall replaces are kept until the new installation has passed its checks.
+
+A run undoes its own changes only (`undo`). What an earlier run left, because it was killed or stopped, may have been in
+use for weeks: `settle` deals with it before anything else is changed. The manifest decides. It is put in place last, so
+if it is the new one, the new installation is complete and stays; otherwise the old one is restored.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
 import os
@@ -11,10 +17,12 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Optional
 
 from sifmod import names as known
 from sifmod.errors import InstallError
-from sifmod.host.files import inside, write_whole
+from sifmod.host.files import inside, keep_as, remove_tree, write_whole
+from sifmod.install.manifest import read_manifest
 
 _JOURNAL = "journal.json"
 
@@ -28,6 +36,7 @@ class _Journal:
 
     Attributes:
         run: the run that wrote it.
+        manifest: SHA-256, in hexadecimal, of the manifest with which the new installation is whole.
         kept: files that were kept.
         new: files that did not exist.
         renames: user software that was about to be set aside: old and new name of each part.
@@ -35,18 +44,20 @@ class _Journal:
     """
 
     run: str
+    manifest: str
     kept: tuple[str, ...]
     new: tuple[str, ...]
     renames: tuple[tuple[str, str], ...] = ()
     free: tuple[str, ...] = ()
 
 
-def remember(installdir: Path, names: Iterable[str]) -> None:
+def remember(installdir: Path, names: Iterable[str], *, manifest: str) -> None:
     """Keep the present state of files that are about to be replaced, written or removed.
 
     Args:
         installdir: the installation.
         names: paths of the files relative to it, including files that do not exist yet.
+        manifest: text of the new manifest, which is put in place last.
 
     Raises:
         InstallError: a file can't be kept, for example because the disk is full.
@@ -61,11 +72,12 @@ def remember(installdir: Path, names: Iterable[str]) -> None:
             if path.is_file() or path.is_symlink():
                 target = inside(previous, name)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                _keep(path, target)
+                keep_as(path, target)
                 kept.append(name)
             else:
                 new.append(name)
-        _write_journal(previous, _Journal(_run(), tuple(kept), tuple(new)))
+        digest = hashlib.sha256(manifest.encode()).hexdigest()
+        _write_journal(previous, _Journal(_run(), digest, tuple(kept), tuple(new)))
     except OSError as error:
         raise InstallError(f"keeping the present installation in '{previous}' failed: {error.strerror}") from error
 
@@ -85,10 +97,7 @@ def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]], nam
 
 
 def undo(installdir: Path) -> None:
-    """Restore the state that was kept; do nothing if there is none.
-
-    The journal is not trusted: anyone who may write to the installation can change it. A name that leads out of the
-    installation, by itself or through a link, is refused before anything is changed.
+    """Restore what this run has replaced; do nothing if it has replaced nothing.
 
     Raises:
         InstallError: the state can't be restored; the message names the folder that holds it.
@@ -98,25 +107,52 @@ def undo(installdir: Path) -> None:
         return
     try:
         journal = _read_journal(previous)
-        kept = [(inside(previous, name), inside(installdir, name)) for name in journal.kept]
-        new_files = [inside(installdir, name) for name in journal.new]
-        renames = [(installdir / old, installdir / new) for old, new in journal.renames]
-        for copy, path in kept:
-            if os.path.lexists(copy):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                copy.replace(path)
-        for path in new_files:
-            path.unlink(missing_ok=True)
-        ours = journal.run == _run()
-        renamed = [(old, new) for old, new in renames if os.path.lexists(new)]
-        # a run that was killed before its first rename has not freed any name
-        for path in (*(old for old, _new in renamed), *(installdir / name for name in journal.free if renamed)):
-            _make_way(path, ours=ours)
-        for old, new in renamed:
-            new.rename(old)
+        if journal.run != _run():
+            return
+        _restore(installdir, journal)
     except (OSError, ValueError, InstallError) as error:
         raise InstallError(f"restoring the earlier installation failed ({error}); it is in '{previous}'") from error
     forget(installdir)
+
+
+def settle(installdir: Path) -> str:
+    """Deal with what an earlier run left that was killed or stopped; call it only while no other run is active.
+
+    The journal is not trusted: anyone who may write to the installation can change it. A name that leads out of the
+    installation, by itself or through a link, is refused before anything is changed.
+
+    Returns:
+        A sentence for the user that says what was done; empty if the installation was not affected.
+
+    Raises:
+        InstallError: the state that was left can't be used; the message says what to do.
+    """
+    previous = installdir / known.PREVIOUS
+    try:
+        for folder in (known.STAGE, known.KEPT_ASIDE):
+            remove_tree(installdir / folder)
+        if not os.path.lexists(previous / _JOURNAL):
+            forget(installdir)
+            return ""
+        journal = _read_journal(previous)
+        manifest = installdir / known.MANIFEST
+        if manifest.is_file() and hashlib.sha256(manifest.read_bytes()).hexdigest() == journal.manifest:
+            installed = read_manifest(installdir)
+            for name in set(journal.kept) - set(installed.files if installed else journal.kept):
+                inside(installdir, name).unlink(missing_ok=True)
+            sentence = f"an earlier eb ended after it had replaced '{installdir}': what it installed is kept"
+        else:
+            aside = _restore(installdir, journal)
+            sentence = f"an earlier eb ended while it replaced '{installdir}': the installation before it was restored"
+            if aside:
+                sentence += f"; user software made since then is now {', '.join(map(str, aside))}"
+    except (OSError, ValueError, InstallError) as error:
+        raise InstallError(
+            f"an earlier eb ended while it replaced '{installdir}', and what it left can't be used ({error}). The "
+            f"files of the installation before it are in '{previous}': if the module works, remove that and try again"
+        ) from error
+    forget(installdir)
+    return sentence
 
 
 def forget(installdir: Path) -> None:
@@ -130,11 +166,26 @@ def forget(installdir: Path) -> None:
     shutil.rmtree(previous, ignore_errors=True)
 
 
-def _keep(path: Path, target: Path) -> None:
-    with contextlib.suppress(OSError):
-        os.link(path, target, follow_symlinks=False)
-        return
-    shutil.copy2(path, target, follow_symlinks=False)
+def _restore(installdir: Path, journal: _Journal) -> tuple[Path, ...]:
+    """Restore the state of a journal, and return the new names of user software that was in the way."""
+    previous = installdir / known.PREVIOUS
+    kept = [(inside(previous, name), inside(installdir, name)) for name in journal.kept]
+    new_files = [inside(installdir, name) for name in journal.new]
+    renames = [(installdir / old, installdir / new) for old, new in journal.renames]
+    for copy, path in kept:
+        if os.path.lexists(copy):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            copy.replace(path)
+    for path in new_files:
+        path.unlink(missing_ok=True)
+    renamed = [(old, new) for old, new in renames if os.path.lexists(new)]
+    # a run that was killed before it renamed anything has freed no name
+    free = [installdir / name for name in journal.free] if renamed or not renames else []
+    ours = journal.run == _run()
+    aside = [_make_way(path, ours=ours) for path in (*(old for old, _new in renamed), *free)]
+    for old, new in renamed:
+        new.rename(old)
+    return tuple(path for path in aside if path)
 
 
 def _write_journal(previous: Path, journal: _Journal) -> None:
@@ -154,10 +205,12 @@ def _read_journal(previous: Path) -> _Journal:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         pairs = tuple((old, new) for old, new in data["renames"])
-        journal = _Journal(data["run"], tuple(data["kept"]), tuple(data["new"]), pairs, tuple(data["free"]))
+        lists = (tuple(data["kept"]), tuple(data["new"]), pairs, tuple(data["free"]))
+        journal = _Journal(data["run"], data["manifest"], *lists)
     except (KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"'{path}' is damaged") from error
-    for name in (journal.run, *journal.kept, *journal.new, *journal.free, *(name for pair in pairs for name in pair)):
+    listed = (*journal.kept, *journal.new, *journal.free, *(name for pair in pairs for name in pair))
+    for name in (journal.run, journal.manifest, *listed):
         if not isinstance(name, str):
             raise ValueError(f"it has {name!r} where a name is expected")  # noqa: TRY004 - of a file, not of a caller
     for name in (*journal.free, *(name for pair in pairs for name in pair)):
@@ -170,14 +223,16 @@ def _run() -> str:
     return f"{os.getpid()}-{_RUN}"
 
 
-def _make_way(path: Path, *, ours: bool) -> None:
-    """Free a name of user software: remove what this run made, but rename what users may have changed since."""
+def _make_way(path: Path, *, ours: bool) -> Optional[Path]:
+    """Free a name of user software: remove what this run made, but rename what users may have changed since.
+
+    Returns:
+        The new name; None if nothing was renamed.
+    """
     if not os.path.lexists(path):
-        return
-    if not ours:
-        names = (path.with_name(f"{path.name}-undone{number}") for number in itertools.count(1))
-        path.rename(next(name for name in names if not os.path.lexists(name)))
-    elif path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+        return None
+    if ours:
+        remove_tree(path)
+        return None
+    names = (path.with_name(f"{path.name}-undone{number}") for number in itertools.count(1))
+    return path.rename(next(name for name in names if not os.path.lexists(name)))

@@ -577,6 +577,7 @@ def test_a_refresh_brings_today_s_site_into_the_scripts_and_touches_nothing_else
     site = a_site(runtime="today's", master_suffix="-ib")
     before = manifest_of(installdir)
     refresh_scripts(a_spec(installdir=str(installdir), wrappers=("python", "pip", "oldtool"), python_version=""), site)
+    forget(installdir)
     after = snapshot(installdir)
     changed = {name for name in set(earlier) | set(after) if earlier.get(name) != after.get(name)}
     assert changed == {"share/container.sh", "runscripts/get-master", names.MANIFEST}
@@ -603,6 +604,14 @@ def test_a_refresh_brings_back_a_script_that_was_deleted(install: Install, insta
     (installdir / "bin/python3.11").unlink()
     refresh_scripts(spec, a_site())
     assert (installdir / "bin/python3.11").read_text() == text
+
+
+@pytest.mark.usefixtures("install")
+def test_a_refresh_is_undone_when_the_module_can_not_be_written(installdir: Path, earlier: Snapshot) -> None:
+    refresh_scripts(a_spec(installdir=str(installdir)), a_site(master_suffix="-ib"))
+    assert snapshot(installdir) != earlier
+    undo(installdir)
+    assert snapshot(installdir) == earlier
 
 
 def test_a_refresh_of_nothing_writes_nothing(installdir: Path) -> None:
@@ -736,7 +745,7 @@ def test_what_a_reinstall_replaced_comes_back(
 
 def test_a_run_that_was_killed_before_it_set_anything_aside_takes_nothing_away(installdir: Path) -> None:
     (installdir / "user-software").mkdir(parents=True)
-    remember(installdir, [])
+    remember(installdir, [], manifest="")
     remember_renames(installdir, [(installdir / "user-software", installdir / "user-software-python3.10")], PARTS)
     (installdir / "user-software.squashfs").touch()
     undo(installdir)
