@@ -9,9 +9,11 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from sifmod.container.variables import HOST_VARIABLES
 from sifmod.site.keys import plain
 from sifmod.site.settings import KEYS
 
@@ -42,7 +44,13 @@ def parameters() -> Iterator[str]:
                 yield f"| `{name.value}` | {ast.literal_eval(value.elts[1])} |"
 
 
+def host_variables() -> Iterator[str]:
+    """The variables that only the container gets."""
+    yield from textwrap.wrap(", ".join(f"`{pattern}`" for pattern in HOST_VARIABLES) + ".", 120)
+
+
 PARTS = {
+    "docs/reference/variables.md": {"host variables": host_variables},
     "docs/reference/sites.md": {"site keys": site_keys},
     "docs/reference/parameters.md": {"parameters": parameters},
 }

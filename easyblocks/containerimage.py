@@ -96,7 +96,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             "build_args": [None, "Build arguments for the definition file", CUSTOM],
             "conda_env": [None, "Conda environment in the image whose Python is used", CUSTOM],
             "conda_root": [None, "Root of the conda installation in the image (default: /opt/miniconda3)", CUSTOM],
-            "container_env": [None, "Variables set in the container, in addition to the site's", CUSTOM],
+            "container_env": [None, "Variables for the container, in addition to the site's", CUSTOM],
             "definition": [None, "Definition file beside the easyconfig, to build the image from", CUSTOM],
             "definition_files": [None, "Files beside the easyconfig, kept in share/docker-defs", CUSTOM],
             "expected_packages": [None, "Names and exact versions of Python packages, for the sanity check", CUSTOM],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, LUMI_MODULE, LUMI_SIF, User
 
 
@@ -45,10 +47,34 @@ def test_a_conda_image_gets_what_activation_sets(lumi: User) -> None:
         "SINGULARITYENV_CONDA_SHLVL": "1",
         "SINGULARITYENV_WITH_CONDA": "source /opt/miniconda3/bin/activate pytorch",
         "SINGULARITYENV_WITH_VENV": "source /user-software/venv/pytorch/bin/activate",
-        "SINGULARITYENV_NCCL_SOCKET_IFNAME": "hsn0,hsn1,hsn2,hsn3",
+        "NCCL_SOCKET_IFNAME": "hsn0,hsn1,hsn2,hsn3",
         "SINGULARITY_ROCM": "1",
     }
     assert {name: env.get(name) for name in expected} == expected
+
+
+SHOW = "printenv NCCL_SOCKET_IFNAME || echo none"
+
+
+@pytest.mark.parametrize(
+    "enter",
+    ["singularity exec $SIF bash -c", "start-shell -c", "{root}/bin/start-shell -c"],
+    ids=["exec", "wrapper", "path"],
+)
+def test_what_the_user_sets_after_loading_counts_in_the_container(lumi: User, enter: str) -> None:
+    load, show = f"module load {LUMI_MODULE}", f"{enter.format(root=lumi.installdir(LUMI_MODULE))} '{SHOW}'"
+    assert lumi.out(f"{load}; {show}") == "hsn0,hsn1,hsn2,hsn3"
+    assert lumi.out(f"{load}; export NCCL_SOCKET_IFNAME=lo; {show}") == "lo"
+    assert lumi.out(f"{load}; unset NCCL_SOCKET_IFNAME; {show}") == "none"
+    assert lumi.out(
+        f"{load}; export SINGULARITYENV_NCCL_SOCKET_IFNAME=eth0 APPTAINERENV_NCCL_SOCKET_IFNAME=eth0; {show}"
+    ) == ("eth0")
+
+
+def test_a_wrapper_by_path_has_the_settings_and_leaves_the_user_s(lumi: User) -> None:
+    shell = f"{lumi.installdir(LUMI_MODULE)}/bin/start-shell -c '{SHOW}'"
+    assert lumi.out(shell) == "hsn0,hsn1,hsn2,hsn3"
+    assert lumi.out(f"NCCL_SOCKET_IFNAME=lo {shell}") == "lo"
 
 
 def test_every_singularity_variable_has_its_twin(lumi: User) -> None:
@@ -84,7 +110,7 @@ def test_inside_it_is_as_if_activated(lumi: User) -> None:
 def test_unloading_leaves_the_environment_as_it_was(demo: User) -> None:
     own = """
         export SIF=mine SINGULARITY_BINDPATH=/opt APPTAINERENV_VIRTUAL_ENV=/mine CONTAINERROOT=/mine
-        export SINGULARITY_BIND=/srv SINGULARITYENV_X=1 PATH=/mine/bin:$PATH"""
+        export SINGULARITY_BIND=/srv SINGULARITYENV_X=1 PATH=/mine/bin:$PATH EB_INSTALLPYTHON=/mine"""
     before = demo.environment(own)
     assert demo.environment(f"{own}; module load {DEMO_MODULE}; module unload {DEMO_MODULE}") == before
     assert demo.environment(f"{own}; module load {DEMO_MODULE}; module load {DEMO_MODULE}; module purge") == before

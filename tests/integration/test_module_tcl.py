@@ -19,7 +19,7 @@ module() {{ eval "$(tclsh {MODULECMD} bash "$@")"; }}
 """
 OWN = """
 export SIF=mine SINGULARITY_BINDPATH=/opt APPTAINERENV_VIRTUAL_ENV=/mine CONTAINERROOT=/mine
-export SINGULARITY_BIND=/srv SINGULARITYENV_X=1 PATH=/mine/bin:$PATH SINGULARITYENV_NCCL_NET_GDR_LEVEL='a b:$c "{['
+export SINGULARITY_BIND=/srv SINGULARITYENV_X=1 PATH=/mine/bin:$PATH NCCL_SOCKET_IFNAME='a b:$c "{['
 """
 # Lmod's pushenv does not give an empty value back
 EMPTY = "export APPTAINERENV_CONDA_EXE="
@@ -58,7 +58,7 @@ def modules(tcl: User) -> EnvironmentModulesUser:
 
 
 def container_part(found: dict[str, str]) -> dict[str, str]:
-    names = ("SIF", "CONTAINERROOT", "RUNSCRIPTS", "SINGULARITY", "APPTAINER", "PATH", "EBROOT", "EBVERSION")
+    names = ("SIF", "CONTAINERROOT", "RUNSCRIPTS", "SINGULARITY", "APPTAINER", "NCCL", "PATH", "EBROOT", "EBVERSION")
     settings = ("SIFMOD_SITE", "SIFMOD_IMAGE_REPOSITORIES", "SIFMOD_TESTBED")
     return {name: value for name, value in found.items() if name.startswith(names) and name not in settings}
 
@@ -200,11 +200,12 @@ def test_show_help_and_whatis_work_in_environment_modules(modules: EnvironmentMo
 
 
 def test_values_that_tcl_could_read_as_code_pass_through(tmp_path: Path) -> None:
-    value = 'a b; $(x) [exit] {x "q" it\'s \\ :c,'
+    value = 'a b; $(x) [exit] {x "q" it\'s \\ :c,$HOME/${USER}'
     site = tmp_path / "site.toml"
     site.write_text(f"image_repositories = ['{TESTBED}/images']\n[container_env]\nNASTY = '''{value}'''\n")
     user = make_user(tmp_path / "eb", SIFMOD_SITE=str(site))
     user.eb(DEMO_EASYCONFIG, "--module-syntax=Tcl")
-    show = f'module load {DEMO_MODULE}; printf %s "$APPTAINERENV_NASTY"'
-    assert user.out(show) == value
-    assert user.out(f"{INIT}\n{show}") == value
+    expanded = value.replace("$HOME", "/home/it's").replace("${USER}", "me")
+    show = f'export HOME=/home/it\\\'s USER=me; module load {DEMO_MODULE}; printf %s "$NASTY"'
+    assert user.out(show) == expanded
+    assert user.out(f"{INIT}\n{show}") == expanded

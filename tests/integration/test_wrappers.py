@@ -95,6 +95,18 @@ def test_optional_binds_are_looked_at_on_the_node(own_demo: User, tmp_path: Path
     assert own_demo.out(f"mkdir '{here}'; {LOAD}; rmdir '{here}'; python -c 'print(1)'") == "1"
 
 
+@pytest.mark.parametrize("twin", ["SINGULARITY", "APPTAINER"])
+def test_what_is_added_to_the_binds_after_loading_is_there(demo: User, tmp_path: Path, twin: str) -> None:
+    (tmp_path / "file").write_text("content\n")
+    add = f"export {twin}_BINDPATH=${twin}_BINDPATH,{tmp_path}:/added"
+    assert demo.out(f"{LOAD}; {add}; start-shell -c 'cat /added/file; command -v pip'").splitlines() == [
+        "content",
+        "/user-software/venv/demo/bin/pip",
+    ]
+    replaced = f"export {twin}_BINDPATH={tmp_path}:/added"
+    assert demo.out(f"{LOAD}; {replaced}; start-shell -c 'cat /added/file'") == "content"
+
+
 def test_a_tool_of_the_image_sees_what_users_installed(demo: User) -> None:
     out = demo.out(f"{LOAD}; singularity exec $SIF run-tool demo-tool")
     assert out.splitlines()[0] == "/user-software/venv/demo"

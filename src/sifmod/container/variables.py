@@ -3,11 +3,39 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 
 from sifmod import names
 
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 VARIABLE_VALUE = re.compile(r"[^\x00\n]*")
+
+# Variables that programs of the host read. A value for the container would break these programs, or send them to files
+# that only the container has, so it never becomes a variable of the user's shell.
+HOST_VARIABLES = (
+    # where programs, libraries and documentation are found
+    *("PATH", "LD_*", "LIBRARY_PATH", "CPATH", "MANPATH", "PKG_CONFIG_PATH", "GCONV_PATH", "GLIBC_TUNABLES"),
+    # the user, the session and the shell
+    *("HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "HOSTNAME", "TERM", "TERMINFO", "DISPLAY", "XDG_*"),
+    *("TMPDIR", "TMP", "TEMP", "IFS", "ENV", "CDPATH", "PS[0-4]", "PROMPT_COMMAND", "BASH*", "SHELLOPTS", "ZDOTDIR"),
+    *("UID", "EUID", "PPID", "LANG", "LANGUAGE", "LC_*", "LOCPATH"),
+    # interpreters and package managers
+    *("PYTHON*", "PIP_*", "CONDA_*", "PERL*", "RUBY*", "LUA_*", "TCL*", "JAVA_*", "CLASSPATH"),
+    # certificates and configuration of tools that transfer files
+    *("SSL_*", "CURL_*", "REQUESTS_CA_BUNDLE", "GIT_*", "SSH_*"),
+    # the container runtime, modules, EasyBuild, Slurm and sifmod
+    *("SINGULARITY*", "APPTAINER*", "MODULE*", "LMOD_*", "LOADEDMODULES", "_*", "EB*", "EASYBUILD_*"),
+    *("SLURM_*", "SBATCH_*", "SRUN_*", "SALLOC_*", "SIF*", "CONTAINERROOT", "RUNSCRIPTS*"),
+)
+
+
+def is_for_host(name: str) -> bool:
+    """Return whether programs of the host read a variable, so that only the container may get a value for it.
+
+    Args:
+        name: of the variable.
+    """
+    return any(fnmatchcase(name, pattern) for pattern in HOST_VARIABLES)
 
 
 def check_variable(name: object, value: object) -> None:

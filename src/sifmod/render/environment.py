@@ -1,9 +1,10 @@
-"""The variables that a module injects into its container: the effect of activation scripts, without running them."""
+"""The variables that a module sets for its container: the effect of activation scripts, and settings."""
 
 from __future__ import annotations
 
 from sifmod import names
 from sifmod.container.spec import ContainerSpec
+from sifmod.container.variables import is_for_host
 from sifmod.site.settings import Site
 
 # Already on the container's default search path: prepending one would put it before /usr/local/bin.
@@ -53,3 +54,13 @@ def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     """Return the configurable variables, by name: the easyconfig overrides the site, the site sifmod's defaults."""
     own = {"PYTHONNOUSERSITE": "1"} if spec.python else {}
     return dict(sorted({**own, **site.container_env, **spec.container_env}.items()))
+
+
+def plain_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
+    """Return the settings that become variables of the user's shell, which the container inherits."""
+    return {name: value for name, value in setting_variables(spec, site).items() if not is_for_host(name)}
+
+
+def injected_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
+    """Return the settings that only the container gets, because programs of the host read variables of these names."""
+    return {name: value for name, value in setting_variables(spec, site).items() if is_for_host(name)}

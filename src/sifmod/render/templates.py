@@ -18,7 +18,7 @@ from sifmod.container.bind import Bind, escape
 from sifmod.container.spec import ContainerSpec, image_is_gone
 from sifmod.image import superblock
 from sifmod.inside.trees import SEEDED
-from sifmod.render.environment import setting_variables, structural_variables
+from sifmod.render.environment import injected_variables, plain_variables, structural_variables
 from sifmod.resources import data_path, program
 from sifmod.site.settings import Site
 from sifmod.text import quoting
@@ -37,6 +37,9 @@ def _templates() -> jinja2.Environment:
         autoescape=False,  # noqa: S701 - shell and Lua, not HTML: the filters below quote
     )
     environment.filters.update(sh=quoting.shell, lua=quoting.lua, tcl=quoting.tcl, comment=quoting.comment)
+    environment.filters.update(
+        sh_expanding=quoting.shell_expanding, lua_expanding=quoting.lua_expanding, tcl_expanding=quoting.tcl_expanding
+    )
     return environment
 
 
@@ -148,7 +151,8 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "visible": spec.vendor.visibility[0] if spec.vendor else "",
         "structural": structural,
         "seeded": SEEDED,
-        "settings": setting_variables(spec, site),
+        "injected": injected_variables(spec, site),
+        "plain": plain_variables(spec, site),
         "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],
     }
 

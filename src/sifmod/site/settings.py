@@ -108,7 +108,7 @@ class Site:
     pack_processors: int = _key(
         number(0, 9999), 0, "Most processors that `make-squashfs` uses; 0 for all that the process may use."
     )
-    container_env: Mapping[str, str] = _key(VARIABLES, {}, "Variables to set in every container.")
+    container_env: Mapping[str, str] = _key(VARIABLES, {}, "Variables for every container.")
     master_suffix: str = _key(
         TEXT, "", "Suffix that `get-master` appends to the host name: that of host names in the fast network."
     )

@@ -113,10 +113,12 @@ if users_binds ~= "" then
 end
 pushenv("SINGULARITY_BINDPATH", table.concat(binds, ","))
 pushenv("APPTAINER_BINDPATH", table.concat(binds, ","))
+-- what wrappers compare with, to find what the user has added since
+pushenv("__SIFMOD_BINDPATH", table.concat(binds, ","))
 pushenv("SINGULARITY_ROCM", "1")
 pushenv("APPTAINER_ROCM", "1")
 
--- Variables in the container: the effect of activating its Python, then the settings of the site and the easyconfig.
+-- Variables in the container only: the effect of activating its Python, and settings that would hurt programs of the host.
 pushenv("SINGULARITYENV_CONDA_DEFAULT_ENV", "pytorch")
 pushenv("APPTAINERENV_CONDA_DEFAULT_ENV", "pytorch")
 pushenv("SINGULARITYENV_CONDA_EXE", "/opt/miniconda3/bin/conda")
@@ -147,10 +149,11 @@ pushenv("SINGULARITYENV__CE_CONDA", "")
 pushenv("APPTAINERENV__CE_CONDA", "")
 pushenv("SINGULARITYENV__CE_M", "")
 pushenv("APPTAINERENV__CE_M", "")
-pushenv("SINGULARITYENV_NCCL_SOCKET_IFNAME", "hsn0,hsn1,hsn2,hsn3")
-pushenv("APPTAINERENV_NCCL_SOCKET_IFNAME", "hsn0,hsn1,hsn2,hsn3")
 pushenv("SINGULARITYENV_PYTHONNOUSERSITE", "1")
 pushenv("APPTAINERENV_PYTHONNOUSERSITE", "1")
+
+-- The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
+pushenv("NCCL_SOCKET_IFNAME", "hsn0,hsn1,hsn2,hsn3")
 
 -- Packing changes what is bound, so these commands reload the module in the calling shell.
 local shell = myShellName()

@@ -188,10 +188,12 @@ if {$users_binds ne {}} {
 }
 sifmod_set SINGULARITY_BINDPATH [join $binds ,]
 sifmod_set APPTAINER_BINDPATH [join $binds ,]
+# what wrappers compare with, to find what the user has added since
+sifmod_set __SIFMOD_BINDPATH [join $binds ,]
 sifmod_set SINGULARITY_ROCM 1
 sifmod_set APPTAINER_ROCM 1
 
-# Variables in the container: the effect of activating its Python, then the settings of the site and the easyconfig.
+# Variables in the container only: the effect of activating its Python, and settings that would hurt programs of the host.
 sifmod_set SINGULARITYENV_CONDA_DEFAULT_ENV "pytorch"
 sifmod_set APPTAINERENV_CONDA_DEFAULT_ENV "pytorch"
 sifmod_set SINGULARITYENV_CONDA_EXE "/opt/miniconda3/bin/conda"
@@ -222,10 +224,14 @@ sifmod_set SINGULARITYENV__CE_CONDA ""
 sifmod_set APPTAINERENV__CE_CONDA ""
 sifmod_set SINGULARITYENV__CE_M ""
 sifmod_set APPTAINERENV__CE_M ""
-sifmod_set SINGULARITYENV_NCCL_SOCKET_IFNAME "hsn0,hsn1,hsn2,hsn3"
-sifmod_set APPTAINERENV_NCCL_SOCKET_IFNAME "hsn0,hsn1,hsn2,hsn3"
 sifmod_set SINGULARITYENV_PYTHONNOUSERSITE "1"
 sifmod_set APPTAINERENV_PYTHONNOUSERSITE "1"
+
+# The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
+proc sifmod_env {name} {
+    return [expr {[sifmod_has $name] ? $::env($name) : {}}]
+}
+sifmod_set NCCL_SOCKET_IFNAME "hsn0,hsn1,hsn2,hsn3"
 
 # Packing changes what is bound, so these commands reload the module in the calling shell.
 if {[module-info shell] in {bash zsh}} {

@@ -46,7 +46,9 @@ if users_binds ~= "" then
 end
 pushenv("SINGULARITY_BINDPATH", table.concat(binds, ","))
 pushenv("APPTAINER_BINDPATH", table.concat(binds, ","))
+-- what wrappers compare with, to find what the user has added since
+pushenv("__SIFMOD_BINDPATH", table.concat(binds, ","))
 
--- Variables in the container: the effect of activating its Python, then the settings of the site and the easyconfig.
+-- Variables in the container only: the effect of activating its Python, and settings that would hurt programs of the host.
 pushenv("SINGULARITYENV_PREPEND_PATH", "/runscripts")
 pushenv("APPTAINERENV_PREPEND_PATH", "/runscripts")

@@ -114,7 +114,9 @@ if {$users_binds ne {}} {
 }
 sifmod_set SINGULARITY_BINDPATH [join $binds ,]
 sifmod_set APPTAINER_BINDPATH [join $binds ,]
+# what wrappers compare with, to find what the user has added since
+sifmod_set __SIFMOD_BINDPATH [join $binds ,]
 
-# Variables in the container: the effect of activating its Python, then the settings of the site and the easyconfig.
+# Variables in the container only: the effect of activating its Python, and settings that would hurt programs of the host.
 sifmod_set SINGULARITYENV_PREPEND_PATH "/runscripts"
 sifmod_set APPTAINERENV_PREPEND_PATH "/runscripts"

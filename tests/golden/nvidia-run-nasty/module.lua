@@ -107,10 +107,12 @@ if users_binds ~= "" then
 end
 pushenv("SINGULARITY_BINDPATH", table.concat(binds, ","))
 pushenv("APPTAINER_BINDPATH", table.concat(binds, ","))
+-- what wrappers compare with, to find what the user has added since
+pushenv("__SIFMOD_BINDPATH", table.concat(binds, ","))
 pushenv("SINGULARITY_NV", "1")
 pushenv("APPTAINER_NV", "1")
 
--- Variables in the container: the effect of activating its Python, then the settings of the site and the easyconfig.
+-- Variables in the container only: the effect of activating its Python, and settings that would hurt programs of the host.
 pushenv("SINGULARITYENV_PREPEND_PATH", "/runscripts:/user-software/venv/a+b/bin:/opt/venv/bin")
 pushenv("APPTAINERENV_PREPEND_PATH", "/runscripts:/user-software/venv/a+b/bin:/opt/venv/bin")
 pushenv("SINGULARITYENV_VIRTUAL_ENV", "/user-software/venv/a+b")
@@ -121,14 +123,13 @@ pushenv("SINGULARITYENV_WITH_CONDA_VENV", "source /runscripts/init-conda-venv")
 pushenv("APPTAINERENV_WITH_CONDA_VENV", "source /runscripts/init-conda-venv")
 pushenv("SINGULARITYENV_WITH_VENV", "source /user-software/venv/a+b/bin/activate")
 pushenv("APPTAINERENV_WITH_VENV", "source /user-software/venv/a+b/bin/activate")
-pushenv("SINGULARITYENV_EMPTY", "")
-pushenv("APPTAINERENV_EMPTY", "")
 pushenv("SINGULARITYENV_PYTHONNOUSERSITE", "1")
 pushenv("APPTAINERENV_PYTHONNOUSERSITE", "1")
-pushenv("SINGULARITYENV_QUOTES", "it's \"$HOME\" `id` \\n")
-pushenv("APPTAINERENV_QUOTES", "it's \"$HOME\" `id` \\n")
-pushenv("SINGULARITYENV_SHARED", "easyconfig's")
-pushenv("APPTAINERENV_SHARED", "easyconfig's")
+
+-- The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
+pushenv("EMPTY", "")
+pushenv("QUOTES", "it's \"" .. (os.getenv("HOME") or "") .. "\" `id` \\n")
+pushenv("SHARED", "easyconfig's")
 
 -- Packing changes what is bound, so these commands reload the module in the calling shell.
 local shell = myShellName()

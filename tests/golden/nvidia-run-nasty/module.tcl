@@ -164,10 +164,12 @@ if {$users_binds ne {}} {
 }
 sifmod_set SINGULARITY_BINDPATH [join $binds ,]
 sifmod_set APPTAINER_BINDPATH [join $binds ,]
+# what wrappers compare with, to find what the user has added since
+sifmod_set __SIFMOD_BINDPATH [join $binds ,]
 sifmod_set SINGULARITY_NV 1
 sifmod_set APPTAINER_NV 1
 
-# Variables in the container: the effect of activating its Python, then the settings of the site and the easyconfig.
+# Variables in the container only: the effect of activating its Python, and settings that would hurt programs of the host.
 sifmod_set SINGULARITYENV_PREPEND_PATH "/runscripts:/user-software/venv/a+b/bin:/opt/venv/bin"
 sifmod_set APPTAINERENV_PREPEND_PATH "/runscripts:/user-software/venv/a+b/bin:/opt/venv/bin"
 sifmod_set SINGULARITYENV_VIRTUAL_ENV "/user-software/venv/a+b"
@@ -178,14 +180,16 @@ sifmod_set SINGULARITYENV_WITH_CONDA_VENV "source /runscripts/init-conda-venv"
 sifmod_set APPTAINERENV_WITH_CONDA_VENV "source /runscripts/init-conda-venv"
 sifmod_set SINGULARITYENV_WITH_VENV "source /user-software/venv/a+b/bin/activate"
 sifmod_set APPTAINERENV_WITH_VENV "source /user-software/venv/a+b/bin/activate"
-sifmod_set SINGULARITYENV_EMPTY ""
-sifmod_set APPTAINERENV_EMPTY ""
 sifmod_set SINGULARITYENV_PYTHONNOUSERSITE "1"
 sifmod_set APPTAINERENV_PYTHONNOUSERSITE "1"
-sifmod_set SINGULARITYENV_QUOTES "it's \"\$HOME\" `id` \\n"
-sifmod_set APPTAINERENV_QUOTES "it's \"\$HOME\" `id` \\n"
-sifmod_set SINGULARITYENV_SHARED "easyconfig's"
-sifmod_set APPTAINERENV_SHARED "easyconfig's"
+
+# The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
+proc sifmod_env {name} {
+    return [expr {[sifmod_has $name] ? $::env($name) : {}}]
+}
+sifmod_set EMPTY ""
+sifmod_set QUOTES [join [list "it's \"" [sifmod_env HOME] "\" `id` \\n"] {}]
+sifmod_set SHARED "easyconfig's"
 
 # Packing changes what is bound, so these commands reload the module in the calling shell.
 if {[module-info shell] in {bash zsh}} {

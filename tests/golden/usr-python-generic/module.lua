@@ -97,8 +97,10 @@ if users_binds ~= "" then
 end
 pushenv("SINGULARITY_BINDPATH", table.concat(binds, ","))
 pushenv("APPTAINER_BINDPATH", table.concat(binds, ","))
+-- what wrappers compare with, to find what the user has added since
+pushenv("__SIFMOD_BINDPATH", table.concat(binds, ","))
 
--- Variables in the container: the effect of activating its Python, then the settings of the site and the easyconfig.
+-- Variables in the container only: the effect of activating its Python, and settings that would hurt programs of the host.
 pushenv("SINGULARITYENV_PIP_CONSTRAINT", "/runscripts/pip-constraints.txt")
 pushenv("APPTAINERENV_PIP_CONSTRAINT", "/runscripts/pip-constraints.txt")
 pushenv("SINGULARITYENV_PREPEND_PATH", "/runscripts:/user-software/venv/demo/bin")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
@@ -70,15 +71,16 @@ def test_a_wrapper_ends_with_the_command_s_own_status(wrapper: Wrapper, status: 
 
 
 def container_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    names_ = [name for name in environ if name.startswith(("SINGULARITY", "APPTAINER"))]
+    names_ = [name for name in environ if name.startswith(("SINGULARITY", "APPTAINER")) or name in SETTINGS]
     return {name: environ[name] for name in names_ if not name.endswith(("_NV", "_ROCM"))}
 
 
 RICH_SITE = a_site(
     binds=(Bind("/etc", "/host etc", "ro"),),
     optional_binds=(Bind("/usr", "/host'usr"), Bind("/no/such/folder", "/gone")),
-    container_env={"A": "site", "B": "si'te $HOME"},
+    container_env={"A": "site", "B": "si'te $HOME", "PYTHONSTARTUP": "/runscripts/x", "D": "${USER}:$HOME/a$USERS"},
 )
+SETTINGS = ("A", "B", "C", "D", "PYTHONSTARTUP")
 
 
 @pytest.mark.parametrize("python", [USR, CONDA, PythonLayout("/opt/venv")], ids=["usr", "conda", "prefix"])
@@ -94,11 +96,30 @@ def test_a_wrapper_without_the_module_gives_the_container_what_the_module_gives(
     if state == "unpacked":
         (top / "user-software.unpacked").write_text("")
     spec = replace(installed, python=python, binds=(Bind("/tmp", "/host tmp"),), container_env={"A": "own", "C": ""})
-    module = container_variables(load(spec, RICH_SITE))
-    assert container_variables(wrapper("python", spec=spec, site=RICH_SITE)["env"]) == module
+    user = {"HOME": "/home/it's \\me", "USER": "me"}
+    module = container_variables(load(spec, RICH_SITE, user))
+    assert module["A"] == "own"
+    assert module["B"] == "si'te /home/it's \\me"
+    assert module["D"] == "me:/home/it's \\me/a$USERS"
+    assert module["SINGULARITYENV_PYTHONSTARTUP"] == "/runscripts/x"
+    assert "PYTHONSTARTUP" not in module
+    assert container_variables(wrapper("python", spec=spec, site=RICH_SITE, environ=user)["env"]) == module
 
 
-@pytest.mark.parametrize("name", ["PYTHONNOUSERSITE", "NCCL_DEBUG"])
+@pytest.mark.parametrize(("later", "expected"), [({"A": "later"}, "later"), ({"A": ""}, ""), ({}, None)])
+def test_what_the_user_sets_or_unsets_after_loading_counts_in_a_wrapper(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec, later: dict[str, str], expected: Optional[str]
+) -> None:
+    loaded = {name: value for name, value in load(installed, RICH_SITE).items() if name.isidentifier()}
+    del loaded["A"]
+    assert wrapper("python", site=RICH_SITE, environ={**loaded, **later})["env"].get("A") == expected
+
+
+def test_a_wrapper_without_the_module_takes_the_user_s_value(wrapper: Wrapper) -> None:
+    assert wrapper("python", site=RICH_SITE, environ={"A": "mine"})["env"]["A"] == "mine"
+
+
+@pytest.mark.parametrize("name", ["PYTHONNOUSERSITE", "LD_PRELOAD"])
 def test_an_easyconfig_s_variable_wins_in_the_module_and_in_the_wrapper(
     wrapper: Wrapper, load: Load, installed: ContainerSpec, name: str
 ) -> None:
@@ -137,6 +158,23 @@ def test_with_the_module_loaded_the_binds_are_not_repeated(
     loaded = load(installed, environ={"APPTAINER_BINDPATH": "/mine"})
     loaded = {name: value for name, value in loaded.items() if name.isidentifier()}
     assert wrapper("python", environ=loaded)["env"]["APPTAINER_BINDPATH"] == loaded["APPTAINER_BINDPATH"]
+
+
+@pytest.mark.parametrize("twins", [("SINGULARITY",), ("APPTAINER",), ("SINGULARITY", "APPTAINER")])
+@pytest.mark.parametrize("order", ["{own},{loaded}", "{loaded},{own}", "{own},{loaded},/last", "{own}"])
+def test_binds_that_the_user_adds_after_loading_are_kept_by_a_wrapper(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec, order: str, twins: tuple[str, ...]
+) -> None:
+    loaded = load(installed, environ={"APPTAINER_BINDPATH": "/mine"})
+    environ = {name: value for name, value in loaded.items() if name.isidentifier()}
+    before = environ["APPTAINER_BINDPATH"]
+    for twin in twins:
+        environ[f"{twin}_BINDPATH"] = order.format(own=r"/a\,\:b:/own:ro,image-src=/", loaded=before)
+    found = wrapper("python", environ=environ)["env"]
+    last = [("/last", "/last", "")] if order.endswith("/last") else []
+    expected = [*split_binds(before), (r"/a,:b", "/own", "ro,image-src=/"), *last]
+    assert split_binds(found["SINGULARITY_BINDPATH"]) == expected
+    assert found["APPTAINER_BINDPATH"] == found["SINGULARITY_BINDPATH"]
 
 
 def test_a_wrapper_without_an_image_fails_and_names_it_with_the_remedy(

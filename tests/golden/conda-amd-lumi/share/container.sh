@@ -87,6 +87,10 @@ inject_unless_set() {
     [[ -v SINGULARITYENV_$1 || -v APPTAINERENV_$1 ]] || inject "$1" "$2"
 }
 
+export_unless_set() {
+    [[ -v $1 ]] || export "$1=$2"
+}
+
 set_environment() {
     inject CONDA_DEFAULT_ENV pytorch
     inject CONDA_EXE /opt/miniconda3/bin/conda
@@ -103,8 +107,10 @@ set_environment() {
     inject WITH_VENV 'source /user-software/venv/pytorch/bin/activate'
     inject _CE_CONDA ''
     inject _CE_M ''
-    inject_unless_set NCCL_SOCKET_IFNAME hsn0,hsn1,hsn2,hsn3
     inject_unless_set PYTHONNOUSERSITE 1
+    # The loaded module has set these, and the user may have changed or unset some since.
+    if [[ ${CONTAINERROOT-} == "$root" ]]; then return; fi
+    export_unless_set NCCL_SOCKET_IFNAME hsn0,hsn1,hsn2,hsn3
 }
 
 set_binds() {
@@ -140,10 +146,21 @@ set_binds() {
         printf '%s: %s\n' "${0##*/}" "$beside" >&2
         binds+=(/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software)
     fi
-    # With a module loaded, BINDPATH has the module's value, and SIFMOD_USER_BINDPATH what the user had set before.
-    local users=${SIFMOD_USER_BINDPATH-}
+    # With a module loaded, BINDPATH is the module's list and what the user has added to it since, and SIFMOD_USER_BINDPATH is
+    # what the user had set before.
+    local users added loaded previous=''
     if [[ -z ${__SIFMOD_CONTAINER-} ]]; then
         users=${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}}
+    else
+        users=${SIFMOD_USER_BINDPATH-}
+        for added in "${SINGULARITY_BINDPATH-}" "${APPTAINER_BINDPATH-}"; do
+            loaded=${__SIFMOD_BINDPATH-$added}
+            added=${added/",$loaded"/}
+            added=${added/"$loaded,"/}
+            added=${added/"$loaded"/}
+            if [[ -n $added && $added != "$previous" ]]; then users+=${users:+,}$added; fi
+            previous=$added
+        done
     fi
     local IFS=,
     export SINGULARITY_BINDPATH="${binds[*]}${users:+,$users}"

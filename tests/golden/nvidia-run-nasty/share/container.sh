@@ -87,6 +87,10 @@ inject_unless_set() {
     [[ -v SINGULARITYENV_$1 || -v APPTAINERENV_$1 ]] || inject "$1" "$2"
 }
 
+export_unless_set() {
+    [[ -v $1 ]] || export "$1=$2"
+}
+
 set_environment() {
     unset SINGULARITYENV_CONDA_DEFAULT_ENV APPTAINERENV_CONDA_DEFAULT_ENV
     unset SINGULARITYENV_CONDA_EXE APPTAINERENV_CONDA_EXE
@@ -103,10 +107,12 @@ set_environment() {
     inject VIRTUAL_ENV_PROMPT '(a+b) '
     inject WITH_CONDA_VENV 'source /runscripts/init-conda-venv'
     inject WITH_VENV 'source /user-software/venv/a+b/bin/activate'
-    inject_unless_set EMPTY ''
     inject_unless_set PYTHONNOUSERSITE 1
-    inject_unless_set QUOTES 'it'"'"'s "$HOME" `id` \n'
-    inject_unless_set SHARED 'easyconfig'"'"'s'
+    # The loaded module has set these, and the user may have changed or unset some since.
+    if [[ ${CONTAINERROOT-} == "$root" ]]; then return; fi
+    export_unless_set EMPTY ''
+    export_unless_set QUOTES 'it'"'"'s "'"${HOME-}"'" `id` \n'
+    export_unless_set SHARED 'easyconfig'"'"'s'
 }
 
 set_binds() {
@@ -136,10 +142,21 @@ set_binds() {
         printf '%s: %s\n' "${0##*/}" "$beside" >&2
         binds+=('/tmp/a b\,c'"'"'d$e/user-software:/user-software')
     fi
-    # With a module loaded, BINDPATH has the module's value, and SIFMOD_USER_BINDPATH what the user had set before.
-    local users=${SIFMOD_USER_BINDPATH-}
+    # With a module loaded, BINDPATH is the module's list and what the user has added to it since, and SIFMOD_USER_BINDPATH is
+    # what the user had set before.
+    local users added loaded previous=''
     if [[ -z ${__SIFMOD_CONTAINER-} ]]; then
         users=${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}}
+    else
+        users=${SIFMOD_USER_BINDPATH-}
+        for added in "${SINGULARITY_BINDPATH-}" "${APPTAINER_BINDPATH-}"; do
+            loaded=${__SIFMOD_BINDPATH-$added}
+            added=${added/",$loaded"/}
+            added=${added/"$loaded,"/}
+            added=${added/"$loaded"/}
+            if [[ -n $added && $added != "$previous" ]]; then users+=${users:+,}$added; fi
+            previous=$added
+        done
     fi
     local IFS=,
     export SINGULARITY_BINDPATH="${binds[*]}${users:+,$users}"

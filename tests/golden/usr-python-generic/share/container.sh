@@ -129,10 +129,21 @@ set_binds() {
         printf '%s: %s\n' "${0##*/}" "$beside" >&2
         binds+=(/apps/Python/3.11-demo-singularity/user-software:/user-software)
     fi
-    # With a module loaded, BINDPATH has the module's value, and SIFMOD_USER_BINDPATH what the user had set before.
-    local users=${SIFMOD_USER_BINDPATH-}
+    # With a module loaded, BINDPATH is the module's list and what the user has added to it since, and SIFMOD_USER_BINDPATH is
+    # what the user had set before.
+    local users added loaded previous=''
     if [[ -z ${__SIFMOD_CONTAINER-} ]]; then
         users=${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}}
+    else
+        users=${SIFMOD_USER_BINDPATH-}
+        for added in "${SINGULARITY_BINDPATH-}" "${APPTAINER_BINDPATH-}"; do
+            loaded=${__SIFMOD_BINDPATH-$added}
+            added=${added/",$loaded"/}
+            added=${added/"$loaded,"/}
+            added=${added/"$loaded"/}
+            if [[ -n $added && $added != "$previous" ]]; then users+=${users:+,}$added; fi
+            previous=$added
+        done
     fi
     local IFS=,
     export SINGULARITY_BINDPATH="${binds[*]}${users:+,$users}"
