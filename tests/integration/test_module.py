@@ -119,6 +119,14 @@ def test_unloading_leaves_the_environment_as_it_was(demo: User) -> None:
     assert loaded["SINGULARITY_BIND"] == "/srv"
 
 
+def test_eb_starts_with_a_container_loaded(demo: User) -> None:
+    """The module's `python3`, which is first in PATH, has no EasyBuild."""
+    eb = demo.out("command -v eb")
+    assert demo.out(f"module load {DEMO_MODULE}; {eb} --version").startswith("This is EasyBuild")
+    before = demo.environment("true")
+    assert demo.environment(f"module load {DEMO_MODULE}; module unload {DEMO_MODULE}") == before
+
+
 def test_loading_another_container_swaps(demo: User, lumi: User) -> None:
     """Both are in one family: the second takes the place of the first, and nothing of the first stays."""
     use = f"module use {lumi.prefix}/modules/all"

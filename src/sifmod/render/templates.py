@@ -148,6 +148,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "damaged_alone": f"{packed} is damaged, and your packages are in it. Restore it from a backup, or begin anew "
         f"with: rm {quoting.shell(packed)}; eb --rebuild",
         "escaped_installdir": escape(spec.installdir),
+        "hides_python": any(re.fullmatch("python[0-9.]*", command) for command in spec.wrappers),
         "visible": spec.vendor.visibility[0] if spec.vendor else "",
         "structural": structural,
         "seeded": SEEDED,

@@ -233,6 +233,22 @@ proc sifmod_env {name} {
 }
 sifmod_set NCCL_SOCKET_IFNAME "hsn0,hsn1,hsn2,hsn3"
 
+# The `eb` of EasyBuild takes the first python3 in PATH, which is this container's now, unless this variable names another.
+# EB_PYTHON is the user's, and comes before it.
+set eb_python {}
+if {[sifmod_has EB_INSTALLPYTHON]} {
+    set eb_python $env(EB_INSTALLPYTHON)
+} elseif {[info exists env(PATH)]} {
+    foreach folder [split $env(PATH) :] {
+        if {$eb_python eq {} && $folder ne "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/bin" && [file isfile $folder/python3]} {
+            set eb_python $folder/python3
+        }
+    }
+}
+if {$eb_python ne {}} {
+    sifmod_set EB_INSTALLPYTHON $eb_python
+}
+
 # Packing changes what is bound, so these commands reload the module in the calling shell.
 if {[module-info shell] in {bash zsh}} {
     set me [module-info name]

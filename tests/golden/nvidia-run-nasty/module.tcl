@@ -191,6 +191,22 @@ sifmod_set EMPTY ""
 sifmod_set QUOTES [join [list "it's \"" [sifmod_env HOME] "\" `id` \\n"] {}]
 sifmod_set SHARED "easyconfig's"
 
+# The `eb` of EasyBuild takes the first python3 in PATH, which is this container's now, unless this variable names another.
+# EB_PYTHON is the user's, and comes before it.
+set eb_python {}
+if {[sifmod_has EB_INSTALLPYTHON]} {
+    set eb_python $env(EB_INSTALLPYTHON)
+} elseif {[info exists env(PATH)]} {
+    foreach folder [split $env(PATH) :] {
+        if {$eb_python eq {} && $folder ne "/tmp/a b,c'd\$e/bin" && [file isfile $folder/python3]} {
+            set eb_python $folder/python3
+        }
+    }
+}
+if {$eb_python ne {}} {
+    sifmod_set EB_INSTALLPYTHON $eb_python
+}
+
 # Packing changes what is bound, so these commands reload the module in the calling shell.
 if {[module-info shell] in {bash zsh}} {
     set me [module-info name]

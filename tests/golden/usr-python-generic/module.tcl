@@ -177,6 +177,22 @@ sifmod_set APPTAINERENV_WITH_VENV "source /user-software/venv/demo/bin/activate"
 sifmod_set SINGULARITYENV_PYTHONNOUSERSITE "1"
 sifmod_set APPTAINERENV_PYTHONNOUSERSITE "1"
 
+# The `eb` of EasyBuild takes the first python3 in PATH, which is this container's now, unless this variable names another.
+# EB_PYTHON is the user's, and comes before it.
+set eb_python {}
+if {[sifmod_has EB_INSTALLPYTHON]} {
+    set eb_python $env(EB_INSTALLPYTHON)
+} elseif {[info exists env(PATH)]} {
+    foreach folder [split $env(PATH) :] {
+        if {$eb_python eq {} && $folder ne "/apps/Python/3.11-demo-singularity/bin" && [file isfile $folder/python3]} {
+            set eb_python $folder/python3
+        }
+    }
+}
+if {$eb_python ne {}} {
+    sifmod_set EB_INSTALLPYTHON $eb_python
+}
+
 # Packing changes what is bound, so these commands reload the module in the calling shell.
 if {[module-info shell] in {bash zsh}} {
     set me [module-info name]

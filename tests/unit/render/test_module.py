@@ -220,3 +220,18 @@ def test_a_member_of_the_family_is_unloaded_first(installed: ContainerSpec, load
     assert "unload" not in load(installed, environ=member, mode="unload")
     assert "unload" not in load(replace(installed, module_family="mpi"), environ=member)
     assert load(replace(installed, module_family="mpi"), environ={"LMOD_FAMILY_MPI": "Other"})["unload"] == "Other"
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_eb_keeps_the_python_that_it_had(installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str) -> None:
+    """`eb` looks for python3 in PATH, where the container's is first, unless EB_INSTALLPYTHON names one."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "python3").touch()
+    path = {"PATH": f"{installed.installdir}/bin:{tmp_path}/none:{tmp_path}/first:{tmp_path}/second:/usr/bin:/bin"}
+    assert load(installed, environ=path, syntax=syntax)["EB_INSTALLPYTHON"] == f"{tmp_path}/first/python3"
+    chosen = {**path, "EB_INSTALLPYTHON": "/mine"}
+    assert load(installed, environ=chosen, syntax=syntax)["EB_INSTALLPYTHON"] == "/mine"
+    nothing = {"PATH": f"{installed.installdir}/bin:{tmp_path}/none"}
+    assert "EB_INSTALLPYTHON" not in load(installed, environ=nothing, syntax=syntax)
+    assert "EB_INSTALLPYTHON" not in load(replace(installed, wrappers=("pip",)), environ=path, syntax=syntax)
