@@ -22,8 +22,8 @@ USER_SOFTWARE_LOCK = ".user-software.lock"
 # Left by an install that is running or was killed: what it prepares, and what it replaces.
 STAGE = ".sifmod-stage"
 PREVIOUS = ".sifmod-previous"
-# Of a removal that is at work: which copies of user software there were.
-KEPT_ASIDE = ".sifmod-aside"
+# With this begins every such name.
+OURS = ".sifmod-"
 
 CONSTRAINTS = "pip-constraints.txt"
 MANIFEST = "share/sifmod.json"

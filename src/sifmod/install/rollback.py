@@ -129,8 +129,9 @@ def settle(installdir: Path) -> str:
     """
     previous = installdir / known.PREVIOUS
     try:
-        for folder in (known.STAGE, known.KEPT_ASIDE):
-            remove_tree(installdir / folder)
+        for path in installdir.glob(f"{known.OURS}*"):  # the stage, and drafts of files
+            if path != previous:
+                remove_tree(path)
         if not os.path.lexists(previous / _JOURNAL):
             forget(installdir)
             return ""
