@@ -122,7 +122,7 @@ def test_sifmod_env_serves_an_easybuild_elsewhere(user: User, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ("venv = 'a/b'", ["'venv'", "a/b", "without a slash"]),
+        ("venv = 'a/b'", ["'venv'", "a/b", "no slash"]),
         ("gpu = 'nvidea'", ["'gpu'", "nvidea", "perhaps you meant 'nvidia'"]),
         ("binds = ['/scratch:data']", ["'binds'", "/scratch:data", "begin it with '/'"]),
         ("binds = ['scratch']", ["'binds'", "scratch", "not an absolute path"]),
