@@ -105,6 +105,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 "GPUs that the image is made for: 'amd' or 'nvidia' (default: the site's); '' for none",
                 CUSTOM,
             ],
+            "gpu_libraries": [
+                None,
+                "Whose libraries programs use on GPUs: 'host' or 'image' (default: the site's, else 'host')",
+                CUSTOM,
+            ],
             "image_mode": [
                 None,
                 "How the image gets into the installation: 'copy' (default), 'link' or 'central'",

@@ -85,4 +85,10 @@ def _of_easyconfig(path: Path, prefix: Optional[Path]) -> Patient:
     candidates.append(Path(found.spec.installdir, found.spec.sif))
     image = next((candidate for candidate in candidates if os.path.isfile(candidate)), None)  # noqa: PTH113 - likewise
     missing = "" if image else f"the image {found.spec.sif} is not on this host yet"
-    return Patient(image=image, gpu=found.spec.gpu, binds=found.spec.binds, missing_image=missing)
+    return Patient(
+        image=image,
+        gpu=found.spec.gpu,
+        gpu_libraries=found.spec.gpu_libraries,
+        binds=found.spec.binds,
+        missing_image=missing,
+    )

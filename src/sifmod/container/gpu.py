@@ -7,6 +7,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+# Whose libraries programs use: those of the host, which the runtime brings, or those of the image.
+LIBRARIES = ("host", "image")
+
 # Parsed output of a vendor's tool: version of the driver, then model and architecture of each GPU, empty if unknown.
 Reading = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -31,6 +34,8 @@ class Vendor:
             available in a container.
         device: a device file that exists on nodes with a loaded driver.
         gpus: shell pattern of the device files, one for each GPU.
+        libraries: whose libraries programs use unless the site or the easyconfig says otherwise, one of `LIBRARIES`.
+        driver_library: library that must be that of the host's driver; empty if images have all that they need.
         visibility: variables that select the GPUs of a process, the one that Slurm sets first.
         caches: variables with the cache folders of its libraries.
         collectives: library for communication between its GPUs; the names of its variables begin with this name.
@@ -57,6 +62,8 @@ class Vendor:
     visibility: tuple[str, ...]
     gpus: str
     hints: str
+    libraries: str = "host"
+    driver_library: str = ""
     caches: tuple[str, ...] = ()
     collectives: str = ""
     tool: str = ""
@@ -182,6 +189,7 @@ _NVIDIA = Vendor(
     option="nv",
     device="/dev/nvidiactl",
     gpus="/dev/nvidia[0-9]*",
+    driver_library="libcuda.so.1",
     visibility=("CUDA_VISIBLE_DEVICES",),
     caches=("CUDA_CACHE_PATH",),
     collectives="NCCL",

@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from sifmod import names
 from sifmod.container.bind import UNBINDABLE, Bind, is_bindable
-from sifmod.container.gpu import VENDORS, Vendor
+from sifmod.container.gpu import LIBRARIES, VENDORS, Vendor
 from sifmod.container.variables import check_variable
 from sifmod.errors import ParameterError
 from sifmod.text.suggest import perhaps
@@ -80,6 +80,7 @@ class ContainerSpec:
         binds: bind paths for this container, in addition to the site's.
         container_env: variables for this container, in addition to the site's.
         gpu: GPU vendor, a key of `VENDORS`; empty for a container without GPU support.
+        gpu_libraries: whose libraries programs use on its GPUs: `host`, for which the runtime brings them, or `image`.
         launch: `exec`, or `run` for images that need their entry point.
         pip_requirements: requirements that pip installs into the virtual environment at install time.
         pack_user_software: whether to pack the user software at the end of the install.
@@ -103,6 +104,7 @@ class ContainerSpec:
     binds: tuple[Bind, ...] = ()
     container_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     gpu: str = ""
+    gpu_libraries: str = "host"
     launch: str = "exec"
     pip_requirements: tuple[str, ...] = ()
     pack_user_software: bool = False
@@ -118,6 +120,11 @@ class ContainerSpec:
     def vendor(self) -> Optional[Vendor]:
         """The vendor of its GPUs; None if `gpu` is empty."""
         return VENDORS.get(self.gpu)
+
+    @property
+    def runtime_gpu(self) -> Optional[Vendor]:
+        """The vendor whose support in the runtime is turned on; None if no GPU or no library of the host is needed."""
+        return self.vendor if self.gpu_libraries == "host" else None
 
     @property
     def venv_path(self) -> str:
@@ -176,6 +183,8 @@ def spec_from_parameters(
         raise ParameterError(
             "pack_user_software", pack, "there is nothing to pack without venv: set venv, or remove this parameter"
         )
+    gpu = _choice("gpu", given.get("gpu", ""), tuple(VENDORS)) if given.get("gpu") else ""
+    usual_libraries = VENDORS[gpu].libraries if gpu else LIBRARIES[0]
     return ContainerSpec(
         name=name,
         version=version,
@@ -190,7 +199,8 @@ def spec_from_parameters(
         wrappers=_wrappers(given.get("wrappers"), python),
         binds=_binds("binds", given.get("binds", ())),
         container_env=_variables("container_env", given.get("container_env", {})),
-        gpu=_choice("gpu", given.get("gpu", ""), tuple(VENDORS)) if given.get("gpu") else "",
+        gpu=gpu,
+        gpu_libraries=_choice("gpu_libraries", given.get("gpu_libraries") or usual_libraries, LIBRARIES),
         launch=_choice("launch", given.get("launch", "exec"), LAUNCHES),
         pip_requirements=requirements,
         pack_user_software=pack,

@@ -39,6 +39,7 @@ class Patient:
     Attributes:
         image: path of the image; None to examine only the host, or if the image is missing.
         gpu: vendor of the GPUs that the container is for, a key of `VENDORS`; empty to take it from the image.
+        gpu_libraries: whose libraries its programs use, one of `LIBRARIES`; empty for those of the site.
         binds: bind paths of the container, in addition to the site's.
         installation: the installation, if there is one.
         missing_image: message if the image is missing.
@@ -46,6 +47,7 @@ class Patient:
 
     image: Optional[Path] = None
     gpu: str = ""
+    gpu_libraries: str = ""
     binds: tuple[Bind, ...] = ()
     installation: Optional[Installation] = None
     missing_image: str = ""
@@ -75,7 +77,8 @@ def examine(patient: Patient, site: Site, space: SoftwareSpace) -> Iterator[Find
             yield Finding(PROBLEM, "image", str(error), "no container starts from it", "fetch or build it again")
         else:
             yield from _image(image)
-            yield from check_gpus(hosts, image, vendor=patient.gpu)
+            libraries = patient.gpu_libraries or site.gpu_libraries
+            yield from check_gpus(hosts, image, vendor=patient.gpu, libraries=libraries)
             yield from check_libraries(image, [*site.binds, *site.optional_binds, *patient.binds])
     if patient.installation:
         yield from _user_software(patient.installation)

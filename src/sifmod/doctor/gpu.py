@@ -13,13 +13,14 @@ from sifmod.image.inspection import Inspection
 from sifmod.text.version import version_order
 
 
-def check_gpus(hosts: Sequence[HostGpus], image: Inspection, *, vendor: str) -> Iterator[Finding]:
+def check_gpus(hosts: Sequence[HostGpus], image: Inspection, *, vendor: str, libraries: str = "") -> Iterator[Finding]:
     """Yield the findings on the host's GPUs for an image.
 
     Args:
         hosts: the GPUs of this host.
         image: what is in the image.
         vendor: vendor of the GPUs that the container is for, a key of `VENDORS`; empty to take it from the image.
+        libraries: whose libraries programs use, one of `LIBRARIES`; empty for the usual ones of the vendor.
     """
     vendor = vendor or vendor_of(image.stacks)
     for host in hosts:
@@ -49,10 +50,23 @@ def check_gpus(hosts: Sequence[HostGpus], image: Inspection, *, vendor: str) -> 
             what = f"the image is for {vendor} GPUs, and this host has none"
             yield Finding(NOTE, "GPU", what, "only a GPU node can show whether it fits", "srun ... sifmod doctor")
     known = VENDORS[vendor]
+    yield _libraries(known, libraries or known.libraries)
     version = newest(image.components, known.stack)
     for host in mine:
         yield from _driver(host, known, version)
         yield from _architectures(host, known, version, image)
+
+
+def _libraries(vendor: Vendor, libraries: str) -> Finding:
+    """Say whose libraries programs use."""
+    topic, what = "GPU libraries", f"gpu_libraries is '{libraries}'"
+    if libraries == "host":
+        return Finding(OK, topic, f"{what}: --{vendor.option} brings the host's, which come before the image's")
+    what += f": --{vendor.option} is off, and programs use the image's"
+    if not vendor.driver_library:
+        return Finding(OK, topic, what)
+    why = f"they find no GPU unless a bind path brings {vendor.driver_library} of the host's driver"
+    return Finding(WARNING, topic, what, why, "set gpu_libraries to 'host' in the easyconfig or the site file")
 
 
 def _driver(host: HostGpus, vendor: Vendor, version: str) -> Iterator[Finding]:

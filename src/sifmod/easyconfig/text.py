@@ -21,7 +21,16 @@ _GROUPS = (
     ("toolchain",),
     ("sources", "checksums", "image_uri", "image_mode"),
     (
-        *("gpu", "conda_root", "conda_env", "python_prefix", "venv", "pip_requirements", "pack_user_software"),
+        *(
+            "gpu",
+            "gpu_libraries",
+            "conda_root",
+            "conda_env",
+            "python_prefix",
+            "venv",
+            "pip_requirements",
+            "pack_user_software",
+        ),
         *("pip_constraints", "launch", "wrappers", "binds", "container_env", "module_family", "expected_packages"),
     ),
     ("sanity_check_commands", "enhance_sanity_check"),

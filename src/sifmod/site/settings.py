@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 from sifmod import names
 from sifmod.container.bind import Bind
-from sifmod.container.gpu import VENDORS
+from sifmod.container.gpu import LIBRARIES, VENDORS
 from sifmod.errors import SiteError
 from sifmod.resources import data_path
 from sifmod.site.file import SiteFile, place
@@ -91,6 +91,12 @@ class Site:
         "",
         "Vendor of the cluster's GPUs, for easyconfigs that do not set `gpu`.",
     )
+    gpu_libraries: str = _key(
+        choice(*LIBRARIES),
+        "",
+        "Whose libraries programs use on GPUs, for easyconfigs that do not set `gpu_libraries`: `host`, the default, "
+        "or `image`.",
+    )
     cpu_bind_masks: tuple[str, ...] = _key(
         MASKS, (), "CPU masks for the tasks of a GPU node, in the order of their GPUs (`srun --cpu-bind=mask_cpu:`)."
     )
@@ -129,7 +135,7 @@ class Site:
     @property
     def easyconfig_defaults(self) -> dict[str, Any]:
         """Defaults for parameters that an easyconfig does not set."""
-        return {"gpu": self.gpu}
+        return {"gpu": self.gpu, "gpu_libraries": self.gpu_libraries}
 
 
 @dataclass(frozen=True)

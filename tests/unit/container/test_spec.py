@@ -129,6 +129,12 @@ def test_a_description_can_not_be_changed_and_keeps_its_own_values() -> None:
         spec.venv = "x"  # type: ignore[misc]  # mypy forbids it too
 
 
+def test_gpu_libraries_are_the_host_s_unless_said_otherwise() -> None:
+    assert made(gpu="amd").gpu_libraries == made(gpu="nvidia", gpu_libraries="").gpu_libraries == "host"
+    assert made(gpu="amd", gpu_libraries="image").runtime_gpu is None
+    assert "'host' or 'image'" in str(refused(gpu="amd", gpu_libraries="own"))
+
+
 @pytest.mark.parametrize("gpu", ["", None, False])
 def test_no_gpu_can_be_said_in_several_ways(gpu: object) -> None:
     assert made(gpu=gpu).gpu == ""

@@ -20,8 +20,24 @@ def an_image(*, cuda: str = "", rocm: str = "", built: Collection[str] = ()) -> 
     return Inspection("x.sif", "SIF", components=tuple(components), torch=torch)
 
 
-def check(hosts: Sequence[HostGpus], image: Inspection, vendor: str = "") -> dict[str, Finding]:
-    return {finding.topic: finding for finding in check_gpus(hosts, image, vendor=vendor)}
+def check(hosts: Sequence[HostGpus], image: Inspection, vendor: str = "", libraries: str = "") -> dict[str, Finding]:
+    found = check_gpus(hosts, image, vendor=vendor, libraries=libraries)
+    return {finding.topic: finding for finding in found}
+
+
+@pytest.mark.parametrize(
+    ("image", "libraries", "severity", "says"),
+    [
+        (an_image(rocm="6.2"), "", OK, "'host': --rocm brings the host's"),
+        (an_image(rocm="6.2"), "image", OK, "'image': --rocm is off"),
+        (an_image(cuda="12.4"), "", OK, "'host': --nv brings the host's"),
+        (an_image(cuda="12.4"), "image", WARNING, "'image': --nv is off"),
+    ],
+)
+def test_whose_libraries_are_used_is_said(image: Inspection, libraries: str, severity: str, says: str) -> None:
+    finding = check([], image, libraries=libraries)["GPU libraries"]
+    assert (finding.severity, says in finding.what) == (severity, True)
+    assert ("libcuda.so.1" in finding.why) == (severity == WARNING)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,15 @@ def test_the_gpu_is_switched_on_by_its_own_variable(
     assert on == ({flag} if flag else set())
 
 
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+@pytest.mark.parametrize("gpu", ["amd", "nvidia"])
+def test_the_image_s_own_gpu_libraries_are_not_hidden_by_the_host_s(
+    installed: ContainerSpec, load: Load, gpu: str, syntax: str
+) -> None:
+    variables = load(replace(installed, gpu=gpu, gpu_libraries="image"), syntax=syntax)
+    assert not {f"{tool}_{name}" for tool in ("SINGULARITY", "APPTAINER") for name in ("ROCM", "NV")} & set(variables)
+
+
 def test_the_user_software_s_directory_is_bound_while_it_is_not_packed(installed: ContainerSpec, load: Load) -> None:
     binds = binds_of(load(installed))
     assert binds["/user-software"] == (f"{installed.installdir}/user-software", "")

@@ -388,7 +388,8 @@ def test_an_empty_text_is_the_default_of_a_choice(write: Write) -> None:
 
 
 def test_a_site_s_gpu_counts_where_the_easyconfig_gives_none() -> None:
-    assert load_site({"SIFMOD_GPU": "amd"}).easyconfig_defaults == {"gpu": "amd"}
+    site = load_site({"SIFMOD_GPU": "amd", "SIFMOD_GPU_LIBRARIES": "image"})
+    assert site.easyconfig_defaults == {"gpu": "amd", "gpu_libraries": "image"}
 
 
 @pytest.mark.parametrize(("compressor", "highest"), [("gzip", 9), ("lzo", 9), ("zstd", 22)])
@@ -488,6 +489,7 @@ FACTS: dict[str, dict[str, object]] = {
     "generic": {},
     "lumi": {
         "gpu": "amd",
+        "gpu_libraries": "image",
         "slurm_partition": "standard-g",
         "image_repositories": ("/appl/local/containers/easybuild-sif-images",),
         "optional_binds": (
