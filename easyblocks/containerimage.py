@@ -524,8 +524,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     def permissions_step(self, *args: Any, **kwargs: Any) -> None:
         """Apply EasyBuild's permissions to everything but user software."""
         installdir = self.installdir
-        if not self._is_new:
-            self._keep()  # the checks have passed, and nothing could be restored in read-only folders
+        # the checks have passed, and nothing could be restored in read-only folders
+        if self._is_new:
+            forget(Path(installdir))  # if a later step fails, all of a first install is removed, its module too
+        else:
+            self._keep()
         try:
             for entry in split_installation(Path(installdir))[1]:
                 self.installdir = str(entry)
