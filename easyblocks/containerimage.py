@@ -43,7 +43,6 @@ from sifmod.eb.progress import easybuild_progress
 from sifmod.errors import ParameterError, SifmodError
 from sifmod.fetch.credentials import take_from_environment
 from sifmod.fetch.definition import build_arguments, definition_file_name
-from sifmod.fetch.signature import check_signature
 from sifmod.fetch.store import ImageStore, StoredImage
 from sifmod.fetch.uri import image_uri
 from sifmod.host.files import remove_tree
@@ -180,7 +179,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                         f"EasyBuild can't write '{self.installdir}' into a Tcl module: choose another path",
                     )
                 if manifest:
-                    spec = replace(spec, image=manifest.image_source)
+                    spec = replace(spec, image=manifest.image_source, image_size=manifest.image_size)
                 self._description = spec, site
         return self._description
 
@@ -344,9 +343,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         with _easybuild_errors():
             if not self.cfg["sources"]:
                 self._fetch_image(runtime, site)
-            image = Path(self.src[0]["path"])
-            check_is_sif(image)
-            check_signature(runtime, image, site)
+            check_is_sif(Path(self.src[0]["path"]))
         if skip_checksums and not self.cfg["sources"]:
             raise EasyBuildError(
                 "a pulled or built image has different bytes each time, so its checksum is useless; pin the image "
@@ -403,7 +400,6 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             expected = ""
         image = Path(self.src[0]["path"])
         spec = replace(spec, image=str(image))
-        self._description = spec, site
         with _easybuild_errors():
             Installer(
                 spec=spec,
@@ -417,6 +413,9 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 warn=print_warning,
                 progress=easybuild_progress(),
             ).install()
+            manifest = read_manifest(Path(self.installdir))
+        if manifest:
+            self._description = replace(spec, image_size=manifest.image_size), site
 
     def sanity_check_step(self, *args: Any, **kwargs: Any) -> None:
         """Check the files, and start the container; sanity checks of the easyconfig run it as a user will."""

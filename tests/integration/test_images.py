@@ -448,7 +448,32 @@ def test_only_signed_images_where_the_site_says_so(user: User, tmp_path: Path) -
     user.eb(DEMO_EASYCONFIG)
 
 
-def test_link_shares_the_bytes_and_reads_none(user: User, tmp_path: Path) -> None:
+def test_what_was_verified_is_what_is_installed(user: User, tmp_path: Path) -> None:
+    """A signed image is replaced by another one of the same name while it is verified."""
+    user.run(f"cd {tmp_path}; openssl genpkey -algorithm ed25519 -out key.pem")
+    user.run(f"cd {tmp_path}; openssl pkey -in key.pem -pubout -out pub.pem")
+    for name in ("demo.sif", "evil.sif"):
+        shutil.copyfile(IMAGES / "demo.sif", tmp_path / name)
+    user.run(f"singularity sign --key {tmp_path}/key.pem {tmp_path}/demo.sif")
+    folder = tmp_path / "runtime"
+    folder.mkdir()
+    runtime = folder / "singularity"
+    runtime.write_text(
+        '#!/bin/bash\n/usr/bin/singularity "$@"; status=$?\n'
+        f"if [[ $1 == verify ]]; then mv {tmp_path}/evil.sif {tmp_path}/demo.sif; fi\nexit $status\n"
+    )
+    runtime.chmod(0o755)
+    user.env.update(
+        SIFMOD_SIGNATURES="required",
+        SIFMOD_SIGNATURE_KEY=str(tmp_path / "pub.pem"),
+        SIFMOD_IMAGE_REPOSITORIES=str(tmp_path),
+    )
+    user.run(f"PATH={folder}:$PATH eb {DEMO_EASYCONFIG}")
+    assert not (tmp_path / "evil.sif").exists()
+    user.run(f"singularity verify --key {tmp_path}/pub.pem {user.installdir(DEMO_MODULE)}/demo.sif")
+
+
+def test_link_shares_the_bytes_and_verify_sees_a_change(user: User, tmp_path: Path) -> None:
     shutil.copyfile(IMAGES / "demo.sif", tmp_path / "demo.sif")
     user.env["SIFMOD_IMAGE_REPOSITORIES"] = str(tmp_path)
     done = install(user, f"sources = ['demo.sif']\nimage_mode = 'link'\n{PYTHON}")
@@ -456,6 +481,12 @@ def test_link_shares_the_bytes_and_reads_none(user: User, tmp_path: Path) -> Non
     sif = user.installdir("Demo/1.0") / "demo.sif"
     assert sif.stat().st_ino == (tmp_path / "demo.sif").stat().st_ino
     assert user.out("module load Demo/1.0; python -c 'print(6 * 7)'") == "42"
+    with (tmp_path / "demo.sif").open("r+b") as stream:
+        stream.seek(-1, os.SEEK_END)
+        stream.write(b"x")
+    changed = user.run("sifmod verify Demo/1.0 --json", check=False)
+    assert changed.returncode != 0
+    assert "has the SHA-256" in changed.stdout
     (tmp_path / "demo.sif").unlink()
     assert user.out("module load Demo/1.0; python -c 'print(6 * 7)'") == "42"
 

@@ -10,8 +10,14 @@ from sifmod.host.runtime import ContainerRuntime
 from sifmod.site.settings import Site
 
 
-def check_signature(runtime: ContainerRuntime, image: Path, site: Site) -> None:
+def check_signature(runtime: ContainerRuntime, image: Path, site: Site, *, source: Path) -> None:
     """Verify the signature of an image with the runtime, if the site requires signatures.
+
+    Args:
+        runtime: the container runtime.
+        image: the file that will be used.
+        site: the settings of the cluster.
+        source: where the image came from, for the message.
 
     Raises:
         ImageError: the image is not signed, or not by a key that the site trusts.
@@ -24,6 +30,6 @@ def check_signature(runtime: ContainerRuntime, image: Path, site: Site) -> None:
     if done.status:
         trusted = f"the key '{site.signature_key}'" if site.signature_key else "a key of the local keyring"
         raise ImageError(
-            f"the site '{site.name}' requires signed images, but '{image}' has no valid signature by {trusted}. Use a "
+            f"the site '{site.name}' requires signed images, but '{source}' has no valid signature by {trusted}. Use a "
             "signed image, or ask the site's administrators; singularity verify printed: " + done.last_lines
         )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import os
 import re
+import shutil
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +20,7 @@ from sifmod.fetch.definition import definition_file_name, definition_origin
 from sifmod.fetch.registry import Registry, refusal
 from sifmod.fetch.uri import ARCHIVE_SCHEMES, REGISTRY_SCHEMES, ImageUri
 from sifmod.host.command import Result, follow
-from sifmod.host.files import put_in_place, sha256_of, write_whole
+from sifmod.host.files import other_writers, put_in_place, sha256_of, write_whole
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
@@ -130,8 +132,11 @@ class ImageStore:
         path = target.parent / f".{target.name}.lock"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            stream = path.open("w")
+            # a link that somebody has put there is not followed, and nothing is emptied
+            stream = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), "rb")
         except OSError as error:
+            if path.is_symlink():
+                raise ImageError(f"'{path}' is a symbolic link, and should be a lock file: remove it") from error
             raise ImageError(f"can't write to the source path '{target.parent}': {error.strerror}") from error
         with stream:
             try:
@@ -148,20 +153,40 @@ class ImageStore:
 
     @contextlib.contextmanager
     def _partial(self, target: Path) -> Iterator[Path]:
-        """Yield a temporary path beside the target, and remove the file there afterwards."""
-        partial = target.parent / f".{target.name}.partial"
-        partial.unlink(missing_ok=True)
+        """Yield a temporary path in a private folder beside the target, and remove the folder afterwards."""
+        folder = target.parent / f".{target.name}.partial"
         try:
-            yield partial
+            if folder.is_dir() and not folder.is_symlink():
+                shutil.rmtree(folder)
+            else:
+                folder.unlink(missing_ok=True)
+            folder.mkdir(mode=0o700)
+        except OSError as error:
+            raise ImageError(f"can't make the folder '{folder}' to fetch into: {error.strerror}") from error
+        try:
+            yield folder / target.name
         finally:
-            partial.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _present(self, target: Path, origin: str) -> Optional[StoredImage]:
+        """Return what is recorded of an image, if it is there and its record can be believed.
+
+        The image itself is compared with the record when it is used.
+        """
+        record = record_of(target)
         try:
-            stored = StoredImage(**json.loads(record_of(target).read_text(encoding="utf-8")))
-            return stored if stored.origin == origin and target.stat().st_size == stored.size else None
-        except (OSError, ValueError, TypeError):
+            writers = other_writers(record) or other_writers(record.parent)
+            stored = _parsed(record.read_text(encoding="utf-8"))
+            if stored.origin != origin or target.stat().st_size != stored.size:
+                return None
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             return None
+        if writers:
+            self.say(
+                f"{target} was fetched before, but {writers} may change it and its record '{record}': fetching it again"
+            )
+            return None
+        return stored
 
     def _keep(self, partial: Path, target: Path, *, origin: str, digest: str) -> StoredImage:
         check_is_sif(partial)
@@ -220,6 +245,22 @@ class ImageStore:
             )
         if done.status:
             raise ImageError(_explanation(done.status, lines, uri=uri, definition=definition))
+
+
+def _parsed(text: str) -> StoredImage:
+    """Return a record, each value of its kind.
+
+    Raises:
+        ValueError, TypeError, KeyError: it is none.
+    """
+    data = json.loads(text)
+    origin, digest, sha256, runtime = (str(data[key]) for key in ("origin", "digest", "sha256", "runtime"))
+    size = data["size"]
+    if type(size) is not int or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise ValueError("size or SHA-256 is none")
+    if not re.fullmatch(r"(sha256:[0-9a-f]{64})?", digest) or not (runtime.isprintable() and len(runtime) < 200):
+        raise ValueError("digest or version is none")
+    return StoredImage(origin, digest, sha256, size, runtime)
 
 
 def record_of(target: Path) -> Path:

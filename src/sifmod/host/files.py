@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import grp
 import hashlib
 import os
+import pwd
 import shutil
 import stat
 import uuid
@@ -33,6 +35,24 @@ def sha256_of(path: Path, *, progress: Callable[[int], object] = lambda _size: N
             digest.update(chunk)
             progress(len(chunk))
     return digest.hexdigest()
+
+
+def other_writers(path: Path) -> str:
+    """Return who but this user and root may change a file or the names in a folder, as a message says it; else ''.
+
+    Raises:
+        OSError: it can't be looked at.
+    """
+    status = path.stat()
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"its owner {_name_of(pwd.getpwuid, status.st_uid)}"
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
+        return ""  # others may add names there, and not change these
+    if status.st_mode & stat.S_IWOTH:
+        return "everybody"
+    if status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid):
+        return f"the group {_name_of(grp.getgrgid, status.st_gid)}"
+    return ""
 
 
 def write_new(path: Path, text: str, *, force: bool = False) -> None:
@@ -179,6 +199,23 @@ def _open_folder(path: Union[str, Path]) -> None:
     if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
         with contextlib.suppress(OSError):
             os.chmod(path, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)  # noqa: PTH101 - of a name that need not be text
+
+
+def _name_of(look_up: Callable[[int], tuple[object, ...]], number: int) -> str:
+    try:
+        return str(look_up(number)[0])
+    except KeyError:
+        return str(number)
+
+
+def _is_own_group(number: int) -> bool:
+    """Return whether a group is the one that distributions make for each user: of the same name, with no others."""
+    user = _name_of(pwd.getpwuid, os.geteuid())
+    try:
+        group = grp.getgrgid(number)
+    except KeyError:
+        return False
+    return group.gr_name == user and not set(group.gr_mem) - {user}
 
 
 def _rename_new(draft: Path, path: Path) -> None:

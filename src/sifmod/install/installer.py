@@ -20,14 +20,15 @@ from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.fetch.definition import kept_definition
+from sifmod.fetch.signature import check_signature
 from sifmod.fetch.store import StoredImage
 from sifmod.host.command import run
-from sifmod.host.files import inside, owner_of, remove_tree, sha256_of
+from sifmod.host.files import inside, other_writers, owner_of, remove_tree, sha256_of
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.pip import pip_settings
-from sifmod.install.placement import copy_image, link_image
+from sifmod.install.placement import HARD_LINK, copy_image, link_image
 from sifmod.install.probe import probe_python
 from sifmod.install.rollback import remember, remember_renames
 from sifmod.render.environment import setting_variables, structural_variables
@@ -91,7 +92,8 @@ class Installer:
     def _prepare(self, stage: Path, runtime: ContainerRuntime) -> tuple[Manifest, str]:
         """Prepare everything in the stage; return the manifest, and the Python version of outdated user software."""
         spec = self.spec
-        image, digest = self._place(stage)
+        image, digest = self._place(stage, runtime)
+        spec = replace(spec, image_size=image.stat().st_size)
         facts = None
         if spec.python:
             self.say(f"looking at the Python of the image in {spec.python.prefix}")
@@ -118,7 +120,7 @@ class Installer:
             image_origin=self.stored.origin if self.stored else "",
             image_digest=self.stored.digest if self.stored else "",
             image_sha256=digest,
-            image_size=image.stat().st_size,
+            image_size=spec.image_size,
             python_version=spec.python_version,
             venv=spec.venv,
             hashes={str(artefact.path): artefact.sha256 for artefact in artefacts},
@@ -156,30 +158,61 @@ class Installer:
         present = python_version(installdir, venv=venv, recorded=manifest.python_version if manifest else "")
         return present if present != version else ""
 
-    def _place(self, stage: Path) -> tuple[Path, str]:
-        """Return the path of the image of this install, and its SHA-256; empty if the image was not read."""
+    def _place(self, stage: Path, runtime: ContainerRuntime) -> tuple[Path, str]:
+        """Return the path of the image of this install, and its SHA-256; empty if the image was not read.
+
+        What is checked is what is installed, not where it came from, which others may replace meanwhile.
+        """
         target = stage / self.spec.sif
-        known = self.stored.sha256 if self.stored else ""
-        if self.spec.image_mode == "copy":
-            self.say(f"copying the image {self.image}")
-            known = self._copy(target)
-        elif self.spec.image_mode == "central":
+        digest, how = "", self.spec.image_mode
+        if how == "central":
             self.say(f"using the image {self.image} where it is")
             target = self.image
-        else:
+        elif how == "link":
             self.say(f"linking the image {self.image}")
-            if not link_image(self.image, target):
+            how = link_image(self.image, target)
+            if not how:
                 self.say("the file systems support no link between them: copying the image")
-                known = self._copy(target)
-        if self.expected_sha256:
-            known = known or self._hash(target)
-            if known != self.expected_sha256.lower():
-                raise ImageError(
-                    f"the image '{self.image}' has the SHA-256 {known}, but checksums in the easyconfig expects "
-                    f"{self.expected_sha256}: fetch the image again, or correct the easyconfig"
-                )
+                digest = self._copy(target)
+        else:
+            self.say(f"copying the image {self.image}")
+            digest = self._copy(target)
+        if not digest and (how == HARD_LINK or self.stored or self.expected_sha256):
+            digest = self._hash(target)
+        self._compare(digest)
         check_is_sif(target)
-        return target, known
+        check_signature(runtime, target, self.site, source=self.image)
+        if how in (HARD_LINK, "central"):
+            self._warn_of_writers()
+        return target, digest
+
+    def _compare(self, digest: str) -> None:
+        """Refuse an image that is not the one that the easyconfig names, or not the one that was pulled or built."""
+        if self.expected_sha256 and digest != self.expected_sha256.lower():
+            raise ImageError(
+                f"the image '{self.image}' has the SHA-256 {digest}, but checksums in the easyconfig expects "
+                f"{self.expected_sha256}: fetch the image again, or correct the easyconfig"
+            )
+        if self.stored and digest != self.stored.sha256:
+            raise ImageError(
+                f"the image '{self.image}' has the SHA-256 {digest}, but {self.stored.sha256} was recorded when it was "
+                "fetched: somebody or something has changed it since. Fetch it again with: eb --rebuild "
+                "--force-download=sources"
+            )
+
+    def _warn_of_writers(self) -> None:
+        """Say who may change the image after this install, without this installation being touched."""
+        try:
+            writers = other_writers(self.image)
+            if self.spec.image_mode == "central":
+                writers = writers or other_writers(self.image.parent)
+        except OSError:
+            return  # it was read a moment ago
+        if writers:
+            self.warn(
+                f"{writers} may change the image '{self.image}', which this module uses: what they put there runs as "
+                "everybody who loads the module. Take their write permission away, or use image_mode = 'copy'"
+            )
 
     def _copy(self, target: Path) -> str:
         with self.progress.step(f"copying {self.image.name}", size=_size(self.image)) as step:

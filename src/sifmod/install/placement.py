@@ -71,7 +71,11 @@ def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] 
     return digest.hexdigest()
 
 
-def link_image(source: Path, target: Path) -> bool:
+# How a file came to have the bytes of an image without a copy.
+REFLINK, HARD_LINK = "reflink", "hard link"
+
+
+def link_image(source: Path, target: Path) -> str:
     """Link the target to the image, without copying: a reflink if possible, else a hard link.
 
     Args:
@@ -79,7 +83,7 @@ def link_image(source: Path, target: Path) -> bool:
         target: path of the new file; must not exist.
 
     Returns:
-        Whether the file systems support either; if not, the target does not exist.
+        `REFLINK` or `HARD_LINK`; empty if the file systems support neither, and the target does not exist.
 
     Raises:
         ImageError: the target can't be created.
@@ -94,11 +98,11 @@ def link_image(source: Path, target: Path) -> bool:
     except OSError:
         target.unlink()
     else:
-        return True
+        return REFLINK
     finally:
         os.close(descriptor)
     # a hard link to somebody else's file needs write permission on that file (proc(5), protected_hardlinks)
     with contextlib.suppress(OSError):
         os.link(source.resolve(), target)
-        return True
-    return False
+        return HARD_LINK
+    return ""

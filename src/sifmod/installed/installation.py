@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,9 +65,14 @@ class Installation:
         return os.path.isfile(self.image)  # noqa: PTH113 - without an error where a folder above is not ours
 
     def stand_in(self, site: Site) -> Optional[Path]:
-        """Return the site's copy of the image, which replaces a missing image; None if there is none."""
-        central = [Path(folder, self.manifest.image) for folder in site.image_repositories]
-        return next((path for path in central if os.path.isfile(path)), None)  # noqa: PTH113 - likewise
+        """Return the site's copy of the image, of the same name and size, which replaces a missing image; else None."""
+        for folder in site.image_repositories:
+            path = Path(folder, self.manifest.image)
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                if stat.S_ISREG(status.st_mode) and status.st_size == self.manifest.image_size:
+                    return path
+        return None
 
     @property
     def user_software(self) -> UserSoftware:

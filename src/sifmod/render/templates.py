@@ -158,11 +158,15 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
     }
 
 
-def _central_images(spec: ContainerSpec, site: Site) -> list[str]:
-    """Return other paths of the image: its original path in the mode `central`, then the site's repositories."""
-    own = [spec.image] if spec.image_mode == "central" and spec.image else []
-    repositories = [str(PurePosixPath(repository, spec.sif)) for repository in site.image_repositories]
-    return list(dict.fromkeys([*own, *repositories]))
+def _central_images(spec: ContainerSpec, site: Site) -> list[tuple[str, int]]:
+    """Return other paths of the image, each with the size that it must have there; 0: any.
+
+    These are its original path in the mode `central`, then the site's repositories. Only the size of a stand-in is
+    compared, because reading it takes too long at load; `sifmod verify` reads it.
+    """
+    own = {spec.image: 0} if spec.image_mode == "central" and spec.image else {}
+    repositories = {str(PurePosixPath(folder, spec.sif)): spec.image_size for folder in site.image_repositories}
+    return list({**own, **repositories, **own}.items())
 
 
 def _commands(spec: ContainerSpec, command: str) -> dict[str, list[str]]:

@@ -24,12 +24,23 @@ pushenv("__SIFMOD_CONTAINER", myModuleFullName())
 
 local installdir = "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1"
 
--- The image: the installation's own copy, or one of the site's.
+-- The image: the installation's own copy, or one of the site's of the same size.
 local sif = pathJoin(installdir, "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif")
+local function is_copy(path, size)
+    local file = isFile(path) and size > 0 and io and io.open and io.open(path, "rb")
+    if not file then
+        return isFile(path)
+    end
+    local is_same = file:seek("end") == size
+    file:close()
+    return is_same
+end
 if not isFile(sif) then
-    for _, central in ipairs({ "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif" }) do
-        if isFile(central) then
-            sif = central
+    for _, central in ipairs({
+        { "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif", 0 },
+    }) do
+        if is_copy(central[1], central[2]) then
+            sif = central[1]
             break
         end
     end

@@ -89,10 +89,10 @@ if {$sifmod_lmod && $sifmod_unloading && [info exists env($loaded)] && $env($loa
 set is_loaded [sifmod_has $loaded]
 sifmod_set $loaded [module-info name]
 
-# The image: the installation's own copy, or one of the site's.
+# The image: the installation's own copy, or one of the site's of the same size.
 set sif "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif"
-foreach central [list "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif"] {
-    if {![file isfile $sif] && [file isfile $central]} {
+foreach {central size} [list "/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif" 0] {
+    if {![file isfile $sif] && [file isfile $central] && (!$size || [file size $central] == $size)} {
         set sif $central
     }
 }

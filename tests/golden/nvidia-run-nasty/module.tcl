@@ -89,10 +89,10 @@ if {$sifmod_lmod && $sifmod_unloading && [info exists env($loaded)] && $env($loa
 set is_loaded [sifmod_has $loaded]
 sifmod_set $loaded [module-info name]
 
-# The image: the installation's own copy, or one of the site's.
+# The image: the installation's own copy, or one of the site's of the same size.
 set sif "/tmp/a b,c'd\$e/nasty \$image \"1\".sif"
-foreach central [list "/central \"images\"/nasty \$image \"1\".sif" "/cent`ral`/nasty \$image \"1\".sif"] {
-    if {![file isfile $sif] && [file isfile $central]} {
+foreach {central size} [list "/central \"images\"/nasty \$image \"1\".sif" 12345678901 "/cent`ral`/nasty \$image \"1\".sif" 12345678901] {
+    if {![file isfile $sif] && [file isfile $central] && (!$size || [file size $central] == $size)} {
         set sif $central
     }
 }

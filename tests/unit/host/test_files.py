@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import errno
+import grp
 import os
+import pwd
 import stat
 import subprocess
 import sys
@@ -10,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import InstallError, SifmodError
-from sifmod.host.files import inside, put_in_place, whole_file, write_new, write_whole
+from sifmod.host import files
+from sifmod.host.files import inside, other_writers, put_in_place, whole_file, write_new, write_whole
 
 
 def fail(number: int) -> None:
@@ -182,3 +185,46 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path, target: str) -> None
     for name in ("bin/python", "bin/more/python"):
         with pytest.raises(InstallError, match="'bin' is a symbolic link"):
             inside(tmp_path, name)
+
+
+@pytest.mark.parametrize(
+    ("mode", "writers"), [(0o644, ""), (0o600, ""), (0o666, "everybody"), (0o664, "the group"), (0o646, "everybody")]
+)
+def test_who_else_may_write_is_said(path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, writers: str) -> None:
+    monkeypatch.setattr(files, "_is_own_group", lambda _number: False)
+    path.touch()
+    path.chmod(mode)
+    assert other_writers(path).startswith(writers)
+    assert bool(other_writers(path)) == bool(writers)
+
+
+def test_a_group_of_the_user_alone_is_nobody_else(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user, group = pwd.getpwuid(os.geteuid()).pw_name, path.parent.stat().st_gid
+    path.touch()
+    path.chmod(0o664)
+
+    def groups(name: str, members: list[str]) -> None:
+        monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group((name, "x", number, members)))
+
+    groups(user, [user])
+    assert other_writers(path) == ""
+    groups(user, ["somebody"])
+    assert other_writers(path) == f"the group {user}"
+    groups("project", [])
+    assert other_writers(path) == "the group project"
+    assert path.stat().st_gid == group
+
+
+def test_a_file_of_another_user_is_theirs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.touch()
+    path.chmod(0o600)
+    owner = path.stat().st_uid or 1
+    os.chown(path, owner, -1) if os.geteuid() == 0 else None
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    assert other_writers(path).startswith("its owner ")
+
+
+def test_names_in_a_sticky_folder_are_not_changed_by_others(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder").chmod(0o1777)
+    assert other_writers(tmp_path / "folder") == ""

@@ -16,6 +16,8 @@ from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.errors import ImageError, InstallError, ParameterError, SifmodError
+from sifmod.fetch.store import StoredImage
+from sifmod.host import files
 from sifmod.install.installer import Installer, refresh_scripts, write_artefact
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.rollback import forget, remember, remember_renames, undo
@@ -59,6 +61,7 @@ class Install:
         source: Optional[Path] = None,
         sha256: str = "",
         tools: Optional[dict[str, str]] = None,
+        stored: Optional[StoredImage] = None,
         **changes: object,
     ) -> ContainerSpec:
         """Install; `changes` replace fields of the spec."""
@@ -71,6 +74,7 @@ class Install:
             tools=tools or {},
             say=self.said.append,
             warn=self.said.append,
+            stored=stored,
         ).install()
         forget(self.installdir)
         return spec
@@ -785,3 +789,54 @@ def test_another_name_for_the_virtual_environment_is_refused(install: Install, i
     assert "'venv' = 'other'" in str(caught.value)
     assert "'demo'" in str(caught.value)
     assert snapshot(installdir) == before
+
+
+def a_record(image: Path) -> StoredImage:
+    content = image.read_bytes()
+    return StoredImage("docker://demo", "", hashlib.sha256(content).hexdigest(), len(content), "fake")
+
+
+@pytest.mark.parametrize("mode", ["copy", "link", "central"])
+def test_an_image_of_the_store_is_compared_with_its_record_on_every_use(
+    install: Install, image: Path, installdir: Path, mode: str
+) -> None:
+    stored = a_record(image)
+    install(stored=stored, image_mode=mode)
+    assert manifest_of(installdir).image_sha256 == stored.sha256
+    image.write_bytes(SIF_HEADER[:-1] + b"x")  # of the same size
+    with pytest.raises(ImageError, match=f"but {stored.sha256} was recorded .* --force-download=sources"):
+        install(stored=stored, image_mode=mode)
+
+
+@pytest.mark.parametrize("mode", ["copy", "link", "central"])
+def test_checksums_are_compared_with_the_file_whatever_the_record_says(
+    install: Install, image: Path, mode: str
+) -> None:
+    stored = a_record(image)
+    image.write_bytes(SIF_HEADER[:-1] + b"x")
+    with pytest.raises(ImageError, match="checksums in the easyconfig"):
+        install(stored=stored, sha256=stored.sha256, image_mode=mode)
+
+
+def test_a_hard_link_is_hashed_and_its_writers_are_named(
+    install: Install, image: Path, installdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_is_own_group", lambda _number: False)
+    install(image_mode="link")
+    if not (installdir / "demo.sif").samefile(image):
+        pytest.skip("this file system makes reflinks")
+    assert manifest_of(installdir).image_sha256 == a_record(image).sha256
+    assert "may change the image" not in "\n".join(install.said)
+    image.chmod(0o664)
+    install(image_mode="link")
+    assert f"may change the image '{image}'" in "\n".join(install.said)
+
+
+def test_the_signature_of_what_is_installed_counts(
+    install: Install, image: Path, installdir: Path, fake: FakeRuntime
+) -> None:
+    """Another file may get the name of the source between the copy and the look at the signature."""
+    install(site=a_site(signatures="required"))
+    (verified,) = [call["argv"][-1] for call in fake.calls if call["argv"][0] == "verify"]
+    assert verified == f"{installdir}/{STAGE}/demo.sif"
+    assert verified != str(image)

@@ -109,6 +109,15 @@ def test_an_image_that_is_gone_may_have_a_stand_in(root: Path, check: Check, tmp
     findings = check(a_site(image_repositories=(str(repository),)))["image"]
     assert [finding.severity for finding in findings] == [NOTE, OK]
     assert str(repository / "demo.sif") in findings[0].what
+    # of the same size, but another
+    (repository / "demo.sif").write_bytes(SIF_HEADER[:-1] + b"x")
+    note, problem = check(a_site(image_repositories=(str(repository),)))["image"]
+    assert (note.severity, problem.severity) == (NOTE, PROBLEM)
+    assert f"'{repository}/demo.sif' has the SHA-256" in problem.what
+    # of another size, it is not used
+    (repository / "demo.sif").write_bytes(SIF_HEADER + b"x")
+    (problem,) = check(a_site(image_repositories=(str(repository),)))["image"]
+    assert "is gone" in problem.what
 
 
 def test_an_image_that_was_never_read_has_its_size_compared(space: SoftwareSpace, check: Check) -> None:

@@ -31,9 +31,11 @@ NASTY_SITE = a_site(
 )
 
 
-def made(python_version: str, **parameters: Any) -> ContainerSpec:
+def made(python_version: str, image_size: int = 0, **parameters: Any) -> ContainerSpec:
     fields = {key: parameters.pop(key) for key in ("name", "version", "env_name", "installdir", "sif")}
-    return replace(spec_from_parameters(**fields, parameters=parameters), python_version=python_version)
+    return replace(
+        spec_from_parameters(**fields, parameters=parameters), python_version=python_version, image_size=image_size
+    )
 
 
 CASES: dict[str, tuple[ContainerSpec, Site]] = {
@@ -81,6 +83,7 @@ CASES: dict[str, tuple[ContainerSpec, Site]] = {
     "nvidia-run-nasty": (
         made(
             "3.12",
+            image_size=12_345_678_901,
             name="PyTorch-NGC",
             version="24.05 it's",
             env_name="PYTORCHMINNGC",

@@ -123,6 +123,21 @@ def test_a_central_image_takes_the_place_of_a_removed_one(installed: ContainerSp
     assert load(installed, site)["SIF"] == f"{central}/demo.sif"
 
 
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_a_central_image_of_another_size_is_another_image(
+    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str
+) -> None:
+    Path(installed.installdir, installed.sif).unlink()
+    for name, text in (("other", "longer"), ("same", "size")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / installed.sif).write_text(text)
+    spec = replace(installed, image_size=4)
+    site = a_site(image_repositories=(str(tmp_path / "other"), str(tmp_path / "same")))
+    assert load(spec, site, syntax=syntax)["SIF"] == f"{tmp_path}/same/demo.sif"
+    (tmp_path / "same" / installed.sif).unlink()
+    assert load.run(spec, site, syntax=syntax).returncode != 0
+
+
 def test_loading_without_any_image_fails_with_one_clear_line_and_unloading_does_not(
     installed: ContainerSpec, load: Load
 ) -> None:
@@ -147,13 +162,13 @@ def test_packing_reloads_the_module_in_the_calling_shell(installed: ContainerSpe
 def test_both_syntaxes_have_the_same_effect(load: Load, tmp_path: Path, case: str, state: str) -> None:
     spec, site = CASES[case]
     top = tmp_path / "a b,c'd$e{["
-    spec = replace(spec, installdir=str(top))
+    spec = replace(spec, installdir=str(top), image_size=4)
     write_out(spec, site)
     (top / "user-software").mkdir()
     put_into_state(top, state)
     central = tmp_path / "cen'tral $[x]"
     central.mkdir()
-    ((central if state == "central" else top) / spec.sif).write_text("")
+    ((central if state == "central" else top) / spec.sif).write_text("size")
     site = replace(
         site, image_repositories=(str(central),), optional_binds=(Bind(str(central), "/c"), Bind("/gone", "/g"))
     )

@@ -219,3 +219,15 @@ def test_a_wrapper_uses_a_central_image(wrapper: Wrapper, installed: ContainerSp
     (tmp_path / "central" / "demo.sif").write_text("")
     call = wrapper("python", site=a_site(image_repositories=("/no/such/folder", str(tmp_path / "central"))))
     assert call["argv"][1] == f"{tmp_path}/central/demo.sif"
+
+
+def test_a_wrapper_uses_no_central_image_of_another_size(
+    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path
+) -> None:
+    Path(installed.installdir, installed.sif).unlink()
+    (tmp_path / installed.sif).write_text("size")
+    site = a_site(image_repositories=(str(tmp_path),))
+    assert wrapper("python", spec=replace(installed, image_size=4), site=site)["argv"][1] == f"{tmp_path}/demo.sif"
+    done = wrapper.run("python", spec=replace(installed, image_size=5), site=site)
+    assert done.returncode == 126
+    assert "is gone" in done.stderr

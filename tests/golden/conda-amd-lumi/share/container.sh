@@ -20,14 +20,11 @@ in_container() {
 }
 
 find_image() {
-    local candidate
-    local candidates=("$sif" /appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif)
-    for candidate in "${candidates[@]}"; do
-        if [[ -f $candidate ]]; then
-            sif=$candidate
-            return
-        fi
-    done
+    if [[ -f $sif ]]; then return; fi
+    if [[ -f /appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif ]]; then
+        sif=/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif
+        return
+    fi
     die 126 'the image '"'"'/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
 }
 

@@ -20,14 +20,7 @@ in_container() {
 }
 
 find_image() {
-    local candidate
-    local candidates=("$sif")
-    for candidate in "${candidates[@]}"; do
-        if [[ -f $candidate ]]; then
-            sif=$candidate
-            return
-        fi
-    done
+    if [[ -f $sif ]]; then return; fi
     die 126 'the image '"'"'/apps/GROMACS/2024.1/gromacs.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
 }
 

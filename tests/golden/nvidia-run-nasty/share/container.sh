@@ -20,14 +20,15 @@ in_container() {
 }
 
 find_image() {
-    local candidate
-    local candidates=("$sif" '/central "images"/nasty $image "1".sif' '/cent`ral`/nasty $image "1".sif')
-    for candidate in "${candidates[@]}"; do
-        if [[ -f $candidate ]]; then
-            sif=$candidate
-            return
-        fi
-    done
+    if [[ -f $sif ]]; then return; fi
+    if [[ -f '/central "images"/nasty $image "1".sif' && $(stat -Lc %s -- '/central "images"/nasty $image "1".sif') == 12345678901 ]]; then
+        sif='/central "images"/nasty $image "1".sif'
+        return
+    fi
+    if [[ -f '/cent`ral`/nasty $image "1".sif' && $(stat -Lc %s -- '/cent`ral`/nasty $image "1".sif') == 12345678901 ]]; then
+        sif='/cent`ral`/nasty $image "1".sif'
+        return
+    fi
     die 126 'the image '"'"'/tmp/a b,c'"'"'d$e/nasty $image "1".sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
 }
 

@@ -1,0 +1,157 @@
+"""The store of pulled images: what it believes, and where it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from sifmod.errors import ImageError
+from sifmod.fetch.store import ImageStore, record_of
+from sifmod.fetch.uri import image_uri
+from sifmod.host import files
+from sifmod.host.runtime import ContainerRuntime
+
+from ..support import SIF_HEADER, a_site
+
+# Notes each call beside itself, and makes an image.
+RUNTIME = """#!/bin/sh
+[ "$1" != --version ] || exec echo fake version 1.0
+echo "$1" >>"$0.calls"
+stat -c %a "$(dirname "$2")" >>"$0.modes"
+cp "$0.image" "$2"
+"""
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Path:
+    path = tmp_path / "singularity"
+    path.write_text(RUNTIME)
+    path.chmod(0o755)
+    (tmp_path / "singularity.image").write_bytes(SIF_HEADER)
+    (tmp_path / "image.tar").touch()
+    return path
+
+
+class Store:
+    """Pulls one image into a folder, as often as it is called."""
+
+    def __init__(self, folder: Path, runtime: Path) -> None:
+        self.said: list[str] = []
+        self.folder, self._runtime = folder, runtime
+        self._store = ImageStore(folder, ContainerRuntime(runtime), a_site(), self.said.append)
+        self._uri = image_uri(f"docker-archive:{runtime.parent}/image.tar")
+        self.target = folder / self._uri.file_name
+
+    def __call__(self) -> Path:
+        return self._store.pull(self._uri)[0]
+
+    @property
+    def pulls(self) -> int:
+        calls = Path(f"{self._runtime}.calls")
+        return len(calls.read_text().splitlines()) if calls.exists() else 0
+
+
+@pytest.fixture
+def store(tmp_path: Path, runtime: Path) -> Store:
+    return Store(tmp_path / "store", runtime)
+
+
+def test_an_image_is_pulled_once_and_in_a_private_folder(store: Store, runtime: Path) -> None:
+    assert store() == store() == store.target
+    assert store.pulls == 1
+    assert Path(f"{runtime}.modes").read_text() == "700\n"
+    assert sorted(path.name for path in store.folder.iterdir() if path.suffix != ".lock") == sorted(
+        [store.target.name, record_of(store.target).name]
+    )
+
+
+def test_what_a_killed_pull_has_left_is_in_nobody_s_way(store: Store, tmp_path: Path) -> None:
+    store.folder.mkdir()
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim" / "file").touch()
+    partial = store.folder / f".{store.target.name}.partial"
+    partial.symlink_to(tmp_path / "victim")
+    store()
+    assert (tmp_path / "victim" / "file").exists()
+    partial.mkdir()
+    (partial / "half").touch()
+    store.target.unlink()
+    store()
+    assert not partial.exists()
+
+
+@pytest.mark.parametrize("victim", ["record", "folder"])
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+def test_a_record_that_others_may_write_is_not_believed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, victim: str, mode: int
+) -> None:
+    monkeypatch.setattr(files, "_is_own_group", lambda _number: False)
+    store()
+    path = record_of(store.target) if victim == "record" else store.folder
+    path.chmod(path.stat().st_mode | mode)
+    store()
+    assert store.pulls == 2
+    assert "may change it and its record" in "\n".join(store.said)
+
+
+def sized(data: dict[str, Any]) -> None:
+    data["size"] = True
+
+
+def renamed(data: dict[str, Any]) -> None:
+    data["runtime"] = "\x1b[2J"
+
+
+def undigested(data: dict[str, Any]) -> None:
+    data["digest"] = "sha256:../../x"
+
+
+def hashless(data: dict[str, Any]) -> None:
+    data["sha256"] = ""
+
+
+def emptied(data: dict[str, Any]) -> None:
+    data.clear()
+
+
+@pytest.mark.parametrize("change", [sized, renamed, undigested, hashless, emptied])
+def test_a_record_with_other_values_is_none(store: Store, change: Callable[[dict[str, Any]], None]) -> None:
+    store()
+    record = record_of(store.target)
+    data = json.loads(record.read_text())
+    change(data)
+    record.write_text(json.dumps(data))
+    store()
+    assert store.pulls == 2
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[1, 2]", "", "null", "9" * 5000, "\udcff"])
+def test_a_record_that_is_no_record_is_none(store: Store, text: str) -> None:
+    store()
+    record_of(store.target).write_text(text, errors="surrogateescape")
+    store()
+    assert store.pulls == 2
+
+
+def test_the_lock_is_not_opened_through_a_link(store: Store, tmp_path: Path) -> None:
+    store.folder.mkdir()
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    lock = store.folder / f".{store.target.name}.lock"
+    lock.symlink_to(victim)
+    with pytest.raises(ImageError, match="is a symbolic link, and should be a lock file: remove it"):
+        store()
+    assert victim.read_text() == "precious"
+
+
+def test_the_lock_is_not_emptied(store: Store) -> None:
+    store.folder.mkdir()
+    lock = store.folder / f".{store.target.name}.lock"
+    lock.write_text("somebody's file")
+    os.link(lock, store.folder.parent / "victim")
+    store()
+    assert (store.folder.parent / "victim").read_text() == "somebody's file"
