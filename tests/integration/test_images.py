@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -184,6 +185,25 @@ def test_the_login_file_of_the_runtime_serves_as_well(registry_user: User, tmp_p
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.usefixtures("small_archive")
+def test_the_command_of_the_message_logs_in(registry_user: User, tmp_path: Path) -> None:
+    del registry_user.env["SINGULARITY_DOCKER_USERNAME"], registry_user.env["SINGULARITY_DOCKER_PASSWORD"]
+    registry_user.env["HOME"] = str(tmp_path)
+    message = " ".join(failure(install(registry_user, f"image_uri = '{SMALL_URI}'\n{GREET}")).split())
+    found = re.search(r"log in with (singularity registry login --username NAME \S+?),", message)
+    assert found, message
+    command = found[1].replace("NAME", "'$oauthtoken' --password-stdin")
+    registry_user.run(f"printf %s {PASSWORD} | {command}")
+    done = install(registry_user, f"image_uri = '{SMALL_URI}'\n{GREET}")
+    assert done.returncode == 0, done.stdout
+
+
+def test_variables_for_another_registry_are_not_sent(registry_user: User, tmp_path: Path) -> None:
+    registry_user.env.update(SIFMOD_CREDENTIAL_REGISTRIES="nvcr.io", HOME=str(tmp_path))
+    message = failure(install(registry_user, f"image_uri = '{SMALL_URI}'\n{GREET}"))
+    assert "no credentials were given" in message
+
+
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
@@ -233,6 +253,10 @@ def test_oras_brings_a_sif_as_it_is(registry_user: User) -> None:
     digest = hashlib.sha256((IMAGES / "demo.sif").read_bytes()).hexdigest()
     manifest = json.loads((registry_user.installdir("Demo/1.0") / "share/sifmod.json").read_text())
     assert manifest["image_sha256"] == digest
+    raw = registry_user.run(
+        f"skopeo inspect --raw --tls-verify=false --creds '$oauthtoken:{PASSWORD}' docker://{REGISTRY}/demo/sif:1"
+    ).stdout
+    assert manifest["image_digest"] == "sha256:" + hashlib.sha256(raw.encode()).hexdigest()
 
 
 def counting_runtime(user: User, body: str = "") -> Path:

@@ -113,9 +113,8 @@ def pulled_image(
         uri = image_uri(text)
     except ParameterError as error:
         raise ImageError(f"'{text}' is neither a file nor the URI of an image: {error.remedy}") from error
-    if uri.scheme == "docker" and not uri.digest:
-        plain_http = uri.registry in site.insecure_registries
-        digest = Registry(uri, find_credentials(uri.registry), plain_http).digest()
+    if uri.registry and not uri.digest:
+        digest = Registry(uri, find_credentials(uri.registry, site), site).digest()
         uri = ImageUri.parse(uri.pinned(digest)) if digest else uri
     sources = source_paths()[0]
     present = sorted(sources.glob(f"*/*/{uri.file_name}"))

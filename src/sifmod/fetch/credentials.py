@@ -1,32 +1,44 @@
-"""Credentials of registries, read from where the container runtime reads them, and never shown."""
+"""Credentials of registries, read from where the container runtime and Docker keep them, and never shown."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
-_VARIABLES = tuple(
-    f"{prefix}_DOCKER_{suffix}" for prefix in ("APPTAINER", "SINGULARITY") for suffix in ("USERNAME", "PASSWORD")
-)
+from sifmod.errors import CommandError
+from sifmod.host.command import LOOK, run
+from sifmod.site.settings import Site
 
-# The variables that `take_from_environment` removed; only the runtime gets them.
+_PREFIXES = ("APPTAINER", "SINGULARITY")
+_VARIABLES = tuple(f"{prefix}_DOCKER_{suffix}" for prefix in _PREFIXES for suffix in ("USERNAME", "PASSWORD"))
+
+# The variables that `take_from_environment` removed.
 _taken: dict[str, str] = {}
 
 _DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
+# Docker and the runtimes keep its login under this address.
+_DOCKER_HUB_LOGIN = "https://index.docker.io/v1/"
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """User name and password for one registry; `repr` shows neither."""
+    """User name and password for one registry; `repr` shows neither.
+
+    Attributes:
+        username: the name.
+        password: the password, a key or a token.
+        origin: where they were found, for a message.
+    """
 
     username: str = field(repr=False)
     password: str = field(repr=False)
+    origin: str = ""
 
     @property
     def basic(self) -> str:
@@ -42,60 +54,110 @@ def take_from_environment() -> None:
             _taken[name] = value
 
 
-def runtime_environment() -> dict[str, str]:
-    """Return the environment for a runtime that may need credentials."""
-    return {**os.environ, **_taken}
+def runtime_environment(credentials: Optional[Credentials]) -> dict[str, str]:
+    """Return the environment for a runtime that pulls or builds.
+
+    Args:
+        credentials: for whatever registry the runtime contacts; None to pass none, not even those in `os.environ`.
+    """
+    environ = {name: value for name, value in os.environ.items() if name not in _VARIABLES}
+    for prefix in _PREFIXES if credentials else ():
+        environ[f"{prefix}_DOCKER_USERNAME"] = credentials.username if credentials else ""
+        environ[f"{prefix}_DOCKER_PASSWORD"] = credentials.password if credentials else ""
+    return environ
 
 
-def find_credentials(registry: str, environ: Optional[Mapping[str, str]] = None) -> Optional[Credentials]:
-    """Return the credentials that the runtime would use for a registry; None if there are none.
+def find_credentials(registry: str, site: Site, environ: Optional[Mapping[str, str]] = None) -> Optional[Credentials]:
+    """Return the credentials for a registry; None if there are none.
 
-    The variables `APPTAINER_DOCKER_USERNAME`/`_PASSWORD` and their `SINGULARITY_` equivalents come first, then the
-    login files that `singularity registry login` writes (Apptainer user guide, "Support for Docker and OCI").
+    The variables `APPTAINER_DOCKER_USERNAME`/`_PASSWORD` and their `SINGULARITY_` equivalents come first, unless
+    `credential_registries` names other registries; then the login files of the runtimes, and Docker's.
 
     Args:
         registry: host of the registry.
+        site: the settings in force.
         environ: the environment to read; by default `os.environ` and the removed variables.
     """
-    environ = runtime_environment() if environ is None else environ
-    for prefix in ("APPTAINER", "SINGULARITY"):
-        username, password = environ.get(f"{prefix}_DOCKER_USERNAME"), environ.get(f"{prefix}_DOCKER_PASSWORD")
-        if username and password:
-            return Credentials(username, password)
+    environ = _whole_environment() if environ is None else environ
+    hosts = _DOCKER_HUB if registry in _DOCKER_HUB else (registry,)
+    if not site.credential_registries or set(hosts) & set(site.credential_registries):
+        for prefix in _PREFIXES:
+            name, secret = f"{prefix}_DOCKER_USERNAME", f"{prefix}_DOCKER_PASSWORD"
+            if environ.get(name) and environ.get(secret):
+                return Credentials(environ[name], environ[secret], f"the variables {name} and {secret}")
     for path in _login_files(environ):
-        found = _from_login_file(path, registry)
+        found = _from_login_file(path, hosts)
         if found:
             return found
     return None
 
 
-def secrets(environ: Optional[Mapping[str, str]] = None) -> tuple[str, ...]:
+def secrets() -> tuple[str, ...]:
     """Return the passwords in the environment, which no message may contain."""
-    environ = runtime_environment() if environ is None else environ
-    found = (environ.get(f"{prefix}_DOCKER_PASSWORD", "") for prefix in ("APPTAINER", "SINGULARITY"))
+    environ = _whole_environment()
+    found = (environ.get(name, "") for name in _VARIABLES if name.endswith("PASSWORD"))
     return tuple(dict.fromkeys(secret for secret in found if secret))
 
 
+def _whole_environment() -> dict[str, str]:
+    return {**os.environ, **_taken}
+
+
 def _login_files(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yield where `registry login` of Apptainer and SingularityCE, and `docker login`, keep what they were told."""
     if environ.get("REGISTRY_AUTH_FILE"):
         yield Path(environ["REGISTRY_AUTH_FILE"])
-    for variable, folder in (("APPTAINER_CONFIGDIR", ".apptainer"), ("SINGULARITY_CONFIGDIR", ".singularity")):
+    places = (
+        ("APPTAINER_CONFIGDIR", ".apptainer", "docker-config.json"),
+        ("SINGULARITY_CONFIGDIR", ".singularity", "docker-config.json"),
+        ("DOCKER_CONFIG", ".docker", "config.json"),
+    )
+    for variable, folder, name in places:
         if environ.get(variable):
-            yield Path(environ[variable]) / "docker-config.json"
+            yield Path(environ[variable], name)
         elif environ.get("HOME"):
-            yield Path(environ["HOME"]) / folder / "docker-config.json"
+            yield Path(environ["HOME"], folder, name)
 
 
-def _from_login_file(path: Path, registry: str) -> Optional[Credentials]:
-    hosts = _DOCKER_HUB if registry in _DOCKER_HUB else (registry,)
+def _from_login_file(path: Path, hosts: tuple[str, ...]) -> Optional[Credentials]:
+    """Return what a file in the form of Docker's config.json has for a host; None if it can't be read.
+
+    The runtime reads its own file too, and reports the error itself.
+    """
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["auths"]
-        for key, entry in entries.items():
+        config = json.loads(path.read_text(encoding="utf-8"))
+        helper = _helper(config, hosts)
+        if helper:
+            return _from_helper(helper, _DOCKER_HUB_LOGIN if hosts == _DOCKER_HUB else hosts[0])
+        for key, entry in config.get("auths", {}).items():
             host = key.partition("://")[2] or key
             if host.partition("/")[0] in hosts and entry.get("auth"):
                 username, _colon, password = base64.b64decode(entry["auth"]).decode().partition(":")
-                return Credentials(username, password)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-        # the runtime reads this file too, and reports the error itself
+                return Credentials(username, password, f"'{path}'")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return None
+
+
+def _helper(config: Mapping[str, Any], hosts: tuple[str, ...]) -> str:
+    """Return the name of the credential helper that a configuration names for a host; empty if it names none."""
+    own = config.get("credHelpers", {})
+    name = next((own[host] for host in hosts if host in own), config.get("credsStore", ""))
+    return name if isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9_.-]+", name) else ""
+
+
+def _from_helper(name: str, server: str) -> Optional[Credentials]:
+    """Ask a credential helper of Docker (github.com/docker/docker-credential-helpers, README, "Development")."""
+    command = f"docker-credential-{name}"
+    try:
+        done = run([command, "get"], stdin=server, time_limit=LOOK)
+    except CommandError:
+        return None
+    if done.status:
+        return None
+    answer = json.loads(done.stdout)
+    username, password = answer["Username"], answer["Secret"]
+    # this name says that the secret is a token, which is no password
+    if not isinstance(username, str) or not isinstance(password, str) or username in ("", "<token>"):
+        return None
+    return Credentials(username, password, f"the credential helper {command}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 from sifmod.artefact import Artefact
 from sifmod.container.variables import VARIABLE_NAME
 from sifmod.errors import ImageError, InstallError, ParameterError
+from sifmod.fetch.uri import REGISTRY_SCHEMES, ImageUri
 
 
 def definition_origin(definition: Path, build_args: Mapping[str, str]) -> str:
@@ -30,6 +33,30 @@ def definition_origin(definition: Path, build_args: Mapping[str, str]) -> str:
 def definition_file_name(definition: Path, build_args: Mapping[str, str], *, stem: str) -> str:
     """Return the file name of the image of a definition file; a changed definition has another name."""
     return f"{stem}-{hashlib.sha256(definition_origin(definition, build_args).encode()).hexdigest()[:8]}.sif"
+
+
+def registries_of(definition: Path, build_args: Mapping[str, str]) -> frozenset[str]:
+    """Return the registries that the stages of a definition file pull from; one that is not known counts as ''.
+
+    Raises:
+        ImageError: the definition file can't be read.
+    """
+    try:
+        text = definition.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ImageError(f"the definition file '{definition}' can't be read: {error.strerror}") from error
+    text = re.sub(r"\{\{\s*(\w+)\s*\}\}", lambda match: build_args.get(match[1], match[0]), text)
+    found = set()
+    # each stage begins with its bootstrap agent (Apptainer user guide, "Definition Files")
+    for stage in re.split(r"(?im)^(?=[ \t]*bootstrap[ \t]*:)", text)[1:]:
+        header = dict(re.findall(r"(?m)^[ \t]*(\w+)[ \t]*:[ \t]*(\S*)", re.split(r"(?m)^[ \t]*%", stage)[0]))
+        keys = {name.lower(): value for name, value in header.items()}
+        if keys["bootstrap"].lower() in REGISTRY_SCHEMES:
+            source = keys.get("from", "")
+            known = not keys.get("registry") and "{{" not in source
+            with contextlib.suppress(ValueError):
+                found.add(ImageUri.parse(f"docker://{source}").registry if known else keys.get("registry", ""))
+    return frozenset(found)
 
 
 def build_arguments(value: Any) -> Mapping[str, str]:

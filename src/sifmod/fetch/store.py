@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from sifmod.errors import ImageError
-from sifmod.fetch.credentials import find_credentials, runtime_environment, secrets
-from sifmod.fetch.definition import definition_file_name, definition_origin
+from sifmod.fetch.credentials import Credentials, find_credentials, runtime_environment, secrets
+from sifmod.fetch.definition import definition_file_name, definition_origin, registries_of
 from sifmod.fetch.registry import Registry, refusal
 from sifmod.fetch.uri import ARCHIVE_SCHEMES, REGISTRY_SCHEMES, ImageUri
 from sifmod.host.command import Result, follow
@@ -86,8 +86,11 @@ class ImageStore:
                 return target, present
             plain_http = uri.registry in self.site.insecure_registries
             digest, source = uri.digest, uri.text
-            if uri.scheme == "docker" and not digest:
-                digest = Registry(uri, find_credentials(uri.registry), plain_http).digest()
+            credentials = find_credentials(uri.registry, self.site) if uri.registry else None
+            if uri.registry:
+                # also where the digest is known: a password goes to the runtime only if the registry may have it
+                found = Registry(uri, credentials, self.site).digest()
+                digest = digest or found
                 source = uri.pinned(digest) if digest else uri.text
             if uri.scheme in ARCHIVE_SCHEMES and not Path(uri.location).is_file():
                 raise ImageError(f"there is no archive '{uri.location}': correct image_uri = '{uri.text}'")
@@ -95,7 +98,7 @@ class ImageStore:
             flags = ["--no-https"] if plain_http else []
             self.say(f"pulling {uri.text} into {target}")
             with self._partial(target) as partial:
-                self._run([*verb, *flags, str(partial), source], partial, uri=uri)
+                self._run([*verb, *flags, str(partial), source], partial, credentials, uri=uri)
                 return target, self._keep(partial, target, origin=uri.text, digest=digest)
 
     def build(
@@ -124,8 +127,17 @@ class ImageStore:
             self.say(f"building {definition.name} into {target}")
             with self._partial(target) as partial:
                 command = ["build", *flags, *arguments, str(partial), str(definition)]
-                self._run(command, partial, definition=definition)
+                self._run(command, partial, self._credentials_for(definition, build_args), definition=definition)
                 return target, self._keep(partial, target, origin=origin, digest="")
+
+    def _credentials_for(self, definition: Path, build_args: Mapping[str, str]) -> Optional[Credentials]:
+        """Return what the runtime may log in with while it builds: it would use it at every registry of the file."""
+        registries = registries_of(definition, build_args)
+        if len(registries) != 1:
+            return None
+        (registry,) = registries
+        insecure = self.site.insecure_registries
+        return None if insecure and registry not in insecure else find_credentials(registry, self.site)
 
     @contextlib.contextmanager
     def _lock(self, target: Path) -> Iterator[None]:
@@ -207,11 +219,13 @@ class ImageStore:
         self,
         arguments: Sequence[str],
         partial: Path,
+        credentials: Optional[Credentials],
         *,
         uri: Optional[ImageUri] = None,
         definition: Optional[Path] = None,
     ) -> None:
-        environ = runtime_environment()
+        environ = runtime_environment(credentials)
+        passwords = {*secrets(), *([credentials.password] if credentials else [])}
         for suffix, folder in (("TMPDIR", self.site.runtime_tmpdir), ("CACHEDIR", self.site.runtime_cachedir)):
             if folder:
                 environ.update({f"{prefix}_{suffix}": folder for prefix in ("SINGULARITY", "APPTAINER")})
@@ -221,7 +235,7 @@ class ImageStore:
             written = 0
 
             def on_line(line: str) -> None:
-                for secret in secrets():
+                for secret in passwords:
                     line = line.replace(secret, "***")
                 if line.strip():
                     lines.append(line)
@@ -244,7 +258,7 @@ class ImageStore:
                 env=environ,
             )
         if done.status:
-            raise ImageError(_explanation(done.status, lines, uri=uri, definition=definition))
+            raise ImageError(_explanation(done.status, lines, self.site, credentials, uri=uri, definition=definition))
 
 
 def _parsed(text: str) -> StoredImage:
@@ -269,7 +283,13 @@ def record_of(target: Path) -> Path:
 
 
 def _explanation(
-    status: int, lines: Sequence[str], *, uri: Optional[ImageUri] = None, definition: Optional[Path] = None
+    status: int,
+    lines: Sequence[str],
+    site: Site,
+    credentials: Optional[Credentials],
+    *,
+    uri: Optional[ImageUri] = None,
+    definition: Optional[Path] = None,
 ) -> str:
     """Return the message for a runtime that failed: what happened, where, and the remedy."""
     text = "\n".join(lines)
@@ -288,7 +308,7 @@ def _explanation(
         )
     if uri and uri.scheme in REGISTRY_SCHEMES:
         if _DENIED.search(text):
-            return refusal(uri, has_credentials=find_credentials(uri.registry) is not None)
+            return refusal(uri, site, credentials)
         if re.search(r"manifest unknown|name unknown|not found|404", text, re.I):
             name = f"the digest {uri.digest}" if uri.digest else f"the tag '{uri.tag}'"
             return (

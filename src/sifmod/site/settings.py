@@ -76,6 +76,14 @@ class Site:
         (),
         "Registries accessed over plain HTTP. If there is one, definition files are built with `--no-https`.",
     )
+    credential_registries: tuple[str, ...] = _key(
+        HOSTS,
+        (),
+        "Registries that SINGULARITY_DOCKER_USERNAME and _PASSWORD are for. If empty, the registry of the image.",
+    )
+    token_services: tuple[str, ...] = _key(
+        HOSTS, (), "Token services that may get passwords, in addition to those on the registry's own domain."
+    )
     runtime_tmpdir: str = _key(PATH, "", "Temporary folder of the runtime for pulls and builds. It must exist.")
     runtime_cachedir: str = _key(PATH, "", "Cache folder of the runtime. The runtime creates it.")
     signatures: str = _key(

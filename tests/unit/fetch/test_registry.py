@@ -2,16 +2,22 @@ from __future__ import annotations
 
 import http.server
 import json
+import socketserver
 import threading
 from collections.abc import Iterator
-from typing import Optional
+from typing import Any, Optional
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from sifmod.errors import ImageError
+from sifmod.fetch import registry as registry_module
 from sifmod.fetch.credentials import Credentials
-from sifmod.fetch.registry import Registry
+from sifmod.fetch.registry import Registry, refusal
 from sifmod.fetch.uri import ImageUri
+
+from ..support import a_site
 
 DIGEST = "sha256:" + "a" * 64
 
@@ -24,6 +30,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.host = f"127.0.0.1:{self.server_address[1]}"
         self.challenge = f'Bearer realm="http://{self.host}/token",service="registry",scope="repository:a:pull"'
         self.logins: list[Optional[str]] = []
+        self.answer = b""
         self.token = "good"  # noqa: S105 - of a registry in these tests
 
 
@@ -43,7 +50,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.logins.append(self.headers.get("Authorization"))
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(json.dumps({"token": self.server.token}).encode())
+        self.wfile.write(self.server.answer or json.dumps({"token": self.server.token}).encode())
 
     def log_message(self, *_words: object) -> None:
         """Tests print nothing."""
@@ -57,23 +64,128 @@ def registry() -> Iterator[Server]:
         server.shutdown()
 
 
-def ask(server: Server, credentials: Optional[Credentials] = None) -> str:
-    return Registry(ImageUri.parse(f"docker://{server.host}/a/b:1"), credentials, plain_http=True).digest()
+def ask(host: str, credentials: Optional[Credentials] = None, **site: Any) -> str:
+    settings = a_site(**{"insecure_registries": (host,), **site})
+    return Registry(ImageUri.parse(f"docker://{host}/a/b:1"), credentials, settings).digest()
+
+
+ME = Credentials("me", "secret", "the variables")
 
 
 def test_a_registry_in_plain_http_gives_its_token_in_plain_http(registry: Server) -> None:
-    assert ask(registry, Credentials("me", "secret")) == DIGEST
-    assert registry.logins == [Credentials("me", "secret").basic]
+    assert ask(registry.host, ME) == DIGEST
+    assert registry.logins == [ME.basic]
 
 
 def test_a_token_that_is_of_no_use_is_a_refusal(registry: Server) -> None:
     registry.token = "bad"  # noqa: S105 - of a registry in this test
     with pytest.raises(ImageError, match="refused access to a/b"):
-        ask(registry)
+        ask(registry.host)
 
 
 @pytest.mark.parametrize("challenge", ["Negotiate", "", 'Bearer service="x"', 'Bearer realm="ftp://x/"'])
 def test_what_can_not_be_answered_is_left_to_the_runtime(registry: Server, challenge: str) -> None:
     registry.challenge = challenge
-    assert ask(registry, Credentials("me", "secret")) == ""
+    assert ask(registry.host, ME) == ""
     assert registry.logins == []
+
+
+@pytest.mark.parametrize(
+    ("realm", "said"),
+    [
+        ("https://evil.example.org/token", "to be sent to 'evil.example.org', which is on another domain"),
+        ("https://127.0.0.2/token", "to be sent to '127.0.0.2', which is on another domain"),
+        ("http://localhost/token", "to be sent to 'localhost' in plain HTTP"),
+    ],
+)
+def test_a_password_is_sent_to_no_other_domain_and_not_in_the_open(registry: Server, realm: str, said: str) -> None:
+    registry.challenge = f'Bearer realm="{realm}",service="registry"'
+    with pytest.raises(ImageError, match=said):
+        ask(registry.host, ME)
+    assert registry.logins == []
+
+
+def test_a_token_service_that_the_site_names_gets_the_password(registry: Server) -> None:
+    port = registry.host.rpartition(":")[2]
+    registry.challenge = f'Bearer realm="http://localhost:{port}/token",service="registry"'
+    allowed = (registry.host, f"localhost:{port}")
+    with pytest.raises(ImageError, match="SIFMOD_TOKEN_SERVICES"):
+        ask(registry.host, ME, insecure_registries=allowed)
+    assert ask(registry.host, ME, insecure_registries=allowed, token_services=("localhost",)) == DIGEST
+    assert registry.logins == [ME.basic]
+
+
+@pytest.mark.parametrize(
+    ("host", "other", "same"),
+    [
+        ("registry-1.docker.io", "auth.docker.io", True),
+        ("registry.gitlab.example.ac.uk", "gitlab.example.ac.uk", True),
+        ("registry.example.co.uk", "evil.co.uk", False),
+        ("nvcr.io", "evil.io", False),
+        ("10.0.0.1:5000", "10.0.0.1", True),
+        ("10.0.0.1", "11.0.0.1", False),
+        ("[::1]:5000", "[::1]", True),
+        ("[::1]:5000", "[::2]", False),
+    ],
+)
+def test_one_organisation_has_one_domain(host: str, other: str, same: bool) -> None:
+    assert (registry_module._domain(host) == registry_module._domain(other)) == same
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"[1,2]", b"null", b"\xff", b"[" * 200_000, b'{"token": ["x"]}', b'{"token": "a\\r\\nX-Header: b"}', b"9" * 9000],
+)
+def test_a_token_service_that_says_nonsense_is_left_to_the_runtime(registry: Server, answer: bytes) -> None:
+    registry.answer = answer
+    assert ask(registry.host, ME) == ""
+
+
+class Raw(socketserver.ThreadingTCPServer):
+    """Answers whoever connects with the same bytes."""
+
+    allow_reuse_address = True
+    answer = b""
+
+
+class RawHandler(socketserver.BaseRequestHandler):
+    server: Raw
+
+    def handle(self) -> None:
+        self.request.recv(65536)
+        self.request.sendall(self.server.answer)
+
+
+@pytest.fixture(scope="module")
+def raw() -> Iterator[Raw]:
+    with Raw(("127.0.0.1", 0), RawHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@given(answer=st.binary(max_size=300) | st.binary(max_size=100).map(lambda rest: b"HTTP/1.1 401 X\r\n" + rest))
+@example(answer=b"SSH-2.0-OpenSSH_9.2\r\n")
+@example(answer=b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n")
+@example(answer=b"HTTP/1.1 302 X\r\nLocation: http://localhost:abc/\r\n\r\n")
+@example(answer=b'HTTP/1.1 401 X\r\nWWW-Authenticate: Bearer realm="https://[/"\r\n\r\n')
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_a_server_sends_is_no_accident(raw: Raw, answer: bytes) -> None:
+    raw.answer = answer
+    try:
+        said = ask(f"127.0.0.1:{raw.server_address[1]}", ME)
+    except ImageError as error:
+        said = str(error)
+    assert "\n" not in said
+
+
+def test_a_port_that_is_no_number_is_no_accident() -> None:
+    assert ask("localhost:abc", ME) == ""
+
+
+def test_the_command_to_log_in_is_one_that_can_be_typed() -> None:
+    uri = ImageUri.parse("docker://nvcr.io/nvidia/pytorch:24.03-py3")
+    message = refusal(uri, a_site(runtime="apptainer"), None)
+    assert "apptainer registry login --username '$oauthtoken' docker://nvcr.io" in message
+    wrong = Credentials("x", "y", "the variables A and B")
+    assert "correct or unset these variables, or log in with" in refusal(uri, a_site(), wrong)

@@ -1,0 +1,131 @@
+"""Whose password goes where."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from sifmod.fetch.credentials import Credentials, find_credentials, runtime_environment
+from sifmod.fetch.definition import registries_of
+
+from ..support import a_site
+
+VARIABLES = {"SINGULARITY_DOCKER_USERNAME": "me", "SINGULARITY_DOCKER_PASSWORD": "secret"}
+
+
+def pair(found: Optional[Credentials]) -> Optional[tuple[str, str]]:
+    return (found.username, found.password) if found else None
+
+
+def login(host: str, username: str, password: str) -> dict[str, Any]:
+    return {"auths": {host: {"auth": base64.b64encode(f"{username}:{password}".encode()).decode()}}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "registry", "sent"),
+    [
+        ({}, "nvcr.io", True),
+        ({"credential_registries": ("nvcr.io",)}, "nvcr.io", True),
+        ({"credential_registries": ("nvcr.io",)}, "evil.example.org", False),
+        ({"credential_registries": ("nvcr.io",)}, "nvcr.io.evil.example.org", False),
+        ({"credential_registries": ("docker.io",)}, "registry-1.docker.io", True),
+    ],
+)
+def test_variables_are_for_the_registries_that_are_named(settings: dict[str, Any], registry: str, sent: bool) -> None:
+    found = find_credentials(registry, a_site(**settings), VARIABLES)
+    assert pair(found) == (("me", "secret") if sent else None)
+
+
+@pytest.mark.parametrize(
+    "place", [".apptainer/docker-config.json", ".singularity/docker-config.json", ".docker/config.json"]
+)
+def test_login_files_of_the_runtimes_and_of_docker_are_read(tmp_path: Path, place: str) -> None:
+    path = tmp_path / place
+    path.parent.mkdir()
+    path.write_text(json.dumps(login("https://registry.example.org/v2/", "me", "a:b")))
+    environ = {"HOME": str(tmp_path)}
+    assert pair(find_credentials("registry.example.org", a_site(), environ)) == ("me", "a:b")
+    assert find_credentials("other.example.org", a_site(), environ) is None
+
+
+@pytest.mark.parametrize("settings", [{"credHelpers": {"registry.example.org": "demo"}}, {"credsStore": "demo"}])
+def test_a_credential_helper_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    helper = tmp_path / "docker-credential-demo"
+    helper.write_text(
+        '#!/bin/sh\n[ "$1" = get ] && read -r server || [ "$server" ] || exit 1\n'
+        """printf '{"ServerURL": "%s", "Username": "me", "Secret": "for %s"}' "$server" "$server"\n"""
+    )
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    found = find_credentials("registry.example.org", a_site(), {"DOCKER_CONFIG": str(tmp_path)})
+    assert pair(found) == ("me", "for registry.example.org")
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("demo", "exit 1"),
+        ("demo", "echo nonsense"),
+        ("demo", "echo '[1]'"),
+        ("demo", """echo '{"Username": "<token>", "Secret": "x"}'"""),
+        ("demo", """echo '{"Username": 1, "Secret": "x"}'"""),
+        ("missing", ""),
+        ("../demo", """echo '{"Username": "me", "Secret": "x"}'"""),
+    ],
+)
+def test_a_helper_that_has_nothing_is_no_accident(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, answer: str
+) -> None:
+    (tmp_path / "docker-credential-demo").write_text(f"#!/bin/sh\n{answer}\n")
+    (tmp_path / "docker-credential-demo").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    (tmp_path / "config.json").write_text(json.dumps({"credsStore": name}))
+    assert find_credentials("registry.example.org", a_site(), {"DOCKER_CONFIG": str(tmp_path)}) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[1]", '{"auths": [1]}', '{"auths": {"a.b": 1}}', "[" * 100_000, '{"credHelpers": 1}']
+)
+def test_a_login_file_that_is_none_is_no_accident(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    assert find_credentials("a.b", a_site(), {"DOCKER_CONFIG": str(tmp_path)}) is None
+
+
+def test_the_runtime_gets_what_is_for_its_registry_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    assert not [name for name in runtime_environment(None) if "_DOCKER_" in name]
+    environ = runtime_environment(Credentials("you", "other"))
+    for prefix in ("SINGULARITY", "APPTAINER"):
+        assert (environ[f"{prefix}_DOCKER_USERNAME"], environ[f"{prefix}_DOCKER_PASSWORD"]) == ("you", "other")
+
+
+def test_a_password_is_not_in_what_is_printed_of_it() -> None:
+    assert "secret" not in repr(Credentials("me", "secret", "x"))
+
+
+@pytest.mark.parametrize(
+    ("text", "registries"),
+    [
+        ("Bootstrap: docker\nFrom: nvcr.io/nvidia/pytorch:24.03-py3\n%post\n    From: evil.org/x\n", {"nvcr.io"}),
+        ("bootstrap: docker\nfrom: debian:12\n", {"docker.io"}),
+        ("Bootstrap: docker\nFrom: nvcr.io/a\nStage: one\n\nBootstrap: docker\nFrom: b\n", {"nvcr.io", "docker.io"}),
+        ("Bootstrap: docker\nRegistry: a.org\nFrom: b\n", {"a.org"}),
+        ("Bootstrap: docker\nFrom: {{ BASE }}\n", {"known.org"}),
+        ("Bootstrap: docker\nFrom: {{ OTHER }}\n", {""}),
+        ("Bootstrap: localimage\nFrom: /a/b.sif\n", set()),
+        ("", set()),
+    ],
+)
+def test_the_registries_of_a_definition_are_known(tmp_path: Path, text: str, registries: set[str]) -> None:
+    path = tmp_path / "demo.def"
+    path.write_text(text)
+    assert registries_of(path, {"BASE": "known.org/x:1"}) == registries
