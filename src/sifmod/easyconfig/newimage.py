@@ -18,6 +18,7 @@ from sifmod.host.files import sha256_of
 from sifmod.host.runtime import find_runtime
 from sifmod.image.inspection import SIF, Inspection, inspect_image
 from sifmod.site.settings import Site
+from sifmod.text.printable import is_utf8
 from sifmod.text.progress import QUIET, Progress
 
 _WAITING = "sifmod-new"  # folder of the source path for images whose module has no name yet
@@ -80,6 +81,8 @@ def file_image(path: Path, *, say: Callable[[str], None], progress: Progress = Q
     Raises:
         ImageError: it can't be read, is not an image, or is damaged.
     """
+    if not is_utf8(path.name):
+        raise ImageError(f"the file name '{path.name}' is not UTF-8, so no easyconfig can name it: rename the file")
     inspection = inspect_image(path)
     sha256 = ""
     if inspection.kind == SIF:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sifmod.errors import ParameterError
+from sifmod.text.printable import is_utf8
 from sifmod.text.suggest import perhaps
 
 REGISTRY_SCHEMES = ("docker", "oras")
@@ -43,6 +44,8 @@ class ImageUri:
             raise ValueError(f"'{scheme}' is not an image scheme{perhaps(scheme, SCHEMES)}: use {', '.join(SCHEMES)}")
         if re.search(r"[\x00-\x20\x7f]", text):
             raise ValueError("an image URI can't contain white space: remove it")
+        if not is_utf8(text):
+            raise ValueError("it has bytes that are not UTF-8: rename the file or correct the address")
         if scheme in ARCHIVE_SCHEMES:
             if not location.startswith("/") or location.startswith("//"):
                 raise ValueError(f"write the absolute path of the archive: {scheme}:/path/image.tar")

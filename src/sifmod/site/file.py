@@ -52,6 +52,10 @@ class SiteFile:
             line = int(found[2]) if found else max(1, len(text.splitlines()))
             why = f"{found[1]} (column {found[3]})" if found else str(error)
             raise SiteError(f"{place(path, line)} is not valid TOML: {why}") from error
+        except (ValueError, RecursionError) as error:
+            raise SiteError(
+                f"the site file '{path}' can't be read: it has a number of too many digits, or is nested too deeply"
+            ) from error
         return cls(path, text, values)
 
     def line(self, key: str, entry: str = "") -> int:
@@ -96,7 +100,7 @@ class SiteFile:
         before = [*self.text.splitlines()[: number - 1], f"{_PROBE} = 0"]
         try:
             return tomllib.loads("\n".join(before))
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             return {}
 
 

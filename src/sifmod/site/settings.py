@@ -362,14 +362,23 @@ def _converted(file: SiteFile, key: str, kind: Kind, value: Any) -> Any:
         return kind.read(value)
     except WrongItemError as error:
         if isinstance(value, Mapping):
-            where, item = file.line(key, error.item), f"{error.item} = {value[error.item]!r}"
+            where, item = file.line(key, error.item), f"{error.item} = {_shown(value[error.item])}"
         else:
             where, item = file.line_of_item(key, error.item), repr(error.item)
         raise SiteError(f"{place(file.path, where)} has {item} in {key}: {error}") from error
     except TypeError as error:
-        raise SiteError(f"{place(file.path, file.line(key))} has {key} = {value!r}: it takes {error}") from error
+        raise SiteError(f"{place(file.path, file.line(key))} has {key} = {_shown(value)}: it takes {error}") from error
     except ValueError as error:
-        raise SiteError(f"{place(file.path, file.line(key))} has {key} = {value!r}: {error}") from error
+        raise SiteError(f"{place(file.path, file.line(key))} has {key} = {_shown(value)}: {error}") from error
+
+
+def _shown(value: Any) -> str:
+    """Return a wrong value as a message can show it."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # more digits than Python writes, or a table in a table in ...
+        return "a value that is too long to be shown"
+    return text if len(text) <= 200 else f"{text[:197]}..."
 
 
 def _from_variables(environ: Mapping[str, str]) -> _Layer:

@@ -15,6 +15,15 @@ def printable(text: str) -> str:
     return STEERING.sub(lambda found: _escape(ord(found[0])), text)
 
 
+def is_utf8(text: str) -> bool:
+    """Return whether text is UTF-8: a file name or an argument may hold any bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 

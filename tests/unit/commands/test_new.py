@@ -1,14 +1,18 @@
 """`sifmod new`: files, notes and refusals."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sifmod.cli import cli
 from sifmod.errors import ImageError, ParameterError, SifmodError
+from sifmod.fetch.uri import ImageUri
 
 from ..imagetrees import linux, partition, sif, squashfs, write
 from ..support import Need, a_runner
@@ -116,3 +120,31 @@ def test_what_is_no_image_is_refused(call: Call, tmp_path: Path, words: list[str
     assert isinstance(result.exception, ImageError)
     assert said in str(result.exception)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_name_that_is_no_utf8_is_one_sentence(call: Call, image: Path, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"b\xffd.sif")
+    path.symlink_to(image)
+    result = call(path)
+    assert isinstance(result.exception, ImageError)
+    assert "is not UTF-8" in str(result.exception)
+    assert not list(tmp_path.glob("*.eb"))
+
+
+@pytest.mark.parametrize("text", ["docker://x\udcff", "oci-archive:/a\udcff.tar"])
+def test_a_uri_that_is_no_utf8_is_one_sentence(call: Call, text: str) -> None:
+    result = call(text)
+    assert isinstance(result.exception, ImageError)
+    assert "not UTF-8" in str(result.exception)
+
+
+@given(st.text(max_size=12).map(lambda text: "docker://" + text) | st.text(max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_whatever_is_typed_as_a_uri_is_one_or_is_refused(text: str) -> None:
+    try:
+        uri = ImageUri.parse(text)
+    except ValueError as error:
+        assert str(error)  # noqa: PT017 - not every text is refused
+        return
+    assert uri.file_name.endswith(".sif")
+    assert "/" not in uri.file_name

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -5,6 +6,8 @@ from pathlib import Path
 from typing import Callable, Protocol
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sifmod import names
 from sifmod.container.bind import Bind
@@ -529,3 +532,45 @@ def test_lumi_s_masks_are_those_of_its_job_script() -> None:
     c = "fe"
     masks = f"0x{c}000000000000,0x{c}00000000000000,0x{c}0000,0x{c}000000,0x{c},0x{c}00,0x{c}00000000,0x{c}0000000000"
     assert ",".join(load_site({"SIFMOD_SITE": "lumi"}).cpu_bind_masks) == masks
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = " + "[" * 5000 + "]" * 5000,
+        "x = " + "9" * 5000,
+        f"pack_level = {'9' * 5000}",
+        f"pack_level = 0x{'f' * 5000}",
+        f"binds = [{'9' * 5000}]",
+        "[" + ".".join(["container_env", *["a"] * 900]) + "]\nb = 1",
+        "pack_level = " + "{a = " * 300 + "1" + "}" * 300,
+    ],
+    ids=["brackets", "digits", "level", "hexadecimal", "item", "dots", "tables"],
+)
+def test_a_file_that_is_made_to_break_its_reader_is_one_sentence(write: Write, text: str) -> None:
+    message = refused({"SIFMOD_SITE": write(text)})
+    assert "site.toml" in message
+    assert len(message) < 2000
+    assert "\n" not in message
+
+
+VALUES = st.sampled_from(
+    ["1", "'x'", "[", "]", "{", "}", "[]", "{}", "true", "0xff", "1e999", "nan", "1979-05-27", '"""', "\\"]
+)
+
+
+@given(
+    st.text(max_size=80).map(str.encode)
+    | st.binary(max_size=60)
+    | st.lists(st.tuples(st.sampled_from([*KEYS, "[container_env]", "a.b"]), VALUES), max_size=4).map(
+        lambda lines: "\n".join(f"{key} = {value}" for key, value in lines).encode()
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_whatever_a_site_file_holds_is_settings_or_one_refusal(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "fuzzed.toml"
+    path.write_bytes(content)
+    with contextlib.suppress(SiteError):
+        load_site({"SIFMOD_SITE": str(path)})
