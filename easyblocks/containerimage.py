@@ -180,6 +180,9 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     )
                 if manifest:
                     spec = replace(spec, image=manifest.image_source, image_size=manifest.image_size)
+                else:
+                    image = self._in_repositories(spec, site)
+                    spec = replace(spec, image_size=image.stat().st_size if image else 0)
                 self._description = spec, site
         return self._description
 
@@ -302,19 +305,25 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     def remove_module_file(self, *_args: Any, **_kwargs: Any) -> None:
         """Keep the module of an earlier installation until the new one overwrites it."""
 
+    def _in_repositories(self, spec: ContainerSpec, site: Site) -> Optional[Path]:
+        """Return the path of the image in the site's repositories; None if it comes from elsewhere."""
+        if not self.cfg["sources"]:
+            return None
+        candidates = (Path(repository, spec.sif) for repository in site.image_repositories)
+        return next((path for path in candidates if path.is_file()), None)
+
     def fetch_source(self, source: Any, checksum: Any = None, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Take the image from the site's repositories, else look for it as EasyBuild does."""
         spec, site = self.describe()
-        for repository in site.image_repositories:
-            path = Path(repository, spec.sif)
-            if path.is_file() and source == self.cfg["sources"][0]:
-                return {
-                    "name": spec.sif,
-                    "path": str(path),
-                    "cmd": None,
-                    "checksum": checksum,
-                    "finalpath": self.builddir,
-                }
+        path = self._in_repositories(spec, site)
+        if path and source == self.cfg["sources"][0]:
+            return {
+                "name": spec.sif,
+                "path": str(path),
+                "cmd": None,
+                "checksum": checksum,
+                "finalpath": self.builddir,
+            }
         try:
             found: dict[str, Any] = super().fetch_source(source, checksum, *args, **kwargs)
         except EasyBuildError as error:

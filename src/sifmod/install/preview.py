@@ -73,6 +73,8 @@ def preview(
     notes.append(f"left out, because an install derives it from the image: {', '.join(left_out)}")
     if spec.image_mode == "central" and not spec.image:
         notes.append("the path of the image is not known yet: only the site's image repositories are named")
+    if site.image_repositories and not spec.image_size:
+        notes.append("the size of the image is not known yet: the one in a repository must have it, and 0 is shown")
     artefacts = [*render(spec, site), *(kept_definition(path) for path in definitions)]
     return Preview(tuple(sorted(artefacts, key=lambda item: item.path)), tuple(notes))
 
