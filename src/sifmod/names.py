@@ -71,9 +71,9 @@ HOST_COMMANDS = frozenset(
     | {"apptainer", "mksquashfs", "singularity", "unsquashfs"}
 )
 
-# How a container is started that is only looked at: it sees neither the home, nor the working directory, nor /tmp, nor
-# what the runtime's own configuration binds, nor the environment, nor other processes (/proc/PID/root is the host).
-# Apptainer and SingularityCE know these options, with and without setuid.
+# Options to start a container that sees neither the home, nor the working directory, nor /tmp, nor bind paths of the
+# runtime's configuration, nor the environment, nor other processes (/proc/PID/root would show the host).
+# Apptainer and SingularityCE support these options, with and without setuid.
 CONTAINED = ("--containall", "--no-home", "--no-mount", "cwd,hostfs,bind-paths", "--pwd", "/")
 
 # Tried in this order, unless the site names one.

@@ -142,10 +142,10 @@ def owner_of(path: Path) -> str:
 
 
 def keep_as(path: Path, target: Path) -> None:
-    """Give a file a second name that keeps its content when the first one is replaced: by a hard link, else a copy.
+    """Keep the content of a file under a second name, by a hard link if possible, else a copy.
 
     Raises:
-        OSError: there is something with the second name, or no space.
+        OSError: the second name exists, or the disk is full.
     """
     with contextlib.suppress(OSError):
         os.link(path, target, follow_symlinks=False)
@@ -156,10 +156,10 @@ def keep_as(path: Path, target: Path) -> None:
 
 
 def remove_tree(top: Path) -> None:
-    """Delete a file or a directory, also with folders that their owner may not write to; links are never followed.
+    """Delete a file or a directory, including folders without write permission; links are never followed.
 
     Raises:
-        OSError: something can't be deleted.
+        OSError: a file can't be deleted.
     """
     if not os.path.lexists(top):
         return

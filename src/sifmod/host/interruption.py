@@ -1,4 +1,4 @@
-"""Signals that end a process, as exceptions: before it ends, what was begun is taken back and locks are freed."""
+"""Signals that end a process, as exceptions, so that unfinished work is undone and locks are released first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Interruption:
         self._is_open = False
 
     def start(self) -> None:
-        """Take the signals over; nothing happens a second time."""
+        """Install the signal handlers; a second call does nothing."""
         if self._earlier:
             return
         for number in SIGNALS:
@@ -33,7 +33,7 @@ class Interruption:
                 self._earlier[number] = signal.signal(number, self._handle)
 
     def stop(self) -> None:
-        """Leave the signals to what handled them before; one that still waits is sent again."""
+        """Restore the earlier signal handlers; a signal that still waits is sent again."""
         while self._earlier:
             signal.signal(*self._earlier.popitem())
         if self._pending is not None:
@@ -57,7 +57,7 @@ class Interruption:
         self._pending = number
 
     def _raise(self, number: int) -> None:
-        # one is enough: what it ends is not to be interrupted by the next
+        # only one: the next signal must not interrupt the clean-up after the first
         self._is_open, self._pending = False, None
         if number == signal.SIGINT:
             raise KeyboardInterrupt("keyboard interrupt")

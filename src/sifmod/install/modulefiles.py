@@ -1,4 +1,4 @@
-"""Module files: each is written whole or not at all, and what a failed run has written is taken back."""
+"""Module files: each is written atomically, and changes of a failed run are undone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sifmod.host.files import keep_as, put_in_place
 
 
 class ModuleFiles:
-    """What one run writes into the trees of modules, until it is kept or taken back.
+    """The changes of one run in the module trees, until they are kept or undone.
 
     `module load` may come at any time, and the run may be killed at any time: under the name of a module file or a
     link there is the old one or the new one, whole. The old one is kept beside it, under a name of `helper_names`: the
@@ -26,7 +26,7 @@ class ModuleFiles:
         """Write a module file into a folder that exists.
 
         Raises:
-            InstallError: it can't be written; an earlier one is as it was.
+            InstallError: the file can't be written; an earlier one is unchanged.
         """
 
         def make(draft: Path) -> None:
@@ -40,10 +40,10 @@ class ModuleFiles:
         self._replace(path, make, put_in_place)
 
     def link(self, path: Path, target: Path) -> None:
-        """Make a symbolic link to a module file, in a folder that exists; one that is right already is left alone.
+        """Make a symbolic link to a module file, in a folder that exists; a correct link is not changed.
 
         Raises:
-            InstallError: it can't be made; an earlier one is as it was.
+            InstallError: the link can't be made; an earlier one is unchanged.
         """
         is_right = path.is_symlink() and path.readlink() == target
         if is_right and not any(os.path.lexists(helper) for helper in helper_names(path)):
@@ -51,10 +51,10 @@ class ModuleFiles:
         self._replace(path, lambda draft: draft.symlink_to(target), Path.replace)
 
     def undo(self) -> None:
-        """Take back what was written; nothing happens a second time.
+        """Undo all changes; a second call does nothing.
 
         Raises:
-            InstallError: it can't be taken back; the message names the file.
+            InstallError: a change can't be undone; the message names the file.
         """
         while self._replaced:
             path = self._replaced.pop()
@@ -62,16 +62,16 @@ class ModuleFiles:
                 kept = helper_names(path)[1]
                 if os.path.lexists(kept):
                     kept.replace(path)
-                    kept.unlink(missing_ok=True)  # where both were names of the same file
+                    kept.unlink(missing_ok=True)  # still exists if both were names of the same file
                 else:
                     path.unlink(missing_ok=True)
                     with contextlib.suppress(OSError):
                         path.parent.rmdir()
             except OSError as error:
-                raise InstallError(f"bringing '{path}' back failed: {error.strerror}") from error
+                raise InstallError(f"restoring '{path}' failed: {error.strerror}") from error
 
     def keep(self) -> None:
-        """Let what was written stay."""
+        """Keep all changes."""
         while self._replaced:
             with contextlib.suppress(OSError):
                 helper_names(self._replaced.pop())[1].unlink()
@@ -93,8 +93,8 @@ class ModuleFiles:
 
 
 def helper_names(path: Path) -> tuple[Path, Path]:
-    """Return the names of a module file while it is written, and of the earlier one until the new one is to stay.
+    """Return the temporary names of a new module file, and of the earlier one until the new one is kept.
 
-    No module tool offers them: they begin with a dot, and do not end in `.lua`.
+    Module tools don't list them: they begin with a dot, and do not end in `.lua`.
     """
     return path.with_name(f".{path.name}.sifmod-new"), path.with_name(f".{path.name}.sifmod-old")

@@ -1,4 +1,4 @@
-"""What pip gets of this host in a container that sees nothing else of it: its settings, and what they name."""
+"""Settings of pip for a contained container, and the bind paths for files that they name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sifmod.container.bind import Bind, is_bindable
 from sifmod.errors import InstallError
 from sifmod.host.runtime import PYTHON_VARIABLES
 
-# Besides PIP_*: how to reach an index, and whom to believe that it is one.
+# In addition to PIP_*: proxies and certificates for an index.
 _NETWORK = (
     "ALL_PROXY",
     "CURL_CA_BUNDLE",
@@ -22,7 +22,7 @@ _NETWORK = (
     "REQUESTS_CA_BUNDLE",
     "SSL_CERT_FILE",
 )
-# They name files of the host: merged into one, left out, or bound where the user names it.
+# They name files of the host: the configuration is merged, the log left out, and the cache bound if the user names it.
 _PLACES = ("PIP_CONFIG_FILE", "PIP_LOG", "PIP_CACHE_DIR")
 
 # Settings whose values are paths or addresses, as options of pip.
@@ -34,13 +34,13 @@ def pip_settings(
 ) -> tuple[dict[str, str], tuple[Bind, ...]]:
     """Return the variables for pip in a container, and the bind paths that it needs for them.
 
-    The user's configuration files are merged into one, because their home is not there. Packages, indices and
-    certificates on disk are bound read-only where the settings or the requirements name them, and the cache only if
-    the user has named its folder: what is cached is later believed outside of the container too.
+    The user's configuration files are merged into one, because the container does not see the home. Packages, indices
+    and certificates on disk are bound read-only if the settings or the requirements name them. The cache is bound only
+    if the user has named its folder, because pip later also trusts it outside the container.
 
     Args:
-        scratch: folder that the container has as /tmp; private, and gone afterwards.
-        requirements: what is to be installed.
+        scratch: private temporary folder, /tmp in the container.
+        requirements: the requirements to install.
         environ: the environment of the user.
 
     Raises:
@@ -54,7 +54,7 @@ def pip_settings(
     config = configparser.RawConfigParser(strict=False)
     for path in _files(environ):
         try:
-            config.read(path, encoding="utf-8")  # one that is missing is none
+            config.read(path, encoding="utf-8")  # a missing file is ignored
         except (OSError, UnicodeDecodeError, configparser.Error) as error:
             raise InstallError(f"pip's configuration file '{path}' can't be read: {error}") from error
     values = [value for section in config.sections() for key, value in config.items(section) if key in _PATHS]
@@ -78,7 +78,7 @@ def pip_settings(
 
 
 def _files(environ: Mapping[str, str]) -> list[Path]:
-    """Return the user's configuration files of pip, the strongest last (pip's documentation, "Configuration Files")."""
+    """Return the user's pip configuration files; later ones override (pip's documentation, "Configuration Files")."""
     named = environ.get("PIP_CONFIG_FILE", "")
     if named == os.devnull:
         return []
@@ -88,7 +88,7 @@ def _files(environ: Mapping[str, str]) -> list[Path]:
 
 
 def _named(words: Iterable[str]) -> Iterable[Path]:
-    """Return what exists on this host of the absolute paths and file:// addresses among some words."""
+    """Return the existing paths among some words, from absolute paths and file:// addresses."""
     for word in words:
         parts = urlsplit(word) if word.startswith(("/", "file://")) else None
         if parts is None or parts.netloc not in ("", "localhost"):

@@ -116,16 +116,16 @@ def undo(installdir: Path) -> None:
 
 
 def settle(installdir: Path) -> str:
-    """Deal with what an earlier run left that was killed or stopped; call it only while no other run is active.
+    """Clean up after an earlier run that was killed or stopped; call it only while no other run is active.
 
     The journal is not trusted: anyone who may write to the installation can change it. A name that leads out of the
     installation, by itself or through a link, is refused before anything is changed.
 
     Returns:
-        A sentence for the user that says what was done; empty if the installation was not affected.
+        A message for the user about what was done; empty if the installation was not affected.
 
     Raises:
-        InstallError: the state that was left can't be used; the message says what to do.
+        InstallError: the state can't be used; the message names the remedy.
     """
     previous = installdir / known.PREVIOUS
     try:
@@ -180,7 +180,7 @@ def _restore(installdir: Path, journal: _Journal) -> tuple[Path, ...]:
     for path in new_files:
         path.unlink(missing_ok=True)
     renamed = [(old, new) for old, new in renames if os.path.lexists(new)]
-    # a run that was killed before it renamed anything has freed no name
+    # a run that was killed before its first rename has not freed any name
     free = [installdir / name for name in journal.free] if renamed or not renames else []
     ours = journal.run == _run()
     aside = [_make_way(path, ours=ours) for path in (*(old for old, _new in renamed), *free)]
