@@ -176,7 +176,7 @@ class ImageStore:
         except OSError as error:
             raise ImageError(f"can't make the folder '{folder}' to fetch into: {error.strerror}") from error
         try:
-            yield folder / target.name
+            yield folder / "image.partial"
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
