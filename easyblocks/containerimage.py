@@ -52,6 +52,7 @@ from sifmod.image.sif import check_is_sif
 from sifmod.install.installer import Installer, check_writable, refresh_scripts, write_artefact
 from sifmod.install.manifest import read_manifest
 from sifmod.install.modulefiles import ModuleFiles
+from sifmod.install.oldimages import remove_old_images
 from sifmod.install.packages import check_packages, installed_packages
 from sifmod.install.rollback import forget, settle, undo
 from sifmod.names import CONTAINED
@@ -537,6 +538,9 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             forget(Path(installdir))  # if a later step fails, all of a first install is removed, its module too
         else:
             self._keep()
+            if self.describe()[1].replaced_image == "remove":
+                with _easybuild_errors():
+                    remove_old_images(Path(installdir))
         try:
             for entry in split_installation(Path(installdir))[1]:
                 self.installdir = str(entry)

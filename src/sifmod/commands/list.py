@@ -48,6 +48,8 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
     for fact in facts:
         newer = Path(fact["newer_easyconfigs"][0]).name if fact["newer_easyconfigs"] else "-"
         image = size_text(fact["image"]["size"]) + ("" if fact["image"]["is_there"] else " (gone)")
+        if fact["image"]["old"]:
+            image += f" (+ old {size_text(sum(old['size'] for old in fact['image']['old']))})"
         loaded = "loaded" if fact["loaded"] else "-"
         rows.append((fact["module"], image, user_software_text(fact["user_software"]), loaded, newer))
     if rows:
@@ -72,6 +74,7 @@ def describe(item: Installation, *, fast: bool) -> dict[str, Any]:
             "source": manifest.image_source,
             "origin": manifest.image_origin,
             "digest": manifest.image_digest,
+            "old": [{"path": str(path), "size": path.stat().st_size} for path in item.old_images],
         },
         "python_version": manifest.python_version,
         "venv": manifest.venv,

@@ -51,6 +51,7 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
         ("  SHA-256", image["sha256"] or "not recorded, because the image was linked"),
         ("  from", image["origin"] or image["source"]),
         ("  digest", image["digest"] or "-"),
+        ("  old", "\n".join(f"{old['path']}, {size_text(old['size'])}" for old in image["old"]) or "-"),
         ("Python", facts["python_version"] or "-"),
         ("virtual environment", facts["venv"] or "-"),
         ("user software", user_software_text(state)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from sifmod.host.files import inside, other_writers, owner_of, remove_tree, sha2
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif
 from sifmod.install.manifest import Manifest, read_manifest
+from sifmod.install.oldimages import remove_old_images, superseded_images
 from sifmod.install.pip import pip_settings
 from sifmod.install.placement import HARD_LINK, copy_image, link_image
 from sifmod.install.probe import probe_python
@@ -76,11 +78,13 @@ class Installer:
         """
         runtime = find_runtime(self.site)
         with _stage(Path(self.spec.installdir)) as stage:
+            installdir = Path(self.spec.installdir)
+            self._make_space(installdir)
             manifest, outdated = self._prepare(stage, runtime)
             is_new = (stage / names.USER_SOFTWARE_DIRECTORY).exists()
-            installdir = Path(self.spec.installdir)
             before = read_manifest(installdir)
-            remember(installdir, [*manifest.files, *(before.files if before else ())], manifest=manifest.text)
+            changed = {*manifest.files, *(before.files if before else ())} - {*manifest.old_images}
+            remember(installdir, changed, manifest=manifest.text)
             if outdated:
                 self._set_aside(outdated)
             elif is_new:
@@ -113,6 +117,7 @@ class Installer:
         files = [str(artefact.path) for artefact in artefacts]
         if image.parent == stage:
             files.append(spec.sif)
+        old_images = superseded_images(Path(spec.installdir), read_manifest(Path(spec.installdir)), files)
         manifest = Manifest(
             module=spec.module,
             image=spec.sif,
@@ -125,11 +130,19 @@ class Installer:
             venv=spec.venv,
             hashes={str(artefact.path): artefact.sha256 for artefact in artefacts},
             expected_packages=dict(spec.expected_packages),
-            files=tuple(sorted([names.MANIFEST, *files])),
+            files=tuple(sorted([names.MANIFEST, *files, *old_images])),
             tools={**self.tools, "sifmod": __version__, "runtime": runtime.version},
+            old_images=old_images,
         )
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
         return manifest, outdated
+
+    def _make_space(self, installdir: Path) -> None:
+        """Remove the images of the generation before the present one now if the new image needs their space."""
+        if self.spec.image_mode == "copy" and shutil.disk_usage(installdir).free < _size(self.image):
+            removed = remove_old_images(installdir)
+            if removed:
+                self.say(f"removing {', '.join(removed)}: the new image needs the space")
 
     def _check_venv(self, outdated: str) -> None:
         """Refuse to rename the virtual environment while user software has it under another name."""
@@ -361,7 +374,7 @@ def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
     """Rename each staged file into place, the manifest last, and remove files that only the old installation had."""
     before = read_manifest(installdir)
     try:
-        for name in sorted(set(manifest.files) - {names.MANIFEST}):
+        for name in sorted(set(manifest.files) - {names.MANIFEST, *manifest.old_images}):
             _put(stage, installdir, name)
         user_software = stage / names.USER_SOFTWARE_DIRECTORY
         if user_software.exists():

@@ -36,6 +36,7 @@ class Manifest:
         venv: name of the virtual environment; empty if there is no user software.
         hashes: SHA-256, in hexadecimal, of each text file that the installation wrote except the manifest, by path.
         expected_packages: names and exact versions of packages that the container's Python must have.
+        old_images: file names of images of the installation before this one, which stay for those who still use them.
     """
 
     module: str
@@ -51,6 +52,7 @@ class Manifest:
     venv: str = ""
     hashes: Mapping[str, str] = field(default_factory=dict)
     expected_packages: Mapping[str, str] = field(default_factory=dict)
+    old_images: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -107,13 +109,15 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
         TypeError, ValueError: a value is wrong; the message names it.
     """
     known = {key.name for key in fields(Manifest)}
-    manifest = Manifest(**{**{key: data[key] for key in data if key in known}, "files": tuple(data["files"])})
+    lists = {"files": tuple(data["files"]), "old_images": tuple(data.get("old_images", ()))}
+    manifest = Manifest(**{**{key: data[key] for key in data if key in known}, **lists})
     tables = ("tools", "hashes", "expected_packages")
-    kinds = {"image_size": int, "files": tuple, **dict.fromkeys(tables, dict)}
+    kinds = {"image_size": int, **dict.fromkeys(lists, tuple), **dict.fromkeys(tables, dict)}
     for name, value in vars(manifest).items():
         if not isinstance(value, kinds.get(name, str)):
             raise TypeError(f"its {name} is {value!r}")
-    for text in (*manifest.files, *(text for name in tables for text in getattr(manifest, name).values())):
+    values = (text for name in tables for text in getattr(manifest, name).values())
+    for text in (*manifest.files, *manifest.old_images, *values):
         if not isinstance(text, str):
             raise TypeError(f"it has {text!r} where a string is expected")
     for name, paths in (("files", manifest.files), ("hashes", manifest.hashes), ("image", [manifest.image])):
@@ -121,6 +125,9 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
             problem = path_problem(path) or ("it is not a file name" if "/" in path and name == "image" else "")
             if problem:
                 raise ValueError(f"its {name} has {path!r}: {problem}")
+    for name in manifest.old_images:
+        if "/" in name or name not in manifest.files or name == manifest.image:
+            raise ValueError(f"its old_images has {name!r}, which can't be an old image")
     if manifest.python_version and not PYTHON_VERSION.fullmatch(manifest.python_version):
         raise ValueError(f"its python_version is {manifest.python_version!r}")
     if not re.fullmatch(r"[A-Za-z0-9_.+-]*", manifest.venv) or manifest.venv in (".", ".."):

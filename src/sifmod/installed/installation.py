@@ -64,6 +64,11 @@ class Installation:
         """Whether the image exists, as far as this user can see."""
         return os.path.isfile(self.image)  # noqa: PTH113 - without an error where a folder above is not ours
 
+    @property
+    def old_images(self) -> tuple[Path, ...]:
+        """Images of the installation before this one that are still there."""
+        return tuple(self.root / name for name in self.manifest.old_images if (self.root / name).is_file())
+
     def stand_in(self, site: Site) -> Optional[Path]:
         """Return the site's copy of the image, of the same name and size, which replaces a missing image; else None."""
         for folder in site.image_repositories:

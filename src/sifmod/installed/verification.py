@@ -48,6 +48,7 @@ def verify(installation: Installation, site: Site, *, progress: Progress = QUIET
     yield from _files(installation)
     yield from _module_file(installation)
     yield from _image(installation, site, progress)
+    yield from _old_images(installation)
     with progress.step(f"{installation.module}: reading user software"):
         findings = list(_user_software(installation))
     yield from findings
@@ -91,7 +92,7 @@ def sanity_check_with_easybuild(installation: Installation) -> Finding:
 
 def _files(installation: Installation) -> Iterator[Finding]:
     root, manifest = installation.root, installation.manifest
-    texts = [name for name in manifest.files if name not in (manifest.image, names.MANIFEST)]
+    texts = [name for name in manifest.files if name not in (manifest.image, names.MANIFEST, *manifest.old_images)]
     gone, changed = [], []
     for name in texts:
         try:
@@ -182,6 +183,17 @@ def _image(installation: Installation, site: Site, progress: Progress) -> Iterat
     else:
         what = f"'{image}' has the SHA-256 {digest}, and {manifest.image_sha256} was installed"
         yield Finding(PROBLEM, "image", what, why, remedy)
+
+
+def _old_images(installation: Installation) -> Iterator[Finding]:
+    for path in installation.old_images:
+        yield Finding(
+            NOTE,
+            "old image",
+            f"'{path}', {size_text(path.stat().st_size)}, stays for running jobs until the next rebuild",
+            "it takes space",
+            f"when no job uses it: sifmod remove --old-images {installation.module}",
+        )
 
 
 def _user_software(installation: Installation) -> Iterator[Finding]:

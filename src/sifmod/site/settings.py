@@ -86,6 +86,12 @@ class Site:
     )
     runtime_tmpdir: str = _key(PATH, "", "Temporary folder of the runtime for pulls and builds. It must exist.")
     runtime_cachedir: str = _key(PATH, "", "Cache folder of the runtime. The runtime creates it.")
+    replaced_image: str = _key(
+        choice("keep", "remove", empty="keep"),
+        "keep",
+        "keep: the image that a rebuild to another file name replaces stays until the next rebuild, for running jobs "
+        "and loaded shells. remove: it goes when the new module is in place.",
+    )
     signatures: str = _key(
         choice("none", "required", empty="none"),
         "none",

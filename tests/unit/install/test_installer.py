@@ -259,7 +259,6 @@ def test_a_reinstall_replaces_the_files_and_removes_those_that_are_gone(
     spec = install(wrappers=("python", "newtool"), sif="new.sif")
     assert not (installdir / "bin/oldtool").exists()
     assert not (installdir / "bin/pip3.11").exists()
-    assert not (installdir / "old.sif").exists()
     assert (installdir / "bin/newtool").exists()
     assert (installdir / "new.sif").read_bytes() == image.read_bytes()
     assert set(manifest_of(installdir).files) >= {str(artefact.path) for artefact in render(spec, a_site())}
@@ -608,6 +607,33 @@ def test_a_refresh_brings_back_a_script_that_was_deleted(install: Install, insta
     (installdir / "bin/python3.11").unlink()
     refresh_scripts(spec, a_site())
     assert (installdir / "bin/python3.11").read_text() == text
+
+
+@pytest.mark.usefixtures("earlier")
+def test_the_image_before_stays_for_one_generation(install: Install, installdir: Path) -> None:
+    def images() -> list[str]:
+        return sorted(path.name for path in installdir.glob("*.sif"))
+
+    install(sif="new.sif")
+    assert (images(), manifest_of(installdir).old_images) == (["new.sif", "old.sif"], ("old.sif",))
+    install(sif="newer.sif")
+    assert (images(), manifest_of(installdir).old_images) == (["new.sif", "newer.sif"], ("new.sif",))
+    install(sif="new.sif")
+    assert (images(), manifest_of(installdir).old_images) == (["new.sif", "newer.sif"], ("newer.sif",))
+    install(sif="new.sif")
+    assert (images(), manifest_of(installdir).old_images) == (["new.sif"], ())
+
+
+@pytest.mark.usefixtures("earlier")
+def test_an_older_image_goes_before_the_new_one_is_copied_if_the_space_is_needed(
+    install: Install, installdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(sif="new.sif")
+    full = shutil.disk_usage(installdir)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: full)
+    install(sif="newer.sif")
+    assert "removing old.sif: the new image needs the space" in install.said
+    assert manifest_of(installdir).old_images == ("new.sif",)
 
 
 @pytest.mark.usefixtures("install")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Union
 
@@ -35,6 +36,15 @@ def path(tmp_path: Path) -> Path:
 def test_a_manifest_is_read_back_as_it_was_written(tmp_path: Path, path: Path, manifest: Manifest) -> None:
     path.write_text(manifest.text, encoding="utf-8")
     assert read_manifest(tmp_path) == manifest
+
+
+@pytest.mark.parametrize("name", ["bin/python", "démo image.sif", "nobody's", names.MANIFEST, "../x"])
+def test_an_old_image_is_another_file_of_the_installation(
+    tmp_path: Path, path: Path, manifest: Manifest, name: str
+) -> None:
+    path.write_text(replace(manifest, old_images=(name,)).text, encoding="utf-8")
+    with pytest.raises(InstallError, match="which can't be an old image"):
+        read_manifest(tmp_path)
 
 
 def test_the_text_is_json_with_sorted_keys_and_a_format(manifest: Manifest) -> None:
