@@ -29,20 +29,34 @@ from sifmod.usersoftware.state import PACKED
     help="First copy user software to DIR: packed, with the list of its packages.",
 )
 @click.option("--delete-user-software", "delete", is_flag=True, help="Delete user software too.")
+@click.option("--delete-other-files", "delete_others", is_flag=True, help="Delete files that sifmod did not install.")
+@click.option("--old-images", is_flag=True, help="Remove only the image that the last rebuild replaced.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @json_option
-def remove(module: str, prefix: Optional[Path], keep: Optional[Path], delete: bool, yes: bool, as_json: bool) -> None:
+def remove(
+    module: str,
+    prefix: Optional[Path],
+    keep: Optional[Path],
+    delete: bool,
+    delete_others: bool,
+    old_images: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Remove an installed container: its module, scripts and image.
 
-    If users have installed something, keep it with --keep-user-software or delete it with --delete-user-software. Links
-    are removed but never followed, and nothing outside the software space is touched. To finish an interrupted removal,
-    run the same command again.
+    If users have installed something, keep it with --keep-user-software or delete it with --delete-user-software. Files
+    that sifmod did not install are refused, and named. Links are removed but never followed, and nothing outside the
+    software space is touched. To finish an interrupted removal, run the same command again.
 
     \b
     Examples:
       sifmod remove Python/3.11-demo-singularity
       sifmod remove Python/3.11-demo-singularity --keep-user-software ~/kept --yes
+      sifmod remove --old-images Python/3.11-demo-singularity
     """
+    if old_images and (keep or delete or delete_others):
+        raise click.UsageError("--old-images removes nothing else: leave the other options out")
     if keep and delete:
         raise click.UsageError("--keep-user-software and --delete-user-software exclude each other")
     if as_json and not yes:
@@ -58,6 +72,9 @@ def remove(module: str, prefix: Optional[Path], keep: Optional[Path], delete: bo
         return
     removal = Removal(item, say=lambda line: None if as_json else echo(line))
     removal.check()
+    if old_images:
+        _remove_old_images(removal, yes=yes, as_json=as_json)
+        return
     own = removal.users_own
     if item.is_loaded():
         echo_error(f"sifmod: {item.module} is loaded in this shell; afterwards run: module unload {item.module}")
@@ -66,6 +83,8 @@ def remove(module: str, prefix: Optional[Path], keep: Optional[Path], delete: bo
             f"'{item.root}' contains user files ({', '.join(path.name for path in own)}): keep them with "
             "--keep-user-software DIR or delete them with --delete-user-software"
         )
+    if not delete_others:
+        removal.check_others()
     if not yes:
         echo(f"{item.module} in {item.root}, image {size_text(item.manifest.image_size)}")
         state = item.user_software
@@ -74,10 +93,25 @@ def remove(module: str, prefix: Optional[Path], keep: Optional[Path], delete: bo
             if keep and state.state == PACKED and path == state.directory:
                 fate = "not in use, to be deleted if it equals the packed file"
             echo(f"  user software: {path}, {fate}")
+        for path in removal.others:
+            echo(f"  not installed by sifmod: {path}, to be deleted")
         click.confirm("Remove it?", abort=True)
-    removal.remove(keep=keep.expanduser().absolute() if keep else None)
+    removal.remove(keep=keep.expanduser().absolute() if keep else None, delete_others=delete_others)
     remove_leftovers(space, item.module)
     _done(item.module, as_json, f"removed {item.module}")
+
+
+def _remove_old_images(removal: Removal, *, yes: bool, as_json: bool) -> None:
+    paths = removal.installation.old_images
+    if not yes and paths:
+        for path in paths:
+            echo(f"{path}, {size_text(path.stat().st_size)}")
+        click.confirm("Remove it? Jobs that started before the last rebuild may still use it.", abort=True)
+    removed = removal.remove_old_images() if paths else ()
+    if as_json:
+        echo_json({"removed": [str(path) for path in removed]})
+    else:
+        echo(f"removed {', '.join(map(str, removed))}" if removed else "there is no old image")
 
 
 def _done(module: str, as_json: bool, line: str) -> None:

@@ -14,20 +14,39 @@ import stat
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Optional
 
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import CommandError, InstallError
 from sifmod.host.command import run
-from sifmod.host.files import owner_of, remove_tree, sha256_of, whole_file
+from sifmod.host.files import keep_as, owner_of, remove_tree, sha256_of, whole_file
+from sifmod.install.oldimages import remove_old_images
+from sifmod.install.rollback import settle
 from sifmod.installed.installation import Installation
+from sifmod.installed.lock import alone, check_lock
 from sifmod.installed.verification import difference_from_packed
+from sifmod.text.printable import printable
 from sifmod.usersoftware.state import DIRECTORY, is_untouched
 from sifmod.usersoftware.tree import split_installation
 
 _REMOVING = ".removing-"
+
+# Which copies of user software there were, while a directory is packed to be kept.
+_ASIDE = f"{names.OURS}aside"
+
+# What packing changes, in the order in which it is restored: the directory is in use as soon as its mark is back.
+_PACKING = (
+    names.USER_SOFTWARE_UNPACKED,
+    names.USER_SOFTWARE_PREVIOUS,
+    names.USER_SOFTWARE_PACKED,
+    names.USER_SOFTWARE_LIST,
+)
+
+# At the top level, besides files of the manifest and user software: EasyBuild's logs, and what a killed run left.
+_KNOWN = ("easybuild",)
+_OF_RUNS = (names.OURS, ".packing.", ".unpacking.")
 
 
 @dataclass(frozen=True)
@@ -53,6 +72,26 @@ class Removal:
             found.remove(directory)
         return tuple(sorted(found))
 
+    @property
+    def others(self) -> tuple[Path, ...]:
+        """What neither sifmod nor EasyBuild has installed and is no user software: folders where all in them is so."""
+        root, files = self.installation.root, {*self.installation.manifest.files}
+        folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+
+        def look(path: Path) -> Iterator[Path]:
+            name = str(path.relative_to(root))
+            if path.is_dir() and not path.is_symlink():
+                if name not in folders:
+                    yield path
+                    return
+                for entry in sorted(path.iterdir()):
+                    yield from look(entry)
+            elif name not in files:
+                yield path
+
+        tops = [path for path in split_installation(root)[1] if path.name not in _KNOWN]
+        return tuple(path for top in tops if not top.name.startswith(_OF_RUNS) for path in look(top))
+
     def check(self) -> None:
         """Refuse an installation that is a copy or elsewhere, may not be written, or is in use by another run.
 
@@ -77,40 +116,71 @@ class Removal:
         for path in (*places, root.parent, *(file.parent for file in self.installation.module_files)):
             if not os.access(path, os.W_OK | os.X_OK):
                 raise InstallError(f"you may not write to '{path}', which belongs to {owner_of(path)}")
-        lock = space.lock(root)
-        if lock.exists():
-            raise InstallError(
-                f"eb is working on {module}: wait until it ends. If no eb runs, remove its lock '{lock}'"
-            )
+        check_lock(space.lock(root))
 
-    def remove(self, *, keep: Optional[Path]) -> None:
+    def remove(self, *, keep: Optional[Path], delete_others: bool = False) -> None:
         """Remove the installation.
 
         Args:
             keep: folder to copy the user software to first; None to delete it.
+            delete_others: whether `others` are deleted; else they are refused.
 
         Raises:
             InstallError: a step failed; user software that is not in `keep` yet is still in place.
         """
         self.check()
         root = self.installation.root
-        if not os.access(root, os.W_OK):
-            root.chmod(stat.S_IMODE(root.stat().st_mode) | stat.S_IRWXU)
-        if keep:
-            self._pack_for_keeping()
-        with _user_software_lock(root):
-            if keep:
-                self._keep(keep)
-            self._remove_module_files()
-            trash = root.with_name(f"{_REMOVING}{root.name}.{uuid.uuid4().hex[:8]}")
-            try:
-                root.rename(trash)
-            except OSError as error:
-                raise InstallError(f"renaming '{root}' failed: {error.strerror}") from error
+        trash = root.with_name(f"{_REMOVING}{root.name}.{uuid.uuid4().hex[:8]}")
+        with alone(self.installation.space.lock(root)):
+            if not delete_others:
+                self.check_others()
+            if not os.access(root, os.W_OK):
+                root.chmod(stat.S_IMODE(root.stat().st_mode) | stat.S_IRWXU)
+            with _unpacked_again(root) if keep else contextlib.nullcontext():
+                if keep:
+                    self._pack_for_keeping()
+                with _user_software_lock(root):
+                    if keep:
+                        self._keep(keep)
+                    self._remove_module_files()
+                    try:
+                        root.rename(trash)
+                    except OSError as error:
+                        raise InstallError(f"renaming '{root}' failed: {error.strerror}") from error
         self.say(f"removing {root}")
         _remove_tree(trash)
         with contextlib.suppress(OSError):
             root.parent.rmdir()
+
+    def check_others(self) -> None:
+        """Refuse an installation that contains files which sifmod did not install.
+
+        Raises:
+            InstallError: with their names, and what to do.
+        """
+        others = self.others
+        if others:
+            root = self.installation.root
+            named = ", ".join(str(path.relative_to(root)) for path in others)
+            raise InstallError(
+                f"'{root}' contains files that sifmod did not install ({printable(named)}): move them away, or delete "
+                "them with --delete-other-files"
+            )
+
+    def remove_old_images(self) -> tuple[Path, ...]:
+        """Remove the images of the installation before this one, and return their paths.
+
+        Raises:
+            InstallError: they can't be removed, or another run works on the installation.
+        """
+        self.check()
+        root = self.installation.root
+        with alone(self.installation.space.lock(root)):
+            if any(root.glob(f"{names.OURS}*")):
+                settled = settle(root)
+                if settled:
+                    self.say(settled)
+            return tuple(root / name for name in remove_old_images(root))
 
     def _pack_for_keeping(self) -> None:
         """Pack the directory if users have added something to it; make-squashfs takes its own lock."""
@@ -152,11 +222,23 @@ class Removal:
             target.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InstallError(f"creating '{target}' failed: {error.strerror}; nothing was removed") from error
-        # the packed file holds what the directory does
-        for path in sorted({*own, root / names.USER_SOFTWARE_LIST} - {directory}):
-            if path.exists():
-                self.say(f"copying {path.name} to {target}")
-                _copy_any(path, target / path.name)
+        copied = []
+        try:
+            # the packed file holds what the directory does
+            for path in sorted({*own, root / names.USER_SOFTWARE_LIST} - {directory}):
+                if path.exists():
+                    self.say(f"copying {path.name} to {target}")
+                    is_new = not os.path.lexists(target / path.name)
+                    _copy_any(path, target / path.name)
+                    if is_new:
+                        copied.append(target / path.name)
+        except BaseException:
+            # when it is packed again it has other bytes, for which these would be in the way
+            for path in copied:
+                _remove_tree(path)
+            with contextlib.suppress(OSError):
+                target.rmdir()
+            raise
 
     def _remove_module_files(self) -> None:
         files = self.installation.module_files
@@ -194,11 +276,44 @@ def remove_leftovers(space: SoftwareSpace, module: str) -> tuple[Path, ...]:
         for path in sorted(folder.glob(f"{_REMOVING}*"))
         if path.name.rpartition(".")[0] == f"{_REMOVING}{version}" and path.is_dir() and not path.is_symlink()
     )
-    for path in found:
-        _remove_tree(path)
+    if found:
+        with alone(space.lock(folder / version)):
+            for path in found:
+                _remove_tree(path)
     with contextlib.suppress(OSError):
         folder.rmdir()
     return found
+
+
+@contextlib.contextmanager
+def _unpacked_again(root: Path) -> Iterator[None]:
+    """If the block fails, restore what packing in it has changed: the packed files, and which copy is in use.
+
+    Raises:
+        InstallError: there is no space to keep the present state.
+    """
+    aside = root / _ASIDE
+    present = [name for name in _PACKING if os.path.lexists(root / name)]
+    try:
+        remove_tree(aside)
+        aside.mkdir()
+        for name in present:
+            keep_as(root / name, aside / name)
+    except OSError as error:
+        raise InstallError(f"keeping the state of '{root}' failed: {error.strerror}; nothing was removed") from error
+    try:
+        yield
+    except BaseException:
+        with _user_software_lock(root):
+            for name in _PACKING:
+                if name in present:
+                    (aside / name).replace(root / name)
+                else:
+                    (root / name).unlink(missing_ok=True)
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            remove_tree(aside)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from sifmod.commands.options import complete_modules
 from sifmod.commands.show import show
 from sifmod.eb.space import software_space
 from sifmod.errors import InstallError, SifmodError
+from sifmod.install.manifest import read_manifest
 
 from ..support import SQUASHFS, a_runner, make_installation
 
@@ -138,6 +140,34 @@ def test_remove_wants_to_know_about_user_software(call: Call, root: Path, tmp_pa
     assert call("remove", MODULE, "--keep-user-software", str(tmp_path / "kept"), "--yes").exit_code == 0
     assert (tmp_path / "kept" / "Python-3.11-demo" / names.USER_SOFTWARE_PACKED).read_bytes() == SQUASHFS
     assert not root.exists()
+
+
+def test_remove_names_files_of_others_before_it_asks(call: Call, root: Path) -> None:
+    (root / "mydata").mkdir()
+    result = call("remove", MODULE, "--yes")
+    assert "that sifmod did not install (mydata)" in str(result.exception)
+    assert "mydata, to be deleted" in call("remove", MODULE, "--delete-other-files", input="n\n").output
+    assert root.exists()
+    assert call("remove", MODULE, "--delete-other-files", "--yes").exit_code == 0
+    assert not root.exists()
+
+
+def test_an_old_image_is_shown_and_removed_alone(call: Call, root: Path) -> None:
+    assert call("remove", MODULE, "--old-images", "--yes").output == "there is no old image\n"
+    manifest = read_manifest(root)
+    assert manifest
+    (root / "old.sif").write_bytes(b"x" * 2048)
+    changed = replace(manifest, files=(*manifest.files, "old.sif"), old_images=("old.sif",))
+    (root / names.MANIFEST).write_text(changed.text)
+    assert "(+ old 2.05 kB)" in call("list").output
+    assert f"{root}/old.sif" in call("show", MODULE).output
+    assert f"sifmod remove --old-images {MODULE}" in call("verify", MODULE).output.replace("\n", " ")
+    assert call("remove", MODULE, "--old-images", "--delete-user-software").exit_code == 2
+    assert call("remove", MODULE, "--old-images", input="n\n").exit_code == 1
+    assert json.loads(call("remove", MODULE, "--old-images", "--yes", "--json").output) == {
+        "removed": [f"{root}/old.sif"]
+    }
+    assert sorted(path.name for path in root.glob("*.sif")) == ["demo.sif"]
 
 
 def test_remove_warns_when_the_module_is_loaded(call: Call, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,12 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,9 @@ import pytest
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace, software_space
 from sifmod.errors import InstallError
+from sifmod.install.manifest import read_manifest
 from sifmod.installed.installation import find_installation, find_installations
+from sifmod.installed.lock import alone
 from sifmod.installed.removal import Removal, remove_leftovers
 
 from ..support import SQUASHFS, Need, make_installation, snapshot
@@ -24,6 +29,19 @@ MODULE = "Demo/1.0-x"
 @pytest.fixture
 def root(space: SoftwareSpace) -> Path:
     return make_installation(space, MODULE)
+
+
+def software(space: SoftwareSpace) -> list[str]:
+    """Return what is in the folder of installations, without that of locks, which EasyBuild too leaves empty."""
+    assert not list((space.software / ".locks").glob("*"))
+    return [path.name for path in space.software.iterdir() if path.name != ".locks"]
+
+
+def list_file(root: Path, name: str) -> None:
+    """Have the manifest name one more file."""
+    manifest = read_manifest(root)
+    assert manifest
+    (root / names.MANIFEST).write_text(replace(manifest, files=(*manifest.files, name)).text)
 
 
 @pytest.fixture
@@ -48,7 +66,7 @@ def test_module_links_and_tree_go_and_nothing_else(space: SoftwareSpace, removal
 
 def test_the_last_version_takes_its_folders_with_it(space: SoftwareSpace, removal: Removal) -> None:
     removal.remove(keep=None)
-    assert list(space.software.iterdir()) == []
+    assert software(space) == []
     assert not (space.modules / "all" / "Demo").exists()
 
 
@@ -66,7 +84,7 @@ def test_links_in_the_tree_are_not_followed(removal: Removal, root: Path, tmp_pa
     (root / "to-folder").symlink_to(outside)
     (root / "to-file").symlink_to(outside / "precious")
     (root / "user-software" / "venv" / "demo" / "to-folder").symlink_to(outside)
-    removal.remove(keep=None)
+    removal.remove(keep=None, delete_others=True)
     assert (outside / "precious").read_text() == "precious"
     assert not root.exists()
 
@@ -207,7 +225,7 @@ def test_a_removal_that_was_killed_is_finished_by_the_next(
     else:
         assert find_installations(space).installations == ()
         assert len(remove_leftovers(space, MODULE)) == 1
-    assert list(space.software.iterdir()) == []
+    assert software(space) == []
 
 
 def test_killed_at_any_change_it_is_finished_by_the_same_command(
@@ -226,7 +244,7 @@ def test_killed_at_any_change_it_is_finished_by_the_same_command(
             break
         again = subprocess.run(remove, capture_output=True, text=True, check=False)
         assert again.returncode == 0, again.stderr
-        assert list(space.software.iterdir()) == []
+        assert software(space) == []
         assert list(space.modules.rglob("*Demo*")) == []
     assert number > 5
 
@@ -305,11 +323,148 @@ def test_a_folder_that_can_t_be_made_stops_the_removal(removal: Removal, root: P
     assert root.exists()
 
 
-def test_packing_that_fails_stops_the_removal(removal: Removal, root: Path, tmp_path: Path) -> None:
+def test_packing_that_fails_stops_the_removal(space: SoftwareSpace, root: Path, tmp_path: Path) -> None:
     (root / "user-software" / "mine").touch()
     packer = root / "bin" / "make-squashfs"
+    list_file(root, "bin/make-squashfs")
     packer.write_text("#!/bin/sh\necho no space left >&2\nexit 8\n")
     packer.chmod(0o755)
+    removal = Removal(find_installation(space, MODULE), say=print)
     with pytest.raises(InstallError, match="nothing was removed: no space left"):
         removal.remove(keep=tmp_path / "kept")
     assert removal.installation.module_files
+
+
+# What the manifest does not list
+
+
+def test_files_of_others_are_refused_and_named(removal: Removal, root: Path) -> None:
+    (root / "mydata").mkdir()
+    (root / "mydata" / "a").touch()
+    (root / "share" / "mine").mkdir()
+    (root / "share" / "mine" / "z").touch()
+    (root / "bin" / "tool").touch()
+    (root / "easybuild").mkdir()
+    (root / "easybuild" / "log").touch()
+    (root / ".sifmod-stage").mkdir()
+    assert [str(path.relative_to(root)) for path in removal.others] == ["bin/tool", "mydata", "share/mine"]
+    before = snapshot(root)
+    with pytest.raises(InstallError, match=r"not install \(bin/tool, mydata, share/mine\): .* --delete-other-files"):
+        removal.remove(keep=None)
+    assert snapshot(root) == before
+    assert removal.installation.module_files
+    removal.remove(keep=None, delete_others=True)
+    assert not root.exists()
+
+
+# EasyBuild's lock
+
+
+def test_the_lock_is_held_while_files_are_removed(
+    space: SoftwareSpace, removal: Removal, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = space.lock(root)
+    seen = []
+    monkeypatch.setattr(Removal, "_remove_module_files", lambda _self: seen.append(lock.is_dir()))
+    removal.remove(keep=None)
+    assert seen == [True]
+    assert not lock.exists()
+
+
+def test_the_lock_is_freed_when_the_removal_fails_or_is_interrupted(
+    space: SoftwareSpace, removal: Removal, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hang_up(_self: Removal) -> None:
+        signal.raise_signal(signal.SIGHUP)
+
+    monkeypatch.setattr(Removal, "_remove_module_files", hang_up)
+    with pytest.raises(SystemExit):
+        removal.remove(keep=None)
+    assert root.exists()
+    assert list((space.software / ".locks").iterdir()) == []
+
+
+def test_of_two_removals_one_waits(space: SoftwareSpace, removal: Removal, root: Path) -> None:
+    with alone(space.lock(root)):
+        removal.check()
+        with pytest.raises(InstallError, match="is working on this module"):
+            removal.remove(keep=None)
+    removal.remove(keep=None)
+
+
+def test_the_lock_of_an_eb_is_not_taken(space: SoftwareSpace, root: Path) -> None:
+    lock = space.lock(root)
+    lock.mkdir(parents=True)
+    with pytest.raises(InstallError, match="is working on this module"), alone(lock):
+        pass
+    assert list(lock.iterdir()) == []
+
+
+# A disk that is full while user software is kept
+
+
+@pytest.mark.parametrize("packed_before", [False, True])
+def test_a_full_disk_leaves_it_unpacked(
+    space: SoftwareSpace, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed_before: bool
+) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (root / "user-software" / "mine").touch()
+    if packed_before:
+        (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS + b"older")
+        (root / names.USER_SOFTWARE_UNPACKED).touch()
+        (root / names.USER_SOFTWARE_LIST).write_text("older==1\n")
+    packer = root / "bin" / "make-squashfs"
+    list_file(root, "bin/make-squashfs")
+    packer.write_text(PACKER.replace("SQUASHFS", shlex.quote(str(tmp_path / "squashfs"))))
+    packer.chmod(0o755)
+    (tmp_path / "squashfs").write_bytes(SQUASHFS)
+    before = snapshot(root)
+    monkeypatch.setattr("sifmod.installed.removal.difference_from_packed", lambda _installation: "")
+    monkeypatch.setattr("sifmod.installed.removal.shutil.copyfileobj", full)
+    removal = Removal(find_installation(space, MODULE), say=print)
+    with pytest.raises(InstallError, match="No space left on device; nothing was removed"):
+        removal.remove(keep=tmp_path / "kept")
+    (root / names.USER_SOFTWARE_LOCK).unlink()
+    assert snapshot(root) == before
+    assert not (tmp_path / "kept" / "Demo-1.0-x").exists()
+    monkeypatch.undo()
+    monkeypatch.setattr("sifmod.installed.removal.difference_from_packed", lambda _installation: "")
+    removal.remove(keep=tmp_path / "kept")
+    assert (tmp_path / "kept" / "Demo-1.0-x" / names.USER_SOFTWARE_PACKED).read_bytes() == SQUASHFS
+    assert not root.exists()
+
+
+# What make-squashfs does in the end, with --replace or without.
+PACKER = """#!/bin/bash
+set -e
+cd "${0%/*}/.."
+if [[ -e user-software.squashfs ]]; then mv -T user-software.squashfs user-software.squashfs.previous; fi
+echo mine==1 >user-software.txt.new
+mv user-software.txt.new user-software.txt
+cp SQUASHFS user-software.squashfs
+rm -f user-software.unpacked
+"""
+
+
+# Old images
+
+
+def test_old_images_go_alone(space: SoftwareSpace, root: Path) -> None:
+    manifest = read_manifest(root)
+    assert manifest
+    (root / "old.sif").write_bytes(b"old")
+    (root / names.MANIFEST).write_text(
+        replace(manifest, files=(*manifest.files, "old.sif"), old_images=("old.sif",)).text
+    )
+    removal = Removal(find_installation(space, MODULE), say=print)
+    assert removal.installation.old_images == (root / "old.sif",)
+    assert removal.others == ()
+    before = snapshot(root)
+    assert removal.remove_old_images() == (root / "old.sif",)
+    assert read_manifest(root) == manifest
+    changed = {name for name, facts in snapshot(root).items() if before[name] != facts}
+    assert changed <= {names.MANIFEST, "share", "."}
+    assert not (root / "old.sif").exists()
+    assert not list((space.software / ".locks").iterdir())
