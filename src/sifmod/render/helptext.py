@@ -51,7 +51,7 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         f"Runscripts, after {site.runtimes[0]} {spec.launch} $SIF:\n{_table(runscripts)}",
         fill(
             "The module sets the variables and bind paths that the container needs. To add your own bind paths, set "
-            "$SINGULARITY_BIND. To set a variable NAME in the container, set $SINGULARITYENV_NAME.",
+            "$SINGULARITY_BIND. The container inherits the variables that you export.",
             _WIDTH,
         ),
     ]
