@@ -117,12 +117,12 @@ def test_lumis_easyconfigs_install_as_they_are(lumi_user: User, easyconfig: str)
     installdir = lumi_user.installdir(module)
     script = f"""
         module load {module}
-        echo "$SIF" "$SINGULARITY_ROCM"
+        echo "$SIF$SINGULARITY_ROCM"
         singularity exec "$SIF" printenv NCCL_SOCKET_IFNAME
         start-shell -c 'echo started'
     """
     assert lumi_user.out(script).splitlines() == [
-        f"{installdir}/{values['sources'][0]} 1",
+        f"{installdir}/{values['sources'][0]}",
         "hsn0,hsn1,hsn2,hsn3",
         "started",
     ]
