@@ -262,18 +262,18 @@ class ImageStore:
 
 
 def _parsed(text: str) -> StoredImage:
-    """Return a record, each value of its kind.
+    """Parse a record into narrow types.
 
     Raises:
-        ValueError, TypeError, KeyError: it is none.
+        ValueError, TypeError, KeyError: the text is not a record.
     """
     data = json.loads(text)
     origin, digest, sha256, runtime = (str(data[key]) for key in ("origin", "digest", "sha256", "runtime"))
     size = data["size"]
     if type(size) is not int or not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise ValueError("size or SHA-256 is none")
+        raise ValueError("the size or the SHA-256 is not valid")
     if not re.fullmatch(r"(sha256:[0-9a-f]{64})?", digest) or not (runtime.isprintable() and len(runtime) < 200):
-        raise ValueError("digest or version is none")
+        raise ValueError("the digest or the version is not valid")
     return StoredImage(origin, digest, sha256, size, runtime)
 
 
