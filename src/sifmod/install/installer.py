@@ -117,7 +117,8 @@ class Installer:
         files = [str(artefact.path) for artefact in artefacts]
         if image.parent == stage:
             files.append(spec.sif)
-        old_images = superseded_images(Path(spec.installdir), read_manifest(Path(spec.installdir)), files)
+        # an image of the same name is not kept: the module names another place for it with image_mode = 'central'
+        old_images = superseded_images(Path(spec.installdir), read_manifest(Path(spec.installdir)), [*files, spec.sif])
         manifest = Manifest(
             module=spec.module,
             image=spec.sif,
