@@ -207,7 +207,7 @@ trees() {
     find_runtime
     find_image
     SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only SINGULARITY_BIND='' APPTAINER_BIND='' \
-        "$runtime" exec "${contained[@]}" "$sif" "$image_python" -I "$inside/trees.py" "$@"
+        "$sifmod_runtime" exec "${contained[@]}" "$sifmod_image" "$image_python" -I "$inside/trees.py" "$@"
 }
 
 # compare_trees PACKED DIRECTORY sizes|full [SINCE VENV]: mount the packed file as the container does, and compare it with the

@@ -1,13 +1,15 @@
 # How the commands in bin/ start the container of PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315. They source this file, which finds out on the
 # current node what the container needs, so the commands work with and without the module loaded. They run under `bash -p`,
 # which ignores $BASH_ENV and functions of the caller's shell: these cost time, and may print something.
+# A variable that the user has exported stays exported when it is set here, and the container inherits it. So what is still set
+# when the container starts has a name of our own.
 # shellcheck shell=bash disable=SC2034,SC2054 # variables for scripts that source this; commas within binds
 
-root=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1
-sif=$root/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif
-directory=$root/user-software
-packed=$root/user-software.squashfs
-unpacked_mark=$root/user-software.unpacked
+sifmod_root=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1
+sifmod_image=$sifmod_root/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif
+sifmod_directory=$sifmod_root/user-software
+sifmod_packed=$sifmod_root/user-software.squashfs
+sifmod_mark=$sifmod_root/user-software.unpacked
 
 # die STATUS MESSAGE
 die() {
@@ -20,9 +22,9 @@ in_container() {
 }
 
 find_image() {
-    if [[ -f $sif ]]; then return; fi
+    if [[ -f $sifmod_image ]]; then return; fi
     if [[ -f /appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif ]]; then
-        sif=/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif
+        sifmod_image=/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif
         return
     fi
     die 126 'the image '"'"'/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
@@ -30,8 +32,8 @@ find_image() {
 
 find_runtime() {
     local runtimes=(singularity apptainer)
-    for runtime in "${runtimes[@]}"; do
-        if command -v "$runtime" >/dev/null; then
+    for sifmod_runtime in "${runtimes[@]}"; do
+        if command -v "$sifmod_runtime" >/dev/null; then
             return
         fi
     done
@@ -41,6 +43,10 @@ find_runtime() {
 # describe_user_software: set the values for packing and carry-over, which are the same files in every installation. The other
 # commands don't call it: it would change exported variables of the same names, which the container inherits.
 describe_user_software() {
+    root=$sifmod_root
+    directory=$sifmod_directory
+    packed=$sifmod_packed
+    unpacked_mark=$sifmod_mark
     module=PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
     previous=$root/user-software.squashfs.previous
     package_list=$root/user-software.txt
@@ -62,17 +68,17 @@ describe_user_software() {
 }
 
 packed_is_active() {
-    [[ -f $packed ]] && ! [[ -d $directory && -e $unpacked_mark ]]
+    [[ -f $sifmod_packed ]] && ! [[ -d $sifmod_directory && -e $sifmod_mark ]]
 }
 
 # packed_is_whole: whether a readable packed file is as long as its superblock says. Reading the length takes two more
 # processes; it is skipped if the loaded module has bound the file, because the module checked it.
 packed_is_whole() {
     local magic length
-    IFS= read -rd '' -n 4 magic <"$packed" && [[ $magic == hsqs ]] || return
+    IFS= read -rd '' -n 4 magic <"$sifmod_packed" && [[ $magic == hsqs ]] || return
     [[ ,${SINGULARITY_BINDPATH-}, != *,/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs:/user-software:ro,image-src=/,* ]] || return 0
-    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$packed") &&
-        ((length >= 96 && length <= $(stat -Lc %s -- "$packed")))
+    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$sifmod_packed") &&
+        ((length >= 96 && length <= $(stat -Lc %s -- "$sifmod_packed")))
 }
 
 # inject NAME VALUE: set both spellings, because APPTAINERENV_NAME overrides SINGULARITYENV_NAME.
@@ -106,7 +112,7 @@ set_environment() {
     inject _CE_M ''
     inject_unless_set PYTHONNOUSERSITE 1
     # The loaded module has set these, and the user may have changed or unset some since.
-    if [[ ${CONTAINERROOT-} == "$root" ]]; then return; fi
+    if [[ ${CONTAINERROOT-} == "$sifmod_root" ]]; then return; fi
     export_unless_set NCCL_SOCKET_IFNAME hsn0,hsn1,hsn2,hsn3
 }
 
@@ -125,7 +131,7 @@ set_binds() {
     if [[ -e /flash ]]; then binds+=(/flash); fi
     if [[ -e /appl ]]; then binds+=(/appl); fi
     local beside='' alone
-    if packed_is_active && ! [[ -r $packed ]]; then
+    if packed_is_active && ! [[ -r $sifmod_packed ]]; then
         beside='/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs can'"'"'t be read, so /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software is used. Ask its owner to type: chmod ug+r /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs'
         alone='/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs can'"'"'t be read, and your packages are in it. Ask its owner to type: chmod ug+r /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs'
     elif packed_is_active && ! packed_is_whole; then
@@ -133,13 +139,13 @@ set_binds() {
         alone='/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs; eb --rebuild'
     elif packed_is_active; then
         binds+=(/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs:/user-software:ro,image-src=/)
-    elif [[ -d $directory ]]; then
+    elif [[ -d $sifmod_directory ]]; then
         binds+=(/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software)
     else
-        die 126 "the user software is missing: neither '$directory' nor '$packed' exists. Create it again with eb --rebuild."
+        die 126 "the user software is missing: neither '$sifmod_directory' nor '$sifmod_packed' exists. Create it again with eb --rebuild."
     fi
     if [[ -n $beside ]]; then
-        [[ -d $directory ]] || die 126 "$alone"
+        [[ -d $sifmod_directory ]] || die 126 "$alone"
         printf '%s: %s\n' "${0##*/}" "$beside" >&2
         binds+=(/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software)
     fi
@@ -189,9 +195,9 @@ launch() {
     set_binds
     check_working_directory
     if [[ -e /dev/kfd ]]; then export SINGULARITY_ROCM=1 APPTAINER_ROCM=1; fi
-    local options=()
+    local sifmod_options=()
     if [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then
-        read -ra options <<<"$SIFMOD_RUNTIME_OPTIONS"
+        read -ra sifmod_options <<<"$SIFMOD_RUNTIME_OPTIONS"
     fi
-    exec "$runtime" exec ${options[@]+"${options[@]}"} "$sif" "$@"
+    exec "$sifmod_runtime" exec ${sifmod_options[@]+"${sifmod_options[@]}"} "$sifmod_image" "$@"
 }

@@ -1,13 +1,15 @@
 # How the commands in bin/ start the container of GROMACS/2024.1. They source this file, which finds out on the
 # current node what the container needs, so the commands work with and without the module loaded. They run under `bash -p`,
 # which ignores $BASH_ENV and functions of the caller's shell: these cost time, and may print something.
+# A variable that the user has exported stays exported when it is set here, and the container inherits it. So what is still set
+# when the container starts has a name of our own.
 # shellcheck shell=bash disable=SC2034,SC2054 # variables for scripts that source this; commas within binds
 
-root=/apps/GROMACS/2024.1
-sif=$root/gromacs.sif
-directory=$root/user-software
-packed=$root/user-software.squashfs
-unpacked_mark=$root/user-software.unpacked
+sifmod_root=/apps/GROMACS/2024.1
+sifmod_image=$sifmod_root/gromacs.sif
+sifmod_directory=$sifmod_root/user-software
+sifmod_packed=$sifmod_root/user-software.squashfs
+sifmod_mark=$sifmod_root/user-software.unpacked
 
 # die STATUS MESSAGE
 die() {
@@ -20,14 +22,14 @@ in_container() {
 }
 
 find_image() {
-    if [[ -f $sif ]]; then return; fi
+    if [[ -f $sifmod_image ]]; then return; fi
     die 126 'the image '"'"'/apps/GROMACS/2024.1/gromacs.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
 }
 
 find_runtime() {
     local runtimes=(singularity apptainer)
-    for runtime in "${runtimes[@]}"; do
-        if command -v "$runtime" >/dev/null; then
+    for sifmod_runtime in "${runtimes[@]}"; do
+        if command -v "$sifmod_runtime" >/dev/null; then
             return
         fi
     done
@@ -35,17 +37,17 @@ find_runtime() {
 }
 
 packed_is_active() {
-    [[ -f $packed ]] && ! [[ -d $directory && -e $unpacked_mark ]]
+    [[ -f $sifmod_packed ]] && ! [[ -d $sifmod_directory && -e $sifmod_mark ]]
 }
 
 # packed_is_whole: whether a readable packed file is as long as its superblock says. Reading the length takes two more
 # processes; it is skipped if the loaded module has bound the file, because the module checked it.
 packed_is_whole() {
     local magic length
-    IFS= read -rd '' -n 4 magic <"$packed" && [[ $magic == hsqs ]] || return
+    IFS= read -rd '' -n 4 magic <"$sifmod_packed" && [[ $magic == hsqs ]] || return
     [[ ,${SINGULARITY_BINDPATH-}, != *,/apps/GROMACS/2024.1/user-software.squashfs:/user-software:ro,image-src=/,* ]] || return 0
-    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$packed") &&
-        ((length >= 96 && length <= $(stat -Lc %s -- "$packed")))
+    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$sifmod_packed") &&
+        ((length >= 96 && length <= $(stat -Lc %s -- "$sifmod_packed")))
 }
 
 # inject NAME VALUE: set both spellings, because APPTAINERENV_NAME overrides SINGULARITYENV_NAME.
@@ -124,9 +126,9 @@ launch() {
     set_environment
     set_binds
     check_working_directory
-    local options=()
+    local sifmod_options=()
     if [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then
-        read -ra options <<<"$SIFMOD_RUNTIME_OPTIONS"
+        read -ra sifmod_options <<<"$SIFMOD_RUNTIME_OPTIONS"
     fi
-    exec "$runtime" exec ${options[@]+"${options[@]}"} "$sif" "$@"
+    exec "$sifmod_runtime" exec ${sifmod_options[@]+"${sifmod_options[@]}"} "$sifmod_image" "$@"
 }

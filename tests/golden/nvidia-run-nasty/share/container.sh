@@ -1,13 +1,15 @@
 # How the commands in bin/ start the container of PyTorch-NGC/24.05 it's. They source this file, which finds out on the
 # current node what the container needs, so the commands work with and without the module loaded. They run under `bash -p`,
 # which ignores $BASH_ENV and functions of the caller's shell: these cost time, and may print something.
+# A variable that the user has exported stays exported when it is set here, and the container inherits it. So what is still set
+# when the container starts has a name of our own.
 # shellcheck shell=bash disable=SC2034,SC2054 # variables for scripts that source this; commas within binds
 
-root='/tmp/a b,c'"'"'d$e'
-sif=$root/'nasty $image "1".sif'
-directory=$root/user-software
-packed=$root/user-software.squashfs
-unpacked_mark=$root/user-software.unpacked
+sifmod_root='/tmp/a b,c'"'"'d$e'
+sifmod_image=$sifmod_root/'nasty $image "1".sif'
+sifmod_directory=$sifmod_root/user-software
+sifmod_packed=$sifmod_root/user-software.squashfs
+sifmod_mark=$sifmod_root/user-software.unpacked
 
 # die STATUS MESSAGE
 die() {
@@ -20,13 +22,13 @@ in_container() {
 }
 
 find_image() {
-    if [[ -f $sif ]]; then return; fi
+    if [[ -f $sifmod_image ]]; then return; fi
     if [[ -f '/central "images"/nasty $image "1".sif' && $(stat -Lc %s -- '/central "images"/nasty $image "1".sif') == 12345678901 ]]; then
-        sif='/central "images"/nasty $image "1".sif'
+        sifmod_image='/central "images"/nasty $image "1".sif'
         return
     fi
     if [[ -f '/cent`ral`/nasty $image "1".sif' && $(stat -Lc %s -- '/cent`ral`/nasty $image "1".sif') == 12345678901 ]]; then
-        sif='/cent`ral`/nasty $image "1".sif'
+        sifmod_image='/cent`ral`/nasty $image "1".sif'
         return
     fi
     die 126 'the image '"'"'/tmp/a b,c'"'"'d$e/nasty $image "1".sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
@@ -34,8 +36,8 @@ find_image() {
 
 find_runtime() {
     local runtimes=('singularity ce')
-    for runtime in "${runtimes[@]}"; do
-        if command -v "$runtime" >/dev/null; then
+    for sifmod_runtime in "${runtimes[@]}"; do
+        if command -v "$sifmod_runtime" >/dev/null; then
             return
         fi
     done
@@ -45,6 +47,10 @@ find_runtime() {
 # describe_user_software: set the values for packing and carry-over, which are the same files in every installation. The other
 # commands don't call it: it would change exported variables of the same names, which the container inherits.
 describe_user_software() {
+    root=$sifmod_root
+    directory=$sifmod_directory
+    packed=$sifmod_packed
+    unpacked_mark=$sifmod_mark
     module='PyTorch-NGC/24.05 it'"'"'s'
     previous=$root/user-software.squashfs.previous
     package_list=$root/user-software.txt
@@ -66,17 +72,17 @@ describe_user_software() {
 }
 
 packed_is_active() {
-    [[ -f $packed ]] && ! [[ -d $directory && -e $unpacked_mark ]]
+    [[ -f $sifmod_packed ]] && ! [[ -d $sifmod_directory && -e $sifmod_mark ]]
 }
 
 # packed_is_whole: whether a readable packed file is as long as its superblock says. Reading the length takes two more
 # processes; it is skipped if the loaded module has bound the file, because the module checked it.
 packed_is_whole() {
     local magic length
-    IFS= read -rd '' -n 4 magic <"$packed" && [[ $magic == hsqs ]] || return
+    IFS= read -rd '' -n 4 magic <"$sifmod_packed" && [[ $magic == hsqs ]] || return
     [[ ,${SINGULARITY_BINDPATH-}, != *,'/tmp/a b\,c'"'"'d$e/user-software.squashfs:/user-software:ro,image-src=/',* ]] || return 0
-    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$packed") &&
-        ((length >= 96 && length <= $(stat -Lc %s -- "$packed")))
+    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$sifmod_packed") &&
+        ((length >= 96 && length <= $(stat -Lc %s -- "$sifmod_packed")))
 }
 
 # inject NAME VALUE: set both spellings, because APPTAINERENV_NAME overrides SINGULARITYENV_NAME.
@@ -110,7 +116,7 @@ set_environment() {
     inject WITH_VENV 'source /user-software/venv/a+b/bin/activate'
     inject_unless_set PYTHONNOUSERSITE 1
     # The loaded module has set these, and the user may have changed or unset some since.
-    if [[ ${CONTAINERROOT-} == "$root" ]]; then return; fi
+    if [[ ${CONTAINERROOT-} == "$sifmod_root" ]]; then return; fi
     export_unless_set EMPTY ''
     export_unless_set QUOTES 'it'"'"'s "'"${HOME-}"'" `id` \n'
     export_unless_set SHARED 'easyconfig'"'"'s'
@@ -125,7 +131,7 @@ set_binds() {
     )
     if [[ -e '/it'"'"'s/$HOME' ]]; then binds+=('/it'"'"'s/$HOME'); fi
     local beside='' alone
-    if packed_is_active && ! [[ -r $packed ]]; then
+    if packed_is_active && ! [[ -r $sifmod_packed ]]; then
         beside='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, so /tmp/a b,c'"'"'d$e/user-software is used. Ask its owner to type: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
         alone='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, and your packages are in it. Ask its owner to type: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
     elif packed_is_active && ! packed_is_whole; then
@@ -133,13 +139,13 @@ set_binds() {
         alone='/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; eb --rebuild'
     elif packed_is_active; then
         binds+=('/tmp/a b\,c'"'"'d$e/user-software.squashfs:/user-software:ro,image-src=/')
-    elif [[ -d $directory ]]; then
+    elif [[ -d $sifmod_directory ]]; then
         binds+=('/tmp/a b\,c'"'"'d$e/user-software:/user-software')
     else
-        die 126 "the user software is missing: neither '$directory' nor '$packed' exists. Create it again with eb --rebuild."
+        die 126 "the user software is missing: neither '$sifmod_directory' nor '$sifmod_packed' exists. Create it again with eb --rebuild."
     fi
     if [[ -n $beside ]]; then
-        [[ -d $directory ]] || die 126 "$alone"
+        [[ -d $sifmod_directory ]] || die 126 "$alone"
         printf '%s: %s\n' "${0##*/}" "$beside" >&2
         binds+=('/tmp/a b\,c'"'"'d$e/user-software:/user-software')
     fi
@@ -189,9 +195,9 @@ launch() {
     set_binds
     check_working_directory
     if [[ -e /dev/nvidiactl ]]; then export SINGULARITY_NV=1 APPTAINER_NV=1; fi
-    local options=()
+    local sifmod_options=()
     if [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then
-        read -ra options <<<"$SIFMOD_RUNTIME_OPTIONS"
+        read -ra sifmod_options <<<"$SIFMOD_RUNTIME_OPTIONS"
     fi
-    exec "$runtime" run ${options[@]+"${options[@]}"} "$sif" "$@"
+    exec "$sifmod_runtime" run ${sifmod_options[@]+"${sifmod_options[@]}"} "$sifmod_image" "$@"
 }
