@@ -47,17 +47,31 @@ _COMMUNICATION = "|".join([*filter(None, (vendor.collectives for vendor in VENDO
 _HERE_DOCUMENT = re.compile(
     r"cat\s*>\s*(?P<path>\S+)\s*<<\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q) ?(?P<text>.*?)(?P=end)\s*\Z", re.DOTALL
 )
+_BUILD = re.compile(r"\b(?:singularity|apptainer)\s+build\b")
+# What a host script starts in the container, as the last words of a line.
+_START = re.compile(r"\b(?:singularity|apptainer)\s+(?:exec|run|shell)\b")
+_START_COMMAND = re.compile(
+    r"(?:exec\s+)?(?:singularity|apptainer)\s+exec\s+(?P<options>.*?)\"?[^\s\"]*(?:\$\{?SIF\w*\}?|\.sif)\"?\s+"
+    r"\"?(?P<command>\$\([^)]*\)|[^\s\"]+)\"?\s+\"?\$[@*]\"?"
+)
+_OWN_NAME = r"\$\(\s*basename\s+\S+\s*\)|\$\{0##\*/\}"
+_OWN_NAME_VARIABLE = re.compile(rf"^\s*(\w+)=\"?(?:{_OWN_NAME})\"?\s*(?:#.*)?$", re.MULTILINE)
+_PREPARATION = re.compile(r"(?:export|source|\.|module|ml)\s")
 _LINK = re.compile(r"ln\s+-s\w*\s+(?P<target>\S+)\s+(?P<path>\S+)")
 _ACTIVATE = re.compile(
     r"^[^#\n]*?source[ \t]+(?P<root>/(?!user-software)\S+)/bin/activate[ \t]+(?P<env>[A-Za-z0-9_.+-]+)", re.MULTILINE
 )
 _VENV = re.compile(r"-m\s+venv\s+(?P<words>[^;&'\"\n]+)")
 _PIP_INSTALL = re.compile(r"pip3?\s+install\s+(?P<words>[^;&\n]+)")
+_FOOTER_BIND = re.compile(
+    r"\s*(?:prepend_path|append_path|setenv|pushenv)\s*\(\s*(?P<q>['\"])(?:SINGULARITY|APPTAINER)_BIND(?:PATH)?(?P=q)\s*,"
+    r"\s*(?P<r>['\"])(?P<binds>[^'\"]*)(?P=r)\s*(?:,\s*['\"],['\"]\s*)?\)\s*;?\s*"
+)
 _EXPORT = re.compile(rf"^export\s+(?P<name>(?:{_COMMUNICATION})_\w+)=(?P<value>[^$`\s]*)$", re.MULTILINE)
-_PIP_CHECK = re.compile(
-    r"pip\S*\s+(?:--\S+\s+)*(?P<kind>list|freeze)\b.*?\|\s*e?grep\s+(?:-\w+\s+)?['\"]?\^?(?P<name>[A-Za-z0-9_.-]+)\s*['\"]?"
-    r".*grep\s+-q\s+['\"]?(?P<version>[0-9][^'\"\s]*)['\"]?",
-    re.DOTALL,
+_PIP_CHECK = re.compile(r"\bpip\S*\s.*\b(?:list|freeze)\b.*\|\s*e?grep\b", re.DOTALL)
+# Checks of the scripts alone: sifmod tests its own.
+_SCRIPT_CHECK = re.compile(
+    r"(?:echo\s+\"[^\"]*\"\s*;\s*)?(?:bash\s+-n\s+\S+|(?:singularity\s+exec\s+\S+\s+)?list-packages)"
 )
 
 
@@ -72,8 +86,10 @@ class _Conversion:
         look: what was carried over, but needs a review.
         binds: bind paths in the order in which they were found.
         container_env: variables for the container.
-        commands: names of host commands that run the same command in the container.
+        commands: host commands that run the command of their name in the container; whether a link to the script
+            runs the command of the link's name.
         scripts: texts of the files that here documents write, by folder and name.
+        scripts_lost: names of those that could not be carried over.
     """
 
     source: Mapping[str, Any]
@@ -84,6 +100,7 @@ class _Conversion:
     container_env: dict[str, str] = field(default_factory=dict)
     commands: dict[str, bool] = field(default_factory=dict)
     scripts: dict[str, str] = field(default_factory=dict)
+    scripts_lost: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -123,6 +140,7 @@ def convert(variables: Mapping[str, Any], site: Site, *, origin: str) -> Convert
     _description(made)
     _image(made)
     _post_install(made)
+    _check_way(made, origin)
     _module(made)
     _python(made)
     _wrappers(made)
@@ -136,7 +154,7 @@ def convert(variables: Mapping[str, Any], site: Site, *, origin: str) -> Convert
     suffix = variables.get("versionsuffix") or ""
     file_name = f"{variables['name']}-{variables['version']}{suffix}.eb"
     text = easyconfig_text(made.values, comments=list(_comments(made, origin)))
-    return Converted(text, file_name, tuple(made.lost), tuple(made.look))
+    return Converted(text, file_name, tuple(dict.fromkeys(made.lost)), tuple(dict.fromkeys(made.look)))
 
 
 def _check_kind(made: _Conversion, origin: str) -> None:
@@ -150,6 +168,24 @@ def _check_kind(made: _Conversion, origin: str) -> None:
         raise EasyconfigError(
             f"'{origin}' has no SIF among its sources: only container easyconfigs can be converted. For an image "
             "without an easyconfig, see: sifmod new"
+        )
+
+
+def _check_way(made: _Conversion, origin: str) -> None:
+    """Refuse an easyconfig whose container is used in another way than those of LUMI."""
+    reasons = []
+    if any(_BUILD.search(command) and not _HERE_DOCUMENT.search(command) for command in _post_commands(made)):
+        reasons.append("postinstallcmds builds another image from the source")
+    known = made.commands or any(
+        name in names.COMMANDS or folder == "runscripts"
+        for folder, _, name in (script.partition("/") for script in made.scripts)
+    )
+    if made.scripts_lost and not known:
+        reasons.append(f"its commands ({', '.join(sorted(made.scripts_lost))}) do not run a command of their name")
+    if reasons:
+        raise EasyconfigError(
+            f"'{origin}' is not a container in LUMI's way: {', and '.join(reasons)}. Write an easyconfig for its image "
+            "with 'sifmod new', or for a definition file with the parameter 'definition'"
         )
 
 
@@ -168,8 +204,10 @@ def _description(made: _Conversion) -> None:
     if text:
         made.values["description"] = paragraphs[0].strip()
     if len(paragraphs) > 1:
+        begin = "', '".join(" ".join(paragraph.split()[:5]) for paragraph in paragraphs[1:])
         made.look.append(
-            f"description: only the first of {len(paragraphs)} paragraphs is kept: the module describes its commands"
+            "description: only the first paragraph is kept, because the module describes its commands. Left out are "
+            f"the paragraphs that begin with '{begin}'"
         )
 
 
@@ -189,7 +227,7 @@ def _image(made: _Conversion) -> None:
 
 
 def _post_install(made: _Conversion) -> None:
-    for command in _strings(made.source.get("postinstallcmds")):
+    for command in _post_commands(made):
         here = _HERE_DOCUMENT.search(command)
         if here:
             _script(made, here["path"], here["text"])
@@ -208,27 +246,48 @@ def _script(made: _Conversion, path: str, text: str) -> None:
         made.lost.extend(f"the line '{line}' of {name}: options of pip" for line in wanted if line.startswith("-"))
         made.values["pip_requirements"] = [*made.values.get("pip_requirements", []), *kept]
     elif folder == "bin" and name not in names.COMMANDS:
-        if re.search(r"\b(singularity|apptainer)\s+(exec|run)\b", text):
-            made.commands[name] = True
-        else:
-            made.lost.append(f"the script bin/{name}: it does something other than run {name} in the container")
+        _host_script(made, name, text.replace("\\$", "$"))
     elif folder == "runscripts" and name == "python-conda-simple":
         made.look.append(f"runscripts: {name} is now called conda-python-simple")
     elif folder == "runscripts" and name not in _RUNSCRIPTS:
+        made.scripts_lost.add(name)
         made.lost.append(f"the runscript {name}: add it to the image, or keep it beside your job scripts")
     elif folder not in ("bin", "runscripts"):
         made.lost.append(f"the file {path}, written by postinstallcmds")
+
+
+def _host_script(made: _Conversion, name: str, text: str) -> None:
+    """Take over a script that runs the command of its name in the container."""
+    lines = [line.strip() for line in text.splitlines() if not line.lstrip().startswith("#")]
+    starts = [line for line in lines if _START.search(line)]
+    start = _START_COMMAND.fullmatch(starts[0]) if len(starts) == 1 else None
+    variables = {f"${form}" for found in _OWN_NAME_VARIABLE.findall(text) for form in (found, f"{{{found}}}")}
+    any_name = start is not None and (start["command"] in variables or re.fullmatch(_OWN_NAME, start["command"]))
+    if start is None or not (any_name or start["command"] == name):
+        made.scripts_lost.add(name)
+        made.lost.append(f"the script bin/{name}: it does something other than run {name} in the container")
+        return
+    made.commands[name] = bool(any_name)
+    if start["options"].strip():
+        made.lost.append(f"the options '{start['options'].strip()}' with which bin/{name} starts the container")
+    for line in lines:
+        if _PREPARATION.match(line):
+            made.lost.append(f"the line '{_short(line)}' of the script bin/{name}")
 
 
 def _known_command(made: _Conversion, command: str) -> bool:
     """Take over a command of postinstallcmds; return whether it was understood."""
     link = _LINK.match(command.strip())
     if link:
-        path = PurePosixPath(link["path"])
-        if path.parent.name == "bin" and made.commands.get(PurePosixPath(link["target"]).name):
-            made.commands[path.name] = True
-            return True
-        return False
+        path, target = PurePosixPath(link["path"]), PurePosixPath(link["target"]).name
+        if path.parent.name != "bin" or target not in made.commands:
+            return False
+        if made.commands[target] or _family(path.name) == _family(target):
+            made.commands[path.name] = made.commands[target]
+        else:
+            made.scripts_lost.add(path.name)
+            made.lost.append(f"the link bin/{path.name}: it runs {target} in the container")
+        return True
     known = False
     venv = _VENV.search(command)
     if venv:
@@ -267,7 +326,7 @@ def _module(made: _Conversion) -> None:
             elif rest not in names.RESERVED_VARIABLES and rest not in ("INIT_CONDA_VENV",):
                 made.container_env[rest] = str(value)
         elif prefix and rest in ("_BIND", "_BINDPATH"):
-            made.binds += _bind_list(str(value))
+            _take_binds(made, str(value))
         elif re.match(rf"({_COMMUNICATION})_", str(name)):
             made.container_env[str(name)] = str(value)
         elif name not in ("CONTAINERROOT", "RUNSCRIPTS") and not re.match(r"(RUNSCRIPTS|SIF)[A-Z0-9_]*$", str(name)):
@@ -275,16 +334,18 @@ def _module(made: _Conversion) -> None:
     if extra:
         made.values["modextravars"] = extra
     _footer(made)
-    made.binds += _bind_list(str(made.source.get("local_singularity_bind", "")))
+    _take_binds(made, str(made.source.get("local_singularity_bind", "")))
 
 
 def _footer(made: _Conversion) -> None:
     kept = []
     for line in str(made.source.get("modluafooter") or "").splitlines():
         call = re.match(r"\s*create_container_vars\s*\((?P<arguments>.*)\)\s*$", line)
+        bind = _FOOTER_BIND.fullmatch(line)
         if call:
-            arguments = re.findall(r"'([^']*)'", call["arguments"])
-            made.binds += _bind_list(arguments[3]) if len(arguments) > 3 else []
+            _take_binds(made, "".join(re.findall(r"'([^']*)'", call["arguments"])[3:4]))
+        elif bind:
+            _take_binds(made, bind["binds"])
         else:
             kept.append(line)
     if not any("[[" in line or "[=" in line for line in kept):
@@ -299,7 +360,7 @@ def _python(made: _Conversion) -> None:
     named = made.source.get("local_conda_env")
     if isinstance(named, str) and named:
         made.values.setdefault("conda_env", named)
-    commands = "\n".join(_strings(made.source.get("postinstallcmds")))
+    commands = "\n".join(_post_commands(made))
     activated = _ACTIVATE.search("\n".join([*made.scripts.values(), commands, str(made.source.get("description", ""))]))
     if activated:
         made.values.setdefault("conda_env", activated["env"])
@@ -322,21 +383,27 @@ def _python(made: _Conversion) -> None:
 def _wrappers(made: _Conversion) -> None:
     commands: dict[str, None] = {}
     for name in made.commands:
-        family = re.fullmatch(r"(python|pip)[0-9.]*", name)
-        commands[family[1] if family else name] = None
+        commands[_family(name)] = None
     if not commands and "conda_env" in made.values:
         made.look.append("wrappers: this module also has the commands python and pip; set wrappers = [] to omit them")
-    if commands and tuple(commands) != DEFAULT_WRAPPERS:
+    if commands and (tuple(commands) != DEFAULT_WRAPPERS or "conda_env" not in made.values):
         made.values["wrappers"] = list(commands)
+
+
+def _family(name: str) -> str:
+    """Return the name in `wrappers` that stands for a command: `python` also stands for `python3.11`."""
+    family = re.fullmatch(r"(python|pip)[0-9.]*", name)
+    return family[1] if family else name
 
 
 def _gpu(made: _Conversion, site: Site) -> None:
     source = made.source
     words = " ".join([str(source["name"]), str(source.get("versionsuffix", "")), *_source_names(source)]).lower()
     text = words + " ".join(made.scripts.values()).lower()
-    vendor = next((key for key, one in VENDORS.items() if re.search(one.hints, text)), "")
-    if vendor:
-        made.values["gpu"] = vendor
+    denied = {key for key, one in VENDORS.items() if re.search(rf"(?<![a-z])no[-_]?(?:{one.hints})", words)}
+    vendor = next((key for key, one in VENDORS.items() if key not in denied and re.search(one.hints, text)), "")
+    if vendor or denied:
+        made.values["gpu"] = vendor  # empty: not the site's either
     elif not site.gpu:
         stacks = " or ".join(one.stack for one in VENDORS.values())
         made.lost.append(f"gpu: nothing names {stacks}. Add gpu if the image is for GPUs")
@@ -361,10 +428,16 @@ def _binds(made: _Conversion, site: Site) -> None:
         )
 
 
-def _bind_list(text: str) -> list[str]:
-    """Return the bind paths of a list, without those that every container of sifmod has."""
-    items = (item.strip() for item in re.split(r"(?<!\\),", text))
-    return [_undoubled(item) for item in items if item and "%(installdir)s" not in item and "$" not in item]
+def _take_binds(made: _Conversion, text: str) -> None:
+    """Take over the bind paths of a list, without those that every container of sifmod has."""
+    for item in (item.strip() for item in re.split(r"(?<!\\),", text)):
+        destination = item.partition(":")[2].partition(":")[0].rstrip("/")
+        if "%(installdir)s" in item and destination in (names.RUNSCRIPTS, names.USER_SOFTWARE):
+            continue
+        if "%(installdir)s" in item or "$" in item:
+            made.lost.append(f"the bind path '{item}': name a path that is the same for every installation and user")
+        elif item:
+            made.binds.append(_undoubled(item))
 
 
 def _undoubled(bind: str) -> str:
@@ -385,29 +458,25 @@ def _container_env(made: _Conversion, site: Site) -> None:
 
 
 def _sanity_check(made: _Conversion) -> None:
-    kept, expected = [], {}
-    for command in _strings(made.source.get("sanity_check_commands")):
-        check = _PIP_CHECK.search(command)
-        what = command.rpartition("; ")[2].strip()
-        if check and re.search(r"\bsed\b.*\\\+", command):
-            made.lost.append(
-                f"the check of {check['name']} {check['version']}, which matches only part of the version: give the "
-                "full one shown by pip list in expected_packages"
-            )
-        elif check:
-            expected[check["name"]] = check["version"]
-        elif re.search(r"\bbash\s+-n\b|\bpython\S*\s+--version|\blist-packages\b", command):
-            continue  # sifmod's own scripts are tested, and its sanity check runs Python
-        elif "%(installdir)s/runscripts" in command and not re.search(r"(" + "|".join(_RUNSCRIPTS) + ")", command):
-            made.lost.append(f"the sanity check: {_short(command)}")
-        else:
-            kept.append(what)
-    if expected and "conda_env" in made.values:
-        made.values["expected_packages"] = expected
-        made.look.append("expected_packages: full versions are now compared; the old check matched a part")
+    kept: list[Any] = []
+    commands = made.source.get("sanity_check_commands")
+    for command in commands if isinstance(commands, (list, tuple)) else []:
+        if not isinstance(command, str):  # EasyBuild takes pairs and True, too
+            kept.append(command)
+            continue
+        words = {PurePosixPath(word).name for word in re.split(r"[\s;|&'\"()]+", command)}
+        if made.scripts_lost & words:
+            made.lost.append(f"the sanity check of a script that is not carried over: {_short(command)}")
+        elif not _SCRIPT_CHECK.fullmatch(command.strip()):
+            kept.append(command)
     if kept:
         made.values["sanity_check_commands"] = kept
         made.values["enhance_sanity_check"] = True
+    if any(isinstance(command, str) and _PIP_CHECK.search(command) for command in kept):
+        made.look.append(
+            "sanity_check_commands search the output of pip for a part of a version: to compare full versions, name "
+            "the packages in expected_packages instead"
+        )
 
 
 def _leftovers(made: _Conversion) -> None:
@@ -455,7 +524,11 @@ def _comments(made: _Conversion, origin: str) -> Iterator[str]:
     for heading, notes in (("Not carried over:", made.lost), ("To be reviewed:", made.look)):
         if notes:
             yield heading
-            yield from (f"- {note}" for note in notes)
+            yield from (f"- {note}" for note in dict.fromkeys(notes))
+
+
+def _post_commands(made: _Conversion) -> list[str]:
+    return _strings(made.source.get("postinstallcmds"))
 
 
 def _strings(value: Any) -> list[str]:

@@ -69,8 +69,7 @@ def test_everything_that_sifmod_has_a_parameter_for_is_carried_over() -> None:
         "wrappers": ["python", "pip", "torchrun"],
         "binds": ["/opt/our-data:/data:ro"],
         "container_env": {"OMP_NUM_THREADS": "7", "NCCL_DEBUG": "WARN"},
-        "expected_packages": {"greeting": "1.0"},
-        "sanity_check_commands": ["pip -h"],
+        "sanity_check_commands": evaluated(LUMI_STYLE.read_text())["sanity_check_commands"][2:],
         "enhance_sanity_check": True,
         "modextravars": {"OUR_DATA": "/data"},
         "modluafooter": "conflict( 'singularity-AI-bindings' )",
@@ -80,14 +79,14 @@ def test_everything_that_sifmod_has_a_parameter_for_is_carried_over() -> None:
 
 def test_what_is_lost_is_named_in_the_text_and_apart() -> None:
     result = converted()
-    for word in ("bin/report", "runscript own", "wget https://example.org", "torch 2.2.0", "'--pre'", "group = "):
+    for word in ("bin/report", "runscript own", "wget https://example.org", "'--pre'", "group = "):
         assert any(word in note for note in result.lost), word
         assert any(line.startswith("# - ") and word in line for line in result.text.splitlines())
-    assert len(result.lost) == 6
+    assert len(result.lost) == 5
     assert {re.split("[: ]", note)[0] for note in result.look} == {
         "description",
         "binds",
-        "expected_packages",
+        "sanity_check_commands",
         "modluafooter",
     }
 
@@ -217,3 +216,179 @@ def test_what_can_t_be_written_is_named_and_dependencies_stay_tuples() -> None:
 def test_the_order_is_that_of_new_easyconfigs() -> None:
     written = re.findall(r"^(\w+) = ", converted(site=a_site()).text, re.MULTILINE)
     assert written == sorted(written, key=ORDER.index)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        """singularity exec $SIFX python -c "import jax ; print( f'JAX {jax.__version__} ; ok' )\"""",
+        """start-shell -c '/runscripts/conda-python-simple -c "import a ; print(a)"' """,
+        "echo 'pip and numpy' ; pip freeze | grep numpy | sed -e 's|.*=\\(.*\\)|\\1|' | grep -q 2.2.4",
+        "pip list | egrep '^torch ' | awk '{ print $2}' | sed -e 's|\\+ro.*||' | grep -q 2.7.1",
+        "python3 --version | sed -e 's|.* \\([[:digit:]]\\.[[:digit:]]\\+\\).*|\\1|' | grep -q 3.12",
+        ("pip", "-h"),
+        True,
+    ],
+)
+def test_a_sanity_check_keeps_its_meaning_to_the_letter(command: object) -> None:
+    found = values(minimal(local_conda_env="e", sanity_check_commands=["bash -n start-shell", command]))
+    assert found["sanity_check_commands"] == [command]
+    assert found["enhance_sanity_check"] is True
+    assert "expected_packages" not in found
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "list-packages",
+        "singularity exec $SIFX list-packages",
+        'echo "Syntax check"   ; bash -n %(installdir)s/runscripts/get-master',
+    ],
+)
+def test_a_check_of_a_script_that_sifmod_tests_itself_is_left_out(command: str) -> None:
+    result = minimal(sanity_check_commands=[command])
+    assert "sanity_check_commands" not in values(result)
+    assert not any("sanity" in note for note in result.lost)
+
+
+def test_a_check_of_a_script_that_is_not_carried_over_is_named() -> None:
+    result = minimal(
+        postinstallcmds=[script("bin/report", "uptime"), script("bin/start-shell", "")],
+        sanity_check_commands=["report -h"],
+    )
+    assert "sanity_check_commands" not in values(result)
+    assert any("report -h" in note for note in result.lost)
+
+
+def script(path: str, text: str) -> str:
+    """Return a command of postinstallcmds that writes a script, as EasyBuild gets it."""
+    return f"cat >%(installdir)s/{path} <<EOF \n#!/bin/bash\n{text}\nEOF".replace("$", "\\$")
+
+
+def with_script(text: str, *more: str, name: str = "gmx") -> Converted:
+    return minimal(postinstallcmds=[script(f"bin/{name}", text), script("bin/start-shell", "bash"), *more])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'singularity exec $SIFX gmx "$@"',
+        'exec apptainer exec "$SIF" gmx "$@"',
+        "  singularity exec /apps/x.sif gmx $@",
+        '# singularity exec $SIF other "$@"\nsingularity exec "${SIFX}" $(basename "$0") "$@"',
+        'NAME="$(basename $0)"  # the name\nif true; then\n    singularity exec $SIF "$NAME" "$@"\nfi',
+        'NAME=${0##*/}\nsingularity exec $SIF ${NAME} "$@"',
+    ],
+)
+def test_a_script_that_runs_its_own_name_is_a_wrapper(text: str) -> None:
+    result = with_script(text)
+    assert values(result)["wrappers"] == ["gmx"]
+    assert not any("gmx" in note for note in result.lost)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'singularity exec $SIF "$@"',
+        'singularity run $SIF "$@"',
+        'singularity shell $SIF "$@"',
+        'singularity exec $SIF other "$@"',
+        'singularity exec $SIF gmx mdrun "$@"',
+        "singularity exec $SIF gmx",
+        'NAME=other\nsingularity exec $SIF $NAME "$@"',
+        'singularity exec $SIF gmx "$@"\nsingularity exec $SIF rm -rf x',
+        "uptime",
+    ],
+)
+def test_a_script_that_does_something_else_is_named_and_no_wrapper(text: str) -> None:
+    result = with_script(text)
+    assert "wrappers" not in values(result)
+    assert [note for note in result.lost if "bin/gmx" in note] == [
+        "the script bin/gmx: it does something other than run gmx in the container"
+    ]
+
+
+def test_what_a_wrapper_does_besides_is_named() -> None:
+    result = with_script('export A=1\nmodule load x\nsingularity exec --nv -B /x:/y $SIF gmx "$@"')
+    assert values(result)["wrappers"] == ["gmx"]
+    for word in ("'export A=1'", "'module load x'", "'--nv -B /x:/y'"):
+        assert any(word in note for note in result.lost), word
+
+
+@pytest.mark.parametrize(
+    ("text", "wrappers"),
+    [
+        ('singularity exec $SIF $(basename $0) "$@"', ["python", "torchrun"]),
+        ('singularity exec $SIF python "$@"', ["python"]),
+    ],
+)
+def test_a_link_to_a_wrapper_counts_if_the_script_runs_the_name_of_the_link(text: str, wrappers: list[str]) -> None:
+    links = [f"ln -s ./python %(installdir)s/bin/{name}" for name in ("python3", "torchrun")]
+    result = with_script(text, *links, name="python")
+    assert values(result)["wrappers"] == wrappers
+    assert any("bin/torchrun: it runs python" in note for note in result.lost) == (wrappers == ["python"])
+
+
+@pytest.mark.parametrize(
+    ("commands", "says"),
+    [
+        (["cd %(installdir)s && singularity build --force x.sif x.def"], "builds another image"),
+        ([script("bin/x-shell", 'singularity shell $SIF "$@"')], "its commands (x-shell) do not run"),
+    ],
+)
+def test_a_container_that_is_used_in_another_way_is_refused_with_the_reason(commands: list[str], says: str) -> None:
+    with pytest.raises(EasyconfigError, match="not a container in LUMI's way") as caught:
+        minimal(postinstallcmds=commands)
+    assert says in str(caught.value)
+    assert "sifmod new" in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", ["-noRocm-6.4-SP6", "-no-rocm", "-no_ROCm"])
+@pytest.mark.parametrize("site", [a_site(), LUMI], ids=["no vendor", "amd"])
+def test_an_image_without_rocm_is_not_for_amd(suffix: str, site: Site) -> None:
+    commands = [script("runscripts/get-master", "# rsync is needed for ROCm")]
+    variables = {"name": "X", "version": "1", "sources": ["x.sif"], "versionsuffix": suffix}
+    result = convert({**variables, "postinstallcmds": commands}, site, origin="x.eb")
+    assert values(result)["gpu"] == ""
+    assert not any(note.startswith("gpu") for note in result.lost)
+
+
+def test_another_vendor_than_the_denied_one_counts() -> None:
+    assert values(minimal(versionsuffix="-cuda-12-norocm"))["gpu"] == "nvidia"
+    assert values(minimal(versionsuffix="-nano-rocm"))["gpu"] == "amd"
+
+
+@pytest.mark.parametrize(
+    "function", ["prepend_path( 'SINGULARITY_BIND', '{}', ',' )", 'setenv("APPTAINER_BINDPATH", "{}")']
+)
+def test_bind_paths_of_the_footer_stand_once(function: str) -> None:
+    footer = "-- binds\n" + function.format("/one,/two:/2:ro") + "\nconflict('other')\n"
+    found = values(minimal(modluafooter=footer, local_singularity_bind="/one"))
+    assert found["binds"] == ["/one", "/two:/2:ro"]
+    assert found["modluafooter"] == "conflict('other')"
+    assert "modluafooter" not in values(minimal(modluafooter=function.format("/one")))
+
+
+def test_a_bind_path_of_one_installation_or_user_is_named() -> None:
+    own = "%(installdir)s/runscripts:/runscripts,%(installdir)s/user-software:/user-software"
+    result = minimal(modextravars={"SINGULARITY_BIND": f"{own},%(installdir)s/etc:/etc/x,$HOME/data"})
+    assert "binds" not in values(result)
+    assert [note.partition("'")[2].partition("'")[0] for note in result.lost if "bind path" in note] == [
+        "%(installdir)s/etc:/etc/x",
+        "$HOME/data",
+    ]
+
+
+def test_the_first_words_of_dropped_paragraphs_are_said() -> None:
+    result = minimal(description="Kept.\n\nThis container has a fix for X.\n\nNote\nthat it is old.")
+    assert values(result)["description"] == "Kept."
+    (note,) = (note for note in result.look if note.startswith("description"))
+    assert "'This container has a fix', 'Note that it is old.'" in note
+
+
+def test_wrappers_of_a_container_without_a_python_of_its_own_stay() -> None:
+    found = values(with_script('singularity exec $SIF $(basename $0) "$@"', name="python"))
+    assert found["wrappers"] == ["python"]
+    links = ["ln -s ./python %(installdir)s/bin/pip"]
+    found = values(with_script('singularity exec $SIF $(basename $0) "$@"', *links, name="python"))
+    assert found["wrappers"] == ["python", "pip"]
