@@ -15,7 +15,7 @@ from sifmod.errors import SifmodError
 # The verbs, each a module of `sifmod.commands`, with their summaries; each fits a line of 80 columns.
 _VERBS = {
     "completion": "Print the completion script of a shell.",
-    "convert": "Convert an easyconfig in the style of LUMI's containers.",
+    "convert": "Convert easyconfigs in the style of LUMI's containers.",
     "doctor": "Find problems on this host or in an image.",
     "env": "Print the settings that let EasyBuild find sifmod.",
     "inspect": "Show what is in an image, without running it.",

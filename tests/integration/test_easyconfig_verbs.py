@@ -8,7 +8,7 @@ from typing import Optional
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, LUMI_EASYCONFIG, LUMI_MODULE, User, make_user
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, LUMI_EASYCONFIG, LUMI_MODULE, LUMI_SIF, User, make_user
 
 LUMI_STYLE = Path(__file__).parents[1] / "data" / "lumi-style.eb"
 # What every easyconfig has.
@@ -117,6 +117,19 @@ def test_a_converted_easyconfig_installs_and_runs(user: User, lumi_images: Path)
     assert user.out(f"module load {LUMI_MODULE}; singularity exec $SIF printenv OMP_NUM_THREADS") == "7"
     assert (user.installdir(LUMI_MODULE) / "user-software.squashfs").is_file()
     assert (user.installdir(LUMI_MODULE) / "bin" / "torchrun").is_file()
+
+
+def test_the_python_of_an_older_easyconfig_is_read_from_its_image(user: User, lumi_images: Path) -> None:
+    script = "cat >%(installdir)s/runscripts/conda-python-simple <<EOF \n\\$WITH_CONDA\nEOF"
+    lines = [*MINIMAL[1:], "easyblock = 'MakeCp'", f"sources = ['{LUMI_SIF}']", f"postinstallcmds = [{script!r}]"]
+    (user.prefix / "X.eb").write_text("\n".join([*lines, ""]))
+    unknown = user.run("sifmod convert X.eb")
+    assert "the runscripts that need it (conda-python-simple)" in unknown.stderr
+    assert "conda_env" not in unknown.stdout.replace("Add conda_env", "")
+    user.env["SIFMOD_IMAGE_REPOSITORIES"] = str(lumi_images)
+    found = user.run("sifmod convert X.eb")
+    assert "\nconda_env = 'pytorch'\n" in found.stdout
+    assert "conda-python-simple" not in found.stderr
 
 
 def test_a_conversion_leaves_no_trace(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any, Optional
@@ -16,7 +15,7 @@ from sifmod.container.spec import image_is_gone
 from sifmod.doctor.examination import Patient, examine
 from sifmod.eb.available import easyconfig_path
 from sifmod.eb.evaluation import container_of
-from sifmod.eb.space import SoftwareSpace, letter_folder, software_space, source_paths
+from sifmod.eb.space import SoftwareSpace, find_image, software_space
 from sifmod.finding import NOTE, PROBLEM, WARNING, worst
 from sifmod.installed.installation import find_installation
 from sifmod.site.settings import Site, load_site
@@ -79,11 +78,7 @@ def _patient(target: str, site: Site, space: SoftwareSpace, prefix: Optional[Pat
 
 def _of_easyconfig(path: Path, prefix: Optional[Path]) -> Patient:
     found = container_of(path, prefix=prefix)
-    candidates = [Path(folder, found.spec.sif) for folder in found.site.image_repositories]
-    for folder in source_paths():
-        candidates += [folder / letter_folder(found.spec.name) / found.spec.sif, folder / found.spec.sif]
-    candidates.append(Path(found.spec.installdir, found.spec.sif))
-    image = next((candidate for candidate in candidates if os.path.isfile(candidate)), None)  # noqa: PTH113 - likewise
+    image = find_image(found.spec.sif, found.spec.name, found.site, folders=[Path(found.spec.installdir)])
     missing = "" if image else f"the image {found.spec.sif} is not on this host yet"
     return Patient(
         image=image,

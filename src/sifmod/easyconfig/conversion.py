@@ -108,25 +108,28 @@ class Converted:
     """The result of a conversion.
 
     Attributes:
+        module: name of the module, with its version.
         text: the new easyconfig; the notes are in it as comments.
         file_name: name that EasyBuild expects it to have.
         lost: what could not be carried over, one line each.
         look: what was carried over, but needs a review.
     """
 
+    module: str
     text: str
     file_name: str
     lost: tuple[str, ...]
     look: tuple[str, ...]
 
 
-def convert(variables: Mapping[str, Any], site: Site, *, origin: str) -> Converted:
+def convert(variables: Mapping[str, Any], site: Site, *, origin: str, with_conda: str = "") -> Converted:
     """Return an easyconfig of `ContainerImage` that does what another easyconfig does.
 
     Args:
         variables: every variable that the easyconfig sets, local ones included.
         site: the settings of the cluster; what it gives to every container is left out.
         origin: name of the file, for the comment at the top.
+        with_conda: command of the image that activates its conda environment; empty if unknown.
 
     Raises:
         EasyconfigError: it is not a container easyconfig.
@@ -142,7 +145,7 @@ def convert(variables: Mapping[str, Any], site: Site, *, origin: str) -> Convert
     _post_install(made)
     _check_way(made, origin)
     _module(made)
-    _python(made)
+    _python(made, with_conda)
     _wrappers(made)
     _gpu(made, site)
     _binds(made, site)
@@ -151,10 +154,15 @@ def convert(variables: Mapping[str, Any], site: Site, *, origin: str) -> Convert
     _leftovers(made)
     _refuse_wrong_values(made)
     _leave_out_what_is_no_literal(made)
-    suffix = variables.get("versionsuffix") or ""
-    file_name = f"{variables['name']}-{variables['version']}{suffix}.eb"
+    version = f"{variables['version']}{variables.get('versionsuffix') or ''}"
     text = easyconfig_text(made.values, comments=list(_comments(made, origin)))
-    return Converted(text, file_name, tuple(dict.fromkeys(made.lost)), tuple(dict.fromkeys(made.look)))
+    return Converted(
+        module=f"{variables['name']}/{version}",
+        text=text,
+        file_name=f"{variables['name']}-{version}.eb",
+        lost=tuple(dict.fromkeys(made.lost)),
+        look=tuple(dict.fromkeys(made.look)),
+    )
 
 
 def _check_kind(made: _Conversion, origin: str) -> None:
@@ -164,7 +172,7 @@ def _check_kind(made: _Conversion, origin: str) -> None:
     for parameter in ("name", "version"):
         if not isinstance(source.get(parameter), str) or not source[parameter]:
             raise EasyconfigError(f"'{origin}' has no {parameter}: EasyBuild would reject it")
-    if not any(name.endswith(".sif") for name in _source_names(source)):
+    if not image_names(source):
         raise EasyconfigError(
             f"'{origin}' has no SIF among its sources: only container easyconfigs can be converted. For an image "
             "without an easyconfig, see: sifmod new"
@@ -187,6 +195,15 @@ def _check_way(made: _Conversion, origin: str) -> None:
             f"'{origin}' is not a container in LUMI's way: {', and '.join(reasons)}. Write an easyconfig for its image "
             "with 'sifmod new', or for a definition file with the parameter 'definition'"
         )
+
+
+def image_names(source: Mapping[str, Any]) -> list[str]:
+    """Return the file names of images among the sources of an easyconfig.
+
+    Args:
+        source: the variables of the easyconfig.
+    """
+    return [name for name in _source_names(source) if name.endswith(".sif")]
 
 
 def _source_names(source: Mapping[str, Any]) -> Iterator[str]:
@@ -212,10 +229,8 @@ def _description(made: _Conversion) -> None:
 
 
 def _image(made: _Conversion) -> None:
-    images: list[str] = []
-    others: list[str] = []
-    for name in _source_names(made.source):
-        (images if name.endswith(".sif") else others).append(name)
+    images = image_names(made.source)
+    others = [name for name in _source_names(made.source) if name not in images]
     made.values["sources"] = images[:1]
     for name in images[1:]:
         made.lost.append(f"the image {name}: a module has one image")
@@ -355,8 +370,8 @@ def _footer(made: _Conversion) -> None:
         made.look.append("modluafooter was copied unchanged: review it")
 
 
-def _python(made: _Conversion) -> None:
-    """Find the container's Python: that of the conda environment that the scripts activate."""
+def _python(made: _Conversion, with_conda: str) -> None:
+    """Find the container's Python: that of the conda environment that the scripts, or the image, activate."""
     named = made.source.get("local_conda_env")
     if isinstance(named, str) and named:
         made.values.setdefault("conda_env", named)
@@ -365,14 +380,22 @@ def _python(made: _Conversion) -> None:
     if activated:
         made.values.setdefault("conda_env", activated["env"])
         made.values.setdefault("conda_root", activated["root"])
+    of_image = _ACTIVATE.search(with_conda)
+    if of_image and "conda_env" not in made.values:
+        made.values.update(conda_env=of_image["env"], conda_root=of_image["root"])
+        made.look.append(f"conda_env = '{of_image['env']}' is read from WITH_CONDA in the image")
     if made.values.get("conda_root") == DEFAULT_CONDA_ROOT or "conda_env" not in made.values:
         made.values.pop("conda_root", None)
     uses_conda = "WITH_CONDA" in commands + "".join(made.scripts.values())
-    runs_python = any(name.partition("/")[2].startswith("conda-python") for name in made.scripts)
-    if "conda_env" not in made.values and (uses_conda or runs_python):
+    folders = (script.partition("/") for script in made.scripts)
+    runscripts = [name for folder, _, name in folders if folder == "runscripts" and name not in made.scripts_lost]
+    needing = [name for name in runscripts if name != "get-master"]
+    if "conda_env" not in made.values and (uses_conda or needing):
+        dependent = f", and the runscripts that need it ({', '.join(needing)})" if needing else ""
+        found = f"which is {_short(with_conda)!r}" if with_conda else "which was not found on this host"
         made.lost.append(
-            "the choice of Python: the easyconfig leaves it to $WITH_CONDA in the image. See its value with "
-            "'singularity exec IMAGE sh -c \"echo $WITH_CONDA\"', and add conda_env (and venv for user software)"
+            f"the choice of Python{dependent}: the easyconfig leaves it to WITH_CONDA in the image, {found}. Add "
+            "conda_env, and venv for user software; 'sifmod inspect IMAGE' shows the Pythons of the image"
         )
     if "conda_env" not in made.values:
         for parameter in ("venv", "pip_requirements", "pack_user_software"):

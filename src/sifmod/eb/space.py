@@ -1,14 +1,16 @@
-"""The software space: the folders that EasyBuild installs into, from its own settings."""
+"""The software space: the folders that EasyBuild installs into and takes images from, from its own settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
 from sifmod.eb.configuration import configuration
 from sifmod.errors import InstallError
+from sifmod.site.settings import Site
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,25 @@ def source_paths(environ: Optional[Mapping[str, str]] = None) -> tuple[Path, ...
         InstallError: EasyBuild's configuration can't be read.
     """
     return configuration(environ=environ).sources
+
+
+def find_image(file_name: str, module_name: str, site: Site, *, folders: Iterable[Path] = ()) -> Optional[Path]:
+    """Return the image with a file name where an install finds it; None if it is not on this host.
+
+    Args:
+        file_name: name of the image, as in `sources`.
+        module_name: name of the module, without its version.
+        site: the settings of the cluster.
+        folders: other folders to look in, last.
+
+    Raises:
+        InstallError: EasyBuild's configuration can't be read.
+    """
+    candidates = [Path(folder) for folder in site.image_repositories]
+    for folder in source_paths():
+        candidates += [folder / letter_folder(module_name), folder]
+    images = (folder / file_name for folder in (*candidates, *folders))
+    return next((image for image in images if os.path.isfile(image)), None)  # noqa: PTH113 - without an error where a folder above is not ours
 
 
 def letter_folder(name: str) -> Path:

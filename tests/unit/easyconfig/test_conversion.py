@@ -122,7 +122,7 @@ def test_a_conda_environment_that_only_the_image_knows_is_asked_for() -> None:
         postinstallcmds=["singularity exec x.sif bash -c '$WITH_CONDA ; python -m venv /user-software/venv/v'"]
     )
     assert "venv" not in values(result)
-    assert any("$WITH_CONDA" in note for note in result.lost)
+    assert any("WITH_CONDA in the image, which was not found" in note for note in result.lost)
     assert any(note.startswith("venv: it needs conda_env") for note in result.lost)
 
 
@@ -392,3 +392,34 @@ def test_wrappers_of_a_container_without_a_python_of_its_own_stay() -> None:
     links = ["ln -s ./python %(installdir)s/bin/pip"]
     found = values(with_script('singularity exec $SIF $(basename $0) "$@"', *links, name="python"))
     assert found["wrappers"] == ["python", "pip"]
+
+
+OLDER = [
+    script("runscripts/conda-python-simple", '$WITH_CONDA\npython "$@"'),
+    script("runscripts/conda-python-distributed", '$WITH_CONDA\npython "$@"'),
+    script("runscripts/get-master", ""),
+]
+
+
+def older(with_conda: str, **changes: object) -> Converted:
+    variables = {"name": "X", "version": "1", "sources": ["x.sif"], "postinstallcmds": OLDER, **changes}
+    return convert(variables, a_site(), origin="x.eb", with_conda=with_conda)
+
+
+def test_runscripts_that_need_the_unknown_python_are_named() -> None:
+    (note,) = (note for note in older("").lost if "choice of Python" in note)
+    assert "(conda-python-simple, conda-python-distributed)" in note
+    (note,) = (note for note in older("true").lost if "choice of Python" in note)
+    assert "which is 'true'" in note
+
+
+@pytest.mark.parametrize(
+    ("root", "given"), [("/opt/miniconda3", {}), ("/opt/conda", {"conda_root": "/opt/conda"})], ids=["usual", "other"]
+)
+def test_the_conda_environment_of_the_image_is_the_last_resort(root: str, given: dict[str, str]) -> None:
+    result = older(f"source {root}/bin/activate pytorch")
+    found = values(result)
+    assert {key: found[key] for key in found if key.startswith("conda_")} == {"conda_env": "pytorch", **given}
+    assert not any("Python" in note for note in result.lost)
+    assert "conda_env = 'pytorch' is read from WITH_CONDA in the image" in result.look
+    assert values(older(f"source {root}/bin/activate pytorch", local_conda_env="own"))["conda_env"] == "own"

@@ -1,0 +1,41 @@
+"""The conda environment that an easyconfig leaves to its image: the command in the image's variable WITH_CONDA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from sifmod.easyconfig.conversion import image_names
+from sifmod.eb.space import find_image
+from sifmod.errors import ImageError
+from sifmod.image import system
+from sifmod.image.inspection import open_image
+from sifmod.site.settings import Site
+
+
+def with_conda(easyconfig: Path, variables: Mapping[str, Any], site: Site) -> str:
+    """Return the command in WITH_CONDA of an easyconfig's image; empty if there is none, or no image to read.
+
+    Args:
+        easyconfig: the easyconfig.
+        variables: every variable that it sets.
+        site: the settings of the cluster, with the folders of its images.
+
+    Raises:
+        InstallError: EasyBuild's configuration can't be read.
+    """
+    for name in image_names(variables):
+        # anything else is refused by the conversion
+        if PurePosixPath(name).name == name:
+            image = find_image(name, str(variables.get("name")), site, folders=[easyconfig.absolute().parent])
+            return _variable(image) if image else ""
+    return ""
+
+
+def _variable(image: Path) -> str:
+    try:
+        with open_image(image) as (_known, files):
+            return system.environment(files).get("WITH_CONDA", "") if files else ""
+    except ImageError:
+        return ""
