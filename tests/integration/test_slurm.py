@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -48,12 +49,50 @@ def test_each_task_is_a_rank_and_all_have_one_master(demo: User) -> None:
     assert 20000 <= port < 32000
 
 
-def test_uneven_tasks_are_counted_for_each_node(demo: User) -> None:
-    script = f'{LOAD}; srun -N2 -n3 --distribution=block singularity exec $SIF conda-python-distributed -c "{SHOW}"'
-    found = ranks(demo.out(script))
-    per_node = [sum(line["NODE_RANK"] == node for line in found) for node in ("0", "1")]
-    assert sum(per_node) == 3
-    assert [int(line["LOCAL_WORLD_SIZE"]) for line in found] == [per_node[int(line["NODE_RANK"])] for line in found]
+# Options of srun for each component of a step; whether every rank can know where rank 0 runs.
+STEPS = {
+    "block": (["-w nid00[2-4] -n7 -m block"], True),
+    "cyclic": (["-w nid00[2-4] -n7 -m cyclic"], True),
+    "plane": (["-w nid00[1-3] -n8 -m plane=2"], True),
+    "fewer on the first node": (["-w nid001,nid003,nid003 -n3 -m arbitrary"], True),
+    "arbitrary, in order": (["-w nid001,nid003,nid001,nid002 -n4 -m arbitrary"], True),
+    "arbitrary, two nodes": (["-w nid003,nid001,nid003 -n3 -m arbitrary"], True),
+    "arbitrary, four nodes": (["-w nid004,nid001,nid002,nid003,nid004 -n5 -m arbitrary"], False),
+    "heterogeneous, in order": (["-w nid002 -n1", "-w nid003 -n2"], True),
+    "heterogeneous, two nodes": (["-w nid003 -n1", "-w nid001 -n2"], True),
+    "heterogeneous, the first of three in its place": (["-w nid001 -n1", "-w nid004 -n3", "-w nid002 -n2"], True),
+    "heterogeneous, three nodes": (["-w nid002 -n1", "-w nid001 -n2", "-w nid004 -n3"], False),
+    "heterogeneous, a component on two nodes": (["-w nid00[3-4] -n3", "-w nid001 -n1"], False),
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_rank_0_is_the_master_and_each_node_counts_its_tasks(demo: User, case: str) -> None:
+    """If rank 0 knows that the others can't know its node, it says what to set, which then works."""
+    components, known = STEPS[case]
+    names = ["SLURMD_NODENAME", *RANKS]
+    program = f'singularity exec $SIF conda-python-distributed -c "{SHOW.replace(str(RANKS), str(names))}"'
+    step = "srun " + " : ".join(f"{options} {program}" for options in components)
+    done = demo.run(f"{LOAD}; {step}", check=known)
+    if not known:
+        assert done.returncode != 0
+        advice = re.search("run '(export MASTER_ADDR=nid00[1-4])' before srun", done.stderr)
+        assert advice, done.stderr
+        done = demo.run(f"{LOAD}; {advice[1]}; {step}")
+    lines = [dict(zip(names, line.split())) for line in done.stdout.splitlines()]
+    found = sorted(lines, key=lambda line: int(line["RANK"]))
+    nodes = [line["SLURMD_NODENAME"] for line in found]
+    for rank, (node, line) in enumerate(zip(nodes, found)):
+        del line["NODE_RANK"]
+        assert line == {
+            "SLURMD_NODENAME": node,
+            "RANK": str(rank),
+            "WORLD_SIZE": str(len(found)),
+            "LOCAL_RANK": str(nodes[:rank].count(node)),
+            "LOCAL_WORLD_SIZE": str(nodes.count(node)),
+            "MASTER_ADDR": nodes[0],
+            "MASTER_PORT": found[0]["MASTER_PORT"],
+        }
 
 
 def test_a_step_on_fewer_nodes_than_the_job_has_its_own_master(demo: User, job_directory: Path) -> None:
@@ -144,6 +183,17 @@ def test_torchrun_gets_its_rendezvous_from_slurm(with_torchrun: User) -> None:
         assert words[4:] == ["--nproc_per_node=1", "--nproc-per-node=3", "-m", "mine", "a", "b"]
     assert len({line.split()[5] for line in lines}) == 1
     assert {line.split()[1] for line in lines} == {"/user-software/venv/demo"}
+
+
+@pytest.mark.parametrize("components", [["-w nid003,nid001 -n2 -m arbitrary"], ["-w nid003 -n1", "-w nid001 -n1"]])
+def test_torchrun_s_node_0_is_the_master(with_torchrun: User, components: list[str]) -> None:
+    program = "singularity exec $SIF torchrun-distributed x.py"
+    step = "srun " + " : ".join(f"{options} {program}" for options in components)
+    lines = sorted(with_torchrun.out(f"{LOAD}; {step}").splitlines())
+    assert [[line.split()[index] for index in (0, 3, 4)] for line in lines] == [
+        ["nid001", "--node_rank=1", "--master_addr=nid003"],
+        ["nid003", "--node_rank=0", "--master_addr=nid003"],
+    ]
 
 
 def test_torchrun_refuses_several_tasks_on_a_node(with_torchrun: User) -> None:

@@ -31,7 +31,7 @@ def usage(spec: ContainerSpec, site: Site) -> str:
     }
     commands = {", ".join(spec.wrappers): "as in the container, with its software"} if spec.wrappers else {}
     commands["start-shell"] = "a shell in the container"
-    runscripts = {"get-master": "prints the first node of the job step"}
+    runscripts = {"get-master": "prints the host of rank 0 of the job step"}
     if python:
         commands["list-packages"] = "lists the Python packages of the container"
         runscripts = {

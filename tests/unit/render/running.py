@@ -131,7 +131,7 @@ STEP = {
     "SLURM_NTASKS": "8",
     "SLURM_LOCALID": "1",
     "SLURM_NODEID": "1",
-    "SLURM_STEP_TASKS_PER_NODE": "4(x2)",
+    "SLURM_GTIDS": "4,5,6,7",
     "SLURM_JOB_ID": "1234",
     "SLURM_STEP_ID": "3",
     "MASTER_ADDR": "nid001",

@@ -24,15 +24,11 @@ def test_each_task_of_a_step_becomes_a_rank(distributed: Runscript) -> None:
     assert [variables[name] for name in ranks] == ["5", "8", "1", "4", "1", "nid001"]
 
 
-@pytest.mark.parametrize(
-    ("counts", "node", "expected"),
-    [("4(x2)", "0", "4"), ("4(x2),1", "2", "1"), ("3,2,1", "1", "2"), ("08", "0", "08"), ("2(x10),7", "10", "7")],
-)
-def test_the_tasks_of_this_node_are_read_from_slurm_s_list(
-    distributed: Runscript, counts: str, node: str, expected: str
-) -> None:
-    variables = variables_of(distributed(**{**STEP, "SLURM_STEP_TASKS_PER_NODE": counts, "SLURM_NODEID": node}))
-    assert int(variables["LOCAL_WORLD_SIZE"], 10) == int(expected, 10)
+@pytest.mark.parametrize(("tasks", "count"), [("5", 1), ("4,5", 2), ("1,3,5", 3), ("0,2,4,5,6,8,10", 7)])
+def test_the_tasks_of_this_node_are_counted(distributed: Runscript, tasks: str, count: int) -> None:
+    """Slurm's list of tasks per node is in the order of the node list, which is not always that of the tasks."""
+    step = {**STEP, "SLURM_GTIDS": tasks, "SLURM_STEP_TASKS_PER_NODE": "9,8"}
+    assert variables_of(distributed(**step))["LOCAL_WORLD_SIZE"] == str(count)
 
 
 @pytest.mark.parametrize("job", ["1", "1234", "99999999", "4294967295", "0123"])
@@ -48,6 +44,17 @@ def test_two_steps_have_two_ports_and_all_tasks_of_one_the_same(distributed: Run
 
     assert port() == port(SLURM_PROCID="0", SLURM_LOCALID="0", SLURM_NODEID="0")
     assert len({port(), port(SLURM_STEP_ID="4"), port(SLURM_JOB_ID="1235")}) == 3
+
+
+@pytest.mark.parametrize("step", ["64", "127", "640"])
+def test_no_step_of_a_job_has_the_port_of_another_job(distributed: Runscript, step: str) -> None:
+    """There are as many blocks of ports as fit below the ephemeral range."""
+
+    def port(job: int, step: str) -> str:
+        return variables_of(distributed(**{**STEP, "SLURM_JOB_ID": str(job), "SLURM_STEP_ID": step}))["MASTER_PORT"]
+
+    others = {port(job, other) for job in (1233, 1235, 1236, 1234 + 186) for other in ("0", "32", "63")}
+    assert port(1234, step) not in others
 
 
 def test_the_user_s_own_port_is_kept(distributed: Runscript) -> None:
@@ -75,12 +82,16 @@ def test_a_variable_that_is_no_number_is_named_and_never_evaluated(
     assert not list(tmp_path.rglob("y"))
 
 
-@pytest.mark.parametrize("counts", ["", "x", "4(x", "$(id)", "4"])
-def test_a_list_of_tasks_that_says_nothing_of_this_node_is_named(distributed: Runscript, counts: str) -> None:
-    done = distributed.run(**{**STEP, "SLURM_STEP_TASKS_PER_NODE": counts})
+@pytest.mark.parametrize("script", ["conda-python-distributed", "torchrun-distributed"])
+@pytest.mark.parametrize("tasks", ["", "x", "4,", "4-7", "$(id)", "a[$(touch y)]"])
+def test_a_list_of_tasks_that_is_none_is_named_and_never_evaluated(
+    launcher: Callable[[str], Runscript], tmp_path: Path, script: str, tasks: str
+) -> None:
+    done = launcher(script).run(**{**STEP, "SLURM_GTIDS": tasks})
     assert done.returncode == 1
-    assert f"'{counts}'" in done.stderr
+    assert f"SLURM_GTIDS should list the tasks of this node but is '{tasks}'" in done.stderr
     assert done.stdout == ""
+    assert not list(tmp_path.rglob("y"))
 
 
 # What Slurm granted (None: it manages no GPUs), how many GPUs the node has, what else Slurm says; what each task sees.
@@ -120,7 +131,7 @@ def test_the_tasks_of_a_node_share_its_gpus(
     for number in range(there):
         (tmp_path / f"gpu{number}").touch()
     tasks = len(expected)
-    step = {**STEP, **more, "SLURM_NTASKS": str(tasks), "SLURM_NODEID": "0", "SLURM_STEP_TASKS_PER_NODE": str(tasks)}
+    step = {**STEP, **more, "SLURM_NTASKS": str(tasks), "SLURM_GTIDS": ",".join(map(str, range(tasks)))}
     if granted is not None:
         step[VISIBLE[gpu]] = granted
     seen, said = [], ""
@@ -161,7 +172,7 @@ def test_a_batch_script_without_srun_is_told_so(distributed: Runscript) -> None:
 def test_gpus_that_were_asked_for_and_not_granted_are_missed(
     launcher: Callable[[str], Runscript], script: str, gpu: str, asked: str, granted: str
 ) -> None:
-    step = {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_NNODES": "2"}
+    step = {**STEP, "SLURM_GTIDS": "5", "SLURM_NNODES": "2"}
     done = launcher(script).run("x.py", gpu=gpu, **step, **{asked: "mi250:8", VISIBLE[gpu]: granted})
     assert done.returncode == 1
     assert done.stdout == ""

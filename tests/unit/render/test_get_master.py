@@ -1,10 +1,11 @@
-"""The runscript get-master, which reads Slurm's node lists."""
+"""The runscript get-master, which reads Slurm's node lists and finds rank 0."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 from pathlib import Path
+from typing import Optional
 
 import pytest
 from hypothesis import example, given, settings
@@ -27,6 +28,7 @@ NODE_LISTS = [
     ("n[10-12,7]", "n10"),
     ("[1-4]", "1"),
     ("gpu_a[007]", "gpu_a007"),
+    ("n[1,3]-ib,m7", "n1-ib"),
 ]
 
 
@@ -58,7 +60,9 @@ def test_a_node_list_may_be_quoted(get_master: GetMaster, quote: str) -> None:
     assert get_master(f"{quote}nid[007-009],b1{quote}").stdout == "nid007\n"
 
 
-@pytest.mark.parametrize("nodelist", [*HOSTILE, "nid[a-b]", "nid[001", "nid[-3]", "*", "a\nb", "~", "\\"])
+@pytest.mark.parametrize(
+    "nodelist", [*HOSTILE, "nid[a-b]", "nid[001", "nid[-3]", "*", "a\nb", "~", "\\", ",", "a,", "a,,b", "a,$(touch x)"]
+)
 def test_what_is_no_node_list_is_refused_and_never_run(
     get_master: GetMaster, tmp_path_factory: pytest.TempPathFactory, nodelist: str
 ) -> None:
@@ -69,7 +73,7 @@ def test_what_is_no_node_list_is_refused_and_never_run(
     assert not list(tmp_path_factory.getbasetemp().glob("runscripts*/x"))
 
 
-@pytest.mark.parametrize("words", [[], [""], [","]])
+@pytest.mark.parametrize("words", [[], [""]])
 def test_no_node_list_is_refused_with_the_remedy(get_master: GetMaster, words: list[str]) -> None:
     done = get_master(*words)
     assert (done.returncode, done.stdout) == (1, "")
@@ -137,3 +141,39 @@ def test_an_empty_node_list_of_slurm_is_refused(get_master: GetMaster, variable:
     assert done.returncode == 1
     assert done.stdout == ""
     assert "no node list" in done.stderr
+
+
+# The nodes of a step in the order of their tasks, Slurm's list of them, and the master: None if it can't be known.
+STEPS: dict[str, tuple[list[str], str, Optional[str]]] = {
+    "one node": (["nid003"], "nid003", "nid003"),
+    "in order": (["nid001", "nid002", "nid003"], "nid[001-003]", "nid001"),
+    "round robin": (["nid001", "nid002", "nid001", "nid002"], "nid[001-002]", "nid001"),
+    "two nodes, the last first": (["nid003", "nid001", "nid001"], "nid[001,003]", "nid003"),
+    "two nodes, named apart": (["b7-ib", "a1", "b7-ib"], "a1,b7-ib", "b7-ib"),
+    "two nodes, two groups": (["rack2n04", "rack1n04"], "rack[1-2]n[04]", "rack2n04"),
+    "first, then in any order": (["nid001", "nid004", "nid002"], "nid[001-002,004]", "nid001"),
+    "three nodes, another first": (["nid004", "nid002", "nid001"], "nid[001-002,004]", None),
+    "four nodes, another first": (["nid002", "nid001", "nid003", "nid004"], "nid[001-004]", None),
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_the_master_of_a_step_is_the_node_of_rank_0_or_rank_0_fails(get_master: GetMaster, case: str) -> None:
+    nodes, nodelist, master = STEPS[case]
+    for rank, node in enumerate(nodes):
+        done = get_master(
+            SLURM_STEP_NODELIST=nodelist,
+            SLURM_STEP_NUM_NODES=str(len(set(nodes))),
+            SLURM_GTIDS=",".join(str(other) for other, its in enumerate(nodes) if its == node),
+            SLURMD_NODENAME=node,
+        )
+        if master:
+            assert (done.returncode, done.stdout, done.stderr) == (0, f"{master}\n", "")
+        elif rank == 0:
+            assert (done.returncode, done.stdout) == (1, "")
+            assert f"run 'export MASTER_ADDR={node}' before srun" in done.stderr
+
+
+def test_rank_0_elsewhere_does_not_matter_for_a_given_list(get_master: GetMaster) -> None:
+    step = {"SLURM_STEP_NODELIST": "nid[001-004]", "SLURM_GTIDS": "0", "SLURMD_NODENAME": "nid004"}
+    assert get_master("nid[002-003]", **step).stdout == "nid002\n"

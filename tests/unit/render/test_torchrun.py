@@ -8,7 +8,7 @@ import pytest
 
 from .running import STEP, Runscript
 
-TORCHRUN_STEP = {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_STEP_NUM_NODES": "2"}
+TORCHRUN_STEP = {**STEP, "SLURM_PROCID": "1", "SLURM_GTIDS": "1", "SLURM_STEP_NUM_NODES": "2"}
 
 
 def test_torchrun_is_told_the_nodes_of_the_step_and_the_gpus_granted(torchrun: Runscript) -> None:
@@ -24,7 +24,7 @@ def test_torchrun_counts_the_gpus_of_the_node_where_no_list_says_them(torchrun: 
     assert "--nproc_per_node=1" in torchrun("x.py", **TORCHRUN_STEP, SLURM_GPUS_ON_NODE="a[$(touch y)]")
 
 
-@pytest.mark.parametrize("name", ["SLURM_NODEID", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", "SLURM_STEP_ID"])
+@pytest.mark.parametrize("name", ["SLURM_PROCID", "SLURM_STEP_NUM_NODES", "SLURM_JOB_ID", "SLURM_STEP_ID"])
 @pytest.mark.parametrize("value", ["", "a[$(touch y)]", "`touch y`"])
 def test_torchrun_names_a_variable_that_is_no_number_and_never_evaluates_it(
     torchrun: Runscript, tmp_path: Path, name: str, value: str
@@ -34,3 +34,15 @@ def test_torchrun_names_a_variable_that_is_no_number_and_never_evaluates_it(
     assert f"{name} should be a number set by Slurm but is '{value}'" in done.stderr
     assert done.stdout == ""
     assert not list(tmp_path.rglob("y"))
+
+
+def test_the_node_of_task_0_is_node_0_whatever_slurm_calls_it(torchrun: Runscript) -> None:
+    """torchrun listens on the master as node 0, and task 0 may run on any node with `--distribution=arbitrary`."""
+    words = torchrun("x.py", **{**TORCHRUN_STEP, "SLURM_PROCID": "0", "SLURM_GTIDS": "0", "SLURM_NODEID": "1"})
+    assert "--node_rank=0" in words
+
+
+def test_several_tasks_on_a_node_are_refused(torchrun: Runscript) -> None:
+    done = torchrun.run("x.py", **{**TORCHRUN_STEP, "SLURM_GTIDS": "1,3"})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "this node has 2 tasks, but torchrun needs exactly one" in done.stderr
