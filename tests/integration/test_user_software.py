@@ -36,6 +36,19 @@ def test_unpacked_it_can_be_written_to_again(extended: User) -> None:
     assert greet(extended) == "hello"
 
 
+def test_the_mark_of_an_unpacked_directory_replaces_a_link(extended: User, tmp_path: Path) -> None:
+    """Whoever may write to the installation could let others empty their own files."""
+    victim = tmp_path / "victim"
+    victim.write_text("years of work")
+    mark = extended.installdir(DEMO_MODULE) / "user-software.unpacked"
+    mark.symlink_to(victim)
+    extended.run(f"{LOAD}; make-squashfs --remove-directory")
+    mark.symlink_to(victim)
+    extended.run(f"{LOAD}; unmake-squashfs")
+    assert victim.read_text() == "years of work"
+    assert not mark.is_symlink()
+
+
 def test_the_calling_shell_sees_the_change_without_a_reload(extended: User) -> None:
     script = f"""
         {LOAD}

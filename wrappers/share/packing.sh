@@ -123,14 +123,17 @@ usable_processors() {
 
 # take_lock: let only one packing or unpacking run at a time, also across nodes if the file system has locks.
 take_lock() {
-    local file=$lock_file
+    local file=$lock_file refusal="'$lock_file' is no plain file, but should be a lock file: find out who put it there, and remove it."
+    # Opening must not empty or fill a file elsewhere, which a symbolic link may lead to, nor wait for a named pipe.
+    if [[ -L $file || -e $file && ! -f $file ]]; then die 5 "$refusal"; fi
     # A group member with a stricter umask may have created the file: read permission is enough for the lock.
     if [[ -e $file && ! -w $file ]]; then
         [[ -r $file ]] || die 9 "no permission to read '$file', which belongs to $(stat -c %U -- "$file"): ask for group read permission."
         exec {lock}<"$file"
     else
-        { exec {lock}>"$file"; } 2>/dev/null || die 8 "not enough space or quota in '$root'. Nothing was changed."
+        { exec {lock}>>"$file"; } 2>/dev/null || die 8 "not enough space or quota in '$root'. Nothing was changed."
     fi
+    if [[ -L $file ]]; then die 5 "$refusal"; fi
     flock --nonblock "$lock" || die 7 "another make-squashfs or unmake-squashfs is running in '$root': wait until it has finished."
 }
 

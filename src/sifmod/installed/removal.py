@@ -319,12 +319,18 @@ def _unpacked_again(root: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _user_software_lock(root: Path) -> Iterator[None]:
     """Hold the lock of make-squashfs and unmake-squashfs."""
+    lock = root / names.USER_SOFTWARE_LOCK
+    flags = os.O_CLOEXEC | os.O_NOFOLLOW
+    if os.path.lexists(lock) and not stat.S_ISREG(lock.lstat().st_mode):
+        raise InstallError(
+            f"'{lock}' is no plain file, but should be a lock file: find out who put it there, and remove it"
+        )
     try:
         try:
-            descriptor = os.open(root / names.USER_SOFTWARE_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(lock, flags | os.O_RDWR | os.O_CREAT, 0o666)
         except PermissionError:
             # created by a member of the group with a stricter umask: read permission is enough to lock it
-            descriptor = os.open(root / names.USER_SOFTWARE_LOCK, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(lock, flags | os.O_RDONLY)
     except OSError as error:
         raise InstallError(f"the lock in '{root}' can't be taken: {error.strerror}") from error
     try:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -135,6 +136,15 @@ def test_a_running_packer_is_waited_for(removal: Removal, root: Path) -> None:
     assert removal.installation.module_files
     assert root.exists()
     removal.remove(keep=None)
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda lock: lock.symlink_to("nowhere")])
+def test_a_lock_of_packing_that_is_no_file_is_named(removal: Removal, root: Path, make: Callable[[Path], None]) -> None:
+    lock = root / names.USER_SOFTWARE_LOCK
+    make(lock)
+    with pytest.raises(InstallError, match=f"'{lock}' is no plain file"):
+        removal.remove(keep=None)
+    assert not (root / "nowhere").exists()
 
 
 def test_a_running_eb_is_waited_for(space: SoftwareSpace, removal: Removal, root: Path) -> None:

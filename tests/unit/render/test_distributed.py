@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable
 from dataclasses import replace
@@ -191,17 +192,28 @@ def test_the_cache_outside_of_slurm_is_one_for_all_runs(distributed: Runscript, 
     assert len(list(tmp_path.glob("sifmod-*"))) == 1
 
 
-def test_a_cache_folder_of_somebody_else_is_refused(distributed: Runscript, tmp_path: Path) -> None:
-    others = tmp_path / "others"
-    others.mkdir()
-    if os.geteuid() == 0:
-        os.chown(others, 12345, -1)
+@pytest.mark.parametrize("whose", ["a link to somebody else's", "a link to a folder of this user", "somebody else's"])
+def test_a_cache_folder_that_somebody_else_has_prepared_is_not_used(
+    distributed: Runscript, tmp_path: Path, whose: str
+) -> None:
+    guessed, folder = tmp_path / f"sifmod-{os.getuid()}-1234", tmp_path / "folder"
+    folder.mkdir()
+    if whose.startswith("a link"):
+        guessed.symlink_to(folder if "this user" in whose else "/usr")
+    elif os.geteuid() == 0:
+        guessed.mkdir()
+        os.chown(guessed, 12345, -1)
     else:
-        others = Path("/usr")
-    (tmp_path / f"sifmod-{os.getuid()}-1234").symlink_to(others)
+        pytest.skip("only root can make a folder of somebody else")
     done = distributed.run("x.py", gpu="amd", **STEP)
-    assert done.returncode == 1
-    assert "belongs to another user: set TMPDIR" in done.stderr
+    assert done.returncode == 0, done.stderr
+    cache = Path(variables_of(done.stdout.split("\0"))["TRITON_CACHE_DIR"])
+    assert cache.parent == tmp_path
+    assert re.fullmatch(rf"{guessed.name}\.\w{{6}}", cache.name)
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert (
+        f"'{guessed}' is a link or belongs to another user, so it is not used; caches are in '{cache}'" in done.stderr
+    )
 
 
 def test_a_cache_folder_that_can_not_be_made_is_said_to_be_so(distributed: Runscript, tmp_path: Path) -> None:

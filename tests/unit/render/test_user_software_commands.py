@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,30 @@ def test_other_commands_leave_variables_of_the_user_alone(wrapper: Wrapper) -> N
 def test_they_hold_the_lock_that_removal_takes(wrapper: Wrapper, installed: ContainerSpec) -> None:
     wrapper.run("unmake-squashfs")
     assert Path(installed.installdir, names.USER_SOFTWARE_LOCK).exists()
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_lock_that_leads_to_another_file_does_not_empty_it(
+    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("years of work")
+    lock = Path(installed.installdir, names.USER_SOFTWARE_LOCK)
+    link(victim, lock)
+    done = wrapper.run("unmake-squashfs")
+    assert victim.read_text() == "years of work"
+    if lock.is_symlink():
+        assert done.returncode == 5
+        assert f"'{lock}' is no plain file" in done.stderr
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("nowhere")])
+def test_a_lock_that_is_no_file_is_named(
+    wrapper: Wrapper, installed: ContainerSpec, make: Callable[[Path], None]
+) -> None:
+    lock = Path(installed.installdir, names.USER_SOFTWARE_LOCK)
+    make(lock)
+    done = wrapper.run("make-squashfs")
+    assert done.returncode == 5
+    assert f"'{lock}' is no plain file" in done.stderr
+    assert not Path(installed.installdir, "nowhere").exists()
