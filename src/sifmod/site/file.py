@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,12 +40,9 @@ class SiteFile:
         """Read a file.
 
         Raises:
-            SiteError: the file can't be read, or is not valid TOML; the message names the line.
+            SiteError: the path is not a file that can be read, or it is not valid TOML; the message names the line.
         """
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SiteError(f"the site file '{path}' can't be read: {error}") from error
+        text = _text(path)
         try:
             values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -102,6 +100,19 @@ class SiteFile:
             return tomllib.loads("\n".join(before))
         except (ValueError, RecursionError):
             return {}
+
+
+def _text(path: Path) -> str:
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISREG(mode):
+            return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SiteError(f"the site file '{path}' can't be read: {error.strerror}") from error
+    except ValueError as error:
+        raise SiteError(f"the site file '{path}' can't be read: {error}") from error
+    kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+    raise SiteError(f"the site file '{path}' is {kind}: it must be a TOML file, or a link to one")
 
 
 def place(path: Path, line: int) -> str:

@@ -286,7 +286,7 @@ def load_settings(environ: Optional[Mapping[str, str]] = None, site: str = "") -
     environ = os.environ if environ is None else environ
     user_path = _user_file(environ)
     user, users_site = _Layer({}, {}), ""
-    if user_path and user_path.is_file():
+    if user_path and _is_present(user_path):
         user_file = SiteFile.read(user_path)
         if "site" in user_file.values:
             users_site = _converted(user_file, "site", TEXT, user_file.values.pop("site"))
@@ -322,21 +322,31 @@ def _user_file(environ: Mapping[str, str]) -> Optional[Path]:
 
 def _site_file(chosen: str) -> Path:
     if "/" in chosen or chosen.endswith(".toml"):
-        path = Path(chosen).expanduser()
-        if not path.is_file():
+        path = Path(os.path.expanduser(chosen))  # noqa: PTH111 - Path.expanduser fails for an unknown user
+        if not _is_present(path):
             raise SiteError(
                 f"the site file '{path}' does not exist: correct SIFMOD_SITE, --site or the key 'site' in the user's "
                 "settings, whichever names it"
             )
         return path
-    path = data_path("sites") / f"{chosen}.toml"
-    if not path.is_file():
-        known = shipped_sites()
+    known = shipped_sites()
+    if chosen not in known:
         raise SiteError(
             f"there is no site '{chosen}'{perhaps(chosen, known)}: SIFMOD_SITE takes the path of a site file "
             f"or one of {', '.join(known)}"
         )
-    return path
+    return data_path("sites") / f"{chosen}.toml"
+
+
+def _is_present(path: Path) -> bool:
+    """Whether there is anything, also what can't be read: only a file that is absent may be passed over."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        pass  # reading it fails with the reason
+    return True
 
 
 def _from_file(file: SiteFile, layer: str) -> _Layer:

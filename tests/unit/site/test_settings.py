@@ -355,6 +355,59 @@ def test_a_site_file_that_can_not_be_read_is_named(tmp_path: Path, write: Write)
     assert "Permission denied" in message
 
 
+def _directory(path: Path) -> None:
+    path.mkdir()
+
+
+def _named_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _link_loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def _link_to_nothing(path: Path) -> None:
+    path.symlink_to("gone")
+
+
+def _locked(path: Path) -> None:
+    path.touch(mode=0)
+
+
+def _in_a_link_loop(path: Path) -> None:
+    path.parent.rmdir()
+    path.parent.symlink_to(path.parent)
+
+
+NO_FILES = {
+    _directory: "is a directory",
+    _named_pipe: "is not a regular file",
+    _link_loop: "Too many levels of symbolic links",
+    _link_to_nothing: "No such file or directory",
+    _locked: "Permission denied",
+    _in_a_link_loop: "Too many levels of symbolic links",
+}
+
+
+@pytest.mark.parametrize("layer", ["site", "user"])
+@pytest.mark.parametrize("made", NO_FILES)
+def test_what_is_no_file_that_can_be_read_is_named(tmp_path: Path, made: Callable[[Path], None], layer: str) -> None:
+    if made is _locked and os.geteuid() == 0:
+        pytest.skip("root reads every file")
+    path = tmp_path / "sifmod/config.toml"
+    path.parent.mkdir()
+    made(path)
+    message = refused({"SIFMOD_SITE": str(path)} if layer == "site" else {"XDG_CONFIG_HOME": str(tmp_path)})
+    assert f"'{path}'" in message
+    assert NO_FILES[made] in message
+
+
+@pytest.mark.parametrize("site", ["~nobody-of-this-name/site.toml", "x/" * 3000 + "y", "x" * 300, "a\0/b.toml"])
+def test_a_name_that_no_file_can_have_is_refused(site: str) -> None:
+    assert site in refused({"SIFMOD_SITE": site})
+
+
 def test_every_key_of_packing_and_jobs_is_read(write: Write) -> None:
     path = write(
         """
