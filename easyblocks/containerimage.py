@@ -50,7 +50,7 @@ from sifmod.host.interruption import Interruption
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif
 from sifmod.install.installer import Installer, check_writable, refresh_scripts, write_artefact
-from sifmod.install.manifest import read_manifest
+from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.modulefiles import ModuleFiles
 from sifmod.install.oldimages import remove_old_images
 from sifmod.install.packages import check_packages, installed_packages
@@ -80,6 +80,11 @@ def _easybuild_errors() -> Iterator[None]:
 def _trace(line: str) -> None:
     """Print a line of trace output, which may hold text of the runtime or the image."""
     trace_msg(printable(line))
+
+
+def _seen(manifest: Manifest) -> dict[str, Any]:
+    """Return what a description gets from the image that was installed."""
+    return {"image_size": manifest.image_size, "image_id": manifest.image_id}
 
 
 class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
@@ -180,7 +185,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                         f"EasyBuild can't write '{self.installdir}' into a Tcl module: choose another path",
                     )
                 if manifest:
-                    spec = replace(spec, image=manifest.image_source, image_size=manifest.image_size)
+                    spec = replace(spec, image=manifest.image_source, **_seen(manifest))
                 else:
                     image = self._in_repositories(spec, site)
                     spec = replace(spec, image_size=image.stat().st_size if image else 0)
@@ -425,7 +430,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             ).install()
             manifest = read_manifest(Path(self.installdir))
         if manifest:
-            self._description = replace(spec, image_size=manifest.image_size), site
+            self._description = replace(spec, **_seen(manifest)), site
 
     def sanity_check_step(self, *args: Any, **kwargs: Any) -> None:
         """Check the files, and start the container; sanity checks of the easyconfig run it as a user will."""

@@ -72,6 +72,7 @@ class ContainerSpec:
         image_mode: `copy`, `link` (reflink, else hard link, else copy) or `central` (used where it is).
         image: absolute path of the source image; empty until EasyBuild has found it.
         image_size: its size in bytes; 0 until it was installed.
+        image_id: the identifier in its header; empty until it was installed.
         definition_files: files kept in share/docker-defs/ for reference.
         expected_packages: names and exact versions of distributions that the container's Python must have.
         python: the Python of the image; None if the module provides no Python.
@@ -97,6 +98,7 @@ class ContainerSpec:
     image_mode: str = "copy"
     image: str = ""
     image_size: int = 0
+    image_id: str = ""
     definition_files: tuple[str, ...] = ()
     expected_packages: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     python: Optional[PythonLayout] = None

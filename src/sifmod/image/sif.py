@@ -17,7 +17,9 @@ from sifmod.image import superblock
 
 # launch script, magic, version, architecture; then UUID, times, and the positions of descriptors and data
 _START = struct.Struct("<32s10s3s3s")
-_HEADER = struct.Struct(f"{_START.format}16s8q")
+# the identifier that the builder of an image draws: a UUID
+ID_AT, ID_LENGTH = _START.size, 16
+_HEADER = struct.Struct(f"{_START.format}{ID_LENGTH}s8q")
 _MAGIC = b"SIF_MAGIC\0"
 _DESCRIPTOR = struct.Struct("<i?IIIqqqqqqq128s384s")
 _PARTITION = struct.Struct("<ii3s")
@@ -179,6 +181,16 @@ def read_sif(stream: IO[bytes], *, name: str) -> SifFile:
         descriptors.append(Descriptor(kind, identifier, group, target, link != target, offset, extent, made, extra))
     known = _ARCHITECTURES.get(architecture.rstrip(b"\0"), "unknown")
     return SifFile(architecture=known, created=created, descriptors=tuple(descriptors))
+
+
+def sif_id(path: Path) -> str:
+    """Return the identifier in the header of a SIF, in hexadecimal: two builds of one definition have two.
+
+    Raises:
+        OSError: the file can't be read.
+    """
+    with path.open("rb") as stream:
+        return os.pread(stream.fileno(), ID_LENGTH, ID_AT).hex()
 
 
 def check_is_sif(path: Path) -> None:

@@ -26,7 +26,7 @@ from sifmod.fetch.store import StoredImage
 from sifmod.host.command import run
 from sifmod.host.files import inside, other_writers, owner_of, remove_tree, sha256_of
 from sifmod.host.runtime import ContainerRuntime, find_runtime
-from sifmod.image.sif import check_is_sif
+from sifmod.image.sif import check_is_sif, sif_id
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.oldimages import remove_old_images, superseded_images
 from sifmod.install.pip import pip_settings
@@ -97,7 +97,8 @@ class Installer:
         """Prepare everything in the stage; return the manifest, and the Python version of outdated user software."""
         spec = self.spec
         image, digest = self._place(stage, runtime)
-        spec = replace(spec, image_size=image.stat().st_size)
+        spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
+        self._compare_stand_ins(spec, digest)
         facts = None
         if spec.python:
             self.say(f"looking at the Python of the image in {spec.python.prefix}")
@@ -127,6 +128,7 @@ class Installer:
             image_digest=self.stored.digest if self.stored else "",
             image_sha256=digest,
             image_size=spec.image_size,
+            image_id=spec.image_id,
             python_version=spec.python_version,
             venv=spec.venv,
             hashes={str(artefact.path): artefact.sha256 for artefact in artefacts},
@@ -213,6 +215,20 @@ class Installer:
                 "fetched: somebody or something has changed it since. Fetch it again with: eb --rebuild "
                 "--force-download=sources"
             )
+
+    def _compare_stand_ins(self, spec: ContainerSpec, digest: str) -> None:
+        """Warn of an image in the site's repositories that a module would take for this one, but is another."""
+        for folder in self.site.image_repositories if digest else ():
+            path = Path(folder, spec.sif)
+            with contextlib.suppress(OSError):  # it is not there, or not ours to read
+                if path.samefile(self.image) or (path.stat().st_size, sif_id(path)) != (spec.image_size, spec.image_id):
+                    continue
+                found = self._hash(path)
+                if found != digest:
+                    self.warn(
+                        f"the site's image '{path}' looks like the installed one, but has the SHA-256 {found}: the "
+                        "module would use it if its own image is gone. Find out who changed it, and copy it anew"
+                    )
 
     def _warn_of_writers(self) -> None:
         """Say who may change the image after this install, without this installation being touched."""

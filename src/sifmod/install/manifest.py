@@ -33,6 +33,7 @@ class Manifest:
         tools: name and version of each tool that took part.
         image_origin: URI that it was pulled from, or name and hash of its definition file; empty for other images.
         image_digest: its digest in the registry, as `sha256:...`; empty if it has none.
+        image_id: the identifier in the header of the SIF, in hexadecimal.
         venv: name of the virtual environment; empty if there is no user software.
         hashes: SHA-256, in hexadecimal, of each text file that the installation wrote except the manifest, by path.
         expected_packages: names and exact versions of packages that the container's Python must have.
@@ -49,6 +50,7 @@ class Manifest:
     tools: Mapping[str, str]
     image_origin: str = ""
     image_digest: str = ""
+    image_id: str = ""
     venv: str = ""
     hashes: Mapping[str, str] = field(default_factory=dict)
     expected_packages: Mapping[str, str] = field(default_factory=dict)
@@ -128,6 +130,8 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
     for name in manifest.old_images:
         if "/" in name or name not in manifest.files or name == manifest.image:
             raise ValueError(f"its old_images has {name!r}, which can't be an old image")
+    if not re.fullmatch(r"[0-9a-f]*", manifest.image_id):
+        raise ValueError(f"its image_id is {manifest.image_id!r}")
     if manifest.python_version and not PYTHON_VERSION.fullmatch(manifest.python_version):
         raise ValueError(f"its python_version is {manifest.python_version!r}")
     if not re.fullmatch(r"[A-Za-z0-9_.+-]*", manifest.venv) or manifest.venv in (".", ".."):

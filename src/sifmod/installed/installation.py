@@ -13,6 +13,7 @@ from typing import Optional
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
+from sifmod.image.sif import sif_id
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.site.settings import Site
 from sifmod.text import quoting
@@ -70,12 +71,13 @@ class Installation:
         return tuple(self.root / name for name in self.manifest.old_images if (self.root / name).is_file())
 
     def stand_in(self, site: Site) -> Optional[Path]:
-        """Return the site's copy of the image, of the same name and size, which replaces a missing image; else None."""
+        """Return the site's copy, of the same name, size and identifier, which replaces a missing image; else None."""
         for folder in site.image_repositories:
             path = Path(folder, self.manifest.image)
             with contextlib.suppress(OSError):
                 status = path.stat()
-                if stat.S_ISREG(status.st_mode) and status.st_size == self.manifest.image_size:
+                is_same = stat.S_ISREG(status.st_mode) and status.st_size == self.manifest.image_size
+                if is_same and self.manifest.image_id in ("", sif_id(path)):
                     return path
         return None
 

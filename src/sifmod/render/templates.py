@@ -16,7 +16,7 @@ from sifmod import __version__, names
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind, escape
 from sifmod.container.spec import ContainerSpec, image_is_gone
-from sifmod.image import superblock
+from sifmod.image import sif, superblock
 from sifmod.inside.trees import SEEDED
 from sifmod.render.environment import injected_variables, plain_variables, structural_variables
 from sifmod.resources import data_path, program
@@ -129,6 +129,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "site": site,
         "names": names,
         "superblock": superblock,
+        "sif_format": sif,
         "sifmod_version": __version__,
         "central": _central_images(spec, site),
         "required_binds": [
@@ -158,15 +159,16 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
     }
 
 
-def _central_images(spec: ContainerSpec, site: Site) -> list[tuple[str, int]]:
-    """Return other paths of the image, each with the size that it must have there; 0: any.
+def _central_images(spec: ContainerSpec, site: Site) -> list[tuple[str, int, str]]:
+    """Return other paths of the image, each with the size and the identifier that it must have there; 0: any.
 
-    These are its original path in the mode `central`, then the site's repositories. Only the size of a stand-in is
-    compared, because reading it takes too long at load; `sifmod verify` reads it.
+    These are its original path in the mode `central`, then the site's repositories. All of a stand-in is read at the
+    install and by `sifmod verify`: at load that would take minutes.
     """
-    own = {spec.image: 0} if spec.image_mode == "central" and spec.image else {}
-    repositories = {str(PurePosixPath(folder, spec.sif)): spec.image_size for folder in site.image_repositories}
-    return list({**own, **repositories, **own}.items())
+    same = spec.image_size, spec.image_id if spec.image_size else ""
+    own = {spec.image: (0, "")} if spec.image_mode == "central" and spec.image else {}
+    repositories = {str(PurePosixPath(folder, spec.sif)): same for folder in site.image_repositories}
+    return [(path, *expected) for path, expected in {**own, **repositories, **own}.items()]
 
 
 def _commands(spec: ContainerSpec, command: str) -> dict[str, list[str]]:

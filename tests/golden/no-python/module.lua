@@ -15,21 +15,28 @@ pushenv("__SIFMOD_CONTAINER", myModuleFullName())
 
 local installdir = "/apps/GROMACS/2024.1"
 
--- The image: the installation's own copy, or one of the site's of the same size.
+-- The image: the installation's own copy, or one of the site's of the same size and with the same identifier in its header.
 local sif = pathJoin(installdir, "gromacs.sif")
-local function is_copy(path, size)
-    local file = isFile(path) and size > 0 and io and io.open and io.open(path, "rb")
-    if not file then
+local function is_copy(path, size, id)
+    if not isFile(path) or size == 0 or not (io and io.open) then
         return isFile(path)
     end
+    local file = io.open(path, "rb")
+    if not file then
+        return false
+    end
     local is_same = file:seek("end") == size
+    file:seek("set", 48)
+    local found = (file:read(16) or ""):gsub(".", function(char)
+        return ("%02x"):format(char:byte())
+    end)
     file:close()
-    return is_same
+    return is_same and (id == "" or found == id)
 end
 if not isFile(sif) then
     for _, central in ipairs({
     }) do
-        if is_copy(central[1], central[2]) then
+        if is_copy(central[1], central[2], central[3]) then
             sif = central[1]
             break
         end

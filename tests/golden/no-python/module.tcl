@@ -78,10 +78,22 @@ if {$sifmod_lmod && $sifmod_unloading && [info exists env($loaded)] && $env($loa
 set is_loaded [sifmod_has $loaded]
 sifmod_set $loaded [module-info name]
 
-# The image: the installation's own copy, or one of the site's of the same size.
+# The image: the installation's own copy, or one of the site's of the same size and with the same identifier in its header.
+proc sifmod_is_copy {path size id} {
+    if {![file isfile $path] || !$size} {
+        return [file isfile $path]
+    }
+    if {[file size $path] != $size || [catch {open $path rb} file]} {
+        return 0
+    }
+    seek $file 48
+    binary scan [read $file 16] H* found
+    close $file
+    return [expr {$id eq "" || $found eq $id}]
+}
 set sif "/apps/GROMACS/2024.1/gromacs.sif"
-foreach {central size} [list ] {
-    if {![file isfile $sif] && [file isfile $central] && (!$size || [file size $central] == $size)} {
+foreach {central size id} [list ] {
+    if {![file isfile $sif] && [sifmod_is_copy $central $size $id]} {
         set sif $central
     }
 }

@@ -113,6 +113,26 @@ def test_nothing_is_written_that_the_manifest_does_not_name(install: Install, in
     assert own == set(manifest_of(installdir).files)
 
 
+def test_an_image_that_only_looks_like_the_installed_one_is_named(
+    install: Install, installdir: Path, image: Path, tmp_path: Path
+) -> None:
+    """It is where the module takes an image from when its own is gone."""
+    image.write_bytes(SIF_HEADER.ljust(4096, b"\0"))
+    same, other, changed = (tmp_path / name for name in ("same", "other", "changed"))
+    for folder, text in (
+        (same, image.read_bytes()),
+        (other, SIF_HEADER.ljust(48, b"\0") + b"x" * 4048),
+        (changed, SIF_HEADER.ljust(4095, b"\0") + b"x"),
+    ):
+        folder.mkdir()
+        (folder / "demo.sif").write_bytes(text)
+    site = a_site(image_repositories=(str(image.parent), *map(str, (same, other, changed)), "/nowhere"))
+    install(site=site)
+    (warning,) = [line for line in install.said if "looks like" in line]
+    assert f"'{changed}/demo.sif'" in warning
+    assert manifest_of(installdir).image_id == "00" * 16
+
+
 def test_the_manifest_says_what_was_installed_from_where_and_with_what(
     install: Install, installdir: Path, image: Path
 ) -> None:

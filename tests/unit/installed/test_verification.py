@@ -114,7 +114,14 @@ def test_an_image_that_is_gone_may_have_a_stand_in(root: Path, check: Check, tmp
     note, problem = check(a_site(image_repositories=(str(repository),)))["image"]
     assert (note.severity, problem.severity) == (NOTE, PROBLEM)
     assert f"'{repository}/demo.sif' has the SHA-256" in problem.what
-    # of another size, it is not used
+    # with another identifier, it is not used
+    manifest = root / names.MANIFEST
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"image_id": ""', f'"image_id": "{"00" * 16}"'))
+    (problem,) = check(a_site(image_repositories=(str(repository),)))["image"]
+    assert "is gone" in problem.what
+    manifest.write_text(text)
+    # of another size, neither
     (repository / "demo.sif").write_bytes(SIF_HEADER + b"x")
     (problem,) = check(a_site(image_repositories=(str(repository),)))["image"]
     assert "is gone" in problem.what

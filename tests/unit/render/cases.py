@@ -31,10 +31,13 @@ NASTY_SITE = a_site(
 )
 
 
-def made(python_version: str, image_size: int = 0, **parameters: Any) -> ContainerSpec:
+def made(python_version: str, image_size: int = 0, image_id: str = "", **parameters: Any) -> ContainerSpec:
     fields = {key: parameters.pop(key) for key in ("name", "version", "env_name", "installdir", "sif")}
     return replace(
-        spec_from_parameters(**fields, parameters=parameters), python_version=python_version, image_size=image_size
+        spec_from_parameters(**fields, parameters=parameters),
+        python_version=python_version,
+        image_size=image_size,
+        image_id=image_id,
     )
 
 
@@ -84,6 +87,7 @@ CASES: dict[str, tuple[ContainerSpec, Site]] = {
         made(
             "3.12",
             image_size=12_345_678_901,
+            image_id="0123456789abcdef0123456789abcdef",
             name="PyTorch-NGC",
             version="24.05 it's",
             env_name="PYTORCHMINNGC",

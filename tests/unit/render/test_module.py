@@ -138,6 +138,22 @@ def test_a_central_image_of_another_size_is_another_image(
     assert load.run(spec, site, syntax=syntax).returncode != 0
 
 
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_a_central_image_with_another_identifier_is_another_image(
+    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str
+) -> None:
+    Path(installed.installdir, installed.sif).unlink()
+    identifier = bytes(range(16))
+    for name, head in (("other", b"x" * 16), ("same", identifier)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / installed.sif).write_bytes(bytes(48) + head + b"\n" * 16)
+    spec = replace(installed, image_size=80, image_id=identifier.hex())
+    site = a_site(image_repositories=(str(tmp_path / "other"), str(tmp_path / "same")))
+    assert load(spec, site, syntax=syntax)["SIF"] == f"{tmp_path}/same/demo.sif"
+    (tmp_path / "same" / installed.sif).unlink()
+    assert load.run(spec, site, syntax=syntax).returncode != 0
+
+
 def test_loading_without_any_image_fails_with_one_clear_line_and_unloading_does_not(
     installed: ContainerSpec, load: Load
 ) -> None:

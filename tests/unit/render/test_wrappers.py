@@ -231,3 +231,16 @@ def test_a_wrapper_uses_no_central_image_of_another_size(
     done = wrapper.run("python", spec=replace(installed, image_size=5), site=site)
     assert done.returncode == 126
     assert "is gone" in done.stderr
+
+
+def test_a_wrapper_uses_no_central_image_with_another_identifier(
+    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path
+) -> None:
+    Path(installed.installdir, installed.sif).unlink()
+    (tmp_path / installed.sif).write_bytes(bytes(48) + bytes(range(16)) + b"x" * 16)
+    spec, site = replace(installed, image_size=80), a_site(image_repositories=(str(tmp_path),))
+    same = replace(spec, image_id=bytes(range(16)).hex())
+    assert wrapper("python", spec=same, site=site)["argv"][1] == f"{tmp_path}/demo.sif"
+    done = wrapper.run("python", spec=replace(spec, image_id="0" * 32), site=site)
+    assert done.returncode == 126
+    assert "is gone" in done.stderr

@@ -21,9 +21,19 @@ in_container() {
     [[ -d /.singularity.d ]]
 }
 
+# is_copy PATH SIZE ID: whether this file has the size of the image and the identifier in its header. Reading all of it would take
+# minutes: the install and sifmod verify do. Size 0: any file will do.
+is_copy() {
+    local id
+    if [[ ! -f $1 ]] || (($2 && $(stat -Lc %s -- "$1") != $2)); then return 1; fi
+    if (($2 == 0)) || [[ -z $3 ]]; then return 0; fi
+    id=$(od -An -v -t x1 -j 48 -N 16 -- "$1")
+    [[ ${id//[[:space:]]/} == "$3" ]]
+}
+
 find_image() {
     if [[ -f $sifmod_image ]]; then return; fi
-    if [[ -f /appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif ]]; then
+    if is_copy /appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif 0 ''; then
         sifmod_image=/appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif
         return
     fi
