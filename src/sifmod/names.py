@@ -25,7 +25,9 @@ PREVIOUS = ".sifmod-previous"
 # With this begins every such name.
 OURS = ".sifmod-"
 
+# Runscripts that are read, not started by users: the versions of the image's packages, and the program that compares.
 CONSTRAINTS = "pip-constraints.txt"
+CONSISTENCY = "consistency.py"
 MANIFEST = "share/sifmod.json"
 
 # Everything else at the top level of an installation: no image can have one of these names.

@@ -217,3 +217,30 @@ def test_a_failing_requirement_fails_the_install_with_pips_words(tmp_path: Path,
     assert done.returncode != 0
     assert "No matching distribution found for torchmetrics" in done.stdout
     assert not (user.prefix / "software" / "PyTorch").exists() or not list((user.prefix / "software/PyTorch").iterdir())
+
+
+def test_what_does_not_fit_the_image_is_named_wherever_one_looks(own_demo: User, tmp_path: Path) -> None:
+    """A second demo-vendor beside the image's, and a package that needs another version than that."""
+    second = make_wheel(tmp_path, "demo-vendor", "9.9", "")
+    wanting = make_wheel(
+        tmp_path, "wanting", "1.0", "", requires=("demo-vendor<9", "absent>=1", "more; extra == 'more'")
+    )
+    assert own_demo.out(f"{LOAD}; list-packages --check").startswith("0 packages of user software")
+    own_demo.run(
+        f"{LOAD}; singularity exec --env PIP_CONSTRAINT= $SIF pip install --no-index --no-deps {second} {wanting}"
+    )
+    hidden = "demo-vendor 9.9 hides the image's demo-vendor 1.2.3+site"
+    missing = "wanting 1.0 requires absent>=1, which is not installed"
+    unmet = "wanting 1.0 requires demo-vendor<9, but user software has demo-vendor 9.9"
+    for command in ("list-packages --check", "singularity exec $SIF list-packages --check"):
+        done = own_demo.run(f"{LOAD}; {command}", check=False)
+        assert (done.returncode, done.stdout.splitlines()) == (1, [hidden, missing, unmet])
+    verified = own_demo.run("sifmod verify --json")
+    assert all(f'"what": "{line}"' in verified.stdout for line in (hidden, missing, unmet))
+    packed = own_demo.run(f"{LOAD}; make-squashfs --remove-directory")
+    assert packed.stderr.splitlines()[-3:] == [hidden, missing, unmet]
+    assert own_demo.run(f"{LOAD}; list-packages --check", check=False).stdout.splitlines() == [hidden, missing, unmet]
+    examined = own_demo.run(f"sifmod doctor --json {DEMO_MODULE}", check=False).stdout
+    assert all(f'"what": "{line}"' in examined for line in (hidden, unmet))
+    own_demo.run(f"{LOAD}; unmake-squashfs; singularity exec $SIF pip uninstall -y demo-vendor wanting")
+    assert own_demo.run(f"{LOAD}; list-packages --check").stdout.startswith("0 packages of user software")

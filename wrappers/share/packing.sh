@@ -202,15 +202,19 @@ bind_source() {
     printf '%s' "${path//:/\\:}"
 }
 
-# trees BINDS ARGUMENT...: run share/inside/trees.py with the image's Python, which sees only these binds and share/inside.
-trees() {
-    local only
-    only=$1,$(bind_source "$root/share/inside"):$inside:ro
+# run_python BINDS WORD...: run the image's Python, which sees only these binds.
+run_python() {
+    local only=$1
     shift
     find_runtime
     find_image
     SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only SINGULARITY_BIND='' APPTAINER_BIND='' \
-        "$sifmod_runtime" exec "${contained[@]}" "$sifmod_image" "$image_python" -I "$inside/trees.py" "$@"
+        "$sifmod_runtime" exec "${contained[@]}" "$sifmod_image" "$image_python" -I "$@"
+}
+
+# trees BINDS ARGUMENT...: run share/inside/trees.py, which sees only these binds and share/inside.
+trees() {
+    run_python "$1,$(bind_source "$root/share/inside"):$inside:ro" "$inside/trees.py" "${@:2}"
 }
 
 # compare_trees PACKED DIRECTORY sizes|full [SINCE VENV]: mount the packed file as the container does, and compare it with the
@@ -230,6 +234,19 @@ restore_set_id_bits() {
 # list_user_packages PACKED FILE: write name==version of the installed packages, in the format of `pip install -r`.
 list_user_packages() {
     trees "$(bind_source "$1"):$user_software:ro,image-src=/" packages "$venv" </dev/null >"$2"
+}
+
+# warn_of_packages: name packages in the packed file that do not fit each other or the image's. They are packed all the same.
+warn_of_packages() {
+    local lines status=0
+    lines=$(run_python "$(bind_source "$packed"):$user_software:ro,image-src=/" - "$user_software" \
+        <"$root/runscripts/consistency.py" 2>/dev/null) || status=$?
+    if ((status == 1)) && [[ -n $lines ]]; then
+        printf '%s: warning: %s\n' "${0##*/}" "these packages do not fit: programs may fail." >&2
+        printf '%s\n' "$lines" >&2
+    elif ((status)); then
+        printf '%s: the packages could not be compared with those of the image.\n' "${0##*/}" >&2
+    fi
 }
 
 # reload_hint: in an interactive shell, the function that the module defines reloads the module instead.

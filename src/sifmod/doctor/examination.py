@@ -18,6 +18,7 @@ from sifmod.errors import ImageError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.gpus import host_gpus
 from sifmod.image.inspection import Inspection, inspect_image
+from sifmod.installed.consistency import packages_on_disk
 from sifmod.installed.installation import Installation
 from sifmod.site.settings import Site
 from sifmod.text.version import version_order
@@ -82,6 +83,7 @@ def examine(patient: Patient, site: Site, space: SoftwareSpace) -> Iterator[Find
             yield from check_libraries(image, [*site.binds, *site.optional_binds, *patient.binds])
     if patient.installation:
         yield from _user_software(patient.installation)
+        yield from packages_on_disk(patient.installation)
 
 
 def _image(image: Inspection) -> Iterator[Finding]:

@@ -13,6 +13,7 @@ from sifmod.host.files import inside, sha256_of
 from sifmod.host.runtime import looking_environment
 from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
+from sifmod.installed.consistency import packages_in_container
 from sifmod.installed.installation import Installation
 from sifmod.site.settings import Site
 from sifmod.text import quoting
@@ -53,7 +54,7 @@ def verify(installation: Installation, site: Site, *, progress: Progress = QUIET
         findings = list(_user_software(installation))
     yield from findings
     with progress.step(f"{installation.module}: starting the container"):
-        findings = list(_running(installation))
+        findings = [*_running(installation), *packages_in_container(installation)]
     yield from findings
 
 

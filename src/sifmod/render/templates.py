@@ -89,6 +89,7 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
             artefact("runscripts", "list-packages"),
             artefact("runscripts", "run-tool"),
             artefact("runscripts", "torchrun-distributed"),
+            Artefact(PurePosixPath("runscripts", names.CONSISTENCY), program("consistency")),
         ]
     if spec.venv:
         artefacts += [

@@ -113,6 +113,17 @@ def test_user_software_s_state_is_looked_at(look: Look, space: SoftwareSpace, mo
     assert "missing" in look(patient)["user software"][0].what
 
 
+def test_a_second_torch_in_user_software_is_named(look: Look, space: SoftwareSpace) -> None:
+    root = make_installation(space, "Demo/1")
+    (root / "runscripts").mkdir()
+    (root / "runscripts" / "pip-constraints.txt").write_text("torch==2.2.0\n")
+    info = root / "user-software/venv/demo/lib/python3.11/site-packages/torch-2.9.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: torch\nVersion: 2.9.0\n")
+    (finding,) = look(Patient(installation=find_installation(space, "Demo/1")))["packages"]
+    assert (finding.severity, finding.what) == (WARNING, "torch 2.9.0 hides the image's torch 2.2.0")
+
+
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.setenv("EASYBUILD_PREFIX", str(tmp_path / "eb"))

@@ -23,6 +23,7 @@ SOURCE = Path(sifmod.__file__).parent
 
 # How each answers when it is started as it is in a container; of `venv` see below.
 STARTED = {
+    "consistency": (["/nowhere"], 0),
     "has_module": (["json"], 0),
     "imports": (["1", "json"], 0),
     "probe": ([], 0),

@@ -112,6 +112,7 @@ PLAIN = {
     "bin/carry-over": "wrappers/bin/carry-over",
     "bin/make-squashfs": "wrappers/bin/make-squashfs",
     "bin/unmake-squashfs": "wrappers/bin/unmake-squashfs",
+    "runscripts/consistency.py": "src/sifmod/inside/consistency.py",
     "share/inside/imports.py": "src/sifmod/inside/imports.py",
     "share/inside/trees.py": "src/sifmod/inside/trees.py",
     "share/packing.sh": "wrappers/share/packing.sh",

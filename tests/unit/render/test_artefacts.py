@@ -31,7 +31,8 @@ def test_a_versioned_name_that_is_asked_for_as_well_is_one_file(wrappers: tuple[
 
 def test_commands_are_executable_and_what_is_sourced_is_not(case: str) -> None:
     for item in render(*CASES[case]):
-        sourced = item.path.parts[0] == "share" or str(item.path) == "runscripts/init-conda-venv"
+        read = ("runscripts/init-conda-venv", f"runscripts/{names.CONSISTENCY}")
+        sourced = item.path.parts[0] == "share" or str(item.path) in read
         assert item.executable != sourced
         assert item.text.startswith("#!/bin/bash") != sourced
 

@@ -1,0 +1,231 @@
+"""Names packages of user software that do not fit the image's packages, or that are there twice.
+
+    consistency.py USER_SOFTWARE
+
+It is run by the image's Python, with -I: its search path has the image's packages. USER_SOFTWARE has the virtual
+environments, which are read and not started. Printed is one line for each requirement of user software's packages that
+is not met, and for each package that is there twice. What only the image's packages lack among each other is not named.
+
+Exit status: 0 if nothing was named, 1 if something was, 2 if it can't be checked.
+Everything here comes from metadata that anyone may have written: text is escaped, and files are read to a limit.
+"""
+
+import collections
+import glob
+import importlib
+import os
+import re
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any, Optional
+
+# Packages of every new virtual environment, which no user installed; the same as in trees.py.
+SEEDED = ("pip", "setuptools", "wheel")
+
+MOST_READ = 1 << 20  # bytes of one package's metadata
+MOST_CHARACTERS = 1000  # of one requirement; no tool writes longer ones
+MOST_SHOWN = 200  # characters of one value in a line
+MOST_LINES = 100
+
+# Where the metadata is in an entry of site-packages; distutils installed it as a file of this name.
+METADATA = ("METADATA", "PKG-INFO", "EGG-INFO/PKG-INFO", "")
+
+# name and version as the metadata have them, and the requirements with their markers
+Package = collections.namedtuple("Package", "name version requires")
+
+
+def canonical(name: str) -> str:
+    """Return the normalized name of a package, by which pip compares names (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def shown(text: object) -> str:
+    """Return foreign text for a line: not too long, in ASCII, without control characters."""
+    plain = str(text).encode("ascii", "backslashreplace").decode()
+    plain = re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\x{ord(found.group()):02x}", plain)
+    return plain if len(plain) <= MOST_SHOWN else plain[: MOST_SHOWN - 3] + "..."
+
+
+def package_of(metadata: str) -> "Optional[Package]":
+    """Return the package that a METADATA or PKG-INFO file describes; None if it has no name or version."""
+    fields = {}  # type: dict[str, list[str]]
+    for line in metadata.splitlines():
+        key, colon, value = line.partition(":")
+        if not line.strip():
+            break
+        if colon and not line[0].isspace():
+            fields.setdefault(key.strip().lower(), []).append(value.strip())
+    if not (fields.get("name") and fields.get("version")):
+        return None
+    return Package(fields["name"][0], fields["version"][0], tuple(fields.get("requires-dist", ())))
+
+
+def text_of(path: str) -> str:
+    """Return the beginning of a file; empty if it is none, because opening a FIFO would wait for a writer."""
+    try:
+        if os.path.isfile(path):
+            with open(path, "rb") as stream:
+                return stream.read(MOST_READ).decode("utf-8", "replace")
+    except OSError:
+        pass
+    return ""
+
+
+def packages_in(folder: str) -> "Iterator[Package]":
+    """Yield the packages in one folder of Python's search path."""
+    entries = [folder] if folder.endswith(".egg") else []
+    # pip renames what it replaces to ~NAME, and leaves it behind if interrupted
+    for pattern in ("[!~]*.dist-info", "[!~]*.egg-info", "[!~]*.egg"):
+        entries += sorted(glob.glob(os.path.join(glob.escape(folder), pattern)))
+    for entry in entries:
+        texts = (text_of(os.path.join(entry, name).rstrip("/")) for name in METADATA)
+        package = package_of(next(filter(None, texts), ""))
+        if package:
+            yield package
+
+
+def of_name(packages: "Iterable[Package]") -> "dict[str, Package]":
+    """Return the packages by normalized name; of several, the first, which is the one that Python imports."""
+    found = {}  # type: dict[str, Package]
+    for package in packages:
+        found.setdefault(canonical(package.name), package)
+    return found
+
+
+def twice(own: "Iterable[Package]", image: "Mapping[str, Package]") -> "Iterator[str]":
+    """Yield a line for each package that user software has although it has or the image has it already."""
+    first = {}  # type: dict[str, Package]
+    for package in own:
+        key = canonical(package.name)
+        if key in first:
+            versions = shown(first[key].version), shown(package.version)
+            yield "{} is there twice in user software: {} and {}".format(shown(package.name), *versions)
+        elif key in image and key not in SEEDED:
+            name, version = shown(package.name), shown(package.version)
+            yield f"{name} {version} hides the image's {name} {shown(image[key].version)}"
+        first.setdefault(key, package)
+
+
+class Requirements:
+    """What packages require, as far as it applies to the container's Python.
+
+    Args:
+        parsing: the module `packaging.requirements`, of any release.
+        environment: values for markers, if another Python runs this than the container's.
+    """
+
+    def __init__(self, parsing: "Any", environment: "Mapping[str, str]") -> None:
+        self.parse = parsing.Requirement
+        self.version = importlib.import_module(f"{parsing.__package__}.version").Version
+        self.environment = environment
+
+    def of(self, package: "Package", extra: str) -> "Iterator[Any]":
+        """Yield what a package requires without extras, or what one of its extras adds to that."""
+        for text in package.requires:
+            try:
+                # a malformed requirement is a fault of the package, which pip reports
+                need = self.parse(text[:MOST_CHARACTERS])
+                if self._applies(need, extra) and not (extra and self._applies(need, "")):
+                    yield need
+            except (ValueError, RecursionError):
+                continue
+
+    def _applies(self, need: "Any", extra: str) -> bool:
+        marker = need.marker
+        return marker is None or bool(marker.evaluate(dict(self.environment, extra=extra)))
+
+    def are_met(self, need: "Any", version: str) -> bool:
+        """Return whether a version meets a requirement; also if they can't be compared (1.1build1 of Linux)."""
+        try:
+            return bool(need.specifier.contains(self.version(version), prereleases=True))
+        except ValueError:
+            return True
+
+
+def unmet(
+    own: "Sequence[Package]", image: "Mapping[str, Package]", requirements: "Requirements", is_complete: bool
+) -> "Iterator[str]":
+    """Yield a line for each requirement of user software that is not met; extras count if a package asks for them."""
+    visible = dict(image)
+    visible.update(of_name(own))
+    asked = [(package, "") for package in own]
+    known = set(asked)
+    for package, extra in asked:
+        for need in requirements.of(package, extra):
+            there = visible.get(canonical(need.name))
+            extras = "[{}]".format(",".join(sorted(need.extras))) if need.extras else ""
+            name = f"{package.name}[{extra}]" if extra else package.name
+            said = f"{shown(name)} {shown(package.version)} requires {shown(f'{need.name}{extras}{need.specifier}')}"
+            if there is None:
+                if is_complete:
+                    yield f"{said}, which is not installed"
+                continue
+            if not requirements.are_met(need, there.version):
+                where = "the image" if image.get(canonical(need.name)) is there else "user software"
+                yield f"{said}, but {where} has {shown(there.name)} {shown(there.version)}"
+            more = [(there, word) for word in sorted(need.extras) if (there, word) not in known]
+            asked += more
+            known.update(more)
+
+
+def named(
+    own: "Iterable[Package]",
+    image: "Iterable[Package]",
+    parsing: "Any",
+    environment: "Optional[Mapping[str, str]]" = None,
+    is_complete: bool = True,
+) -> "list[str]":
+    """Return a line for each package of a virtual environment that does not fit, sorted.
+
+    Args:
+        own: its packages.
+        image: the image's packages, in the order of Python's search path.
+        parsing: the module `packaging.requirements`, of any release.
+        environment: values for markers, if another Python runs this than the container's.
+        is_complete: whether `image` has all packages of the image; else none is said to be missing.
+    """
+    own, by_name = list(own), of_name(image)
+    lines = sorted({*twice(own, by_name), *unmet(own, by_name, Requirements(parsing, environment or {}), is_complete)})
+    if len(lines) > MOST_LINES:
+        lines[MOST_LINES:] = [f"... and {len(lines) - MOST_LINES} more"]
+    return lines
+
+
+def packaging_requirements(folders: "Iterable[str]") -> "Any":
+    """Return a module that understands requirements, of the image or of a pip in one of these folders; None without."""
+    for folder in ([], *([folder] for folder in folders)):
+        sys.path += folder
+        try:
+            for name in ("packaging", "pip._vendor.packaging"):
+                try:
+                    return importlib.import_module(f"{name}.requirements")
+                except ImportError:
+                    continue
+        finally:
+            sys.path[len(sys.path) - len(folder) :] = []
+    return None
+
+
+def main(user_software: str) -> int:
+    """Print the lines for each virtual environment; return the exit status."""
+    folders = sorted(glob.glob(os.path.join(glob.escape(user_software), "venv/*/lib/python3*/site-packages")))
+    image = [package for folder in sys.path for package in packages_in(folder)]
+    own = [list(packages_in(folder)) for folder in folders]
+    parsing = packaging_requirements(folders)
+    if parsing is None:
+        print("can't be checked: the image has neither the Python package packaging nor pip", file=sys.stderr)
+        return 2
+    lines = sorted({line for packages in own for line in named(packages, image, parsing)})
+    for line in lines:
+        print(line)
+    if not lines:
+        count = sum(canonical(package.name) not in SEEDED for packages in own for package in packages)
+        print(f"{count} package{'' if count == 1 else 's'} of user software: each fits the others and the image's")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
