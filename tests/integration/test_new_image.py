@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, install_changed, make_user, make_wheel
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, GREETING, IMAGES, User, install_changed, make_user, make_wheel
 
 LOAD = f"module load {DEMO_MODULE}"
 
@@ -32,7 +32,7 @@ def test_user_software_of_another_python_is_set_aside_and_named(extended: User) 
     told = " ".join((done.stdout + done.stderr).split())
     aside = installdir / "user-software-python3.10"
     assert f"renamed to {aside}" in told
-    assert f"pip install -r '{aside}.txt'" in told
+    assert f"load the module and install its packages again with: carry-over {aside}.txt" in told
     assert contents(aside) == before
     assert Path(f"{aside}.txt").read_text() == "greeting==1.0\n"
     assert extended.run(f"{LOAD}; python -c 'import greeting'", check=False).returncode != 0
@@ -54,6 +54,23 @@ def test_packed_user_software_of_another_python_is_set_aside_too(extended: User)
     extended.eb(DEMO_EASYCONFIG, "--rebuild")
     assert (installdir / "user-software-python3.10.squashfs").read_bytes() == before
     assert (installdir / "user-software-python3.10-2.squashfs").exists()
+
+
+def test_what_was_set_aside_is_carried_over_as_the_warning_says_also_without_its_list(extended: User) -> None:
+    """Somebody removed the list of the packed file: sifmod reads the file itself."""
+    extended.run(f"{LOAD}; make-squashfs --remove-directory")
+    installdir = extended.installdir(DEMO_MODULE)
+    (installdir / "user-software.txt").unlink()
+    pretend_older(extended)
+    done = extended.eb(DEMO_EASYCONFIG, "--rebuild")
+    told = " ".join((done.stdout + done.stderr).split())
+    stem = f"{installdir}/user-software-python3.10"
+    advice = f"sifmod inspect {stem}.squashfs --packages >{stem}.txt && carry-over {stem}.txt"
+    assert f"again with: {advice}" in told
+    wheels = make_wheel(extended.prefix, *GREETING).parent
+    script = f"{LOAD}; export PIP_NO_INDEX=1 PIP_FIND_LINKS={wheels} APPTAINER_BIND={wheels}; {advice}"
+    assert "All packages were carried over" in extended.out(script)
+    assert extended.out(f"{LOAD}; python -c 'import greeting; print(greeting.greet())'") == "hello"
 
 
 def test_a_failed_reinstall_sets_nothing_aside(extended: User) -> None:

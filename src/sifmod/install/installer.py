@@ -36,6 +36,7 @@ from sifmod.install.rollback import remember, remember_renames
 from sifmod.render.environment import setting_variables, structural_variables
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
+from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
 from sifmod.usersoftware.tree import PARTS, has_user_software, make_user_software, python_version, set_aside
 
@@ -283,13 +284,17 @@ class Installer:
         """Set user software of another Python aside, and warn the user where it is now."""
         installdir = Path(self.spec.installdir)
         renames = set_aside(installdir, version, note=lambda renames: remember_renames(installdir, renames, PARTS))
-        renamed = [new for _old, new in renames]
+        renamed = {old.name: new for old, new in renames}
         if renamed:
-            paths = ", ".join(str(path) for path in renamed)
-            listed = renamed[-1].suffix == ".txt"
+            packed, listed = renamed.get(names.USER_SOFTWARE_PACKED), renamed.get(names.USER_SOFTWARE_LIST)
+            remedy = f"carry-over {quoting.shell(listed)}" if listed else ""
+            if packed and not listed:
+                new = quoting.shell(packed.with_suffix(".txt"))
+                remedy = f"sifmod inspect {quoting.shell(packed)} --packages >{new} && carry-over {new}"
             self.warn(
                 f"the image's Python is no longer {version}: the user software for it was renamed to "
-                + (f"{paths}; reinstall its packages with: pip install -r '{renamed[-1]}'" if listed else paths)
+                + ", ".join(str(path) for path in renamed.values())
+                + (f"; load the module and install its packages again with: {remedy}" if remedy else "")
             )
 
     def _pack(self) -> None:
