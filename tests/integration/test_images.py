@@ -455,6 +455,25 @@ def test_inject_checksums_and_what_they_refuse(user: User, tmp_path: Path) -> No
     assert user.out("module load Demo/1.0; python -c 'print(6 * 7)'") == "42"
 
 
+def test_no_checksum_of_a_pulled_image_is_injected(user: User, small_archive: Path) -> None:
+    easyconfig = user.prefix / "Demo-1.0.eb"
+    easyconfig.write_text(f"{HEAD}image_uri = 'docker-archive:{small_archive}'\n{GREET}")
+    done = user.run(f"eb {easyconfig} --inject-checksums", check=False)
+    assert done.returncode != 0
+    assert "has different bytes each time, so its checksum is useless" in done.stdout + done.stderr
+    assert "checksums" not in easyconfig.read_text()
+
+
+def test_a_job_installs_a_pulled_image(user: User, small_archive: Path) -> None:
+    """eb pulls the image where it is started, and the job finds it in the source path."""
+    easyconfig = user.prefix / "Demo-1.0.eb"
+    easyconfig.write_text(f"{HEAD}image_uri = 'docker-archive:{small_archive}'\n{GREET}")
+    said = user.out(f"eb {easyconfig} --job --job-backend=Slurm --job-max-walltime=1")
+    (number,) = re.findall(r"Demo-1\.0 \(Demo/1\.0\): (\d+)", said)
+    user.run(f"while [[ $(squeue --noheader --jobs={number}) ]]; do sleep 0.5; done")
+    assert user.out("module load Demo/1.0; greet") == "hello"
+
+
 def test_only_signed_images_where_the_site_says_so(user: User, tmp_path: Path) -> None:
     user.run(f"cd {tmp_path}; openssl genpkey -algorithm ed25519 -out key.pem")
     user.run(f"cd {tmp_path}; openssl pkey -in key.pem -pubout -out pub.pem")
