@@ -43,6 +43,7 @@ from sifmod.eb.progress import easybuild_progress
 from sifmod.errors import ParameterError, SifmodError
 from sifmod.fetch.credentials import take_from_environment
 from sifmod.fetch.definition import build_arguments, definition_file_name
+from sifmod.fetch.repository import image_in_repositories
 from sifmod.fetch.store import ImageStore, StoredImage
 from sifmod.fetch.uri import image_uri
 from sifmod.host.files import remove_tree
@@ -318,10 +319,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     def _in_repositories(self, spec: ContainerSpec, site: Site) -> Optional[Path]:
         """Return the path of the image in the site's repositories; None if it comes from elsewhere."""
-        if not self.cfg["sources"]:
-            return None
-        candidates = (Path(repository, spec.sif) for repository in site.image_repositories)
-        return next((path for path in candidates if path.is_file()), None)
+        return image_in_repositories(site, spec.sif) if self.cfg["sources"] else None
 
     def fetch_source(self, source: Any, checksum: Any = None, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Take the image from the site's repositories, else look for it as EasyBuild does."""

@@ -16,6 +16,7 @@ from sifmod.doctor.examination import Patient, examine
 from sifmod.eb.available import easyconfig_path
 from sifmod.eb.evaluation import container_of
 from sifmod.eb.space import SoftwareSpace, find_image, software_space
+from sifmod.fetch.repository import image_in_repositories
 from sifmod.finding import NOTE, PROBLEM, WARNING, worst
 from sifmod.installed.installation import find_installation
 from sifmod.site.settings import Site, load_site
@@ -78,7 +79,10 @@ def _patient(target: str, site: Site, space: SoftwareSpace, prefix: Optional[Pat
 
 def _of_easyconfig(path: Path, prefix: Optional[Path]) -> Patient:
     found = container_of(path, prefix=prefix)
-    image = find_image(found.spec.sif, found.spec.name, found.site, folders=[Path(found.spec.installdir)])
+    name = found.spec.sif
+    image = image_in_repositories(found.site, name) or find_image(
+        name, found.spec.name, folders=[Path(found.spec.installdir)]
+    )
     missing = "" if image else f"the image {found.spec.sif} is not on this host yet"
     return Patient(
         image=image,

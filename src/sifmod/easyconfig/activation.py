@@ -9,6 +9,7 @@ from typing import Any
 from sifmod.easyconfig.conversion import image_names
 from sifmod.eb.space import find_image
 from sifmod.errors import ImageError
+from sifmod.fetch.repository import image_in_repositories
 from sifmod.image import system
 from sifmod.image.inspection import open_image
 from sifmod.site.settings import Site
@@ -28,7 +29,9 @@ def with_conda(easyconfig: Path, variables: Mapping[str, Any], site: Site) -> st
     for name in image_names(variables):
         # anything else is refused by the conversion
         if PurePosixPath(name).name == name:
-            image = find_image(name, str(variables.get("name")), site, folders=[easyconfig.absolute().parent])
+            image = image_in_repositories(site, name) or find_image(
+                name, str(variables.get("name")), folders=[easyconfig.absolute().parent]
+            )
             return _variable(image) if image else ""
     return ""
 

@@ -10,7 +10,6 @@ from typing import Optional
 
 from sifmod.eb.configuration import configuration
 from sifmod.errors import InstallError
-from sifmod.site.settings import Site
 
 
 @dataclass(frozen=True)
@@ -70,21 +69,18 @@ def source_paths(environ: Optional[Mapping[str, str]] = None) -> tuple[Path, ...
     return configuration(environ=environ).sources
 
 
-def find_image(file_name: str, module_name: str, site: Site, *, folders: Iterable[Path] = ()) -> Optional[Path]:
-    """Return the image with a file name where an install finds it; None if it is not on this host.
+def find_image(file_name: str, module_name: str, *, folders: Iterable[Path] = ()) -> Optional[Path]:
+    """Return the image with a file name from the folders of sources; None if it is in none of them.
 
     Args:
         file_name: name of the image, as in `sources`.
         module_name: name of the module, without its version.
-        site: the settings of the cluster.
         folders: other folders to look in, last.
 
     Raises:
         InstallError: EasyBuild's configuration can't be read.
     """
-    candidates = [Path(folder) for folder in site.image_repositories]
-    for folder in source_paths():
-        candidates += [folder / letter_folder(module_name), folder]
+    candidates = [path for folder in source_paths() for path in (folder / letter_folder(module_name), folder)]
     images = (folder / file_name for folder in (*candidates, *folders))
     return next((image for image in images if os.path.isfile(image)), None)  # noqa: PTH113 - without an error where a folder above is not ours
 

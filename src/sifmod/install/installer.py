@@ -81,21 +81,27 @@ class Installer:
         with _stage(Path(self.spec.installdir)) as stage:
             installdir = Path(self.spec.installdir)
             self._make_space(installdir)
-            manifest, outdated = self._prepare(stage, runtime)
-            is_new = (stage / names.USER_SOFTWARE_DIRECTORY).exists()
             before = read_manifest(installdir)
+            manifest, outdated = self._prepare(stage, runtime, before)
+            is_new = (stage / names.USER_SOFTWARE_DIRECTORY).exists()
             changed = {*manifest.files, *(before.files if before else ())} - {*manifest.old_images}
             remember(installdir, changed, manifest=manifest.text)
             if outdated:
                 self._set_aside(outdated)
             elif is_new:
                 remember_renames(installdir, (), PARTS)
-            _commit(stage, installdir, manifest)
+            _commit(stage, installdir, manifest, before)
         if self.spec.pack_user_software and is_new:
             self._pack()
 
-    def _prepare(self, stage: Path, runtime: ContainerRuntime) -> tuple[Manifest, str]:
-        """Prepare everything in the stage; return the manifest, and the Python version of outdated user software."""
+    def _prepare(self, stage: Path, runtime: ContainerRuntime, before: Optional[Manifest]) -> tuple[Manifest, str]:
+        """Prepare everything in the stage; return the manifest, and the Python version of outdated user software.
+
+        Args:
+            stage: the folder that is filled.
+            runtime: the container runtime.
+            before: the manifest of the present installation; None for a first install.
+        """
         spec = self.spec
         image, digest = self._place(stage, runtime)
         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
@@ -111,16 +117,15 @@ class Installer:
         artefacts += [kept_definition(path) for path in self.definitions]
         for artefact in artefacts:
             write_artefact(stage, artefact)
-        outdated = self._outdated_python(spec.python_version) if spec.venv else ""
-        if spec.venv:
-            self._check_venv(outdated)
+        outdated = self._outdated_python(spec.python_version, before) if spec.venv else ""
+        if spec.venv and before and not outdated:
+            self._check_venv(before)
         if spec.venv and (outdated or not has_user_software(Path(spec.installdir))):
             self._make_user_software(stage, image, runtime, spec)
         files = [str(artefact.path) for artefact in artefacts]
         if image.parent == stage:
             files.append(spec.sif)
-        # an image of the same name is not kept: the module names another place for it with image_mode = 'central'
-        old_images = superseded_images(Path(spec.installdir), read_manifest(Path(spec.installdir)), [*files, spec.sif])
+        old_images = superseded_images(Path(spec.installdir), before, spec.sif)
         manifest = Manifest(
             module=spec.module,
             image=spec.sif,
@@ -148,15 +153,14 @@ class Installer:
             if removed:
                 self.say(f"removing {', '.join(removed)}: the new image needs the space")
 
-    def _check_venv(self, outdated: str) -> None:
+    def _check_venv(self, before: Manifest) -> None:
         """Refuse to rename the virtual environment while user software has it under another name."""
         installdir = Path(self.spec.installdir)
-        manifest = read_manifest(installdir)
-        if outdated or not has_user_software(installdir) or not manifest or manifest.venv == self.spec.venv:
+        if not has_user_software(installdir) or before.venv == self.spec.venv:
             return
         folder = installdir / names.USER_SOFTWARE_DIRECTORY / "venv"
         # an install without `venv` may have come in between, and the packed file is not read here
-        present = [manifest.venv] if manifest.venv else sorted(path.name for path in folder.glob("*"))
+        present = [before.venv] if before.venv else sorted(path.name for path in folder.glob("*"))
         if present and not (folder / self.spec.venv).is_dir():
             raise ParameterError(
                 "venv",
@@ -165,14 +169,13 @@ class Installer:
                 "name, or give this module another version",
             )
 
-    def _outdated_python(self, version: str) -> str:
+    def _outdated_python(self, version: str, before: Optional[Manifest]) -> str:
         """Return the Python version of the present user software if it differs from the image's; empty otherwise."""
         installdir = Path(self.spec.installdir)
         if not has_user_software(installdir):
             return ""
-        manifest = read_manifest(installdir)
-        venv = manifest.venv if manifest and manifest.venv else self.spec.venv
-        present = python_version(installdir, venv=venv, recorded=manifest.python_version if manifest else "")
+        venv = before.venv if before and before.venv else self.spec.venv
+        present = python_version(installdir, venv=venv, recorded=before.python_version if before else "")
         return present if present != version else ""
 
     def _place(self, stage: Path, runtime: ContainerRuntime) -> tuple[Path, str]:
@@ -392,9 +395,8 @@ def _stage(installdir: Path) -> Iterator[Path]:
             installdir.rmdir()
 
 
-def _commit(stage: Path, installdir: Path, manifest: Manifest) -> None:
+def _commit(stage: Path, installdir: Path, manifest: Manifest, before: Optional[Manifest]) -> None:
     """Rename each staged file into place, the manifest last, and remove files that only the old installation had."""
-    before = read_manifest(installdir)
     try:
         for name in sorted(set(manifest.files) - {names.MANIFEST, *manifest.old_images}):
             _put(stage, installdir, name)

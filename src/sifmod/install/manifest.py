@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Optional
@@ -12,6 +14,7 @@ from typing import Any, Optional
 from sifmod import names
 from sifmod.artefact import path_problem
 from sifmod.errors import InstallError
+from sifmod.host.files import inside, write_whole
 from sifmod.text.package import PYTHON_VERSION
 
 # Raised for an incompatible change only; a new key doesn't need it.
@@ -86,6 +89,34 @@ def read_manifest(installdir: Path) -> Optional[Manifest]:
             f"{_FORMAT}): use that sifmod for it. Nothing was changed"
         )
     return manifest
+
+
+def rewrite_manifest(installdir: Path, manifest: Manifest) -> None:
+    """Replace the manifest of an installation that nobody else is changing, also where eb has left it read-only.
+
+    Raises:
+        InstallError: it can't be written; the earlier one is unchanged.
+    """
+    path = inside(installdir, names.MANIFEST)
+    try:
+        with writable(path.parent):
+            write_whole(path, manifest.text, mode=stat.S_IMODE(path.stat().st_mode))
+    except OSError as error:
+        raise InstallError(f"the manifest '{path}' can't be written: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """Let the owner write to a folder that eb has left read-only, as long as the block takes."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & stat.S_IWUSR:
+        yield
+        return
+    folder.chmod(mode | stat.S_IWUSR)
+    try:
+        yield
+    finally:
+        folder.chmod(mode)
 
 
 def _newer_format(data: Mapping[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Optional
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
-from sifmod.image.sif import sif_id
+from sifmod.fetch.repository import image_in_repositories
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.site.settings import Site
 from sifmod.text import quoting
@@ -72,14 +71,8 @@ class Installation:
 
     def stand_in(self, site: Site) -> Optional[Path]:
         """Return the site's copy, of the same name, size and identifier, which replaces a missing image; else None."""
-        for folder in site.image_repositories:
-            path = Path(folder, self.manifest.image)
-            with contextlib.suppress(OSError):
-                status = path.stat()
-                is_same = stat.S_ISREG(status.st_mode) and status.st_size == self.manifest.image_size
-                if is_same and self.manifest.image_id in ("", sif_id(path)):
-                    return path
-        return None
+        manifest = self.manifest
+        return image_in_repositories(site, manifest.image, size=manifest.image_size, identifier=manifest.image_id)
 
     @property
     def user_software(self) -> UserSoftware:

@@ -1,0 +1,30 @@
+"""An image in the site's image repositories: folders of images that are there already."""
+
+from __future__ import annotations
+
+import contextlib
+import stat
+from pathlib import Path
+from typing import Optional
+
+from sifmod.image.sif import sif_id
+from sifmod.site.settings import Site
+
+
+def image_in_repositories(site: Site, file_name: str, *, size: int = 0, identifier: str = "") -> Optional[Path]:
+    """Return the path of an image in the first repository that has it; None if this user finds it in none.
+
+    Args:
+        site: the settings of the cluster.
+        file_name: file name of the image.
+        size: size in bytes that it must have; 0 for any.
+        identifier: identifier that its header must have (`sif_id`); empty for any.
+    """
+    for folder in site.image_repositories:
+        path = Path(folder, file_name)
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            is_image = stat.S_ISREG(status.st_mode) and size in (0, status.st_size)
+            if is_image and identifier in ("", sif_id(path) if identifier else ""):
+                return path
+    return None
