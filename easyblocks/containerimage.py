@@ -28,16 +28,18 @@ from typing import Any, Optional
 from easybuild.framework import easyblock as framework
 from easybuild.framework.easyblock import EasyBlock, StopException
 from easybuild.framework.easyconfig import CUSTOM
-from easybuild.framework.easyconfig.easyconfig import letter_dir_for
+from easybuild.framework.easyconfig.easyconfig import ActiveMNS, letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, print_warning
 from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, source_paths
 from easybuild.tools.filetools import adjust_permissions, convert_name, mkdir, read_file
+from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION
 
 # For a sifmod outside EasyBuild's own environment: `sifmod env` and sifmod's module set the variable.
 sys.path.extend(path for path in os.environ.get("SIFMOD_PYTHONPATH", "").split(":") if path and path not in sys.path)
 
+from sifmod.container.naming import Naming
 from sifmod.container.spec import ContainerSpec, spec_from_parameters
 from sifmod.eb.progress import easybuild_progress
 from sifmod.errors import ParameterError, SifmodError
@@ -52,7 +54,7 @@ from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif
 from sifmod.install.installer import Installer, check_writable, refresh_scripts, write_artefact
 from sifmod.install.manifest import Manifest, read_manifest
-from sifmod.install.modulefiles import ModuleFiles
+from sifmod.install.modulefiles import ModuleFiles, record_module_files
 from sifmod.install.oldimages import remove_old_images
 from sifmod.install.packages import check_packages, installed_packages
 from sifmod.install.rollback import forget, settle, undo
@@ -178,7 +180,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 given = {key: self.cfg[key] for key in self.extra_options() if self.cfg.get(key) is not None}
                 spec = spec_from_parameters(
                     name=self.name,
-                    version=self.version + self.cfg["versionsuffix"],
+                    version=det_full_ec_version(self.cfg),
                     env_name=convert_name(self.name, upper=True),
                     installdir=self.installdir,
                     sif=manifest.image if manifest and keep_image else self._image_file_name(),
@@ -195,8 +197,18 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 else:
                     image = self._in_repositories(spec, site)
                     spec = replace(spec, image_size=image.stat().st_size if image else 0)
-                self._description = spec, site
+                self._description = replace(spec, naming=self.naming()), site
         return self._description
+
+    def naming(self) -> Naming:
+        """Return the names that EasyBuild's module naming scheme and its other settings make."""
+        path, links = self.module_generator.get_module_filepath, ActiveMNS().det_module_symlink_paths(self.cfg)
+        return Naming(
+            module=self.short_mod_name,
+            full_module=self.full_mod_name,
+            install_subdir=self.install_subdir,
+            module_files=tuple(map(os.path.abspath, (path(), *(path(mod_path_suffix=link) for link in links)))),
+        )
 
     def _image_file_name(self) -> str:
         """Return the file name of the image, from the parameter that says where the image comes from."""
@@ -462,6 +474,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             path = str(super().make_module_step(fake, *args, **kwargs))
         if build_option("module_only"):  # there are no further steps
             self._keep()
+            with _easybuild_errors():
+                record_module_files(Path(self.installdir))
         return path
 
     @contextmanager
@@ -547,9 +561,10 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             forget(Path(installdir))  # if a later step fails, all of a first install is removed, its module too
         else:
             self._keep()
+        with _easybuild_errors():
+            record_module_files(Path(installdir))
             if self.describe()[1].replaced_image == "remove":
-                with _easybuild_errors():
-                    remove_old_images(Path(installdir))
+                remove_old_images(Path(installdir))
         try:
             for entry in split_installation(Path(installdir))[1]:
                 self.installdir = str(entry)

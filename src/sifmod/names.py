@@ -22,6 +22,8 @@ USER_SOFTWARE_LOCK = ".user-software.lock"
 # Left by an install that is running or was killed: what it prepares, and what it replaces.
 STAGE = ".sifmod-stage"
 PREVIOUS = ".sifmod-previous"
+# Present while a removal deletes the module files, and after it was killed.
+REMOVING = ".sifmod-removing"
 # With this begins every such name.
 OURS = ".sifmod-"
 

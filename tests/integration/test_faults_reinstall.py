@@ -8,18 +8,21 @@ import re
 import shutil
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from faults import RUNTIME, Tree, calls
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, remove
+from sifmod.container.naming import Naming
 from sifmod.container.spec import spec_from_parameters
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.install.installer import Installer
-from sifmod.install.modulefiles import ModuleFiles
+from sifmod.install.manifest import read_manifest
+from sifmod.install.modulefiles import ModuleFiles, record_module_files
 from sifmod.install.rollback import forget, settle
+from sifmod.names import MANIFEST
 from sifmod.render.templates import render
 from sifmod.resources import program
 from sifmod.site.settings import load_site
@@ -61,7 +64,7 @@ class Reinstall:
         self.site = load_site()
         parameters: dict[str, object] = {"python_prefix": "/usr", "venv": "demo", "image_mode": "link", "gpu": ""}
         parameters.update(container_env={"CHANGED": "yes"}, wrappers=["python", "pip", "changed"])
-        self.spec = spec_from_parameters(
+        spec = spec_from_parameters(
             name="Python",
             version="3.11-demo-singularity",
             env_name="PYTHON",
@@ -69,6 +72,8 @@ class Reinstall:
             sif="demo.sif",
             parameters=parameters,
         )
+        files = (str(self.module), str(self.link))
+        self.spec = replace(spec, naming=Naming(DEMO_MODULE, DEMO_MODULE, DEMO_MODULE, files))
         render(self.spec, self.site)  # so that the child processes find the templates compiled
         self.image = self.folder / "demo.sif"
         os.link(installdir / "demo.sif", self.image)
@@ -134,14 +139,22 @@ class Reinstall:
                 files.link(self.link, self.module)
                 files.keep()
                 forget(self.tree.root)
+                record_module_files(self.tree.root)
         except BaseException as error:
             os.write(2, repr(error).encode())
             raise
 
     def check_module(self) -> None:
-        """The module file is the old one or the new one, whole, and the link by its class leads to it."""
-        assert self.module.read_text() in (self.old_module, self.new_module)
+        """The module file is the old one or the new one, whole, and the link by its class leads to it.
+
+        The manifest has its hash or none.
+        """
+        text = self.module.read_text()
+        assert text in (self.old_module, self.new_module)
         assert self.link.resolve() == self.module
+        manifest = read_manifest(self.tree.root)
+        assert manifest
+        assert manifest.module_files[str(self.module)] in ("", hashlib.sha256(text.encode()).hexdigest())
 
     def put_module_back(self) -> None:
         for path in (*self.module.parent.glob(".*.sifmod-*"), *self.link.parent.glob(".*.sifmod-*"), self.link):
@@ -161,12 +174,15 @@ def times_too(top: Path) -> dict[str, tuple[int, int, int, int]]:
 
 
 def installed(root: Path) -> str:
-    """A digest of everything in an installation but user software and what comes and goes."""
+    """A digest of everything in an installation but user software, what comes and goes, and the module file's hash."""
     digest = hashlib.sha256()
     for folder in ("bin", "runscripts", "share"):
         for path in sorted((root / folder).rglob("*")):
             if path.is_file():
-                digest.update(f"{path}\0{path.stat().st_mode}\0".encode() + path.read_bytes())
+                content = path.read_bytes()
+                if path == root / MANIFEST:
+                    content = re.sub(rb'(\.lua": )"[0-9a-f]*"', rb'\1""', content)
+                digest.update(f"{path}\0{path.stat().st_mode}\0".encode() + content)
     return digest.hexdigest()
 
 

@@ -66,6 +66,9 @@ def a_site(**changes: Any) -> Site:
 def make_installation(space: SoftwareSpace, module: str, **changes: Any) -> Path:
     """Write what an installation leaves in a software space, and return its root; `changes` replace manifest fields.
 
+    Without `module_files` the manifest is one of an earlier sifmod, which has no names. With them, the first one is
+    written and the others link to it.
+
     The image is a header of a SIF, and the container of `start-shell` a Python 3.11 with one package.
     """
     files = {"bin/start-shell": _START_SHELL, "share/container.sh": "# settings\n", "demo.sif": SIF_HEADER.decode()}
@@ -82,7 +85,7 @@ def make_installation(space: SoftwareSpace, module: str, **changes: Any) -> Path
         "hashes": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items() if "/" in name},
         **changes,
     }
-    root: Path = space.software / module
+    root: Path = space.software / fields.get("install_subdir", module)
     for name, text in {**files, names.MANIFEST: Manifest(**fields).text}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -91,13 +94,32 @@ def make_installation(space: SoftwareSpace, module: str, **changes: Any) -> Path
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to("/usr/bin/python3")
     (venv / "lib/python3.11/site-packages/pip").mkdir(parents=True)
-    file = space.modules / "all" / f"{module}.lua"
-    link = space.modules / "lang" / f"{module}.lua"
-    for path in (file, link):
+    usual = (space.modules / tree / f"{module}.lua" for tree in ("all", "lang"))
+    file, *links = map(Path, fields.get("module_files", usual))
+    for path in (file, *links):
         path.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f'local root = "{root}"\n')
-    link.symlink_to(file)
+    file.write_text(module_text(root))
+    for link in links:
+        link.symlink_to(file)
     return root
+
+
+def module_text(root: Path) -> str:
+    """Return the module file of `make_installation`."""
+    return f'local root = "{root}"\n'
+
+
+def named(space: SoftwareSpace, module: str, *, subdir: str = "", tree: str = "all/Core") -> dict[str, Any]:
+    """Return what a manifest says of the names of `Demo/1` in a hierarchy, with a link by module class."""
+    root = space.software / (subdir or "Demo/1")
+    paths = [str(space.modules / top / f"{module}.lua") for top in (tree, "lang")]
+    return {
+        "name": "Demo",
+        "version": "1",
+        "full_module": f"Core/{module}",
+        "install_subdir": subdir or "Demo/1",
+        "module_files": {paths[0]: hashlib.sha256(module_text(root).encode()).hexdigest(), paths[1]: ""},
+    }
 
 
 _START_SHELL = """#!/bin/bash

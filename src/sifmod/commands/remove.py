@@ -75,6 +75,7 @@ def remove(
     if old_images:
         _remove_old_images(removal, yes=yes, as_json=as_json)
         return
+    removal.check_module_files()
     own = removal.users_own
     if item.is_loaded():
         echo_error(f"sifmod: {item.module} is loaded in this shell; afterwards run: module unload {item.module}")

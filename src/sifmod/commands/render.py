@@ -98,10 +98,10 @@ def render(
 def _write(found: Evaluated, made: Preview, output: Path) -> None:
     if output.exists() and any(output.iterdir()):
         raise SifmodError(f"'{output}' is not empty: choose a new directory")
-    root = PurePosixPath("software", found.spec.module)
+    root = PurePosixPath("software", found.naming.install_subdir)
     for item in made.artefacts:
         write_artefact(output, Artefact(root / item.path, item.text, item.executable))
-    module = PurePosixPath("modules", "all", found.spec.name, found.module_file.name)
+    module = PurePosixPath("modules", "all", found.naming.full_module).with_name(found.module_file.name)
     write_artefact(output, Artefact(module, found.module))
 
 

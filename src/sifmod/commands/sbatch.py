@@ -8,6 +8,9 @@ import click
 
 from sifmod.commands.options import complete_modules, json_option, site_option
 from sifmod.commands.output import echo_json, echo_whole
+from sifmod.eb.space import software_space
+from sifmod.errors import InstallError
+from sifmod.installed.installation import module_name
 from sifmod.render.job import LAUNCHERS, Job, render_job
 from sifmod.site.settings import load_settings
 
@@ -49,8 +52,10 @@ def sbatch(
 ) -> None:
     """Print a job script that runs a Python script in the container of MODULE, ready for sbatch.
 
-    The script sets the site's partition and account. If the site has CPU masks and the job takes all GPUs of a node,
-    each process is bound to the cores nearest to its GPU.
+    MODULE may be on another cluster. If it is installed here, NAME/VERSION is enough, or NAME if there is one version:
+    the script loads the module by the name that EasyBuild's naming scheme has made of it. The script sets the site's
+    partition and account. If the site has CPU masks and the job takes all GPUs of a node, each process is bound to the
+    cores nearest to its GPU.
 
     \b
     Examples:
@@ -59,7 +64,7 @@ def sbatch(
       sifmod sbatch PyTorch/2.2.0 -N 2 --launcher torchrun -- -m package.train
     """
     job = Job(
-        module=module,
+        module=_as_installed(module),
         command=command,
         nodes=nodes,
         gpus_per_node=gpus_per_node,
@@ -75,3 +80,11 @@ def sbatch(
         echo_json({"job": asdict(job), "script": script})
     else:
         echo_whole(script)
+
+
+def _as_installed(module: str) -> str:
+    """Return the name for `module load`, which a naming scheme may have made of NAME/VERSION."""
+    try:
+        return module_name(software_space(), module)
+    except InstallError:  # EasyBuild's configuration can't be read: the job may be for another cluster
+        return module

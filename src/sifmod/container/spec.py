@@ -12,6 +12,7 @@ from typing import Any, Optional
 from sifmod import names
 from sifmod.container.bind import UNBINDABLE, Bind, is_bindable
 from sifmod.container.gpu import LIBRARIES, VENDORS, Vendor
+from sifmod.container.naming import Naming
 from sifmod.container.variables import check_variable
 from sifmod.errors import ParameterError
 from sifmod.text.suggest import perhaps
@@ -64,8 +65,8 @@ class ContainerSpec:
     """One container as a module, independent of the site.
 
     Attributes:
-        name: name of the module.
-        version: full version of the module, including the suffix.
+        name: name of the software.
+        version: its full version, including prefix and suffix.
         env_name: EasyBuild's conversion of the name, as in `EBROOT<NAME>` and `SIF<NAME>`.
         installdir: absolute path of the installation directory.
         sif: file name of the image in it.
@@ -88,6 +89,7 @@ class ContainerSpec:
         pack_user_software: whether to pack the user software at the end of the install.
         pip_constraints: whether pip must keep the versions of the image's own packages.
         module_family: Lmod family of the module; empty if several such modules may be loaded together.
+        naming: EasyBuild's names for it; None if EasyBuild has not named it.
     """
 
     name: str
@@ -114,11 +116,12 @@ class ContainerSpec:
     pack_user_software: bool = False
     pip_constraints: bool = True
     module_family: str = "container"
+    naming: Optional[Naming] = None
 
     @property
     def module(self) -> str:
-        """Full name of the module, as for `module load`."""
-        return f"{self.name}/{self.version}"
+        """Name of the module, as for `module load`."""
+        return self.naming.module if self.naming else f"{self.name}/{self.version}"
 
     @property
     def vendor(self) -> Optional[Vendor]:
@@ -159,7 +162,7 @@ def spec_from_parameters(
 
     Args:
         name: name of the software.
-        version: its full version, including the suffix.
+        version: its full version, including prefix and suffix.
         env_name: EasyBuild's conversion of the name for variables.
         installdir: absolute path of the installation directory.
         sif: file name of the image.

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
+from sifmod.container.naming import Naming
 from sifmod.container.spec import ContainerSpec
 from sifmod.eb.space import software_space
 from sifmod.errors import EasyconfigError, SifmodError
@@ -32,16 +33,21 @@ class Evaluated:
     Attributes:
         spec: the container.
         site: the settings of the cluster.
+        naming: the names of the module and the installation.
         module: text of the whole module file, EasyBuild's header included.
-        module_file: path of the module file.
         definitions: paths of the definition files that an install keeps.
     """
 
     spec: ContainerSpec
     site: Site
+    naming: Naming
     module: str
-    module_file: Path
     definitions: tuple[Path, ...]
+
+    @property
+    def module_file(self) -> Path:
+        """Path of the module file."""
+        return Path(self.naming.module_files[0])
 
 
 def variables_of(path: Path) -> Mapping[str, Any]:
@@ -86,7 +92,7 @@ def container_of(path: Path, *, prefix: Optional[Path] = None) -> Evaluated:
         block.update_config_template_run_step()  # %(installdir)s is known from here on, as in a step of an install
         spec, site = block.describe()
         definitions = block.definitions()
-        return Evaluated(spec, site, block.module_text(), Path(block.mod_filepath), definitions)
+        return Evaluated(spec, site, block.naming(), block.module_text(), definitions)
 
 
 class _NotConfiguredError(Exception):

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Callable, Optional
+from typing import Any, Callable, Optional
 
 from sifmod import __version__, names
 from sifmod.artefact import Artefact
@@ -127,7 +127,6 @@ class Installer:
             files.append(spec.sif)
         old_images = superseded_images(Path(spec.installdir), before, spec.sif)
         manifest = Manifest(
-            module=spec.module,
             image=spec.sif,
             image_source=str(self.image),
             image_origin=self.stored.origin if self.stored else "",
@@ -142,6 +141,7 @@ class Installer:
             files=tuple(sorted([names.MANIFEST, *files, *old_images])),
             tools={**self.tools, "sifmod": __version__, "runtime": runtime.version},
             old_images=old_images,
+            **_named(spec, before),
         )
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
         return manifest, outdated
@@ -323,7 +323,7 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
     artefacts = render(replace(spec, python_version=manifest.python_version), site)
     files = {*manifest.files, *(str(artefact.path) for artefact in artefacts)}
     hashes = {**manifest.hashes, **{str(artefact.path): artefact.sha256 for artefact in artefacts}}
-    manifest = replace(manifest, files=tuple(sorted(files)), hashes=hashes)
+    manifest = replace(manifest, files=tuple(sorted(files)), hashes=hashes, **_named(spec, manifest))
     record = Artefact(PurePosixPath(names.MANIFEST), manifest.text)
     changed = [
         artefact
@@ -393,6 +393,28 @@ def _stage(installdir: Path) -> Iterator[Path]:
             remove_tree(stage)
         if is_new and not any(installdir.iterdir()):
             installdir.rmdir()
+
+
+def _named(spec: ContainerSpec, before: Optional[Manifest]) -> dict[str, Any]:
+    """Return what the manifest says of a container's names: that of its module alone if EasyBuild has not named it.
+
+    A module file that an earlier run wrote elsewhere, by another naming scheme or into another tree, still loads this
+    installation, so it stays in the list as long as it exists.
+    """
+    if spec.naming is None:
+        return {"module": spec.module}
+    earlier = before.module_files.items() if before else ()
+    return {
+        "module": spec.naming.module,
+        "name": spec.name,
+        "version": spec.version,
+        "full_module": spec.naming.full_module,
+        "install_subdir": spec.naming.install_subdir,
+        "module_files": {
+            **{path: digest for path, digest in earlier if os.path.islink(path) or os.path.isfile(path)},  # noqa: PTH113, PTH114 - False where it can't be seen
+            **dict.fromkeys(spec.naming.module_files, ""),  # not written yet
+        },
+    }
 
 
 def _commit(stage: Path, installdir: Path, manifest: Manifest, before: Optional[Manifest]) -> None:

@@ -26,7 +26,7 @@ class Manifest:
     """What was installed.
 
     Attributes:
-        module: full name of the module.
+        module: name of the module, as for `module load`.
         image: file name of the SIF in the installation.
         image_source: absolute path that it was installed from.
         image_sha256: its SHA-256, in hexadecimal; empty if the image was linked and not read.
@@ -41,6 +41,12 @@ class Manifest:
         hashes: SHA-256, in hexadecimal, of each text file that the installation wrote except the manifest, by path.
         expected_packages: names and exact versions of packages that the container's Python must have.
         old_images: file names of images of the installation before this one, which stay for those who still use them.
+        name: name of the software; this and all that follow are empty in manifests of an earlier sifmod.
+        version: its full version.
+        full_module: EasyBuild's full module name.
+        install_subdir: path of the installation in the software folder.
+        module_files: SHA-256, in hexadecimal, of each module file that EasyBuild wrote for this installation, by its
+            absolute path; empty for a link to one, and until the install is complete.
     """
 
     module: str
@@ -58,6 +64,11 @@ class Manifest:
     hashes: Mapping[str, str] = field(default_factory=dict)
     expected_packages: Mapping[str, str] = field(default_factory=dict)
     old_images: tuple[str, ...] = ()
+    name: str = ""
+    version: str = ""
+    full_module: str = ""
+    install_subdir: str = ""
+    module_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -144,7 +155,7 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
     known = {key.name for key in fields(Manifest)}
     lists = {"files": tuple(data["files"]), "old_images": tuple(data.get("old_images", ()))}
     manifest = Manifest(**{**{key: data[key] for key in data if key in known}, **lists})
-    tables = ("tools", "hashes", "expected_packages")
+    tables = ("tools", "hashes", "expected_packages", "module_files")
     kinds = {"image_size": int, **dict.fromkeys(lists, tuple), **dict.fromkeys(tables, dict)}
     for name, value in vars(manifest).items():
         if not isinstance(value, kinds.get(name, str)):
@@ -163,6 +174,14 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
             raise ValueError(f"its old_images has {name!r}, which can't be an old image")
     if not re.fullmatch(r"[0-9a-f]*", manifest.image_id):
         raise ValueError(f"its image_id is {manifest.image_id!r}")
+    for path in manifest.module_files:
+        problem = path_problem(path[1:]) if path.startswith("/") else "the path is not absolute"
+        if problem:
+            raise ValueError(f"its module_files has {path!r}: {problem}")
+    for name, path in (("install_subdir", manifest.install_subdir), ("name", manifest.name)):
+        problem = path_problem(path) if path else ""
+        if problem or ("/" in path and name == "name"):
+            raise ValueError(f"its {name} is {path!r}")
     if manifest.python_version and not PYTHON_VERSION.fullmatch(manifest.python_version):
         raise ValueError(f"its python_version is {manifest.python_version!r}")
     if not re.fullmatch(r"[A-Za-z0-9_.+-]*", manifest.venv) or manifest.venv in (".", ".."):

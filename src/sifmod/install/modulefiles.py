@@ -1,14 +1,16 @@
-"""Module files: each is written atomically, and changes of a failed run are undone."""
+"""Module files: each is written atomically, changes of a failed run are undone, and those that stay are recorded."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from sifmod.errors import InstallError
-from sifmod.host.files import keep_as, put_in_place
+from sifmod.host.files import keep_as, put_in_place, sha256_of
+from sifmod.install.manifest import read_manifest, rewrite_manifest
 
 
 class ModuleFiles:
@@ -90,6 +92,31 @@ class ModuleFiles:
             with contextlib.suppress(OSError):
                 draft.unlink()
             raise InstallError(f"writing the module file '{path}' failed: {error.strerror}") from error
+
+
+def record_module_files(installdir: Path) -> None:
+    """Add the SHA-256 of the module file that an install has written to the manifest.
+
+    Call it when nothing can be undone any more: until then the manifest has no SHA-256 for the file, and is right for
+    the old one and for the new one. Do nothing if sifmod has not installed anything there.
+
+    Raises:
+        InstallError: the module file can't be read, or the manifest can't be read or written.
+    """
+    manifest = read_manifest(installdir)
+    if manifest is None:
+        return
+    try:
+        digests = {path: digest or _sha256(Path(path)) for path, digest in manifest.module_files.items()}
+    except OSError as error:
+        raise InstallError(f"the module file '{error.filename}' can't be read: {error.strerror}") from error
+    if digests != manifest.module_files:
+        rewrite_manifest(installdir, replace(manifest, module_files=digests))
+
+
+def _sha256(path: Path) -> str:
+    """Return the SHA-256 of a module file; empty for a link to one."""
+    return "" if path.is_symlink() else sha256_of(path)
 
 
 def helper_names(path: Path) -> tuple[Path, Path]:

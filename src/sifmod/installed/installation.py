@@ -19,6 +19,14 @@ from sifmod.text import quoting
 from sifmod.text.suggest import perhaps
 from sifmod.usersoftware.state import UserSoftware, user_software
 
+# Folders between the software folder and what is in an installation: a hierarchy with module classes has most of them,
+# as in Compiler/GCC/13.2.0/ai/NAME/VERSION.
+_DEPTH = 6
+# At the top of an installation, and never the name of a software or a part of its path. `lib` is a module class.
+_OF_AN_INSTALLATION = frozenset({"bin", "easybuild", "share"})
+# How a removal renames an installation before it deletes it.
+REMOVING = ".removing-"
+
 
 @dataclass(frozen=True)
 class Installation:
@@ -36,18 +44,28 @@ class Installation:
 
     @property
     def module(self) -> str:
-        """Full name of the module, as for `module load`."""
+        """Name of the module, as for `module load`."""
         return self.manifest.module
+
+    @property
+    def full_module(self) -> str:
+        """EasyBuild's full module name, which tells modules of the same name in a hierarchy apart."""
+        return self.manifest.full_module or self.module
 
     @property
     def name(self) -> str:
         """Name of the software."""
-        return self.module.partition("/")[0]
+        return self.manifest.name or self.module.partition("/")[0]
 
     @property
     def version(self) -> str:
-        """Full version of the module, suffix included."""
-        return self.module.partition("/")[2]
+        """Full version of the software, prefix and suffix included."""
+        return self.manifest.version or self.module.partition("/")[2]
+
+    @property
+    def subdir(self) -> str:
+        """Path of the installation in the software folder that it was made for."""
+        return self.manifest.install_subdir or self.module
 
     @property
     def image(self) -> Path:
@@ -81,7 +99,11 @@ class Installation:
 
     @property
     def module_files(self) -> tuple[Path, ...]:
-        """The existing module file and the links to it in the trees of module classes, the file first."""
+        """The existing module file and the links to it, such as those by module class, the file first."""
+        if self.manifest.module_files:
+            recorded = sorted(map(Path, self.manifest.module_files), key=lambda path: (os.path.islink(path), path))  # noqa: PTH114 - likewise
+            return tuple(path for path in recorded if os.path.islink(path) or os.path.isfile(path))  # noqa: PTH113, PTH114 - likewise
+        # an earlier sifmod recorded no paths, and knew one naming scheme
         found = []
         trees = sorted(self.space.modules.glob("*"), key=lambda path: (path.name != self.space.suffix, path.name))
         for tree in trees:
@@ -90,6 +112,10 @@ class Installation:
                 paths = (folder / f"{self.module}{suffix}" for suffix in (".lua", ""))
                 found += [path for path in paths if path.is_symlink() or path.is_file()]
         return tuple(found)
+
+    def answers_to(self, wanted: str) -> bool:
+        """Return whether a user may mean this installation by a name."""
+        return wanted in (self.module, self.full_module, self.name, f"{self.name}/{self.version}")
 
     def is_named_in(self, module: str) -> bool:
         """Return whether the text of a module file, in Lua or Tcl, names this installation's directory."""
@@ -139,7 +165,9 @@ def find_installations(space: SoftwareSpace) -> Found:
         InstallError: the software folder can't be read.
     """
     installations, damaged = [], []
-    for root in _folders(space.software):
+    for root in folders_in(space):
+        if root.name.startswith("."):
+            continue
         try:
             manifest = read_manifest(root)
         except InstallError as error:
@@ -149,8 +177,8 @@ def find_installations(space: SoftwareSpace) -> Found:
             continue
         if manifest:
             installations.append(Installation(root, manifest, space))
-    installations.sort(key=lambda item: (item.name.lower(), item.version))
-    return Found(tuple(installations), tuple(damaged))
+    installations.sort(key=lambda item: (item.name.lower(), item.version, item.full_module))
+    return Found(tuple(installations), tuple(sorted(damaged, key=lambda item: item.root)))
 
 
 def find_installation(space: SoftwareSpace, wanted: str) -> Installation:
@@ -158,7 +186,7 @@ def find_installation(space: SoftwareSpace, wanted: str) -> Installation:
 
     Args:
         space: the software space.
-        wanted: full name of the module, its name alone if one version is installed, or path of the installation.
+        wanted: name of the module; NAME/VERSION or, if one version is installed, NAME; or path of the installation.
 
     Raises:
         InstallError: no installation matches, several do, or its manifest can't be read.
@@ -171,11 +199,11 @@ def find_installation(space: SoftwareSpace, wanted: str) -> Installation:
         return Installation(root, manifest, space)
     found = find_installations(space)
     wanted = wanted.strip("/")
-    matches = [item for item in found.installations if wanted in (item.module, item.name)]
+    matches = [item for item in found.installations if item.answers_to(wanted)]
     if len(matches) == 1:
         return matches[0]
     if matches:
-        versions = ", ".join(item.module for item in matches)
+        versions = ", ".join(item.full_module for item in matches)
         raise InstallError(f"several versions of '{wanted}' are installed: choose one of {versions}")
     for item in found.damaged:
         if str(item.root).endswith(f"/{wanted}"):
@@ -188,22 +216,43 @@ def find_installation(space: SoftwareSpace, wanted: str) -> Installation:
     )
 
 
-def _folders(software: Path) -> Iterator[Path]:
-    """Yield the folders NAME/VERSION of a software space; none if the space does not exist yet."""
+def module_name(space: SoftwareSpace, wanted: str) -> str:
+    """Return the name of an installed module as for `module load`; what is wanted if no single installation matches.
+
+    Args:
+        space: the software space.
+        wanted: as for `find_installation`.
+    """
     try:
-        folders = sorted(_directories(software))
-    except OSError as error:
-        raise InstallError(f"can't list the software in '{software}': {error.strerror}") from error
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            yield from sorted(_directories(folder))
+        return find_installation(space, wanted).module
+    except InstallError:
+        return wanted
 
 
-def _directories(folder: Path) -> Iterator[Path]:
-    if not folder.exists():
-        return
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            # EasyBuild keeps its locks in .locks, and what it is replacing under names with a dot
-            if not entry.name.startswith(".") and entry.is_dir():
-                yield Path(entry.path)
+def folders_in(space: SoftwareSpace) -> Iterator[Path]:
+    """Yield the folders of a software space that have a manifest, and those that a removal was deleting.
+
+    What EasyBuild's settings put between the software folder and an installation is walked through, and neither
+    installations nor links are.
+
+    Raises:
+        InstallError: the software folder can't be read.
+    """
+    folders = [(space.software, 0)]
+    while folders:
+        folder, depth = folders.pop()
+        try:
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except OSError as error:
+            if depth or isinstance(error, FileNotFoundError):  # others keep it private, or nothing is installed yet
+                continue
+            raise InstallError(f"can't list the software in '{folder}': {error.strerror}") from error
+        if depth and not _OF_AN_INSTALLATION.isdisjoint(entry.name for entry in found):
+            continue
+        for path in (Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)):
+            if path.name.startswith(REMOVING) or os.path.lexists(path / names.MANIFEST):
+                yield path
+            # EasyBuild keeps its locks in .locks
+            elif depth + 1 < _DEPTH and not path.name.startswith("."):
+                folders.append((path, depth + 1))

@@ -55,9 +55,8 @@ def loaded_or_installed(space: SoftwareSpace, wanted: str, environ: Optional[Map
     """
     root = (os.environ if environ is None else environ).get("CONTAINERROOT", "")
     manifest = read_manifest(Path(root)) if root else None
-    if manifest and wanted in (manifest.module, manifest.module.partition("/")[0]):
-        return Installation(Path(root), manifest, space)
-    return find_installation(space, wanted)
+    loaded = Installation(Path(root), manifest, space) if manifest else None
+    return loaded if loaded and loaded.answers_to(wanted) else find_installation(space, wanted)
 
 
 def kernel_of(

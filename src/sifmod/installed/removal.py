@@ -24,14 +24,12 @@ from sifmod.host.command import run
 from sifmod.host.files import keep_as, owner_of, remove_tree, sha256_of, whole_file
 from sifmod.install.oldimages import remove_old_images
 from sifmod.install.rollback import settle
-from sifmod.installed.installation import Installation
+from sifmod.installed.installation import REMOVING, Installation, folders_in
 from sifmod.installed.lock import alone, check_lock
 from sifmod.installed.verification import difference_from_packed
 from sifmod.text.printable import printable
 from sifmod.usersoftware.state import DIRECTORY, is_untouched
 from sifmod.usersoftware.tree import split_installation
-
-_REMOVING = ".removing-"
 
 # Which copies of user software there were, while a directory is packed to be kept.
 _ASIDE = f"{names.OURS}aside"
@@ -99,14 +97,16 @@ class Removal:
             InstallError: with the reason, and what to do.
         """
         root, space = self.installation.root, self.installation.space
-        module = self.installation.module
-        if module.count("/") != 1 or "/".join(root.parts[-2:]) != module:
+        subdir = PurePosixPath(self.installation.subdir)
+        if ".." in subdir.parts or subdir.is_absolute() or root.parts[-len(subdir.parts) :] != subdir.parts:
             raise InstallError(
-                f"'{root}' is a copy of module '{module}' (its manifest names another path): remove it by hand"
+                f"'{root}' is a copy of module '{self.installation.module}' (its manifest names another path): remove "
+                "it by hand"
             )
-        if root.parent.parent.resolve() != space.software.resolve():
+        below = [root, *root.parents][: len(subdir.parts)]
+        if below[-1].parent.resolve() != space.software.resolve():
             raise InstallError(f"'{root}' is not in '{space.software}': name its software space with --prefix")
-        for path in (root, root.parent):
+        for path in below:
             if path.is_symlink():
                 raise InstallError(
                     f"'{path}' is a link to '{path.readlink()}': links are not followed. Remove it by hand"
@@ -130,8 +130,9 @@ class Removal:
         """
         self.check()
         root = self.installation.root
-        trash = root.with_name(f"{_REMOVING}{root.name}.{uuid.uuid4().hex[:8]}")
+        trash = root.with_name(f"{REMOVING}{root.name}.{uuid.uuid4().hex[:8]}")
         with alone(self.installation.space.lock(root)):
+            self.check_module_files()
             if not delete_others:
                 self.check_others()
             if not os.access(root, os.W_OK):
@@ -151,6 +152,27 @@ class Removal:
         _remove_tree(trash)
         with contextlib.suppress(OSError):
             root.parent.rmdir()
+
+    def check_module_files(self) -> None:
+        """Refuse an installation if a module file that loads it would stay, or may do so somewhere.
+
+        Raises:
+            InstallError: with the paths, and what to do.
+        """
+        item, top = self.installation, self.installation.space.modules
+        elsewhere = [path for path in self._own_module_files() if not _is_below(path, top)]
+        if elsewhere:
+            raise InstallError(
+                f"{', '.join(map(repr, map(str, elsewhere)))} would stay: EasyBuild's settings here put module files "
+                f"into '{top}'. Set EASYBUILD_INSTALLPATH_MODULES as for eb; if the module is in several trees, delete "
+                "it from the others first"
+            )
+        if all(path.is_symlink() for path in item.module_files) and not os.path.lexists(item.root / names.REMOVING):
+            places = ", ".join(f"'{path}'" for path in item.manifest.module_files) or f"it is not in '{top}'"
+            raise InstallError(
+                f"no module file of {item.module} was found ({places}), and one that is elsewhere would stay: set "
+                "EasyBuild's variables as for eb, or write it again with: eb --module-only --rebuild"
+            )
 
     def check_others(self) -> None:
         """Refuse an installation that contains files which sifmod did not install.
@@ -240,16 +262,31 @@ class Removal:
                 target.rmdir()
             raise
 
+    def _own_module_files(self) -> Iterator[Path]:
+        """Yield what loads this installation: links first, then the module files that they lead to.
+
+        The manifest is not trusted: a file that it names is looked at.
+        """
+        item = self.installation
+        files = [path for path in item.module_files if not path.is_symlink() and item.is_named_in(_text(path))]
+        targets = {path.resolve() for path in files}
+        links = (path for path in item.module_files if path.is_symlink())
+        yield from (path for path in links if not path.exists() or path.resolve() in targets)
+        yield from files
+
     def _remove_module_files(self) -> None:
-        files = self.installation.module_files
-        # links first: they point to the file
-        for path in sorted(files, key=lambda path: not path.is_symlink()):
+        own = tuple(self._own_module_files())
+        mark = self.installation.root / names.REMOVING
+        try:
+            with contextlib.suppress(FileExistsError):
+                mark.touch(exist_ok=False)  # from here on the next run can finish what a killed one left
+        except OSError as error:
+            raise InstallError(f"'{mark}' can't be written: {error.strerror}; nothing was removed") from error
+        for path in self.installation.module_files:
+            if path not in own:
+                self.say(f"leaving {path}: it belongs to another installation")
+        for path in own:
             try:
-                if not path.is_symlink():
-                    text = path.read_text(encoding="utf-8", errors="replace")
-                    if not self.installation.is_named_in(text):
-                        self.say(f"leaving {path}: it belongs to another installation")
-                        continue
                 self.say(f"removing {path}")
                 path.unlink()
                 default = path.parent / "default"  # a link, from eb --set-default-module
@@ -261,28 +298,46 @@ class Removal:
                 raise InstallError(f"removing '{path}' failed: {error.strerror}") from error
 
 
-def remove_leftovers(space: SoftwareSpace, module: str) -> tuple[Path, ...]:
+def remove_leftovers(space: SoftwareSpace, wanted: str) -> tuple[Path, ...]:
     """Remove what killed removals of a module have left, and return the folders that held it.
+
+    Args:
+        space: the software space.
+        wanted: name of the module, or NAME/VERSION.
 
     Raises:
         InstallError: it can't be removed.
     """
-    name, _, version = module.strip("/").partition("/")
-    if not name or not version or "/" in version or name.startswith("."):
-        return ()
-    folder = space.software / name
-    found = tuple(
-        path
-        for path in sorted(folder.glob(f"{_REMOVING}*"))
-        if path.name.rpartition(".")[0] == f"{_REMOVING}{version}" and path.is_dir() and not path.is_symlink()
-    )
-    if found:
-        with alone(space.lock(folder / version)):
-            for path in found:
-                _remove_tree(path)
-    with contextlib.suppress(OSError):
-        folder.rmdir()
-    return found
+    found = {}
+    for path in folders_in(space):
+        if path.name.startswith(REMOVING):
+            root = path.with_name(path.name[len(REMOVING) :].rpartition(".")[0])
+            if _is_meant(wanted, str(root.relative_to(space.software))):
+                found[path] = root
+    for path, root in found.items():
+        with alone(space.lock(root)):
+            _remove_tree(path)
+        with contextlib.suppress(OSError):
+            root.parent.rmdir()
+    return tuple(found)
+
+
+def _is_meant(wanted: str, subdir: str) -> bool:
+    """Return whether a name means the installation of a path, to which a naming scheme may add folders or a dot."""
+    names_of = [f"/{name.strip('/')}".replace("/.", "/") for name in (wanted, subdir)]
+    return "/" in wanted.strip("/") and (names_of[0].endswith(names_of[1]) or names_of[1].endswith(names_of[0]))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InstallError(f"the module file '{path}' can't be read: {error.strerror}") from error
+
+
+def _is_below(path: Path, top: Path) -> bool:
+    """Return whether a file is below a folder, by its name or where links lead."""
+    return path.is_relative_to(top) or path.parent.resolve().is_relative_to(top.resolve())
 
 
 @contextlib.contextmanager

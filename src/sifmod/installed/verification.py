@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 
 from sifmod import names
 from sifmod.container.spec import image_is_gone
@@ -126,31 +128,39 @@ def _files(installation: Installation) -> Iterator[Finding]:
 
 
 def _module_file(installation: Installation) -> Iterator[Finding]:
-    files = installation.module_files
+    topic, remedy = "module file", "rewrite it with: eb --module-only --rebuild"
+    found, recorded = installation.module_files, installation.manifest.module_files
+    files = [path for path in found if not path.is_symlink()]
     if not files:
-        yield Finding(
-            PROBLEM,
-            "module file",
-            f"{installation.module} has no module file in '{installation.space.modules}'",
-            "the module can't be loaded",
-            "rewrite it with: eb --module-only --rebuild",
-        )
+        places = ", ".join(f"'{path}'" for path in recorded) or f"it is not in '{installation.space.modules}'"
+        what = f"{installation.module} has no module file ({places})"
+        yield Finding(PROBLEM, topic, what, "the module can't be loaded", remedy)
         return
-    try:
-        text = files[0].read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        yield Finding(PROBLEM, "module file", f"'{files[0]}' can't be read: {error.strerror}", "it can't be loaded")
-        return
-    if installation.is_named_in(text):
-        yield Finding(OK, "module file", str(files[0]))
-    else:
-        yield Finding(
-            PROBLEM,
-            "module file",
-            f"'{files[0]}' belongs to another installation: it does not name '{installation.root}'",
-            "loading it does not load this container",
-            "rewrite it with: eb --module-only --rebuild",
-        )
+    gone = sorted({*map(Path, recorded)} - {*found})
+    if gone:
+        what = f"gone: {', '.join(map(str, gone))}"
+        yield Finding(PROBLEM, topic, what, "the module can't be loaded from there", remedy)
+    for path in files:
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            yield Finding(PROBLEM, topic, f"'{path}' can't be read: {error.strerror}", "it can't be loaded")
+            continue
+        digest = recorded.get(str(path), "")
+        if not installation.is_named_in(content.decode(errors="replace")):
+            what = f"'{path}' belongs to another installation: it does not name '{installation.root}'"
+            yield Finding(PROBLEM, topic, what, "loading it does not load this container", remedy)
+        elif digest and hashlib.sha256(content).hexdigest() != digest:
+            why = "it runs as everybody who loads the module"
+            yield Finding(PROBLEM, topic, f"'{path}' was changed since the install", why, remedy)
+        else:
+            how = "unchanged" if digest else "the install recorded no checksum"
+            yield Finding(OK, topic, f"{path}: {how}")
+    targets = {path.resolve() for path in files}
+    for path in found:
+        if path.is_symlink() and path.resolve() not in targets:
+            what = f"'{path}' leads to '{path.resolve()}'"
+            yield Finding(PROBLEM, topic, what, "loading it does not load this container", remedy)
 
 
 def _image(installation: Installation, site: Site, progress: Progress) -> Iterator[Finding]:

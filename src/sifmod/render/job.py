@@ -12,7 +12,8 @@ from sifmod.site.settings import Site
 
 LAUNCHERS = ("srun", "torchrun")
 
-_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@=-]*(/[A-Za-z0-9_][A-Za-z0-9_.+@=-]*)*")
+# A dot hides a version.
+_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@=-]*(/\.?[A-Za-z0-9_][A-Za-z0-9_.+@=-]*)*")
 # sbatch(1), --time
 _TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}")
 # A word that needs no quotes in an #SBATCH line; a comma separates partitions.

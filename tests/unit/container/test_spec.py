@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any, Optional
 
 import pytest
@@ -6,6 +7,7 @@ from hypothesis import strategies as st
 
 from sifmod import names
 from sifmod.container.bind import Bind
+from sifmod.container.naming import Naming
 from sifmod.container.spec import ContainerSpec, PythonLayout, spec_from_parameters
 from sifmod.errors import ParameterError
 
@@ -52,6 +54,11 @@ def test_an_image_alone_is_a_container_without_a_python() -> None:
     assert (spec.python, spec.venv, spec.wrappers, spec.interpreter) == (None, "", (), "")
     assert (spec.gpu, spec.launch, spec.module_family, spec.pip_constraints) == ("", "exec", "container", True)
     assert spec.module == "Demo/1.0-x"
+
+
+def test_the_name_of_the_module_is_easybuild_s_if_it_has_one() -> None:
+    spec = replace(made(), naming=Naming("devel/Demo/.1", "Core/devel/Demo/.1", "Demo/1", ("/modules/1.lua",)))
+    assert spec.module == "devel/Demo/.1"
 
 
 def test_parameters_that_are_not_given_take_the_defaults() -> None:

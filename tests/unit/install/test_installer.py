@@ -14,12 +14,14 @@ import pytest
 from sifmod import names
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind
+from sifmod.container.naming import Naming
 from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.errors import ImageError, InstallError, ParameterError, SifmodError
 from sifmod.fetch.store import StoredImage
 from sifmod.host import files
 from sifmod.install.installer import Installer, refresh_scripts, write_artefact
 from sifmod.install.manifest import Manifest, read_manifest
+from sifmod.install.modulefiles import record_module_files
 from sifmod.install.rollback import forget, remember, remember_renames, undo
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
@@ -611,6 +613,44 @@ def test_a_refresh_brings_today_s_site_into_the_scripts_and_touches_nothing_else
     assert "today" in (installdir / "share/container.sh").read_text()
     assert "-ib" in (installdir / "runscripts/get-master").read_text()
     assert not (installdir / STAGE).exists()
+
+
+def naming(folder: Path, *files: str) -> Naming:
+    return Naming("Demo/.1", "Core/Demo/.1", "Demo/1", tuple(str(folder / name) for name in files))
+
+
+def test_the_names_of_easybuild_are_recorded_and_module_files_of_earlier_runs_stay(
+    install: Install, installdir: Path, tmp_path: Path
+) -> None:
+    install(naming=naming(tmp_path, "old.lua", "gone.lua"))
+    manifest = manifest_of(installdir)
+    assert (manifest.module, manifest.name, manifest.version) == ("Demo/.1", "Demo", "1.0-x")
+    assert (manifest.full_module, manifest.install_subdir) == ("Core/Demo/.1", "Demo/1")
+    for name in ("old.lua", "gone.lua"):
+        (tmp_path / name).touch()
+    record_module_files(installdir)
+    empty = hashlib.sha256(b"").hexdigest()
+    (tmp_path / "gone.lua").unlink()
+    install(naming=naming(tmp_path, "new.lua"))
+    assert manifest_of(installdir).module_files == {f"{tmp_path}/old.lua": empty, f"{tmp_path}/new.lua": ""}
+
+
+@pytest.mark.parametrize("end", [undo, forget])
+def test_a_refresh_forgets_the_hash_of_a_module_file_that_is_about_to_be_replaced(
+    install: Install, installdir: Path, tmp_path: Path, end: Callable[[Path], None]
+) -> None:
+    """Killed anywhere, `verify` compares the module file with its own hash or with none."""
+    spec = install(naming=naming(tmp_path, "1.lua", "link.lua"))
+    file = tmp_path / "1.lua"
+    file.write_text("old")
+    (tmp_path / "link.lua").symlink_to(file)
+    record_module_files(installdir)
+    before = manifest_of(installdir).module_files
+    assert before == {str(file): hashlib.sha256(b"old").hexdigest(), f"{tmp_path}/link.lua": ""}
+    refresh_scripts(spec, a_site())
+    assert set(manifest_of(installdir).module_files.values()) == {""}
+    end(installdir)
+    assert (manifest_of(installdir).module_files == before) == (end == undo)
 
 
 @pytest.mark.usefixtures("earlier")

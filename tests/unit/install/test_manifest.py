@@ -23,6 +23,11 @@ def manifest() -> Manifest:
         python_version="3.11",
         files=("bin/python", "démo image.sif", names.MANIFEST),
         tools={"sifmod": "0", "runtime": "fake 1.0"},
+        name="Demo",
+        version="1.0-x",
+        full_module="Core/Demo/1.0-x",
+        install_subdir="Demo/1.0-x",
+        module_files={"/modules/all/Core/Demo/1.0-x.lua": "0" * 64, "/modules/lang/Demo/1.0-x.lua": ""},
     )
 
 
@@ -156,10 +161,17 @@ def test_names_outside_of_the_installation_are_refused(
         ("venv", "../../x"),
         ("venv", ".."),
         ("venv", "a b"),
+        ("name", "../x"),
+        ("name", ".."),
+        ("install_subdir", "../x"),
+        ("install_subdir", "/x"),
+        ("module_files", {"/modules/../x": ""}),
+        ("module_files", {"modules/x": ""}),
+        ("module_files", {"/modules/\n": ""}),
     ],
 )
 def test_values_that_become_parts_of_paths_are_narrow(
-    tmp_path: Path, path: Path, manifest: Manifest, key: str, value: str
+    tmp_path: Path, path: Path, manifest: Manifest, key: str, value: object
 ) -> None:
     path.write_text(changed(manifest, **{key: value}), encoding="utf-8")
     with pytest.raises(InstallError, match=f"its {key}"):
@@ -170,3 +182,13 @@ def test_nested_without_end_is_damage(tmp_path: Path, path: Path) -> None:
     path.write_text("[" * 100_000)
     with pytest.raises(InstallError, match="move it away"):
         read_manifest(tmp_path)
+
+
+def test_a_manifest_of_an_earlier_sifmod_has_no_names(tmp_path: Path, path: Path, manifest: Manifest) -> None:
+    data = json.loads(manifest.text)
+    for name in ("name", "version", "full_module", "install_subdir", "module_files"):
+        del data[name]
+    path.write_text(json.dumps(data))
+    found = read_manifest(tmp_path)
+    assert found
+    assert (found.module, found.name, found.module_files) == ("Demo/1.0-x", "", {})

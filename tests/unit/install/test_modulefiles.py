@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
-from sifmod.install.modulefiles import ModuleFiles, helper_names
+from sifmod.install.manifest import read_manifest
+from sifmod.install.modulefiles import ModuleFiles, helper_names, record_module_files
+from sifmod.names import MANIFEST
 
-from ..support import Need, snapshot
+from ..support import Need, make_installation, mode_of, named, snapshot
 
 # What a module step does: `write` of the file and of two links, then the run keeps it or takes it back.
 RUN = """
@@ -150,3 +153,34 @@ def test_killed_at_any_change_a_module_file_is_whole(top: Path, need: Need, end:
 
 def helper_and_own(path: Path) -> tuple[Path, ...]:
     return (path, *helper_names(path))
+
+
+def test_what_was_written_is_recorded_with_its_hash(space: SoftwareSpace) -> None:
+    names_of = named(space, "Demo/1")
+    files = dict.fromkeys(names_of["module_files"], "")
+    root = make_installation(space, "Demo/1", **{**names_of, "module_files": files})
+    (root / "share").chmod(0o555)  # as after --read-only-installdir
+    mode = mode_of(root / MANIFEST)
+    record_module_files(root)
+    manifest = read_manifest(root)
+    assert manifest
+    assert manifest.module_files == names_of["module_files"]
+    assert (mode_of(root / MANIFEST), mode_of(root / "share")) == (mode, 0o555)
+
+
+def test_of_a_manifest_without_names_nothing_is_recorded(space: SoftwareSpace, tmp_path: Path) -> None:
+    root = make_installation(space, "Demo/1")
+    before = snapshot(root)
+    record_module_files(root)
+    record_module_files(tmp_path)
+    assert snapshot(root) == before
+
+
+def test_a_module_file_that_can_not_be_read_is_named(space: SoftwareSpace) -> None:
+    names_of = named(space, "Demo/1")
+    names_of["module_files"] = dict.fromkeys(names_of["module_files"], "")
+    root = make_installation(space, "Demo/1", **names_of)
+    file = Path(next(iter(names_of["module_files"])))
+    file.unlink()
+    with pytest.raises(InstallError, match=f"the module file '{file}' can't be read: No such file"):
+        record_module_files(root)

@@ -9,9 +9,9 @@ import pytest
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
-from sifmod.installed.installation import find_installation, find_installations
+from sifmod.installed.installation import find_installation, find_installations, module_name
 
-from ..support import make_installation
+from ..support import make_installation, named
 
 Install = Callable[..., Path]
 
@@ -138,3 +138,68 @@ def test_what_is_not_one_is_answered_with_what_there_is(
 def test_an_empty_space_says_how_to_name_another(space: SoftwareSpace) -> None:
     with pytest.raises(InstallError, match=r"nor any other.*--prefix or EASYBUILD_PREFIX"):
         find_installation(space, "Demo/1")
+
+
+# Other naming schemes than EasyBuild's own
+
+
+@pytest.mark.parametrize(
+    ("module", "subdir"),
+    [
+        ("devel/Demo/1", "Demo/1"),
+        ("Demo/.1", "Core/Demo/1"),
+        ("Demo/1", "Core/lib/Demo/1"),
+        ("Demo/1", "Compiler/GCC/13.2.0/ai/Demo/1"),
+    ],
+)
+def test_what_easybuild_names_otherwise_is_found_by_its_names(
+    space: SoftwareSpace, install: Install, module: str, subdir: str
+) -> None:
+    root = install(module, **named(space, module, subdir=subdir))
+    (found,) = find_installations(space).installations
+    assert (found.root, found.module, found.name, found.version) == (root, module, "Demo", "1")
+    assert [path.is_symlink() for path in found.module_files] == [False, True]
+    for wanted in (module, f"Core/{module}", "Demo/1", "Demo", str(root)):
+        assert find_installation(space, wanted) == found
+    assert found.is_loaded({"LOADEDMODULES": module, "EBROOTDEMO": str(root)})
+
+
+def test_the_name_to_load_is_the_installed_one_s_where_one_is_meant(space: SoftwareSpace, install: Install) -> None:
+    install("devel/Demo/1", **named(space, "devel/Demo/1"))
+    for version in ("1", "2"):
+        install(f"Twice/{version}")
+    names_of = {"Demo/1": "devel/Demo/1", "Demo": "devel/Demo/1", "Twice": "Twice", "Other/1": "Other/1"}
+    assert {wanted: module_name(space, wanted) for wanted in names_of} == names_of
+
+
+def test_modules_of_one_name_in_a_hierarchy_are_told_apart(space: SoftwareSpace, install: Install) -> None:
+    for tree in ("Core", "Compiler/GCC/13"):
+        names_of = named(space, "Demo/1", subdir=f"{tree}/Demo/1", tree=f"all/{tree}")
+        names_of["module_files"] = dict(list(names_of["module_files"].items())[:1])
+        install("Demo/1", **{**names_of, "full_module": f"{tree}/Demo/1"})
+    with pytest.raises(InstallError, match="choose one of Compiler/GCC/13/Demo/1, Core/Demo/1"):
+        find_installation(space, "Demo/1")
+    assert find_installation(space, "Core/Demo/1").root == space.software / "Core" / "Demo" / "1"
+
+
+def test_neither_installations_nor_links_are_walked_through(
+    space: SoftwareSpace, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = install("Demo/1")
+    other = SoftwareSpace(tmp_path / "other" / "software", tmp_path / "other" / "modules")
+    elsewhere = make_installation(other, "Else/1")
+    (space.software / "Else").symlink_to(elsewhere.parent)
+    (space.software / "Demo" / "latest").symlink_to(root)
+    (space.software / "Demo" / "2").symlink_to(elsewhere)
+    (space.software / "GCC" / "13" / "easybuild").mkdir(parents=True)
+    (space.software / "GCC" / "13" / "lib").mkdir()
+    looked = []
+    scandir = os.scandir
+
+    def look(folder: Path) -> object:
+        looked.append(Path(folder).relative_to(space.software))
+        return scandir(folder)
+
+    monkeypatch.setattr("sifmod.installed.installation.os.scandir", look)
+    assert modules(space) == ["Demo/1"]
+    assert sorted(map(str, looked)) == [".", "Demo", "GCC", "GCC/13"]

@@ -18,11 +18,12 @@ from sifmod import names
 from sifmod.eb.space import SoftwareSpace, software_space
 from sifmod.errors import InstallError
 from sifmod.install.manifest import read_manifest
+from sifmod.install.rollback import settle
 from sifmod.installed.installation import find_installation, find_installations
 from sifmod.installed.lock import alone
 from sifmod.installed.removal import Removal, remove_leftovers
 
-from ..support import SQUASHFS, Need, make_installation, snapshot
+from ..support import SQUASHFS, Need, make_installation, module_text, named, snapshot
 
 MODULE = "Demo/1.0-x"
 
@@ -97,11 +98,11 @@ def test_an_installation_behind_a_link_is_refused(space: SoftwareSpace, root: Pa
     place.rename(elsewhere)
     place.symlink_to(elsewhere)
     before = snapshot(elsewhere)
-    removal = Removal(find_installation(space, MODULE), say=print)
+    removal = Removal(find_installation(space, str(root)), say=print)
     with pytest.raises(InstallError, match="is a link to"):
         removal.remove(keep=None)
     assert snapshot(elsewhere) == before
-    assert find_installation(space, MODULE).module_files
+    assert removal.installation.module_files
 
 
 def test_a_copy_under_another_name_is_refused(space: SoftwareSpace, root: Path) -> None:
@@ -257,6 +258,111 @@ def test_killed_at_any_change_it_is_finished_by_the_same_command(
         assert software(space) == []
         assert list(space.modules.rglob("*Demo*")) == []
     assert number > 5
+
+
+HIDDEN = "Demo/.1"
+
+
+@pytest.fixture
+def hidden(space: SoftwareSpace) -> Path:
+    """An installation of `Demo/1` in a hierarchy, with --hidden and --disable-fixed-installdir-naming-scheme."""
+    return make_installation(space, HIDDEN, **named(space, HIDDEN, subdir="Core/Demo/1"))
+
+
+def remove(space: SoftwareSpace, wanted: str) -> list[str]:
+    said: list[str] = []
+    Removal(find_installation(space, wanted), say=said.append).remove(keep=None)
+    return said
+
+
+def test_the_recorded_module_files_go_whatever_names_they_have(space: SoftwareSpace, hidden: Path) -> None:
+    remove(space, "Demo/1")
+    assert not hidden.exists()
+    assert [path for path in space.modules.rglob("*") if not path.is_dir()] == []
+
+
+def test_where_no_module_file_is_found_nothing_is_removed(space: SoftwareSpace, root: Path, hidden: Path) -> None:
+    for path in space.modules.rglob("*.lua"):
+        path.unlink()
+    for wanted, place in ((HIDDEN, rf"'{space.modules}/all/Core/Demo/\.1\.lua'"), (MODULE, "it is not in '")):
+        with pytest.raises(InstallError, match=rf"no module file of .*{place}.*eb --module-only --rebuild"):
+            remove(space, wanted)
+    assert root.exists()
+    assert hidden.exists()
+
+
+def test_a_module_file_in_another_tree_would_stay(space: SoftwareSpace, tmp_path: Path) -> None:
+    names_of = named(space, "Demo/1")
+    other = tmp_path / "other" / "all" / "Demo" / "1.lua"
+    names_of["module_files"][str(other)] = "0" * 64
+    root = make_installation(space, "Demo/1", **names_of)
+    other.unlink()
+    other.write_text(module_text(root))
+    with pytest.raises(InstallError, match=rf"'{other}' would stay.*EASYBUILD_INSTALLPATH_MODULES"):
+        remove(space, "Demo/1")
+    other.unlink()
+    remove(space, "Demo/1")
+    assert not root.exists()
+
+
+def test_files_that_a_manifest_names_are_removed_only_if_they_load_this_installation(
+    space: SoftwareSpace, tmp_path: Path
+) -> None:
+    victim = make_installation(space, "Victim/1")
+    theirs = [space.modules / tree / "Victim" / "1.lua" for tree in ("all", "lang")]
+    outside = tmp_path / "precious"
+    outside.write_text("precious")
+    names_of = named(space, "Demo/1")
+    make_installation(space, "Demo/1", **names_of)
+    manifest = read_manifest(space.software / "Demo" / "1")
+    assert manifest
+    files = {**names_of["module_files"], **dict.fromkeys(map(str, (*theirs, outside)), "")}
+    (space.software / "Demo" / "1" / names.MANIFEST).write_text(replace(manifest, module_files=files).text)
+    said = remove(space, "Demo/1")
+    assert [line.partition(":")[0] for line in said if "leaving" in line] == [
+        f"leaving {path}" for path in (*sorted([theirs[0], outside]), theirs[1])
+    ]
+    assert outside.read_text() == "precious"
+    assert find_installation(space, "Victim/1").root == victim
+    assert all(path.exists() for path in theirs)
+
+
+def test_a_removal_that_was_killed_after_the_module_files_can_be_finished(
+    space: SoftwareSpace, hidden: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(hidden), "rename", die)
+    with pytest.raises(KeyboardInterrupt):
+        remove(space, HIDDEN)
+    monkeypatch.undo()
+    assert find_installation(space, HIDDEN).module_files == ()
+    settled = shutil.copytree(hidden, hidden.with_name("settled"))
+    settle(settled)
+    assert not list(settled.glob(".sifmod-*"))
+    shutil.rmtree(settled)
+    remove(space, HIDDEN)
+    assert software(space) == ["Core"]
+
+
+def test_the_mark_of_a_removal_is_not_made_through_a_link(space: SoftwareSpace, hidden: Path, tmp_path: Path) -> None:
+    (hidden / names.REMOVING).symlink_to(tmp_path / "made")
+    remove(space, HIDDEN)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("wanted", [HIDDEN, "Core/Demo/.1", "Demo/1"])
+def test_leftovers_are_found_by_each_name(
+    space: SoftwareSpace, hidden: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    monkeypatch.setattr("sifmod.installed.removal._remove_tree", lambda _top: None)
+    remove(space, HIDDEN)
+    monkeypatch.undo()
+    assert not hidden.exists()
+    assert len(remove_leftovers(space, wanted)) == 1
+    assert software(space) == ["Core"]
+    assert not list((space.software / "Core").iterdir())
 
 
 def test_leftovers_are_those_of_this_version_only(space: SoftwareSpace) -> None:

@@ -13,7 +13,7 @@ from sifmod.installed.installation import find_installation
 from sifmod.installed.verification import sanity_check_with_easybuild, verify
 from sifmod.site.settings import Site
 
-from ..support import SIF_HEADER, Recorded, a_site, make_installation
+from ..support import SIF_HEADER, Recorded, a_site, make_installation, module_text, named
 
 MODULE = "Demo/1.0-x"
 
@@ -141,6 +141,30 @@ def test_a_module_file_that_is_gone_or_another_s_is_named(space: SoftwareSpace, 
     for path in find_installation(space, MODULE).module_files:
         path.unlink()
     assert "can't be loaded" in check()["module file"][0].why
+
+
+def test_a_module_file_is_compared_with_what_was_written(space: SoftwareSpace, check: Check) -> None:
+    names_of = named(space, MODULE)
+    file, link = map(Path, names_of["module_files"])
+    root = make_installation(space, MODULE, **names_of)
+    (finding,) = check()["module file"]
+    assert (finding.severity, finding.what) == (OK, f"{file}: unchanged")
+    file.write_text(module_text(root) + 'execute("something else")\n')
+    (finding,) = check()["module file"]
+    assert (finding.severity, finding.what) == (PROBLEM, f"'{file}' was changed since the install")
+    file.write_text(module_text(root))
+    link.unlink()
+    (gone, fine) = check()["module file"]
+    assert (gone.severity, gone.what, fine.severity) == (PROBLEM, f"gone: {link}", OK)
+    link.symlink_to("/elsewhere.lua")
+    assert check()["module file"][1].what == f"'{link}' leads to '/elsewhere.lua'"
+
+
+def test_until_an_install_is_complete_the_module_file_has_no_checksum(space: SoftwareSpace, check: Check) -> None:
+    names_of = named(space, MODULE)
+    make_installation(space, MODULE, **{**names_of, "module_files": dict.fromkeys(names_of["module_files"], "")})
+    (finding,) = check()["module file"]
+    assert (finding.severity, "recorded no checksum" in finding.what) == (OK, True)
 
 
 def test_user_software_that_is_gone_or_damaged_is_a_problem(root: Path, check: Check) -> None:

@@ -1,0 +1,164 @@
+"""Whatever way a centre has EasyBuild name its modules: the verbs find them, and a removal leaves none behind."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from test_module_tcl import INIT
+
+from conftest import DEMO_EASYCONFIG, User, demo_with, make_user
+
+LMOD, ENVIRONMENT_MODULES = "Lmod", "environment-modules"
+
+# scheme -> what it puts before the name of a module, and below the tree of modules into MODULEPATH
+SCHEMES = {
+    "EasyBuildMNS": ("", ""),
+    "CategorizedModuleNamingScheme": ("lang/", ""),
+    "HierarchicalMNS": ("", "Core"),
+    "MigrateFromEBToHMNS": ("", "Core"),
+    "CategorizedHMNS": ("", "Core/lang"),
+}
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to name modules, and the tool that loads them."""
+
+    scheme: str
+    hidden: bool = False
+    prefix: str = ""
+    tool: str = LMOD
+    tree: str = "all"
+    fixed: bool = True
+
+    @property
+    def version(self) -> str:
+        return f"{self.prefix}3.11-demo-singularity"
+
+    @property
+    def module(self) -> str:
+        """The name for `module load`."""
+        return f"{SCHEMES[self.scheme][0]}Python/{'.' if self.hidden else ''}{self.version}"
+
+    @property
+    def folder(self) -> str:
+        """The folder of the installation."""
+        scheme_s_own = "" if self.fixed else f"{SCHEMES[self.scheme][0]}{SCHEMES[self.scheme][1]}/".lstrip("/")
+        return f"{scheme_s_own}Python/{self.version}"
+
+    @property
+    def flags(self) -> list[str]:
+        """What `eb` gets on its command line, so that no verb can read it in EasyBuild's settings."""
+        given = {
+            f"--module-naming-scheme={self.scheme}": True,
+            f"--suffix-modules-path={self.tree}": self.tree != "all",
+            "--hidden": self.hidden,
+            "--module-syntax=Tcl": self.tool == ENVIRONMENT_MODULES,
+            "--disable-fixed-installdir-naming-scheme": not self.fixed,
+        }
+        return [flag for flag, is_given in given.items() if is_given]
+
+    def shell(self, user: User) -> str:
+        """Return the beginning of a script in which `module` finds the modules."""
+        init = INIT if self.tool == ENVIRONMENT_MODULES else ""
+        return f"{init}\nmodule use '{user.prefix}/modules/{self.tree}/{SCHEMES[self.scheme][1]}'"
+
+
+QUICK = (
+    Way("CategorizedModuleNamingScheme", hidden=True, prefix="site-", tool=ENVIRONMENT_MODULES),
+    Way("HierarchicalMNS", hidden=True, tree="", fixed=False),
+    Way("CategorizedHMNS", prefix="site-", tree="tree", fixed=False),
+)
+WAYS = (
+    *itertools.starmap(Way, itertools.product(SCHEMES, (False, True), ("", "site-"), (LMOD, ENVIRONMENT_MODULES))),
+    *itertools.starmap(
+        Way, itertools.product(SCHEMES, (False,), ("",), (LMOD, ENVIRONMENT_MODULES), ("", "tree"), (False,))
+    ),
+)
+
+
+def name_of(way: Way) -> str:
+    return "-".join(filter(None, map(str, (way.scheme, way.prefix, way.tool, *way.flags[1:]))))
+
+
+def install(way: Way, prefix: Path) -> User:
+    user = make_user(prefix)
+    easyconfig = prefix / DEMO_EASYCONFIG
+    easyconfig.write_text(demo_with(f"image_mode = 'link'\nversionprefix = '{way.prefix}'\n"))
+    user.eb(str(easyconfig), *way.flags)
+    return user
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        *QUICK,
+        *(pytest.param(way, marks=pytest.mark.slow) for way in WAYS if way not in QUICK),
+    ],
+    ids=name_of,
+)
+def test_every_verb_knows_the_module(way: Way, tmp_path: Path) -> None:
+    user = install(way, tmp_path / "eb")
+    root = user.prefix / "software" / way.folder
+    shell, load = way.shell(user), f"module load {way.module}"
+    (listed,) = json.loads(user.out(f"{shell}\n{load}\nsifmod list --fast --json"))["installations"]
+    assert (listed["module"], listed["root"], listed["loaded"]) == (way.module, str(root), True)
+    files = [Path(path) for path in listed["module_files"]]
+    assert files[0].read_text().count(str(root))
+    assert sorted(files) == sorted(path for path in (user.prefix / "modules").rglob("*") if not path.is_dir())
+
+    done = user.run("sifmod verify --json", check=False)
+    findings = json.loads(done.stdout)["installations"][0]["findings"]
+    assert {finding["severity"] for finding in findings} == {"ok"}, findings
+    assert f"{files[0]}: unchanged" in [finding["what"] for finding in findings]
+
+    script = user.out(f"sifmod sbatch Python/{way.version} -- x.py")
+    (line,) = [line for line in script.splitlines() if line.startswith("module load")]
+    assert user.out(f"{shell}\n{line}\necho $CONTAINERROOT") == str(root)
+
+    # a kernel needs the package, and does not start for this
+    (root / "user-software/venv/demo/lib/python3.11/site-packages/ipykernel_launcher.py").touch()
+    made = json.loads(user.out(f"sifmod kernel Python --json --jupyter-prefix '{tmp_path}/jupyter'"))
+    assert made["spec"]["argv"][0] == f"{root}/bin/python"
+    assert made["spec"]["metadata"]["sifmod"]["module"] == way.module
+
+    user.run(f"sifmod remove Python/{way.version} --delete-user-software --yes")
+    assert not root.exists()
+    assert [path for path in (user.prefix / "modules").rglob("*") if not path.is_dir()] == []
+    assert user.run(f"{shell}\n{load} && echo $CONTAINERROOT", check=False).stdout.strip() in ("", "/")
+
+
+def test_a_scheme_that_changes_leaves_no_module_behind(user: User) -> None:
+    """EasyBuild regenerates modules with another scheme into a second tree, beside the first one."""
+    user.eb(DEMO_EASYCONFIG)
+    user.eb(DEMO_EASYCONFIG, "--rebuild", "--module-only", "--module-naming-scheme=CategorizedHMNS")
+    other = user.prefix / "other"
+    user.eb(DEMO_EASYCONFIG, "--rebuild", "--module-only", f"--installpath-modules={other}")
+    (listed,) = json.loads(user.out("sifmod list --json"))["installations"]
+    assert len([path for path in map(Path, listed["module_files"]) if not path.is_symlink()]) == 3
+    assert user.run("sifmod verify").returncode == 0
+    refused = user.run("sifmod remove Python --yes", check=False)
+    file = other / "all" / "Python" / "3.11-demo-singularity.lua"
+    assert refused.returncode == 7
+    assert f"'{file}'" in refused.stderr
+    assert "would stay" in refused.stderr
+    (link,) = [path for path in other.rglob("*") if path.is_symlink()]
+    file.unlink()
+    link.unlink()
+    user.run("sifmod remove Python --yes")
+    assert [path for path in (user.prefix / "modules").rglob("*") if not path.is_dir()] == []
+
+
+def test_a_module_file_that_was_changed_is_named(own_demo: User) -> None:
+    file = own_demo.modulefile("Python/3.11-demo-singularity")
+    with file.open("a") as stream:
+        stream.write('setenv("MINE", "1")\n')
+    done = own_demo.run("sifmod verify", check=False)
+    assert done.returncode == 1
+    assert f"'{file}' was changed since the install" in " ".join(done.stdout.split())
+    own_demo.eb(DEMO_EASYCONFIG, "--rebuild", "--module-only")
+    assert own_demo.run("sifmod verify").returncode == 0
