@@ -150,6 +150,13 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Keep only PATH of a module's usual search paths: the host uses nothing else of the tree."""
         super().__init__(*args, **kwargs)
+        if isinstance(self.cfg.easyblock, type):  # elsewhere than in a bundle it is the name in the easyconfig
+            raise EasyBuildError(
+                "%s %s: a container image can't be a component of a bundle, because a module is one container. Write "
+                "an easyconfig for it, and name it in dependencies of the bundle",
+                self.name,
+                self.version,
+            )
         for variable in list(self.module_load_environment.vars):
             if variable != "PATH":
                 delattr(self.module_load_environment, variable)

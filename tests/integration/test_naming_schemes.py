@@ -153,6 +153,28 @@ def test_a_scheme_that_changes_leaves_no_module_behind(user: User) -> None:
     assert [path for path in (user.prefix / "modules").rglob("*") if not path.is_dir()] == []
 
 
+def test_a_component_of_a_bundle_is_refused_with_the_reason(user: User) -> None:
+    lines = demo_with().splitlines()
+    start = [line for line in lines if line.startswith(("homepage", "description", "toolchain", "moduleclass"))]
+    component = {"easyblock": "ContainerImage", "sources": ["demo.sif"], "python_prefix": "/usr"}
+    text = ["easyblock = 'Bundle'", "name = 'Tools'", "version = '1'", *start]
+    (user.prefix / "Tools-1.eb").write_text("\n".join([*text, f"components = [('Python', '3.11', {component!r})]\n"]))
+    done = user.eb(str(user.prefix / "Tools-1.eb"), check=False)
+    assert done.returncode != 0
+    assert "a container image can't be a component of a bundle" in done.stdout + done.stderr
+    assert not (user.prefix / "software" / "Tools").exists()
+
+
+def test_a_name_that_makes_no_variable_is_refused(user: User) -> None:
+    path = user.prefix / "zip.eb"
+    path.write_text(demo_with("name = '7 zip'\n"))
+    done = user.eb(str(path), check=False)
+    assert done.returncode != 0
+    assert "easyconfig parameter 'name'" in done.stdout + done.stderr
+    assert "'SIF7 ZIP' can't be the name of a variable" in done.stdout + done.stderr
+    assert not list((user.prefix / "software").glob("7*"))
+
+
 def test_a_module_file_that_was_changed_is_named(own_demo: User) -> None:
     file = own_demo.modulefile("Python/3.11-demo-singularity")
     with file.open("a") as stream:

@@ -172,6 +172,10 @@ def spec_from_parameters(
         ParameterError: a value is invalid; the message names parameter, value and remedy.
     """
     given = {key: value for key, value in parameters.items() if value is not None}
+    if not re.fullmatch(r"[A-Za-z0-9_]+", env_name):
+        raise ParameterError(
+            "name", name, f"'SIF{env_name}' can't be the name of a variable: use letters, digits, '_', '.', '+' and '-'"
+        )
     if not Path(installdir).is_absolute() or not is_bindable(installdir):
         raise ParameterError("installdir", installdir, f"choose another installation path: {UNBINDABLE}")
     if not sif or re.search(r"[/\\\x00-\x1f\x7f-\x9f]", sif) or sif.startswith(("-", ".")):

@@ -61,6 +61,13 @@ def test_the_name_of_the_module_is_easybuild_s_if_it_has_one() -> None:
     assert spec.module == "devel/Demo/.1"
 
 
+@pytest.mark.parametrize(("name", "env_name"), [("7 zip", "7 ZIP"), ("a/b", "A/B"), ("\xe9", "\xc9")])
+def test_a_name_that_makes_no_variable_is_refused(name: str, env_name: str) -> None:
+    error = refused(name=name, env_name=env_name)
+    assert (error.parameter, f"'SIF{env_name}' can't be the name of a variable" in str(error)) == ("name", True)
+    assert made(name="7zip", env_name="7ZIP").env_name == "7ZIP"
+
+
 def test_parameters_that_are_not_given_take_the_defaults() -> None:
     nothing: dict[str, Any] = dict.fromkeys(PARAMETERS)
     assert made(**nothing) == made()
