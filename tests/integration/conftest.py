@@ -239,7 +239,10 @@ def greet(user: User) -> str:
     )
 
 
-def make_wheel(folder: Path, name: str, version: str, code: str, requires: tuple[str, ...] = ()) -> Path:
+def make_wheel(
+    folder: Path, name: str, version: str, code: str, requires: tuple[str, ...] = (), command: str = ""
+) -> Path:
+    """Make a wheel of a package with one module; `command` runs its function `greet`."""
     import base64
     import hashlib
     import zipfile
@@ -250,6 +253,7 @@ def make_wheel(folder: Path, name: str, version: str, code: str, requires: tuple
     files = {
         f"{module}.py": code,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{required}",
+        **({f"{info}/entry_points.txt": f"[console_scripts]\n{command} = {module}:greet\n"} if command else {}),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
 

@@ -108,15 +108,18 @@ def test_a_converted_easyconfig_installs_and_runs(user: User, lumi_images: Path)
     refused = user.run(f"sifmod convert '{LUMI_STYLE}' --output .", check=False)
     assert (refused.returncode, "--force" in refused.stderr) == (1, True)
     # The image stands in for LUMI's: it has neither these packages nor these paths.
-    changes = ("pip_requirements = []", "binds = []", "modluafooter = ''")
+    changes = ["pip_requirements = []", "binds = []", "modluafooter = ''"]
     last_check = "sanity_check_commands = sanity_check_commands[-1:]"
     easyconfig.write_text("\n".join([easyconfig.read_text(), *changes, last_check, ""]))
+    lacking = user.eb(str(easyconfig), check=False)
+    assert "'wrappers' = 'torchrun': the container has no such command" in lacking.stdout + lacking.stderr
+    easyconfig.write_text(easyconfig.read_text() + "wrappers[wrappers.index('torchrun')] = 'demo-tool'\n")
     user.eb(str(easyconfig))
     said = user.out(f"module load {LUMI_MODULE}; echo $OUR_DATA; python -c 'import os, sys; print(sys.prefix)'")
     assert said == "/data\n/user-software/venv/pytorch"
     assert user.out(f"module load {LUMI_MODULE}; singularity exec $SIF printenv OMP_NUM_THREADS") == "7"
     assert (user.installdir(LUMI_MODULE) / "user-software.squashfs").is_file()
-    assert (user.installdir(LUMI_MODULE) / "bin" / "torchrun").is_file()
+    assert (user.installdir(LUMI_MODULE) / "bin" / "demo-tool").is_file()
 
 
 def test_the_python_of_an_older_easyconfig_is_read_from_its_image(user: User, lumi_images: Path) -> None:

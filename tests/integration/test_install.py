@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, demo_with, install_changed, make_user
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, demo_with, install_changed, make_user, make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -129,6 +129,7 @@ def test_sifmod_env_serves_an_easybuild_elsewhere(user: User, tmp_path: Path) ->
         ("gpu = 'nvidea'", ["'gpu'", "nvidea", "perhaps you meant 'nvidia'"]),
         ("binds = ['/scratch:data']", ["'binds'", "/scratch:data", "begin it with '/'"]),
         ("binds = ['scratch']", ["'binds'", "scratch", "not an absolute path"]),
+        ("wrappers = ['demo-tol']", ["'wrappers'", "no such command", "perhaps you meant 'demo-tool'"]),
         ("wrappers = ['make-squashfs']", ["'wrappers'", "make-squashfs", "remove it from the list"]),
         ("container_env = {'A B': '1'}", ["'container_env'", "A B", "not the name"]),
         ("image_mode = 'move'", ["'image_mode'", "move", "use 'copy'"]),
@@ -148,6 +149,20 @@ def test_a_wrong_value_is_refused_and_nothing_stays(user: User, changes: str, na
     failure = next(line for line in output.splitlines() if "FAILED: Installation ended unsuccessfully" in line)
     for word in named:
         assert word in failure
+    assert not user.installdir(DEMO_MODULE).exists()
+    assert not user.modulefile(DEMO_MODULE).exists()
+
+
+@pytest.mark.parametrize("command", ["say-hello", "say-helo"])
+def test_a_wrapper_may_be_for_a_command_that_pip_installs(user: User, tmp_path: Path, command: str) -> None:
+    wheel = make_wheel(tmp_path, "greeting", "1.0", "def greet():\n    print('hello')\n", command="say-hello")
+    user.env.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheel.parent))
+    done = install_changed(user, f"pip_requirements = ['greeting']\nwrappers = ['python', '{command}']")
+    if command == "say-hello":
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert user.out(f"module load {DEMO_MODULE}; say-hello") == "hello"
+        return
+    assert "perhaps you meant 'say-hello'" in done.stdout + done.stderr
     assert not user.installdir(DEMO_MODULE).exists()
     assert not user.modulefile(DEMO_MODULE).exists()
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Optional
 
 import click
 
 from sifmod.commands.options import complete_modules, json_option, site_option
 from sifmod.commands.output import echo_json, echo_whole
 from sifmod.eb.space import software_space
-from sifmod.errors import InstallError
-from sifmod.installed.installation import module_name
+from sifmod.errors import SifmodError
+from sifmod.installed.installation import Installation, find_installation
+from sifmod.installed.job import check_runscript
 from sifmod.render.job import LAUNCHERS, Job, render_job
 from sifmod.site.settings import load_settings
 
@@ -26,8 +28,8 @@ from sifmod.site.settings import load_settings
 @click.option("--cpus-per-task", type=int, default=0, help="CPU cores of each Python process.")
 @click.option(
     "--launcher",
-    type=click.Choice(LAUNCHERS),
-    default=LAUNCHERS[0],
+    type=click.Choice(list(LAUNCHERS)),
+    default=Job.launcher,
     show_default=True,
     help="srun starts every process; torchrun is started once on each node and starts the processes there.",
 )
@@ -63,8 +65,10 @@ def sbatch(
       sifmod sbatch PyTorch/2.2.0 --nodes 4 --gpus-per-node 8 -- train.py | sbatch
       sifmod sbatch PyTorch/2.2.0 -N 2 --launcher torchrun -- -m package.train
     """
+    # a naming scheme may have made another name for `module load` of NAME/VERSION
+    installed = _installation(module)
     job = Job(
-        module=_as_installed(module),
+        module=installed.module if installed else module,
         command=command,
         nodes=nodes,
         gpus_per_node=gpus_per_node,
@@ -75,6 +79,8 @@ def sbatch(
         partition=partition,
         account=account,
     )
+    if installed:
+        check_runscript(job, installed.manifest)
     script = render_job(job, load_settings(site=site_name).site)
     if as_json:
         echo_json({"job": asdict(job), "script": script})
@@ -82,9 +88,9 @@ def sbatch(
         echo_whole(script)
 
 
-def _as_installed(module: str) -> str:
-    """Return the name for `module load`, which a naming scheme may have made of NAME/VERSION."""
+def _installation(module: str) -> Optional[Installation]:
+    """Return the installation of a module; None if it is not installed here, because the job may be for another cluster."""
     try:
-        return module_name(software_space(), module)
-    except InstallError:  # EasyBuild's configuration can't be read: the job may be for another cluster
-        return module
+        return find_installation(software_space(), module)
+    except SifmodError:
+        return None

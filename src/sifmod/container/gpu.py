@@ -32,6 +32,7 @@ class Vendor:
         stack: the software stack for its GPUs, as a component of images.
         option: option of the container runtime, without dashes, that makes its devices and the host's libraries
             available in a container.
+        commands: commands of the host that the runtime's option brings into a container.
         device: a device file that exists on nodes with a loaded driver.
         gpus: shell pattern of the device files, one for each GPU.
         libraries: whose libraries programs use unless the site or the easyconfig says otherwise, one of `LIBRARIES`.
@@ -62,6 +63,7 @@ class Vendor:
     visibility: tuple[str, ...]
     gpus: str
     hints: str
+    commands: tuple[str, ...] = ()
     libraries: str = "host"
     driver_library: str = ""
     caches: tuple[str, ...] = ()
@@ -145,6 +147,7 @@ _AMD = Vendor(
     caches=("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"),
     collectives="RCCL",
     hints="rocm",
+    commands=("rocm-smi", "rocminfo"),  # rocmliblist.conf of Apptainer and SingularityCE
     tool="rocm-smi",
     queries=(("--showproductname", "--showdriverversion"),),
     read=_read_rocm_smi,
@@ -194,6 +197,11 @@ _NVIDIA = Vendor(
     caches=("CUDA_CACHE_PATH",),
     collectives="NCCL",
     hints=r"cuda|nvidia|\bngc\b|-ngc-",
+    # nvliblist.conf of Apptainer and SingularityCE
+    commands=(
+        *("nvidia-smi", "nvidia-debugdump", "nvidia-persistenced"),
+        *("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
+    ),
     tool="nvidia-smi",
     queries=(
         ("--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"),

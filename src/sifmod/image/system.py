@@ -29,6 +29,12 @@ _MOST_FILLED_IN = 128 << 10  # bytes from references in one variable: MAX_ARG_ST
 _MOST_ENVIRONMENT = 6 << 20  # bytes of all assignments: three quarters of the usual stack
 _POINTER = 8  # bytes that the kernel adds for each variable
 
+# Scripts of the runtime itself, which put PREPEND_PATH and APPEND_PATH around PATH.
+_RUNTIME_SCRIPTS = ("01-base.sh", "94-appsbase.sh", "95-apps.sh", "99-base.sh", "99-runtimevars.sh")
+_ASSIGNMENT = re.compile(r"(?:export +)?([A-Za-z_]\w*)=(.*)")
+# A line, or a command after an assignment, that may change PATH.
+_CHANGES_PATH = re.compile(r"(?<![\w$])PATH=|(?:^|[;&|]|\b(?:then|else|do)\b)\s*(?:\.|source|eval)\s")
+
 _REFERENCE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 
 
@@ -133,7 +139,7 @@ def environment(files: Files) -> dict[str, str]:
         # other scripts are internal to the runtime
         if re.fullmatch(r"(10-docker.*|90-environment|91-.*)\.sh", name):
             for line in files.text(f"{folder}/{name}").splitlines():
-                match = re.match(r"(?:export +)?([A-Za-z_]\w*)=(.*)", line.strip().rstrip(";"))
+                match = _ASSIGNMENT.match(line.strip().rstrip(";"))
                 if not match:
                     continue
                 value = _value(match[2], known)
@@ -146,6 +152,29 @@ def environment(files: Files) -> dict[str, str]:
                     )
                 found[match[1]] = value
     return found
+
+
+def search_path(files: Files) -> Optional[tuple[str, ...]]:
+    """Return every folder that PATH may have in the image; None if a script of the image computes it.
+
+    Raises:
+        ImageError: the variables of the image exceed the limits of Linux.
+    """
+    variables = environment(files)
+    folders = DEFAULT_PATH.split(":")
+    folder = f"{_METADATA}/env"
+    for name in files.names(folder):
+        lines = files.text(f"{folder}/{name}").splitlines() if name not in _RUNTIME_SCRIPTS else []
+        for line in (line.strip().rstrip(";") for line in lines):
+            assignment = _ASSIGNMENT.match(line)
+            if assignment and assignment[1] == "PATH":
+                value = _value(assignment[2], {**variables, "PATH": ":".join(folders)})
+                if value is None or re.search(r"[$`;]", value):
+                    return None
+                folders = list(dict.fromkeys([*folders, *value.split(":")]))
+            elif not line.startswith("#") and _CHANGES_PATH.search(line):
+                return None
+    return tuple(one for one in folders if one.startswith("/"))
 
 
 def _value(text: str, known: Mapping[str, str]) -> Optional[str]:

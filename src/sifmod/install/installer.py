@@ -33,6 +33,7 @@ from sifmod.install.pip import pip_settings
 from sifmod.install.placement import HARD_LINK, copy_image, link_image
 from sifmod.install.probe import probe_python
 from sifmod.install.rollback import remember, remember_renames
+from sifmod.install.wrappers import check_wrappers
 from sifmod.render.environment import setting_variables, structural_variables
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
@@ -78,6 +79,7 @@ class Installer:
             SifmodError: a step failed; an earlier installation still works, and nothing is left of a new one.
         """
         runtime = find_runtime(self.site)
+        check_wrappers(self.spec, self.site, self.image)
         with _stage(Path(self.spec.installdir)) as stage:
             installdir = Path(self.spec.installdir)
             self._make_space(installdir)
@@ -122,6 +124,7 @@ class Installer:
             self._check_venv(before)
         if spec.venv and (outdated or not has_user_software(Path(spec.installdir))):
             self._make_user_software(stage, image, runtime, spec)
+            check_wrappers(spec, self.site, image, user_software=stage / names.USER_SOFTWARE_DIRECTORY)
         files = [str(artefact.path) for artefact in artefacts]
         if image.parent == stage:
             files.append(spec.sif)

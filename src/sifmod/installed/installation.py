@@ -216,19 +216,6 @@ def find_installation(space: SoftwareSpace, wanted: str) -> Installation:
     )
 
 
-def module_name(space: SoftwareSpace, wanted: str) -> str:
-    """Return the name of an installed module as for `module load`; what is wanted if no single installation matches.
-
-    Args:
-        space: the software space.
-        wanted: as for `find_installation`.
-    """
-    try:
-        return find_installation(space, wanted).module
-    except InstallError:
-        return wanted
-
-
 def folders_in(space: SoftwareSpace) -> Iterator[Path]:
     """Yield the folders of a software space that have a manifest, and those that a removal was deleting.
 

@@ -10,7 +10,8 @@ from sifmod.errors import JobError
 from sifmod.render.templates import render_template
 from sifmod.site.settings import Site
 
-LAUNCHERS = ("srun", "torchrun")
+# Each with the runscript that it starts in the container.
+LAUNCHERS = {"srun": "conda-python-distributed", "torchrun": "torchrun-distributed"}
 
 # A dot hides a version.
 _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@=-]*(/\.?[A-Za-z0-9_][A-Za-z0-9_.+@=-]*)*")
@@ -82,6 +83,7 @@ def render_job(job: Job, site: Site) -> str:
         unused_masks=bool(site.cpu_bind_masks and job.gpus_per_node and not is_whole_node and not is_torchrun),
         runtime=site.runtimes[0],
         is_torchrun=is_torchrun,
+        runscript=LAUNCHERS[job.launcher],
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
-from sifmod.installed.installation import find_installation, find_installations, module_name
+from sifmod.installed.installation import find_installation, find_installations
 
 from ..support import make_installation, named
 
@@ -162,14 +162,6 @@ def test_what_easybuild_names_otherwise_is_found_by_its_names(
     for wanted in (module, f"Core/{module}", "Demo/1", "Demo", str(root)):
         assert find_installation(space, wanted) == found
     assert found.is_loaded({"LOADEDMODULES": module, "EBROOTDEMO": str(root)})
-
-
-def test_the_name_to_load_is_the_installed_one_s_where_one_is_meant(space: SoftwareSpace, install: Install) -> None:
-    install("devel/Demo/1", **named(space, "devel/Demo/1"))
-    for version in ("1", "2"):
-        install(f"Twice/{version}")
-    names_of = {"Demo/1": "devel/Demo/1", "Demo": "devel/Demo/1", "Twice": "Twice", "Other/1": "Other/1"}
-    assert {wanted: module_name(space, wanted) for wanted in names_of} == names_of
 
 
 def test_modules_of_one_name_in_a_hierarchy_are_told_apart(space: SoftwareSpace, install: Install) -> None:

@@ -83,7 +83,9 @@ def test_a_list_of_nothing_else_has_nothing_to_carry_over(wrapper: Wrapper, tmp_
 
 def test_other_commands_leave_variables_of_the_user_alone(wrapper: Wrapper) -> None:
     """A variable that is exported and set anew would be another one in the container."""
-    set_there = re.findall(r"(?<![$\w-])([a-z_]+)\+?=|\bfor ([a-z_]+) in", text_of("share/container.sh", wrapper.installed))
+    set_there = re.findall(
+        r"(?<![$\w-])([a-z_]+)\+?=|\bfor ([a-z_]+) in", text_of("share/container.sh", wrapper.installed)
+    )
     names_set = {one or other for one, other in set_there} | {"root", "sif", "directory", "packed", "runtime", "magic"}
     assert {"binds", "module", "previous"} < names_set
     mine = dict.fromkeys((name for name in names_set if not name.startswith("sifmod_")), "mine")

@@ -380,7 +380,7 @@ def _in_a_link_loop(path: Path) -> None:
     path.parent.symlink_to(path.parent)
 
 
-NO_FILES = {
+NO_FILES: dict[Callable[[Path], None], str] = {
     _directory: "is a directory",
     _named_pipe: "is not a regular file",
     _link_loop: "Too many levels of symbolic links",

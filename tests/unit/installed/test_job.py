@@ -1,0 +1,45 @@
+"""Whether a container has the runscript of a job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sifmod.cli import cli
+from sifmod.eb.space import software_space
+
+from ..support import a_runner, make_installation
+
+
+@pytest.fixture(autouse=True)
+def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EASYBUILD_PREFIX", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("launcher", "runscript"), [("srun", "conda-python-distributed"), ("torchrun", "torchrun-distributed")]
+)
+def test_a_job_whose_runscript_the_container_lacks_is_refused(prefix: Path, launcher: str, runscript: str) -> None:
+    make_installation(software_space(prefix), "GROMACS/2024")
+    words = ("sbatch", "--launcher", launcher)
+    result = a_runner().invoke(cli, [*words, "GROMACS/2024", "--", "train.py"])
+    assert result.exit_code != 0
+    assert f"has no {runscript}" in str(result.exception)
+    make_installation(software_space(prefix), "PyTorch/2", files=(f"runscripts/{runscript}",))
+    for module in ("PyTorch/2", "Elsewhere/1"):
+        result = a_runner().invoke(cli, [*words, module, "--", "train.py"])
+        assert (result.exit_code, f"{runscript} " in result.output) == (0, True)
+
+
+def test_a_job_loads_the_module_by_the_name_that_a_naming_scheme_has_made(prefix: Path) -> None:
+    space = software_space(prefix)
+    runscripts = ("runscripts/conda-python-distributed",)
+    make_installation(space, "devel/Demo/1", name="Demo", version="1", install_subdir="Demo/1", files=runscripts)
+    for version in ("1", "2"):
+        make_installation(space, f"Twice/{version}")
+    for wanted, loaded in (("Demo/1", "devel/Demo/1"), ("Demo", "devel/Demo/1"), ("Twice", "Twice")):
+        result = a_runner().invoke(cli, ["sbatch", wanted, "--", "train.py"])
+        assert (result.exit_code, f"module load {loaded}\n" in result.output) == (0, True), result.output
