@@ -105,6 +105,7 @@ def test_a_converted_easyconfig_installs_and_runs(user: User, lumi_images: Path)
     easyconfig = user.prefix / LUMI_EASYCONFIG
     assert f"wrote {LUMI_EASYCONFIG}" in done.stdout
     assert "not carried over: the script bin/report" in done.stderr
+    assert f"[PASS] {easyconfig}" in user.out(f"eb --check-style '{easyconfig}'")
     refused = user.run(f"sifmod convert '{LUMI_STYLE}' --output .", check=False)
     assert (refused.returncode, "--force" in refused.stderr) == (1, True)
     # The image stands in for LUMI's: it has neither these packages nor these paths.

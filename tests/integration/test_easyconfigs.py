@@ -116,6 +116,17 @@ def test_eb_finds_every_easyconfig_and_what_it_depends_on(user: User) -> None:
     assert len(re.findall(r"^ \* \[.\] ", done.stdout, re.M)) == len(EASYCONFIGS)
 
 
+def test_every_easyconfig_passes_the_checks_of_eb_for_contributions(user: User) -> None:
+    """The style of all; and checksums, of those with sources for which they are known."""
+    paths = sorted((ROOT / "easyconfigs").rglob("*.eb"))
+    style = user.out(f"eb --check-style {' '.join(map(str, paths))}")
+    assert {line for line in style.splitlines() if line.startswith("[")} == {f"[PASS] {path}" for path in paths}
+    known = [path for path in paths if "\nsources = " not in path.read_text() or "\nchecksums = " in path.read_text()]
+    contribution = user.out(f"eb --check-contrib {' '.join(map(str, known))}")
+    assert contribution.count("[PASS]") == 2 * len(known)
+    assert "FAIL" not in contribution
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("easyconfig", sorted(set(LUMI) - INSTALLED_ELSEWHERE), ids=lambda name: name[:-3])
 def test_lumis_easyconfigs_install_as_they_are(lumi_user: User, easyconfig: str) -> None:

@@ -63,6 +63,12 @@ def test_a_conda_environment_in_another_folder(user: User) -> None:
     ]
 
 
+def test_what_is_written_passes_the_checks_of_eb_for_contributions(user: User) -> None:
+    easyconfig, _command = new(user, str(IMAGES / "conda-demo.sif"))
+    said = user.out(f"eb --check-contrib {easyconfig}")
+    assert (said.count("[PASS]"), "FAIL" in said) == (2, False)
+
+
 @pytest.fixture(scope="module")
 def opt_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("opt-venv")

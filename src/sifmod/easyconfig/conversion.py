@@ -219,7 +219,7 @@ def _description(made: _Conversion) -> None:
     text = str(made.values.get("description", "")).strip()
     paragraphs = re.split(r"\n\s*\n", text)
     if text:
-        made.values["description"] = paragraphs[0].strip()
+        made.values["description"] = "\n".join(line.rstrip() for line in paragraphs[0].strip().splitlines())
     if len(paragraphs) > 1:
         begin = "', '".join(" ".join(paragraph.split()[:5]) for paragraph in paragraphs[1:])
         made.look.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from sifmod.errors import SifmodError
 from sifmod.text import quoting
 
 _WIDTH = 118
+_INDENT = " " * 4
 # Groups with an empty line between them, as in the easyconfigs that come with sifmod.
 _GROUPS = (
     ("easyblock",),
@@ -48,7 +49,7 @@ def easyconfig_text(parameters: Mapping[str, Any], *, comments: Sequence[str]) -
 
     Args:
         parameters: values by name, with names of `ORDER`.
-        comments: comment lines for the top.
+        comments: comments for the top; those that begin with `- ` are items of a list.
 
     Raises:
         TypeError: a value can't be written as Python.
@@ -61,8 +62,15 @@ def easyconfig_text(parameters: Mapping[str, Any], *, comments: Sequence[str]) -
     for group in _GROUPS:
         lines = [_assignment(name, parameters[name]) for name in group if name in parameters]
         blocks.append("\n".join(["toolchain = SYSTEM"] if group == ("toolchain",) else lines))
-    head = "".join(f"# {quoting.comment(line)}\n" for line in comments)
+    head = "".join(f"{line}\n" for comment in comments for line in _comment(comment))
     return head + "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _comment(text: str) -> list[str]:
+    indent = "#   " if text.startswith("- ") else "# "
+    return textwrap.wrap(
+        quoting.comment(text), _WIDTH, initial_indent="# ", subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 def folded(name: str, text: str) -> str:
@@ -84,6 +92,7 @@ def _is_block(text: str) -> bool:
         and '"""' not in text
         and "\\" not in text
         and not text.endswith('"')
+        and not re.search(r" $", text, re.MULTILINE)
         # EasyBuild reads lines such as `# EASYCONFIGFORMAT 1.0` and `[SUPPORTED]` also within quotes
         and not re.search(r"^\s*[#[]", text, re.MULTILINE)
     )
@@ -91,16 +100,52 @@ def _is_block(text: str) -> bool:
 
 def _assignment(name: str, value: Any) -> str:
     if isinstance(value, str) and "\n" in value and _is_block(value):
-        return f'{name} = """{value}"""'
-    line = f"{name} = {quoting.python(value)}"
-    if len(line) <= _WIDTH or not isinstance(value, (list, tuple, Mapping)):
+        block = f'{name} = """{value}"""'
+        if max(map(len, block.splitlines())) <= _WIDTH:
+            return block
+    return f"{name} = {_literal(value, before=len(name) + len(' = '))}"
+
+
+def _literal(value: Any, *, before: int, indent: int = 0) -> str:
+    """Return a value as Python, on several lines if one is too long for `eb --check-style`.
+
+    Args:
+        value: the value.
+        before: length of what stands before it on its line.
+        indent: indentation of that line.
+    """
+    line = quoting.python(value)
+    if before + len(line) <= _WIDTH or not isinstance(value, (str, list, tuple, Mapping)):
         return line
-    if isinstance(value, Mapping):
-        rows = [f"{quoting.python(key)}: {quoting.python(item)}" for key, item in value.items()]
+    inner = indent + len(_INDENT)
+    begin, end = "()"
+    if isinstance(value, str):
+        rows = list(_pieces(value, _WIDTH - inner))
+    elif isinstance(value, Mapping):
+        begin, end = "{}"
+        rows = [_item(key, item, indent=inner) for key, item in value.items()]
     else:
-        rows = [quoting.python(item) for item in value]
-    begin, end = ("{", "}") if isinstance(value, Mapping) else ("[", "]") if isinstance(value, list) else ("(", ")")
-    return "\n".join([f"{name} = {begin}", *(f"    {row}," for row in rows), end])
+        begin, end = "[]" if isinstance(value, list) else "()"
+        rows = [f"{_literal(item, before=inner, indent=inner)}," for item in value]
+    return "\n".join([begin, *(f"{' ' * inner}{row}" for row in rows), f"{' ' * indent}{end}"])
+
+
+def _item(key: Any, value: Any, *, indent: int) -> str:
+    name = f"{_literal(key, before=indent, indent=indent)}: "
+    last_line = name.rpartition("\n")[2]
+    return f"{name}{_literal(value, before=indent + len(last_line), indent=indent)},"
+
+
+def _pieces(text: str, room: int) -> Iterator[str]:
+    """Yield string literals of limited length that Python joins to a text; they end between words if possible."""
+    piece = ""
+    for word in re.findall(r"\S+\s*|\s+", text):
+        for part in [word] if len(repr(word)) <= room else word:
+            if len(repr(piece + part)) > room:
+                yield repr(piece)
+                piece = ""
+            piece += part
+    yield repr(piece)
 
 
 def read_easyconfig(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:

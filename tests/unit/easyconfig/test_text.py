@@ -1,17 +1,23 @@
 """What is written is what EasyBuild reads."""
 
+import contextlib
+import io
 import os
 import tempfile
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sifmod.easyconfig.text import easyconfig_text, folded, read_easyconfig
 from sifmod.errors import SifmodError
 from sifmod.text.quoting import without_templates
+
+from ..support import lacking
 
 ROOT = Path(__file__).resolve().parents[3]
 ODD = ["%(name)s", "%%(version)s", "100%", "%%%(x)s %s %", "# EASYCONFIGFORMAT 2.0\n", '"""', "[SUPPORTED]", "\\", "#"]
@@ -75,6 +81,48 @@ def test_our_own_reader_reads_what_was_given_templates_included(values: list[Any
     assert {name: repr(value) for name, value in read.items()} == {
         name: repr(value) for name, value in parameters.items()
     }
+
+
+LONG = st.one_of(
+    TEXT, st.lists(WORDS, min_size=5, max_size=30).map(" ".join), st.text("a0'\"\\\U0001f600", min_size=120)
+)
+LONG_VALUES = {
+    "homepage": LONG,
+    "description": LONG,
+    "sanity_check_commands": st.lists(LONG, max_size=3),
+    "modextravars": st.dictionaries(LONG, LONG, max_size=3),
+    "dependencies": st.lists(st.tuples(LONG, LONG), max_size=2),
+}
+
+
+@pytest.fixture(scope="module")
+def style_errors() -> Callable[[str], str]:
+    """Return what lists the errors of `eb --check-style` in an easyconfig."""
+    if find_spec("pycodestyle") is None:
+        lacking("pycodestyle, which EasyBuild's check needs, is not installed")
+    from easybuild.framework.easyconfig.style import check_easyconfigs_style
+
+    def errors(text: str) -> str:
+        said = io.StringIO()
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(said):
+            path = Path(folder, "x.eb")
+            path.write_text(text, encoding="utf-8")
+            check_easyconfigs_style([str(path)])
+        return said.getvalue()
+
+    return errors
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@given(parameters=st.fixed_dictionaries({}, optional=LONG_VALUES), comments=st.lists(LONG, max_size=2))
+def test_long_values_are_read_back_and_pass_the_style_check_of_eb(
+    style_errors: Callable[[str], str], parameters: dict[str, Any], comments: list[str]
+) -> None:
+    text = easyconfig_text(parameters, comments=[f"- {line}" for line in comments])
+    assert style_errors(text) == ""
+    variables: dict[str, Any] = {"SYSTEM": None}
+    exec(compile(text, "easyconfig", "exec"), variables)  # noqa: S102 - our own output
+    assert {name: variables[name] for name in parameters} == parameters
 
 
 def test_a_template_stays_a_template_unless_it_is_text() -> None:
