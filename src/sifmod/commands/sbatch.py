@@ -89,7 +89,7 @@ def sbatch(
 
 
 def _installation(module: str) -> Optional[Installation]:
-    """Return the installation of a module; None if it is not installed here, because the job may be for another cluster."""
+    """Return the installation of a module; None if it is not installed here: the job may be for another cluster."""
     try:
         return find_installation(software_space(), module)
     except SifmodError:
