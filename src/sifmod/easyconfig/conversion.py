@@ -48,7 +48,7 @@ _HERE_DOCUMENT = re.compile(
     r"cat\s*>\s*(?P<path>\S+)\s*<<\s*(?P<q>['\"]?)(?P<end>\w+)(?P=q) ?(?P<text>.*?)(?P=end)\s*\Z", re.DOTALL
 )
 _BUILD = re.compile(r"\b(?:singularity|apptainer)\s+build\b")
-# What a host script starts in the container, as the last words of a line.
+# What starts a container in a host script, and one that runs a command with the script's arguments.
 _START = re.compile(r"\b(?:singularity|apptainer)\s+(?:exec|run|shell)\b")
 _START_COMMAND = re.compile(
     r"(?:exec\s+)?(?:singularity|apptainer)\s+exec\s+(?P<options>.*?)\"?[^\s\"]*(?:\$\{?SIF\w*\}?|\.sif)\"?\s+"
@@ -321,7 +321,8 @@ def _known_command(made: _Conversion, command: str) -> bool:
     if tool == "make-squashfs":
         made.values["pack_user_software"] = True
         known = True
-    return known or tool in ("mkdir", "chmod") or (tool == "rm" and "user-software" in command)
+    is_one = not re.search(r"[;&|]", command)
+    return known or (is_one and (tool in ("mkdir", "chmod") or (tool == "rm" and "user-software" in command)))
 
 
 def _module(made: _Conversion) -> None:

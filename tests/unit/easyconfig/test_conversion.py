@@ -152,6 +152,11 @@ def test_a_value_that_an_install_would_refuse_is_named_and_left_out() -> None:
     assert any("'relative'" in note for note in result.lost)
 
 
+@pytest.mark.parametrize("command", ["mkdir -p x && wget y", "chmod a+x z; ./z", "rm -r user-software | tee log"])
+def test_a_command_behind_a_harmless_one_is_named(command: str) -> None:
+    assert any(command in note for note in minimal(postinstallcmds=[command]).lost)
+
+
 def test_sources_that_are_no_image_are_named() -> None:
     result = minimal(sources=["x.sif", {"filename": "x.docker"}, "y.sif"], checksums=["a" * 64, "b" * 64])
     assert values(result)["sources"] == ["x.sif"]
