@@ -21,7 +21,8 @@ from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
 from sifmod.text.size import size_text
-from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE
+from sifmod.usersoftware.startup import starting_code
+from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACKED
 
 _REINSTALL = "reinstall it with: eb --rebuild"
 # Files that an install makes from the image instead of rendering them.
@@ -55,6 +56,7 @@ def verify(installation: Installation, site: Site, *, progress: Progress = QUIET
     with progress.step(f"{installation.module}: reading user software"):
         findings = list(_user_software(installation))
     yield from findings
+    yield from _starting_code(installation)
     with progress.step(f"{installation.module}: starting the container"):
         findings = [*_running(installation), *packages_in_container(installation)]
     yield from findings
@@ -257,6 +259,21 @@ def _user_software(installation: Installation) -> Iterator[Finding]:
             yield Finding(WARNING, topic, what, why, remedy)
         else:
             yield Finding(NOTE, topic, f"'{state.directory}' equals the packed file: it may be removed")
+
+
+def _starting_code(installation: Installation) -> Iterator[Finding]:
+    """List code in user software that no command of a user names; whether it is welcome only they know."""
+    state = installation.user_software
+    if state.state not in (DIRECTORY, PACKED):
+        return
+    copy = state.packed if state.state == PACKED else state.directory
+    try:
+        found = starting_code(copy, venv=installation.manifest.venv)
+    except ImageError:
+        return  # the check of user software has said so
+    if found:
+        what = f"runs whenever its Python starts: {', '.join(found)}"
+        yield Finding(NOTE, "user software", what, "in all jobs of all users of the module", "look whether you know it")
 
 
 def _running(installation: Installation) -> Iterator[Finding]:

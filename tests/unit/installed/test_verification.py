@@ -127,6 +127,16 @@ def test_an_image_that_is_gone_may_have_a_stand_in(root: Path, check: Check, tmp
     assert "is gone" in problem.what
 
 
+def test_code_that_starts_by_itself_is_listed(root: Path, check: Check) -> None:
+    packages = root / "user-software/venv/demo/lib/python3.11/site-packages"
+    (packages / "sitecustomize.py").write_text("import evil\n")
+    listed = check()["user software"][-1]
+    assert (listed.severity, listed.what) == (
+        NOTE,
+        "runs whenever its Python starts: venv/demo/lib/python3.11/site-packages/sitecustomize.py",
+    )
+
+
 def test_an_image_that_was_never_read_has_its_size_compared(space: SoftwareSpace, check: Check) -> None:
     make_installation(space, MODULE, image_sha256="")
     (finding,) = check()["image"]
