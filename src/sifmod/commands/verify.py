@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import wait
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import click
 
@@ -12,28 +14,34 @@ from sifmod.commands.options import complete_modules, json_option, prefix_option
 from sifmod.commands.output import echo, echo_error, echo_findings, echo_json
 from sifmod.commands.progress import shown_progress
 from sifmod.eb.space import software_space
-from sifmod.finding import PROBLEM, worst
-from sifmod.installed.installation import find_installation, find_installations
+from sifmod.errors import SifmodError
+from sifmod.finding import PROBLEM, Finding, worst
+from sifmod.host.parallel import called_in_threads
+from sifmod.installed.installation import Installation, find_installation, find_installations
 from sifmod.installed.verification import sanity_check_with_easybuild
 from sifmod.installed.verification import verify as verified
 from sifmod.site.settings import load_site
+from sifmod.text.progress import QUIET, Progress
 
 
 @click.command()
 @click.argument("modules", nargs=-1, metavar="[MODULE]...", shell_complete=complete_modules)
 @prefix_option
 @click.option("--eb", "with_eb", is_flag=True, help="Also run EasyBuild's sanity check, with that of the easyconfig.")
+@click.option("--fast", is_flag=True, help="Start no container: compare files and the image only.")
 @json_option
-def verify(modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, as_json: bool) -> None:
+def verify(modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, fast: bool, as_json: bool) -> None:
     """Verify all installed containers, or the named ones.
 
     Compares files, image and packed user software with what was installed, and runs the container. Nothing is changed.
+    Several installations are verified at once.
 
     Exit status: 0 if all is well, 1 if there are problems.
 
     \b
     Examples:
       sifmod verify
+      sifmod verify --fast
       sifmod verify Python/3.11-demo-singularity --eb
       sifmod verify --prefix /project/software --json
     """
@@ -41,13 +49,23 @@ def verify(modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, as_j
     found = find_installations(space)
     items = [find_installation(space, module) for module in modules] if modules else list(found.installations)
     damaged = [] if modules else found.damaged
-    progress = shown_progress()
+    if with_eb and fast:
+        raise click.UsageError("--eb starts containers: leave out --fast or --eb")
     report: list[dict[str, Any]] = []
-    for item in items:
-        findings = list(verified(item, site, progress=progress))
-        if with_eb:
-            with progress.step(f"{item.module}: EasyBuild's sanity check"):
-                findings.append(sanity_check_with_easybuild(item))
+
+    def check(item: Installation, progress: Progress) -> list[Finding]:
+        findings: list[Finding] = []
+        try:
+            for finding in verified(item, site, progress=progress, fast=fast):
+                findings.append(finding)
+            if with_eb:
+                with progress.step(f"{item.module}: EasyBuild's sanity check"):
+                    findings.append(sanity_check_with_easybuild(item))
+        except (SifmodError, OSError) as error:
+            findings.append(Finding(PROBLEM, "verification", str(error), "the checks after this one were not made"))
+        return findings
+
+    for item, findings in _checked(items, check):
         report.append({"module": item.module, "outcome": worst(findings), "findings": findings})
         if not as_json:
             echo(f"{item.module}  {item.root}", bold=True)
@@ -64,3 +82,20 @@ def verify(modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, as_j
         total = len(items) + len(damaged)
         echo(f"{total - problems} of {total} installation{'' if total == 1 else 's'} in order")
     sys.exit(1 if problems else 0)
+
+
+def _checked(
+    items: Sequence[Installation], check: Callable[[Installation, Progress], list[Finding]]
+) -> Iterator[tuple[Installation, list[Finding]]]:
+    """Check installations, several at once, and yield them in order with their findings."""
+    progress = shown_progress()
+    if len(items) == 1:
+        yield items[0], check(items[0], progress)
+        return
+    with called_in_threads(lambda item: check(item, QUIET), items) as results:
+        for number, (item, result) in enumerate(zip(items, results), 1):
+            # one display: it ends before the findings are printed
+            with progress.step(f"verifying {number} of {len(items)}: {item.module}") as step:
+                while not wait([result], timeout=1).done:
+                    step.advance(0)
+            yield item, result.result()

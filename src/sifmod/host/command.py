@@ -151,49 +151,87 @@ def ask(command: list[str], *, directory: Optional[Path] = None) -> tuple[int, s
     return done.status, f"{done.stdout}{done.stderr}".strip()
 
 
+class CommandGroup:
+    """Commands of several threads that are ended together: an exception in one thread does not reach the others."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._own_session: dict[subprocess.Popen[str], bool] = {}
+        self._has_ended = False
+
+    def join(self) -> None:
+        """Add the commands that this thread starts from now on."""
+        _THREAD.group = self
+
+    def end(self) -> None:
+        """End the commands, and refuse to start others."""
+        with self._lock:
+            self._has_ended = True
+            running = dict(self._own_session)
+        for process, own_session in running.items():
+            _send(signal.SIGTERM, process, whole_group=own_session)
+        for process, own_session in running.items():
+            _end(process, whole_group=own_session)
+
+    def start(self, command: Sequence[str], *, own_session: bool, **options: Any) -> subprocess.Popen[str]:
+        """Start a command, which belongs to the group until `forget`."""
+        with self._lock:
+            if self._has_ended:
+                raise CommandError(f"'{command[0]}' was not started: sifmod is about to end")
+            process = subprocess.Popen(command, start_new_session=own_session, **options)  # noqa: S603 - no shell
+            self._own_session[process] = own_session
+            return process
+
+    def forget(self, process: subprocess.Popen[str]) -> None:
+        """Leave a command out, which has ended."""
+        with self._lock:
+            del self._own_session[process]
+
+
+_THREAD = threading.local()
+
+
 @contextlib.contextmanager
 def _started(
     command: Sequence[Union[str, Path]], *, own_session: bool, **options: Any
 ) -> Iterator[subprocess.Popen[str]]:
     """Start a command, and end it if the block raises an exception."""
+    group: CommandGroup = getattr(_THREAD, "group", None) or CommandGroup()
+    words = [str(word) for word in command]
+    options.update(stdout=subprocess.PIPE, encoding="utf-8", errors="replace")
     try:
-        process = subprocess.Popen(  # noqa: S603 - an argument list, no shell
-            [str(word) for word in command],
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=own_session,
-            **options,
-        )
+        process = group.start(words, own_session=own_session, **options)
     except (OSError, ValueError) as error:  # ValueError: a null byte in an argument
-        if isinstance(error, FileNotFoundError) and "/" not in str(command[0]):
-            raise CommandError(f"there is no command {command[0]} on PATH") from error
+        if isinstance(error, FileNotFoundError) and "/" not in words[0]:
+            raise CommandError(f"there is no command {words[0]} on PATH") from error
         reason = error.strerror if isinstance(error, OSError) else error
-        raise CommandError(f"'{command[0]}' can't be started: {reason}") from error
+        raise CommandError(f"'{words[0]}' can't be started: {reason}") from error
     try:
         yield process
     except BaseException:
         _end(process, whole_group=own_session)
         raise
+    finally:
+        group.forget(process)
 
 
 def _end(process: subprocess.Popen[str], *, whole_group: bool) -> None:
     """Ask a command to end, and kill it if it does not; with `whole_group`, all processes of its group."""
-
-    def send(number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            if whole_group:
-                os.killpg(process.pid, number)
-            else:
-                process.send_signal(number)
-
-    send(signal.SIGTERM)
+    _send(signal.SIGTERM, process, whole_group=whole_group)
     try:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_GRACE)
     finally:
-        send(signal.SIGKILL)
+        _send(signal.SIGKILL, process, whole_group=whole_group)
         process.wait()
+
+
+def _send(number: signal.Signals, process: subprocess.Popen[str], *, whole_group: bool) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if whole_group:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
 
 
 def _read_lines(stream: IO[str], arriving: queue.Queue[Optional[str]]) -> None:

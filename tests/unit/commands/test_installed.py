@@ -1,6 +1,10 @@
 """The verbs about installations: list, show, verify and remove."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -104,6 +108,68 @@ def test_show_tells_everything(call: Call, root: Path) -> None:
     assert shown["set_aside"] == ["user-software-python3.10"]
     assert shown["commands"] == ["start-shell"]
     assert isinstance(call("show", "Nothing").exception, SifmodError)
+
+
+def test_verify_prints_all_installations_in_order_also_if_one_can_not_be_checked(
+    call: Call, root: Path, prefix: Path
+) -> None:
+    """The first and the last have no easyconfig for EasyBuild's sanity check."""
+    space = software_space(prefix)
+    slow = make_installation(space, "Aaa/1.0") / "bin/start-shell"
+    slow.write_text(slow.read_text().replace("echo", "sleep 0.5; echo"))
+    make_installation(space, "Zzz/1.0")
+    (root / "easybuild").mkdir()
+    (root / "easybuild/Python-3.11-demo.eb").touch()
+    eb = prefix / "bin/eb"
+    eb.parent.mkdir()
+    eb.write_text("#!/bin/bash\n")
+    eb.chmod(0o755)
+    result = call("verify", "--eb", env={"PATH": f"{eb.parent}:/usr/bin:/bin"})
+    assert result.exit_code == 1
+    titles = [line.split("  ")[0] for line in result.output.splitlines() if f"  {prefix}/software" in line]
+    assert [title for title in titles if title != "ok"] == ["Aaa/1.0", MODULE, "Zzz/1.0"]
+    assert result.output.count("has no easyconfig: eb can't run its sanity check") == 2
+    assert "passed, with Python-3.11-demo.eb" in result.output
+    report = json.loads(call("verify", "--eb", "--json", env={"PATH": f"{eb.parent}:/usr/bin:/bin"}).output)
+    assert [one["module"] for one in report["installations"]] == ["Aaa/1.0", MODULE, "Zzz/1.0"]
+    assert report["problems"] == 2
+
+
+@pytest.mark.parametrize("others", [[], ["Zzz/1.0"]])
+def test_verify_fast_starts_no_container(call: Call, root: Path, prefix: Path, others: list[str]) -> None:
+    space = software_space(prefix)
+    for top in (root, *(make_installation(space, other) for other in others)):
+        (top / "user-software").rename(top / "kept")
+        (top / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+        for script in ("bin/start-shell", "share/container.sh"):
+            (top / script).write_text(f"#!/bin/bash\ntouch {prefix}/started\n")
+    result = call("verify", "--fast")
+    assert "changed since the install: bin/start-shell, share/container.sh" in " ".join(result.output.split())
+    assert "user software" in result.output
+    assert "sanity check" not in result.output
+    assert not (prefix / "started").exists()
+    assert call("verify", "--fast", "--eb").exit_code == 2
+
+
+def test_ctrl_c_ends_verify_and_its_containers_at_once(prefix: Path) -> None:
+    space = software_space(prefix)
+    for number in range(12):
+        shell = make_installation(space, f"Demo/{number}.0") / "bin/start-shell"
+        shell.write_text(f"#!/bin/bash\necho $$ >{prefix}/{number}.pid\nsleep 60 & wait\n")
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from sifmod.cli import main; main()", "verify"], stdout=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 30
+    while not [path for path in prefix.glob("*.pid") if path.read_text()] and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    process.communicate(timeout=30)
+    assert time.monotonic() - begun < 5
+    assert process.returncode == 1
+    started = [path.read_text().strip() for path in prefix.glob("*.pid")]
+    assert started
+    assert not [pid for pid in started if pid and Path("/proc", pid).exists()]
 
 
 def test_verify_ends_by_its_outcome(call: Call, root: Path) -> None:
