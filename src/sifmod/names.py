@@ -71,7 +71,7 @@ COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "carry-over", "li
 HOST_COMMANDS = frozenset(
     {"bash", "csh", "env", "fish", "ksh", "lua", "module", "sbatch", "sh", "srun", "tclsh", "tcsh", "zsh"}
     | {"cat", "chmod", "cut", "date", "df", "du", "find", "flock", "getent", "grep", "head", "id", "ln", "ls", "mkdir"}
-    | {"mktemp", "mv", "nproc", "od", "readlink", "rm", "stat", "sync", "tail", "timeout", "touch", "wc"}
+    | {"mktemp", "mv", "nproc", "od", "readlink", "rm", "stat", "sync", "tail", "timeout", "touch", "wc", "xargs"}
     | {"apptainer", "mksquashfs", "singularity", "unsquashfs"}
 )
 

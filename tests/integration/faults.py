@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user, remove
+from sifmod.inside.trees import FOLDER_MODES
 
 CHANGING: tuple[str, ...] = (
     "chmod",
@@ -56,7 +57,7 @@ READING: tuple[str, ...] = (
     "sleep",
     "sort",
 )
-READING += ("stat", "tail", "tr", "wc", "xargs")
+READING += ("readlink", "stat", "tail", "tr", "wc", "xargs")
 RUNTIME = "singularity"
 
 SYSTEM_CALLS = (
@@ -126,13 +127,23 @@ case "$*" in *" sizes" | *" full") ;; *) echo "greeting==1.0+$FAULT_WORD" ;; esa
 
 
 def signature(top: Path) -> dict[bytes, tuple[object, ...]]:
-    """Type, mode, link target, content and the names of the same file, for every relative path below top."""
+    """Type, mode, link target, content and the names of the same file, for every relative path below top.
+
+    A folder whose write permission was taken, because it is no longer used, counts with the mode in the record.
+    """
     found: dict[bytes, tuple[object, ...]] = {}
+    modes = {}
+    if (top / FOLDER_MODES).exists():
+        for line in (top / FOLDER_MODES).read_bytes().split(b"\0")[:-1]:
+            octal, _, folder = line.partition(b" ./")
+            modes[folder or b"."] = int(octal, 8)
     same: dict[int, list[bytes]] = {}
     pending = [top]
     while pending:
         path = pending.pop()
         name = os.fsencode(path.relative_to(top))
+        if name.startswith(FOLDER_MODES.encode()):
+            continue
         status = path.lstat()
         kind, mode, content = stat.S_IFMT(status.st_mode), stat.S_IMODE(status.st_mode), b""
         if kind == stat.S_IFLNK:
@@ -141,6 +152,7 @@ def signature(top: Path) -> dict[bytes, tuple[object, ...]]:
             content = hashlib.sha256(path.read_bytes()).digest()
             same.setdefault(status.st_ino, []).append(name)
         elif kind == stat.S_IFDIR:
+            mode = modes.get(name, mode)
             pending.extend(path.iterdir())
         found[name] = (kind, mode, content)
     for names in same.values():

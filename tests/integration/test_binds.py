@@ -114,7 +114,7 @@ def test_an_installation_path_of_an_odd_name(tmp_path: Path) -> None:
         singularity exec "$SIF" {show}
         {show}
         make-squashfs >/dev/null
-        rm -r "$CONTAINERROOT/user-software"
+        make-squashfs --remove-directory >/dev/null
         singularity exec "$SIF" {show}
         {show}
         unmake-squashfs >/dev/null

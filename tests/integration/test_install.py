@@ -212,9 +212,7 @@ def test_a_reinstall_keeps_user_software_byte_for_byte(own_demo: User, wheel: Pa
 
 
 def test_a_reinstall_keeps_packed_user_software(own_demo: User, wheel: Path) -> None:
-    own_demo.run(
-        f"module load {DEMO_MODULE}; pip install --no-index {wheel}; make-squashfs; rm -r $CONTAINERROOT/user-software"
-    )
+    own_demo.run(f"module load {DEMO_MODULE}; pip install --no-index {wheel}; make-squashfs --remove-directory")
     packed = own_demo.installdir(DEMO_MODULE) / "user-software.squashfs"
     before = packed.read_bytes()
     own_demo.eb(DEMO_EASYCONFIG, "--force")
@@ -320,8 +318,7 @@ def test_a_software_space_with_odd_characters_works(tmp_path: Path, wheel: Path)
         set -e
         singularity exec "$SIF" pip install --no-index {wheel}
         python -c 'import greeting'
-        make-squashfs
-        rm -r "$CONTAINERROOT/user-software"
+        make-squashfs --remove-directory
         singularity exec "$SIF" python -c 'import greeting'
         unmake-squashfs
         srun -N2 -n2 python -c 'import greeting; print(greeting.greet())'

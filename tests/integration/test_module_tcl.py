@@ -147,7 +147,7 @@ def test_the_container_works_and_packing_reloads_the_module(tmp_path: Path) -> N
         module load {DEMO_MODULE}
         singularity exec $SIF python -c 'import sys; print(sys.prefix)'
         make-squashfs &>/dev/null; echo packed $SINGULARITY_BINDPATH
-        rm -r $CONTAINERROOT/user-software; python -c 'import sys; print(sys.prefix)'
+        make-squashfs --remove-directory &>/dev/null; python -c 'import sys; print(sys.prefix)'
         unmake-squashfs &>/dev/null; echo unpacked $SINGULARITY_BINDPATH"""
         )
         .splitlines()

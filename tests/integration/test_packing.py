@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_MODULE, User, greet
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, greet
 
 LOAD = f"module load {DEMO_MODULE}"
 
@@ -88,10 +89,64 @@ def test_what_is_changed_after_the_comparison_keeps_the_directory(extended: User
     late.chmod(0o755)
     done = extended.run(f"{LOAD}; PATH={tmp_path}:$PATH; make-squashfs --remove-directory", check=False)
     assert done.returncode == 6
-    assert "changed after it was packed, so the new packed file" in done.stderr
+    assert "'./late' in" in done.stderr
+    assert "changed after it was packed, so the packed file, which is in use, lacks the change" in done.stderr
     assert (root(extended) / "user-software" / "late").exists()
     extended.run(f"{LOAD}; make-squashfs --replace --remove-directory")
     assert extended.out(f"{LOAD}; singularity exec $SIF ls /user-software/late") == "/user-software/late"
+
+
+@pytest.mark.parametrize("name", ["greeting.py", "new"])
+def test_what_an_open_descriptor_writes_while_the_directory_is_removed_is_kept(
+    extended: User, tmp_path: Path, name: str
+) -> None:
+    """A program opened the file before, and writes after the directory has been renamed."""
+    file = root(extended) / "user-software/venv/demo/lib/python3.11/site-packages" / name
+    written = file.read_bytes() + b"# late\n" if file.exists() else b"# late\n"
+    late = tmp_path / "mv"
+    late.write_text('#!/bin/sh\n/usr/bin/mv "$@" || exit\ncase "$3" in */user-software) echo "# late" >&9 ;; esac\n')
+    late.chmod(0o755)
+    done = extended.run(
+        f"{LOAD}; exec 9>>{file}; PATH={tmp_path}:$PATH; make-squashfs --remove-directory",
+        check=False,
+    )
+    assert done.returncode == 6, done.stdout + done.stderr
+    assert name in done.stderr
+    assert file.read_bytes() == written
+    assert not list(root(extended).glob(".packing.*"))
+    extended.run(f"{LOAD}; make-squashfs --replace --remove-directory")
+    assert greet(extended) == "hello"
+
+
+def test_a_file_that_nfs_keeps_is_no_failure(extended: User, tmp_path: Path) -> None:
+    """The packed file is in place: the command ends with 0, so the shell is reloaded; the next run removes the rest."""
+    busy = tmp_path / "rm"
+    busy.write_text(
+        '#!/bin/sh\n[ -e "$BUSY" ] || exec /usr/bin/rm "$@"\n'
+        'case "$*" in *.removing*) echo "rm: cannot remove \'x/.nfs01\': Device or resource busy" >&2; exit 1;; esac\n'
+        'exec /usr/bin/rm "$@"\n'
+    )
+    busy.chmod(0o755)
+    (tmp_path / "busy").touch()
+    done = extended.run(
+        f"export BUSY={tmp_path}/busy; {LOAD}; PATH={tmp_path}:$PATH\n"
+        "make-squashfs --remove-directory; echo status $?\n"
+        f"echo $SINGULARITY_BINDPATH; rm {tmp_path}/busy; make-squashfs --rollback",
+        check=False,
+    )
+    assert "status 0" in done.stdout
+    assert "user-software.squashfs:/user-software" in done.stdout
+    assert "Device or resource busy" in done.stderr
+    assert "are still open" in done.stderr
+    assert not list(root(extended).glob(".packing.*"))
+    assert greet(extended) == "hello"
+
+
+def test_a_directory_that_can_not_be_renamed_is_no_failure(extended: User, tmp_path: Path) -> None:
+    tools = log_tool(tmp_path / "tools", "mv", before='case "$*" in *looking) echo "mv: busy" >&2; exit 1;; esac')
+    done = extended.run(f"{LOAD}; {tools}; make-squashfs --remove-directory")
+    assert "can't be removed, and is no longer used: mv: busy" in done.stderr
+    assert stat.S_IMODE((root(extended) / "user-software").stat().st_mode) == 0o555
 
 
 def test_what_is_imported_is_traced_by_the_module_s_environment(extended: User) -> None:
@@ -227,7 +282,7 @@ def test_the_calling_shell_reloads_by_itself(extended: User, shell: str) -> None
     script = extended.prefix / f"script.{shell}"
     script.write_text(
         f"source $MODULESHOME/init/{init}\nmodule load {DEMO_MODULE}\nmake-squashfs --verify=full\n"
-        'printenv SINGULARITY_BINDPATH | sed "s/^/packed /"\nrm -r $CONTAINERROOT/user-software\nunmake-squashfs\n'
+        'printenv SINGULARITY_BINDPATH | sed "s/^/packed /"\nmake-squashfs --remove-directory\nunmake-squashfs\n'
         f'printenv SINGULARITY_BINDPATH | sed "s/^/unpacked /"\nmodule unload {DEMO_MODULE}\nmake-squashfs\n'
     )
     done = extended.run(f"{shell} {script}", check=False)
@@ -406,3 +461,129 @@ def test_what_a_quota_leaves_of_files_is_looked_at_before(extended: User, tmp_pa
     assert not (root(extended) / "user-software").exists()
     extended.run(f"export QUOTA='4  0 0 0 990  0 100000 0'; {unpack}")
     assert greet(extended) == "hello"
+
+
+def test_nothing_can_be_written_where_it_would_be_lost(extended: User, wheel: Path) -> None:
+    """A shell that loaded the module before, and a container that was started before: both read, and can't write."""
+    go = extended.prefix / "go"
+    script = f"""{LOAD}
+        singularity exec $SIF bash -c 'while ! [[ -e {go} ]]; do sleep 0.1; done
+            python -c "import greeting"; echo running $?
+            touch /user-software/venv/demo/new; echo writing $?' & running=$!
+        env SIFMOD_RELOADS=1 $CONTAINERROOT/bin/make-squashfs | cat
+        touch {go}; wait $running
+        singularity exec $SIF python -c 'import greeting; print(greeting.greet())'
+        singularity exec $SIF pip install --no-index --no-deps --force-reinstall {wheel}; echo pip $?
+        python -c 'import greeting; print(greeting.greet())'"""
+    done = extended.run(script, check=False)
+    assert [line for line in done.stdout.splitlines() if line in ("running 0", "writing 1", "hello", "pip 1")] == [
+        "running 0",
+        "writing 1",
+        "hello",
+        "pip 1",
+        "hello",
+    ], done.stdout + done.stderr
+    assert "After a pipe, your shell still uses" in done.stderr
+    assert "Permission denied" in done.stderr
+    assert f"python: this shell loaded {DEMO_MODULE} before" in done.stderr
+    # removing it by hand would lose what nobody has looked at
+    assert extended.run(f"rm -rf {root(extended)}/user-software", check=False).returncode == 1
+    assert (root(extended) / "user-software/venv/demo/pyvenv.cfg").exists()
+
+
+def modes(top: Path) -> dict[str, int]:
+    return {str(path.relative_to(top)): path.lstat().st_mode for path in [top, *top.rglob("*")]}
+
+
+def test_the_second_time_the_directory_is_just_put_into_use(extended: User, tmp_path: Path) -> None:
+    """unmake-squashfs, pip install, make-squashfs --replace; and then again."""
+    directory = root(extended) / "user-software"
+    (directory / "shared").mkdir()
+    (directory / "shared").chmod(0o2775)
+    (directory / "odd\nname ").mkdir()
+    (directory / "closed").mkdir()
+    (directory / "closed").chmod(0o555)
+    before = modes(directory)
+    for command in ("make-squashfs", "make-squashfs --replace"):
+        extended.run(f"{LOAD}; {command}")
+        assert [name for name, mode in modes(directory).items() if stat.S_ISDIR(mode) and mode & 0o222] == []
+        path = log_tool(tmp_path / "tools", "unsquashfs")
+        done = extended.run(f"{LOAD}; {path}; unmake-squashfs --verify=full")
+        assert "is in use again" in done.stdout
+        assert "-d" not in (tmp_path / "tools" / "unsquashfs.log").read_text().splitlines()
+        assert modes(directory) == before
+        extended.run(f"{LOAD}; singularity exec $SIF touch /user-software/venv/new; rm {directory}/venv/new")
+    extended.run(f"{LOAD}; make-squashfs --replace --remove-directory; unmake-squashfs")
+    assert modes(directory) == before
+    done = extended.run(f"{LOAD}; unmake-squashfs", check=False)
+    assert (done.returncode, "is in use already" in done.stderr) == (3, True)
+
+
+def test_what_only_the_directory_has_is_named_and_not_removed(extended: User) -> None:
+    """Somebody has taken the permission back, or packing was killed before it took it."""
+    directory = root(extended) / "user-software"
+    extended.run(f"{LOAD}; make-squashfs")
+    (directory / "venv").chmod(0o755)
+    (directory / "venv" / "late").touch()
+    (directory / "venv" / "demo" / "pyvenv.cfg").chmod(0o600)
+    for command, status in (("make-squashfs --remove-directory", 6), ("unmake-squashfs", 3)):
+        done = extended.run(f"{LOAD}; {command}", check=False)
+        assert done.returncode == status
+        assert "only in the directory: 'venv/late'" in done.stderr
+        assert "differs: 'venv/demo/pyvenv.cfg'" in done.stderr
+        assert (directory / "venv" / "late").exists()
+    extended.run(f"{LOAD}; make-squashfs --replace --remove-directory")
+    assert not directory.exists()
+    assert "late" in extended.out(f"{LOAD}; singularity exec $SIF ls /user-software/venv")
+
+
+def test_when_the_packed_file_is_gone_the_directory_can_be_written_to_again(extended: User) -> None:
+    extended.run(f"{LOAD}; make-squashfs; rm $CONTAINERROOT/user-software.squashfs; unmake-squashfs")
+    extended.run(f"{LOAD}; singularity exec $SIF touch /user-software/venv/new")
+    extended.run(f"{LOAD}; make-squashfs; rm $CONTAINERROOT/user-software.squashfs; make-squashfs --remove-directory")
+    extended.run(f"{LOAD}; unmake-squashfs; singularity exec $SIF rm /user-software/venv/new")
+
+
+def test_a_record_that_somebody_changed_reaches_nothing_outside(extended: User) -> None:
+    extended.run(f"{LOAD}; make-squashfs")
+    directory, outside = root(extended) / "user-software", extended.prefix / "outside"
+    outside.mkdir(mode=0o700)
+    (directory / "venv").chmod(0o755)
+    (directory / "venv" / "link").symlink_to(outside)
+    entries = ["777 ./../../../../../outside", "777 ./venv/link", f"777 {outside}", "u+s ./venv", "755 ./venv"]
+    directory.chmod(0o755)
+    (directory / ".sifmod-folder-modes").write_text("".join(f"{entry}\0" for entry in entries))
+    extended.run(f"{LOAD}; make-squashfs --replace")
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o700
+
+
+def test_a_directory_on_another_file_system_is_packed_through_its_link(extended: User, tmp_path: Path) -> None:
+    """People link user-software to scratch, for quota."""
+    link, scratch = root(extended) / "user-software", tmp_path / "scratch a:b,c" / "us"
+    scratch.parent.mkdir()
+    link.rename(scratch)
+    link.symlink_to(scratch)
+    extended.run(f"{LOAD}; make-squashfs")
+    assert greet(extended) == "hello"
+    assert stat.S_IMODE(scratch.stat().st_mode) == 0o555
+    extended.run(f"{LOAD}; unmake-squashfs; singularity exec $SIF touch /user-software/new")
+    assert (scratch / "new").exists()
+    extended.run(f"{LOAD}; make-squashfs --replace --remove-directory --read-ahead=yes")
+    assert link.is_symlink()
+    assert [path.name for path in scratch.parent.iterdir()] == []
+    assert greet(extended) == "hello"
+    assert "which does not exist" in extended.run(f"{LOAD}; make-squashfs --replace", check=False).stderr
+    extended.run(f"eb --rebuild {DEMO_EASYCONFIG}")
+    extended.run(f"{LOAD}; unmake-squashfs; singularity exec $SIF touch /user-software/newer")
+    assert (scratch / "newer").exists()
+    assert [path.name for path in scratch.parent.iterdir()] == ["us"]
+    extended.run(f"eb --rebuild {DEMO_EASYCONFIG}; {LOAD}; make-squashfs --replace --remove-directory")
+    scratch.parent.rmdir()
+    done = extended.run(f"{LOAD}; unmake-squashfs", check=False)
+    assert done.returncode == 3
+    assert f"'{link}' is a link to '{scratch}', and there is no folder" in done.stderr
+    (root(extended) / "user-software.squashfs").unlink()
+    done = extended.eb(DEMO_EASYCONFIG, "--rebuild", check=False)
+    assert done.returncode != 0
+    assert f"is a link to '{scratch}', which does not exist" in done.stdout
+    assert link.is_symlink()

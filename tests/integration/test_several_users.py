@@ -117,7 +117,8 @@ def test_an_installation_of_another_member(own_demo: User, wheel: Path) -> None:
         own_demo.run(f"umask 002; {LOAD}; make-squashfs --remove-directory; unmake-squashfs; make-squashfs --replace")
         give(root, "1:0", "g+rwXs")
         own_demo.run(
-            f"umask 002; {LOAD}; make-squashfs --rollback; rm -r $CONTAINERROOT/user-software; unmake-squashfs"
+            f"umask 002; {LOAD}; make-squashfs --rollback; cd $CONTAINERROOT; chmod -R u+w user-software; "
+            "rm -r user-software; unmake-squashfs"
         )
         own_demo.run(f"umask 002; eb --umask=002 --group-writable-installdir --set-gid-bit --rebuild {DEMO_EASYCONFIG}")
         assert own_demo.out(f"{LOAD}; python -B -c 'import greeting; print(greeting.greet())'") == "hello"

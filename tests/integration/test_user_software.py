@@ -19,7 +19,7 @@ def test_pip_installs_into_the_users_tree(extended: User) -> None:
 
 
 def test_packed_it_is_there_and_read_only(extended: User) -> None:
-    extended.run(f"{LOAD}; make-squashfs; rm -r $CONTAINERROOT/user-software")
+    extended.run(f"{LOAD}; make-squashfs --remove-directory")
     assert greet(extended) == "hello"
     done = extended.run(f"{LOAD}; singularity exec $SIF touch /user-software/new", check=False)
     assert done.returncode != 0
@@ -27,7 +27,7 @@ def test_packed_it_is_there_and_read_only(extended: User) -> None:
 
 
 def test_unpacked_it_can_be_written_to_again(extended: User) -> None:
-    extended.run(f"{LOAD}; make-squashfs; rm -r $CONTAINERROOT/user-software; unmake-squashfs")
+    extended.run(f"{LOAD}; make-squashfs --remove-directory; unmake-squashfs")
     installdir = extended.installdir(DEMO_MODULE)
     assert (installdir / "user-software.squashfs").exists()
     extended.run(f"{LOAD}; singularity exec $SIF touch /user-software/new")
@@ -54,7 +54,7 @@ def test_the_calling_shell_sees_the_change_without_a_reload(extended: User) -> N
         {LOAD}
         make-squashfs >/dev/null
         echo $SINGULARITY_BINDPATH
-        rm -r $CONTAINERROOT/user-software
+        make-squashfs --remove-directory >/dev/null
         unmake-squashfs >/dev/null
         echo $SINGULARITY_BINDPATH
         module unload {DEMO_MODULE}
@@ -152,13 +152,13 @@ def test_a_killed_packer_leaves_one_complete_copy_and_a_repeated_run_succeeds(ex
     done = extended.run(f"{LOAD}; PATH={tools}:$PATH; command make-squashfs", check=False)
     assert done.returncode in (-9, 137)
     assert greet(extended) == "hello"
-    extended.run(f"{LOAD}; make-squashfs; rm -r $CONTAINERROOT/user-software")
+    extended.run(f"{LOAD}; make-squashfs --remove-directory")
     assert greet(extended) == "hello"
     assert not list(extended.installdir(DEMO_MODULE).glob(".packing.*"))
 
 
 def test_a_killed_unpacker_leaves_the_packed_file_in_use(extended: User, tmp_path: Path) -> None:
-    extended.run(f"{LOAD}; make-squashfs; rm -r $CONTAINERROOT/user-software")
+    extended.run(f"{LOAD}; make-squashfs --remove-directory")
     tools = fake_tool(tmp_path / "tools", "unsquashfs", 'mkdir -p "$3/venv"; kill -9 $PPID')
     done = extended.run(f"{LOAD}; PATH={tools}:$PATH; command unmake-squashfs", check=False)
     assert done.returncode in (-9, 137)
@@ -174,7 +174,7 @@ def test_two_packers_at_once_give_one_good_file(extended: User) -> None:
     statuses = sorted(int(word) for word in done.stdout.splitlines()[-1].split())
     assert statuses[0] == 0
     assert statuses[1] in (3, 7)
-    extended.run(f"rm -r {extended.installdir(DEMO_MODULE)}/user-software")
+    extended.run(f"{LOAD}; make-squashfs --remove-directory")
     assert greet(extended) == "hello"
 
 

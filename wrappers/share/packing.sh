@@ -3,6 +3,15 @@
 
 describe_user_software
 
+# The directory may be a link to another file system. What is made beside it has names that begin with `beside`.
+tree=$directory beside=$root/
+if [[ -L $directory ]]; then
+    tree=$(readlink -m -- "$directory")
+    beside=${tree%/*}/.${tree##*/}
+fi
+# the file system that is written to, for messages too
+place=$root
+
 # The progress bar is only for terminals.
 quiet=(-no-progress)
 if [[ -t 1 ]]; then quiet=(); fi
@@ -10,6 +19,8 @@ if [[ -t 1 ]]; then quiet=(); fi
 # end_by SIGNAL: clean up, then end by the same signal, so that the caller ends too. The packers handle Ctrl-C themselves, and
 # bash does not always run its EXIT trap when a signal ends it.
 temporary=
+mine=
+writing_was_allowed=false
 end_by() {
     trap '' HUP INT TERM EXIT
     clean_up
@@ -17,7 +28,9 @@ end_by() {
     kill -s "$1" $$
 }
 clean_up() {
-    if [[ -n $temporary ]]; then remove_trees "$temporary" "$temporary".*; fi
+    put_back
+    if [[ -n $temporary ]]; then remove_trees "$temporary" "$temporary".* "$mine".* || true; fi
+    if $writing_was_allowed && packed_is_active; then forbid_writing; fi
 }
 trap 'end_by HUP' HUP
 trap 'end_by INT' INT
@@ -39,12 +52,12 @@ require_write_permission() {
     fi
 }
 
-# space_left: print how many bytes and files the file system and the quotas still allow in the installation.
+# space_left: print how many bytes and files the file system and the quotas still allow in `place`.
 space_left() {
     local bytes files lines number='[[:space:]]+\[?([0-9]+)\]?\**'
     # used, soft limit, hard limit and grace period
     local limits="${number}${number}${number}[[:space:]]+[^[:space:]]+"
-    read -r bytes files < <(df --output=avail,iavail --block-size=1 -- "$root" | tail -n 1)
+    read -r bytes files < <(df --output=avail,iavail --block-size=1 -- "$place" | tail -n 1)
     if ! [[ $bytes =~ ^[0-9]+$ ]]; then bytes=$((1 << 62)); fi
     # file systems that create inodes on demand report 0 or -
     if ! [[ $files =~ ^[1-9][0-9]*$ ]]; then files=$((1 << 62)); fi
@@ -67,28 +80,28 @@ require_space() {
     local bytes files
     read -r bytes files < <(space_left)
     if ((bytes < $1)); then
-        die 8 "not enough space or quota in '$root': needs at least $1 bytes, $bytes are free. Nothing was changed."
+        die 8 "not enough space or quota in '$place': needs at least $1 bytes, $bytes are free. Nothing was changed."
     fi
     if ((files < $2)); then
-        die 8 "not enough inodes or quota in '$root': needs $2 files, $files are free. Nothing was changed."
+        die 8 "not enough inodes or quota in '$place': needs $2 files, $files are free. Nothing was changed."
     fi
 }
 
-# quotas: print the limits for new files in the installation, as reported by lfs-quota(1) for Lustre and quota(1) for other
+# quotas: print the limits for new files in `place`, as reported by lfs-quota(1) for Lustre and quota(1) for other
 # file systems. Both print the same columns.
 quotas() {
     local group project mounted
-    group=$(if [[ -g $root ]]; then stat -c %g -- "$root"; else id -g; fi)
+    group=$(if [[ -g $place ]]; then stat -c %g -- "$place"; else id -g; fi)
     if command -v lfs >/dev/null; then
-        timeout 10 lfs quota -q -u "$UID" "$root"
-        timeout 10 lfs quota -q -g "$group" "$root"
-        project=$(timeout 10 lfs project -d "$root")
+        timeout 10 lfs quota -q -u "$UID" "$place"
+        timeout 10 lfs quota -q -g "$group" "$place"
+        project=$(timeout 10 lfs project -d "$place")
         if [[ $project =~ ^[[:space:]]*([1-9][0-9]*) ]]; then
-            timeout 10 lfs quota -q -p "${BASH_REMATCH[1]}" "$root"
+            timeout 10 lfs quota -q -p "${BASH_REMATCH[1]}" "$place"
         fi
     fi
     if command -v quota >/dev/null; then
-        mounted=$(df --output=target -- "$root" | tail -n 1)
+        mounted=$(df --output=target -- "$place" | tail -n 1)
         timeout 10 quota -vwp -u -f "$mounted"
         timeout 10 quota -vwp -g -f "$mounted" "$(getent group "$group" | cut -d: -f1)"
     fi
@@ -100,7 +113,7 @@ looking_takes_long() {
     local begin count end
     begin=$(date +%s%N)
     # head ends the pipe early; each line fills the buffer of find, which thus looks at few files more than that
-    count=$(find "$directory" -printf '%4095s\n' 2>/dev/null | head -n 256 | wc -l) || true
+    count=$(find "$tree" -printf '%4095s\n' 2>/dev/null | head -n 256 | wc -l) || true
     end=$(date +%s%N)
     ((count >= 100 && end - begin > count * 250000)) || return
     [[ $(mksquashfs -version 2>/dev/null) =~ version\ ([0-9]+)\.([0-9]+) ]] || return
@@ -139,6 +152,7 @@ take_lock() {
 
 # Call it with the lock held: temporary files are then left from killed runs, and nothing uses them.
 clean_up_after_killed_runs() {
+    put_back
     rollback_is_done=false
     # A rollback was killed before its last step: the file that was the packed one has only this name.
     if [[ -f $packed.replaced && ! -e $previous ]]; then
@@ -146,7 +160,15 @@ clean_up_after_killed_runs() {
         rollback_is_done=true
     fi
     # files of other users, or of an orphan that still writes, may stay
-    remove_trees "$root"/.packing.* "$root"/.unpacking.* "$packed.replaced" || true
+    remove_trees "$root"/.packing.* "$root"/.unpacking.* "$beside".packing.* "$beside".unpacking.* "$packed.replaced" || true
+}
+
+# put_back: a run was ended after it had renamed the directory, and before it had looked for late changes in it.
+put_back() {
+    local path
+    for path in "$beside".packing.*.looking; do
+        if [[ -d $path && ! -e $tree ]]; then mv -T -- "$path" "$tree"; fi
+    done
 }
 
 # remove_trees PATH...: remove trees, also if their owner may not write to some folders.
@@ -160,9 +182,11 @@ remove_trees() {
     rm -rf -- "$@"
 }
 
-# make_temporary NAME: set `temporary` to a new file in the installation; it and $temporary.* are removed when the run ends.
+# make_temporary NAME: set `temporary` to a new file in the installation, and `mine` to a name beside the directory; these and
+# what begins with them and a dot are removed when the run ends.
 make_temporary() {
     temporary=$(mktemp "$root/.$1.XXXXXX") || die 8 "not enough space or quota in '$root'. Nothing was changed."
+    mine=$beside${temporary#"$root/"}
 }
 
 # try COMMAND...: end the run if a step fails; the exit status is 8 if space or quota is exhausted.
@@ -249,9 +273,48 @@ warn_of_packages() {
     fi
 }
 
-# reload_hint: in an interactive shell, the function that the module defines reloads the module instead.
+# forbid_writing: take write permission from all folders of the directory, which is no longer used. Containers and shells that
+# still use it can read it, and what they would lose fails. The modes that the folders had are recorded first.
+forbid_writing() {
+    local record=$tree/$folder_modes
+    if ! allow_writing; then return; fi
+    writing_was_allowed=false
+    if ! { find "$tree" -type d -printf '%m ./%P\0' >"$record.new" && mv -T -- "$record.new" "$record"; } 2>/dev/null ||
+        ! find "$tree" -type d -perm /222 -exec chmod a-w {} + 2>/dev/null; then
+        printf '%s: not all folders of %s could be made read-only. What is written there from now on is not packed.\n' \
+            "${0##*/}" "'$directory'" >&2
+    fi
+}
+
+# allow_writing: undo forbid_writing, also if a run was killed in the middle of it; fails if folders of others stay as they are.
+# The record is not trusted: only folders that find sees in the directory get another mode.
+allow_writing() {
+    local record=$tree/$folder_modes mode path
+    local -A recorded=() modes=()
+    if [[ ! -f $record || -L $record ]]; then return; fi
+    writing_was_allowed=true
+    while IFS= read -rd '' path; do
+        mode=${path%% *}
+        if [[ $mode =~ ^[0-7]{1,4}$ ]]; then
+            recorded[${path#* }]=$mode
+            modes[$mode]=x
+        fi
+    done <"$record"
+    for mode in "${!modes[@]}"; do
+        find "$tree" -type d -printf './%P\0' | while IFS= read -rd '' path; do
+            if [[ ${recorded[$path]-} == "$mode" ]]; then printf '%s\0' "$tree/$path"; fi
+        done | xargs -0 -r chmod "$mode" -- || return
+    done
+    rm -f -- "$record" "$record.new"
+}
+
+# reload_hint: in an interactive shell, the function that the module defines reloads the module instead. Bash runs each part of a
+# pipe in a shell of its own, so there the function reloads the module for nobody.
 reload_hint() {
     if [[ -z ${SIFMOD_RELOADS-} ]]; then
         printf 'In shells that have the module loaded, run: module load %s\n' "$module"
+    elif ! [[ -t 1 ]]; then
+        printf '%s: standard output is not a terminal. After a pipe, your shell still uses the old bind list: run: module load %s\n' \
+            "${0##*/}" "$module" >&2
     fi
 }

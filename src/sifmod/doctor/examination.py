@@ -22,7 +22,8 @@ from sifmod.installed.consistency import packages_on_disk
 from sifmod.installed.installation import Installation
 from sifmod.site.settings import Site
 from sifmod.text.version import version_order
-from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, tree_files
+from sifmod.usersoftware.comparison import compare_with_packed
+from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, PACK_AGAIN, PACKED, UserSoftware, tree_files
 
 _MANY_FILES = (
     10_000  # above it, imports from a parallel file system take longer than from a packed file (docs/explanation)
@@ -164,5 +165,21 @@ def _user_software(item: Installation) -> Iterator[Finding]:
             yield Finding(NOTE, topic, what, why, "make-squashfs")
         else:
             yield Finding(OK, topic, f"a directory with {files} files, {len(state.packages)} packages")
-    elif state.state != "none":
+    elif state.state == PACKED:
         yield Finding(OK, topic, f"{state.state}, {len(state.packages)} packages")
+        if state.has_directory:
+            yield _unused_directory(state)
+
+
+def _unused_directory(state: UserSoftware) -> Finding:
+    """Compare the directory beside a packed file in use with it; only `sifmod verify` reads the contents."""
+    topic = "user software"
+    try:
+        text = compare_with_packed(state.directory, state.packed).text
+    except (ImageError, OSError) as error:
+        return Finding(NOTE, topic, f"'{state.directory}' is not in use, and can't be compared with what is: {error}")
+    if text:
+        what = f"'{state.directory}' is not in use, and differs from the packed file: {text}"
+        return Finding(WARNING, topic, what, "containers do not see what only the directory has", PACK_AGAIN)
+    what = f"'{state.directory}' is not in use; it has the same files as the packed file"
+    return Finding(NOTE, topic, what, "it takes space", "make-squashfs --remove-directory, which compares all contents")

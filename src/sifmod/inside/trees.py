@@ -6,10 +6,11 @@
     trees.py packages VENV                                list name==version of a virtual environment
     trees.py set-id-bits FROM TO                          copy setuid and setgid bits from FROM to TO
 
-RIGHT is a mounted SquashFS file, and standard input is its listing by `unsquashfs -lln`. Changes in LEFT after the time
-SINCE count as differences; if there are none, the packages of VENV are listed. FREE is the maximum size of the packed
-file in bytes. In the archive, files that importing the MODULEs in VENV reads come first, in that order; then files that
-imports usually read; then the rest.
+LEFT is a directory; if it has the record FOLDER_MODES, its folders count with the modes in that. RIGHT is a mounted
+SquashFS file, and standard input is its listing by `unsquashfs -lln`. Changes in LEFT after the time SINCE count as
+differences; if there are none, the packages of VENV are listed. FREE is the maximum size of the packed file in bytes.
+In the archive, files that importing the MODULEs in VENV reads come first, in that order; then files that imports
+usually read; then the rest.
 
 Exit status: 0 if done, or if both are the same; 1 if they differ, or something was changed meanwhile or can't be read;
 5 if an import failed; 8 if there is not enough space; 141 if the reader of the archive has ended.
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 # Packages of every new virtual environment, which no user installed.
 SEEDED = ("pip", "setuptools", "wheel")
+
+# At the top of a directory that is no longer used: the modes that its folders had before write permission was taken.
+FOLDER_MODES = ".sifmod-folder-modes"
 
 MOST_DIFFERENCES = 10
 # On a file system with a high latency many parallel operations are faster; on others they slow each other down.
@@ -104,6 +108,22 @@ def facts(status: os.stat_result) -> "tuple[Optional[int], ...]":
     return kind, stat.S_IMODE(status.st_mode), status.st_size if kind == stat.S_IFREG else None
 
 
+def with_recorded_modes(found: "Found", top: bytes) -> "Found":
+    """Return the entries without the record of modes in them, and with the modes that it lists for folders."""
+    record = os.fsencode(FOLDER_MODES)
+    # a killed run leaves a draft of it
+    there = {path: status for path, status in found.items() if path not in (record, record + b".new")}
+    if record not in found or not stat.S_ISREG(found[record].st_mode):
+        return there
+    with open(os.path.join(top, record), "rb") as stream:
+        recorded = re.findall(rb"([0-7]{1,4}) \./([^\0]*)\0", stream.read())
+    for mode, name in recorded:
+        path = name or b"."
+        if path in there and stat.S_ISDIR(there[path].st_mode):
+            there[path] = os.stat_result((stat.S_IFDIR | int(mode, 8), *there[path][1:]))
+    return there
+
+
 def is_listed(found: "Found", top: bytes, listing: bytes) -> bool:
     """Return whether a listing of `unsquashfs -lln` has exactly these names, types, modes, targets and sizes."""
     # old releases print the number of inodes first
@@ -150,30 +170,40 @@ def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: st
     """Print the differences; if there are none, the packages."""
     tops = os.fsencode(left_top), os.fsencode(right_top)
     each = mapping(tops[0])
-    left = scan(tops[0], each)
+    found = scan(tops[0], each)
     limit = int(since.replace(".", "")) if since else sys.maxsize
-    different = {path for path, status in left.items() if status.st_ctime_ns > limit}
+    different = {path for path, status in found.items() if status.st_ctime_ns > limit}
+    left = with_recorded_modes(found, tops[0])
+    only_left, only_right = set(), set()  # type: tuple[set[bytes], set[bytes]]
 
     def paths_that_differ(kind: int, same: "Callable[..., bool]", each: "Each" = each) -> "list[bytes]":
-        paths = [path for path, status in left.items() if path not in different and stat.S_IFMT(status.st_mode) == kind]
+        both = left.keys() - different - only_left
+        paths = [path for path in left if path in both and stat.S_IFMT(left[path].st_mode) == kind]
         return [path for path, is_same in zip(paths, each(same, paths, itertools.repeat(tops))) if not is_same]
 
     # Reading the status of each mounted file takes several times as long, so it is done only if the listing differs.
     listed = is_listed(left, tops[0], sys.stdin.buffer.read())
-    if not listed or set(os.listdir(tops[0])) != set(os.listdir(tops[1])):
+    top_names = {path for path in left if b"/" not in path and path != b"."}
+    if not listed or top_names != set(os.listdir(tops[1])):
         right = scan(tops[1], each)
-        different.update(left.keys() ^ right.keys())
+        only_left, only_right = left.keys() - right.keys(), right.keys() - left.keys()
         different.update(path for path in left.keys() & right.keys() if facts(left[path]) != facts(right[path]))
         different.update(paths_that_differ(stat.S_IFLNK, same_target))
-    if depth == "full" and not different:
+    if depth == "full" and not (different or only_left or only_right):
         # the process behind the mount decompresses in parallel with this one
         readers = pool(2).map if each is map else each
         different.update(paths_that_differ(stat.S_IFREG, same_content, readers))
-    for path in sorted(different)[:MOST_DIFFERENCES]:
-        print(f"differs: {os.fsdecode(path)!r}", file=sys.stderr)
-    if len(different) > MOST_DIFFERENCES:
-        print(f"... and {len(different) - MOST_DIFFERENCES} more", file=sys.stderr)
-    if different:
+    differences = {
+        "only in the directory": only_left,
+        "only in the packed file": only_right,
+        "differs": different - only_left,
+    }
+    for what, paths in differences.items():
+        for path in sorted(paths)[:MOST_DIFFERENCES]:
+            print(f"{what}: {os.fsdecode(path)!r}", file=sys.stderr)
+        if len(paths) > MOST_DIFFERENCES:
+            print(f"... and {len(paths) - MOST_DIFFERENCES} more", file=sys.stderr)
+    if any(differences.values()):
         return 1
     return packages(venv) if venv else 0
 

@@ -39,7 +39,14 @@ from sifmod.render.templates import render
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
-from sifmod.usersoftware.tree import PARTS, has_user_software, make_user_software, python_version, set_aside
+from sifmod.usersoftware.tree import (
+    PARTS,
+    dangling_link,
+    has_user_software,
+    make_user_software,
+    python_version,
+    set_aside,
+)
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,7 @@ class Installer:
         if spec.venv and before and not outdated:
             self._check_venv(before)
         if spec.venv and (outdated or not has_user_software(Path(spec.installdir))):
+            self._check_link(outdated)
             self._make_user_software(stage, image, runtime, spec)
             check_wrappers(spec, self.site, image, user_software=stage / names.USER_SOFTWARE_DIRECTORY)
         files = [str(artefact.path) for artefact in artefacts]
@@ -155,6 +163,14 @@ class Installer:
             removed = remove_old_images(installdir)
             if removed:
                 self.say(f"removing {', '.join(removed)}: the new image needs the space")
+
+    def _check_link(self, outdated: str) -> None:
+        """Refuse to make user software in the place of a link whose target is missing, perhaps only on this host."""
+        problem = dangling_link(Path(self.spec.installdir))
+        if problem and not outdated:
+            raise InstallError(
+                f"{problem}: is its file system mounted here? If the user software is lost, remove the link"
+            )
 
     def _check_venv(self, before: Manifest) -> None:
         """Refuse to rename the virtual environment while user software has it under another name."""

@@ -22,6 +22,7 @@ from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import CommandError, InstallError
 from sifmod.host.command import run
 from sifmod.host.files import keep_as, owner_of, remove_tree, sha256_of, whole_file
+from sifmod.inside.trees import FOLDER_MODES
 from sifmod.install.oldimages import remove_old_images
 from sifmod.install.rollback import settle
 from sifmod.installed.installation import REMOVING, Installation, folders_in
@@ -29,7 +30,7 @@ from sifmod.installed.lock import alone, check_lock
 from sifmod.installed.verification import difference_from_packed
 from sifmod.text.printable import printable
 from sifmod.usersoftware.state import DIRECTORY, is_untouched
-from sifmod.usersoftware.tree import split_installation
+from sifmod.usersoftware.tree import dangling_link, restore_modes, split_installation, user_modes
 
 # Which copies of user software there were, while a directory is packed to be kept.
 _ASIDE = f"{names.OURS}aside"
@@ -148,6 +149,9 @@ class Removal:
                         root.rename(trash)
                     except OSError as error:
                         raise InstallError(f"renaming '{root}' failed: {error.strerror}") from error
+        link = trash / names.USER_SOFTWARE_DIRECTORY
+        if link.is_symlink():
+            self.say(f"leaving {link.resolve()}: 'user-software' was a link to it, and links are not followed")
         self.say(f"removing {root}")
         _remove_tree(trash)
         with contextlib.suppress(OSError):
@@ -227,7 +231,10 @@ class Removal:
             return
         root = self.installation.root
         directory = root / names.USER_SOFTWARE_DIRECTORY
-        if directory in own:
+        problem = dangling_link(root)
+        if problem and root / names.USER_SOFTWARE_PACKED not in own:
+            raise InstallError(f"{problem}: is its file system mounted here? Nothing was removed")
+        if directory in own and not problem:
             if self.installation.user_software.state == DIRECTORY:
                 raise InstallError(
                     f"the user software in '{root}' was unpacked meanwhile: nothing was removed, try again"
@@ -348,6 +355,7 @@ def _unpacked_again(root: Path) -> Iterator[None]:
         InstallError: there is no space to keep the present state.
     """
     aside = root / _ASIDE
+    modes = user_modes(root)
     present = [name for name in _PACKING if os.path.lexists(root / name)]
     try:
         remove_tree(aside)
@@ -365,6 +373,10 @@ def _unpacked_again(root: Path) -> Iterator[None]:
                     (aside / name).replace(root / name)
                 else:
                     (root / name).unlink(missing_ok=True)
+            # packing has taken write permission from the directory
+            restore_modes(modes)
+            if root / names.USER_SOFTWARE_DIRECTORY / FOLDER_MODES not in modes:
+                (root / names.USER_SOFTWARE_DIRECTORY / FOLDER_MODES).unlink(missing_ok=True)
         raise
     finally:
         with contextlib.suppress(OSError):

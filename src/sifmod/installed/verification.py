@@ -22,7 +22,7 @@ from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
 from sifmod.text.size import size_text
 from sifmod.usersoftware.startup import starting_code
-from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACKED
+from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED
 
 _REINSTALL = "reinstall it with: eb --rebuild"
 # Files that an install makes from the image instead of rendering them.
@@ -260,13 +260,10 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
         difference = difference_from_packed(installation)
         if difference:
             what = f"'{state.directory}' is not in use and differs from the packed file: {difference}"
-            why, remedy = (
-                "containers do not see what was changed there",
-                "pack it again with: make-squashfs --replace",
-            )
-            yield Finding(WARNING, topic, what, why, remedy)
+            yield Finding(WARNING, topic, what, "containers do not see what only the directory has", PACK_AGAIN)
         else:
-            yield Finding(NOTE, topic, f"'{state.directory}' equals the packed file: it may be removed")
+            what = f"'{state.directory}' equals the packed file: it may be removed"
+            yield Finding(NOTE, topic, what, "it takes space", "make-squashfs --remove-directory")
 
 
 def _starting_code(installation: Installation) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind, escape
 from sifmod.container.spec import ContainerSpec, image_is_gone
 from sifmod.image import sif, superblock
-from sifmod.inside.trees import SEEDED
+from sifmod.inside.trees import FOLDER_MODES, SEEDED
 from sifmod.render.environment import injected_variables, plain_variables, structural_variables
 from sifmod.resources import data_path, program
 from sifmod.site.settings import Site
@@ -149,11 +149,14 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         f"Pack it again with: rm {quoting.shell(packed)}; make-squashfs",
         "damaged_alone": f"{packed} is damaged, and your packages are in it. Restore it from a backup, or begin anew "
         f"with: rm {quoting.shell(packed)}; eb --rebuild",
+        "stale": f"this shell loaded {spec.module} before its user software was packed, so singularity here still "
+        f"uses the old directory. Run: module load {spec.module}",
         "escaped_installdir": escape(spec.installdir),
         "hides_python": any(re.fullmatch("python[0-9.]*", command) for command in spec.wrappers),
         "visible": spec.vendor.visibility[0] if spec.vendor else "",
         "structural": structural,
         "seeded": SEEDED,
+        "folder_modes": FOLDER_MODES,
         "injected": injected_variables(spec, site),
         "plain": plain_variables(spec, site),
         "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],

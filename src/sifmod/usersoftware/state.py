@@ -20,6 +20,9 @@ PACKED = "packed"
 DAMAGED = "damaged"  # the packed file can't be used, and there is no directory
 GONE = "gone"  # neither directory nor packed file
 
+# What to do if the directory has what the packed file in use lacks.
+PACK_AGAIN = "if it is needed, pack it again with: make-squashfs --replace"
+
 _UNREADABLE = "it can't be read"
 
 # What a virtual environment contains before anything is installed into it: venv of Python 3.9 to 3.13 (tree.py).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,14 @@ PARTS = {
 def has_user_software(installdir: Path) -> bool:
     """Return whether an installation has user software, packed or not."""
     return any((installdir / name).exists() for name in (names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE_PACKED))
+
+
+def dangling_link(installdir: Path) -> str:
+    """Return what is wrong if the directory of user software is a link to a missing directory; else ''."""
+    directory = installdir / names.USER_SOFTWARE_DIRECTORY
+    if not directory.is_symlink() or directory.exists():
+        return ""
+    return f"'{directory}' is a link to '{os.readlink(directory)}', which does not exist"  # noqa: PTH115 - a Path would normalize the target
 
 
 def packed_is_active(installdir: Path) -> bool:
@@ -138,11 +147,11 @@ def set_aside(
     # beside a packed file in use, the list describes that file
     is_listed_anew = directory.is_dir() and not packed_is_active(installdir)
     try:
-        present = [path.exists() or (path == package_list and is_listed_anew) for path in parts]
+        present = [os.path.lexists(path) or (path == package_list and is_listed_anew) for path in parts]
         renames = tuple(itertools.compress(zip(parts, new_names), present))
         note(renames)
         for path, new in renames:
-            if path.exists():
+            if os.path.lexists(path):
                 path.rename(new)
         if is_listed_anew:
             write_whole(new_names[-1], packages_in(new_names[0]))

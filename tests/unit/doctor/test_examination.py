@@ -17,7 +17,8 @@ from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.image.inspection import Inspection
 from sifmod.installed.installation import find_installation
 
-from ..support import SIF_HEADER, SQUASHFS, a_site, lacking, make_installation
+from ..imagetrees import squashfs
+from ..support import SIF_HEADER, SQUASHFS, Need, a_site, lacking, make_installation
 
 Found = dict[str, list[Finding]]
 Look = Callable[..., Found]
@@ -122,6 +123,19 @@ def test_a_second_torch_in_user_software_is_named(look: Look, space: SoftwareSpa
     (info / "METADATA").write_text("Name: torch\nVersion: 2.9.0\n")
     (finding,) = look(Patient(installation=find_installation(space, "Demo/1")))["packages"]
     assert (finding.severity, finding.what) == (WARNING, "torch 2.9.0 hides the image's torch 2.2.0")
+
+
+def test_a_directory_that_is_not_in_use_is_compared(look: Look, space: SoftwareSpace, need: Need) -> None:
+    root = make_installation(space, "Demo/1")
+    squashfs(need("mksquashfs"), root / "user-software", root / "user-software.squashfs")
+    patient = Patient(installation=find_installation(space, "Demo/1"))
+    _, same = look(patient)["user software"]
+    assert (same.severity, "--remove-directory" in same.remedy) == (NOTE, True)
+    (root / "user-software" / "late").touch()
+    _, late = look(patient)["user software"]
+    assert (late.severity, "only in the directory: 'late'" in late.what) == (WARNING, True)
+    (root / "user-software.squashfs").write_bytes(SQUASHFS)
+    assert "can't be compared" in look(patient)["user software"][1].what
 
 
 @pytest.fixture

@@ -333,6 +333,21 @@ def test_a_reinstall_keeps_both_copies_and_the_mark_between_them(
 
 
 @pytest.mark.usefixtures("earlier")
+def test_user_software_behind_a_link_that_is_missing_here_is_not_replaced(
+    install: Install, installdir: Path, tmp_path: Path
+) -> None:
+    link = installdir / "user-software"
+    link.rename(tmp_path / "scratch")
+    link.symlink_to(tmp_path / "scratch")
+    install()
+    (tmp_path / "scratch").rename(tmp_path / "elsewhere")
+    before = snapshot(installdir)
+    with pytest.raises(InstallError, match="scratch', which does not exist: is its file system mounted here"):
+        install()
+    assert snapshot(installdir) == before
+
+
+@pytest.mark.usefixtures("earlier")
 def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(
     install: Install, installdir: Path, need: Need
 ) -> None:

@@ -22,6 +22,7 @@ from sifmod.install.rollback import settle
 from sifmod.installed.installation import find_installation, find_installations
 from sifmod.installed.lock import alone
 from sifmod.installed.removal import Removal, remove_leftovers
+from sifmod.usersoftware.tree import user_modes
 
 from ..support import SQUASHFS, Need, make_installation, module_text, named, snapshot
 
@@ -516,6 +517,30 @@ def test_the_lock_of_an_eb_is_not_taken(space: SoftwareSpace, root: Path) -> Non
     assert list(lock.iterdir()) == []
 
 
+# User software behind a link
+
+
+def test_what_is_behind_a_link_stays_and_is_named(
+    space: SoftwareSpace, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "user-software").rename(tmp_path / "scratch")
+    (root / "user-software").symlink_to(tmp_path / "scratch")
+    Removal(find_installation(space, MODULE), say=print).remove(keep=None)
+    assert not root.exists()
+    assert (tmp_path / "scratch").is_dir()
+    assert f"leaving {tmp_path}/scratch: 'user-software' was a link to it" in capsys.readouterr().out
+
+
+def test_what_is_behind_a_link_that_is_missing_here_can_not_be_kept(
+    space: SoftwareSpace, root: Path, tmp_path: Path
+) -> None:
+    (root / "user-software").rename(tmp_path / "scratch")
+    (root / "user-software").symlink_to(tmp_path / "gone")
+    with pytest.raises(InstallError, match="gone', which does not exist: is its file system mounted here"):
+        Removal(find_installation(space, MODULE), say=print).remove(keep=tmp_path / "kept")
+    assert root.exists()
+
+
 # A disk that is full while user software is kept
 
 
@@ -536,14 +561,18 @@ def test_a_full_disk_leaves_it_unpacked(
     packer.write_text(PACKER.replace("SQUASHFS", shlex.quote(str(tmp_path / "squashfs"))))
     packer.chmod(0o755)
     (tmp_path / "squashfs").write_bytes(SQUASHFS)
-    before = snapshot(root)
+
+    def state() -> object:
+        return snapshot(root, {"user-software"}), user_modes(root)
+
+    before = state()
     monkeypatch.setattr("sifmod.installed.removal.difference_from_packed", lambda _installation: "")
     monkeypatch.setattr("sifmod.installed.removal.shutil.copyfileobj", full)
     removal = Removal(find_installation(space, MODULE), say=print)
     with pytest.raises(InstallError, match="No space left on device; nothing was removed"):
         removal.remove(keep=tmp_path / "kept")
     (root / names.USER_SOFTWARE_LOCK).unlink()
-    assert snapshot(root) == before
+    assert state() == before
     assert not (tmp_path / "kept" / "Demo-1.0-x").exists()
     monkeypatch.undo()
     monkeypatch.setattr("sifmod.installed.removal.difference_from_packed", lambda _installation: "")
@@ -561,6 +590,8 @@ echo mine==1 >user-software.txt.new
 mv user-software.txt.new user-software.txt
 cp SQUASHFS user-software.squashfs
 rm -f user-software.unpacked
+printf '755 ./\\0' >user-software/.sifmod-folder-modes
+find user-software -type d -exec chmod a-w {} +
 """
 
 

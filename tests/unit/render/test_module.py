@@ -178,7 +178,7 @@ def test_packing_reloads_the_module_in_the_calling_shell(installed: ContainerSpe
 def test_both_syntaxes_have_the_same_effect(load: Load, tmp_path: Path, case: str, state: str) -> None:
     spec, site = CASES[case]
     top = tmp_path / "a b,c'd$e{["
-    spec = replace(spec, installdir=str(top), image_size=4)
+    spec = replace(spec, installdir=str(top), image_size=4, image_id="")
     write_out(spec, site)
     (top / "user-software").mkdir()
     put_into_state(top, state)

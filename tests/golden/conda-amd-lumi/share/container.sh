@@ -68,6 +68,8 @@ describe_user_software() {
     inside=/sifmod
     # options of the runtime for a look at user software
     contained=(--containall --no-home --no-mount cwd,hostfs,bind-paths --pwd /)
+    # in a directory that is no longer used
+    folder_modes=.sifmod-folder-modes
     # what every new virtual environment has
     seeded=(pip setuptools wheel)
     # the site's defaults
@@ -149,6 +151,9 @@ set_binds() {
         alone='/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs; eb --rebuild'
     elif packed_is_active; then
         binds+=(/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs:/user-software:ro,image-src=/)
+        if [[ ${SLURM_PROCID:-0} == 0 && ,${SINGULARITY_BINDPATH-}, == *,/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software,* ]]; then
+            printf '%s: %s\n' "${0##*/}" 'this shell loaded PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315 before its user software was packed, so singularity here still uses the old directory. Run: module load PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315' >&2
+        fi
     elif [[ -d $sifmod_directory ]]; then
         binds+=(/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software)
     else

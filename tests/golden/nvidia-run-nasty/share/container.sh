@@ -72,6 +72,8 @@ describe_user_software() {
     inside=/sifmod
     # options of the runtime for a look at user software
     contained=(--containall --no-home --no-mount cwd,hostfs,bind-paths --pwd /)
+    # in a directory that is no longer used
+    folder_modes=.sifmod-folder-modes
     # what every new virtual environment has
     seeded=(pip setuptools wheel)
     # the site's defaults
@@ -149,6 +151,9 @@ set_binds() {
         alone='/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; eb --rebuild'
     elif packed_is_active; then
         binds+=('/tmp/a b\,c'"'"'d$e/user-software.squashfs:/user-software:ro,image-src=/')
+        if [[ ${SLURM_PROCID:-0} == 0 && ,${SINGULARITY_BINDPATH-}, == *,'/tmp/a b\,c'"'"'d$e/user-software:/user-software',* ]]; then
+            printf '%s: %s\n' "${0##*/}" 'this shell loaded PyTorch-NGC/24.05 it'"'"'s before its user software was packed, so singularity here still uses the old directory. Run: module load PyTorch-NGC/24.05 it'"'"'s' >&2
+        fi
     elif [[ -d $sifmod_directory ]]; then
         binds+=('/tmp/a b\,c'"'"'d$e/user-software:/user-software')
     else

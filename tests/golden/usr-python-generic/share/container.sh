@@ -54,6 +54,8 @@ describe_user_software() {
     inside=/sifmod
     # options of the runtime for a look at user software
     contained=(--containall --no-home --no-mount cwd,hostfs,bind-paths --pwd /)
+    # in a directory that is no longer used
+    folder_modes=.sifmod-folder-modes
     # what every new virtual environment has
     seeded=(pip setuptools wheel)
     # the site's defaults
@@ -118,6 +120,9 @@ set_binds() {
         alone='/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; eb --rebuild'
     elif packed_is_active; then
         binds+=(/apps/Python/3.11-demo-singularity/user-software.squashfs:/user-software:ro,image-src=/)
+        if [[ ${SLURM_PROCID:-0} == 0 && ,${SINGULARITY_BINDPATH-}, == *,/apps/Python/3.11-demo-singularity/user-software:/user-software,* ]]; then
+            printf '%s: %s\n' "${0##*/}" 'this shell loaded Python/3.11-demo-singularity before its user software was packed, so singularity here still uses the old directory. Run: module load Python/3.11-demo-singularity' >&2
+        fi
     elif [[ -d $sifmod_directory ]]; then
         binds+=(/apps/Python/3.11-demo-singularity/user-software:/user-software)
     else
