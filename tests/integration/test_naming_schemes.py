@@ -46,9 +46,9 @@ class Way:
 
     @property
     def folder(self) -> str:
-        """The folder of the installation."""
-        scheme_s_own = "" if self.fixed else f"{SCHEMES[self.scheme][0]}{SCHEMES[self.scheme][1]}/".lstrip("/")
-        return f"{scheme_s_own}Python/{self.version}"
+        """The folder of the installation, which the scheme for migration leaves where it is."""
+        is_usual = self.fixed or self.scheme == "MigrateFromEBToHMNS"
+        return f"{'' if is_usual else '/'.join(SCHEMES[self.scheme])}/Python/{self.version}".strip("/")
 
     @property
     def flags(self) -> list[str]:
