@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, demo_with, greet, install_changed
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, demo_with, greet, install_changed
 
 LOADS = f"module load {DEMO_MODULE}; singularity exec $SIF python -c 'import sys; print(sys.prefix)'"
 NEW = "wrappers = ['python', 'demo-tool']\n"
@@ -138,3 +138,33 @@ def test_a_read_only_installation_says_how_it_is_rebuilt(user: User) -> None:
         assert "type: eb --rebuild --read-only-installdir" in done.stdout + done.stderr
     user.eb(DEMO_EASYCONFIG, "--rebuild", "--read-only-installdir")
     assert user.out(LOADS) == "/user-software/venv/demo"
+
+
+def test_a_rebuild_to_another_image_breaks_no_loaded_shell(own_demo: User) -> None:
+    """In a shell that loaded the module before containers start all the time, also with --stop."""
+    image = own_demo.prefix / "another.sif"
+    shutil.copyfile(IMAGES / "demo.sif", image)
+    easyconfig, failed = own_demo.prefix / DEMO_EASYCONFIG, own_demo.prefix / "failed"
+    easyconfig.write_text(demo_with(f"sources = ['another.sif']\nsource_urls = []\n{NEW}"))
+    own_demo.env["SIFMOD_IMAGE_REPOSITORIES"] = f"{own_demo.prefix}:{IMAGES}"
+    start = "singularity exec $SIF true"
+    own_demo.run(
+        f"""module load {DEMO_MODULE}
+        (module purge; eb {easyconfig} --rebuild --stop=install) >stop.log 2>&1; {start} || echo stopped >>{failed}
+        (module purge; exec eb {easyconfig} --rebuild) >eb.log 2>&1 & eb=$!
+        while kill -0 $eb 2>/dev/null; do {start} || echo during >>{failed}; done
+        wait $eb || {{ cat eb.log; exit 1; }}
+        {start} || echo afterwards >>{failed}""",
+        timeout=400,
+    )
+    assert not failed.exists(), failed.read_text()
+    root = own_demo.installdir(DEMO_MODULE)
+    assert sorted(path.name for path in root.glob("*.sif")) == ["another.sif", "demo.sif"]
+    assert "another.sif" in own_demo.modulefile(DEMO_MODULE).read_text()
+    own_demo.run(f"sifmod remove --old-images {DEMO_MODULE} --yes")
+    assert [path.name for path in root.glob("*.sif")] == ["another.sif"]
+    assert own_demo.out(LOADS) == "/user-software/venv/demo"
+    own_demo.env["SIFMOD_REPLACED_IMAGE"] = "remove"
+    easyconfig.write_text(demo_with())
+    own_demo.eb(str(easyconfig), "--rebuild")
+    assert [path.name for path in root.glob("*.sif")] == ["demo.sif"]

@@ -28,7 +28,7 @@ from sifmod.host.files import inside, other_writers, owner_of, remove_tree, sha2
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif, sif_id
 from sifmod.install.manifest import Manifest, read_manifest
-from sifmod.install.oldimages import remove_old_images, superseded_images
+from sifmod.install.oldimages import is_complete, remove_old_images, superseded_images
 from sifmod.install.pip import pip_settings
 from sifmod.install.placement import HARD_LINK, copy_image, link_image
 from sifmod.install.probe import probe_python
@@ -89,8 +89,7 @@ class Installer:
         check_wrappers(self.spec, self.site, self.image)
         with _stage(Path(self.spec.installdir)) as stage:
             installdir = Path(self.spec.installdir)
-            self._make_space(installdir)
-            before = read_manifest(installdir)
+            before = self._make_space(installdir, read_manifest(installdir))
             manifest, outdated = self._prepare(stage, runtime, before)
             is_new = (stage / names.USER_SOFTWARE_DIRECTORY).exists()
             changed = {*manifest.files, *(before.files if before else ())} - {*manifest.old_images}
@@ -157,12 +156,15 @@ class Installer:
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
         return manifest, outdated
 
-    def _make_space(self, installdir: Path) -> None:
-        """Remove the images of the generation before the present one now if the new image needs their space."""
-        if self.spec.image_mode == "copy" and shutil.disk_usage(installdir).free < _size(self.image):
-            removed = remove_old_images(installdir)
-            if removed:
-                self.say(f"removing {', '.join(removed)}: the new image needs the space")
+    def _make_space(self, installdir: Path, before: Optional[Manifest]) -> Optional[Manifest]:
+        """Remove images that no module file names if the new image needs their space, and return the manifest then."""
+        needed = _size(self.image) if self.spec.image_mode == "copy" else 0
+        if not before or not is_complete(before) or shutil.disk_usage(installdir).free >= needed:
+            return before
+        removed = remove_old_images(installdir)
+        if removed:
+            self.say(f"removing {', '.join(removed)}: the new image needs the space")
+        return read_manifest(installdir)
 
     def _check_link(self, outdated: str) -> None:
         """Refuse to make user software in the place of a link whose target is missing, perhaps only on this host."""

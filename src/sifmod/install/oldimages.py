@@ -14,16 +14,24 @@ from sifmod.install.manifest import Manifest, read_manifest, rewrite_manifest, w
 def superseded_images(installdir: Path, before: Optional[Manifest], image: str) -> tuple[str, ...]:
     """Return the names of images that stay when an installation is replaced: the one in use so far, if it has its own.
 
-    An image of the same name as the new one is not kept: with `image_mode = 'central'` the module names another place.
+    After a run that was stopped or killed, the module file may still name an old image, so these stay too. An image of
+    the same name as the new one is not kept: with `image_mode = 'central'` the module names another place.
 
     Args:
         installdir: the installation.
         before: its manifest so far; None for a first install.
         image: file name of the new image.
     """
-    if before is None or before.image not in before.files or before.image == image:
+    if before is None:
         return ()
-    return (before.image,) if inside(installdir, before.image).is_file() else ()
+    replaced = (before.image,) if is_complete(before) else (*before.old_images, before.image)
+    own = [name for name in replaced if name in before.files and name != image]
+    return tuple(name for name in own if inside(installdir, name).is_file())
+
+
+def is_complete(manifest: Manifest) -> bool:
+    """Return whether the install came to its end, so that the module file names the image of the manifest."""
+    return all(digest or Path(path).is_symlink() for path, digest in manifest.module_files.items())
 
 
 def remove_old_images(installdir: Path) -> tuple[str, ...]:

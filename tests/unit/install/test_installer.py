@@ -700,6 +700,27 @@ def test_the_image_before_stays_for_one_generation(install: Install, installdir:
 
 
 @pytest.mark.usefixtures("earlier")
+def test_an_image_that_the_module_may_still_name_stays(
+    install: Install, installdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs in between were stopped before they had written a module file."""
+    named = naming(tmp_path, "1.lua", "link.lua")
+    full = shutil.disk_usage(installdir)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: full)
+    install(sif="new.sif", naming=named)
+    install(sif="new.sif", naming=named)
+    assert manifest_of(installdir).old_images == ("old.sif",)
+    install(sif="newer.sif", naming=named)
+    assert manifest_of(installdir).old_images == ("old.sif", "new.sif")
+    (tmp_path / "1.lua").write_text("a module")
+    (tmp_path / "link.lua").symlink_to("1.lua")
+    record_module_files(installdir)
+    install(sif="newer.sif", naming=named)
+    assert manifest_of(installdir).old_images == ()
+    assert [path.name for path in installdir.glob("*.sif")] == ["newer.sif"]
+
+
+@pytest.mark.usefixtures("earlier")
 def test_an_older_image_goes_before_the_new_one_is_copied_if_the_space_is_needed(
     install: Install, installdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
