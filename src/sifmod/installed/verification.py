@@ -9,7 +9,7 @@ from pathlib import Path
 from sifmod import names
 from sifmod.container.spec import image_is_gone
 from sifmod.errors import CommandError, ImageError, InstallError
-from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding, worst
 from sifmod.host.command import LOOK_IN_CONTAINER, Result, run
 from sifmod.host.files import inside, sha256_of
 from sifmod.host.runtime import looking_environment
@@ -52,15 +52,22 @@ def verify(
         progress: shows long work.
         fast: start no container, so read no packed user software.
     """
-    yield from _files(installation)
+    files = list(_files(installation))
+    yield from files
+    # The scripts that start the container run on the host, with the permissions of whoever became suspicious.
+    is_whole = worst(files) != PROBLEM
     yield from _module_file(installation)
     yield from _image(installation, site, progress)
     yield from _old_images(installation)
     with progress.step(f"{installation.module}: reading user software"):
-        findings = list(_user_software(installation, fast=fast))
+        findings = list(_user_software(installation, fast=fast or not is_whole))
     yield from findings
     yield from _starting_code(installation)
     if fast:
+        return
+    if not is_whole:
+        what, why = "not done: it would run files that are not as installed", "they would run with your permissions"
+        yield Finding(WARNING, "sanity check", what, why, "look at the files first, or rewrite them")
         return
     with progress.step(f"{installation.module}: starting the container"):
         findings = [*_running(installation), *packages_in_container(installation)]

@@ -13,7 +13,7 @@ from sifmod.installed.installation import find_installation
 from sifmod.installed.verification import sanity_check_with_easybuild, verify
 from sifmod.site.settings import Site
 
-from ..support import SIF_HEADER, Recorded, a_site, make_installation, module_text, named
+from ..support import SIF_HEADER, SQUASHFS, Recorded, a_site, make_installation, module_text, named
 
 MODULE = "Demo/1.0-x"
 
@@ -62,7 +62,17 @@ def test_a_file_that_is_gone_or_changed_is_named(root: Path, check: Check) -> No
     assert "gone: bin/start-shell" in gone.what
     assert "changed since the install: share/container.sh" in changed.what
     assert "eb --module-only --rebuild" in changed.remedy
-    assert severities(found)["sanity check"] == PROBLEM
+    assert severities(found)["sanity check"] == WARNING
+
+
+@pytest.mark.parametrize("name", ["share/container.sh", "bin/start-shell"])
+def test_a_script_that_somebody_has_changed_is_not_run(root: Path, check: Check, tmp_path: Path, name: str) -> None:
+    """Whoever suspects something runs `verify`, which would run it."""
+    (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    (root / name).write_text(f"#!/bin/bash\ntouch '{tmp_path}/pwned'\n")
+    found = check()
+    assert not (tmp_path / "pwned").exists()
+    assert "not done: it would run files that are not as installed" in found["sanity check"][0].what
 
 
 def test_a_link_in_the_place_of_a_file_or_its_folder_is_a_problem(root: Path, check: Check, tmp_path: Path) -> None:
