@@ -11,7 +11,7 @@ import pwd
 import shutil
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Callable, Optional, Union
 
@@ -72,6 +72,41 @@ def write_new(path: Path, text: str, *, force: bool = False) -> None:
         raise SifmodError(f"'{path}' exists: choose another name, or overwrite it with --force") from error
     except OSError as error:
         raise SifmodError(f"'{path}' can't be written: {error.strerror}") from error
+
+
+def write_together(folder: Path, files: Mapping[str, str], *, force: bool = False) -> None:
+    """Write several text files that a user asked for: all of them, or none.
+
+    Args:
+        folder: where to write them.
+        files: texts by file name.
+        force: whether to replace existing files.
+
+    Raises:
+        SifmodError: a file exists, or can't be written.
+    """
+    refuse_existing([] if force else [folder / name for name in files])
+    try:
+        with contextlib.ExitStack() as stack:
+            # each draft is on disk before the first one gets its name
+            for name, text in files.items():
+                stream = stack.enter_context(whole_file(folder / name, replace=force))
+                stream.write(text.encode())
+                stream.flush()
+                os.fsync(stream.fileno())
+    except OSError as error:
+        raise SifmodError(f"'{folder}' can't be written to: {error.strerror}") from error
+
+
+def refuse_existing(paths: Iterable[Path]) -> None:
+    """Refuse to write over files.
+
+    Raises:
+        SifmodError: one exists.
+    """
+    for path in paths:
+        if os.path.lexists(path):
+            raise SifmodError(f"'{path}' exists: choose another name, or overwrite it with --force")
 
 
 def write_whole(path: Path, text: str, *, replace: bool = True, mode: Optional[int] = None) -> None:

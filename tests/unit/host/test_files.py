@@ -13,7 +13,7 @@ import pytest
 
 from sifmod.errors import InstallError, SifmodError
 from sifmod.host import files
-from sifmod.host.files import inside, other_writers, put_in_place, whole_file, write_new, write_whole
+from sifmod.host.files import inside, other_writers, put_in_place, whole_file, write_new, write_together, write_whole
 
 
 def fail(number: int) -> None:
@@ -228,3 +228,35 @@ def test_names_in_a_sticky_folder_are_not_changed_by_others(tmp_path: Path) -> N
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder").chmod(0o1777)
     assert other_writers(tmp_path / "folder") == ""
+
+
+def test_files_that_belong_together_are_written_together(tmp_path: Path) -> None:
+    write_together(tmp_path, {"a": "1", "b": "2"})
+    assert [(tmp_path / name).read_text() for name in "ab"] == ["1", "2"]
+    with pytest.raises(SifmodError, match="exists: choose another name"):
+        write_together(tmp_path, {"c": "3", "b": "3"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    write_together(tmp_path, {"a": "3", "b": "4"}, force=True)
+    assert [(tmp_path / name).read_text() for name in "ab"] == ["3", "4"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_if_the_disk_is_full_for_one_file_the_others_are_not_written_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, force: bool
+) -> None:
+    (tmp_path / "old").mkdir()
+    names = ("a", "b")
+    if force:
+        write_together(tmp_path, dict.fromkeys(names, "old"))
+    synced: list[int] = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append(descriptor)
+        if len(synced) == 2:
+            fail(errno.ENOSPC)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(SifmodError, match="can't be written to: No space left"):
+        write_together(tmp_path, dict.fromkeys(names, "new"), force=force)
+    texts = [path.read_text() for path in tmp_path.iterdir() if path.is_file()]
+    assert texts == (["old", "old"] if force else [])
