@@ -16,8 +16,8 @@ TABLE = """
 commands: doctor installed install easyconfig usersoftware fetch render host eb site container image text
 doctor: installed install usersoftware fetch host eb site container image text
 installed: install usersoftware fetch render host eb site container image text inside
+easyconfig: install fetch host eb site container image text
 install: usersoftware fetch render host site container image text
-easyconfig: fetch host eb site container image text
 usersoftware: host site container image text inside
 fetch: host site container image text
 render: site container image text inside

@@ -11,22 +11,26 @@ import click
 from sifmod.commands.options import json_option, site_option
 from sifmod.commands.output import echo_error, echo_json, echo_whole
 from sifmod.commands.progress import shown_progress
+from sifmod.easyconfig.environment import Source, file_names, make_environment
 from sifmod.easyconfig.newimage import file_image, pulled_image
 from sifmod.easyconfig.proposal import TAKEN_OVER, checked_name, propose
+from sifmod.easyconfig.requirements import read_pyproject, read_requirements
 from sifmod.easyconfig.text import easyconfig_text, read_easyconfig
-from sifmod.host.files import write_new
+from sifmod.host.files import refuse_existing, write_together
 from sifmod.site.settings import load_settings
 
 STANDARD_OUTPUT = "-"
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
 
 @click.command("new")
-@click.argument("image", metavar="IMAGE|URI", type=click.Path())
+@click.argument("image", metavar="[IMAGE|URI]", type=click.Path(), default="")
 @click.option("--name", default="", help="Name of the module (default: the main package's).")
 @click.option("--version", default="", help="Version of the module (default: the main package's).")
 @click.option(
     "--like",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     metavar="OTHER.eb",
     help="Easyconfig of a similar container: take over its parameters where they still apply.",
 )
@@ -38,19 +42,45 @@ STANDARD_OUTPUT = "-"
     metavar="FILE|DIR|-",
     help="Where to write it (default: NAME-VERSION.eb in this directory); '-' is standard output.",
 )
+@click.option("--requirements", type=_FILE, metavar="FILE", help="Requirements file of pip: install its packages too.")
+@click.option("--pylock", type=_FILE, metavar="FILE", help="Lock file (pylock.toml): install its packages too.")
+@click.option("--pyproject", type=_FILE, metavar="FILE", help="pyproject.toml: install the project's dependencies too.")
+@click.option("--extra", "extras", multiple=True, help="Extra of the project to install too.")
+@click.option("--group", "groups", multiple=True, help="Dependency group of the project to install too.")
+@click.option("--base", default="", metavar="IMAGE|URI", help="Image to install the packages on.")
+@click.option("--on-top", is_flag=True, help="Install the packages into user software, not into a new image.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @site_option
 @json_option
 def new(
-    image: str, name: str, version: str, like: Optional[Path], output: str, force: bool, site_name: str, as_json: bool
+    image: str,
+    name: str,
+    version: str,
+    like: Optional[Path],
+    output: str,
+    requirements: Optional[Path],
+    pylock: Optional[Path],
+    pyproject: Optional[Path],
+    extras: tuple[str, ...],
+    groups: tuple[str, ...],
+    base: str,
+    on_top: bool,
+    force: bool,
+    site_name: str,
+    as_json: bool,
 ) -> None:
     """Write an easyconfig for an image, based on its contents.
 
     IMAGE is a SIF. The image of a URI such as docker://debian:12 is pulled into EasyBuild's source path, where eb finds
     it again.
 
-    Exit status: 0; 1 if the output exists or OTHER.eb is not a container easyconfig; 3 if a value can't be used; 4 if
-    the site's settings are wrong; 5 if IMAGE is not an image or can't be pulled.
+    With --requirements, --pylock or --pyproject the module also has the packages of that file. A definition file and a
+    lock are written beside the easyconfig: eb builds an image from the base in which the base's own packages are kept.
+    With --on-top the image is the base's, and the packages are in user software.
+
+    Exit status: 0; 1 if the output exists, OTHER.eb is not a container easyconfig, or the packages can't be locked for
+    the base; 3 if a value can't be used; 4 if the site's settings are wrong; 5 if IMAGE is not an image or can't be
+    pulled; 6 if there is no container runtime; 7 if the base's Python does not run.
 
     \b
     Examples:
@@ -58,48 +88,95 @@ def new(
       sifmod new docker://nvcr.io/nvidia/pytorch:24.03-py3 --output ~/easyconfigs
       sifmod new pytorch-new.sif --like PyTorch-2.2.0-rocm-5.6.1.eb
       sifmod new tools.sif --name tools --version 1.0 -o - | less
+      sifmod new --requirements requirements.txt --base pytorch.sif --name lab --version 2026.1
+      sifmod new --pyproject pyproject.toml --extra gpu --base docker://debian:12 --on-top
     """
     # before a pull, which names a folder after the module
     for key, value in (("name", name), ("version", version)):
         if value:
             checked_name(key, value)
+    source = _source(requirements, pylock, pyproject, extras, groups)
+    _check_usage(source, image, base, on_top=on_top, output=output)
     site = load_settings(site=site_name).site
     notes: list[str] = []
     similar: dict[str, Any] = {}
     if like:
         similar, computed = read_easyconfig(like)
         notes += [f"{one} was not taken over, because {like.name} computes it" for one in computed if one in TAKEN_OVER]
+    if source:
+        name, version = source.named(name, version)
+    image = image or base
     is_uri = ":" in image and not Path(image).exists()
     progress = shown_progress()
     if is_uri:
-        found = pulled_image(image, site, name=name, say=_say, progress=progress)
+        # eb builds from the base wherever it lies, so a base that was pulled for another module is not pulled again
+        found = pulled_image(image, site, name="" if source and not on_top else name, say=_say, progress=progress)
     else:
         found = file_image(Path(image), say=_say, progress=progress)
     proposal = propose(
         found.inspection, site, sha256=found.sha256, uri=found.uri, name=name, version=version, like=similar
     )
-    found.settle(str(proposal.parameters["name"]))
-    text = easyconfig_text(proposal.parameters, comments=[f"Written by sifmod new from {found.origin}: review it."])
-    target = None if output == STANDARD_OUTPUT else _target(Path(output), proposal.file_name)
-    if target:
-        write_new(target, text, force=force)
+    found = found.settled(str(proposal.parameters["name"]))
+    folder = Path(output) if source or Path(output).is_dir() else Path(output).parent
+    if source:
+        names = file_names(proposal, on_top=on_top)
+        refuse_existing([] if force else [folder / one for one in names])
+        environment = make_environment(source, found, proposal, site, on_top=on_top, say=_say)
+        files, proposal = environment.files, environment.proposal
+    else:
+        text = easyconfig_text(proposal.parameters, comments=[f"Written by sifmod new from {found.origin}: review it."])
+        files = {proposal.file_name if Path(output).is_dir() else Path(output).name: text}
+    to_file = output != STANDARD_OUTPUT
+    if to_file:
+        write_together(folder, files, force=force)
+    written = [folder / one for one in files] if to_file else []
+    target = written[-1] if written else None
+    text = list(files.values())[-1]
     notes += proposal.notes
     if as_json:
-        echo_json({"file": str(target or ""), "parameters": proposal.parameters, "notes": notes, "text": text})
+        shown = {"file": str(target or ""), "parameters": proposal.parameters, "notes": notes, "text": text}
+        echo_json({**shown, "files": {str(folder / one): files[one] for one in files}} if source else shown)
         return
     if target is None:
         echo_whole(text)
     for note in notes:
         _say(f"note: {note}")
+    for path in written:
+        echo_whole(f"wrote {path}")
     if target:
-        echo_whole(f"wrote {target}")
-        options = found.options_of_eb(target, site)
+        options = () if source and not on_top else found.options_of_eb(target, site)
         echo_whole(f"install it with: eb {' '.join([*options, shlex.quote(str(target))])}")
+
+
+def _source(
+    requirements: Optional[Path],
+    pylock: Optional[Path],
+    pyproject: Optional[Path],
+    extras: tuple[str, ...],
+    groups: tuple[str, ...],
+) -> Optional[Source]:
+    """Return the file of packages that was given; None if there is none."""
+    if sum(path is not None for path in (requirements, pylock, pyproject)) > 1:
+        raise click.UsageError("give one of --requirements, --pylock and --pyproject")
+    if (extras or groups) and not pyproject:
+        raise click.UsageError("--extra and --group belong to --pyproject")
+    if requirements:
+        return Source(requirements=read_requirements(requirements))
+    if pyproject:
+        return Source(requirements=read_pyproject(pyproject, extras=extras, groups=groups))
+    return Source(lock=pylock) if pylock else None
+
+
+def _check_usage(source: Optional[Source], image: str, base: str, *, on_top: bool, output: str) -> None:
+    if source and (image or not base):
+        raise click.UsageError("name the image to install the packages on with --base")
+    if source and output and not Path(output).is_dir():
+        raise click.UsageError("an environment has several files: name a folder with --output")
+    if not source and (base or on_top):
+        raise click.UsageError("--base and --on-top need --requirements, --pylock or --pyproject")
+    if not source and not image:
+        raise click.UsageError("name an image: IMAGE or URI")
 
 
 def _say(line: str) -> None:
     echo_error(line)
-
-
-def _target(output: Path, file_name: str) -> Path:
-    return output / file_name if output.is_dir() else output

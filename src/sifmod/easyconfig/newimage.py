@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional
 
@@ -42,8 +42,8 @@ class NewImage:
     sha256: str = ""
     uri: Optional[ImageUri] = None
 
-    def settle(self, name: str) -> None:
-        """Move a pulled image to where `eb` looks for the images of a module.
+    def settled(self, name: str) -> NewImage:
+        """Return the image after a pulled one was moved to where `eb` looks for the images of a module.
 
         Args:
             name: name of the module.
@@ -52,7 +52,7 @@ class NewImage:
             ImageError: it can't be moved.
         """
         if self.uri is None or self.path.parent.name != _WAITING:
-            return
+            return self
         target = source_paths()[0] / letter_folder(name) / self.path.name
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +60,7 @@ class NewImage:
             record_of(self.path).replace(record_of(target))
         except OSError as error:
             raise ImageError(f"moving the image '{self.path}' to '{target}' failed: {error.strerror}") from error
+        return replace(self, path=target)
 
     def options_of_eb(self, easyconfig: Path, site: Site) -> tuple[str, ...]:
         """Return the options that `eb` needs to find the image for an easyconfig, quoted for a shell."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, Optional
 
 from sifmod.container.gpu import VENDORS, vendor_of
-from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, conda_prefix, spec_from_parameters
+from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, PythonLayout, conda_prefix, spec_from_parameters
 from sifmod.easyconfig.text import folded
 from sifmod.errors import ImageError, ParameterError
 from sifmod.fetch.uri import ImageUri
@@ -56,10 +56,12 @@ class Proposal:
     Attributes:
         parameters: values by name, as in an easyconfig: `%%(name)s` is text, `%(name)s` a template of EasyBuild.
         notes: what the author of the easyconfig should know, one sentence each.
+        python: the Python of the image that the module provides; None if it provides none.
     """
 
     parameters: Mapping[str, Any]
     notes: tuple[str, ...]
+    python: Optional[PythonLayout] = None
 
     @property
     def file_name(self) -> str:
@@ -127,8 +129,16 @@ def propose(
     for key in TAKEN_OVER:
         if key in like and (key != "name" or not name):
             _take_over(key, like[key], parameters, python, notes)
-    _check(parameters, file_name)
-    return Proposal(parameters=parameters, notes=tuple(notes))
+    return _checked(Proposal(parameters=parameters, notes=tuple(notes)), file_name)
+
+
+def checked_proposal(proposal: Proposal) -> Proposal:
+    """Return a proposal whose image is built from a definition, or that was changed, checked as an install checks it.
+
+    Raises:
+        ParameterError: a value can't be used.
+    """
+    return _checked(proposal, "image.sif")
 
 
 def _python(image: Inspection, like: Mapping[str, Any], notes: list[str]) -> Optional[ImagePython]:
@@ -278,10 +288,11 @@ def _take_over(
     parameters[key] = value
 
 
-def _check(parameters: Mapping[str, Any], file_name: str) -> None:
-    """Refuse what an install would refuse."""
+def _checked(proposal: Proposal, file_name: str) -> Proposal:
+    """Return a proposal with its Python; refuse what an install would refuse."""
+    parameters = proposal.parameters
     checked_name("version", parameters["version"])
-    spec_from_parameters(
+    spec = spec_from_parameters(
         name=parameters["name"],
         version=parameters["version"] + parameters["versionsuffix"],
         env_name=re.sub(r"\W", "_", parameters["name"]).upper(),
@@ -289,6 +300,7 @@ def _check(parameters: Mapping[str, Any], file_name: str) -> None:
         sif=file_name,
         parameters=parameters,
     )
+    return replace(proposal, python=spec.python)
 
 
 def checked_name(key: str, value: Any) -> str:

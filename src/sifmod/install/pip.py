@@ -6,6 +6,7 @@ import configparser
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Optional
 from urllib.parse import unquote, urlsplit
 
 from sifmod.container.bind import Bind, is_bindable
@@ -22,6 +23,8 @@ _NETWORK = (
     "REQUESTS_CA_BUNDLE",
     "SSL_CERT_FILE",
 )
+# What pip reads if it has no setting of its own (the library "requests", "SSL Cert Verification").
+_CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 # They name files of the host: the configuration is merged, the log left out, and the cache bound if the user names it.
 _PLACES = ("PIP_CONFIG_FILE", "PIP_LOG", "PIP_CACHE_DIR")
 
@@ -51,12 +54,7 @@ def pip_settings(
         for name, value in environ.items()
         if (name.startswith("PIP_") and name not in (*PYTHON_VARIABLES, *_PLACES)) or name.upper() in _NETWORK
     }
-    config = configparser.RawConfigParser(strict=False)
-    for path in _files(environ):
-        try:
-            config.read(path, encoding="utf-8")  # a missing file is ignored
-        except (OSError, UnicodeDecodeError, configparser.Error) as error:
-            raise InstallError(f"pip's configuration file '{path}' can't be read: {error}") from error
+    config = _configuration(environ)
     values = [value for section in config.sections() for key, value in config.items(section) if key in _PATHS]
     values += [given[name] for name in (f"PIP_{key.upper().replace('-', '_')}" for key in _PATHS) if name in given]
     values += [given[name] for name in given if name.upper() in _NETWORK and not name.upper().endswith("_PROXY")]
@@ -75,6 +73,31 @@ def pip_settings(
             config.write(stream)
         given["PIP_CONFIG_FILE"] = "/tmp/pip.conf"  # noqa: S108 - scratch, in the container
     return given, tuple(binds)
+
+
+def certificates(environ: Mapping[str, str]) -> Optional[Path]:
+    """Return the file of certificates that pip is set to trust; None if it uses its own.
+
+    Args:
+        environ: the environment of the user.
+
+    Raises:
+        InstallError: a configuration file of pip can't be read.
+    """
+    config = _configuration(environ)
+    configured = [config.get(section, "cert", fallback="") for section in ("install", "global")]
+    named = [environ.get("PIP_CERT", ""), *configured, *(environ.get(name, "") for name in _CERTIFICATES)]
+    return next((Path(path) for path in named if Path(path).is_absolute() and Path(path).is_file()), None)
+
+
+def _configuration(environ: Mapping[str, str]) -> configparser.RawConfigParser:
+    config = configparser.RawConfigParser(strict=False)
+    for path in _files(environ):
+        try:
+            config.read(path, encoding="utf-8")  # a missing file is ignored
+        except (OSError, UnicodeDecodeError, configparser.Error) as error:
+            raise InstallError(f"pip's configuration file '{path}' can't be read: {error}") from error
+    return config
 
 
 def _files(environ: Mapping[str, str]) -> list[Path]:

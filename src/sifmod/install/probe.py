@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,11 +60,16 @@ class PythonFacts:
     @property
     def constraints(self) -> str:
         """The text of a pip constraints file that pins every package of the image except build tools."""
-        return "".join(
-            f"{name}=={version}\n"
-            for name, version in self.packages
-            if canonicalize_name(name) not in _BUILD_TOOLS and _is_pinnable(name, version)
-        )
+        return _pins(one for one in self.packages if canonicalize_name(one[0]) not in _BUILD_TOOLS)
+
+    @property
+    def all_constraints(self) -> str:
+        """The same with build tools, for pip runs that build nothing."""
+        return _pins(self.packages)
+
+
+def _pins(packages: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"{name}=={version}\n" for name, version in packages if _is_pinnable(name, version))
 
 
 def _is_pinnable(name: str, version: str) -> bool:

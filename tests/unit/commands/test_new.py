@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sifmod.cli import cli
-from sifmod.errors import ImageError, ParameterError, SifmodError
+from sifmod.errors import ImageError, ParameterError, RuntimeMissingError, SifmodError
 from sifmod.fetch.uri import ImageUri
 
 from ..imagetrees import linux, partition, sif, squashfs, write
@@ -148,3 +148,46 @@ def test_whatever_is_typed_as_a_uri_is_one_or_is_refused(text: str) -> None:
         return
     assert uri.file_name.endswith(".sif")
     assert "/" not in uri.file_name
+
+
+@pytest.fixture
+def requirements(tmp_path: Path) -> str:
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\ndependencies = ['numpy']\n")
+    return "requirements.txt"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "name an image: IMAGE or URI"),
+        ("--requirements requirements.txt", "with --base"),
+        ("x.sif --requirements requirements.txt --base x.sif", "with --base"),
+        ("--requirements requirements.txt --pyproject pyproject.toml --base x.sif", "give one of"),
+        ("--requirements requirements.txt --extra x --base x.sif", "belong to --pyproject"),
+        ("--requirements requirements.txt --base x.sif -o -", "name a folder with --output"),
+        ("x.sif --base y.sif", "--base and --on-top need"),
+        ("x.sif --on-top", "--base and --on-top need"),
+        ("--requirements gone.txt --base x.sif", "'gone.txt' does not exist"),
+    ],
+)
+@pytest.mark.usefixtures("requirements")
+def test_options_that_contradict_each_other(call: Call, tmp_path: Path, words: str, said: str) -> None:
+    before = sorted(tmp_path.iterdir())
+    result = call(*words.split())
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_environment_that_exists_is_refused_before_its_base_is_run(
+    call: Call, image: Path, requirements: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "environment-1.0-python-3.11-singularity-20231114.eb").write_text("mine")
+    result = call("--requirements", requirements, "--base", image)
+    assert isinstance(result.exception, SifmodError)
+    assert "exists: choose another name" in str(result.exception)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = call("--requirements", requirements, "--base", image, "--name", "lab")
+    assert isinstance(result.exception, RuntimeMissingError)
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".eb", ".toml", ".txt"]

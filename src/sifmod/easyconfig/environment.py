@@ -1,0 +1,251 @@
+"""An environment from a file, as a module of its own: a definition, a lock and an easyconfig, made for a base image."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Callable, Optional
+
+from sifmod.easyconfig.lock import Locked, lock_text, read_lock
+from sifmod.easyconfig.newimage import NewImage
+from sifmod.easyconfig.proposal import Proposal, checked_name, checked_proposal
+from sifmod.easyconfig.requirements import Requirements
+from sifmod.easyconfig.resolution import Base, held_packages, without_held
+from sifmod.easyconfig.text import easyconfig_text, folded
+from sifmod.errors import ImageError, SifmodError
+from sifmod.fetch.uri import ImageUri
+from sifmod.host.files import sha256_of
+from sifmod.host.runtime import find_runtime
+from sifmod.install.pip import certificates
+from sifmod.install.probe import PythonFacts
+from sifmod.site.settings import Site
+from sifmod.text.quoting import shell, without_templates
+
+DEFAULT_NAME, DEFAULT_VERSION = "environment", "1.0"
+
+# Of the image while it is built: in the unpacked image, because /tmp of the host may be small.
+_WORK = "/opt/sifmod-environment"
+
+_DEFINITION = """\
+# Written by sifmod new: the packages of {lock} in the Python of {base},
+# whose own packages are kept. To change them, run sifmod new again.
+{header}
+
+%setup
+    # as the user who builds, on the host; the image that is built lies in $SINGULARITY_ROOTFS
+{setup}
+
+%post
+    export TMPDIR={work} PIP_BREAK_SYSTEM_PACKAGES=1 PIP_ROOT_USER_ACTION=ignore{certificates}
+    list_packages() {{
+        {python} -I -m pip --disable-pip-version-check list --format=freeze
+    }}
+    list_packages >"$TMPDIR/base.txt"
+    cat >"$TMPDIR/wheels.html" <<'END'
+{links}
+END
+    cat >"$TMPDIR/requirements.txt" <<'END'
+{lines}
+END
+    # these wheels and no others, also if a package requires more
+    {python} -I -m pip --disable-pip-version-check install --no-cache-dir --only-binary :all: --require-hashes \\
+        --no-index --find-links "$TMPDIR/wheels.html" --requirement "$TMPDIR/requirements.txt"
+    list_packages >"$TMPDIR/all.txt"
+    if grep -vxFf "$TMPDIR/all.txt" "$TMPDIR/base.txt"; then
+        echo 'these packages of the base were replaced, so the image is not built' >&2
+        exit 1
+    fi
+    rm -r {work}
+"""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The files of an environment, to be written beside each other.
+
+    Attributes:
+        files: texts by file name, the easyconfig last.
+        proposal: the easyconfig.
+    """
+
+    files: Mapping[str, str]
+    proposal: Proposal
+
+    @property
+    def text(self) -> str:
+        """The text of the easyconfig."""
+        return self.files[self.proposal.file_name]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The file that an environment is made from: either requirements or a lock.
+
+    Attributes:
+        requirements: what the file asks for; None for a lock.
+        lock: path of the lock; None for requirements.
+    """
+
+    requirements: Optional[Requirements] = None
+    lock: Optional[Path] = None
+
+    @property
+    def origin(self) -> str:
+        """Name of the file."""
+        return self.requirements.origin if self.requirements else self.lock.name if self.lock else ""
+
+    def named(self, name: str, version: str) -> tuple[str, str]:
+        """Return name and version of the module: the given ones, else the project's, else the defaults."""
+        own = self.requirements
+        name = name or (own.name if own else "") or DEFAULT_NAME
+        version = version or (own.version if own else "") or DEFAULT_VERSION
+        return checked_name("name", name), checked_name("version", version)
+
+
+def file_names(proposal: Proposal, *, on_top: bool) -> tuple[str, ...]:
+    """Return the names of the files of an environment, the easyconfig last."""
+    stem = proposal.file_name[: -len(".eb")]
+    # a lock with a name of its own is pylock.NAME.toml, where NAME has no dots (PEP 751)
+    lock = f"pylock.{stem.replace('.', '_')}.toml"
+    return (lock, proposal.file_name) if on_top else (lock, f"{stem}.def", proposal.file_name)
+
+
+def make_environment(
+    source: Source,
+    base: NewImage,
+    proposal: Proposal,
+    site: Site,
+    *,
+    on_top: bool = False,
+    say: Callable[[str], None],
+) -> Environment:
+    """Return an environment on a base image; nothing is written.
+
+    Args:
+        source: what it is to have.
+        base: the base image.
+        proposal: the easyconfig of the base image, with name and version of the environment.
+        site: the site to install it at.
+        on_top: put the packages into user software on the base image, not into a new image.
+        say: called with a line before long work.
+
+    Raises:
+        SifmodError: the packages can't be locked for the base.
+        ImageError: the base has no Python.
+        RuntimeMissingError: there is no container runtime.
+    """
+    python = proposal.python
+    if python is None:
+        raise ImageError(f"no Python was found in '{base.origin}' to install packages for: choose another base")
+    if on_top and "venv" not in proposal.parameters:
+        raise ImageError(f"the Python of '{base.origin}' can't make virtual environments: leave out --on-top")
+    inside = Base(image=base.path.absolute(), runtime=find_runtime(site), python=python)
+    say(f"resolving {source.origin} with the Python {python.prefix} of {base.origin}")
+    facts = inside.facts()
+    # pip may build in user software later, so its build tools are not held there
+    constraints = facts.constraints if on_top else facts.all_constraints
+    platform = inside.platform()
+    if source.requirements:
+        locked = inside.resolve(source.requirements, facts, constraints=constraints)
+        requested, options = source.requirements.names, source.requirements.options
+    else:
+        locked = without_held(read_lock(source.lock or Path(), platform), facts, source.origin)
+        requested, options = tuple(one.name for one in locked), ()
+    locked = tuple(sorted(locked, key=lambda one: one.name))
+    if not locked:
+        raise SifmodError(f"the base has all packages of '{source.origin}': make a module of it with sifmod new IMAGE")
+    names = file_names(proposal, on_top=on_top)
+    remote = base.uri if base.uri and base.uri.registry and base.uri.digest else None
+    sha256 = "" if remote else base.sha256 or sha256_of(base.path)
+    identity = remote.text if remote else f"{base.path.name} sha256:{sha256}"
+    files = {names[0]: lock_text(locked, platform, base=identity)}
+    changes = _easyconfig(proposal, locked, facts, requested, source.origin, names[0])
+    if on_top:
+        changes.update(image_mode="central", pip_requirements=_requirements(locked, options))
+        removed: tuple[str, ...] = ()
+    else:
+        files[names[1]] = _definition(base, remote, sha256, python.executable, locked, lock=names[0])
+        changes.update(definition=names[1])
+        removed = ("sources", "checksums", "image_uri", "image_mode")
+    kept = {name: value for name, value in proposal.parameters.items() if name not in removed}
+    final = checked_proposal(replace(proposal, parameters={**kept, **changes}))
+    what = "on top of" if on_top else "in an image made from"
+    comment = f"Written by sifmod new from {source.origin}: its packages {what} {base.origin}. Review it."
+    files[names[-1]] = easyconfig_text(final.parameters, comments=[comment])
+    return Environment(files=files, proposal=final)
+
+
+def _easyconfig(
+    proposal: Proposal, locked: Sequence[Locked], facts: PythonFacts, requested: Sequence[str], origin: str, lock: str
+) -> dict[str, Any]:
+    """Return the parameters that both kinds of environment have."""
+    versions = {one.name: one.version for one in locked}
+    held = held_packages(facts)
+    asked = {name: versions.get(name) or held[name] for name in requested if name in versions or name in held}
+    sentence = " ".join(str(proposal.parameters["description"]).split())
+    text = f"{sentence} It has the packages of {without_templates(origin)}."
+    return {
+        "description": folded("description", text),
+        "definition_files": [lock],
+        "expected_packages": {**dict(proposal.parameters.get("expected_packages", {})), **asked},
+    }
+
+
+def _requirements(locked: Sequence[Locked], options: Sequence[str]) -> list[str]:
+    """Return the lines for pip that only the locked wheels meet."""
+    folders = dict.fromkeys(Path(one.path).parent.as_uri() for one in locked if one.path)
+    found = [f"--find-links {folder}" for folder in folders]
+    lines = dict.fromkeys([*options, *found, *(one.line for one in locked)])
+    return [without_templates(line) for line in lines]
+
+
+def _definition(
+    base: NewImage, remote: Optional[ImageUri], sha256: str, python: str, locked: Sequence[Locked], *, lock: str
+) -> str:
+    """Return the definition file of an image with the locked packages.
+
+    Raises:
+        SifmodError: a path can't be written in a definition file.
+    """
+    setup = [f'mkdir -p "$SINGULARITY_ROOTFS"{_WORK}']
+    if remote:
+        header = f"Bootstrap: {remote.scheme}\nFrom: {remote.location}"
+    else:
+        path = str(base.path.resolve())
+        header = f"Bootstrap: localimage\nFrom: {path}"
+        sentence = f"{path} is not the image that the packages were locked for: run sifmod new again"
+        setup += [
+            f"[ \"$(sha256sum <{shell(path)} | cut -d' ' -f1)\" = {sha256} ] || {{",
+            f"    echo {shell(sentence)} >&2",
+            "    exit 1",
+            "}",
+        ]
+    copied = {one.path: one.file_name for one in locked if one.path}
+    trusted = certificates(os.environ) if len(copied) < len(locked) else None
+    if trusted:
+        copied[str(trusted)] = "certificates.pem"
+    setup += [f'cp -- {shell(source)} "$SINGULARITY_ROOTFS"{_WORK}/{shell(name)}' for source, name in copied.items()]
+    for value in (*([] if remote else [str(base.path.resolve())]), python, *copied):
+        if "{{" in value or not value.isprintable():
+            raise SifmodError(f"the path {value!r} has characters that a definition file can't hold: rename it")
+    return _DEFINITION.format(
+        lock=lock,
+        base=re.sub(r"[{}\s]+", " ", base.origin),
+        header=header,
+        work=_WORK,
+        setup="\n".join(f"    {line}" for line in setup),
+        certificates=f" PIP_CERT={_WORK}/certificates.pem" if trusted else "",
+        python=shell(python),
+        links="\n".join(_link(one) for one in locked),
+        lines="\n".join(one.line for one in locked),
+    )
+
+
+def _link(one: Locked) -> str:
+    """Return a link to a wheel, for pip's --find-links: a URL as requirement would leave it in the image."""
+    url = one.url or PurePosixPath(_WORK, one.file_name).as_uri()
+    return f'<a href="{html.escape(url.partition("#")[0])}#sha256={one.sha256}">{html.escape(one.file_name)}</a>'

@@ -1,0 +1,281 @@
+"""What pip would install on top of a base image, found with the base's own Python, in a contained container.
+
+There markers and tags of wheels are the right ones, and the base's packages count as installed. `pip lock` and
+`uv pip compile` ignore what is installed: they want the vendor's packages from an index, which does not have them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from sifmod.container.bind import Bind
+from sifmod.container.spec import PythonLayout
+from sifmod.easyconfig.lock import Locked, Platform, locked_wheel
+from sifmod.easyconfig.requirements import Requirements
+from sifmod.errors import SifmodError
+from sifmod.host.command import LOOK_IN_CONTAINER
+from sifmod.host.runtime import ContainerRuntime
+from sifmod.install.pip import pip_settings
+from sifmod.install.probe import PythonFacts, probe_python
+from sifmod.resources import program
+
+_OLDEST_PIP = Version("22.2")  # the first with `install --dry-run --report`
+
+_REQUIREMENTS = "/tmp/requirements.txt"  # noqa: S108 - private, in the container
+_CONSTRAINTS = "/tmp/constraints.txt"  # noqa: S108 - the same
+
+_UNREACHABLE = re.compile(
+    r"NewConnectionError|NameResolutionError|ConnectTimeout|ReadTimeout|ProxyError|SSLError|CERTIFICATE_VERIFY_FAILED"
+    r"|Connection refused|Temporary failure in name resolution|Network is unreachable|Connection reset"
+    r"|50[0-9] Server Error"
+)
+# The last part of what urllib3 says about it.
+_REASON = re.compile(
+    r"((?:\[Errno -?\d+\] )?(?:Connection refused|Temporary failure in name resolution|Network is unreachable"
+    r"|Connection reset by peer|timed out|certificate verify failed[^'\")]*|50[0-9] Server Error[^'\"]*))"
+)
+_NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded")
+
+
+@dataclass(frozen=True)
+class Base:
+    """A base image with a Python, and how to run it.
+
+    Attributes:
+        image: the SIF.
+        runtime: the container runtime.
+        python: the Python that packages are added to.
+    """
+
+    image: Path
+    runtime: ContainerRuntime
+    python: PythonLayout
+
+    def facts(self) -> PythonFacts:
+        """Return the packages of its Python.
+
+        Raises:
+            ImageError: the Python does not run.
+        """
+        return probe_python(self.runtime, self.image, self.python)
+
+    def platform(self) -> Platform:
+        """Return what its Python takes.
+
+        Raises:
+            SifmodError: its pip is missing or too old.
+            InstallError: the Python does not run.
+        """
+        command = [self.python.executable, "-I", "-"]
+        answer = self.runtime.run(self.image, command, stdin=program("resolve"), time_limit=LOOK_IN_CONTAINER)
+        return self._platform(_parsed(answer))
+
+    def resolve(self, wanted: Requirements, facts: PythonFacts, *, constraints: str) -> tuple[Locked, ...]:
+        """Return what pip would install for some requirements.
+
+        Args:
+            wanted: the requirements.
+            facts: the packages of the base.
+            constraints: the versions to hold, as a constraints file.
+
+        Raises:
+            SifmodError: the requirements can't be met, or the packages can't be locked.
+            InstallError: the Python does not run, or pip's settings can't be read.
+        """
+        lines = "".join(f"{line}\n" for line in (*wanted.options, *wanted.lines))
+        with tempfile.TemporaryDirectory(prefix="sifmod-pip-") as folder:
+            scratch = Path(folder).resolve()
+            try:
+                (scratch / Path(_REQUIREMENTS).name).write_text(lines, encoding="utf-8")
+                held = constraints + "".join(f"{line}\n" for line in wanted.constraints)
+                (scratch / Path(_CONSTRAINTS).name).write_text(held, encoding="utf-8")
+            except OSError as error:
+                raise SifmodError(f"'{scratch}' can't be written: {error.strerror}; set TMPDIR") from error
+            settings, binds = pip_settings(scratch, lines.splitlines(), os.environ)
+            answer = _parsed(
+                self.runtime.run(
+                    self.image,
+                    [
+                        *(self.python.executable, "-I", "-"),
+                        *(
+                            "--only-binary",
+                            ":all:",
+                            "--constraint",
+                            _CONSTRAINTS,
+                            "--requirement",
+                            _REQUIREMENTS,
+                        ),
+                    ],
+                    # the runtime's own /tmp is in memory, and too small for a large package
+                    binds=[Bind(str(scratch), "/tmp"), Bind(str(scratch), "/var/tmp"), *binds],  # noqa: S108
+                    env=settings,
+                    stdin=program("resolve"),
+                )
+            )
+        platform = self._platform(answer)
+        if wanted.python and not wanted.python.contains(platform.python, prereleases=True):
+            raise SifmodError(
+                f"'{wanted.origin}' is for Python {wanted.python}, and the base '{self.image.name}' has "
+                f"{platform.python}: choose another base"
+            )
+        if answer["status"] != 0:
+            raise SifmodError(_explanation(str(answer["output"]), wanted, self.image.name, platform))
+        locked = tuple(_locked(item, wanted.origin) for item in _list(answer["report"], "install"))
+        check_held(locked, facts, wanted.origin)
+        return locked
+
+    def _platform(self, answer: dict[str, Any]) -> Platform:
+        environment, tags = answer["environment"], answer["tags"]
+        if not isinstance(environment, dict) or not isinstance(tags, list):
+            raise SifmodError(f"the Python of '{self.image.name}' describes itself in another form than expected")
+        try:
+            version = Version(str(answer["pip"] or "0"))
+        except InvalidVersion:
+            version = Version("0")
+        if version < _OLDEST_PIP:
+            has = f"pip {version}" if answer["pip"] else "no pip"
+            raise SifmodError(
+                f"the Python {self.python.prefix} of '{self.image.name}' has {has}, and pip {_OLDEST_PIP} or later is "
+                "needed to lock packages: choose another base, or add a newer pip to it with a definition file"
+            )
+        return Platform(
+            pip=str(version),
+            environment={str(name): str(value) for name, value in environment.items()},
+            tags=tuple(str(tag) for tag in tags),
+        )
+
+
+def without_held(locked: Sequence[Locked], facts: PythonFacts, origin: str) -> tuple[Locked, ...]:
+    """Return the packages of a lock that the base does not have; the others must be there in the locked version.
+
+    Raises:
+        SifmodError: the base has another version of one.
+    """
+    held = held_packages(facts)
+    wrong = [f"{one.name} {one.version} (the base has {held[one.name]})" for one in locked if not _is_met(one, held)]
+    if wrong:
+        raise SifmodError(
+            f"the lock '{origin}' would replace packages of the base: {', '.join(wrong)}. Lock the packages with these "
+            "versions of the base, or use --requirements, which does that"
+        )
+    return tuple(one for one in locked if one.name not in held)
+
+
+def check_held(locked: Sequence[Locked], facts: PythonFacts, origin: str) -> None:
+    """Refuse packages that the base has already.
+
+    Raises:
+        SifmodError: pip would replace one.
+    """
+    held = held_packages(facts)
+    replaced = [f"{one.name} {held[one.name]} by {one.version}" for one in locked if one.name in held]
+    if replaced:
+        raise SifmodError(f"'{origin}' would replace packages of the base: {', '.join(replaced)}; choose another base")
+
+
+def held_packages(facts: PythonFacts) -> dict[str, str]:
+    """Return the versions of the base's packages by normalized name."""
+    return {canonicalize_name(name): version for name, version in facts.packages}
+
+
+def _is_met(one: Locked, held: Mapping[str, str]) -> bool:
+    """Return whether the base lacks a package, or has it in this version; a vendor's build adds a local version."""
+    if one.name not in held:
+        return True
+    try:
+        found, wanted = Version(held[one.name]), Version(one.version)
+    except InvalidVersion:
+        return held[one.name] == one.version
+    return found == wanted or (not wanted.local and Version(found.public) == wanted)
+
+
+def _parsed(answer: str) -> dict[str, Any]:
+    """Parse the output of `inside/resolve.py`, which comes from the image and is not trusted.
+
+    Raises:
+        SifmodError: it is something else.
+    """
+    try:
+        found = json.loads(answer)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not {"pip", "environment", "tags"} <= set(found):
+        raise SifmodError("the Python of the base printed something else than what its pip would install")
+    return {"status": 0, "output": "", "report": {}, **found}
+
+
+def _list(report: Any, key: str) -> list[Any]:
+    found = report.get(key) if isinstance(report, dict) else None
+    if not isinstance(found, list):
+        raise SifmodError(f"pip's report has no list '{key}': choose a base with another pip")
+    return found
+
+
+def _locked(item: Any, origin: str) -> Locked:
+    """Return a package of pip's report (pip's documentation, "Installation Report").
+
+    Raises:
+        SifmodError: it is not a wheel with a hash.
+    """
+    try:
+        metadata, download = item["metadata"], item["download_info"]
+        archive = download["archive_info"]
+        sha256 = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").partition("sha256=")[2]
+        return locked_wheel(metadata["name"], metadata["version"], download["url"], sha256)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SifmodError(f"pip's report on '{origin}' has a package that is not a wheel: {error}") from error
+    except ValueError as error:
+        raise SifmodError(f"'{origin}' can't be locked: {metadata.get('name')}: {error}") from error
+
+
+def _explanation(output: str, wanted: Requirements, image: str, platform: Platform) -> str:
+    """Return the message for a resolution that failed: what happened, and the remedy."""
+    numbered = dict(enumerate((*wanted.options, *wanted.lines), start=1))
+
+    def named(match: re.Match[str]) -> str:
+        return numbered.get(int(match[1]), match[0])
+
+    output = re.sub(rf"-r {re.escape(_REQUIREMENTS)} \(line (\d+)\)", named, output)
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    said = _error(lines)
+    if _NO_SPACE.search(output):
+        return f"resolving '{wanted.origin}' ran out of space: set TMPDIR to a folder with more of it"
+    if _UNREACHABLE.search(output):
+        found = _REASON.search(output)
+        why = f" ({found[1]})" if found else ""
+        return (
+            f"the package index can't be reached to resolve '{wanted.origin}'{why}: check the network, and pip's "
+            "settings of index, proxy and certificates (PIP_INDEX_URL, HTTPS_PROXY, PIP_CERT)"
+        )
+    if "DO NOT MATCH THE HASHES" in output:
+        return f"'{wanted.origin}' has a hash that the package does not have: correct it, or don't use that package"
+    if "The conflict is caused by:" in lines:
+        causes = []
+        for line in lines[lines.index("The conflict is caused by:") + 1 :]:
+            if line.startswith(("To fix this", "ERROR:", "Additionally")):
+                break
+            causes.append(line.replace("The user requested (constraint)", "the base has"))
+        said = "; ".join(causes)
+    return (
+        f"'{wanted.origin}' can't be met on '{image}' with {platform.title}: {said}. The base's packages are kept, and "
+        "only wheels are installed: change the requirement, or choose another base"
+    )
+
+
+def _error(lines: Sequence[str]) -> str:
+    """Return the first error that pip printed, in one line; its last line if there is none."""
+    for number, line in enumerate(lines):
+        if line.startswith("ERROR: "):
+            said = line[len("ERROR: ") :]
+            return f"{said} {''.join(lines[number + 1 : number + 2])}" if said.endswith(":") else said.rstrip(".")
+    return lines[-1] if lines else "pip printed nothing"

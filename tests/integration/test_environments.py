@@ -1,0 +1,222 @@
+"""`sifmod new --requirements` and its like: environments from a file, as modules of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from conftest import IMAGES, REGISTRY, User, make_user, make_wheel, registry_password
+
+BASE = IMAGES / "demo.sif"
+PACKAGES = "python -m pip list --format=freeze --disable-pip-version-check"
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of wheels, with a name that needs quotes everywhere."""
+    folder = tmp_path_factory.mktemp("it's $HOME") / "wheels"
+    folder.mkdir()
+    make_wheel(folder, "greeting", "1.0", "def greet():\n    return 'hello'\n")
+    make_wheel(folder, "needs-vendor", "1.0", "", requires=("demo-vendor>=1", "greeting"))
+    make_wheel(folder, "needs-new-vendor", "1.0", "", requires=("demo-vendor>=2",))
+    make_wheel(folder, "demo-vendor", "2.0", "")
+    return folder
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A user who writes environments in a folder, with the wheels as their only index."""
+
+    user: User
+
+    def new(self, words: str, *, base: object = BASE, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self.user.run(f"sifmod new {words} --base '{base}'", check=check)
+
+    def refused(self, words: str, *, base: object = BASE) -> str:
+        """Return the one line with which a request is refused; nothing is written."""
+        before = self.files()
+        done = self.new(words, base=base, check=False)
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert done.stdout == ""
+        assert self.files() == before
+        return done.stderr.splitlines()[-1]
+
+    def write(self, name: str, text: str) -> None:
+        (self.user.prefix / name).write_text(text)
+
+    def files(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.user.prefix.iterdir() if path.is_file()}
+
+    def install(self, words: str, *, base: object = BASE) -> str:
+        """Write an environment, install it by the command that is named, and return the module."""
+        last = self.new(words, base=base).stdout.splitlines()[-1]
+        command = last.partition("install it with: ")[2]
+        self.user.run(command)
+        name, _, version = Path(command.split()[-1]).name.removesuffix(".eb").partition("-")
+        return f"{name}/{version}"
+
+    def packages(self, module: str) -> set[str]:
+        return set(self.user.out(f"module load {module}; {PACKAGES}").splitlines())
+
+
+def make_lab(prefix: Path, wheels: Path) -> Lab:
+    # pip divides PIP_FIND_LINKS at white space
+    user = make_user(prefix, PIP_NO_INDEX="1", PIP_FIND_LINKS=wheels.as_uri())
+    lab = Lab(user)
+    lab.write("requirements.txt", "# for the lab\nneeds-vendor>=1\n")
+    return lab
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> tuple[Lab, str]:
+    """An environment of the requirements, installed."""
+    lab = make_lab(tmp_path_factory.mktemp("installed") / "eb", wheels)
+    return lab, lab.install("--requirements requirements.txt --name lab")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, wheels: Path) -> Lab:
+    return make_lab(tmp_path / "eb", wheels)
+
+
+def test_an_image_has_the_packages_and_keeps_the_base_s(installed: tuple[Lab, str]) -> None:
+    lab, module = installed
+    base = set(
+        lab.user.out(f"singularity exec --containall {BASE} python3 -I -m pip list --format=freeze").splitlines()
+    )
+    assert lab.packages(module) == base | {"greeting==1.0", "needs-vendor==1.0"}
+    where = "import greeting, needs_vendor; print(greeting.__file__)"
+    assert lab.user.out(f'module load {module}; python -c "{where}"').startswith("/usr/")
+    kept = lab.user.installdir(module) / "share/docker-defs"
+    lock = next(kept.glob("pylock.*.toml"))
+    assert lock.read_bytes() == (lab.user.prefix / lock.name).read_bytes()
+    assert list(kept.glob("*.def"))
+    # nothing of the build is left in it, and pip in user software keeps the packages of the environment too
+    left = (
+        "ls /opt/sifmod-environment; cat /usr/local/lib/python3.11/dist-packages/greeting-1.0.dist-info/direct_url.json"
+    )
+    assert lab.user.out(f"module load {module}; singularity exec $SIF sh -c '{left}'", check=False) == ""
+
+
+@pytest.mark.slow
+def test_a_second_build_from_the_lock_gives_the_same_set(installed: tuple[Lab, str], registry_user: User) -> None:
+    first, module = installed
+    (lock,) = first.user.prefix.glob("pylock.*.toml")
+    lab = Lab(registry_user)
+    again = lab.install(f"--pylock '{lock}' --name lab", base=f"docker://{REGISTRY}/demo/python:3.11")
+    assert lab.packages(again) == first.packages(module)
+    (definition,) = lab.user.prefix.glob("*.def")
+    assert f"\nBootstrap: docker\nFrom: {REGISTRY}/demo/python@sha256:" in definition.read_text()
+    assert registry_password() not in "".join(path.read_text() for path in lab.user.prefix.glob("*.*"))
+
+
+def test_a_lock_gives_the_definition_that_it_was_written_with(installed: tuple[Lab, str], tmp_path: Path) -> None:
+    lab, _ = installed
+    (lock,) = lab.user.prefix.glob("pylock.*.toml")
+    (tmp_path / "again").mkdir()
+    lab.new(f"--pylock {lock.name} --name lab -o '{tmp_path}/again'")
+    for path in (lock, *lab.user.prefix.glob("*.def")):
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_on_top_the_image_is_the_base_s_in_place(lab: Lab) -> None:
+    module = lab.install("--requirements requirements.txt --name lab --on-top")
+    root = lab.user.installdir(module)
+    assert {"greeting==1.0", "needs-vendor==1.0", "demo-vendor==1.2.3+site"} <= lab.packages(module)
+    assert lab.user.out(f"module load {module}; echo $SIF") == str(BASE)
+    assert not list(root.glob("*.sif"))
+    assert list((root / "user-software/venv/lab").glob("lib/*/site-packages/greeting.py"))
+    assert list((root / "share/docker-defs").glob("pylock.*.toml"))
+
+
+def test_a_project_with_its_extra(lab: Lab) -> None:
+    lab.write(
+        "pyproject.toml",
+        "[build-system]\nrequires = ['gone']\nbuild-backend = 'gone'\n"
+        "[project]\nname = 'Thesis'\nversion = '0.3'\ndependencies = ['demo-vendor']\n"
+        "[project.optional-dependencies]\nrun = ['greeting']\n",
+    )
+    shown = json.loads(lab.new("--pyproject pyproject.toml --extra run --json").stdout)
+    assert shown["parameters"]["name"] == "Thesis"
+    assert shown["parameters"]["version"] == "0.3"
+    assert shown["parameters"]["expected_packages"] == {"demo-vendor": "1.2.3+site", "greeting": "1.0"}
+    assert [Path(name).suffix for name in shown["files"]] == [".toml", ".def", ".eb"]
+    assert all((lab.user.prefix / name).read_text() == text for name, text in shown["files"].items())
+
+
+def test_requirements_that_can_t_be_met_are_one_sentence(lab: Lab) -> None:
+    lab.write("new.txt", "needs-new-vendor\n")
+    assert (
+        "needs-new-vendor 1.0 depends on demo-vendor>=2; the base has demo-vendor==1.2.3+site. The base's packages are "
+        "kept" in lab.refused("--requirements new.txt")
+    )
+    lab.write("none.txt", "greeting\nno-such-package\n")
+    assert "satisfies the requirement no-such-package" in lab.refused("--requirements none.txt")
+    lab.write("base.txt", "demo-vendor\n")
+    assert "the base has all packages of 'base.txt'" in lab.refused("--requirements base.txt")
+    lab.write("hash.txt", f"greeting==1.0 --hash=sha256:{'0' * 64}\n")
+    assert "has a hash that the package does not have" in lab.refused("--requirements hash.txt")
+
+
+def test_an_index_that_can_t_be_reached_is_one_sentence(lab: Lab) -> None:
+    del lab.user.env["PIP_NO_INDEX"], lab.user.env["PIP_FIND_LINKS"]
+    lab.user.env.update(PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_EXTRA_INDEX_URL="", PIP_RETRIES="1")
+    said = lab.refused("--requirements requirements.txt")
+    assert "the package index can't be reached" in said
+    assert "Connection refused): check the network" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("==3.11.*", "==3.12.*", "is not for the base's Python 3.11.2 on linux x86_64"),
+        ("x86_64", "aarch64", "is not for the base's Python 3.11.2 on linux x86_64"),
+        ("[tool.sifmod]", '[[packages]]\nname = "demo-vendor"\nversion = "2.0"\n[[packages.wheels]]\nurl = "https://x.org/'
+         'demo_vendor-2.0-py3-none-any.whl"\nhashes = {sha256 = "' + "0" * 64 + '"}\n[tool.sifmod]',
+         "would replace packages of the base: demo-vendor 2.0 (the base has 1.2.3+site)"),
+    ],
+)  # fmt: skip
+def test_a_lock_for_something_else_is_refused(
+    installed: tuple[Lab, str], lab: Lab, old: str, new: str, said: str
+) -> None:
+    (lock,) = installed[0].user.prefix.glob("pylock.*.toml")
+    assert old in lock.read_text()
+    lab.write("pylock.toml", lock.read_text().replace(old, new))
+    assert said in lab.refused("--pylock pylock.toml")
+
+
+def test_nothing_is_overwritten_or_half_written(lab: Lab) -> None:
+    lab.new("--requirements requirements.txt --name lab")
+    assert "exists: choose another name" in lab.refused("--requirements requirements.txt --name lab")
+    before = lab.files()
+    lab.write("requirements.txt", "greeting\n")
+    limit = "ulimit -f 1; "  # 1024 bytes a file: the easyconfig and the lock still fit, the definition does not
+    done = lab.user.run(
+        f"{limit} sifmod new --requirements requirements.txt --name lab --force --base {BASE}", check=False
+    )
+    assert done.returncode == 1
+    assert "can't be written to: File too large" in done.stderr
+    assert lab.files() == {**before, "requirements.txt": b"greeting\n"}
+
+
+def test_a_base_or_wheel_that_changed_stops_the_build_and_the_old_module_stays(installed: tuple[Lab, str]) -> None:
+    lab, module = installed
+    (definition,) = lab.user.prefix.glob("*.def")
+    text = definition.read_text()
+    try:
+        for old, new, said in (
+            (r'" = \w{64}', '" = ' + "0" * 64, "is not the image that the packages were locked for"),
+            (r"--hash=sha256:\w{64}", f"--hash=sha256:{'0' * 64}", "DO NOT MATCH THE HASHES"),
+        ):
+            definition.write_text(re.sub(old, new, text))
+            done = lab.user.run(f"eb --rebuild '{definition.with_suffix('.eb')}'", check=False)
+            assert done.returncode != 0
+            assert said in " ".join((done.stdout + done.stderr).split())
+    finally:
+        definition.write_text(text)
+    assert "greeting==1.0" in lab.packages(module)

@@ -1,0 +1,206 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sifmod.easyconfig.requirements import Requirements, read_pyproject, read_requirements
+from sifmod.errors import SifmodError
+
+HASH = "sha256:" + "0" * 64
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Path:
+    path = tmp_path / "my wheels" / "greeting-1.0-py3-none-any.whl"
+    path.parent.mkdir()
+    path.touch()
+    return path
+
+
+def read(folder: Path, text: str) -> Requirements:
+    path = folder / "requirements.txt"
+    path.write_text(text)
+    return read_requirements(path)
+
+
+def refusal(folder: Path, text: str) -> str:
+    with pytest.raises(SifmodError) as caught:
+        read(folder, text)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("numpy\n", ["numpy"]),
+        ("# a comment\n\nnumpy>=1.26 # another\n", ["numpy>=1.26"]),
+        ("torch[opt]>=2,<3 ; python_version < '3.13'\r\n", ["torch[opt]>=2,<3 ; python_version < '3.13'"]),
+        ("\ufeffnumpy\nnumpy\n", ["numpy"]),
+        (f"numpy==1.26 \\\n    --hash={HASH} \\\n    --hash={HASH}\n", [f"numpy==1.26 --hash={HASH} --hash={HASH}"]),
+        ("numpy==1.26 \\", ["numpy==1.26"]),
+        (
+            "x @ https://example.org/x-1.0-py3-none-any.whl#sha256=00",
+            ["x @ https://example.org/x-1.0-py3-none-any.whl#sha256=00"],
+        ),
+        ("https://example.org/x-1.0-py3-none-any.whl", ["x @ https://example.org/x-1.0-py3-none-any.whl"]),
+        ("--only-binary :all:\n--prefer-binary\nnumpy", ["numpy"]),
+    ],
+)
+def test_requirements_that_are_taken(tmp_path: Path, text: str, lines: list[str]) -> None:
+    assert read(tmp_path, text).lines == tuple(lines)
+
+
+def test_names_are_normalized_and_unique(tmp_path: Path) -> None:
+    assert read(tmp_path, "Ruamel.YAML>=0.1\nruamel_yaml<9\n").names == ("ruamel-yaml",)
+
+
+@pytest.mark.parametrize(
+    "text", ["./my wheels/greeting-1.0-py3-none-any.whl", "{}", "file://{}", "greeting @ file://{}"]
+)
+def test_a_local_wheel_becomes_an_address(tmp_path: Path, wheel: Path, text: str) -> None:
+    text = text.format(str(wheel).replace(" ", "%20") if "file:" in text else wheel)
+    assert read(tmp_path, text).lines == (f"greeting @ {wheel.as_uri()}",)
+
+
+def test_a_wheel_with_extras(tmp_path: Path) -> None:
+    (tmp_path / "greeting-1.0-py3-none-any.whl").touch()
+    lines = read(tmp_path, "./greeting-1.0-py3-none-any.whl[loud] ; python_version > '3'").lines
+    assert lines == (f"greeting[loud] @ {tmp_path.as_uri()}/greeting-1.0-py3-none-any.whl ; python_version > '3'",)
+
+
+def test_files_that_are_included(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/base.txt").write_text("-c held.txt\nscipy\n")
+    (tmp_path / "more/held.txt").write_text("numpy<2\n-r other.txt\n")
+    (tmp_path / "more/other.txt").write_text("pandas<3\n")
+    found = read(tmp_path, "--requirement=more/base.txt\nnumpy\n")
+    assert found.lines == ("scipy", "numpy")
+    assert found.constraints == ("numpy<2", "pandas<3")
+
+
+def test_where_packages_come_from(tmp_path: Path, wheel: Path) -> None:
+    text = "-i https://example.org/simple\n--extra-index-url=https://b.org/s\n--find-links 'my wheels'\n--pre\nnumpy"
+    assert read(tmp_path, text).options == (
+        "--index-url https://example.org/simple",
+        "--extra-index-url https://b.org/s",
+        f"--find-links {wheel.parent.as_uri()}",
+        "--pre",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("-e .", "source folder"),
+        ("--editable=git+https://x.org/y", "source folder"),
+        ("git+https://x.org/y.git@main", "repository of source code"),
+        ("y @ git+ssh://git@x.org/y.git", "repository of source code"),
+        ("./project", "is not a wheel"),
+        ("../x-1.0.tar.gz", "is not a wheel"),
+        ("x-1.0.tar.gz", "is not a wheel"),
+        ("https://x.org/y-1.0.zip", "is not a wheel"),
+        ("y @ https://x.org/y-1.0.tar.gz", "is not a wheel"),
+        ("./gone-1.0-py3-none-any.whl", "there is no file"),
+        ("https://user:pw@x.org/y-1.0-py3-none-any.whl", "credentials"),
+        ("--index-url https://user:pw@x.org/simple", "credentials"),
+        ("--index-url https://${TOKEN}@x.org/simple", "variable"),
+        ("--find-links gone", "to find packages in"),
+        ("--no-binary :all:", "from source"),
+        ("--trusted-host x.org", "not supported"),
+        ("--indx-url https://x.org", "perhaps you meant '--index-url'"),
+        ("-r https://x.org/r.txt", "does not name a file"),
+        ("-r gone.txt", "can't be read"),
+        ("-r requirements.txt", "includes itself"),
+        ("numpy --config-settings=a=b", "options of a single package"),
+        ("numpy --hash=md5:00", "not a SHA-2 hash"),
+        ("numpy=1.26", "is not a requirement"),
+        ("ftp://x.org/y-1.0-py3-none-any.whl", "https, http or file"),
+        ("y @ https://x.org/y.whl", "not the file name of a wheel"),
+    ],
+)
+def test_lines_that_are_refused_with_their_place(tmp_path: Path, line: str, said: str) -> None:
+    message = refusal(tmp_path, f"# first\nnumpy\n{line}\n")
+    assert said in message
+    assert "requirements.txt', line 3" in message or "-r" in line
+    assert "pw@" not in message or "credentials" not in said
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "names no packages"), (b"\xff\xfe", "not UTF-8"), (b"#" * (11 << 20), "larger")],
+)
+def test_files_that_are_no_requirements(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_bytes(content)
+    with pytest.raises(SifmodError, match=said):
+        read_requirements(path)
+
+
+@given(st.text(max_size=80))
+@settings(max_examples=200, deadline=None)
+def test_whatever_is_in_the_file_is_taken_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("any") / "requirements.txt"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        found = read_requirements(path)
+    except SifmodError:
+        return
+    assert all(line.isprintable() and not line.startswith("-") for line in found.lines)
+
+
+PROJECT = """
+[project]
+name = "demo"
+version = "0.3"
+requires-python = ">=3.10"
+dependencies = ["numpy>=1.26", "scipy ; python_version < '3.14'"]
+[project.optional-dependencies]
+plot = ["matplotlib"]
+all = ["demo[plot,Fast_IO]", "tqdm"]
+fast-io = ["zarr"]
+[dependency-groups]
+test = ["pytest", {include-group = "lint"}]
+lint = ["ruff"]
+"""
+
+
+def project(folder: Path, text: str = PROJECT) -> Path:
+    path = folder / "pyproject.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_project_with_extras_and_groups(tmp_path: Path) -> None:
+    found = read_pyproject(project(tmp_path), extras=["all"], groups=["Test"])
+    assert found.names == ("numpy", "scipy", "zarr", "matplotlib", "tqdm", "pytest", "ruff")
+    assert (found.name, found.version, str(found.python)) == ("demo", "0.3", ">=3.10")
+    assert read_pyproject(project(tmp_path)).names == ("numpy", "scipy")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[project]", "[tool.poetry]", "no name in .project"),
+        ('"numpy>=1.26"', "3", "not a list of strings"),
+        ("version =", 'dynamic = ["dependencies"]\nversion =', "build backend"),
+        ('"numpy>=1.26"', '"numpy @ git+https://x.org/n"', "repository of source code"),
+        ('">=3.10"', '"3.10 or so"', "requires-python"),
+        ('"matplotlib"', '"demo[all]"', "includes itself"),
+        ('"ruff"', '{include-group = "test"}', "dependency-groups"),
+        ('"ruff"', "7", "dependency-groups"),
+        ("[dependency-groups]", '[tool.uv.sources]\nNumPy = {path="x"}\n[dependency-groups]', "tool.uv.sources"),
+        ("[dependency-groups]", "[", "is not TOML"),
+    ],
+)
+def test_projects_that_are_refused(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in PROJECT
+    with pytest.raises(SifmodError, match=said):
+        read_pyproject(project(tmp_path, PROJECT.replace(old, new)), extras=["all"], groups=["test"])
+
+
+def test_an_extra_that_the_project_lacks_is_named_with_those_that_it_has(tmp_path: Path) -> None:
+    with pytest.raises(SifmodError, match=r"no extra 'plots' .perhaps you meant 'plot'.: it has plot, all, fast-io"):
+        read_pyproject(project(tmp_path), extras=["plots"])
+    with pytest.raises(SifmodError, match="no group 'docs'"):
+        read_pyproject(project(tmp_path), groups=["docs"])
