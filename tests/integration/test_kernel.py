@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user, make_wheel
 
@@ -48,7 +51,23 @@ def client_of(data: Path, runtime: Path) -> Iterator[tuple[KernelManager, Blocki
         yield manager, client
     finally:
         client.stop_channels()
-        manager.shutdown_kernel(now=True)
+        started = processes_of(manager)
+        # asked to end: killed at once, it would leave its mounts (docs/howto/use-jupyter.md)
+        manager.shutdown_wait_time = 60
+        manager.shutdown_kernel()
+    deadline = time.monotonic() + 30
+    while any(Path("/proc", pid).exists() for pid in started) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert started
+    assert [pid for pid in started if Path("/proc", pid).exists()] == []
+
+
+def processes_of(manager: KernelManager) -> list[str]:
+    """The runtime of a kernel, and what it has started: Python, and what mounts image and packed user software."""
+    assert isinstance(manager.provisioner, LocalProvisioner)
+    parent = str(manager.provisioner.pid)
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", parent], capture_output=True, text=True, check=False)
+    return [parent, *children.stdout.split()]
 
 
 def outcome(client: BlockingKernelClient, code: str) -> str:
