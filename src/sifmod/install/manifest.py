@@ -14,7 +14,7 @@ from typing import Any, Optional
 from sifmod import names
 from sifmod.artefact import path_problem
 from sifmod.errors import InstallError
-from sifmod.host.files import inside, write_whole
+from sifmod.host.files import inside, put_in_place, write_whole
 from sifmod.text.package import PYTHON_VERSION
 
 # Raised for an incompatible change only; a new key doesn't need it.
@@ -109,9 +109,11 @@ def rewrite_manifest(installdir: Path, manifest: Manifest) -> None:
         InstallError: it can't be written; the earlier one is unchanged.
     """
     path = inside(installdir, names.MANIFEST)
+    draft = installdir / f"{names.OURS}manifest"  # where the next run removes what a killed one has left
     try:
-        with writable(path.parent):
-            write_whole(path, manifest.text, mode=stat.S_IMODE(path.stat().st_mode))
+        with writable(installdir), writable(path.parent):
+            write_whole(draft, manifest.text, mode=stat.S_IMODE(path.stat().st_mode))
+            put_in_place(draft, path)
     except OSError as error:
         raise InstallError(f"the manifest '{path}' can't be written: {error.strerror}") from error
 

@@ -13,7 +13,8 @@ from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
 from sifmod.install.manifest import read_manifest
 from sifmod.install.modulefiles import ModuleFiles, helper_names, record_module_files
-from sifmod.names import MANIFEST
+from sifmod.install.rollback import settle
+from sifmod.names import MANIFEST, OURS
 
 from ..support import Need, make_installation, mode_of, named, snapshot
 
@@ -166,6 +167,30 @@ def test_what_was_written_is_recorded_with_its_hash(space: SoftwareSpace) -> Non
     assert manifest
     assert manifest.module_files == names_of["module_files"]
     assert (mode_of(root / MANIFEST), mode_of(root / "share")) == (mode, 0o555)
+
+
+def test_of_a_run_that_was_killed_while_it_recorded_nothing_is_left(
+    space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names_of = named(space, "Demo/1")
+    names_of["module_files"] = dict.fromkeys(names_of["module_files"], "")
+    root = make_installation(space, "Demo/1", **names_of)
+    before = sorted(root.rglob("*"))
+
+    def die(self: Path, _target: Path) -> None:
+        left.extend(self.relative_to(root).parts)
+        raise KeyboardInterrupt
+
+    left: list[str] = []
+    monkeypatch.setattr(Path, "replace", die)
+    monkeypatch.setattr(Path, "unlink", lambda *_: None)
+    with pytest.raises(KeyboardInterrupt):
+        record_module_files(root)
+    monkeypatch.undo()
+    assert len(left) == 1
+    assert left[0].startswith(OURS)
+    settle(root)
+    assert sorted(root.rglob("*")) == before
 
 
 def test_of_a_manifest_without_names_nothing_is_recorded(space: SoftwareSpace, tmp_path: Path) -> None:
