@@ -115,7 +115,7 @@ def test_verify_prints_all_installations_in_order_also_if_one_can_not_be_checked
 ) -> None:
     """The first and the last have no easyconfig for EasyBuild's sanity check."""
     space = software_space(prefix)
-    slow = make_installation(space, "Aaa/1.0") / "bin/start-shell"
+    slow = make_installation(space, "Aaa/1.0", hashes={}) / "bin/start-shell"
     slow.write_text(slow.read_text().replace("echo", "sleep 0.5; echo"))
     make_installation(space, "Zzz/1.0")
     (root / "easybuild").mkdir()
@@ -154,7 +154,7 @@ def test_verify_fast_starts_no_container(call: Call, root: Path, prefix: Path, o
 def test_ctrl_c_ends_verify_and_its_containers_at_once(prefix: Path) -> None:
     space = software_space(prefix)
     for number in range(12):
-        shell = make_installation(space, f"Demo/{number}.0") / "bin/start-shell"
+        shell = make_installation(space, f"Demo/{number}.0", hashes={}) / "bin/start-shell"
         shell.write_text(f"#!/bin/bash\necho $$ >{prefix}/{number}.pid\nsleep 60 & wait\n")
     process = subprocess.Popen(
         [sys.executable, "-c", "from sifmod.cli import main; main()", "verify"], stdout=subprocess.PIPE, text=True
