@@ -14,6 +14,8 @@ USER_SOFTWARE_PACKED = "user-software.squashfs"
 USER_SOFTWARE_UNPACKED = "user-software.unpacked"
 # The packed file before the last `make-squashfs --replace`.
 USER_SOFTWARE_PREVIOUS = "user-software.squashfs.previous"
+# The SHA-256 of the packed files that make-squashfs has written, the newest first.
+USER_SOFTWARE_SHA256 = "user-software.sha256"
 # What is in the packed file, as `pip install -r` reads it.
 USER_SOFTWARE_LIST = "user-software.txt"
 # Held while a command changes which copy of user software exists.
@@ -43,6 +45,7 @@ INSTALLED = (
     USER_SOFTWARE_UNPACKED,
     USER_SOFTWARE_LIST,
     USER_SOFTWARE_PREVIOUS,
+    USER_SOFTWARE_SHA256,
 )
 
 # Set in the container by sifmod itself: another value would break what the module promises.

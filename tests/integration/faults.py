@@ -57,7 +57,7 @@ READING: tuple[str, ...] = (
     "sleep",
     "sort",
 )
-READING += ("readlink", "stat", "tail", "tr", "wc", "xargs")
+READING += ("readlink", "sha256sum", "stat", "tail", "tr", "wc", "xargs")
 RUNTIME = "singularity"
 
 SYSTEM_CALLS = (
@@ -75,6 +75,7 @@ NAMES = {
     "runscripts",
     "share",
     "user-software",
+    "user-software.sha256",
     "user-software.squashfs",
     "user-software.squashfs.previous",
     "user-software.txt",
@@ -262,9 +263,18 @@ class Tree:
         )
         return self.user.out(script)
 
+    def check_sums(self) -> None:
+        """Each packed file has its SHA-256 on record, if there is a record at all."""
+        record = self.root / "user-software.sha256"
+        if record.exists():
+            sums = record.read_text().split()
+            for path in self.root.glob("user-software.squashfs*"):
+                assert hashlib.sha256(path.read_bytes()).hexdigest() in sums, path
+
     def check_use(self) -> dict[str, str]:
         """Look whether what is in use can be imported; once for each state."""
         state = self.state()
+        self.check_sums()
         key = ("use", tuple(sorted(state.items())))
         if key not in self.checked:
             assert self.greet() == self.in_use(state), state

@@ -59,7 +59,7 @@ def test_verify_reads_what_is_packed_and_compares_it(owner: User) -> None:
         status, found = verified(owner)
         assert status == 0
         assert [item["severity"] for item in found["user software"]] == ["ok", "note"]
-        assert "every file in it is readable" in found["user software"][0]["what"]
+        assert "SHA-256 as packed" in found["user software"][0]["what"]
         assert "equals the packed file" in found["user software"][1]["what"]
 
         stray = owner.installdir(DEMO_MODULE) / "user-software" / "stray"
@@ -73,6 +73,10 @@ def test_verify_reads_what_is_packed_and_compares_it(owner: User) -> None:
         whole = packed.read_bytes()
         middle = len(whole) // 3
         packed.write_bytes(whole[:middle] + bytes(200_000) + whole[middle + 200_000 :])
+        status, found = verified(owner)
+        assert status == 1
+        assert "another one was recorded when it was packed" in found["user software"][0]["what"]
+        (packed.parent / "user-software.sha256").unlink()
         status, found = verified(owner)
         assert status == 1
         assert "can't be read" in found["user software"][0]["what"]

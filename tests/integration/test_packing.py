@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -587,3 +589,75 @@ def test_a_directory_on_another_file_system_is_packed_through_its_link(extended:
     assert done.returncode != 0
     assert f"is a link to '{scratch}', which does not exist" in done.stdout
     assert link.is_symlink()
+
+
+def flip(path: Path) -> None:
+    """Change one bit in the middle of the file."""
+    with path.open("r+b") as stream:
+        stream.seek(path.stat().st_size // 2)
+        byte = stream.read(1)
+        stream.seek(-1, os.SEEK_CUR)
+        stream.write(bytes([byte[0] ^ 1]))
+
+
+def test_a_flipped_bit_is_found_by_the_recorded_sum(extended: User) -> None:
+    """Neither SquashFS nor zstd has a checksum of the contents."""
+    packed = root(extended) / "user-software.squashfs"
+    data = root(extended) / "user-software" / "data"
+    data.write_bytes(os.urandom(20 << 20))
+    extended.run(f"{LOAD}; make-squashfs --remove-directory")
+    sums = root(extended) / "user-software.sha256"
+    assert sums.read_text() == f"{hashlib.sha256(packed.read_bytes()).hexdigest()}\n"
+    flip(packed)
+    done = extended.run(f"{LOAD}; unmake-squashfs --verify=full", check=False)
+    assert done.returncode == 6
+    assert "another one was recorded when it was packed" in done.stderr
+    assert not (root(extended) / "user-software").exists()
+    done = extended.run("sifmod verify", check=False)
+    assert done.returncode == 1
+    assert "another one was recorded" in " ".join(done.stdout.split())
+    flip(packed)
+    extended.run(f"{LOAD}; unmake-squashfs; make-squashfs --replace --level=1 --remove-directory")
+    flip(packed.with_name("user-software.squashfs.previous"))
+    done = extended.run(f"{LOAD}; make-squashfs --rollback", check=False)
+    assert (done.returncode, "another one was recorded" in done.stderr) == (6, True)
+    flip(packed.with_name("user-software.squashfs.previous"))
+    extended.run(f"{LOAD}; make-squashfs --rollback; unmake-squashfs")
+
+
+def test_a_packed_file_of_before_has_no_sum_and_is_accepted(extended: User) -> None:
+    sums = root(extended) / "user-software.sha256"
+    extended.run(f"{LOAD}; make-squashfs --remove-directory; rm {sums}")
+    done = extended.run(f"{LOAD}; unmake-squashfs")
+    assert "no SHA-256 of" in done.stderr
+    extended.run(f"{LOAD}; make-squashfs --replace --level=1; make-squashfs --rollback; make-squashfs --rollback")
+    assert len(sums.read_text().split()) == 2
+    assert greet(extended) == "hello"
+
+
+def test_a_default_acl_counts_instead_of_the_umask(extended: User) -> None:
+    """As after `setfacl -d -m u:65534:r`: the group bits are the ACL's mask, and the umask does not count."""
+    owner, named, group, mask, other = (1, 7), (2, 4), (4, 0), (16, 4), (32, 0)
+    entries = [(tag, bits, 65534 if tag == 2 else 0xFFFFFFFF) for tag, bits in (owner, named, group, mask, other)]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(root(extended), "system.posix_acl_default", acl)
+    except OSError:
+        pytest.skip("this file system has no ACLs")
+    extended.run(f"umask 077; {LOAD}; make-squashfs")
+    for name in ("user-software.squashfs", "user-software.sha256", "user-software.txt"):
+        path = root(extended) / name
+        assert "system.posix_acl_access" in os.listxattr(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_what_is_packed_under_any_umask_can_be_read_by_its_owner(extended: User) -> None:
+    extended.run(f"umask 777; {LOAD}; command make-squashfs --remove-directory; command unmake-squashfs")
+    extended.run(f"umask 777; {LOAD}; command make-squashfs --replace")
+    assert greet(extended) == "hello"
+
+
+def test_a_name_with_a_line_break_does_not_count_as_space(extended: User) -> None:
+    """The listing of unsquashfs has the second line of the name as a line of its own."""
+    (root(extended) / "user-software" / "a\nb c 99999999999999999 d").touch()
+    extended.run(f"{LOAD}; make-squashfs --remove-directory; unmake-squashfs")

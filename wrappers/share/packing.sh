@@ -134,12 +134,22 @@ usable_processors() {
     printf '%s' "$count"
 }
 
+# require_packed_file FILE: fail if there is something with the name of a packed file that can't be one, or can't be read.
+require_packed_file() {
+    if [[ -e $1 && ! -f $1 ]]; then
+        die 3 "'$1' is a $(stat -Lc %F -- "$1"), but should be a SquashFS file: move it away."
+    elif [[ -e $1 && ! -r $1 ]]; then
+        die 9 "'$1' can't be read. Its owner can allow it with: chmod ug+r ${1@Q}"
+    fi
+}
+
 # take_lock: let only one packing or unpacking run at a time, also across nodes if the file system has locks.
 take_lock() {
     local file=$lock_file refusal="'$lock_file' is no plain file, but should be a lock file: find out who put it there, and remove it."
     # Opening must not empty or fill a file elsewhere, which a symbolic link may lead to, nor wait for a named pipe.
     if [[ -L $file || -e $file && ! -f $file ]]; then die 5 "$refusal"; fi
     # A group member with a stricter umask may have created the file: read permission is enough for the lock.
+    if [[ -O $file && ! -r $file ]]; then chmod u+rw -- "$file"; fi
     if [[ -e $file && ! -w $file ]]; then
         [[ -r $file ]] || die 9 "no permission to read '$file', which belongs to $(stat -c %U -- "$file"): ask for group read permission."
         exec {lock}<"$file"
@@ -152,6 +162,7 @@ take_lock() {
 
 # Call it with the lock held: temporary files are then left from killed runs, and nothing uses them.
 clean_up_after_killed_runs() {
+    local path
     put_back
     rollback_is_done=false
     # A rollback was killed before its last step: the file that was the packed one has only this name.
@@ -160,7 +171,10 @@ clean_up_after_killed_runs() {
         rollback_is_done=true
     fi
     # files of other users, or of an orphan that still writes, may stay
-    remove_trees "$root"/.packing.* "$root"/.unpacking.* "$beside".packing.* "$beside".unpacking.* "$packed.replaced" || true
+    for path in "$root"/.packing.* "$root"/.unpacking.* "$beside".packing.* "$beside".unpacking.* "$packed.replaced"; do
+        # if put_back could not rename it, nobody has looked for changes in it
+        if [[ $path != *.looking ]]; then remove_trees "$path" || true; fi
+    done
 }
 
 # put_back: a run was ended after it had renamed the directory, and before it had looked for late changes in it.
@@ -186,6 +200,7 @@ remove_trees() {
 # what begins with them and a dot are removed when the run ends.
 make_temporary() {
     temporary=$(mktemp "$root/.$1.XXXXXX") || die 8 "not enough space or quota in '$root'. Nothing was changed."
+    { : >"$temporary.mode"; } 2>/dev/null || die 8 "not enough space or quota in '$root'. Nothing was changed."
     mine=$beside${temporary#"$root/"}
 }
 
@@ -215,9 +230,58 @@ explain_failure() {
     die 5 "$1 failed (see above). Nothing was changed: $2"
 }
 
-# give_usual_mode FILE...: give files of mktemp, which are private, the mode of any new file.
+# sum_of FILE: print its SHA-256.
+sum_of() {
+    local sum
+    sum=$(sha256sum <"$1" {lock}>&-) || return
+    printf '%s' "${sum%% *}"
+}
+
+# recorded_sums: print the SHA-256 of the packed files that make-squashfs has written here, the newest first; nothing if it was an
+# older make-squashfs, which recorded none.
+recorded_sums() {
+    local sum
+    [[ -f $sums && -r $sums ]] || return 0
+    while read -r sum; do
+        if [[ $sum =~ ^[0-9a-f]{64}$ ]]; then printf '%s\n' "$sum"; fi
+    done <"$sums"
+}
+
+# record_sum SUM: add the SHA-256 of a file that is about to become the packed one, and keep earlier ones: a run may be killed before
+# it renames a file, and --rollback swaps two.
+record_sum() {
+    local older=() file sum
+    mapfile -t older < <(recorded_sums)
+    if ((${#older[@]} == 0)); then
+        # an older make-squashfs has recorded none
+        for file in "$packed" "$previous"; do
+            if [[ -f $file && -r $file ]]; then
+                sum=$(sum_of "$file") || return
+                older+=("$sum")
+            fi
+        done
+    fi
+    printf '%s\n' "$1" ${older[@]+"${older[@]}"} | head -n 20 >"$temporary.sums" &&
+        give_usual_mode "$temporary.sums" &&
+        sync -- "$temporary.sums" &&
+        mv -T -- "$temporary.sums" "$sums"
+}
+
+# check_sum FILE SUM: fail if the SHA-256 of a packed file is not one that was recorded; say if none was.
+check_sum() {
+    local known
+    known=$(recorded_sums)
+    if [[ -z $known ]]; then
+        printf "%s: no SHA-256 of '%s' was recorded when it was packed, so it is not compared.\n" "${0##*/}" "$1" >&2
+    elif [[ $'\n'$known$'\n' != *$'\n'"$2"$'\n'* ]]; then
+        die 6 "'$1' has the SHA-256 $2, but another one was recorded when it was packed: it is damaged, or not the same file. Nothing was changed. Restore it from a backup. If you have put it there, remove '$sums' and try again."
+    fi
+}
+
+# give_usual_mode FILE...: give files of mktemp, which are private, the mode of any new file, by the umask or a default ACL of the
+# folder. Whatever the umask, their owner can read them.
 give_usual_mode() {
-    chmod "$(printf '%o' $((0666 & ~$(umask))))" "$@"
+    chmod --reference="$temporary.mode" -- "$@" && chmod u+rw -- "$@"
 }
 
 # bind_source PATH: print the path, escaped for the runtime's list of binds.

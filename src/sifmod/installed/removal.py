@@ -38,6 +38,7 @@ _ASIDE = f"{names.OURS}aside"
 # What packing changes, in the order in which it is restored: the directory is in use as soon as its mark is back.
 _PACKING = (
     names.USER_SOFTWARE_UNPACKED,
+    names.USER_SOFTWARE_SHA256,
     names.USER_SOFTWARE_PREVIOUS,
     names.USER_SOFTWARE_PACKED,
     names.USER_SOFTWARE_LIST,
@@ -66,6 +67,7 @@ class Removal:
         root = self.installation.root
         found = set(split_installation(root)[0])
         found -= {root / names.USER_SOFTWARE_UNPACKED, root / names.USER_SOFTWARE_LIST, root / names.USER_SOFTWARE_LOCK}
+        found.discard(root / names.USER_SOFTWARE_SHA256)
         directory = root / names.USER_SOFTWARE_DIRECTORY
         if directory in found and is_untouched(directory, venv=self.installation.manifest.venv):
             found.remove(directory)
@@ -254,7 +256,8 @@ class Removal:
         copied = []
         try:
             # the packed file holds what the directory does
-            for path in sorted({*own, root / names.USER_SOFTWARE_LIST} - {directory}):
+            beside = {root / names.USER_SOFTWARE_LIST, root / names.USER_SOFTWARE_SHA256}
+            for path in sorted({*own, *beside} - {directory}):
                 if path.exists():
                     self.say(f"copying {path.name} to {target}")
                     is_new = not os.path.lexists(target / path.name)

@@ -22,17 +22,18 @@ from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
 from sifmod.text.size import size_text
 from sifmod.usersoftware.startup import starting_code
-from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED
+from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED, recorded_sums
 
 _REINSTALL = "reinstall it with: eb --rebuild"
 # Files that an install makes from the image instead of rendering them.
 _OF_THE_IMAGE = (f"runscripts/{names.CONSTRAINTS}", "share/docker-defs/")
 
-# Read the whole packed file, or compare it with the directory, by the functions of make-squashfs in the installation.
+# Read all of the packed file, or only its folders; or compare it with the directory. Both use functions
+# of the scripts in the installation.
 _READ = """
 source "$1/share/container.sh"
 source "$1/share/packing.sh"
-trees "$(bind_source "$packed"):$2:ro,image-src=/" compare "$2" "$2" full
+trees "$(bind_source "$packed"):$2:ro,image-src=/" compare "$2" "$2" "$3"
 """
 _COMPARE = """
 source "$1/share/container.sh"
@@ -248,10 +249,29 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
         if state.has_packed and not state.packed_problem:
             yield Finding(NOTE, topic, f"'{state.packed}' is older than the directory, and not in use")
         return
+    record, recorded = installation.root / names.USER_SOFTWARE_SHA256, recorded_sums(installation.root)
+    if recorded:
+        try:
+            digest = sha256_of(state.packed)
+        except OSError as error:
+            yield Finding(
+                PROBLEM, topic, f"'{state.packed}' can't be read: {error.strerror}", "packages in it are lost"
+            )
+            return
+        if digest not in recorded:
+            yield Finding(
+                PROBLEM,
+                topic,
+                f"'{state.packed}' has the SHA-256 {digest}, but another one was recorded when it was packed",
+                "it is damaged, or not the same file",
+                f"restore it from a backup, or, if you have put it there, type: rm {quoting.shell(record)}",
+            )
+            return
     if fast:
         yield Finding(OK, topic, f"packed: {count}, {size_text(state.size)}")
         return
-    done = _script(installation, _READ, names.USER_SOFTWARE)
+    # what has the right SHA-256 was mounted and compared when it was packed
+    done = _script(installation, _READ, names.USER_SOFTWARE, "sizes" if recorded else "full")
     if done.status:
         # 1: a file in it can't be read; else the runtime could not mount it
         yield Finding(
@@ -262,7 +282,10 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
             "restore it from a backup or with: make-squashfs --rollback",
         )
         return
-    yield Finding(OK, topic, f"packed: {count}, {size_text(state.size)}, every file in it is readable")
+    how = (
+        "SHA-256 as packed" if recorded else "every file in it is readable; no SHA-256 was recorded when it was packed"
+    )
+    yield Finding(OK, topic, f"packed: {count}, {size_text(state.size)}, {how}")
     if state.has_directory:
         difference = difference_from_packed(installation)
         if difference:

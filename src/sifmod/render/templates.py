@@ -143,12 +143,15 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "own_path": own_path,
         "image_is_gone": f"{image_is_gone(own_path(spec.sif))}. Reinstall the module with: eb --rebuild",
         "unreadable_beside_directory": f"{packed} can't be read, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. "
-        f"Ask its owner to type: {readable}",
-        "unreadable_alone": f"{packed} can't be read, and your packages are in it. Ask its owner to type: {readable}",
+        f"Its owner can allow it with: {readable}",
+        "unreadable_alone": f"{packed} can't be read, and your packages are in it. "
+        f"Its owner can allow it with: {readable}",
         "damaged_beside_directory": f"{packed} is damaged, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. "
         f"Pack it again with: rm {quoting.shell(packed)}; make-squashfs",
         "damaged_alone": f"{packed} is damaged, and your packages are in it. Restore it from a backup, or begin anew "
         f"with: rm {quoting.shell(packed)}; eb --rebuild",
+        "missing": f"the user software is missing: neither {own_path(names.USER_SOFTWARE_DIRECTORY)} nor {packed} "
+        "exists. Make it again, without your packages, with: eb --rebuild",
         "stale": f"this shell loaded {spec.module} before its user software was packed, so singularity here still "
         f"uses the old directory. Run: module load {spec.module}",
         "escaped_installdir": escape(spec.installdir),

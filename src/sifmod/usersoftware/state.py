@@ -72,7 +72,7 @@ class UserSoftware:
         """What to do about `packed_problem`."""
         packed = quoting.shell(self.packed)
         if self.packed_problem.startswith(_UNREADABLE):
-            return f"ask its owner to type: chmod ug+r {packed}"
+            return f"its owner can allow it with: chmod ug+r {packed}"
         return f"rm {packed}, then make-squashfs" if self.has_directory else "restore it from a backup"
 
 
@@ -122,6 +122,15 @@ def packed_problem(path: Path) -> str:
     if not head.startswith(superblock.MAGIC) or len(field) < 8 or length < superblock.SIZE:
         return "it is not a SquashFS file"
     return f"it is truncated: {size} of {length} bytes" if length > size else ""
+
+
+def recorded_sums(root: Path) -> frozenset[str]:
+    """Return the SHA-256 of the packed files that make-squashfs has written; empty if an older one wrote them."""
+    try:
+        text = (root / names.USER_SOFTWARE_SHA256).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return frozenset()
+    return frozenset(re.findall(r"^[0-9a-f]{64}$", text, re.MULTILINE))
 
 
 def is_untouched(directory: Path, *, venv: str) -> bool:

@@ -25,6 +25,7 @@ PARTS = {
     names.USER_SOFTWARE_DIRECTORY: "",
     names.USER_SOFTWARE_PACKED: ".squashfs",
     names.USER_SOFTWARE_UNPACKED: ".unpacked",
+    names.USER_SOFTWARE_SHA256: ".sha256",
     names.USER_SOFTWARE_LIST: ".txt",
 }
 
@@ -142,7 +143,7 @@ def set_aside(
         for stem in _stems(f"{names.USER_SOFTWARE_DIRECTORY}-python{version}")
         if not list(installdir.glob(f"{stem}*"))
     )
-    directory, _packed, _mark, package_list = parts = tuple(installdir / name for name in PARTS)
+    directory, *_others, package_list = parts = tuple(installdir / name for name in PARTS)
     new_names = tuple(installdir / f"{stem}{suffix}" for suffix in PARTS.values())
     # beside a packed file in use, the list describes that file
     is_listed_anew = directory.is_dir() and not packed_is_active(installdir)

@@ -106,7 +106,7 @@ local problem = is_packed and problem_of(packed)
 if problem then
     is_packed = false
     local said = {
-        unreadable = { "/tmp/a b,c'd$e/user-software.squashfs can't be read, so /tmp/a b,c'd$e/user-software is used. Ask its owner to type: chmod ug+r '/tmp/a b,c'\"'\"'d$e/user-software.squashfs'", "/tmp/a b,c'd$e/user-software.squashfs can't be read, and your packages are in it. Ask its owner to type: chmod ug+r '/tmp/a b,c'\"'\"'d$e/user-software.squashfs'" },
+        unreadable = { "/tmp/a b,c'd$e/user-software.squashfs can't be read, so /tmp/a b,c'd$e/user-software is used. Its owner can allow it with: chmod ug+r '/tmp/a b,c'\"'\"'d$e/user-software.squashfs'", "/tmp/a b,c'd$e/user-software.squashfs can't be read, and your packages are in it. Its owner can allow it with: chmod ug+r '/tmp/a b,c'\"'\"'d$e/user-software.squashfs'" },
         damaged = { "/tmp/a b,c'd$e/user-software.squashfs is damaged, so /tmp/a b,c'd$e/user-software is used. Pack it again with: rm '/tmp/a b,c'\"'\"'d$e/user-software.squashfs'; make-squashfs", "/tmp/a b,c'd$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '/tmp/a b,c'\"'\"'d$e/user-software.squashfs'; eb --rebuild" },
     }
     if mode() == "load" then
@@ -117,6 +117,8 @@ if is_packed then
     binds[#binds + 1] = "/tmp/a b\\,c'd$e/user-software.squashfs:/user-software:ro,image-src=/"
 elseif has_directory then
     binds[#binds + 1] = "/tmp/a b\\,c'd$e/user-software:/user-software"
+elseif mode() == "load" and not problem then
+    LmodMessage("Warning: the user software is missing: neither /tmp/a b,c'd$e/user-software nor /tmp/a b,c'd$e/user-software.squashfs exists. Make it again, without your packages, with: eb --rebuild")
 end
 local users_binds = last and os.getenv("SIFMOD_USER_BINDPATH")
     or not last and (os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH")) or ""

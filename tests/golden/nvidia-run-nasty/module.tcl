@@ -152,7 +152,7 @@ set is_packed [expr {[file isfile $packed]
 set problem [expr {$is_packed ? [sifmod_problem_of $packed] : {}}]
 if {$problem ne {}} {
     set is_packed 0
-    set said(unreadable) [list "/tmp/a b,c'd\$e/user-software.squashfs can't be read, so /tmp/a b,c'd\$e/user-software is used. Ask its owner to type: chmod ug+r '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'" "/tmp/a b,c'd\$e/user-software.squashfs can't be read, and your packages are in it. Ask its owner to type: chmod ug+r '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'"]
+    set said(unreadable) [list "/tmp/a b,c'd\$e/user-software.squashfs can't be read, so /tmp/a b,c'd\$e/user-software is used. Its owner can allow it with: chmod ug+r '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'" "/tmp/a b,c'd\$e/user-software.squashfs can't be read, and your packages are in it. Its owner can allow it with: chmod ug+r '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'"]
     set said(damaged) [list "/tmp/a b,c'd\$e/user-software.squashfs is damaged, so /tmp/a b,c'd\$e/user-software is used. Pack it again with: rm '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'; make-squashfs" "/tmp/a b,c'd\$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '/tmp/a b,c'\"'\"'d\$e/user-software.squashfs'; eb --rebuild"]
     if {$sifmod_loading} {
         puts stderr "Warning: [lindex $said($problem) [expr {!$has_directory}]]"
@@ -162,6 +162,8 @@ if {$is_packed} {
     lappend binds "/tmp/a b\\,c'd\$e/user-software.squashfs:/user-software:ro,image-src=/"
 } elseif {$has_directory} {
     lappend binds "/tmp/a b\\,c'd\$e/user-software:/user-software"
+} elseif {$sifmod_loading && $problem eq {}} {
+    puts stderr "Warning: the user software is missing: neither /tmp/a b,c'd\$e/user-software nor /tmp/a b,c'd\$e/user-software.squashfs exists. Make it again, without your packages, with: eb --rebuild"
 }
 set users_binds {}
 foreach name [expr {$is_loaded ? {SIFMOD_USER_BINDPATH} : {APPTAINER_BINDPATH SINGULARITY_BINDPATH}}] {

@@ -94,7 +94,7 @@ local problem = is_packed and problem_of(packed)
 if problem then
     is_packed = false
     local said = {
-        unreadable = { "/apps/Python/3.11-demo-singularity/user-software.squashfs can't be read, so /apps/Python/3.11-demo-singularity/user-software is used. Ask its owner to type: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs", "/apps/Python/3.11-demo-singularity/user-software.squashfs can't be read, and your packages are in it. Ask its owner to type: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs" },
+        unreadable = { "/apps/Python/3.11-demo-singularity/user-software.squashfs can't be read, so /apps/Python/3.11-demo-singularity/user-software is used. Its owner can allow it with: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs", "/apps/Python/3.11-demo-singularity/user-software.squashfs can't be read, and your packages are in it. Its owner can allow it with: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs" },
         damaged = { "/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, so /apps/Python/3.11-demo-singularity/user-software is used. Pack it again with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; make-squashfs", "/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; eb --rebuild" },
     }
     if mode() == "load" then
@@ -105,6 +105,8 @@ if is_packed then
     binds[#binds + 1] = "/apps/Python/3.11-demo-singularity/user-software.squashfs:/user-software:ro,image-src=/"
 elseif has_directory then
     binds[#binds + 1] = "/apps/Python/3.11-demo-singularity/user-software:/user-software"
+elseif mode() == "load" and not problem then
+    LmodMessage("Warning: the user software is missing: neither /apps/Python/3.11-demo-singularity/user-software nor /apps/Python/3.11-demo-singularity/user-software.squashfs exists. Make it again, without your packages, with: eb --rebuild")
 end
 local users_binds = last and os.getenv("SIFMOD_USER_BINDPATH")
     or not last and (os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH")) or ""

@@ -146,7 +146,7 @@ set is_packed [expr {[file isfile $packed]
 set problem [expr {$is_packed ? [sifmod_problem_of $packed] : {}}]
 if {$problem ne {}} {
     set is_packed 0
-    set said(unreadable) [list "/apps/Python/3.11-demo-singularity/user-software.squashfs can't be read, so /apps/Python/3.11-demo-singularity/user-software is used. Ask its owner to type: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs" "/apps/Python/3.11-demo-singularity/user-software.squashfs can't be read, and your packages are in it. Ask its owner to type: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs"]
+    set said(unreadable) [list "/apps/Python/3.11-demo-singularity/user-software.squashfs can't be read, so /apps/Python/3.11-demo-singularity/user-software is used. Its owner can allow it with: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs" "/apps/Python/3.11-demo-singularity/user-software.squashfs can't be read, and your packages are in it. Its owner can allow it with: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs"]
     set said(damaged) [list "/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, so /apps/Python/3.11-demo-singularity/user-software is used. Pack it again with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; make-squashfs" "/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; eb --rebuild"]
     if {$sifmod_loading} {
         puts stderr "Warning: [lindex $said($problem) [expr {!$has_directory}]]"
@@ -156,6 +156,8 @@ if {$is_packed} {
     lappend binds "/apps/Python/3.11-demo-singularity/user-software.squashfs:/user-software:ro,image-src=/"
 } elseif {$has_directory} {
     lappend binds "/apps/Python/3.11-demo-singularity/user-software:/user-software"
+} elseif {$sifmod_loading && $problem eq {}} {
+    puts stderr "Warning: the user software is missing: neither /apps/Python/3.11-demo-singularity/user-software nor /apps/Python/3.11-demo-singularity/user-software.squashfs exists. Make it again, without your packages, with: eb --rebuild"
 }
 set users_binds {}
 foreach name [expr {$is_loaded ? {SIFMOD_USER_BINDPATH} : {APPTAINER_BINDPATH SINGULARITY_BINDPATH}}] {

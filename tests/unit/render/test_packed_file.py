@@ -87,7 +87,7 @@ def ask(request: pytest.FixtureRequest, load: Load, wrapper: Wrapper) -> Ask:
 @pytest.mark.parametrize("has_directory", [True, False], ids=["beside the directory", "alone"])
 @pytest.mark.parametrize("name", FILES)
 def test_all_languages_use_the_same_packed_files(
-    installed: ContainerSpec, ask: Ask, name: str, has_directory: bool
+    installed: ContainerSpec, ask: Ask, name: str, has_directory: bool, request: pytest.FixtureRequest
 ) -> None:
     answer, make = FILES[name]
     top = Path(installed.installdir)
@@ -101,5 +101,8 @@ def test_all_languages_use_the_same_packed_files(
     if answer == UNREADABLE:
         assert "can't be read" in said
         assert "chmod ug+r" in said
+    if answer == NONE and not has_directory and request.node.callspec.params["ask"] != "Python":
+        assert "user software is missing" in said
+        assert len(said.splitlines()) == 1
     # never the advice to remove what may be whole
     assert ("rm " in said or "backup" in said) == (answer == DAMAGED)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from sifmod import names
+from sifmod.container.bind import escape
 from sifmod.container.spec import ContainerSpec
 
-from ..support import a_site
+from ..support import SQUASHFS, a_site
 from .cases import text_of, write_out
 from .running import Wrapper
 
@@ -148,3 +149,80 @@ def test_a_lock_that_is_no_file_is_named(
     assert done.returncode == 5
     assert f"'{lock}' is no plain file" in done.stderr
     assert not Path(installed.installdir, "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("--index-url=http://evil/", "-r/etc/passwd", "../x", "./x", "/x", ".x", "a @ file:///x", "http://evil/x.whl"),
+        *("a==1 --pre", "$(touch x)", "a[$(touch x)]", "a;b", "\x1b[31m", "a==1 ; python_version > '3'"),
+    ],
+)
+def test_what_is_no_package_never_reaches_pip(
+    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, line: str
+) -> None:
+    Path(installed.installdir, "user-software", "venv", "demo").mkdir(parents=True)
+    (tmp_path / "list.txt").write_text(f"{line}\na==1\nb[x,y]>=2,<3\n\r\n")
+    done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
+    assert done.returncode == 10
+    assert "Left out, because it is not the name of a package" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert len(wrapper.fake.calls) == 1, (done, wrapper.fake.calls)
+    (call,) = wrapper.fake.calls
+    assert call["argv"][-3:] == ["install", "a==1", "b[x,y]>=2,<3"]
+
+
+@pytest.mark.parametrize("status", [126, 127, 255])
+def test_a_container_that_does_not_start_ends_it(
+    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, status: int
+) -> None:
+    Path(installed.installdir, "user-software", "venv", "demo").mkdir(parents=True)
+    (tmp_path / "list.txt").write_text("a==1\nb==2\n")
+    (wrapper.fake.bin / "singularity").write_text(f"#!/bin/sh\necho no container >&2\nexit {status}\n")
+    done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
+    assert (done.returncode, done.stderr) == (status, "no container\n")
+
+
+def test_nothing_is_tried_if_the_user_software_is_packed(
+    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path
+) -> None:
+    Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
+    (tmp_path / "list.txt").write_text("a==1\n")
+    done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
+    assert (done.returncode, "run unmake-squashfs first" in done.stderr) == (9, True)
+    assert wrapper.fake.calls == []
+
+
+@pytest.mark.parametrize("command", ["make-squashfs", "make-squashfs --replace", "unmake-squashfs"])
+def test_a_packed_file_that_is_none_is_named(wrapper: Wrapper, installed: ContainerSpec, command: str) -> None:
+    packed = Path(installed.installdir, "user-software.squashfs")
+    packed.mkdir()
+    done = wrapper.run(*command.split())
+    assert done.returncode == 3
+    assert f"'{packed}' is a directory, but should be a SquashFS file: move it away" in done.stderr
+    packed.rmdir()
+    if os.geteuid() == 0:
+        return  # root reads every file
+    packed.write_bytes(SQUASHFS)
+    packed.chmod(0)
+    done = wrapper.run(*command.split())
+    assert done.returncode == 9
+    assert f"chmod ug+r '{packed}'" in done.stderr
+
+
+def test_a_stale_shell_is_told_so_once(wrapper: Wrapper, installed: ContainerSpec) -> None:
+    Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
+    stale = {"SINGULARITY_BINDPATH": f"/a,{escape(installed.installdir)}/user-software:/user-software,/b"}
+    assert f"this shell loaded {installed.module} before" in wrapper.run("python", environ=stale).stderr
+    assert wrapper.run("python", environ={**stale, "SLURM_PROCID": "1"}).stderr == ""
+
+
+def test_a_link_to_nowhere_is_named(wrapper: Wrapper, installed: ContainerSpec) -> None:
+    directory = Path(installed.installdir, "user-software")
+    if directory.exists():
+        directory.rmdir()
+    directory.symlink_to("/nowhere/us")
+    done = wrapper.run("python")
+    assert done.returncode == 126
+    assert "is a link to '/nowhere/us', which does not exist" in done.stderr
+    assert "is a link to '/nowhere/us', which does not exist" in wrapper.run("make-squashfs").stderr

@@ -63,6 +63,7 @@ describe_user_software() {
     unpacked_mark=$sifmod_mark
     module='PyTorch-NGC/24.05 it'"'"'s'
     previous=$root/user-software.squashfs.previous
+    sums=$root/user-software.sha256
     package_list=$root/user-software.txt
     lock_file=$root/.user-software.lock
     # in the container
@@ -144,8 +145,8 @@ set_binds() {
     if [[ -e '/it'"'"'s/$HOME' ]]; then binds+=('/it'"'"'s/$HOME'); fi
     local beside='' alone
     if packed_is_active && ! [[ -r $sifmod_packed ]]; then
-        beside='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, so /tmp/a b,c'"'"'d$e/user-software is used. Ask its owner to type: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
-        alone='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, and your packages are in it. Ask its owner to type: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
+        beside='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, so /tmp/a b,c'"'"'d$e/user-software is used. Its owner can allow it with: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
+        alone='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, and your packages are in it. Its owner can allow it with: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
     elif packed_is_active && ! packed_is_whole; then
         beside='/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, so /tmp/a b,c'"'"'d$e/user-software is used. Pack it again with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; make-squashfs'
         alone='/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; eb --rebuild'
@@ -157,7 +158,8 @@ set_binds() {
     elif [[ -d $sifmod_directory ]]; then
         binds+=('/tmp/a b\,c'"'"'d$e/user-software:/user-software')
     else
-        die 126 "the user software is missing: neither '$sifmod_directory' nor '$sifmod_packed' exists. Create it again with eb --rebuild."
+        [[ ! -L $sifmod_directory ]] || die 126 "the user software is missing: '$sifmod_directory' is a link to '$(readlink -- "$sifmod_directory")', which does not exist."
+        die 126 'the user software is missing: neither /tmp/a b,c'"'"'d$e/user-software nor /tmp/a b,c'"'"'d$e/user-software.squashfs exists. Make it again, without your packages, with: eb --rebuild'
     fi
     if [[ -n $beside ]]; then
         [[ -d $sifmod_directory ]] || die 126 "$alone"

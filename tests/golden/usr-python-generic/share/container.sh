@@ -45,6 +45,7 @@ describe_user_software() {
     unpacked_mark=$sifmod_mark
     module=Python/3.11-demo-singularity
     previous=$root/user-software.squashfs.previous
+    sums=$root/user-software.sha256
     package_list=$root/user-software.txt
     lock_file=$root/.user-software.lock
     # in the container
@@ -113,8 +114,8 @@ set_binds() {
     )
     local beside='' alone
     if packed_is_active && ! [[ -r $sifmod_packed ]]; then
-        beside='/apps/Python/3.11-demo-singularity/user-software.squashfs can'"'"'t be read, so /apps/Python/3.11-demo-singularity/user-software is used. Ask its owner to type: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs'
-        alone='/apps/Python/3.11-demo-singularity/user-software.squashfs can'"'"'t be read, and your packages are in it. Ask its owner to type: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs'
+        beside='/apps/Python/3.11-demo-singularity/user-software.squashfs can'"'"'t be read, so /apps/Python/3.11-demo-singularity/user-software is used. Its owner can allow it with: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs'
+        alone='/apps/Python/3.11-demo-singularity/user-software.squashfs can'"'"'t be read, and your packages are in it. Its owner can allow it with: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs'
     elif packed_is_active && ! packed_is_whole; then
         beside='/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, so /apps/Python/3.11-demo-singularity/user-software is used. Pack it again with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; make-squashfs'
         alone='/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; eb --rebuild'
@@ -126,7 +127,8 @@ set_binds() {
     elif [[ -d $sifmod_directory ]]; then
         binds+=(/apps/Python/3.11-demo-singularity/user-software:/user-software)
     else
-        die 126 "the user software is missing: neither '$sifmod_directory' nor '$sifmod_packed' exists. Create it again with eb --rebuild."
+        [[ ! -L $sifmod_directory ]] || die 126 "the user software is missing: '$sifmod_directory' is a link to '$(readlink -- "$sifmod_directory")', which does not exist."
+        die 126 'the user software is missing: neither /apps/Python/3.11-demo-singularity/user-software nor /apps/Python/3.11-demo-singularity/user-software.squashfs exists. Make it again, without your packages, with: eb --rebuild'
     fi
     if [[ -n $beside ]]; then
         [[ -d $sifmod_directory ]] || die 126 "$alone"
