@@ -52,6 +52,7 @@ AT_ONCE = 32
 PIECE = 1 << 20
 MOST_IN_MEMORY = 128 << 20
 TAR_BLOCK = 512
+LATEST = 0xFFFFFFFF  # seconds since 1970 that SquashFS can store
 
 # writes the names of files that importing modules opens
 IMPORTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "imports.py")
@@ -166,6 +167,40 @@ def same_content(path: bytes, tops: "tuple[bytes, bytes]") -> bool:
                 return True
 
 
+def refusal(path: bytes, status: os.stat_result) -> str:
+    """Return why an entry can't be packed; empty if it can."""
+    if not stat.S_ISSOCK(status.st_mode):
+        return ""
+    return f"{os.fsdecode(path)!r} is a socket, which can't be unpacked again: end its program, or remove it"
+
+
+def attributes(path: bytes, top: bytes) -> "list[str]":
+    """Return the names of the user's extended attributes and ACLs of a file or folder; other ones are the system's."""
+    try:
+        names = os.listxattr(os.path.join(top, path), follow_symlinks=False)
+    except OSError:
+        return []
+    return [name for name in names if name.startswith(("user.", "system.posix_acl_"))]
+
+
+def losses(found: "Found", top: bytes, each: "Each") -> "Iterator[str]":
+    """Yield a sentence for each kind of information that packing loses."""
+
+    def named(paths: "list[bytes]") -> str:
+        return f"{os.fsdecode(paths[0])!r}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
+
+    wrapped = [path for path, status in found.items() if not 0 <= status.st_mtime_ns // 10**9 <= LATEST]
+    if wrapped:
+        yield f"the times of {named(sorted(wrapped))} change: SquashFS has times from 1970 to 2106"
+    # where latency is high, another look at each file takes too long; ACLs are usually those of folders too
+    kinds = (stat.S_IFDIR, stat.S_IFREG) if each is map else (stat.S_IFDIR,)
+    paths = [path for path, status in found.items() if stat.S_IFMT(status.st_mode) in kinds]
+    lost = {path: names for path, names in zip(paths, each(attributes, paths, itertools.repeat(top))) if names}
+    if lost:
+        kept = ", ".join(sorted(set(itertools.chain.from_iterable(lost.values()))))
+        yield f"extended attributes and ACLs are not packed ({kept}): those of {named(sorted(lost))}"
+
+
 def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: str = "") -> int:
     """Print the differences; if there are none, the packages."""
     tops = os.fsencode(left_top), os.fsencode(right_top)
@@ -174,6 +209,7 @@ def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: st
     limit = int(since.replace(".", "")) if since else sys.maxsize
     different = {path for path, status in found.items() if status.st_ctime_ns > limit}
     left = with_recorded_modes(found, tops[0])
+    refusals = [refusal(path, status) for path, status in sorted(found.items())] if since else []
     only_left, only_right = set(), set()  # type: tuple[set[bytes], set[bytes]]
 
     def paths_that_differ(kind: int, same: "Callable[..., bool]", each: "Each" = each) -> "list[bytes]":
@@ -203,8 +239,12 @@ def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: st
             print(f"{what}: {os.fsdecode(path)!r}", file=sys.stderr)
         if len(paths) > MOST_DIFFERENCES:
             print(f"... and {len(paths) - MOST_DIFFERENCES} more", file=sys.stderr)
-    if any(differences.values()):
+    for sentence in filter(None, refusals):
+        print(sentence, file=sys.stderr)
+    if any(refusals) or any(differences.values()):
         return 1
+    for sentence in losses(found, tops[0], each) if since else ():
+        print(f"note: {sentence}", file=sys.stderr)
     return packages(venv) if venv else 0
 
 
@@ -265,7 +305,7 @@ def header(
     entry = tarfile.TarInfo(os.fsdecode(path))
     entry.mode, entry.uid, entry.gid = stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid
     # SquashFS has 32 bits for the time, and mksquashfs does not read negative times
-    entry.mtime = status.st_mtime_ns // 10**9 & 0xFFFFFFFF
+    entry.mtime = status.st_mtime_ns // 10**9 & LATEST
     kind = stat.S_IFMT(status.st_mode)
     other = first_names.setdefault((status.st_dev, status.st_ino), path)
     if kind == stat.S_IFDIR:
@@ -279,7 +319,7 @@ def header(
     elif kind == stat.S_IFIFO:
         entry.type = tarfile.FIFOTYPE
     else:
-        raise OSError(f"{os.fsdecode(path)!r} is neither a file, a folder, a link nor a pipe")
+        raise OSError(refusal(path, status) or f"{os.fsdecode(path)!r} is neither a file, a folder, a link nor a pipe")
     return entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape"), entry.size
 
 

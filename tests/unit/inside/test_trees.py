@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -231,3 +232,68 @@ def test_what_can_not_fit_is_refused_before_anything_is_written(tree: Path) -> N
     (tree / "large").write_bytes(bytes(1000))
     done = run("tar", tree, "10", tree)
     assert (done.returncode, done.stdout) == (8, b"")
+
+
+def packing(directory: Path, packed: Path) -> subprocess.CompletedProcess[bytes]:
+    """Compare as packing does: with a time since when nothing has changed, and a virtual environment."""
+    return run("compare", directory, packed, "sizes", "4102444800.000000000", directory / "venv")
+
+
+def test_a_socket_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "left").mkdir()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "left" / "server"))
+        done = packing(tmp_path / "left", tmp_path / "left")
+        read_ahead = run("tar", tmp_path / "left", str(1 << 30), tmp_path)
+    expected = b"'server' is a socket, which can't be unpacked again: end its program, or remove it\n"
+    assert (done.returncode, done.stderr) == (1, expected)
+    assert (read_ahead.returncode, read_ahead.stderr) == (1, b"can't be read: " + expected)
+
+
+def test_times_that_squashfs_has_not_are_named(tmp_path: Path) -> None:
+    for number, seconds in enumerate((-1, 1 << 32, 0, (1 << 32) - 1)):
+        (tmp_path / str(number)).touch()
+        os.utime(tmp_path / str(number), (seconds, seconds))
+    done = packing(tmp_path, tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == b"note: the times of '0' and 1 more change: SquashFS has times from 1970 to 2106\n"
+
+
+def test_attributes_that_are_not_packed_are_named_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).touch()
+        try:
+            os.setxattr(tmp_path / name, "user.mine", b"x")
+        except OSError:
+            pytest.skip("this file system has no extended attributes")
+    done = packing(tmp_path, tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == b"note: extended attributes and ACLs are not packed (user.mine): those of 'a' and 1 more\n"
+
+
+def test_a_record_of_modes_counts_for_the_folders_that_are_there(tree: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (tree / "fifo").unlink()
+    shutil.copytree(tree, other, symlinks=True)
+    entries = ["2750 ./a", f"{stat.S_IMODE(tree.stat().st_mode):o} ./", "777 ./gone", "777 ./a-b", "x ./a/b"]
+    (tree / trees.FOLDER_MODES).write_text("".join(f"{entry}\0" for entry in entries))
+    (tree / "a").chmod(0o550)
+    assert run("compare", tree, other, "full").returncode == 0
+    (tree / "a" / "b").chmod(0o500)
+    assert run("compare", tree, other, "full").stderr == b"differs: 'a/b'\n"
+
+
+def test_what_only_one_side_has_is_named(tree: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (tree / "fifo").unlink()
+    shutil.copytree(tree, other, symlinks=True)
+    (tree / "new -> link").symlink_to("x")
+    (other / "a-b").unlink()
+    (other / "theirs").touch()
+    done = run("compare", tree, other, "full")
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines() == [
+        "only in the directory: 'a-b'",
+        "only in the directory: 'new -> link'",
+        "only in the packed file: 'theirs'",
+    ]
