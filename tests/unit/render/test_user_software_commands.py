@@ -75,31 +75,6 @@ def test_what_every_virtual_environment_has_is_not_carried_over(
     ]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "--index-url=http://evil",
-        "-r/etc/passwd",
-        "../x",
-        "x/y",
-        "/tmp/x",
-        "a @ http://evil/a.whl",
-        "a==1 --pre\t-x",
-        "$(id)",
-    ],
-)
-def test_only_packages_of_a_list_reach_pip(
-    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, line: str
-) -> None:
-    Path(installed.installdir, "user-software", "venv", "demo").mkdir(parents=True)
-    (tmp_path / "list.txt").write_text(f"a_b[x]==1.0+cu12\n{line}\nc >=1,<2\n")
-    done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
-    assert done.returncode == 10
-    assert "Not carried over, because it is not a package with a version: " in done.stdout
-    (call,) = wrapper.fake.calls
-    assert call["argv"][-3:] == ["install", "a_b[x]==1.0+cu12", "c >=1,<2"]
-
-
 def test_a_list_of_nothing_else_has_nothing_to_carry_over(wrapper: Wrapper, tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("pip==24\nsetuptools==69\n")
     done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
@@ -155,7 +130,16 @@ def test_a_lock_that_is_no_file_is_named(
     "line",
     [
         *("--index-url=http://evil/", "-r/etc/passwd", "../x", "./x", "/x", ".x", "a @ file:///x", "http://evil/x.whl"),
-        *("a==1 --pre", "$(touch x)", "a[$(touch x)]", "a;b", "\x1b[31m", "a==1 ; python_version > '3'"),
+        *(
+            "a==1 --pre",
+            "$(touch x)",
+            "a[$(touch x)]",
+            "a;b",
+            "\x1b[31m",
+            "a==1 ; python_version > '3'",
+            "x.whl",
+            "x-1.Tar.gz",
+        ),
     ],
 )
 def test_what_is_no_package_never_reaches_pip(
