@@ -7,6 +7,9 @@ USER_SOFTWARE = "/user-software"
 # The programs of `inside/` that packing runs.
 INSIDE = "/sifmod"
 
+# The host's uv, for a container that has none.
+HOST_UV = f"{INSIDE}/uv"
+
 # Names in the installation directory.
 USER_SOFTWARE_DIRECTORY = "user-software"
 USER_SOFTWARE_PACKED = "user-software.squashfs"
@@ -29,9 +32,10 @@ REMOVING = ".sifmod-removing"
 # With this begins every such name.
 OURS = ".sifmod-"
 
-# Runscripts that are read, not started by users: the versions of the image's packages, and the program that compares.
+# Runscripts that users do not start: the versions of the image, and the programs that compare and that run pip and uv.
 CONSTRAINTS = "pip-constraints.txt"
 CONSISTENCY = "consistency.py"
+INSTALLERS = "installers.py"
 MANIFEST = "share/sifmod.json"
 
 # Everything else at the top level of an installation: no image can have one of these names.
@@ -58,6 +62,7 @@ RESERVED_VARIABLES = (
     "CONDA_SHLVL",
     "PIP_CONSTRAINT",
     "PREPEND_PATH",
+    "UV_EXCLUDE",
     "VIRTUAL_ENV",
     "VIRTUAL_ENV_PROMPT",
     "WITH_CONDA",

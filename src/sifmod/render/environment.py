@@ -30,6 +30,9 @@ def structural_variables(spec: ContainerSpec) -> dict[str, str]:
         variables["WITH_CONDA_VENV"] = f"source {names.RUNSCRIPTS}/init-conda-venv"
         if spec.pip_constraints:
             variables["PIP_CONSTRAINT"] = f"{names.RUNSCRIPTS}/{names.CONSTRAINTS}"
+        if spec.pip_constraints and spec.venv:
+            # uv reads only the names in it: it does not see the image's packages, so it must not install them
+            variables["UV_EXCLUDE"] = f"{names.RUNSCRIPTS}/{names.CONSTRAINTS}"
     if spec.python and spec.python.conda_env:
         root, env = spec.python.conda_root, spec.python.conda_env
         search_path.append(f"{root}/condabin")
@@ -53,6 +56,9 @@ def structural_variables(spec: ContainerSpec) -> dict[str, str]:
 def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     """Return the configurable variables, by name: the easyconfig overrides the site, the site sifmod's defaults."""
     own = {"PYTHONNOUSERSITE": "1"} if spec.python else {}
+    if spec.venv:
+        # uv's cache is in the home, mostly another file system: uv would warn that it can't link
+        own["UV_LINK_MODE"] = "copy"
     return dict(sorted({**own, **site.container_env, **spec.container_env}.items()))
 
 

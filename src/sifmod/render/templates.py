@@ -98,6 +98,11 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
             plain("bin", "unmake-squashfs"),
             plain("share", "packing.sh", executable=False),
             *(Artefact(PurePosixPath("share", "inside", f"{name}.py"), program(name)) for name in ("imports", "trees")),
+            Artefact(PurePosixPath("runscripts", names.INSTALLERS), program("installers")),
+            *(
+                artefact("runscripts", name, template="installer", arguments=arguments)
+                for name, arguments in {**_commands(spec, "pip"), **_commands(spec, "uv")}.items()
+            ),
         ]
     return tuple(sorted(artefacts, key=lambda item: item.path))
 
@@ -182,10 +187,15 @@ def _commands(spec: ContainerSpec, command: str) -> dict[str, list[str]]:
     """Return the host commands for one name in `wrappers`, each with the command that it runs in the container."""
     if not spec.python:
         return {command: [command]}
+    installer = [spec.interpreter, "-I", f"{names.RUNSCRIPTS}/{names.INSTALLERS}"]
+    if command == "uv" and spec.venv:
+        return {"uv": [*installer, "uv"]}
     family = re.fullmatch(r"(python|pip)([0-9.]*)", command)
     if not family:
         return {command: [f"{names.RUNSCRIPTS}/run-tool", command]}
-    arguments = [spec.interpreter] if family[1] == "python" else [spec.interpreter, "-m", "pip"]
+    pip = [*installer, "pip"] if spec.venv else [spec.interpreter, "-m", "pip"]
+    arguments = [spec.interpreter] if family[1] == "python" else pip
     version = spec.python_version
     versions = (family[2],) if family[2] else ("", version.partition(".")[0], version)
-    return {family[1] + suffix: arguments for suffix in versions}
+    commands = {family[1] + suffix: arguments for suffix in versions}
+    return {**commands, **_commands(spec, "uv")} if command == "pip" and spec.venv else commands

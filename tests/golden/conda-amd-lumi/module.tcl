@@ -224,6 +224,8 @@ sifmod_set SINGULARITYENV_PIP_CONSTRAINT "/runscripts/pip-constraints.txt"
 sifmod_set APPTAINERENV_PIP_CONSTRAINT "/runscripts/pip-constraints.txt"
 sifmod_set SINGULARITYENV_PREPEND_PATH "/runscripts:/user-software/venv/pytorch/bin:/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/condabin"
 sifmod_set APPTAINERENV_PREPEND_PATH "/runscripts:/user-software/venv/pytorch/bin:/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/condabin"
+sifmod_set SINGULARITYENV_UV_EXCLUDE "/runscripts/pip-constraints.txt"
+sifmod_set APPTAINERENV_UV_EXCLUDE "/runscripts/pip-constraints.txt"
 sifmod_set SINGULARITYENV_VIRTUAL_ENV "/user-software/venv/pytorch"
 sifmod_set APPTAINERENV_VIRTUAL_ENV "/user-software/venv/pytorch"
 sifmod_set SINGULARITYENV_VIRTUAL_ENV_PROMPT "(pytorch) "
@@ -240,6 +242,8 @@ sifmod_set SINGULARITYENV__CE_M ""
 sifmod_set APPTAINERENV__CE_M ""
 sifmod_set SINGULARITYENV_PYTHONNOUSERSITE "1"
 sifmod_set APPTAINERENV_PYTHONNOUSERSITE "1"
+sifmod_set SINGULARITYENV_UV_LINK_MODE "copy"
+sifmod_set APPTAINERENV_UV_LINK_MODE "copy"
 
 # The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
 proc sifmod_env {name} {

@@ -146,6 +146,8 @@ pushenv("SINGULARITYENV_WITH_VENV", "source /user-software/venv/a+b/bin/activate
 pushenv("APPTAINERENV_WITH_VENV", "source /user-software/venv/a+b/bin/activate")
 pushenv("SINGULARITYENV_PYTHONNOUSERSITE", "1")
 pushenv("APPTAINERENV_PYTHONNOUSERSITE", "1")
+pushenv("SINGULARITYENV_UV_LINK_MODE", "copy")
+pushenv("APPTAINERENV_UV_LINK_MODE", "copy")
 
 -- The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
 pushenv("EMPTY", "")

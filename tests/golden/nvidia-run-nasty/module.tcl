@@ -196,6 +196,8 @@ sifmod_set SINGULARITYENV_WITH_VENV "source /user-software/venv/a+b/bin/activate
 sifmod_set APPTAINERENV_WITH_VENV "source /user-software/venv/a+b/bin/activate"
 sifmod_set SINGULARITYENV_PYTHONNOUSERSITE "1"
 sifmod_set APPTAINERENV_PYTHONNOUSERSITE "1"
+sifmod_set SINGULARITYENV_UV_LINK_MODE "copy"
+sifmod_set APPTAINERENV_UV_LINK_MODE "copy"
 
 # The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
 proc sifmod_env {name} {

@@ -124,6 +124,8 @@ pushenv("SINGULARITYENV_PIP_CONSTRAINT", "/runscripts/pip-constraints.txt")
 pushenv("APPTAINERENV_PIP_CONSTRAINT", "/runscripts/pip-constraints.txt")
 pushenv("SINGULARITYENV_PREPEND_PATH", "/runscripts:/user-software/venv/demo/bin")
 pushenv("APPTAINERENV_PREPEND_PATH", "/runscripts:/user-software/venv/demo/bin")
+pushenv("SINGULARITYENV_UV_EXCLUDE", "/runscripts/pip-constraints.txt")
+pushenv("APPTAINERENV_UV_EXCLUDE", "/runscripts/pip-constraints.txt")
 pushenv("SINGULARITYENV_VIRTUAL_ENV", "/user-software/venv/demo")
 pushenv("APPTAINERENV_VIRTUAL_ENV", "/user-software/venv/demo")
 pushenv("SINGULARITYENV_VIRTUAL_ENV_PROMPT", "(demo) ")
@@ -134,6 +136,8 @@ pushenv("SINGULARITYENV_WITH_VENV", "source /user-software/venv/demo/bin/activat
 pushenv("APPTAINERENV_WITH_VENV", "source /user-software/venv/demo/bin/activate")
 pushenv("SINGULARITYENV_PYTHONNOUSERSITE", "1")
 pushenv("APPTAINERENV_PYTHONNOUSERSITE", "1")
+pushenv("SINGULARITYENV_UV_LINK_MODE", "copy")
+pushenv("APPTAINERENV_UV_LINK_MODE", "copy")
 
 -- The `eb` of EasyBuild takes the first python3 in PATH, which is this container's now, unless this variable names another.
 -- EB_PYTHON is the user's, and comes before it.

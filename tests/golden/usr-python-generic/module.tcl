@@ -180,6 +180,8 @@ sifmod_set SINGULARITYENV_PIP_CONSTRAINT "/runscripts/pip-constraints.txt"
 sifmod_set APPTAINERENV_PIP_CONSTRAINT "/runscripts/pip-constraints.txt"
 sifmod_set SINGULARITYENV_PREPEND_PATH "/runscripts:/user-software/venv/demo/bin"
 sifmod_set APPTAINERENV_PREPEND_PATH "/runscripts:/user-software/venv/demo/bin"
+sifmod_set SINGULARITYENV_UV_EXCLUDE "/runscripts/pip-constraints.txt"
+sifmod_set APPTAINERENV_UV_EXCLUDE "/runscripts/pip-constraints.txt"
 sifmod_set SINGULARITYENV_VIRTUAL_ENV "/user-software/venv/demo"
 sifmod_set APPTAINERENV_VIRTUAL_ENV "/user-software/venv/demo"
 sifmod_set SINGULARITYENV_VIRTUAL_ENV_PROMPT "(demo) "
@@ -190,6 +192,8 @@ sifmod_set SINGULARITYENV_WITH_VENV "source /user-software/venv/demo/bin/activat
 sifmod_set APPTAINERENV_WITH_VENV "source /user-software/venv/demo/bin/activate"
 sifmod_set SINGULARITYENV_PYTHONNOUSERSITE "1"
 sifmod_set APPTAINERENV_PYTHONNOUSERSITE "1"
+sifmod_set SINGULARITYENV_UV_LINK_MODE "copy"
+sifmod_set APPTAINERENV_UV_LINK_MODE "copy"
 
 # The `eb` of EasyBuild takes the first python3 in PATH, which is this container's now, unless this variable names another.
 # EB_PYTHON is the user's, and comes before it.

@@ -21,7 +21,7 @@ FILES = sorted(path for path in Path(sifmod.inside.__file__).parent.glob("*.py")
 NAMES = [path.stem for path in FILES]
 SOURCE = Path(sifmod.__file__).parent
 
-# How each answers when it is started as it is in a container; of `venv` see below.
+# How each answers when it is started as it is in a container; of `venv` see below, of `installers` its own tests.
 STARTED = {
     "consistency": (["/nowhere"], 0),
     "has_module": (["json"], 0),
@@ -66,7 +66,7 @@ def test_it_runs_in_old_and_new_pythons(name: str, version: str) -> None:
 
 
 def test_every_program_is_one_of_these() -> None:
-    assert set(NAMES) == {*STARTED, "venv"}
+    assert set(NAMES) == {*STARTED, "installers", "venv"}
 
 
 def test_no_other_module_has_a_program_in_a_string() -> None:

@@ -31,8 +31,7 @@ def test_a_versioned_name_that_is_asked_for_as_well_is_one_file(wrappers: tuple[
 
 def test_commands_are_executable_and_what_is_sourced_is_not(case: str) -> None:
     for item in render(*CASES[case]):
-        read = ("runscripts/init-conda-venv", f"runscripts/{names.CONSISTENCY}")
-        sourced = item.path.parts[0] == "share" or str(item.path) in read
+        sourced = item.path.parts[0] == "share" or item.path.suffix == ".py" or item.path.name == "init-conda-venv"
         assert item.executable != sourced
         assert item.text.startswith("#!/bin/bash") != sourced
 
@@ -63,13 +62,25 @@ def test_sifmod_s_own_commands_are_those_that_no_wrapper_may_hide() -> None:
 def test_wrappers_have_their_versioned_names() -> None:
     paths = outputs(a_spec(python_version="3.11", wrappers=("python", "pip", "torchrun")), a_site())
     own = {path[4:] for path in paths if path.startswith("bin/")} - set(names.COMMANDS)
-    assert own == {"python", "python3", "python3.11", "pip", "pip3", "pip3.11", "torchrun"}
+    assert own == {"python", "python3", "python3.11", "pip", "pip3", "pip3.11", "torchrun", "uv"}
 
 
 def test_before_the_image_was_looked_into_there_are_the_plain_names() -> None:
     paths = outputs(a_spec(python_version=""), a_site())
     own = {path[4:] for path in paths if path.startswith("bin/")} - set(names.COMMANDS)
-    assert own == {"python", "pip"}
+    assert own == {"python", "pip", "uv"}
+
+
+def test_uv_is_where_pip_is_if_there_is_user_software_to_install_into() -> None:
+    def own(venv: str, *wrappers: str) -> set[str]:
+        paths = outputs(a_spec(venv=venv, wrappers=wrappers, python_version="3.11"), a_site())
+        return {path for path in paths if path.rpartition("/")[2] in ("pip", "uv")}
+
+    inside = {"runscripts/pip", "runscripts/uv"}
+    assert own("demo", "pip") == {"bin/pip", "bin/uv", *inside}
+    assert own("demo", "pip3.11") == inside
+    assert own("demo", "uv") == {"bin/uv", *inside}
+    assert own("", "pip") == {"bin/pip"}
 
 
 def test_every_rendered_text_ends_with_one_line_break(case: str) -> None:

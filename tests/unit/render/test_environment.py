@@ -78,9 +78,18 @@ def test_pip_is_held_to_the_image_s_packages_unless_that_is_switched_off() -> No
     assert "PIP_CONSTRAINT" not in structural_variables(a_spec(pip_constraints=False))
 
 
+def test_uv_is_kept_from_the_image_s_packages_where_it_could_shadow_them() -> None:
+    assert structural_variables(a_spec())["UV_EXCLUDE"] == "/runscripts/pip-constraints.txt"
+    assert "UV_EXCLUDE" not in structural_variables(a_spec(pip_constraints=False))
+    assert "UV_EXCLUDE" not in structural_variables(a_spec(venv=""))
+    assert setting_variables(a_spec(), a_site())["UV_LINK_MODE"] == "copy"
+    assert setting_variables(a_spec(), a_site(container_env={"UV_LINK_MODE": "clone"}))["UV_LINK_MODE"] == "clone"
+
+
 def test_packages_in_the_user_s_home_do_not_shadow_the_image_unless_the_easyconfig_wants_it() -> None:
     assert setting_variables(a_spec(venv=""), a_site()) == {"PYTHONNOUSERSITE": "1"}
-    assert setting_variables(a_spec(), a_site(container_env={"PYTHONNOUSERSITE": ""})) == {"PYTHONNOUSERSITE": ""}
+    emptied = setting_variables(a_spec(venv=""), a_site(container_env={"PYTHONNOUSERSITE": ""}))
+    assert emptied == {"PYTHONNOUSERSITE": ""}
     assert setting_variables(a_spec(python=None, venv=""), a_site()) == {}
 
 

@@ -47,7 +47,8 @@ def test_a_wrapper_passes_its_arguments_word_for_word(wrapper: Wrapper, installe
     ("name", "command"),
     [
         ("python3.11", ["/user-software/venv/demo/bin/python"]),
-        ("pip3", ["/user-software/venv/demo/bin/python", "-m", "pip"]),
+        ("pip3", ["/user-software/venv/demo/bin/python", "-I", "/runscripts/installers.py", "pip"]),
+        ("uv", ["/user-software/venv/demo/bin/python", "-I", "/runscripts/installers.py", "uv"]),
         ("torchrun", ["/runscripts/run-tool", "torchrun"]),
         ("start-shell", ["/bin/bash", "--norc"]),
         ("list-packages", ["/runscripts/list-packages"]),

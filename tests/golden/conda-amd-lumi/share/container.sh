@@ -10,6 +10,7 @@ sifmod_image=$sifmod_root/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif
 sifmod_directory=$sifmod_root/user-software
 sifmod_packed=$sifmod_root/user-software.squashfs
 sifmod_mark=$sifmod_root/user-software.unpacked
+sifmod_host_uv=
 
 # die STATUS MESSAGE
 die() {
@@ -80,6 +81,17 @@ describe_user_software() {
     pack_processors=0
 }
 
+# lend_uv: bind the uv of the host, for a container that has none. A script, such as another module's wrapper, is not the program.
+lend_uv() {
+    local candidate magic
+    while IFS= read -r candidate; do
+        if [[ $candidate == /* && $candidate != *[,:\\]* ]] && IFS= read -rd '' -n 4 magic <"$candidate" && [[ $magic == $'\x7fELF' ]]; then
+            sifmod_host_uv=$candidate
+            return
+        fi
+    done < <(type -ap uv)
+}
+
 packed_is_active() {
     [[ -f $sifmod_packed ]] && ! [[ -d $sifmod_directory && -e $sifmod_mark ]]
 }
@@ -116,6 +128,7 @@ set_environment() {
     inject CONDA_SHLVL 1
     inject PIP_CONSTRAINT /runscripts/pip-constraints.txt
     inject PREPEND_PATH /runscripts:/user-software/venv/pytorch/bin:/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/condabin
+    inject UV_EXCLUDE /runscripts/pip-constraints.txt
     inject VIRTUAL_ENV /user-software/venv/pytorch
     inject VIRTUAL_ENV_PROMPT '(pytorch) '
     inject WITH_CONDA 'source /opt/miniconda3/bin/activate pytorch'
@@ -124,6 +137,7 @@ set_environment() {
     inject _CE_CONDA ''
     inject _CE_M ''
     inject_unless_set PYTHONNOUSERSITE 1
+    inject_unless_set UV_LINK_MODE copy
     # The loaded module has set these, and the user may have changed or unset some since.
     if [[ ${CONTAINERROOT-} == "$sifmod_root" ]]; then return; fi
     export_unless_set NCCL_SOCKET_IFNAME hsn0,hsn1,hsn2,hsn3
@@ -166,6 +180,7 @@ set_binds() {
         printf '%s: %s\n' "${0##*/}" "$beside" >&2
         binds+=(/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software)
     fi
+    if [[ -n $sifmod_host_uv ]]; then binds+=("$sifmod_host_uv:/sifmod/uv:ro"); fi
     # With a module loaded, BINDPATH is the module's list and what the user has added to it since, and SIFMOD_USER_BINDPATH is
     # what the user had set before.
     local users added loaded previous=''

@@ -10,6 +10,7 @@ sifmod_image=$sifmod_root/'nasty $image "1".sif'
 sifmod_directory=$sifmod_root/user-software
 sifmod_packed=$sifmod_root/user-software.squashfs
 sifmod_mark=$sifmod_root/user-software.unpacked
+sifmod_host_uv=
 
 # die STATUS MESSAGE
 die() {
@@ -84,6 +85,17 @@ describe_user_software() {
     pack_processors=0
 }
 
+# lend_uv: bind the uv of the host, for a container that has none. A script, such as another module's wrapper, is not the program.
+lend_uv() {
+    local candidate magic
+    while IFS= read -r candidate; do
+        if [[ $candidate == /* && $candidate != *[,:\\]* ]] && IFS= read -rd '' -n 4 magic <"$candidate" && [[ $magic == $'\x7fELF' ]]; then
+            sifmod_host_uv=$candidate
+            return
+        fi
+    done < <(type -ap uv)
+}
+
 packed_is_active() {
     [[ -f $sifmod_packed ]] && ! [[ -d $sifmod_directory && -e $sifmod_mark ]]
 }
@@ -119,6 +131,7 @@ set_environment() {
     unset SINGULARITYENV_CONDA_PYTHON_EXE APPTAINERENV_CONDA_PYTHON_EXE
     unset SINGULARITYENV_CONDA_SHLVL APPTAINERENV_CONDA_SHLVL
     unset SINGULARITYENV_PIP_CONSTRAINT APPTAINERENV_PIP_CONSTRAINT
+    unset SINGULARITYENV_UV_EXCLUDE APPTAINERENV_UV_EXCLUDE
     unset SINGULARITYENV_WITH_CONDA APPTAINERENV_WITH_CONDA
     unset SINGULARITYENV__CE_CONDA APPTAINERENV__CE_CONDA
     unset SINGULARITYENV__CE_M APPTAINERENV__CE_M
@@ -128,6 +141,7 @@ set_environment() {
     inject WITH_CONDA_VENV 'source /runscripts/init-conda-venv'
     inject WITH_VENV 'source /user-software/venv/a+b/bin/activate'
     inject_unless_set PYTHONNOUSERSITE 1
+    inject_unless_set UV_LINK_MODE copy
     # The loaded module has set these, and the user may have changed or unset some since.
     if [[ ${CONTAINERROOT-} == "$sifmod_root" ]]; then return; fi
     export_unless_set EMPTY ''
@@ -166,6 +180,7 @@ set_binds() {
         printf '%s: %s\n' "${0##*/}" "$beside" >&2
         binds+=('/tmp/a b\,c'"'"'d$e/user-software:/user-software')
     fi
+    if [[ -n $sifmod_host_uv ]]; then binds+=("$sifmod_host_uv:/sifmod/uv:ro"); fi
     # With a module loaded, BINDPATH is the module's list and what the user has added to it since, and SIFMOD_USER_BINDPATH is
     # what the user had set before.
     local users added loaded previous=''

@@ -10,6 +10,7 @@ sifmod_image=$sifmod_root/demo.sif
 sifmod_directory=$sifmod_root/user-software
 sifmod_packed=$sifmod_root/user-software.squashfs
 sifmod_mark=$sifmod_root/user-software.unpacked
+sifmod_host_uv=
 
 # die STATUS MESSAGE
 die() {
@@ -66,6 +67,17 @@ describe_user_software() {
     pack_processors=0
 }
 
+# lend_uv: bind the uv of the host, for a container that has none. A script, such as another module's wrapper, is not the program.
+lend_uv() {
+    local candidate magic
+    while IFS= read -r candidate; do
+        if [[ $candidate == /* && $candidate != *[,:\\]* ]] && IFS= read -rd '' -n 4 magic <"$candidate" && [[ $magic == $'\x7fELF' ]]; then
+            sifmod_host_uv=$candidate
+            return
+        fi
+    done < <(type -ap uv)
+}
+
 packed_is_active() {
     [[ -f $sifmod_packed ]] && ! [[ -d $sifmod_directory && -e $sifmod_mark ]]
 }
@@ -101,11 +113,13 @@ set_environment() {
     unset SINGULARITYENV__CE_M APPTAINERENV__CE_M
     inject PIP_CONSTRAINT /runscripts/pip-constraints.txt
     inject PREPEND_PATH /runscripts:/user-software/venv/demo/bin
+    inject UV_EXCLUDE /runscripts/pip-constraints.txt
     inject VIRTUAL_ENV /user-software/venv/demo
     inject VIRTUAL_ENV_PROMPT '(demo) '
     inject WITH_CONDA_VENV 'source /runscripts/init-conda-venv'
     inject WITH_VENV 'source /user-software/venv/demo/bin/activate'
     inject_unless_set PYTHONNOUSERSITE 1
+    inject_unless_set UV_LINK_MODE copy
 }
 
 set_binds() {
@@ -135,6 +149,7 @@ set_binds() {
         printf '%s: %s\n' "${0##*/}" "$beside" >&2
         binds+=(/apps/Python/3.11-demo-singularity/user-software:/user-software)
     fi
+    if [[ -n $sifmod_host_uv ]]; then binds+=("$sifmod_host_uv:/sifmod/uv:ro"); fi
     # With a module loaded, BINDPATH is the module's list and what the user has added to it since, and SIFMOD_USER_BINDPATH is
     # what the user had set before.
     local users added loaded previous=''

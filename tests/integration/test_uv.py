@@ -1,0 +1,283 @@
+"""uv in a container keeps what pip keeps: the image's packages are neither replaced nor installed twice."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from conftest import DEMO_MODULE, IMAGES, User, make_user, make_wheel
+
+LOAD = f"module load {DEMO_MODULE}"
+FLAGS = "--no-index --no-cache"
+
+OPTVENV = f"""Bootstrap: localimage
+From: {IMAGES}/demo.sif
+%post
+    python3 -m venv /opt/venv
+    site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')
+    mkdir $site/held-1.2.3.dist-info
+    cd $site/held-1.2.3.dist-info
+    printf 'Metadata-Version: 2.1\\nName: held\\nVersion: 1.2.3\\nProvides-Extra: net\\n' >METADATA
+    printf 'Requires-Dist: plain<1.1; extra == "net"\\n' >>METADATA
+    printf '[tools]\\none = held\\n' >entry_points.txt
+"""
+
+
+@dataclass(frozen=True)
+class Python:
+    """One of the three kinds of Python that an image can have, and a package in it."""
+
+    parameters: str
+    vendor: str
+    version: str
+
+
+PYTHONS = {
+    "system": Python("sources = ['demo.sif']\npython_prefix = '/usr'\n", "demo-vendor", "1.2.3+site"),
+    "conda": Python("sources = ['conda-demo.sif']\nconda_env = 'pytorch'\n", "torch", "2.2.0+rocm5.6"),
+    "venv": Python("definition = 'Optvenv.def'\npython_prefix = '/opt/venv'\n", "held", "1.2.3"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An installed container, an index with a newer release of a package of its image, and its user."""
+
+    python: Python
+    user: User
+    index: Path
+
+    @property
+    def site_packages(self) -> Path:
+        return self.user.installdir("Demo/1.0") / "user-software/venv/mine/lib/python3.11/site-packages"
+
+    def state(self) -> set[str]:
+        """Return what is installed, without what Python and uv add while they run."""
+        return {path.name for path in self.site_packages.iterdir() if path.name != "__pycache__"}
+
+    def run(self, command: str, *, status: int = 0) -> str:
+        done = self.user.run(f"module load Demo/1.0; {command}", check=False)
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def uv(self, words: str, *, status: int = 0) -> str:
+        return self.run(f"uv pip install {FLAGS} --find-links {self.index} {words}", status=status)
+
+    def version(self) -> str:
+        show = f"import importlib.metadata as m; print(m.version({self.python.vendor!r}))"
+        return self.user.out(f"module load Demo/1.0; python -c {shlex.quote(show)}")
+
+
+def make_index(folder: Path, vendor: str) -> Path:
+    folder.mkdir()
+    make_wheel(folder, vendor, "9.0", "")
+    make_wheel(folder, "needs-vendor", "1.0", "", requires=(vendor,))
+    make_wheel(folder, "needs-newer", "1.0", "", requires=(f"{vendor}>=9",))
+    make_wheel(folder, "picky", "1.0", "", requires=(vendor,))
+    make_wheel(folder, "picky", "1.1", "", requires=(f"{vendor}>=9",))
+    for version in ("1.0", "1.1"):
+        make_wheel(folder, "plain", version, "")
+    return folder
+
+
+@pytest.fixture(scope="module", params=["system", "venv", pytest.param("conda", marks=pytest.mark.slow)])
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+    python = PYTHONS[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    user = make_user(folder / "eb")
+    (user.prefix / "Optvenv.def").write_text(OPTVENV)
+    (user.prefix / "Demo-1.0.eb").write_text(
+        "easyblock = 'ContainerImage'\nname = 'Demo'\nversion = '1.0'\nhomepage = 'https://example.org/'\n"
+        f"description = 'A container.'\ntoolchain = SYSTEM\nmoduleclass = 'tools'\nvenv = 'mine'\n{python.parameters}"
+    )
+    user.eb(str(user.prefix / "Demo-1.0.eb"))
+    yield Case(python, user, make_index(folder / "index", python.vendor))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_what_the_image_has_is_kept_and_what_needs_another_version_is_refused(case: Case) -> None:
+    new = case.state()
+    vendor, version = case.python.vendor, case.python.version
+    assert f"In the image: {vendor}=={version}" in case.uv("needs-vendor")
+    assert case.state() - new == {"needs_vendor.py", "needs_vendor-1.0.dist-info"}
+
+    before = case.state()
+    said = case.uv("needs-newer", status=1)
+    assert f"needs-newer depend on {vendor}>=9" in said
+    assert f"the image has {vendor}=={version}, which it keeps" in said
+    for words in (
+        f"{vendor}==9.0",
+        f"-U '{vendor}>8'",
+        f"{case.index}/{vendor.replace('-', '_')}-9.0-py3-none-any.whl",
+    ):
+        assert f"the image has {vendor}=={version}" in case.uv(words, status=1)
+    assert case.state() == before
+
+    # the newest release that goes with the image, and it stays so
+    for words in ("picky", "-U picky", "--reinstall picky needs-vendor", f"-U --reinstall {vendor} picky"):
+        case.uv(words)
+        assert case.state() - before == {"picky.py", "picky-1.0.dist-info"}
+    assert case.version() == version
+
+
+def test_one_command_can_opt_out(case: Case) -> None:
+    vendor = case.python.vendor
+    command = f"uv pip install {FLAGS} --find-links {case.index} {vendor}"
+    case.run(f"start-shell -c 'UV_EXCLUDE= {command}'")
+    assert case.version() == "9.0"
+    case.run(f"uv pip uninstall {vendor}")
+    assert case.version() == case.python.version
+
+
+@pytest.mark.parametrize("case", ["venv"], indirect=True)
+def test_what_an_extra_of_the_image_s_package_needs_is_installed(case: Case) -> None:
+    before = case.state()
+    case.uv("'held[net]'")
+    assert case.state() - before == {"plain.py", "plain-1.0.dist-info"}
+    show = "import importlib.metadata as m; print([one.name for one in m.entry_points(group='tools')])"
+    assert case.run(f"python -c {shlex.quote(show)}") == "['one']\n"
+    case.run("uv pip uninstall plain")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_index(tmp_path_factory.mktemp("index") / "demo-vendor", "demo-vendor")
+
+
+def there(user: User) -> set[str]:
+    """Return the names of the packages in user software."""
+    folder = user.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages"
+    return {path.name.partition("-")[0] for path in folder.glob("*.dist-info")} - {"pip", "setuptools"}
+
+
+def test_uv_of_the_image(own_demo: User, index: Path) -> None:
+    uv = f"singularity exec -B {shutil.which('uv')}:/usr/local/bin/uv $SIF uv pip install {FLAGS} -f {index}"
+    own_demo.run(f"{LOAD}; {uv} needs-vendor")
+    assert own_demo.run(f"{LOAD}; {uv} needs-newer", check=False).returncode == 1
+    assert there(own_demo) == {"needs_vendor"}
+
+
+def test_uv_of_the_user_software(own_demo: User, index: Path) -> None:
+    bin_folder = own_demo.installdir(DEMO_MODULE) / "user-software/venv/demo/bin"
+    shutil.copy(str(shutil.which("uv")), bin_folder / "uv")
+    for uv in ("singularity exec $SIF uv", "uv", "start-shell -c 'uv \"$@\"' uv"):
+        own_demo.run(f"{LOAD}; PATH=${{PATH//:*venv*:/:}}; {uv} pip install {FLAGS} -f {index} -U needs-vendor")
+        refused = own_demo.run(f"{LOAD}; {uv} pip install {FLAGS} -f {index} needs-newer", check=False)
+        assert refused.returncode == 1
+        assert "depend on demo-vendor>=9" in refused.stderr
+    # by its path it never replaces a package of the image, but does not see what needs another version
+    exact = f"singularity exec $SIF /user-software/venv/demo/bin/uv pip install {FLAGS} -f {index}"
+    own_demo.run(f"{LOAD}; {exact} -U --reinstall needs-vendor needs-newer")
+    assert there(own_demo) == {"needs_vendor", "needs_newer"}
+
+
+def test_without_any_uv_it_says_how_to_get_one(demo: User) -> None:
+    for uv in ("uv", "singularity exec $SIF uv"):
+        done = demo.run(f"{LOAD}; PATH=$CONTAINERROOT/bin:/usr/bin:/bin; {uv} --version", check=False)
+        assert done.returncode == 127
+        assert "type: pip install uv" in done.stderr
+
+
+def test_requirements_from_pipes_are_read_by_both_runs(own_demo: User, index: Path) -> None:
+    uv = f"uv pip install {FLAGS} -f {index}"
+    own_demo.run(f"{LOAD}; printf 'plain==1.0\\nneeds-vendor\\n' | {uv} -r -")
+    assert there(own_demo) == {"plain", "needs_vendor"}
+    own_demo.run(f'{LOAD}; start-shell -c "{uv} -qr <(echo picky) -c <(echo picky==1.0)"')
+    assert there(own_demo) == {"plain", "needs_vendor", "picky"}
+    refused = own_demo.run(f"{LOAD}; echo needs-newer | {uv} -r -", check=False)
+    assert refused.returncode == 1
+
+
+def test_the_user_s_own_settings_count_in_both_runs(own_demo: User, index: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.txt").write_text("plain<1.1\n")
+    (tmp_path / "x.txt").write_text("needs-vendor\n")
+    env = f"UV_FIND_LINKS={index} UV_CONSTRAINT={tmp_path}/c.txt UV_NO_CACHE=1 UV_REQUIRE_HASHES="
+    own_demo.run(f"{LOAD}; {env} uv --color always pip install --no-index plain picky")
+    packages = own_demo.out(f"{LOAD}; uv pip list --format=freeze").splitlines()
+    assert {"plain==1.0", "picky==1.0"} <= set(packages)
+    own_demo.run(f"{LOAD}; {env} uv pip install --no-index --excludes {tmp_path}/x.txt needs-vendor demo-vendor")
+    assert there(own_demo) == {"plain", "picky"}
+
+
+def test_what_would_install_the_image_s_packages_anyway_is_refused(own_demo: User, index: Path) -> None:
+    lock = own_demo.prefix / "pylock.toml"
+    wheel = index / "demo_vendor-9.0-py3-none-any.whl"
+    lock.write_text(
+        'lock-version = "1.0"\ncreated-by = "uv"\n[[packages]]\nname = "demo-vendor"\nversion = "9.0"\n'
+        f'wheels = [{{ path = "{wheel}", hashes = {{ sha256 = "{"0" * 64}" }} }}]\n'
+    )
+    for words in ("pip sync r.txt", "sync --active", f"pip install -r {lock}"):
+        done = own_demo.run(f"{LOAD}; uv {words}", check=False)
+        assert done.returncode == 2
+        assert "uv export --no-emit-project | uv pip install -r -" in done.stderr
+    assert there(own_demo) == set()
+
+
+def test_a_build_may_use_another_version_than_the_image_s(own_demo: User, index: Path, tmp_path: Path) -> None:
+    source = tmp_path / "built"
+    source.mkdir()
+    wheel = make_wheel(tmp_path, "built", "1.0", "")
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["demo-vendor==9.0"]\nbuild-backend = "own"\nbackend-path = ["."]\n'
+        '[project]\nname = "built"\nversion = "1.0"\n'
+    )
+    (source / "own.py").write_text(
+        "import importlib.metadata, shutil\n"
+        "def build_wheel(folder, *_):\n"
+        "    assert importlib.metadata.version('demo-vendor') == '9.0'\n"
+        f"    return shutil.copy({str(wheel)!r}, folder).rpartition('/')[2]\n"
+    )
+    own_demo.run(f"{LOAD}; uv pip install {FLAGS} -f {index} {source}")
+    assert there(own_demo) == {"built"}
+
+
+def test_another_environment_gets_what_it_asks_for(own_demo: User, index: Path) -> None:
+    script = f"""{LOAD}; start-shell -c '
+        uv venv --quiet --no-cache own && VIRTUAL_ENV=$PWD/own uv pip install {FLAGS} -f {index} needs-newer
+        uv pip install {FLAGS} -f {index} -p own/bin/python plain
+        uv pip install {FLAGS} -f {index} --target there demo-vendor
+    '"""
+    own_demo.run(script)
+    folder = own_demo.prefix / "own/lib/python3.11/site-packages"
+    assert {path.name for path in folder.glob("*.py")} >= {"demo_vendor.py", "needs_newer.py", "plain.py"}
+    assert (own_demo.prefix / "there/demo_vendor.py").is_file()
+    assert there(own_demo) == set()
+
+
+def test_an_old_uv_is_refused_and_a_failing_one_leaves_nothing(own_demo: User, tmp_path: Path) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text("#!/bin/sh\n[ \"$1\" = --version ] && echo 'uv 0.9.7' || echo used\n")
+    uv.chmod(0o755)
+    run = f"{LOAD}; TMPDIR={tmp_path} singularity exec -B {uv}:/usr/local/bin/uv $SIF uv"
+    done = own_demo.run(f"{run} pip install x", check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "uv 0.9.8 or later is required" in done.stderr
+    assert own_demo.out(f"{run} pip list") == "used"
+    uv.write_text("#!/bin/sh\n[ \"$1\" = --version ] && echo 'uv 1.0.0' && exit\nkill -TERM $$\n")
+    assert own_demo.run(f"{run} pip install x", check=False).returncode in (-15, 143)
+    assert list(tmp_path.iterdir()) == [uv]
+
+
+def test_pip_and_uv_say_that_the_user_software_is_packed(extended: User, index: Path) -> None:
+    extended.run(f"{LOAD}; make-squashfs; rm -r $CONTAINERROOT/user-software")
+    for tool in ("pip", "pip3", "singularity exec $SIF pip", "uv pip", "start-shell -c 'uv pip \"$@\"' uv"):
+        for words in (f"install --no-index --find-links {index} plain", "uninstall greeting"):
+            done = extended.run(f"{LOAD}; {tool} {words}", check=False)
+            assert done.returncode == (2 if "uv" in tool else 1)
+            assert "the user software is packed" in done.stderr
+            assert "unmake-squashfs" in done.stderr
+    extended.run(f"{LOAD}; pip install --no-index --find-links {index} --target there plain; uv pip list; pip list")
+    assert (extended.prefix / "there/plain.py").is_file()
+
+
+def test_pip_refuses_the_home(own_demo: User, wheel: Path) -> None:
+    for pip in ("pip", "singularity exec $SIF pip"):
+        done = own_demo.run(f"{LOAD}; {pip} install --user {wheel}", check=False)
+        assert done.returncode == 1
+        assert "/.local/lib/python3.11/site-packages" in done.stderr
+        assert f"type: pip install {wheel}" in done.stderr

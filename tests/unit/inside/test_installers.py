@@ -1,0 +1,234 @@
+"""Arguments of uv, taken apart and put together again; what uv itself does with them is tested on the real one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sifmod import names
+from sifmod.inside import installers
+from sifmod.inside.installers import Option
+
+PROGRAM = Path(installers.__file__)
+
+VALUES = st.text("abc./=pipinstal", min_size=1, max_size=12)
+FLAGS = st.sampled_from(["-q", "-v", "-qq", "-U", "--offline", "--no-cache", "-n", "--no-progress"])
+BEFORE = st.one_of(
+    FLAGS.map(lambda word: [word]),
+    st.tuples(st.sampled_from(installers.VALUED), VALUES).map(list),
+    st.tuples(st.sampled_from(installers.VALUED), VALUES).map(lambda pair: ["=".join(pair)]),
+)
+ANYWHERE = st.one_of(
+    FLAGS.map(lambda word: [word]),
+    st.tuples(st.sampled_from(["-r", "-c", "--index-url", "-f", "--extra"]), VALUES).map(list),
+    st.tuples(st.sampled_from(["-r", "-f", "-e"]), VALUES.filter(lambda text: text[0] != "=")).map(
+        lambda pair: ["".join(pair)]
+    ),
+    VALUES.map(lambda word: [word]),
+)
+
+
+def joined(groups: list[list[str]]) -> list[str]:
+    return [word for group in groups for word in group]
+
+
+def given_options(*words: str) -> list[tuple[str, str | None]]:
+    return [(option.name, option.value) for option in installers.options(words)]
+
+
+def test_it_has_the_names_of_the_installation() -> None:
+    assert Path(installers.HELD).name == names.CONSTRAINTS
+    assert names.HOST_UV == installers.HOST_UV
+
+
+@given(st.lists(BEFORE), st.lists(BEFORE), st.lists(ANYWHERE))
+def test_the_command_is_found_among_global_options(
+    first: list[list[str]], second: list[list[str]], rest: list[list[str]]
+) -> None:
+    arguments = [*joined(first), "pip", *joined(second), "install", *joined(rest)]
+    at = len(joined(first))
+    assert installers.command_of(arguments) == [(at, "pip"), (at + 1 + len(joined(second)), "install")]
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("run pip install x", ["run", "pip"]),
+        ("tool run pip install", ["tool", "run"]),
+        ("--project pip pip --directory install sync", ["pip", "sync"]),
+        ("--new-option value pip install x", ["pip", "install"]),
+        ("--version", []),
+        ("", []),
+    ],
+)
+def test_other_commands_are_not_taken_for_it(words: str, command: list[str]) -> None:
+    assert [word for _, word in installers.command_of(words.split())] == command
+
+
+def test_options_have_the_values_that_uv_gives_them() -> None:
+    assert given_options("-qUr", "a.txt", "-cb.txt", "-f=d", "--index-url=u", "--target", "t", "x", "-r", "-") == [
+        ("-q", None),
+        ("-U", None),
+        ("-r", "a.txt"),
+        ("-c", "b.txt"),
+        ("-f", "d"),
+        ("--index-url", "u"),
+        ("--target", "t"),
+        ("-r", "-"),
+    ]
+    assert given_options("--system", "--", "--target", "t") == [("--system", None)]
+    assert given_options("-U", "-r", "--", "x") == [("-U", None), ("-r", None)]
+
+
+@given(st.lists(ANYWHERE), st.booleans())
+def test_a_trial_has_all_arguments_in_their_order_except_what_silences_it(groups: list[list[str]], ends: bool) -> None:
+    arguments = ["pip", "install", *joined(groups), *(["--", "-q"] if ends else [])]
+    found = installers.trial_words(arguments, installers.options(arguments), 2, ["--dry-run"])
+    dropped = ("-q", "-v", "-qq")
+    kept = [word for group in groups for word in group if group[0] not in dropped]
+    assert found == ["pip", "install", "--dry-run", *kept, *(["--", "-q"] if ends else [])]
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        ("--dry-run --quiet --verbose --check --require-hashes --no-verify-hashes x", "x"),
+        ("--output-format json --output-format=text x", "x"),
+        ("--no-binary :all: --no-binary=:all: --no-binary numpy x", "--no-binary numpy x"),
+        ("-qU -qqr a.txt -Pq -qPq", "-U -r a.txt -Pq -Pq"),
+        ("-q -- -q", "-- -q"),
+    ],
+)
+def test_what_has_no_place_in_a_trial_is_left_out(words: str, left: str) -> None:
+    arguments = words.split()
+    assert installers.trial_words(arguments, installers.options(arguments), 0, []) == left.split()
+
+
+def test_the_user_s_variable_counts_unless_the_user_has_typed_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UV_FIND_LINKS", "/a b,/c")
+    monkeypatch.setenv("UV_CONSTRAINT", "one.txt two.txt")
+    assert installers.own_and([], installers.FIND_LINKS, "/own") == [
+        "--find-links=/own",
+        "--find-links=/a b",
+        "--find-links=/c",
+    ]
+    assert installers.own_and([Option(0, "-f", "x")], installers.FIND_LINKS, "/own") == ["--find-links=/own"]
+    assert installers.own_and([], installers.CONSTRAINTS, "one.txt") == ["--constraint=one.txt", "--constraint=two.txt"]
+    monkeypatch.delenv("UV_CONSTRAINT")
+    assert installers.own_and([], installers.CONSTRAINTS, "/own") == ["--constraint=/own"]
+
+
+def test_a_plan_is_what_uv_prints_of_it() -> None:
+    said = """Using Python 3.11.2 environment at: /user-software/venv/demo
+Resolved 4 packages in 3ms
+Would download 3 packages
+Would uninstall 1 package
+Would install 3 packages
+ \x1b[31m-\x1b[39m \x1b[1mplain\x1b[0m\x1b[2m==1.0\x1b[0m
+ \x1b[32m+\x1b[39m \x1b[1mplain\x1b[0m\x1b[2m==1.1\x1b[0m
+ + Some.Name @ file:///tmp/some_name-1.0-py3-none-any.whl
+ + other==2.0 (from file:///tmp/other)
+"""
+    assert installers.read_plan(said) == ({"plain"}, {"plain": "1.1", "some-name": "", "other": ""})
+    assert installers.read_plan("Would make no changes\n") == (set(), {})
+    assert installers.read_plan(said.replace("install 3", "install 4")) is None
+
+
+def test_what_can_be_read_only_once_is_read_before_the_trial() -> None:
+    ours, theirs = os.pipe()
+    os.write(theirs, b"plain==1.0\n")
+    os.close(theirs)
+    words = ["-r", f"/dev/fd/{ours}", "-c", "/dev/fd/999"]
+    assert installers.buffered(words, installers.options(words)) == {ours: 0}
+    for _ in range(2):
+        assert Path(f"/dev/fd/{ours}").read_text() == "plain==1.0\n"
+    os.close(ours)
+
+
+def test_a_file_on_standard_input_is_read_from_where_it_stood(tmp_path: Path) -> None:
+    (tmp_path / "r.txt").write_text("first\nsecond\n")
+    with (tmp_path / "r.txt").open("rb") as stream:
+        os.lseek(stream.fileno(), 6, os.SEEK_SET)
+        word = f"--requirements=/proc/self/fd/{stream.fileno()}"
+        assert installers.buffered([word], installers.options([word])) == {stream.fileno(): 6}
+
+
+def test_a_stand_in_has_the_name_the_version_and_the_extras(tmp_path: Path) -> None:
+    extras = {"demo-vendor": ["Provides-Extra: net", 'Requires-Dist: plain ; extra == "net"']}
+    installers.write_stand_ins(str(tmp_path), {"demo-vendor": "1.2.3+site", "other": "1!2.0"}, extras)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "demo_vendor-1.2.3+site-py3-none-any.whl",
+        "other-1!2.0-py3-none-any.whl",
+    }
+    with zipfile.ZipFile(tmp_path / "demo_vendor-1.2.3+site-py3-none-any.whl") as wheel:
+        metadata = wheel.read("demo_vendor-1.2.3+site.dist-info/METADATA").decode()
+    assert metadata == (
+        "Metadata-Version: 2.1\nName: demo-vendor\nVersion: 1.2.3+site\n"
+        'Provides-Extra: net\nRequires-Dist: plain ; extra == "net"\n'
+    )
+
+
+def test_only_the_lines_of_extras_are_taken_from_the_image_s_metadata(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, lines in (
+        ("Demo.Vendor", 'Requires-Dist: numpy\nRequires-Dist: plain (>=1) ; extra == "net"\n'),
+        ("stranger", 'Requires-Dist: plain; extra == "net"\n'),
+    ):
+        info = tmp_path / f"{name}-1.0.dist-info"
+        info.mkdir()
+        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nProvides-Extra: net\n{lines}\nProvides-Extra: no\n"
+        (info / "METADATA").write_text(text)
+    monkeypatch.setattr(sys, "path", [f"{sys.prefix}/lib", str(tmp_path)])
+    found = installers.extras_of({"demo-vendor": "1.0"})
+    assert found == {"demo-vendor": ["Provides-Extra: net", 'Requires-Dist: plain (>=1) ; extra == "net"']}
+    assert [installers.required_name(line) for line in found["demo-vendor"]] == ["", "plain"]
+
+
+def run(tool: str, *words: str, python: str = sys.executable, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the program as it lies here; UV_EXCLUDE holds nothing, as there is no file of an installation beside it."""
+    return subprocess.run([python, "-I", PROGRAM, tool, *words], env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("version", ["", "3.6", "3.7", "3.8", "3.13"])
+def test_without_a_uv_it_says_how_to_get_one(version: str) -> None:
+    python = shutil.which(f"python{version}") if version else sys.executable
+    if not python or subprocess.run([python, "--version"], capture_output=True, check=False).returncode:
+        pytest.skip(f"no Python {version} here")
+    done = run("uv", "pip", "install", "x", python=python, PATH="/nowhere")
+    assert (done.returncode, done.stdout) == (127, "")
+    assert done.stderr.startswith("uv: this container has no uv. To install it, type: pip install uv.")
+
+
+@pytest.mark.parametrize("words", [["venv", "x"], ["pip", "list"], ["pip", "install", "--help"], []])
+def test_everything_else_is_uv_s_own_with_its_status(tmp_path: Path, words: list[str]) -> None:
+    fake = tmp_path / "uv"
+    fake.write_text('#!/bin/sh\necho "${UV_EXCLUDE-unset}" "$@"\nexit 7\n')
+    fake.chmod(0o755)
+    done = run("uv", *words, PATH=str(tmp_path), UV_EXCLUDE=installers.HELD)
+    assert (done.returncode, done.stdout.split()) == (7, ["unset", *words])
+    # the user's own value is nothing that the module has set
+    done = run("uv", *words, PATH=str(tmp_path), UV_EXCLUDE="mine.txt")
+    assert (done.returncode, done.stdout.split()) == (7, ["mine.txt", *words])
+
+
+@pytest.mark.parametrize(("words", "env"), [(["--user", "x"], {}), (["x"], {"PIP_USER": "yes"})])
+def test_pip_does_not_install_where_python_does_not_look(words: list[str], env: dict[str, str]) -> None:
+    done = run("pip", "install", *words, HOME="/home/me", PYTHONNOUSERSITE="1", **env)
+    assert done.returncode == 1
+    assert "would install into /home/me/.local/lib/python" in done.stderr
+    assert done.stderr.endswith("type: env -u PIP_USER pip install x\n" if env else "type: pip install x\n")
+
+
+def test_pip_is_left_alone_otherwise() -> None:
+    assert run("pip", "--version", PYTHONNOUSERSITE="1").stdout.startswith("pip ")
+    # the value of an option is not the command
+    assert run("pip", "list", "--user", PYTHONNOUSERSITE="1").returncode == 0
