@@ -220,3 +220,47 @@ def test_a_base_or_wheel_that_changed_stops_the_build_and_the_old_module_stays(i
     finally:
         definition.write_text(text)
     assert "greeting==1.0" in lab.packages(module)
+
+
+# Makes what micromamba leaves: a prefix with a Python, and a record of each package.
+MICROMAMBA = """#!/bin/sh
+set -e
+while [ $# -gt 0 ]; do
+    case $1 in
+        --prefix) prefix=$2 ;;
+        --file) file=$2 ;;
+    esac
+    shift
+done
+if grep -q '^dependencies' "$file"; then
+    url=https://conda.example.org/linux-64/python-3.11.2-0.conda
+else
+    url=$(grep -o 'https:[^#]*python[^#]*' "$file")
+fi
+python3 -m venv "$prefix"
+mkdir "$prefix/conda-meta"
+printf '{"url": "%s", "md5": "0123456789abcdef0123456789abcdef"}' "$url" >"$prefix/conda-meta/python.json"
+"""
+
+
+@pytest.mark.slow
+def test_a_conda_environment_with_a_stand_in_of_micromamba(lab: Lab) -> None:
+    prefix = lab.user.prefix
+    lab.write("micromamba", MICROMAMBA)
+    lab.write(
+        "base.def",
+        f"Bootstrap: localimage\nFrom: {BASE}\n%files\n    micromamba /usr/local/bin/micromamba\n"
+        "%post\n    chmod 755 /usr/local/bin/micromamba\n",
+    )
+    lab.user.run("singularity build --mksquashfs-args '-comp zstd -Xcompression-level 1' base.sif base.def")
+    lab.write("environment.yml", "name: thesis\nchannels: [conda-forge]\ndependencies: [python=3.11]\n")
+    module = lab.install("--conda environment.yml", base=prefix / "base.sif")
+    assert module.startswith("thesis/1.0-python-3.11-singularity-")
+    python = "import sys; print(sys.prefix, sys.version_info[:2])"
+    assert lab.user.out(f"module load {module}; python -c '{python}'") == "/user-software/venv/thesis (3, 11)"
+    assert lab.user.out(f"module load {module}; singularity exec $SIF /opt/thesis/bin/python -c 'print(6 * 7)'") == "42"
+    (lock,) = (lab.user.installdir(module) / "share/docker-defs").glob("*.conda.txt")
+    assert lock.read_text().splitlines()[1:] == [
+        "@EXPLICIT",
+        "https://conda.example.org/linux-64/python-3.11.2-0.conda#0123456789abcdef0123456789abcdef",
+    ]

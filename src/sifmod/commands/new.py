@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import click
 
 from sifmod.commands.options import json_option, site_option
 from sifmod.commands.output import echo_error, echo_json, echo_whole
 from sifmod.commands.progress import shown_progress
-from sifmod.easyconfig.environment import Source, file_names, make_environment
-from sifmod.easyconfig.newimage import file_image, pulled_image
-from sifmod.easyconfig.proposal import TAKEN_OVER, checked_name, propose
+from sifmod.easyconfig.condaenvironment import CondaSource, make_conda_environment, read_conda
+from sifmod.easyconfig.environment import Environment, Source, file_names, make_environment
+from sifmod.easyconfig.newimage import NewImage, file_image, pulled_image
+from sifmod.easyconfig.proposal import TAKEN_OVER, Proposal, checked_name, propose
 from sifmod.easyconfig.requirements import read_pyproject, read_requirements
 from sifmod.easyconfig.text import easyconfig_text, read_easyconfig
 from sifmod.host.files import refuse_existing, write_together
-from sifmod.site.settings import load_settings
+from sifmod.site.settings import Site, load_settings
 
 STANDARD_OUTPUT = "-"
 
+AnySource = Union[Source, CondaSource]
+_SOURCES = "--requirements, --pylock, --pyproject and --conda"
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -45,6 +48,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--requirements", type=_FILE, metavar="FILE", help="Requirements file of pip: install its packages too.")
 @click.option("--pylock", type=_FILE, metavar="FILE", help="Lock file (pylock.toml): install its packages too.")
 @click.option("--pyproject", type=_FILE, metavar="FILE", help="pyproject.toml: install the project's dependencies too.")
+@click.option("--conda", type=_FILE, metavar="FILE", help="environment.yml or explicit list: install its packages too.")
 @click.option("--extra", "extras", multiple=True, help="Extra of the project to install too.")
 @click.option("--group", "groups", multiple=True, help="Dependency group of the project to install too.")
 @click.option("--base", default="", metavar="IMAGE|URI", help="Image to install the packages on.")
@@ -61,6 +65,7 @@ def new(
     requirements: Optional[Path],
     pylock: Optional[Path],
     pyproject: Optional[Path],
+    conda: Optional[Path],
     extras: tuple[str, ...],
     groups: tuple[str, ...],
     base: str,
@@ -74,9 +79,9 @@ def new(
     IMAGE is a SIF. The image of a URI such as docker://debian:12 is pulled into EasyBuild's source path, where eb finds
     it again.
 
-    With --requirements, --pylock or --pyproject the module also has the packages of that file. A definition file and a
-    lock are written beside the easyconfig: eb builds an image from the base in which the base's own packages are kept.
-    With --on-top the image is the base's, and the packages are in user software.
+    With --requirements, --pylock, --pyproject or --conda the module also has the packages of that file. A definition
+    file and a lock are written beside the easyconfig: eb builds an image from the base in which the base's own packages
+    are kept. With --on-top the image is the base's, and the packages are in user software.
 
     Exit status: 0; 1 if the output exists, OTHER.eb is not a container easyconfig, or the packages can't be locked for
     the base; 3 if a value can't be used; 4 if the site's settings are wrong; 5 if IMAGE is not an image or can't be
@@ -95,7 +100,7 @@ def new(
     for key, value in (("name", name), ("version", version)):
         if value:
             checked_name(key, value)
-    source = _source(requirements, pylock, pyproject, extras, groups)
+    source = _source(requirements, pylock, pyproject, conda, extras, groups)
     _check_usage(source, image, base, on_top=on_top, output=output)
     site = load_settings(site=site_name).site
     notes: list[str] = []
@@ -119,9 +124,7 @@ def new(
     found = found.settled(str(proposal.parameters["name"]))
     folder = Path(output) if source or Path(output).is_dir() else Path(output).parent
     if source:
-        names = file_names(proposal, on_top=on_top)
-        refuse_existing([] if force else [folder / one for one in names])
-        environment = make_environment(source, found, proposal, site, on_top=on_top, say=_say)
+        environment = _environment(source, found, proposal, site, folder, on_top=on_top, force=force)
         files, proposal = environment.files, environment.proposal
     else:
         text = easyconfig_text(proposal.parameters, comments=[f"Written by sifmod new from {found.origin}: review it."])
@@ -148,32 +151,47 @@ def new(
         echo_whole(f"install it with: eb {' '.join([*options, shlex.quote(str(target))])}")
 
 
+def _environment(
+    source: AnySource, base: NewImage, proposal: Proposal, site: Site, folder: Path, *, on_top: bool, force: bool
+) -> Environment:
+    """Return the environment of a file; one that exists is refused before the base is run, if its name is known."""
+    if isinstance(source, CondaSource):
+        return make_conda_environment(source, base, proposal, site, say=_say)
+    refuse_existing([] if force else [folder / name for name in file_names(proposal, on_top=on_top)])
+    return make_environment(source, base, proposal, site, on_top=on_top, say=_say)
+
+
 def _source(
     requirements: Optional[Path],
     pylock: Optional[Path],
     pyproject: Optional[Path],
+    conda: Optional[Path],
     extras: tuple[str, ...],
     groups: tuple[str, ...],
-) -> Optional[Source]:
+) -> Optional[AnySource]:
     """Return the file of packages that was given; None if there is none."""
-    if sum(path is not None for path in (requirements, pylock, pyproject)) > 1:
-        raise click.UsageError("give one of --requirements, --pylock and --pyproject")
+    if sum(path is not None for path in (requirements, pylock, pyproject, conda)) > 1:
+        raise click.UsageError(f"give one of {_SOURCES}")
     if (extras or groups) and not pyproject:
         raise click.UsageError("--extra and --group belong to --pyproject")
     if requirements:
         return Source(requirements=read_requirements(requirements))
     if pyproject:
         return Source(requirements=read_pyproject(pyproject, extras=extras, groups=groups))
+    if conda:
+        return read_conda(conda)
     return Source(lock=pylock) if pylock else None
 
 
-def _check_usage(source: Optional[Source], image: str, base: str, *, on_top: bool, output: str) -> None:
+def _check_usage(source: Optional[AnySource], image: str, base: str, *, on_top: bool, output: str) -> None:
     if source and (image or not base):
         raise click.UsageError("name the image to install the packages on with --base")
     if source and output and not Path(output).is_dir():
         raise click.UsageError("an environment has several files: name a folder with --output")
     if not source and (base or on_top):
-        raise click.UsageError("--base and --on-top need --requirements, --pylock or --pyproject")
+        raise click.UsageError(f"--base and --on-top need one of {_SOURCES}")
+    if isinstance(source, CondaSource) and on_top:
+        raise click.UsageError("a conda environment can't be put on top of an image: leave out --on-top")
     if not source and not image:
         raise click.UsageError("name an image: IMAGE or URI")
 

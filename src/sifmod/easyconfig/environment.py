@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Callable, Optional
 
+from sifmod.easyconfig.definition import WORK, Basis, basis, writable
 from sifmod.easyconfig.lock import Locked, lock_text, read_lock
 from sifmod.easyconfig.newimage import NewImage
 from sifmod.easyconfig.proposal import Proposal, checked_name, checked_proposal
@@ -17,8 +17,6 @@ from sifmod.easyconfig.requirements import Requirements
 from sifmod.easyconfig.resolution import Base, held_packages, without_held
 from sifmod.easyconfig.text import easyconfig_text, folded
 from sifmod.errors import ImageError, SifmodError
-from sifmod.fetch.uri import ImageUri
-from sifmod.host.files import sha256_of
 from sifmod.host.runtime import find_runtime
 from sifmod.install.pip import certificates
 from sifmod.install.probe import PythonFacts
@@ -27,16 +25,13 @@ from sifmod.text.quoting import shell, without_templates
 
 DEFAULT_NAME, DEFAULT_VERSION = "environment", "1.0"
 
-# Of the image while it is built: in the unpacked image, because /tmp of the host may be small.
-_WORK = "/opt/sifmod-environment"
-
 _DEFINITION = """\
 # Written by sifmod new: the packages of {lock} in the Python of {base},
 # whose own packages are kept. To change them, run sifmod new again.
 {header}
 
 %setup
-    # as the user who builds, on the host; the image that is built lies in $SINGULARITY_ROOTFS
+    # on the host, where the image that is built lies in $SINGULARITY_ROOTFS
 {setup}
 
 %post
@@ -159,16 +154,14 @@ def make_environment(
     if not locked:
         raise SifmodError(f"the base has all packages of '{source.origin}': make a module of it with sifmod new IMAGE")
     names = file_names(proposal, on_top=on_top)
-    remote = base.uri if base.uri and base.uri.registry and base.uri.digest else None
-    sha256 = "" if remote else base.sha256 or sha256_of(base.path)
-    identity = remote.text if remote else f"{base.path.name} sha256:{sha256}"
-    files = {names[0]: lock_text(locked, platform, base=identity)}
+    made_from = basis(base)
+    files = {names[0]: lock_text(locked, platform, base=made_from.identity)}
     changes = _easyconfig(proposal, locked, facts, requested, source.origin, names[0])
     if on_top:
         changes.update(image_mode="central", pip_requirements=_requirements(locked, options))
         removed: tuple[str, ...] = ()
     else:
-        files[names[1]] = _definition(base, remote, sha256, python.executable, locked, lock=names[0])
+        files[names[1]] = _definition(made_from, python.executable, locked, lock=names[0])
         changes.update(definition=names[1])
         removed = ("sources", "checksums", "image_uri", "image_mode")
     kept = {name: value for name, value in proposal.parameters.items() if name not in removed}
@@ -203,43 +196,24 @@ def _requirements(locked: Sequence[Locked], options: Sequence[str]) -> list[str]
     return [without_templates(line) for line in lines]
 
 
-def _definition(
-    base: NewImage, remote: Optional[ImageUri], sha256: str, python: str, locked: Sequence[Locked], *, lock: str
-) -> str:
+def _definition(base: Basis, python: str, locked: Sequence[Locked], *, lock: str) -> str:
     """Return the definition file of an image with the locked packages.
 
     Raises:
         SifmodError: a path can't be written in a definition file.
     """
-    setup = [f'mkdir -p "$SINGULARITY_ROOTFS"{_WORK}']
-    if remote:
-        header = f"Bootstrap: {remote.scheme}\nFrom: {remote.location}"
-    else:
-        path = str(base.path.resolve())
-        header = f"Bootstrap: localimage\nFrom: {path}"
-        sentence = f"{path} is not the image that the packages were locked for: run sifmod new again"
-        setup += [
-            f"[ \"$(sha256sum <{shell(path)} | cut -d' ' -f1)\" = {sha256} ] || {{",
-            f"    echo {shell(sentence)} >&2",
-            "    exit 1",
-            "}",
-        ]
     copied = {one.path: one.file_name for one in locked if one.path}
     trusted = certificates(os.environ) if len(copied) < len(locked) else None
     if trusted:
         copied[str(trusted)] = "certificates.pem"
-    setup += [f'cp -- {shell(source)} "$SINGULARITY_ROOTFS"{_WORK}/{shell(name)}' for source, name in copied.items()]
-    for value in (*([] if remote else [str(base.path.resolve())]), python, *copied):
-        if "{{" in value or not value.isprintable():
-            raise SifmodError(f"the path {value!r} has characters that a definition file can't hold: rename it")
     return _DEFINITION.format(
         lock=lock,
-        base=re.sub(r"[{}\s]+", " ", base.origin),
-        header=header,
-        work=_WORK,
-        setup="\n".join(f"    {line}" for line in setup),
-        certificates=f" PIP_CERT={_WORK}/certificates.pem" if trusted else "",
-        python=shell(python),
+        base=base.title,
+        header=base.header,
+        work=WORK,
+        setup=base.setup(copied),
+        certificates=f" PIP_CERT={WORK}/certificates.pem" if trusted else "",
+        python=shell(writable(python)),
         links="\n".join(_link(one) for one in locked),
         lines="\n".join(one.line for one in locked),
     )
@@ -247,5 +221,5 @@ def _definition(
 
 def _link(one: Locked) -> str:
     """Return a link to a wheel, for pip's --find-links: a URL as requirement would leave it in the image."""
-    url = one.url or PurePosixPath(_WORK, one.file_name).as_uri()
+    url = one.url or PurePosixPath(WORK, one.file_name).as_uri()
     return f'<a href="{html.escape(url.partition("#")[0])}#sha256={one.sha256}">{html.escape(one.file_name)}</a>'

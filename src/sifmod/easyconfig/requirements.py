@@ -146,12 +146,17 @@ def toml_of(path: Path) -> dict[str, Any]:
         SifmodError: it can't be read, or is not TOML.
     """
     try:
-        return tomllib.loads(_text_of(path))
+        return tomllib.loads(text_of(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SifmodError(f"'{path}' is not TOML: {error}") from error
 
 
-def _text_of(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Return the text of a file of packages.
+
+    Raises:
+        SifmodError: it can't be read, is too large, or is not UTF-8.
+    """
     try:
         with path.open("rb") as stream:
             content = stream.read(_LARGEST + 1)
@@ -168,7 +173,7 @@ def _read_file(path: Path, found: _Found, target: dict[str, str], *, above: tupl
     """Read a file into `target`, which is either the requirements or the constraints of `found`."""
     if path.resolve() in above:
         raise SifmodError(f"'{path}' includes itself")
-    for number, line in _logical_lines(_text_of(path)):
+    for number, line in _logical_lines(text_of(path)):
         where = f"'{path}', line {number}"
         if re.search(r"\$\{\w+\}", line):
             raise SifmodError(
