@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import tomli_w
 from packaging.markers import Environment, InvalidMarker, Marker, UndefinedEnvironmentName
-from packaging.pylock import Package, PackageWheel, Pylock, PylockSelectError, PylockValidationError
+from packaging.pylock import Package, PackageDirectory, PackageWheel, Pylock, PylockSelectError, PylockValidationError
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import InvalidName, InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -187,6 +187,11 @@ def _tags(platform: Platform) -> list[Tag]:
 
 
 def _locked(path: Path, package: Package, source: object) -> Locked:
+    if isinstance(source, PackageDirectory):
+        raise SifmodError(
+            f"the lock '{path}' has {package.name} as a source folder, such as the project itself: write it without, "
+            "as with 'uv export --no-emit-project', or make a wheel with 'pip wheel --no-deps', and lock that"
+        )
     if not isinstance(source, PackageWheel):
         raise SifmodError(
             f"the lock '{path}' has no wheel of {package.name} that fits, only source code: make a wheel with "

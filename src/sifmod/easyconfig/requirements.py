@@ -363,5 +363,5 @@ def _refuse_sources(path: Path, tables: Mapping[str, Any], names: Iterable[str])
     if elsewhere:
         raise SifmodError(
             f"'{path}': tool.uv.sources says where {', '.join(elsewhere)} comes from, which only uv reads: write a "
-            "lock with 'uv export --format pylock.toml -o pylock.toml', and use --pylock"
+            "lock with 'uv export --no-emit-project --format pylock.toml -o pylock.toml', and use --pylock"
         )

@@ -104,6 +104,52 @@ def test_locks_that_are_refused(tmp_path: Path, head: str, old: str, new: str, s
     assert said in str(caught.value)
 
 
+# As uv 0.13.9 and pip 26.3 write them.
+UV = f"""lock-version = "1.0"
+created-by = "uv"
+requires-python = ">=3.11"
+
+[[packages]]
+name = "cowsay"
+version = "6.1"
+index = "https://pypi.org/simple"
+wheels = [{{ url = "https://x.org/cowsay-6.1-py3-none-any.whl", upload-time = 2023-09-25T16:30:01Z, size = 25560, \
+hashes = {{ sha256 = "{SHA}" }} }}]
+"""
+PIP = f"""lock-version = "1.0"
+created-by = "pip"
+
+[[packages]]
+name = "cowsay"
+version = "6.1"
+
+[[packages.wheels]]
+name = "cowsay-6.1-py3-none-any.whl"
+url = "file:///w/cowsay-6.1-py3-none-any.whl"
+
+[packages.wheels.hashes]
+sha256 = "{SHA}"
+"""
+
+
+@pytest.mark.parametrize(("text", "place"), [(UV, "https://x.org/"), (PIP, "/w/")])
+def test_locks_of_uv_and_pip(tmp_path: Path, text: str, place: str) -> None:
+    path = tmp_path / "pylock.toml"
+    path.write_text(text)
+    (found,) = read_lock(path, LINUX)
+    assert (found.name, found.version, found.url or found.path) == (
+        "cowsay",
+        "6.1",
+        f"{place}cowsay-6.1-py3-none-any.whl",
+    )
+
+
+def test_the_project_itself_in_a_lock_is_refused_with_the_option_of_uv(tmp_path: Path) -> None:
+    project = '[[packages]]\nname = "thesis"\nversion = "0.3"\ndirectory = { path = ".", editable = true }\n'
+    with pytest.raises(SifmodError, match=r"has thesis as a source folder.*'uv export --no-emit-project"):
+        read_lock(write(tmp_path, PACKAGE + project), LINUX)
+
+
 def test_an_unknown_version_of_the_format_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path)
     path.write_text(path.read_text().replace('"1.0"', '"2.0"', 1))
