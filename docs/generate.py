@@ -26,7 +26,7 @@ def site_keys() -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for key in KEYS.values():
         default = plain(key.default)
-        shown = f"`{default}`" if default or default == 0 else ""
+        shown = f"`{str(default).lower() if isinstance(default, bool) else default}`" if default or default == 0 else ""
         variable = f"`{key.variable}`" if key.variable else ""
         yield f"| `{key.name}` | {key.kind.title} | {shown} | {variable} | {key.help_text} |"
 

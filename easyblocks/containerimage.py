@@ -58,11 +58,12 @@ from sifmod.install.modulefiles import ModuleFiles, record_module_files
 from sifmod.install.oldimages import remove_old_images
 from sifmod.install.packages import check_packages, installed_packages
 from sifmod.install.rollback import forget, settle, undo
-from sifmod.names import CONTAINED
+from sifmod.names import CONTAINED, USER_COMMANDS, USER_COMMANDS_LOCK
 from sifmod.render.helptext import examples, usage, whatis
 from sifmod.render.templates import render, render_module
 from sifmod.site.settings import Site, load_site
 from sifmod.text.printable import printable
+from sifmod.usersoftware.commands import refresh_commands
 from sifmod.usersoftware.tree import restore_modes, split_installation, user_modes
 
 # Credentials must not stay in the environment: EasyBuild logs and reports it.
@@ -139,6 +140,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             ],
             "pip_requirements": [None, "Requirements that pip installs into the virtual environment", CUSTOM],
             "python_prefix": [None, "Prefix of the Python in the image, such as /usr", CUSTOM],
+            "user_commands": [
+                None,
+                "Make commands that users install commands on the host too (default: the site's, else True)",
+                CUSTOM,
+            ],
             "venv": [None, "Name of the virtual environment for user software (default: none)", CUSTOM],
             "wrappers": [None, "Host commands that run the same command in the container", CUSTOM],
         }
@@ -160,6 +166,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         for variable in list(self.module_load_environment.vars):
             if variable != "PATH":
                 delattr(self.module_load_environment, variable)
+        # each is prepended, so the last one is the first in PATH
+        self.module_load_environment.PATH = [USER_COMMANDS, "bin"]
         # user software is in the installation directory, so EasyBuild must not empty it
         self.cfg["keeppreviousinstall"] = True
         # set once EasyBuild holds the lock: before that, another run may be installing into the directory
@@ -322,6 +330,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     remove_tree(installdir)
                 elif self._is_new is False:
                     undo(installdir)
+                    refresh_commands(installdir)
 
     def _make_read_only(self) -> None:
         """With --read-only-installdir, remove write permission from everything but user software.
@@ -527,6 +536,9 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         with tempfile.TemporaryDirectory() as folder:
             for artefact in render(*self.describe()):
                 write_artefact(Path(folder), artefact)
+            if self.describe()[0].user_commands:
+                Path(folder, USER_COMMANDS).mkdir()
+                Path(folder, USER_COMMANDS, USER_COMMANDS_LOCK).touch()
             self.installdir = folder
             try:
                 return str(super().make_module_req(*args, **kwargs))

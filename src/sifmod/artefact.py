@@ -52,6 +52,6 @@ def path_problem(path: str) -> str:
         return "the path has an empty part"
     if _CONTROL.search(path):
         return "the path has a control character"
-    if parts[0].lstrip(".").startswith(names.USER_SOFTWARE_DIRECTORY):
+    if parts[0].lstrip(".").startswith(names.USERS):
         return "user software belongs to the users"
     return ""

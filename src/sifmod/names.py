@@ -24,6 +24,16 @@ USER_SOFTWARE_LIST = "user-software.txt"
 # Held while a command changes which copy of user software exists.
 USER_SOFTWARE_LOCK = ".user-software.lock"
 
+# The commands of user software on the host: links to one launcher, and the lock of those who refresh them.
+USER_COMMANDS = "user-bin"
+USER_COMMAND = "share/user-command"
+USER_COMMANDS_LOCK = ".lock"
+# With one of these begins every name at the top level of an installation that belongs to users.
+USERS = (USER_SOFTWARE_DIRECTORY, USER_COMMANDS)
+
+# What every new virtual environment has in its bin, as a regular expression of Python and of bash.
+SEEDED_COMMANDS = "python[0-9.]*t?|pip[0-9.]*|easy_install.*|wheel|[Aa]ctivate.*|deactivate.*"
+
 # Left by an install that is running or was killed: what it prepares, and what it replaces.
 STAGE = ".sifmod-stage"
 PREVIOUS = ".sifmod-previous"
@@ -44,6 +54,7 @@ INSTALLED = (
     "easybuild",
     "runscripts",
     "share",
+    USER_COMMANDS,
     USER_SOFTWARE_DIRECTORY,
     USER_SOFTWARE_PACKED,
     USER_SOFTWARE_UNPACKED,
@@ -73,13 +84,28 @@ RESERVED_VARIABLES = (
 )
 
 # sifmod's own host commands and runscripts: a wrapper of the same name would hide one of them.
-COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "carry-over", "list-packages")
+COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "carry-over", "list-packages", "refresh-commands")
 
 # Host commands that sifmod's scripts, Slurm and Lmod need: a wrapper of the same name would come first in PATH.
 HOST_COMMANDS = frozenset(
     {"bash", "csh", "env", "fish", "ksh", "lua", "module", "sbatch", "sh", "srun", "tclsh", "tcsh", "zsh"}
     | {"cat", "chmod", "cut", "date", "df", "du", "find", "flock", "getent", "grep", "head", "id", "ln", "ls", "mkdir"}
-    | {"mktemp", "mv", "nproc", "od", "readlink", "rm", "stat", "sync", "tail", "timeout", "touch", "wc", "xargs"}
+    | {
+        "mktemp",
+        "mv",
+        "nproc",
+        "od",
+        "readlink",
+        "rm",
+        "sha256sum",
+        "stat",
+        "sync",
+        "tail",
+        "timeout",
+        "touch",
+        "wc",
+        "xargs",
+    }
     | {"apptainer", "mksquashfs", "singularity", "unsquashfs"}
 )
 

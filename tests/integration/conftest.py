@@ -6,9 +6,10 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Optional
 
 import pytest
@@ -240,9 +241,15 @@ def greet(user: User) -> str:
 
 
 def make_wheel(
-    folder: Path, name: str, version: str, code: str, requires: tuple[str, ...] = (), command: str = ""
+    folder: Path,
+    name: str,
+    version: str,
+    code: str,
+    requires: tuple[str, ...] = (),
+    command: str = "",
+    scripts: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
-    """Make a wheel of a package with one module; `command` runs its function `greet`."""
+    """Make a wheel of a package with one module; `command` runs its function `greet`, `scripts` are other commands."""
     import base64
     import hashlib
     import zipfile
@@ -255,6 +262,7 @@ def make_wheel(
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{required}",
         **({f"{info}/entry_points.txt": f"[console_scripts]\n{command} = {module}:greet\n"} if command else {}),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        **{f"{module}-{version}.data/scripts/{script}": text for script, text in scripts.items()},
     }
 
     def line(path: str, text: str) -> str:
@@ -265,7 +273,9 @@ def make_wheel(
     path = folder / f"{module}-{version}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for member, text in {**files, f"{info}/RECORD": record}.items():
-            archive.writestr(member, text)
+            entry = zipfile.ZipInfo(member)
+            entry.external_attr = (0o100755 if "/scripts/" in member else 0o100644) << 16
+            archive.writestr(entry, text)
     return path
 
 

@@ -2,6 +2,8 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with those scripts
 
 describe_user_software
+# shellcheck source=user-commands.sh
+source "$root/share/user-commands.sh"
 
 # The directory may be a link to another file system. What is made beside it has names that begin with `beside`.
 tree=$directory beside=$root/

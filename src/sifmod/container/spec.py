@@ -80,6 +80,7 @@ class ContainerSpec:
         python_version: `major.minor` of that Python; empty until it was read from the image.
         venv: name of the virtual environment; empty if there is no user software.
         wrappers: names of host commands that run the same command in the container.
+        user_commands: whether commands that users install are host commands too.
         binds: bind paths for this container, in addition to the site's.
         container_env: variables for this container, in addition to the site's.
         gpu: GPU vendor, a key of `VENDORS`; empty for a container without GPU support.
@@ -107,6 +108,7 @@ class ContainerSpec:
     python_version: str = ""
     venv: str = ""
     wrappers: tuple[str, ...] = ()
+    user_commands: bool = True
     binds: tuple[Bind, ...] = ()
     container_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     gpu: str = ""
@@ -180,7 +182,7 @@ def spec_from_parameters(
         raise ParameterError("installdir", installdir, f"choose another installation path: {UNBINDABLE}")
     if not sif or re.search(r"[/\\\x00-\x1f\x7f-\x9f]", sif) or sif.startswith(("-", ".")):
         raise ParameterError("sources", sif, "use the file name of a SIF, without folders or a leading dot or dash")
-    if sif in names.INSTALLED or sif.startswith(names.USER_SOFTWARE_DIRECTORY):
+    if sif in names.INSTALLED or sif.startswith(names.USERS):
         raise ParameterError("sources", sif, "sifmod uses this name for another file: rename the image")
     python = _python(given)
     venv = _name("venv", given.get("venv", ""))
@@ -208,6 +210,7 @@ def spec_from_parameters(
         python=python,
         venv=venv,
         wrappers=_wrappers(given.get("wrappers"), python),
+        user_commands=_flag("user_commands", given.get("user_commands", True)) and bool(venv),
         binds=_binds("binds", given.get("binds", ())),
         container_env=_variables("container_env", given.get("container_env", {})),
         gpu=gpu,

@@ -39,6 +39,7 @@ from sifmod.render.templates import render
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
+from sifmod.usersoftware.commands import refresh_commands, remove_commands
 from sifmod.usersoftware.tree import (
     PARTS,
     dangling_link,
@@ -101,6 +102,11 @@ class Installer:
             _commit(stage, installdir, manifest, before)
         if self.spec.pack_user_software and is_new:
             self._pack()
+        if self.spec.venv:
+            for line in refresh_commands(installdir):
+                self.say(line)
+        else:
+            remove_commands(installdir)
 
     def _prepare(self, stage: Path, runtime: ContainerRuntime, before: Optional[Manifest]) -> tuple[Manifest, str]:
         """Prepare everything in the stage; return the manifest, and the Python version of outdated user software.
@@ -359,6 +365,8 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
         remember(installdir, [str(artefact.path) for artefact in changed], manifest=manifest.text)
         for artefact in changed:
             _put(stage, installdir, str(artefact.path))
+    if spec.venv:
+        refresh_commands(installdir)
 
 
 def check_writable(installdir: Path) -> None:

@@ -29,6 +29,7 @@ from sifmod.installed.installation import REMOVING, Installation, folders_in
 from sifmod.installed.lock import alone, check_lock
 from sifmod.installed.verification import difference_from_packed
 from sifmod.text.printable import printable
+from sifmod.usersoftware.commands import others_among_commands
 from sifmod.usersoftware.state import DIRECTORY, is_untouched
 from sifmod.usersoftware.tree import dangling_link, restore_modes, split_installation, user_modes
 
@@ -68,6 +69,7 @@ class Removal:
         found = set(split_installation(root)[0])
         found -= {root / names.USER_SOFTWARE_UNPACKED, root / names.USER_SOFTWARE_LIST, root / names.USER_SOFTWARE_LOCK}
         found.discard(root / names.USER_SOFTWARE_SHA256)
+        found -= {root / names.USER_COMMANDS}  # made from user software; what else is in it is among `others`
         directory = root / names.USER_SOFTWARE_DIRECTORY
         if directory in found and is_untouched(directory, venv=self.installation.manifest.venv):
             found.remove(directory)
@@ -91,7 +93,8 @@ class Removal:
                 yield path
 
         tops = [path for path in split_installation(root)[1] if path.name not in _KNOWN]
-        return tuple(path for top in tops if not top.name.startswith(_OF_RUNS) for path in look(top))
+        found = [path for top in tops if not top.name.startswith(_OF_RUNS) for path in look(top)]
+        return (*found, *others_among_commands(root))
 
     def check(self) -> None:
         """Refuse an installation that is a copy or elsewhere, may not be written, or is in use by another run.

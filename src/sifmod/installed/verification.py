@@ -21,6 +21,7 @@ from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
 from sifmod.text.size import size_text
+from sifmod.usersoftware.commands import others_among_commands
 from sifmod.usersoftware.startup import starting_code
 from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED, recorded_sums
 
@@ -57,6 +58,7 @@ def verify(
     yield from files
     # The scripts that start the container run on the host, with the permissions of whoever became suspicious.
     is_whole = worst(files) != PROBLEM
+    yield from _user_commands(installation)
     yield from _module_file(installation)
     yield from _image(installation, site, progress)
     yield from _old_images(installation)
@@ -140,6 +142,14 @@ def _files(installation: Installation) -> Iterator[Finding]:
     if not gone and not changed:
         how = "present and unchanged" if manifest.hashes else "present; the install recorded no checksums"
         yield Finding(OK, "files", f"{len(texts)} {how}")
+
+
+def _user_commands(installation: Installation) -> Iterator[Finding]:
+    others = others_among_commands(installation.root)
+    if others:
+        what = f"sifmod did not put them there: {', '.join(map(str, others))}"
+        why = "who loads the module runs them on the host, not in the container"
+        yield Finding(WARNING, "user commands", what, why, "remove them, unless you know who put them there")
 
 
 def _module_file(installation: Installation) -> Iterator[Finding]:

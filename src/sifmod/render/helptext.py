@@ -44,6 +44,8 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         commands["make-squashfs"] = "packs your own packages into one file"
         commands["unmake-squashfs"] = "unpacks them, to add more"
         commands["carry-over"] = "installs the packages of another installation"
+    if spec.user_commands and spec.venv:
+        commands["refresh-commands"] = "makes commands of your packages commands of the host"
     parts = [
         "This module is a container, with commands to use it.",
         f"Variables:\n{_table(variables)}",

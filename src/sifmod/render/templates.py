@@ -79,7 +79,8 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
         artefact("runscripts", "get-master"),
     ]
     for name, arguments in commands.items():
-        artefacts.append(artefact("bin", name, template="wrapper", command=name, arguments=arguments))
+        more: dict[str, Any] = {"command": name, "arguments": arguments, "installing": _installing(spec, name)}
+        artefacts.append(artefact("bin", name, template="wrapper", **more))
     if spec.python:
         artefacts += [
             artefact("bin", "list-packages"),
@@ -95,8 +96,11 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
         artefacts += [
             plain("bin", "carry-over"),
             plain("bin", "make-squashfs"),
+            plain("bin", "refresh-commands"),
             plain("bin", "unmake-squashfs"),
             plain("share", "packing.sh", executable=False),
+            plain("share", "user-command"),
+            plain("share", "user-commands.sh", executable=False),
             *(Artefact(PurePosixPath("share", "inside", f"{name}.py"), program(name)) for name in ("imports", "trees")),
             Artefact(PurePosixPath("runscripts", names.INSTALLERS), program("installers")),
             *(
@@ -199,3 +203,14 @@ def _commands(spec: ContainerSpec, command: str) -> dict[str, list[str]]:
     versions = (family[2],) if family[2] else ("", version.partition(".")[0], version)
     commands = {family[1] + suffix: arguments for suffix in versions}
     return {**commands, **_commands(spec, "uv")} if command == "pip" and spec.venv else commands
+
+
+def _installing(spec: ContainerSpec, command: str) -> str:
+    """Return the bash patterns of a wrapper's arguments that install or remove packages; empty if none do."""
+    if not spec.user_commands or not spec.python:
+        return ""
+    if re.fullmatch(r"pip[0-9.]*", command):
+        return '*" install "* | *" uninstall "*'
+    if command == "uv":
+        return '*" pip "*"install "* | *" pip "*" sync "*'
+    return '*" -m pip "*"install "*' if re.fullmatch(r"python[0-9.]*", command) else ""

@@ -110,6 +110,18 @@ def number(lowest: int, highest: int) -> Kind:
     return Kind(f"{lowest} to {highest}", partial(_whole, lowest, highest), {"anyOf": [whole, text]}, str)
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("true or false, without quotes")
+    return value
+
+
+def _flag_of_variable(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise TypeError("true or false")
+    return text == "true"
+
+
 def _block_size(value: Any) -> str:
     sizes = [*(f"{2**power}K" for power in range(2, 10)), "1M"]
     if _text(value) not in sizes:
@@ -202,6 +214,7 @@ def _binds_of_variable(text: str) -> list[str]:
     return [bind.argument for bind in Bind.parse_list(text)]
 
 
+FLAG = Kind("true or false", _flag, {"type": "boolean"}, _flag_of_variable)
 TEXT = Kind("string", _text, {"type": "string"}, str)
 PATH = Kind(
     "absolute path; `~` and `$VARIABLES` are expanded", _path, {"type": "string", "pattern": "^([/~$].*)?$"}, str

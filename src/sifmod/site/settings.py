@@ -19,6 +19,7 @@ from sifmod.site.keys import (
     BINDS,
     BLOCK_SIZE,
     COMPRESSORS,
+    FLAG,
     HOSTS,
     LEVELS,
     MASKS,
@@ -111,6 +112,12 @@ class Site:
         "Whose libraries programs use on GPUs, for easyconfigs that do not set `gpu_libraries`: `host`, the default, "
         "or `image`.",
     )
+    user_commands: bool = _key(
+        FLAG,
+        True,
+        "Whether commands that users install with pip are commands on the host too, for easyconfigs that do not set "
+        "`user_commands`.",
+    )
     cpu_bind_masks: tuple[str, ...] = _key(
         MASKS, (), "CPU masks for the tasks of a GPU node, in the order of their GPUs (`srun --cpu-bind=mask_cpu:`)."
     )
@@ -149,7 +156,7 @@ class Site:
     @property
     def easyconfig_defaults(self) -> dict[str, Any]:
         """Defaults for parameters that an easyconfig does not set."""
-        return {"gpu": self.gpu, "gpu_libraries": self.gpu_libraries}
+        return {"gpu": self.gpu, "gpu_libraries": self.gpu_libraries, "user_commands": self.user_commands}
 
 
 @dataclass(frozen=True)

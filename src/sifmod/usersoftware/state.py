@@ -28,7 +28,7 @@ _UNREADABLE = "it can't be read"
 # What a virtual environment contains before anything is installed into it: venv of Python 3.9 to 3.13 (tree.py).
 _UNTOUCHED = {
     ".": re.compile(r"bin|include|lib|lib64|pyvenv\.cfg|\.gitignore"),
-    "bin": re.compile(r"python[0-9.]*|pip[0-9.]*|easy_install.*|wheel|[Aa]ctivate.*"),
+    "bin": re.compile(names.SEEDED_COMMANDS),
     "include": re.compile(r"python3[0-9.]*t?"),
     "lib": re.compile(r"python3[0-9.]*t?"),
 }

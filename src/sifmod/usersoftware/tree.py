@@ -50,10 +50,10 @@ def packed_is_active(installdir: Path) -> bool:
 
 
 def split_installation(installdir: Path) -> tuple[list[Path], list[Path]]:
-    """Return the top level of an installation: user software, set aside or not, and everything else."""
+    """Return the top level of an installation: what belongs to users, set aside or not, and everything else."""
     entries = sorted(installdir.iterdir()) if installdir.is_dir() else []
     # the lock too: it may be another member's
-    users = [path for path in entries if path.name.lstrip(".").startswith(names.USER_SOFTWARE_DIRECTORY)]
+    users = [path for path in entries if path.name.lstrip(".").startswith(names.USERS)]
     return users, [path for path in entries if path not in users]
 
 

@@ -208,6 +208,7 @@ WRONG = [
     ("pack_user_software", True, {}, "there is nothing to pack without venv"),
     ("pack_user_software", "yes", {"python_prefix": "/usr", "venv": "x"}, "True or False"),
     ("pip_constraints", 1, {}, "True or False"),
+    ("user_commands", "yes", {}, "True or False"),
     ("pip_constraints", "no", {}, "True or False"),
     ("wrappers", "python", {}, "a list of strings"),
     ("wrappers", {"python": 1}, {}, "a list of strings"),
@@ -342,3 +343,9 @@ def test_any_value_is_either_accepted_or_refused_with_its_parameter(parameters: 
     if refusal is not None:
         assert refusal.parameter in parameters
         assert refusal.remedy
+
+
+def test_commands_of_users_need_user_software() -> None:
+    assert made(python_prefix="/usr", venv="x").user_commands
+    assert not made(python_prefix="/usr", venv="x", user_commands=False).user_commands
+    assert not made(python_prefix="/usr").user_commands

@@ -80,6 +80,26 @@ def test_a_default_that_pointed_to_it_goes_too(space: SoftwareSpace, removal: Re
     assert not folder.exists()
 
 
+def test_links_to_commands_of_user_software_are_neither_users_own_nor_others(removal: Removal, root: Path) -> None:
+    folder = root / "user-bin"
+    folder.mkdir()
+    (folder / ".lock").touch()
+    (folder / "cowsay").symlink_to("../share/user-command")
+    assert [*removal.users_own, *removal.others] == []
+    (folder / "mine").write_text("precious")
+    (folder / "link").symlink_to("../share/elsewhere")
+    assert removal.others == (folder / "link", folder / "mine")
+    with pytest.raises(InstallError, match="user-bin/link, user-bin/mine"):
+        removal.remove(keep=None)
+    removal.remove(keep=None, delete_others=True)
+    assert not root.exists()
+
+
+def test_a_link_in_place_of_the_folder_of_commands_is_refused(removal: Removal, root: Path, tmp_path: Path) -> None:
+    (root / "user-bin").symlink_to(tmp_path)
+    assert removal.others == (root / "user-bin",)
+
+
 def test_links_in_the_tree_are_not_followed(removal: Removal, root: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -75,6 +75,15 @@ def test_a_script_that_somebody_has_changed_is_not_run(root: Path, check: Check,
     assert "not done: it would run files that are not as installed" in found["sanity check"][0].what
 
 
+def test_what_sifmod_did_not_put_among_the_commands_is_named(root: Path, check: Check) -> None:
+    (root / "user-bin").mkdir()
+    (root / "user-bin" / "cowsay").symlink_to("../share/user-command")
+    assert "user commands" not in check()
+    (root / "user-bin" / "ls").write_text("#!/bin/sh\n")
+    (finding,) = check()["user commands"]
+    assert (finding.severity, str(root / "user-bin" / "ls") in finding.what) == (WARNING, True)
+
+
 def test_a_link_in_the_place_of_a_file_or_its_folder_is_a_problem(root: Path, check: Check, tmp_path: Path) -> None:
     (root / "share" / "container.sh").rename(tmp_path / "same")
     (root / "share" / "container.sh").symlink_to(tmp_path / "same")

@@ -111,12 +111,15 @@ CASES: dict[str, tuple[ContainerSpec, Site]] = {
 PLAIN = {
     "bin/carry-over": "wrappers/bin/carry-over",
     "bin/make-squashfs": "wrappers/bin/make-squashfs",
+    "bin/refresh-commands": "wrappers/bin/refresh-commands",
     "bin/unmake-squashfs": "wrappers/bin/unmake-squashfs",
     "runscripts/consistency.py": "src/sifmod/inside/consistency.py",
     "runscripts/installers.py": "src/sifmod/inside/installers.py",
     "share/inside/imports.py": "src/sifmod/inside/imports.py",
     "share/inside/trees.py": "src/sifmod/inside/trees.py",
     "share/packing.sh": "wrappers/share/packing.sh",
+    "share/user-command": "wrappers/share/user-command",
+    "share/user-commands.sh": "wrappers/share/user-commands.sh",
 }
 
 

@@ -31,7 +31,8 @@ def test_a_versioned_name_that_is_asked_for_as_well_is_one_file(wrappers: tuple[
 
 def test_commands_are_executable_and_what_is_sourced_is_not(case: str) -> None:
     for item in render(*CASES[case]):
-        sourced = item.path.parts[0] == "share" or item.path.suffix == ".py" or item.path.name == "init-conda-venv"
+        in_share = item.path.parts[0] == "share" and str(item.path) != names.USER_COMMAND
+        sourced = in_share or item.path.suffix == ".py" or item.path.name == "init-conda-venv"
         assert item.executable != sourced
         assert item.text.startswith("#!/bin/bash") != sourced
 

@@ -19,7 +19,7 @@ from .cases import text_of, write_out
 from .running import Wrapper
 
 
-@pytest.mark.parametrize("command", ["make-squashfs", "unmake-squashfs", "carry-over"])
+@pytest.mark.parametrize("command", ["make-squashfs", "unmake-squashfs", "carry-over", "refresh-commands"])
 def test_they_find_their_installation_through_links(installed: ContainerSpec, tmp_path: Path, command: str) -> None:
     top = write_out(installed, a_site())
     link = tmp_path / "link"

@@ -18,7 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-TYPES: dict[str, type] = {"string": str, "integer": int, "array": list, "object": dict}
+TYPES: dict[str, type] = {"boolean": bool, "string": str, "integer": int, "array": list, "object": dict}
 # The words of JSON Schema that `allows` below understands, and those that say nothing about a value.
 WORDS = {"anyOf", "not", "type", "enum", "pattern", "minimum", "maximum", "items", "properties", "propertyNames"}
 SILENT = {"$schema", "title", "description", "default"}
@@ -27,8 +27,10 @@ SILENT = {"$schema", "title", "description", "default"}
 def allows(schema: Mapping[str, Any], value: Any) -> bool:
     """Return whether a value is valid: the part of JSON Schema (draft 7) that the schema uses."""
     assert set(schema) <= WORDS | SILENT | {"additionalProperties"}
-    if "type" in schema and (not isinstance(value, TYPES[schema["type"]]) or isinstance(value, bool)):
-        return False
+    if "type" in schema:
+        kind = TYPES[schema["type"]]
+        if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
+            return False
     known = schema.get("properties", {})
     more = schema.get("additionalProperties", True)
     checks = [
@@ -73,6 +75,7 @@ GOOD = [
     'gpu = ""',
     'container_env = { A_1 = "" }',
     'cpu_bind_masks = ["0xfe"]',
+    "user_commands = false",
 ]
 BAD = [
     "unknown = 1",
@@ -92,6 +95,8 @@ BAD = [
     'container_env = { PIP_CONSTRAINT = "" }',
     "container_env = { A = 1 }",
     'cpu_bind_masks = ["fe"]',
+    'user_commands = "false"',
+    "user_commands = 0",
 ]
 
 

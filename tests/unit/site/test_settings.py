@@ -445,7 +445,14 @@ def test_an_empty_text_is_the_default_of_a_choice(write: Write) -> None:
 
 def test_a_site_s_gpu_counts_where_the_easyconfig_gives_none() -> None:
     site = load_site({"SIFMOD_GPU": "amd", "SIFMOD_GPU_LIBRARIES": "image"})
-    assert site.easyconfig_defaults == {"gpu": "amd", "gpu_libraries": "image"}
+    assert site.easyconfig_defaults == {"gpu": "amd", "gpu_libraries": "image", "user_commands": True}
+
+
+def test_a_variable_holds_true_or_false() -> None:
+    assert load_site({}).user_commands is True
+    assert load_site({"SIFMOD_USER_COMMANDS": "false"}).user_commands is False
+    assert load_site({"SIFMOD_USER_COMMANDS": "true"}).user_commands is True
+    assert "SIFMOD_USER_COMMANDS is 'no': it takes true or false" in refused({"SIFMOD_USER_COMMANDS": "no"})
 
 
 @pytest.mark.parametrize(("compressor", "highest"), [("gzip", 9), ("lzo", 9), ("zstd", 22)])

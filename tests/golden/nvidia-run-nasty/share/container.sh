@@ -67,6 +67,9 @@ describe_user_software() {
     sums=$root/user-software.sha256
     package_list=$root/user-software.txt
     lock_file=$root/.user-software.lock
+    commands=$root/user-bin
+    commands_lock=$commands/.lock
+    user_commands=true
     # in the container
     user_software=/user-software
     venv=/user-software/venv/a+b
@@ -78,6 +81,9 @@ describe_user_software() {
     folder_modes=.sifmod-folder-modes
     # what every new virtual environment has
     seeded=(pip setuptools wheel)
+    seeded_commands='python[0-9.]*t?|pip[0-9.]*|easy_install.*|wheel|[Aa]ctivate.*|deactivate.*'
+    # no command of a user may hide these
+    host_commands=(apptainer bash cat chmod csh cut date df du env find fish flock getent grep head id ksh ln ls lua mkdir mksquashfs mktemp module mv nproc od readlink rm sbatch sh singularity srun stat sync tail tclsh tcsh timeout touch unsquashfs wc xargs zsh)
     # the site's defaults
     pack_compressor=zstd
     pack_level=6
@@ -232,4 +238,12 @@ launch() {
         read -ra sifmod_options <<<"$SIFMOD_RUNTIME_OPTIONS"
     fi
     exec "$sifmod_runtime" run ${sifmod_options[@]+"${sifmod_options[@]}"} "$sifmod_image" "$@"
+}
+
+# launch_user_command NAME [ARGUMENT...]: replace this process with a command that users installed.
+launch_user_command() {
+    if ! in_container && ! packed_is_active && ! [[ -e $sifmod_directory/venv/a+b/bin/$1 ]]; then
+        die 127 'the user software of PyTorch-NGC/24.05 it'"'"'s no longer has this command; run: refresh-commands'
+    fi
+    launch /user-software/venv/a+b/bin/"$1" "${@:2}"
 }

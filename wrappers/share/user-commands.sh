@@ -1,0 +1,138 @@
+# The commands of user software on the host: for each one a link in user-bin to share/user-command. Who changes user software
+# sources this file after container.sh, and calls refresh_commands.
+# shellcheck shell=bash disable=SC2154 # variables of container.sh
+
+# refresh_commands: make a link for each command of the user software in use, and remove the links of others. What is no link to
+# the launcher is left alone. If it fails it prints why, and returns an exit status as in refresh-commands --help.
+refresh_commands() (
+    describe_user_software
+    LC_ALL=C # ranges of letters are those of ASCII
+    if ! $user_commands && [[ ! -d $commands ]]; then return 0; fi
+    if [[ -L $commands || (-e $commands && ! -d $commands) ]]; then
+        die 5 "'$commands' is not a directory: remove it, then run refresh-commands."
+    fi
+    if ! mkdir -p -- "$commands" 2>/dev/null || [[ ! -w $commands ]]; then
+        die 9 "no permission to write to '$commands': the commands of user software were not refreshed."
+    fi
+    command -v flock >/dev/null || die 4 "'flock' (of util-linux) is not installed on this node; try a login node."
+    if [[ -L $commands_lock || (-e $commands_lock && ! -f $commands_lock) ]]; then
+        die 5 "'$commands_lock' is not a file: remove it, then run refresh-commands."
+    fi
+    # A group member with a stricter umask may have created the file: read permission is enough for the lock.
+    { exec {held}>>"$commands_lock"; } 2>/dev/null || { exec {held}<"$commands_lock"; } 2>/dev/null ||
+        die 9 "'$commands_lock' can't be opened: the commands of user software were not refreshed."
+    flock --timeout 60 "$held" || die 7 "another refresh-commands is running: run it again later."
+
+    declare -A wanted=()
+    if $user_commands; then find_user_commands; fi
+    put_links || die 5 "the commands of user software could not be refreshed in '$commands'."
+    if ! $user_commands; then
+        rm -f -- "$commands_lock"
+        rm -d -- "$commands" 2>/dev/null || true
+    fi
+)
+
+# find_user_commands: set `wanted` to the names that get a link: commands of the virtual environment in use, except what every
+# environment has, and what would hide a command of the module or one that scripts on the host need.
+find_user_commands() {
+    local target name entries=() links=()
+    declare -A hidden=() files=()
+    for name in "${host_commands[@]}" sifmod; do hidden[$name]=yes; done
+    mapfile -d '' entries < <(list_environment)
+    wait "$!" || exit
+    set -- "${entries[@]}"
+    while (($#)); do
+        target=$1 name=$2
+        shift 2
+        if [[ ! $name =~ ^[A-Za-z0-9][A-Za-z0-9._+-]*$ || $name =~ ^($seeded_commands)$ ]]; then continue; fi
+        if [[ -n ${hidden[$name]-} || -e $root/bin/$name || -e $root/runscripts/$name ]]; then continue; fi
+        if [[ -z $target ]]; then files[$name]=yes wanted[$name]=yes; else links+=("$target" "$name"); fi
+    done
+    set -- "${links[@]}"
+    while (($#)); do
+        # other links may lead out of the environment
+        if [[ -n ${files[$1]-} ]]; then wanted[$2]=yes; fi
+        shift 2
+    done
+}
+
+# list_environment: print target and name of each executable file and link in the bin of the virtual environment in use, each
+# with a null character; the target of a file is empty.
+list_environment() {
+    local folder=venv/${venv##*/}/bin listing line mode path part
+    if packed_is_active; then
+        command -v unsquashfs >/dev/null ||
+            die 4 "'unsquashfs' (of squashfs-tools) is not installed on this node; run refresh-commands on a login node."
+        listing=$(LC_ALL=C unsquashfs -lln "$packed" "$folder" 2>&1) ||
+            die 5 "the commands in '$packed' can't be listed: ${listing##*$'\n'}"
+        while IFS= read -r line; do
+            mode=${line%% *} path=${line#*" squashfs-root/$folder/"}
+            case $mode in
+            l*) if [[ $path != "$line" ]]; then printf '%s\0%s\0' "${path#*" -> "}" "${path%%" -> "*}"; fi ;;
+            -*[xs]*) if [[ $path != "$line" ]]; then printf '\0%s\0' "$path"; fi ;;
+            esac
+        done <<<"$listing"
+        return
+    fi
+    path=$directory
+    for part in ${folder//\// }; do
+        path+=/$part
+        if [[ -L $path ]]; then die 5 "'$path' is a symbolic link: commands in it can't be commands of the host."; fi
+    done
+    if [[ -d $path ]]; then
+        find "$path" -mindepth 1 -maxdepth 1 \( -type f -perm /111 -o -type l \) -printf '%l\0%f\0'
+    fi
+}
+
+# put_links: make the links in user-bin those of `wanted`, and say which new ones hide a command of the host.
+put_links() {
+    local name folder folders hides=() old=() present=()
+    declare -A there=()
+    mapfile -d '' present < <(find "$commands" -mindepth 1 -maxdepth 1 -type l -lname ../share/user-command -printf '%f\0')
+    for name in "${present[@]}"; do
+        there[$name]=yes
+        if [[ -z ${wanted[$name]-} ]]; then old+=("$commands/$name"); fi
+    done
+    if ((${#old[@]})); then rm -f -- "${old[@]}" || return; fi
+    IFS=: read -ra folders <<<"$PATH"
+    for name in "${!wanted[@]}"; do
+        if [[ -n ${there[$name]-} ]]; then continue; fi
+        if [[ -e $commands/$name || -L $commands/$name ]]; then
+            printf "%s: '%s' is not a link of sifmod and was left alone.\n" "${0##*/}" "$commands/$name" >&2
+            continue
+        fi
+        ln -sT -- ../share/user-command "$commands/$name" || return
+        for folder in "${folders[@]}"; do
+            if [[ $folder == /* && -f $folder/$name && -x $folder/$name && ! $folder -ef $commands ]]; then
+                hides+=("$folder/$name")
+                break
+            fi
+        done
+    done
+    if ((${#hides[@]})); then
+        printf '%s: with the module loaded, commands of user software now come before:' "${0##*/}" >&2
+        printf ' %s' "${hides[@]}" >&2
+        printf '\n' >&2
+    fi
+}
+
+# launch_and_refresh COMMAND [ARGUMENT...]: run a command that changes user software, then refresh_commands, and exit with the
+# command's status. If a signal ends this process, the guard ends the command: it reads a pipe that only this process holds.
+launch_and_refresh() {
+    if in_container || packed_is_active; then launch "$@"; fi
+    exec {sifmod_guard}> >(
+        exec >/dev/null 2>&1
+        IFS= read -r command
+        read -r || kill -TERM "$command"
+    )
+    sifmod_status=0
+    (
+        printf '%s\n' "$BASHPID" >&"$sifmod_guard"
+        exec {sifmod_guard}>&-
+        launch "$@"
+    ) || sifmod_status=$?
+    printf 'ended\n' >&"$sifmod_guard"
+    exec {sifmod_guard}>&-
+    refresh_commands || true
+    exit "$sifmod_status"
+}
