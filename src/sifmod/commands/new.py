@@ -93,8 +93,9 @@ def new(
       sifmod new docker://nvcr.io/nvidia/pytorch:24.03-py3 --output ~/easyconfigs
       sifmod new pytorch-new.sif --like PyTorch-2.2.0-rocm-5.6.1.eb
       sifmod new tools.sif --name tools --version 1.0 -o - | less
-      sifmod new --requirements requirements.txt --base pytorch.sif --name lab --version 2026.1
-      sifmod new --pyproject pyproject.toml --extra gpu --base docker://debian:12 --on-top
+      sifmod new --requirements requirements.txt --base pytorch.sif --name lab
+      sifmod new --pyproject pyproject.toml --base pytorch.sif --on-top
+      sifmod new --conda environment.yml --base docker://mambaorg/micromamba:2
     """
     # before a pull, which names a folder after the module
     for key, value in (("name", name), ("version", version)):

@@ -203,8 +203,8 @@ def test_the_module_brings_everything_that_sifmod_needs_but_easybuild() -> None:
     (block,) = re.findall(r"^dependencies = \[\n(.*?)^\]", project, re.MULTILINE | re.DOTALL)
     needed = [Requirement(line) for line in re.findall(r'^\s*"(.*)",$', block, re.MULTILINE)]
     pinned = {
-        name.lower(): version
-        for name, version in re.findall(r"'filename': '([A-Za-z0-9]+)-([0-9.]+)(?:-py|\.tar)", own_easyconfig())
+        name.lower().replace("_", "-"): version
+        for name, version in re.findall(r"'filename': '([A-Za-z0-9_]+)-([0-9.]+)(?:-py|\.tar)", own_easyconfig())
     }
     for requirement in needed:
         if not requirement.name.startswith("easybuild"):
