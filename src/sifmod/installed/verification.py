@@ -15,7 +15,7 @@ from sifmod.host.files import inside, sha256_of
 from sifmod.host.runtime import looking_environment
 from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
-from sifmod.installed.consistency import packages_in_container
+from sifmod.installed.consistency import packages_in_container, packages_on_disk
 from sifmod.installed.installation import Installation
 from sifmod.site.settings import Site
 from sifmod.text import quoting
@@ -52,7 +52,7 @@ def verify(
         installation: the installation.
         site: the settings of the cluster, which name other places of the image.
         progress: shows long work.
-        fast: start no container, so read no packed user software.
+        fast: start no container, so read packed user software only as far as its packages.
     """
     files = list(_files(installation))
     yield from files
@@ -67,6 +67,7 @@ def verify(
     yield from findings
     yield from _starting_code(installation)
     if fast:
+        yield from packages_on_disk(installation)
         return
     if not is_whole:
         what, why = "not done: it would run files that are not as installed", "they would run with your permissions"

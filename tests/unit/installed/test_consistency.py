@@ -111,7 +111,8 @@ def test_the_container_s_answer_becomes_findings(
     assert whats(list(packages_in_container(answering(script)))) == found
 
 
-def test_an_installation_of_an_earlier_release_is_compared_on_disk_by_verify(item: Installation) -> None:
+@pytest.mark.parametrize("fast", [False, True])
+def test_an_installation_of_an_earlier_release_is_compared_on_disk_by_verify(item: Installation, fast: bool) -> None:
     install(item.root, "torch", "2.9.0")
-    found = [finding.what for finding in verify(item, a_site()) if finding.topic == "packages"]
+    found = [finding.what for finding in verify(item, a_site(), fast=fast) if finding.topic == "packages"]
     assert found == ["torch 2.9.0 hides the image's torch 2.2.0"]
