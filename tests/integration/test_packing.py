@@ -661,3 +661,9 @@ def test_a_name_with_a_line_break_does_not_count_as_space(extended: User) -> Non
     """The listing of unsquashfs has the second line of the name as a line of its own."""
     (root(extended) / "user-software" / "a\nb c 99999999999999999 d").touch()
     extended.run(f"{LOAD}; make-squashfs --remove-directory; unmake-squashfs")
+
+
+def test_a_draft_of_the_record_from_a_killed_run_is_not_packed(extended: User) -> None:
+    (root(extended) / "user-software" / ".sifmod-folder-modes.AbCdEf").write_text("755")
+    extended.run(f"{LOAD}; make-squashfs; sifmod verify; unmake-squashfs")
+    assert [path.name for path in (root(extended) / "user-software").iterdir()] == ["venv"]

@@ -342,10 +342,14 @@ warn_of_packages() {
 # forbid_writing: take write permission from all folders of the directory, which is no longer used. Containers and shells that
 # still use it can read it, and what they would lose fails. The modes that the folders had are recorded first.
 forbid_writing() {
-    local record=$tree/$folder_modes
+    local record=$tree/$folder_modes draft
     if ! allow_writing; then return; fi
     writing_was_allowed=false
-    if ! { find "$tree" -type d -printf '%m ./%P\0' >"$record.new" && mv -T -- "$record.new" "$record"; } 2>/dev/null ||
+    # a new file: others may write to the directory, and could put a link there
+    draft=$(mktemp "$record.XXXXXX" 2>/dev/null) || draft=
+    if [[ -z $draft ]] ||
+        ! { find "$tree" -type d -printf '%m ./%P\0' >"$draft" && chmod 644 -- "$draft" &&
+            mv -T -- "$draft" "$record"; } 2>/dev/null ||
         ! find "$tree" -type d -perm /222 -exec chmod a-w {} + 2>/dev/null; then
         printf '%s: not all folders of %s could be made read-only. What is written there from now on is not packed.\n' \
             "${0##*/}" "'$directory'" >&2
@@ -357,6 +361,8 @@ forbid_writing() {
 allow_writing() {
     local record=$tree/$folder_modes mode path
     local -A recorded=() modes=()
+    # drafts of killed runs
+    rm -f -- "$record".* 2>/dev/null || true
     if [[ ! -f $record || -L $record ]]; then return; fi
     writing_was_allowed=true
     while IFS= read -rd '' path; do
@@ -371,7 +377,7 @@ allow_writing() {
             if [[ ${recorded[$path]-} == "$mode" ]]; then printf '%s\0' "$tree/$path"; fi
         done | xargs -0 -r chmod "$mode" -- || return
     done
-    rm -f -- "$record" "$record.new"
+    rm -f -- "$record"
 }
 
 # reload_hint: in an interactive shell, the function that the module defines reloads the module instead. Bash runs each part of a

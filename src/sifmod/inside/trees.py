@@ -113,7 +113,7 @@ def with_recorded_modes(found: "Found", top: bytes) -> "Found":
     """Return the entries without the record of modes in them, and with the modes that it lists for folders."""
     record = os.fsencode(FOLDER_MODES)
     # a killed run leaves a draft of it
-    there = {path: status for path, status in found.items() if path not in (record, record + b".new")}
+    there = {path: status for path, status in found.items() if not path.startswith(record)}
     if record not in found or not stat.S_ISREG(found[record].st_mode):
         return there
     with open(os.path.join(top, record), "rb") as stream:
