@@ -2,6 +2,9 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with those scripts
 
 describe_user_software
+
+# The owner can read and write what is made here, whatever the umask takes from others.
+umask u+rwx
 # shellcheck source=user-commands.sh
 source "$root/share/user-commands.sh"
 
@@ -281,9 +284,9 @@ check_sum() {
 }
 
 # give_usual_mode FILE...: give files of mktemp, which are private, the mode of any new file, by the umask or a default ACL of the
-# folder. Whatever the umask, their owner can read them.
+# folder.
 give_usual_mode() {
-    chmod --reference="$temporary.mode" -- "$@" && chmod u+rw -- "$@"
+    chmod --reference="$temporary.mode" -- "$@"
 }
 
 # bind_source PATH: print the path, escaped for the runtime's list of binds.

@@ -24,6 +24,7 @@ from sifmod.text.size import size_text
 from sifmod.usersoftware.commands import others_among_commands
 from sifmod.usersoftware.startup import starting_code
 from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED, recorded_sums
+from sifmod.usersoftware.tree import dangling_link
 
 _REINSTALL = "reinstall it with: eb --rebuild"
 # Files that an install makes from the image instead of rendering them.
@@ -251,7 +252,7 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
         )
     if state.state in (DAMAGED, GONE):
         if state.state == GONE:
-            what = f"neither '{state.directory}' nor '{state.packed}' exists"
+            what = dangling_link(installation.root) or f"neither '{state.directory}' nor '{state.packed}' exists"
             yield Finding(PROBLEM, topic, what, "containers do not start", "recreate it with: eb --rebuild")
         return
     count = f"{len(state.packages)} package{'' if len(state.packages) == 1 else 's'}"

@@ -207,6 +207,8 @@ def test_user_software_that_is_gone_or_damaged_is_a_problem(root: Path, check: C
     assert (finding.severity, "backup" in finding.remedy) == (PROBLEM, True)
     (root / names.USER_SOFTWARE_PACKED).unlink()
     assert "neither" in check()["user software"][0].what
+    directory.symlink_to("/nowhere")
+    assert "is a link to '/nowhere', which does not exist" in check()["user software"][0].what
 
 
 @pytest.mark.parametrize(
