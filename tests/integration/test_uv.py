@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_MODULE, IMAGES, User, make_user, make_wheel
+from conftest import DEMO_MODULE, IMAGES, User, install_changed, make_user, make_wheel
 
 LOAD = f"module load {DEMO_MODULE}"
 FLAGS = "--no-index --no-cache"
@@ -196,7 +197,7 @@ def test_requirements_from_pipes_are_read_by_both_runs(own_demo: User, index: Pa
 def test_the_user_s_own_settings_count_in_both_runs(own_demo: User, index: Path, tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("plain<1.1\n")
     (tmp_path / "x.txt").write_text("needs-vendor\n")
-    env = f"UV_FIND_LINKS={index} UV_CONSTRAINT={tmp_path}/c.txt UV_NO_CACHE=1 UV_REQUIRE_HASHES="
+    env = f"UV_FIND_LINKS={index} UV_CONSTRAINT={tmp_path}/c.txt UV_NO_CACHE=1"
     own_demo.run(f"{LOAD}; {env} uv --color always pip install --no-index plain picky")
     packages = own_demo.out(f"{LOAD}; uv pip list --format=freeze").splitlines()
     assert {"plain==1.0", "picky==1.0"} <= set(packages)
@@ -261,6 +262,41 @@ def test_an_old_uv_is_refused_and_a_failing_one_leaves_nothing(own_demo: User, t
     uv.write_text("#!/bin/sh\n[ \"$1\" = --version ] && echo 'uv 1.0.0' && exit\nkill -TERM $$\n")
     assert own_demo.run(f"{run} pip install x", check=False).returncode in (-15, 143)
     assert list(tmp_path.iterdir()) == [uv]
+
+
+@pytest.mark.parametrize("lacks", [False, True], ids=["uv", "no-uv"])
+def test_eb_and_carry_over_install_with_uv_where_the_site_says_so(tmp_path: Path, index: Path, lacks: bool) -> None:
+    user = make_user(tmp_path / "eb", SIFMOD_INSTALLER="uv", UV_FIND_LINKS=str(index), PIP_FIND_LINKS=str(index))
+    (tmp_path / "uv.toml").write_text("no-index = true\n")
+    user.env.update(UV_CONFIG_FILE=str(tmp_path / "uv.toml"), PIP_NO_INDEX="1")
+    if lacks:
+        # everything of the testbed but uv
+        (tmp_path / "bin").mkdir()
+        for program in Path(str(shutil.which("uv"))).parent.iterdir():
+            if program.name != "uv":
+                (tmp_path / "bin" / program.name).symlink_to(program)
+        user.env.update(PATH=f"{tmp_path}/bin:/usr/bin:/bin", EB_PYTHON=sys.executable)
+    done = install_changed(user, "pip_requirements = ['needs-vendor', 'picky']\n")
+    assert done.returncode == 0, done.stdout
+    assert f"installing needs-vendor, picky with {'pip' if lacks else 'uv'}" in done.stdout
+    assert there(user) == {"needs_vendor", "picky"}
+
+    (tmp_path / "list.txt").write_text("plain==1.0\nneeds-newer==1.0\n")
+    carried = user.run(f"{LOAD}; carry-over {tmp_path}/list.txt", check=False)
+    assert carried.returncode == 10
+    assert carried.stdout.splitlines()[-1] == "Could not be carried over: needs-newer==1.0"
+    assert ("Using pip instead of uv." in carried.stdout) == lacks
+    assert there(user) == {"needs_vendor", "picky", "plain"}
+
+
+def test_a_requirement_that_the_image_does_not_fit_fails_the_install_in_uv_s_words(tmp_path: Path, index: Path) -> None:
+    (tmp_path / "uv.toml").write_text("no-index = true\n")
+    user = make_user(tmp_path / "eb", SIFMOD_INSTALLER="uv", UV_FIND_LINKS=str(index))
+    user.env["UV_CONFIG_FILE"] = str(tmp_path / "uv.toml")
+    done = install_changed(user, "pip_requirements = ['needs-newer']\n")
+    assert done.returncode != 0
+    assert "depend on demo-vendor>=9" in done.stdout
+    assert not user.installdir(DEMO_MODULE).exists()
 
 
 def test_pip_and_uv_say_that_the_user_software_is_packed(extended: User, index: Path) -> None:

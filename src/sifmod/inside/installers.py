@@ -438,7 +438,7 @@ def run_trial(words: "list[str]", offsets: "dict[int, int]") -> "tuple[int, str]
     said = done.stdout.decode(errors="replace")
     if done.returncode < 0:
         sys.stderr.write(said)
-        die_by(-done.returncode)
+        raise StoppedError(-done.returncode)
     return done.returncode, said
 
 

@@ -33,9 +33,10 @@ from sifmod.install.pip import pip_settings
 from sifmod.install.placement import HARD_LINK, copy_image, link_image
 from sifmod.install.probe import probe_python
 from sifmod.install.rollback import remember, remember_renames
+from sifmod.install.uv import host_uv, uv_settings
 from sifmod.install.wrappers import check_wrappers
 from sifmod.render.environment import setting_variables, structural_variables
-from sifmod.render.templates import render
+from sifmod.render.templates import render, uv_command
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
@@ -288,24 +289,46 @@ class Installer:
         directory = stage / names.USER_SOFTWARE_DIRECTORY
         binds = make_user_software(directory, stage / "runscripts", image, runtime, spec)
         if spec.pip_requirements:
-            self.say(f"installing {', '.join(spec.pip_requirements)} with pip")
-            self._run_pip(image, runtime, spec, binds)
+            uses_uv = self.site.installer == "uv" and self._has_uv(image, runtime, spec, binds)
+            self.say(f"installing {', '.join(spec.pip_requirements)} with {'uv' if uses_uv else 'pip'}")
+            self._install_requirements(image, runtime, spec, binds, uses_uv=uses_uv)
 
-    def _run_pip(
+    def _has_uv(
         self, image: Path, runtime: ContainerRuntime, spec: ContainerSpec, user_software: tuple[Bind, ...]
+    ) -> bool:
+        """Return whether the image or the host has uv."""
+        command = [*uv_command(spec), "--version"]
+        try:
+            runtime.run(image, command, binds=[*host_uv(os.environ), *user_software], env=structural_variables(spec))
+        except InstallError:
+            self.say("neither the image nor this host has a uv that works in the image")
+            return False
+        return True
+
+    def _install_requirements(
+        self,
+        image: Path,
+        runtime: ContainerRuntime,
+        spec: ContainerSpec,
+        user_software: tuple[Bind, ...],
+        *,
+        uses_uv: bool,
     ) -> None:
-        """Install `pip_requirements`; the container sees what pip is set to use, and writes nowhere else."""
+        """Install `pip_requirements`; the container sees what pip or uv is set to use, and writes nowhere else."""
+        pip = [spec.interpreter, "-m", "pip", "--disable-pip-version-check"]
+        command, settings_of = ([*uv_command(spec), "pip"], uv_settings) if uses_uv else (pip, pip_settings)
+        lent = host_uv(os.environ) if uses_uv else ()
         with tempfile.TemporaryDirectory(prefix="sifmod-pip-") as folder:
             scratch = Path(folder).resolve()
-            settings, binds = pip_settings(scratch, spec.pip_requirements, os.environ)
+            settings, binds = settings_of(scratch, spec.pip_requirements, os.environ)
             present = [bind for bind in self.site.optional_binds if Path(bind.source).exists()]
             # the runtime's own /tmp is in memory, and too small for a large package
             own = [Bind(str(scratch), "/tmp"), Bind(str(scratch), "/var/tmp")]  # noqa: S108 - in the container
             others = [bind.read_only for bind in (*self.site.binds, *present, *spec.binds)]
             runtime.run(
                 image,
-                [spec.interpreter, "-m", "pip", "--disable-pip-version-check", "install", "-r", "/dev/stdin"],
-                binds=[*own, *others, *binds, *user_software],
+                [*command, "install", "-r", "/dev/stdin"],
+                binds=[*own, *others, *binds, *lent, *user_software],
                 env={**settings, **setting_variables(spec, self.site), **structural_variables(spec)},
                 stdin="\n".join(spec.pip_requirements) + "\n",
             )

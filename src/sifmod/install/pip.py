@@ -52,14 +52,15 @@ def pip_settings(
     given = {
         name: value
         for name, value in environ.items()
-        if (name.startswith("PIP_") and name not in (*PYTHON_VARIABLES, *_PLACES)) or name.upper() in _NETWORK
+        if name.startswith("PIP_") and name not in (*PYTHON_VARIABLES, *_PLACES)
     }
+    given.update(network_settings(environ))
     config = _configuration(environ)
     values = [value for section in config.sections() for key, value in config.items(section) if key in _PATHS]
     values += [given[name] for name in (f"PIP_{key.upper().replace('-', '_')}" for key in _PATHS) if name in given]
     values += [given[name] for name in given if name.upper() in _NETWORK and not name.upper().endswith("_PROXY")]
     words = [word for text in (*values, *requirements) for word in text.split()]
-    binds = [Bind(str(path), str(path), "ro") for path in dict.fromkeys(_named(words))]
+    binds = [Bind(str(path), str(path), "ro") for path in dict.fromkeys(named_paths(words))]
     cache = environ.get("PIP_CACHE_DIR", "")
     if Path(cache).is_absolute() and is_bindable(cache) and Path(cache).is_dir():
         given["PIP_CACHE_DIR"] = cache
@@ -110,7 +111,12 @@ def _files(environ: Mapping[str, str]) -> list[Path]:
     return [Path(home, ".pip", "pip.conf"), Path(base, "pip", "pip.conf"), *([Path(named)] if named else [])]
 
 
-def _named(words: Iterable[str]) -> Iterable[Path]:
+def network_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for proxies and certificates."""
+    return {name: value for name, value in environ.items() if name.upper() in _NETWORK}
+
+
+def named_paths(words: Iterable[str]) -> Iterable[Path]:
     """Return the existing paths among some words, from absolute paths and file:// addresses."""
     for word in words:
         parts = urlsplit(word) if word.startswith(("/", "file://")) else None

@@ -167,6 +167,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "hides_python": any(re.fullmatch("python[0-9.]*", command) for command in spec.wrappers),
         "visible": spec.vendor.visibility[0] if spec.vendor else "",
         "structural": structural,
+        "uv_command": uv_command(spec) if spec.venv else [],
         "seeded": SEEDED,
         "folder_modes": FOLDER_MODES,
         "injected": injected_variables(spec, site),
@@ -191,18 +192,26 @@ def _commands(spec: ContainerSpec, command: str) -> dict[str, list[str]]:
     """Return the host commands for one name in `wrappers`, each with the command that it runs in the container."""
     if not spec.python:
         return {command: [command]}
-    installer = [spec.interpreter, "-I", f"{names.RUNSCRIPTS}/{names.INSTALLERS}"]
     if command == "uv" and spec.venv:
-        return {"uv": [*installer, "uv"]}
+        return {"uv": uv_command(spec)}
     family = re.fullmatch(r"(python|pip)([0-9.]*)", command)
     if not family:
         return {command: [f"{names.RUNSCRIPTS}/run-tool", command]}
-    pip = [*installer, "pip"] if spec.venv else [spec.interpreter, "-m", "pip"]
+    pip = [*_installer(spec), "pip"] if spec.venv else [spec.interpreter, "-m", "pip"]
     arguments = [spec.interpreter] if family[1] == "python" else pip
     version = spec.python_version
     versions = (family[2],) if family[2] else ("", version.partition(".")[0], version)
     commands = {family[1] + suffix: arguments for suffix in versions}
     return {**commands, **_commands(spec, "uv")} if command == "pip" and spec.venv else commands
+
+
+def uv_command(spec: ContainerSpec) -> list[str]:
+    """Return the command that runs uv for the user software of a container, in the container."""
+    return [*_installer(spec), "uv"]
+
+
+def _installer(spec: ContainerSpec) -> list[str]:
+    return [spec.interpreter, "-I", f"{names.RUNSCRIPTS}/{names.INSTALLERS}"]
 
 
 def _installing(spec: ContainerSpec, command: str) -> str:

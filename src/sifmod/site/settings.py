@@ -125,6 +125,12 @@ class Site:
         TEXT, "", "Slurm partition for jobs with GPUs (`sifmod sbatch`), unless the user names another."
     )
     slurm_account: str = _key(TEXT, "", "Slurm account for jobs (`sifmod sbatch`), unless the user names another.")
+    installer: str = _key(
+        choice("pip", "uv", empty="pip"),
+        "pip",
+        "What installs `pip_requirements`, and packages in `carry-over`. uv is the image's, else the host's; if "
+        "neither has one, pip is used.",
+    )
     pack_compressor: str = _key(choice(*COMPRESSORS, empty="zstd"), "zstd", "Compressor of `make-squashfs`.")
     pack_level: int = _key(
         number(1, 22),

@@ -75,6 +75,7 @@ describe_user_software() {
     venv=/user-software/venv/a+b
     image_python=/opt/venv/bin/python3
     inside=/sifmod
+    uv=(/user-software/venv/a+b/bin/python -I /runscripts/installers.py uv)
     # options of the runtime for a look at user software
     contained=(--containall --no-home --no-mount cwd,hostfs,bind-paths --pwd /)
     # in a directory that is no longer used
@@ -83,8 +84,9 @@ describe_user_software() {
     seeded=(pip setuptools wheel)
     seeded_commands='python[0-9.]*t?|pip[0-9.]*|easy_install.*|wheel|[Aa]ctivate.*|deactivate.*'
     # no command of a user may hide these
-    host_commands=(apptainer bash cat chmod csh cut date df du env find fish flock getent grep head id ksh ln ls lua mkdir mksquashfs mktemp module mv nproc od readlink rm sbatch sh singularity srun stat sync tail tclsh tcsh timeout touch unsquashfs wc xargs zsh)
+    host_commands=(apptainer bash cat chmod csh cut date df du env find fish flock getent grep head id ksh ln ls lua mkdir mksquashfs mktemp module mv nproc od readlink rm sbatch sh sha256sum singularity srun stat sync tail tclsh tcsh timeout touch unsquashfs wc xargs zsh)
     # the site's defaults
+    installer=pip
     pack_compressor=zstd
     pack_level=6
     pack_block_size=128K
