@@ -12,6 +12,7 @@ from sifmod.errors import CommandError, RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import ask, run
 from sifmod.host.runtime import find_runtime
+from sifmod.site import cache
 from sifmod.site.settings import Site
 from sifmod.text.size import size_text
 
@@ -30,6 +31,7 @@ def check_site(site: Site) -> tuple[Finding, ...]:
         *_binds(site),
         *_repositories(site),
         *_folders(site),
+        *_cache(site),
         *_signatures(site),
         *_squashfs_tools(site),
         *_cpu_masks(site),
@@ -115,6 +117,35 @@ def _folders(site: Site) -> Iterator[Finding]:
 def nearest(path: Path) -> Path:
     """Return the path, or its nearest parent that this user can see."""
     return next(folder for folder in (path, *path.parents) if os.path.exists(folder))  # noqa: PTH110 - without an error where a folder above is not ours
+
+
+def _cache(site: Site) -> Iterator[Finding]:
+    root = site.cache.get(cache.ROOT, "")
+    if not root:
+        if any(site.cache.values()):
+            why = "variables have folders, but there is no root: programs use their defaults"
+            yield Finding(WARNING, "cache", "root", why, "set root in the table [cache]")
+        return
+    topic = f"cache.{cache.ROOT}"
+    try:
+        path = Path(cache.resolve(root, os.environ))
+    except ValueError as error:
+        why = f"{error}: here programs use their defaults"
+        yield Finding(NOTE, topic, root, why, "check it in a job")
+        return
+    there = nearest(path)
+    may_write = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    if not may_write or (there == path and path.stat().st_uid != os.geteuid()):
+        why = f"'{path}' {cache.UNUSABLE}: here programs use their defaults"
+        yield Finding(PROBLEM, topic, root, why, "name a folder of each user's own, such as one with ${USER}")
+        return
+    seen = (os.environ.get("HOME", ""), "/tmp", *(bind.source for bind in (*site.binds, *site.optional_binds)))  # noqa: S108 - the runtime mounts it
+    if any(folder and path.is_relative_to(folder) for folder in seen):
+        free = size_text(shutil.disk_usage(there).free)
+        yield Finding(OK, topic, f"{path}: {free} free")
+    else:
+        why = f"no bind path contains '{path}', so programs in a container can't create it"
+        yield Finding(WARNING, topic, root, why, "add its file system to optional_binds")
 
 
 def _signatures(site: Site) -> Iterator[Finding]:

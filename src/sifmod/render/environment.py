@@ -5,6 +5,7 @@ from __future__ import annotations
 from sifmod import names
 from sifmod.container.spec import ContainerSpec
 from sifmod.container.variables import is_for_host
+from sifmod.site.cache import ROOT
 from sifmod.site.settings import Site
 
 # Already on the container's default search path: prepending one would put it before /usr/local/bin.
@@ -70,3 +71,16 @@ def plain_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
 def injected_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     """Return the settings that only the container gets, because programs of the host read variables of these names."""
     return {name: value for name, value in setting_variables(spec, site).items() if is_for_host(name)}
+
+
+def cache_folders(spec: ContainerSpec, site: Site) -> dict[str, str]:
+    """Return the folder below the root of the site's caches by variable; empty if the site has no root.
+
+    A variable that the site or the easyconfig sets (`container_env`) has that value.
+    """
+    if not site.cache.get(ROOT):
+        return {}
+    others = setting_variables(spec, site)
+    return {
+        name: folder for name, folder in sorted(site.cache.items()) if name != ROOT and folder and name not in others
+    }

@@ -16,10 +16,12 @@ from sifmod import __version__, names
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind, escape
 from sifmod.container.spec import ContainerSpec, image_is_gone
+from sifmod.container.variables import is_for_host
 from sifmod.image import sif, superblock
 from sifmod.inside.trees import FOLDER_MODES, SEEDED
-from sifmod.render.environment import injected_variables, plain_variables, structural_variables
+from sifmod.render.environment import cache_folders, injected_variables, plain_variables, structural_variables
 from sifmod.resources import data_path, program
+from sifmod.site import cache
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 
@@ -124,6 +126,8 @@ def render_module(spec: ContainerSpec, site: Site, syntax: str = "Lua") -> str:
 
 def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
     structural = structural_variables(spec)
+    caches = cache_folders(spec, site)
+    root = site.cache.get(cache.ROOT, "")
     installdir = PurePosixPath(spec.installdir)
 
     def own(name: str, destination: str, options: str = "") -> str:
@@ -172,6 +176,14 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "folder_modes": FOLDER_MODES,
         "injected": injected_variables(spec, site),
         "plain": plain_variables(spec, site),
+        "caches": caches,
+        "loaded_caches": {name: folder for name, folder in caches.items() if not is_for_host(name)},
+        "cache_root": root,
+        "cache_parts": cache.parts(root),
+        "cache_unclean": cache.UNCLEAN,
+        "cache_missing": cache.MISSING,
+        "cache_unusable": cache.UNUSABLE,
+        "cache_advice": f"so `singularity exec` uses default places for caches. The site has them in {root}",
         "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],
     }
 

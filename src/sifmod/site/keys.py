@@ -13,6 +13,7 @@ from typing import Any, Callable, Optional
 from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.container.variables import VARIABLE_NAME, VARIABLE_VALUE, check_variable
+from sifmod.site import cache
 from sifmod.text.suggest import perhaps
 
 COMPRESSORS = ("zstd", "gzip", "lz4", "lzo", "xz")
@@ -202,6 +203,17 @@ def _variables(value: Any) -> Mapping[str, str]:
     return MappingProxyType(dict(value))
 
 
+def _cache(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict):
+        raise TypeError('a table with root = "/path" and lines NAME = "folder"')
+    for name, content in value.items():
+        try:
+            cache.check_entry(name, content)
+        except ValueError as error:
+            raise WrongItemError(name, str(error)) from error
+    return MappingProxyType(dict(value))
+
+
 def _list_schema(pattern: str) -> Mapping[str, Any]:
     return {"type": "array", "items": {"type": "string", "pattern": pattern}}
 
@@ -253,6 +265,17 @@ VARIABLES = Kind(
         "type": "object",
         "propertyNames": {"pattern": f"^{VARIABLE_NAME.pattern}$", "not": {"enum": list(names.RESERVED_VARIABLES)}},
         "additionalProperties": {"type": "string", "pattern": f"^{VARIABLE_VALUE.pattern}$"},
+    },
+    None,
+)
+CACHE = Kind(
+    "table: `root`, and the folder of each variable",
+    _cache,
+    {
+        "type": "object",
+        "properties": {cache.ROOT: {"type": "string", "pattern": cache.ROOT_PATTERN}},
+        "propertyNames": {"pattern": f"^({cache.ROOT}|{cache.VARIABLE.pattern})$"},
+        "additionalProperties": {"type": "string", "pattern": cache.FOLDER_PATTERN},
     },
     None,
 )

@@ -18,6 +18,7 @@ from sifmod.site.file import SiteFile, place
 from sifmod.site.keys import (
     BINDS,
     BLOCK_SIZE,
+    CACHE,
     COMPRESSORS,
     FLAG,
     HOSTS,
@@ -142,6 +143,11 @@ class Site:
         number(0, 9999), 0, "Most processors that `make-squashfs` uses; 0 for all that the process may use."
     )
     container_env: Mapping[str, str] = _key(VARIABLES, {}, "Variables for every container.")
+    cache: Mapping[str, str] = _key(
+        CACHE,
+        {},
+        "Each user's folder for caches, and the variables that point below it: see [caches](#caches).",
+    )
     master_suffix: str = _key(
         TEXT, "", "Suffix that `get-master` appends to the host name: that of host names in the fast network."
     )
@@ -220,7 +226,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Entry:
-    """One setting in force: a key, or one variable of `container_env` under its dotted name.
+    """One setting in force: a key, or one entry of a table such as `container_env` under its dotted name.
 
     Attributes:
         name: the key, such as `runtime` or `container_env.OMP_NUM_THREADS`.
@@ -240,7 +246,8 @@ class Settings:
     Attributes:
         site: the settings in force.
         path: the site file.
-        origins: origin of each key that is not at its default, and of each `container_env.NAME`.
+        origins: origin of each key that is not at its default, and of each entry of a table, such as
+            `container_env.NAME`.
     """
 
     site: Site

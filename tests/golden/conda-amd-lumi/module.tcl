@@ -245,10 +245,12 @@ sifmod_set APPTAINERENV_PYTHONNOUSERSITE "1"
 sifmod_set SINGULARITYENV_UV_LINK_MODE "copy"
 sifmod_set APPTAINERENV_UV_LINK_MODE "copy"
 
-# The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
+# sifmod_env NAME: the value of a variable; empty if it is not set.
 proc sifmod_env {name} {
     return [expr {[sifmod_has $name] ? $::env($name) : {}}]
 }
+
+# The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
 sifmod_set NCCL_SOCKET_IFNAME "hsn0,hsn1,hsn2,hsn3"
 
 # The `eb` of EasyBuild takes the first python3 in PATH, which is this container's now, unless this variable names another.

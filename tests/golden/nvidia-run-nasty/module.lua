@@ -154,6 +154,43 @@ pushenv("EMPTY", "")
 pushenv("QUOTES", "it's \"" .. (os.getenv("HOME") or "") .. "\" `id` \\n")
 pushenv("SHARED", "easyconfig's")
 
+-- Caches, for `singularity exec`; commands and runscripts find and make the folders on their own node. Loading makes no folder, so
+-- only one of the user's that exists is used. What the user has set stays, but is pushed: unload pops each variable.
+local cache = "/it's " .. (os.getenv("SLURM_JOB_ACCOUNT") or "") .. "/$(id),a:b/" .. (os.getenv("USER") or "")
+local cache_is_known = true
+for _, name in ipairs({ "SLURM_JOB_ACCOUNT", "USER" }) do
+    cache_is_known = cache_is_known and (os.getenv(name) or "") ~= ""
+end
+local cache_problem
+if cache:sub(1, 1) ~= "/" or (cache .. "/"):find("//", 1, true) or (cache .. "/"):find("/%.%.?/") or cache:find("%c") then
+    cache_problem = "its path is not absolute here, or has '//', '.' or '..' in it"
+elseif not isDir(cache) then
+    cache_problem = "'" .. cache .. "' does not exist (make it with: mkdir -p -m 700)"
+elseif lfs and lfs.attributes then
+    local is_mine = lfs.attributes(cache, "uid") == lfs.attributes("/proc/self", "uid")
+    if not is_mine or lfs.attributes(cache, "permissions"):sub(1, 3) ~= "rwx" then
+        cache_problem = "'" .. cache .. "' can't be made or written to, or is not yours"
+    end
+end
+local cache_is_used = cache_is_known and not cache_problem
+local lacks_cache = false
+for _, item in ipairs({
+    { "HF_HOME", "hugging 'face'" },
+    { "TORCH_HOME", "a/b" },
+}) do
+    local own = os.getenv(item[1])
+    if mode() == "unload" or own or cache_is_used then
+        pushenv(item[1], own or cache .. "/" .. item[2])
+    end
+    lacks_cache = lacks_cache or not own
+end
+if mode() == "unload" or cache_is_used then
+    pushenv("__SIFMOD_CACHE", cache)
+end
+if mode() == "load" and cache_is_known and cache_problem and lacks_cache then
+    LmodMessage("Warning: " .. cache_problem .. ", so `singularity exec` uses default places for caches. The site has them in /it's ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}")
+end
+
 -- The `eb` of EasyBuild takes the first python3 in PATH, which is this container's now, unless this variable names another.
 -- EB_PYTHON is the user's, and comes before it.
 local eb_python = os.getenv("EB_INSTALLPYTHON")

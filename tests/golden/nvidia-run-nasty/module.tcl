@@ -199,13 +199,51 @@ sifmod_set APPTAINERENV_PYTHONNOUSERSITE "1"
 sifmod_set SINGULARITYENV_UV_LINK_MODE "copy"
 sifmod_set APPTAINERENV_UV_LINK_MODE "copy"
 
-# The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
+# sifmod_env NAME: the value of a variable; empty if it is not set.
 proc sifmod_env {name} {
     return [expr {[sifmod_has $name] ? $::env($name) : {}}]
 }
+
+# The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
 sifmod_set EMPTY ""
 sifmod_set QUOTES [join [list "it's \"" [sifmod_env HOME] "\" `id` \\n"] {}]
 sifmod_set SHARED "easyconfig's"
+
+# Caches, for `singularity exec`; commands and runscripts find and make the folders on their own node. Loading makes no folder, so
+# only one of the user's that exists is used. What the user has set stays, but is pushed: unload pops each variable.
+set cache [join [list "/it's " [sifmod_env SLURM_JOB_ACCOUNT] "/\$(id),a:b/" [sifmod_env USER]] {}]
+set cache_is_known 1
+foreach name [list SLURM_JOB_ACCOUNT USER] {
+    if {[sifmod_env $name] eq {}} {
+        set cache_is_known 0
+    }
+}
+set cache_problem {}
+if {![string match /* $cache] || [regexp {//|/\.\.?/|[[:cntrl:]]} $cache/]} {
+    set cache_problem "its path is not absolute here, or has '//', '.' or '..' in it"
+} elseif {![file isdirectory $cache]} {
+    append cache_problem "'$cache' " "does not exist (make it with: mkdir -p -m 700)"
+} elseif {![file owned $cache] || ![file writable $cache] || ![file executable $cache]} {
+    append cache_problem "'$cache' " "can't be made or written to, or is not yours"
+}
+set cache_is_used [expr {$cache_is_known && $cache_problem eq {}}]
+set lacks_cache 0
+foreach {name folder} [list HF_HOME "hugging 'face'" TORCH_HOME "a/b"] {
+    if {[sifmod_has $name]} {
+        sifmod_set $name $env($name)
+        continue
+    }
+    set lacks_cache 1
+    if {$sifmod_unloading || $cache_is_used} {
+        sifmod_set $name $cache/$folder
+    }
+}
+if {$sifmod_unloading || $cache_is_used} {
+    sifmod_set __SIFMOD_CACHE $cache
+}
+if {$sifmod_loading && $cache_is_known && $cache_problem ne {} && $lacks_cache} {
+    puts stderr "Warning: [append cache_problem ", " "so `singularity exec` uses default places for caches. The site has them in /it's \$\{SLURM_JOB_ACCOUNT\}/\$(id),a:b/\$\{USER\}"]"
+}
 
 # The `eb` of EasyBuild takes the first python3 in PATH, which is this container's now, unless this variable names another.
 # EB_PYTHON is the user's, and comes before it.

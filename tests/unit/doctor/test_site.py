@@ -3,6 +3,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from sifmod.container.bind import Bind
 from sifmod.doctor import site as sitecheck
 from sifmod.doctor.site import check_site
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.site.cache import UNUSABLE
 from sifmod.site.settings import Site
 
 from ..support import FakeRuntime, Need, a_site
@@ -103,6 +105,45 @@ def test_what_the_user_may_not_read_or_write_is_a_problem_and_no_crash(tmp_path:
     for key in ("binds", "image_repositories", "runtime_tmpdir", "signature_key"):
         assert key in problems
     assert problems.count("image_repositories") == 2
+
+
+def cached(root: str, **more: Any) -> Finding:
+    return one(a_site(cache={"root": root, "HF_HOME": "hf"}, **more), "cache.root")
+
+
+def test_a_root_for_caches_is_resolved_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=2_500_000_000))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SLURM_JOB_ACCOUNT", raising=False)
+    monkeypatch.setenv("USER", "ann")
+    finding = cached(f"{tmp_path}/${{USER}}/cache")
+    assert (finding.severity, finding.what) == (OK, f"{tmp_path}/ann/cache: 2.5 GB free")
+    assert not (tmp_path / "ann").exists()
+    finding = cached("/scratch/${SLURM_JOB_ACCOUNT}/${USER}")
+    assert (finding.severity, finding.what) == (NOTE, "/scratch/${SLURM_JOB_ACCOUNT}/${USER}")
+    assert "SLURM_JOB_ACCOUNT is not set" in finding.why
+    (tmp_path / "file").write_text("")
+    finding = cached("${HOME}/file/${USER}")
+    assert finding.severity == PROBLEM
+    assert f"'{tmp_path}/file/ann' {UNUSABLE}" in finding.why
+
+
+def test_a_root_for_caches_that_no_bind_path_contains_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    scratch = Path("/dev/shm")  # outside of /tmp, and everybody may write to it
+    finding = cached(f"{scratch}/x")
+    assert finding.severity == WARNING
+    assert "optional_binds" in finding.remedy
+    assert cached(f"{scratch}/x", optional_binds=(bind(scratch),)).severity == OK
+
+
+def test_folders_for_caches_without_a_root_are_a_warning() -> None:
+    finding = one(a_site(cache={"HF_HOME": "hf"}), "cache")
+    assert finding.severity == WARNING
+    assert "there is no root" in finding.why
+    assert not found(a_site(cache={"root": ""}), "cache")
 
 
 def test_the_runtime_s_temporary_folder_must_be_there_and_the_cache_is_made(

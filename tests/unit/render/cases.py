@@ -27,6 +27,14 @@ NASTY_SITE = a_site(
     optional_binds=(Bind("/it's/$HOME", "/it's/$HOME"),),
     image_repositories=('/central "images"', "/cent`ral`"),
     container_env={"QUOTES": 'it\'s "$HOME" `id` \\n', "SHARED": "site"},
+    cache={
+        "root": "/it's ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}",
+        "HF_HOME": "hugging 'face'",
+        "PIP_CACHE_DIR": "pip",
+        "SHARED": "never: the easyconfig has a value",
+        "TRITON_CACHE_DIR": "",
+        "TORCH_HOME": "a/b",
+    },
     master_suffix="-ib'0",
 )
 

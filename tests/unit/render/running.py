@@ -105,12 +105,13 @@ class Runscript:
     name: str
     folder: Path
     prefix: Path
+    site: Optional[Site] = None
 
     def run(self, *words: str, gpu: str = "", **environ: str) -> Done:
         """Return what the runscript has printed, and how it ended."""
         spec = a_spec(python=PythonLayout(str(self.prefix)), venv="", gpu=gpu)
         script = self.folder / "script"
-        script.write_text(text_of(f"runscripts/{self.name}", spec))
+        script.write_text(text_of(f"runscripts/{self.name}", spec, self.site))
         return subprocess.run(
             ["bash", script, *words],
             env={"PATH": "/usr/bin:/bin", "TMPDIR": str(self.folder), **environ},

@@ -76,6 +76,9 @@ GOOD = [
     'container_env = { A_1 = "" }',
     'cpu_bind_masks = ["0xfe"]',
     "user_commands = false",
+    'cache = { root = "/scratch/${SLURM_JOB_ACCOUNT}/${USER}", HF_HOME = "hugging/face", TORCH_HOME = "" }',
+    'cache = { root = "${WORK}/cache" }',
+    'cache = { root = "" }',
 ]
 BAD = [
     "unknown = 1",
@@ -97,6 +100,12 @@ BAD = [
     'cpu_bind_masks = ["fe"]',
     'user_commands = "false"',
     "user_commands = 0",
+    'cache = { root = "scratch" }',
+    'cache = { root = "/scratch/$USER" }',
+    "cache = { root = 1 }",
+    'cache = { hf_home = "hf" }',
+    'cache = { HF_HOME = "/hf" }',
+    'cache = { HF_HOME = "$USER" }',
 ]
 
 

@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.errors import SiteError
+from sifmod.render.environment import cache_folders
 from sifmod.site.settings import KEYS, Origin, Site, load_settings, load_site, shipped_sites, site_title
+
+from ..support import a_spec
 
 
 class Write(Protocol):
@@ -232,6 +235,24 @@ def test_an_unknown_key_of_the_user_s_file_is_refused_too(users: Users, tmp_path
         ('[container_env]\nA = "a\\nb"', "container_env", "A", "on one line"),
         ('[container_env]\n"1A" = "x"', "container_env", "'1A'", "name of an environment variable"),
         ('[container_env]\n"A-B" = "x"', "container_env", "'A-B'", "name of an environment variable"),
+        ('cache = "/scratch"', "cache", "'/scratch'", 'a table with root = "/path"'),
+        ("[cache]\nroot = 1", "cache", "root = 1", "in quotes"),
+        ('[cache]\nroot = "scratch"', "cache", "'scratch'", "not an absolute path"),
+        ('[cache]\nroot = "~/caches"', "cache", "'~/caches'", "such as ${HOME}"),
+        ('[cache]\nroot = "/scratch/$USER"', "cache", "$USER", "write variables as ${NAME}"),
+        ('[cache]\nroot = "/scratch/$(id -un)"', "cache", "$(id -un)", "write variables as ${NAME}"),
+        ('[cache]\nroot = "/scratch/${X:-/tmp}"', "cache", "${X:-/tmp}", "write variables as ${NAME}"),
+        ('[cache]\nroot = "/scratch/${UID}"', "cache", "${UID}", "only bash knows UID"),
+        ('[cache]\nroot = "/scratch/../${USER}"', "cache", "/scratch/../${USER}", "leave out '.', '..'"),
+        ('[cache]\nroot = "/scratch//${USER}"', "cache", "/scratch//${USER}", "'//'"),
+        ('[cache]\nroot = "/scratch/"', "cache", "'/scratch/'", "a '/' at the end"),
+        ('[cache]\nroot = "/scr\\natch"', "cache", r"'/scr\natch'", "without control characters"),
+        ('[cache]\nroot = "/c"\nHF_HOME = "/hf"', "cache", "HF_HOME = '/hf'", "name a folder below root"),
+        ('[cache]\nroot = "/c"\nHF_HOME = "../hf"', "cache", "HF_HOME = '../hf'", "leave out '.', '..'"),
+        ('[cache]\nroot = "/c"\nHF_HOME = "${USER}"', "cache", "'${USER}'", "put variables into root"),
+        ('[cache]\nroot = "/c"\nhf_home = "hf"', "cache", "hf_home = 'hf'", "in upper case"),
+        ('[cache]\nroot = "/c"\nPATH = "bin"', "cache", "PATH = 'bin'", "programs of the host read it"),
+        ('[cache]\nroot = "/c"\nVIRTUAL_ENV = "v"', "cache", "VIRTUAL_ENV = 'v'", "sifmod sets VIRTUAL_ENV"),
         ("master_suffix = false", "master_suffix", "False", 'key = "value"'),
         ('runtime = "a\\u0007b"', "runtime", r"a\x07b", "on one line"),
         ('gpu = "nvidea"', "gpu", "'nvidea'", "perhaps you meant 'nvidia'"),
@@ -266,6 +287,18 @@ def test_a_wrong_value_is_refused_with_key_file_value_and_remedy(
     assert path in message
     assert value in message or repr(value)[1:-1] in message
     assert remedy in message
+
+
+def test_a_user_s_caches_are_merged_with_the_site_s(write: Write, users: Users) -> None:
+    site = write('[cache]\nroot = "/site/${USER}"\nHF_HOME = "hf"\nTORCH_HOME = "torch"\nPIP_CACHE_DIR = "pip"')
+    environ = {**users('[cache]\nroot = "${WORK}/cache"\nTORCH_HOME = ""'), "SIFMOD_SITE": site}
+    merged = {"root": "${WORK}/cache", "HF_HOME": "hf", "TORCH_HOME": "", "PIP_CACHE_DIR": "pip"}
+    assert dict(load_site(environ).cache) == merged
+    assert cache_folders(a_spec(), load_site(environ)) == {"HF_HOME": "hf", "PIP_CACHE_DIR": "pip"}
+    assert cache_folders(a_spec(container_env={"HF_HOME": "/own"}), load_site(environ)) == {"PIP_CACHE_DIR": "pip"}
+    origins = {entry.name: str(entry.origin) for entry in load_settings(environ).entries()}
+    assert origins["cache.HF_HOME"] == f"{site}:3"
+    assert origins["cache.root"].endswith("config.toml:2")
 
 
 @pytest.mark.parametrize(
@@ -482,6 +515,7 @@ def test_compressors_without_levels_take_any(compressor: str) -> None:
         ('runtime = "x"\n[container_env]\nA = "1"\nB = 2', 4),
         ('runtime = "x"\ncontainer_env.A = "1"\ncontainer_env.B = 2', 3),
         ('runtime = "x"\ncontainer_env = { A = 1 }', 2),
+        ('[cache]\nroot = "/c"\n\nHF_HOME = 1', 4),
         ('runtime = "x"\n\nruntme = "y"', 3),
         ('master_suffix = """\\\nruntme = 1"""\nruntme = "y"', 3),
         ('"gpu" = "intel"', 1),

@@ -223,6 +223,53 @@ check_working_directory() {
     esac
 }
 
+# is_private FOLDER: whether it is a folder of the user's to write to. It is made if it is missing.
+is_private() {
+    if [[ ! -d $1 ]]; then (umask 077 && mkdir -p -- "$1") 2>/dev/null || return; fi
+    [[ -O $1 && -w $1 && -x $1 ]]
+}
+
+# use_caches: point variables at folders below the site's root for caches, which is resolved on the node where this runs. What the
+# user, the image or another setting has set is kept; what the loaded module has set is not, because it was resolved elsewhere. If
+# the root can't be used, programs use their defaults. Others could put code into a cache, so the folders must be the user's.
+use_caches() {
+    local variables=(HF_HOME PIP_CACHE_DIR TORCH_HOME)
+    local folders=('hugging '"'"'face'"'"'' pip a/b)
+    local loaded=${__SIFMOD_CACHE-} unclean='//|/\.\.?/|[[:cntrl:]]' problem='' root index variable
+    for index in "${!variables[@]}"; do
+        variable=${variables[index]}
+        if [[ -n $loaded && ${!variable-} == "$loaded/${folders[index]}" ]]; then
+            unset "$variable"
+        elif [[ -v $variable || -v SINGULARITYENV_$variable || -v APPTAINERENV_$variable ]]; then
+            unset "variables[index]"
+        fi
+    done
+    if ((${#variables[@]} == 0)); then return 0; fi
+    root='/it'"'"'s '"${SLURM_JOB_ACCOUNT-}"'/$(id),a:b/'"${USER-}"
+    if [[ -z ${USER-} ]]; then problem='USER is not set'; fi
+    if [[ -z ${SLURM_JOB_ACCOUNT-} ]]; then problem='SLURM_JOB_ACCOUNT is not set'; fi
+    if [[ -n $problem ]]; then
+        :
+    elif [[ $root != /* || $root/ =~ $unclean ]]; then
+        problem='its path is not absolute here, or has '"'"'//'"'"', '"'"'.'"'"' or '"'"'..'"'"' in it'
+    elif ! is_private "$root"; then
+        problem="'$root' "'can'"'"'t be made or written to, or is not yours'
+    fi
+    for index in "${!variables[@]}"; do
+        if [[ -z $problem ]] && ! is_private "$root/${folders[index]}"; then
+            problem="'$root/${folders[index]}' "'can'"'"'t be made or written to, or is not yours'
+        fi
+    done
+    if [[ -n $problem ]]; then
+        [[ ${SLURM_LOCALID:-0} != 0 ]] ||
+            printf '%s: %s, so caches are in their default places. The site has them in %s\n' "${0##*/}" "$problem" '/it'"'"'s ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}' >&2
+        return 0
+    fi
+    for index in "${!variables[@]}"; do
+        export "${variables[index]}=$root/${folders[index]}"
+    done
+}
+
 # launch COMMAND [ARGUMENT...]: replace this process with the command in the container.
 launch() {
     if in_container; then
@@ -234,6 +281,7 @@ launch() {
     set_environment
     set_binds
     check_working_directory
+    use_caches
     if [[ -e /dev/nvidiactl ]]; then export SINGULARITY_NV=1 APPTAINER_NV=1; fi
     local sifmod_options=()
     if [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then

@@ -1,0 +1,244 @@
+"""The site's caches: commands, runscripts, both kinds of modules and `sifmod site check` resolve them by one rule."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sifmod.container.spec import ContainerSpec
+from sifmod.site import cache
+from sifmod.site.settings import Site
+
+from ..support import a_site
+from .running import STEP, Done, Load, Runscript, Wrapper, variables_of
+
+FOLDERS = {"HF_HOME": "huggingface", "PIP_CACHE_DIR": "pip", "TRITON_CACHE_DIR": "torch/triton"}
+
+IN_JOB = {"SLURM_JOB_ACCOUNT": "project 1", "USER": "ann"}
+
+SYNTAXES = pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    (tmp_path / "scratch" / "project 1").mkdir(parents=True)
+    return a_site(cache={"root": f"{tmp_path}/scratch/${{SLURM_JOB_ACCOUNT}}/${{USER}}", **FOLDERS})
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return the folder that a job of the user's has; it is not there yet."""
+    return tmp_path / "scratch" / "project 1" / "ann"
+
+
+@pytest.fixture
+def simple(launcher: Callable[[str], Runscript]) -> Runscript:
+    return launcher("conda-python-simple")
+
+
+def caches_of(variables: dict[str, str]) -> dict[str, str]:
+    return {name: variables[name] for name in FOLDERS if name in variables}
+
+
+def below(root: Path) -> dict[str, str]:
+    return {name: f"{root}/{folder}" for name, folder in FOLDERS.items()}
+
+
+def call(wrapper: Wrapper, site: Site, **environ: str) -> tuple[Done, dict[str, str]]:
+    """Call a command of the host; return what it printed, and the variables that the container inherits."""
+    done = wrapper.run("python", site=site, environ=environ)
+    assert done.returncode == 0, done.stderr
+    return done, wrapper.fake.calls[-1]["env"]
+
+
+def run(script: Runscript, site: Site, gpu: str = "", **environ: str) -> tuple[Done, dict[str, str]]:
+    done = replace(script, site=site).run(gpu=gpu, **environ)
+    assert done.returncode == 0, done.stderr
+    return done, variables_of(done.stdout.split("\0"))
+
+
+def test_a_command_makes_the_folders_for_the_user_alone(wrapper: Wrapper, site: Site, root: Path) -> None:
+    done, variables = call(wrapper, site, **IN_JOB)
+    assert done.stderr == ""
+    assert caches_of(variables) == below(root)
+    folders = [root, *(root / folder for folder in FOLDERS.values()), root / "torch"]
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o700}
+
+
+def test_a_runscript_does_the_same(simple: Runscript, site: Site, root: Path) -> None:
+    done, variables = run(simple, site, **IN_JOB)
+    assert done.stderr == ""
+    assert caches_of(variables) == below(root)
+    assert stat.S_IMODE((root / "huggingface").stat().st_mode) == 0o700
+
+
+def test_the_mode_of_a_folder_that_is_there_is_not_changed(simple: Runscript, site: Site, root: Path) -> None:
+    root.mkdir()
+    root.chmod(0o750)
+    run(simple, site, **IN_JOB)
+    assert stat.S_IMODE(root.stat().st_mode) == 0o750
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("spelling", ["{}", "SINGULARITYENV_{}", "APPTAINERENV_{}"])
+@pytest.mark.parametrize("value", ["/my own", ""])
+def test_what_the_user_has_set_is_kept(
+    wrapper: Wrapper, site: Site, root: Path, name: str, spelling: str, value: str
+) -> None:
+    _done, variables = call(wrapper, site, **IN_JOB, **{spelling.format(name): value})
+    assert variables[spelling.format(name)] == value
+    assert variables.get(name, value) == value
+    assert {**below(root), **caches_of(variables)} == {**below(root), **({name: value} if spelling == "{}" else {})}
+    assert not (root / FOLDERS[name]).exists()
+
+
+def test_nothing_is_resolved_if_the_user_has_set_everything(wrapper: Wrapper, site: Site, root: Path) -> None:
+    own = dict.fromkeys(FOLDERS, "/own")
+    done, variables = call(wrapper, site, **own)
+    assert (done.stderr, caches_of(variables)) == ("", own)
+    assert not root.exists()
+
+
+# Variables of the job, and why the root can't be used then.
+UNUSABLE: list[tuple[dict[str, str], str]] = [
+    ({"USER": "ann"}, "SLURM_JOB_ACCOUNT is not set"),
+    ({**IN_JOB, "SLURM_JOB_ACCOUNT": ""}, "SLURM_JOB_ACCOUNT is not set"),
+    ({"SLURM_JOB_ACCOUNT": "project 1"}, "USER is not set"),
+    ({**IN_JOB, "USER": ".."}, cache.UNCLEAN),
+    ({**IN_JOB, "USER": "."}, cache.UNCLEAN),
+    ({**IN_JOB, "USER": "/"}, cache.UNCLEAN),
+    ({**IN_JOB, "USER": "/ann"}, cache.UNCLEAN),
+    ({**IN_JOB, "SLURM_JOB_ACCOUNT": "a/../b"}, cache.UNCLEAN),
+    ({**IN_JOB, "USER": "a\nb"}, cache.UNCLEAN),
+]
+
+
+@pytest.mark.parametrize(("environ", "why"), UNUSABLE)
+def test_a_root_that_can_not_be_resolved_is_a_warning_and_the_default(
+    wrapper: Wrapper, simple: Runscript, site: Site, tmp_path: Path, environ: dict[str, str], why: str
+) -> None:
+    for done, variables in (call(wrapper, site, **environ), run(simple, site, **environ)):
+        assert f"{why}, so caches are in their default places" in done.stderr
+        assert "/scratch/${SLURM_JOB_ACCOUNT}/${USER}" in done.stderr
+        assert done.stderr.count("\n") == 1
+        assert caches_of(variables) == {}
+    with pytest.raises(ValueError, match=why.replace(".", "[.]")):
+        cache.resolve(site.cache["root"], environ)
+    assert sorted(path.name for path in (tmp_path / "scratch").rglob("*")) == ["project 1"]
+
+
+@pytest.mark.parametrize(("environ", "why"), UNUSABLE)
+@SYNTAXES
+def test_a_module_then_sets_nothing_and_is_silent_about_a_variable_of_jobs(
+    load: Load, installed: ContainerSpec, site: Site, environ: dict[str, str], why: str, syntax: str
+) -> None:
+    assert caches_of(load(installed, site, environ, syntax=syntax)) == {}
+    said = load.run(installed, site, environ, syntax=syntax).stderr.decode()
+    assert said.count("Warning:") == (why == cache.UNCLEAN)
+    assert (why in said) == (why == cache.UNCLEAN)
+
+
+def occupied(root: Path) -> None:
+    root.write_text("")
+
+
+def dangling(root: Path) -> None:
+    root.symlink_to(root.parent / "nowhere" / "at all")
+
+
+def closed(root: Path) -> None:
+    root.mkdir(mode=0o500)
+
+
+@pytest.mark.parametrize("arrange", [occupied, dangling, closed])
+def test_a_root_that_can_not_be_written_to_is_a_warning_and_the_default(
+    wrapper: Wrapper, simple: Runscript, site: Site, root: Path, arrange: Callable[[Path], None]
+) -> None:
+    if arrange is closed and os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    arrange(root)
+    for done, variables in (call(wrapper, site, **IN_JOB), run(simple, site, **IN_JOB)):
+        assert f"'{root}' {cache.UNUSABLE}, so caches are in their default places" in done.stderr
+        assert caches_of(variables) == {}
+
+
+def test_a_root_of_somebody_else_is_not_used(
+    wrapper: Wrapper, simple: Runscript, load: Load, installed: ContainerSpec, site: Site, root: Path
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a folder of somebody else")
+    root.mkdir()
+    os.chown(root, 1234, -1)
+    for done, variables in (call(wrapper, site, **IN_JOB), run(simple, site, **IN_JOB)):
+        assert f"'{root}' {cache.UNUSABLE}" in done.stderr
+        assert caches_of(variables) == {}
+    assert caches_of(load(installed, site, IN_JOB, syntax="Tcl")) == {}
+
+
+def test_one_folder_that_can_not_be_made_leaves_all_out(wrapper: Wrapper, site: Site, root: Path) -> None:
+    root.mkdir()
+    (root / "pip").write_text("in the way of a folder")
+    done, variables = call(wrapper, site, **IN_JOB)
+    assert f"'{root}/pip' {cache.UNUSABLE}" in done.stderr
+    assert caches_of(variables) == {}
+
+
+def test_one_task_of_a_node_warns(distributed: Runscript, site: Site) -> None:
+    assert "default places" in run(distributed, site, **{**STEP, "SLURM_LOCALID": "0"})[0].stderr
+    assert run(distributed, site, **STEP)[0].stderr == ""
+
+
+@pytest.mark.parametrize("gpu", ["amd", "nvidia"])
+def test_the_site_s_cache_comes_before_the_job_s_folder_on_the_node(
+    distributed: Runscript, site: Site, root: Path, tmp_path: Path, gpu: str
+) -> None:
+    _done, variables = run(distributed, site, gpu, **STEP, **IN_JOB)
+    assert variables["TRITON_CACHE_DIR"] == f"{root}/torch/triton"
+    done, variables = run(distributed, site, gpu, **{**STEP, "SLURM_LOCALID": "0"})
+    assert "SLURM_JOB_ACCOUNT is not set" in done.stderr
+    assert variables["TRITON_CACHE_DIR"].startswith(f"{tmp_path}/sifmod-")
+
+
+@SYNTAXES
+def test_a_module_sets_what_programs_of_the_host_do_not_read_once_the_root_is_there(
+    load: Load, installed: ContainerSpec, site: Site, root: Path, syntax: str
+) -> None:
+    assert caches_of(load(installed, site, IN_JOB, syntax=syntax)) == {}
+    assert f"'{root}' {cache.MISSING}" in load.run(installed, site, IN_JOB, syntax=syntax).stderr.decode()
+    assert not root.exists()
+    root.mkdir()
+    loaded = load(installed, site, IN_JOB, syntax=syntax)
+    assert caches_of(loaded) == {name: path for name, path in below(root).items() if name != "PIP_CACHE_DIR"}
+    assert loaded["__SIFMOD_CACHE"] == str(root)
+    assert list(root.iterdir()) == []
+    own = load(installed, site, {**IN_JOB, "HF_HOME": "/own"}, syntax=syntax)
+    assert own["HF_HOME"] == "/own"
+    assert own["TRITON_CACHE_DIR"] == f"{root}/torch/triton"
+
+
+@SYNTAXES
+def test_a_value_that_the_module_resolved_elsewhere_is_resolved_again(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec, site: Site, root: Path, syntax: str
+) -> None:
+    root.mkdir()
+    loaded = load(replace(installed, module_family=""), site, IN_JOB, syntax=syntax)
+    there = {name: loaded[name] for name in ("__SIFMOD_CACHE", "HF_HOME", "TRITON_CACHE_DIR")}
+    (root.parent.parent / "other").mkdir()
+    in_other_job = {**IN_JOB, "SLURM_JOB_ACCOUNT": "other"}
+    _done, variables = call(wrapper, site, **in_other_job, **there)
+    assert caches_of(variables) == below(root.parent.parent / "other" / "ann")
+    _done, variables = call(wrapper, site, **in_other_job, **{**there, "HF_HOME": "/own"})
+    assert variables["HF_HOME"] == "/own"
+    done, variables = call(wrapper, site, USER="ann", **there)
+    assert "SLURM_JOB_ACCOUNT is not set" in done.stderr
+    assert caches_of(variables) == {}
+
+
+def test_a_site_without_a_root_has_no_caches(wrapper: Wrapper) -> None:
+    done, variables = call(wrapper, a_site(cache=FOLDERS), **IN_JOB)
+    assert (done.stderr, caches_of(variables)) == ("", {})
