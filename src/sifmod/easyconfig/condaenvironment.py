@@ -299,7 +299,10 @@ def _package(url: object, md5: object, where: str) -> CondaPackage:
         raise SifmodError(
             f"{where}: a package needs an address and an MD5 sum, as in https://.../x-1.0-0.conda#0123..."
         )
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise SifmodError(f"{where}: '{url}' is not the address of a conda package: {error}") from error
     if parts.username or parts.password or re.search(r"/t/[^/]+/", parts.path):
         raise SifmodError(f"{where}: credentials don't belong into a lock: use a channel without a login")
     is_local = parts.scheme == "file" and parts.netloc in ("", "localhost")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from packaging.dependency_groups import resolve_dependency_groups
 from packaging.requirements import InvalidRequirement, Requirement
@@ -209,7 +209,8 @@ def _refusal(option: str, line: str) -> str:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line that says something: continuations joined, comments removed."""
     first, joined = 0, ""
-    for number, line in enumerate(text.splitlines(), start=1):
+    # the empty line ends a continuation at the end of the file
+    for number, line in enumerate([*text.splitlines(), ""], start=1):
         is_comment = line.lstrip().startswith("#")
         first = first or number
         joined += "" if is_comment else line
@@ -220,9 +221,6 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if stripped:
             yield first, stripped
         first, joined = 0, ""
-    stripped = re.sub(r"(^|\s+)#.*$", "", joined).strip()
-    if stripped:
-        yield first, stripped
 
 
 def _option(line: str) -> tuple[str, str]:
@@ -236,7 +234,7 @@ def _option(line: str) -> tuple[str, str]:
 
 def _place(value: str, where: str, folder: Path) -> str:
     """Return an address of an index, or of a folder of wheels, as a URL."""
-    parts = urlsplit(value)
+    parts = _parts(value, where)
     if parts.scheme in ("http", "https"):
         if parts.username or parts.password:
             raise SifmodError(f"{where}: {_NO_CREDENTIALS}")
@@ -247,6 +245,13 @@ def _place(value: str, where: str, folder: Path) -> str:
     if not value or not path.exists():
         raise SifmodError(f"{where}: there is no '{path}' to find packages in")
     return path.resolve().as_uri()
+
+
+def _parts(address: str, where: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError as error:
+        raise SifmodError(f"{where}: '{address}' is not an address: {error}") from error
 
 
 def _requirement(text: str, where: str, folder: Path) -> tuple[str, str]:
@@ -269,14 +274,16 @@ def _requirement(text: str, where: str, folder: Path) -> tuple[str, str]:
         reason = str(error).splitlines()[0]
         raise SifmodError(f"{where}: '{bare}' is not a requirement such as numpy>=1.26: {reason}") from error
     if parsed.url:
-        # once more for NAME @ ADDRESS: the address is checked, and written with the name of its wheel
-        _wheel(parsed.url, "", where, folder)
+        extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
+        bare = _wheel(parsed.url, extras, where, folder) + (f" ; {parsed.marker}" if parsed.marker else "")
+        if canonicalize_name(Requirement(bare).name) != canonicalize_name(parsed.name):
+            raise SifmodError(f"{where}: '{parsed.url}' is the wheel of {Requirement(bare).name}, not of {parsed.name}")
     return " ".join([bare, *(f"--hash={one}" for one in hashes)]), canonicalize_name(parsed.name)
 
 
 def _wheel(place: str, extras: str, where: str, folder: Path) -> str:
     """Return the requirement for a wheel at an address or in a file."""
-    parts = urlsplit(place)
+    parts = _parts(place, where)
     name = unquote(parts.path).rpartition("/")[2]
     if not name.endswith(".whl"):
         raise SifmodError(f"{where}: '{place}' is not a wheel; {_ONLY_WHEELS}")

@@ -177,3 +177,9 @@ def test_the_module_is_named_after_the_environment(tmp_path: Path) -> None:
     assert CondaSource("x", "").named("", "2") == ("environment", "2")
     with pytest.raises(ParameterError):
         CondaSource("x", "", name="-x").named("", "")
+
+
+def test_an_address_that_can_t_be_parsed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(tmp_path, "/opt/c/bin/conda", RECORDS)
+    with pytest.raises(SifmodError, match=r"line 2: 'http://.x' is not the address"):
+        made(tmp_path, monkeypatch, read_conda(write(tmp_path, f"@EXPLICIT\nhttp://[x#{MD5}\n")))

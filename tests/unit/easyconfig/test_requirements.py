@@ -66,7 +66,7 @@ def test_a_local_wheel_becomes_an_address(tmp_path: Path, wheel: Path, text: str
 def test_a_wheel_with_extras(tmp_path: Path) -> None:
     (tmp_path / "greeting-1.0-py3-none-any.whl").touch()
     lines = read(tmp_path, "./greeting-1.0-py3-none-any.whl[loud] ; python_version > '3'").lines
-    assert lines == (f"greeting[loud] @ {tmp_path.as_uri()}/greeting-1.0-py3-none-any.whl ; python_version > '3'",)
+    assert lines == (f'greeting[loud] @ {tmp_path.as_uri()}/greeting-1.0-py3-none-any.whl ; python_version > "3"',)
 
 
 def test_files_that_are_included(tmp_path: Path) -> None:
@@ -204,3 +204,16 @@ def test_an_extra_that_the_project_lacks_is_named_with_those_that_it_has(tmp_pat
         read_pyproject(project(tmp_path), extras=["plots"])
     with pytest.raises(SifmodError, match="no group 'docs'"):
         read_pyproject(project(tmp_path), groups=["docs"])
+
+
+@pytest.mark.parametrize(
+    "line", ["http://[x/y-1.0-py3-none-any.whl", "-i http://[x", "-f file://[x", "y @ https://[x/y.whl"]
+)
+def test_addresses_that_can_t_be_parsed_are_refused(tmp_path: Path, line: str) -> None:
+    assert "line 3: " in refusal(tmp_path, f"# first\nnumpy\n{line}\n")
+
+
+def test_a_name_with_an_address_is_written_as_it_is_meant(tmp_path: Path, wheel: Path) -> None:
+    line = f"greeting[loud] @ {wheel.as_uri()} ; python_version > '3'"
+    assert read(tmp_path, line).lines == (f'greeting[loud] @ {wheel.as_uri()} ; python_version > "3"',)
+    assert "is the wheel of greeting" in refusal(tmp_path, f"other @ {wheel.as_uri()}")
