@@ -74,6 +74,7 @@ NAMES = {
     "easybuild",
     "runscripts",
     "share",
+    "user-bin",
     "user-software",
     "user-software.sha256",
     "user-software.squashfs",

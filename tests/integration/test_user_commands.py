@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,6 @@ REFUSED = (
     "refresh-commands",
     "get-master",
     "sifmod",
-    "python3.99",
     "pip4",
     "wheel",
     "-x",
@@ -85,6 +85,14 @@ def test_what_pip_installs_is_a_command_of_the_host(cowboy: User, tmp_path: Path
     cowboy.run(f"{LOAD}; python -m pip uninstall -y cowsay")
     assert commands_of(cowboy) == []
     assert cowboy.run(f"{LOAD}; cowsay", check=False).returncode == 127
+
+
+@pytest.mark.skipif(not shutil.which("uv"), reason="the host has no uv to lend")
+def test_what_uv_installs_is_a_command_too(own_demo: User, cow: Path) -> None:
+    own_demo.run(f"{LOAD}; uv pip install --no-index --no-cache {cow}")
+    moo(own_demo)
+    own_demo.run(f"{LOAD}; uv pip uninstall cowsay")
+    assert commands_of(own_demo) == []
 
 
 def test_on_every_node_of_a_job_step(cowboy: User, job_directory: Path) -> None:
