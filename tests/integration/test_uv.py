@@ -300,7 +300,7 @@ def test_a_requirement_that_the_image_does_not_fit_fails_the_install_in_uv_s_wor
 
 
 def test_pip_and_uv_say_that_the_user_software_is_packed(extended: User, index: Path) -> None:
-    extended.run(f"{LOAD}; make-squashfs; rm -r $CONTAINERROOT/user-software")
+    extended.run(f"{LOAD}; make-squashfs --remove-directory")
     for tool in ("pip", "pip3", "singularity exec $SIF pip", "uv pip", "start-shell -c 'uv pip \"$@\"' uv"):
         for words in (f"install --no-index --find-links {index} plain", "uninstall greeting"):
             done = extended.run(f"{LOAD}; {tool} {words}", check=False)
