@@ -7,6 +7,7 @@ import random
 import shlex
 import shutil
 import sysconfig
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +88,15 @@ class Data:
         bash(f"cp -a {kept} {self.root}/user-software")
         return self.root
 
+    def empty(self) -> Path:
+        """A copy of the demo container's user software before anything was installed into it."""
+        kept = self.folder / "empty"
+        if not kept.exists():
+            self.clear()
+            bash(f"EASYBUILD_PREFIX={self.prefix} eb Python-3.11-demo-singularity.eb --rebuild")
+            bash(f"cp -a {self.root}/user-software {kept}.part; mv {kept}.part {kept}")
+        return kept
+
     def clear(self) -> None:
         """Remove the demo container's user software."""
         bash(f"chmod -R u+w {self.root}/user-software 2>/dev/null || true; rm -rf {self.root}/user-software*")
@@ -124,3 +134,20 @@ def write_sources(folder: Path, count: int) -> None:
         size = min(int(chance.lognormvariate(8, 1)), 64 << 10)
         at = chance.randrange(len(text) - size)
         (folder / str(number // 100) / f"{number}.py").write_bytes(text[at : at + size])
+
+
+def write_wheels(folder: Path, count: int) -> list[str]:
+    """Write wheels of 20 modules each; every one but the first needs the one before. Return their names."""
+    folder.mkdir(exist_ok=True)
+    names = [f"package-{number}" for number in range(count)]
+    for number, name in enumerate(names):
+        stem, info = name.replace("-", "_"), f"{name.replace('-', '_')}-1.0.dist-info"
+        needs = f"Requires-Dist: {names[number - 1]}\n" if number else ""
+        with zipfile.ZipFile(folder / f"{stem}-1.0-py3-none-any.whl", "w") as wheel:
+            files = {f"{stem}/{module}.py": f"value = {module}\n" * 200 for module in range(20)}
+            files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needs}"
+            files[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            record = "".join(f"{path},,\n" for path in (*files, f"{info}/RECORD"))
+            for path, text in {**files, f"{info}/RECORD": record}.items():
+                wheel.writestr(path, text)
+    return names

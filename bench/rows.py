@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.data import DEMO_MODULE, Data, write_sources
+from bench.data import DEMO_MODULE, Data, write_sources, write_wheels
 from bench.measure import Command, bash
 
 IMAGE_MB = 4096
@@ -248,6 +248,38 @@ def distributed(data: Data) -> Row:
     )
 
 
+def packages(data: Data) -> Row:
+    """200 packages from a folder, with an empty cache; pip has no cache for files."""
+    empty, cache = data.empty(), data.scratch / "uv-cache"
+    names = write_wheels(data.scratch / "wheels", 200)
+    (data.scratch / "list.txt").write_text("\n".join(names) + "\n")
+    target = data.root / "user-software"
+    before = f"rm -rf {cache} {target}; cp -a {empty} {target}"
+    install = f"install --quiet --no-index --find-links {data.scratch}/wheels -r {data.scratch}/list.txt"
+    uv = f"UV_CACHE_DIR={cache} UV_COMPILE_BYTECODE=%d"
+
+    def files() -> Mapping[str, float]:
+        return {"files": float(bash(f"find {target} ! -type d | wc -l"))}
+
+    def command(label: str, script: str) -> Command:
+        return Command(label=label, script=f"{data.load}; {script}", before=before, after=files)
+
+    return Row(
+        title="Install 200 packages into user software",
+        goal="a quarter of pip's time; at most 1 s more than uv alone",
+        commands=(
+            command("uv", f"{uv % 0} uv pip {install}"),
+            command(
+                "uv alone, which replaces the image's packages",
+                f"{uv % 0} start-shell -c 'UV_EXCLUDE= uv pip {install}'",
+            ),
+            command("uv, which also compiles the modules as pip does", f"{uv % 1} uv pip {install}"),
+            command("pip", f"pip {install}"),
+        ),
+        figures=("files",),
+    )
+
+
 def imports(data: Data) -> Row:
     kept = data.torch()
     root = data.with_torch()
@@ -368,6 +400,7 @@ ROWS: tuple[Callable[[Data], Row], ...] = (
     pack,
     unpack,
     slow_pack,
+    packages,
     imports,
 )
 GROWTHS = (
