@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from test_module_tcl import INIT
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, TESTBED, User, make_user
 
@@ -21,6 +22,7 @@ class Cluster:
 
     user: User
     scratch: Path
+    syntax: str
 
     def project(self, name: str) -> Path:
         """Make the folder of a project; return that of the user in it, which is not there yet."""
@@ -37,7 +39,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     )
     user = make_user(top / "eb", SIFMOD_SITE=str(top / "site.toml"))
     user.eb(DEMO_EASYCONFIG, f"--module-syntax={request.param}")
-    return Cluster(user, top / "scratch")
+    return Cluster(user, top / "scratch", request.param)
 
 
 def said(text: str) -> str:
@@ -126,14 +128,15 @@ def test_a_root_that_can_not_be_written_to_is_a_warning_and_the_defaults(cluster
 def test_unloading_restores_the_environment(cluster: Cluster, own: str) -> None:
     name = f"unloaded-{len(own)}"
     cluster.project(name).mkdir(mode=0o700)
-    kept = "env | grep -E '^(HF_HOME|__SIFMOD_CACHE)=' || true"
-    setup = f"export SLURM_JOB_ACCOUNT={name}; {own}"
-    before = cluster.user.out(f"{setup} {kept}")
-    assert cluster.user.out(f"{setup} {LOAD}; {kept}") != before
-    assert cluster.user.out(f"{setup} {LOAD}; module unload Python; {kept}") == before
-    assert cluster.user.out(f"{setup} {LOAD}; {LOAD}; module unload Python; {kept}") == before
-    left = f"{setup} {LOAD}; export SLURM_JOB_ACCOUNT=gone; module unload Python; {kept}"
-    assert cluster.user.out(left) == before
+    kept = "env | grep -E '^(HF_HOME|__SIFMOD_CACHE|__SIFMOD_STACK_HF_HOME)=' || true"
+    for tool in ("", INIT) if cluster.syntax == "Tcl" else ("",):
+        setup = f"{tool}\nexport SLURM_JOB_ACCOUNT={name}; {own}"
+        before = cluster.user.out(f"{setup} {kept}")
+        assert "__SIFMOD_CACHE" in cluster.user.out(f"{setup} {LOAD}; {kept}")
+        assert cluster.user.out(f"{setup} {LOAD}; module unload Python; {kept}") == before
+        assert cluster.user.out(f"{setup} {LOAD}; {LOAD}; module unload Python; {kept}") == before
+        left = f"{setup} {LOAD}; export SLURM_JOB_ACCOUNT=gone; module unload Python; {kept}"
+        assert cluster.user.out(left) == before
 
 
 def test_the_site_s_check_resolves_the_root_in_a_job(cluster: Cluster) -> None:
