@@ -77,6 +77,13 @@ def test_a_module_that_a_job_loads_serves_singularity_exec(cluster: Cluster) -> 
     assert "does not exist" not in said(done.stderr)
 
 
+def test_pip_in_the_container_has_the_job_s_cache(cluster: Cluster) -> None:
+    root = cluster.project("pip")
+    found = cluster.user.out(f"{LOAD}; srun -A pip singularity exec $SIF pip --disable-pip-version-check cache dir")
+    assert found == f"{root}/pip"
+    assert cluster.user.out(f"{LOAD}; srun -A pip pip --disable-pip-version-check cache dir") == f"{root}/pip"
+
+
 def test_the_job_s_account_counts_and_not_that_of_the_shell_that_loaded(cluster: Cluster) -> None:
     old, new = cluster.project("old"), cluster.project("new")
     old.mkdir(mode=0o700)

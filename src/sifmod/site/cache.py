@@ -25,7 +25,7 @@ _PART = re.compile(r"\$\{([A-Z_][A-Z0-9_]*)\}")
 _OF_BASH = ("EUID", "GROUPS", "HOSTNAME", "PPID", "RANDOM", "SECONDS", "UID")
 
 # Programs of the host read these too, so only commands and runscripts set them, for what they start.
-_HOST_CACHES = ("CONDA_PKGS_DIRS", "PIP_CACHE_DIR", "XDG_CACHE_HOME")
+_HOST_CACHES = ("CONDA_PKGS_DIRS", "PIP_CACHE_DIR", "UV_CACHE_DIR", "XDG_CACHE_HOME")
 
 # JSON schemas' patterns: what a regular expression alone can tell
 ROOT_PATTERN = r"^$|^(/|\$\{[A-Z_][A-Z0-9_]*\})([^$\x00-\x1f\x7f]|\$\{[A-Z_][A-Z0-9_]*\})*$"
