@@ -20,7 +20,7 @@ from sifmod.fetch.definition import definition_file_name, definition_origin, reg
 from sifmod.fetch.registry import Registry, refusal
 from sifmod.fetch.uri import ARCHIVE_SCHEMES, REGISTRY_SCHEMES, ImageUri
 from sifmod.host.command import Result, follow
-from sifmod.host.files import other_writers, put_in_place, sha256_of, write_whole
+from sifmod.host.files import content_of, other_writers, put_in_place, sha256_of, write_whole
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
@@ -188,7 +188,7 @@ class ImageStore:
         record = record_of(target)
         try:
             writers = other_writers(record) or other_writers(record.parent)
-            stored = _parsed(record.read_text(encoding="utf-8"))
+            stored = _parsed(content_of(record).decode())
             if stored.origin != origin or target.stat().st_size != stored.size:
                 return None
         except (OSError, ValueError, TypeError, KeyError, RecursionError):

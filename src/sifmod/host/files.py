@@ -18,6 +18,8 @@ from typing import BinaryIO, Callable, Optional, Union
 from sifmod.artefact import path_problem
 from sifmod.errors import InstallError, SifmodError
 
+# Bytes of a file of text: manifests, journals, lists of packages and module files have some kilobytes.
+_LARGEST = 64 << 20
 # Errors of link(2) on a file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -35,6 +37,21 @@ def sha256_of(path: Path, *, progress: Callable[[int], object] = lambda _size: N
             digest.update(chunk)
             progress(len(chunk))
     return digest.hexdigest()
+
+
+def content_of(path: Path) -> bytes:
+    """Return the content of a small file that somebody else may have replaced, by a FIFO or by something endless.
+
+    Raises:
+        OSError: it can't be read, is not a plain file, or is too large.
+    """
+    with open(path, "rb", opener=_at_once) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a plain file", str(path))
+        content = stream.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        raise OSError(errno.EFBIG, f"larger than {_LARGEST} bytes", str(path))
+    return content
 
 
 def other_writers(path: Path) -> str:
@@ -226,6 +243,11 @@ def inside(top: Path, name: str) -> Path:
     if problem:
         raise InstallError(f"{name!r} is refused as a file of '{top}': {problem}")
     return top / name
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file; opening a FIFO would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _open_folder(path: Union[str, Path]) -> None:

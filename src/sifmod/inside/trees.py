@@ -19,6 +19,7 @@ Modules that only some commands need are imported there: each container reads th
 """
 
 import glob
+import io
 import itertools
 import os
 import re
@@ -48,6 +49,8 @@ THREADS = 32
 SLOW = 0.0001  # seconds for the status of one file; above this the latency counts as high
 # number of files whose status one thread reads at once
 AT_ONCE = 32
+# characters of a package's metadata; the headers come first, and name and version before the long ones
+MOST_METADATA = 1 << 20
 # bytes of one file that one thread reads at once, and of all files in memory
 PIECE = 1 << 20
 MOST_IN_MEMORY = 128 << 20
@@ -387,15 +390,23 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def at_once(path: str, flags: int) -> int:
+    """Open a file; opening a FIFO would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def distribution(entry: str) -> "tuple[str, str]":
     """Return name and version of an entry in site-packages; empty if its metadata lack them or can't be read."""
     # distutils installed the metadata as a file
     for path in (os.path.join(entry, "METADATA"), os.path.join(entry, "PKG-INFO"), entry):
         try:
-            with open(path, encoding="utf-8", errors="replace") as stream:
-                lines = [line.partition(":") for line in itertools.takewhile(str.strip, stream)]
+            with open(path, encoding="utf-8", errors="replace", opener=at_once) as stream:
+                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                    continue
+                text = io.StringIO(stream.read(MOST_METADATA))
         except OSError:
             continue
+        lines = [line.partition(":") for line in itertools.takewhile(str.strip, text)]
         headers = {key.lower(): value.strip() for key, _, value in reversed(lines)}
         return headers.get("name", ""), headers.get("version", "")
     return "", ""

@@ -14,7 +14,7 @@ from typing import Any, Optional
 from sifmod import names
 from sifmod.artefact import path_problem
 from sifmod.errors import InstallError
-from sifmod.host.files import inside, put_in_place, write_whole
+from sifmod.host.files import content_of, inside, put_in_place, write_whole
 from sifmod.text.package import PYTHON_VERSION
 
 # Raised for an incompatible change only; a new key doesn't need it.
@@ -87,7 +87,7 @@ def read_manifest(installdir: Path) -> Optional[Manifest]:
     """
     path = installdir / names.MANIFEST
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(content_of(path).decode())
         newer = _newer_format(data)
         manifest = None if newer else _checked(data)
     except FileNotFoundError:

@@ -14,7 +14,7 @@ from sifmod.artefact import Artefact
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import InstallError
 from sifmod.fetch.definition import kept_definition
-from sifmod.host.files import inside
+from sifmod.host.files import content_of, inside
 from sifmod.install.manifest import Manifest
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
@@ -110,7 +110,7 @@ def _difference(name: str, old: Optional[str], new: Optional[str]) -> Iterator[s
 
 def _text(path: Path) -> Optional[str]:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return content_of(path).decode(errors="replace")
     except FileNotFoundError:
         return None
     except OSError as error:

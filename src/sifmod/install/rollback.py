@@ -21,7 +21,7 @@ from typing import Optional
 
 from sifmod import names as known
 from sifmod.errors import InstallError
-from sifmod.host.files import inside, keep_as, remove_tree, write_whole
+from sifmod.host.files import content_of, inside, keep_as, remove_tree, write_whole
 from sifmod.install.manifest import read_manifest
 
 _JOURNAL = "journal.json"
@@ -137,7 +137,7 @@ def settle(installdir: Path) -> str:
             return ""
         journal = _read_journal(previous)
         manifest = installdir / known.MANIFEST
-        if manifest.is_file() and hashlib.sha256(manifest.read_bytes()).hexdigest() == journal.manifest:
+        if manifest.is_file() and hashlib.sha256(content_of(manifest)).hexdigest() == journal.manifest:
             installed = read_manifest(installdir)
             for name in set(journal.kept) - set(installed.files if installed else journal.kept):
                 inside(installdir, name).unlink(missing_ok=True)
@@ -204,7 +204,7 @@ def _read_journal(previous: Path) -> _Journal:
         if link.is_symlink():
             raise ValueError(f"'{link}' is a symbolic link")
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(content_of(path).decode())
         pairs = tuple((old, new) for old, new in data["renames"])
         lists = (tuple(data["kept"]), tuple(data["new"]), pairs, tuple(data["free"]))
         journal = _Journal(data["run"], data["manifest"], *lists)

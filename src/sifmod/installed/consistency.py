@@ -14,6 +14,7 @@ from sifmod import names
 from sifmod.errors import CommandError, ImageError
 from sifmod.finding import NOTE, OK, WARNING, Finding
 from sifmod.host.command import LOOK_IN_CONTAINER, run
+from sifmod.host.files import content_of
 from sifmod.host.runtime import looking_environment
 from sifmod.image.files import ImageFiles
 from sifmod.image.inspection import open_image
@@ -95,7 +96,7 @@ def _misfit(line: str) -> Finding:
 def _constraints(root: Path) -> list[Package]:
     """Return the packages of the image, from the constraints for pip; none if the easyconfig turns these off."""
     try:
-        text = (root / "runscripts" / names.CONSTRAINTS).read_text(encoding="utf-8", errors="replace")
+        text = content_of(root / "runscripts" / names.CONSTRAINTS).decode(errors="replace")
     except OSError:
         return []
     pairs = (line.split("==", 1) for line in text.splitlines() if "==" in line)

@@ -21,7 +21,7 @@ from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import CommandError, InstallError
 from sifmod.host.command import run
-from sifmod.host.files import keep_as, owner_of, remove_tree, sha256_of, whole_file
+from sifmod.host.files import content_of, keep_as, owner_of, remove_tree, sha256_of, whole_file
 from sifmod.inside.trees import FOLDER_MODES
 from sifmod.install.oldimages import remove_old_images
 from sifmod.install.rollback import settle
@@ -343,7 +343,7 @@ def _is_meant(wanted: str, subdir: str) -> bool:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return content_of(path).decode(errors="replace")
     except OSError as error:
         raise InstallError(f"the module file '{path}' can't be read: {error.strerror}") from error
 

@@ -11,7 +11,7 @@ from sifmod.container.spec import image_is_gone
 from sifmod.errors import CommandError, ImageError, InstallError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding, worst
 from sifmod.host.command import LOOK_IN_CONTAINER, Result, run
-from sifmod.host.files import inside, sha256_of
+from sifmod.host.files import content_of, inside, sha256_of
 from sifmod.host.runtime import looking_environment
 from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
@@ -169,7 +169,7 @@ def _module_file(installation: Installation) -> Iterator[Finding]:
         yield Finding(PROBLEM, topic, what, "the module can't be loaded from there", remedy)
     for path in files:
         try:
-            content = path.read_bytes()
+            content = content_of(path)
         except OSError as error:
             yield Finding(PROBLEM, topic, f"'{path}' can't be read: {error.strerror}", "it can't be loaded")
             continue

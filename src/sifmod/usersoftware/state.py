@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod import names
+from sifmod.host.files import content_of
 from sifmod.image import superblock
 from sifmod.inside.trees import SEEDED
 from sifmod.text import quoting
@@ -127,7 +128,7 @@ def packed_problem(path: Path) -> str:
 def recorded_sums(root: Path) -> frozenset[str]:
     """Return the SHA-256 of the packed files that make-squashfs has written; empty if an older one wrote them."""
     try:
-        text = (root / names.USER_SOFTWARE_SHA256).read_text(encoding="utf-8", errors="replace")
+        text = content_of(root / names.USER_SOFTWARE_SHA256).decode(errors="replace")
     except OSError:
         return frozenset()
     return frozenset(re.findall(r"^[0-9a-f]{64}$", text, re.MULTILINE))
@@ -179,7 +180,7 @@ def _sizes(top: Path) -> Iterator[int]:
 
 def _listed(path: Path) -> tuple[str, ...]:
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = content_of(path).decode(errors="replace").splitlines()
     except OSError:
         return ()
     return tuple(line.strip() for line in lines if re.match(r"\s*[A-Za-z0-9]", line))

@@ -14,7 +14,7 @@ from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import InstallError
-from sifmod.host.files import write_whole
+from sifmod.host.files import content_of, write_whole
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.inside.trees import requirements
 from sifmod.resources import program
@@ -114,9 +114,7 @@ def python_version(installdir: Path, *, venv: str, recorded: str) -> str:
     for config in (folder / venv / "pyvenv.cfg", *sorted(folder.glob("*/pyvenv.cfg"))):
         if not config.is_file():
             continue
-        match = re.search(
-            r"^version\s*=\s*([0-9]{1,2}\.[0-9]{1,3})", config.read_text(encoding="utf-8", errors="replace"), re.M
-        )
+        match = re.search(r"^version\s*=\s*([0-9]{1,2}\.[0-9]{1,3})", content_of(config).decode(errors="replace"), re.M)
         if match:
             return match[1]
     return recorded

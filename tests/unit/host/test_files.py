@@ -13,7 +13,16 @@ import pytest
 
 from sifmod.errors import InstallError, SifmodError
 from sifmod.host import files
-from sifmod.host.files import inside, other_writers, put_in_place, whole_file, write_new, write_together, write_whole
+from sifmod.host.files import (
+    content_of,
+    inside,
+    other_writers,
+    put_in_place,
+    whole_file,
+    write_new,
+    write_together,
+    write_whole,
+)
 
 
 def fail(number: int) -> None:
@@ -31,6 +40,18 @@ def path(tmp_path: Path) -> Path:
 def is_as_it_was(path: Path) -> bool:
     """Return whether an old file has its old content, and nothing lies beside it."""
     return path.read_text() == "old" and list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.timeout(20)  # reading a FIFO would wait for a writer
+def test_only_a_plain_file_of_some_size_is_read_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert content_of(path) == b"old"
+    monkeypatch.setattr(files, "_LARGEST", 2)
+    with pytest.raises(OSError, match="larger than 2 bytes"):
+        content_of(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="not a plain file"):
+        content_of(path)
 
 
 def test_a_file_is_written_and_replaced(path: Path) -> None:

@@ -133,6 +133,17 @@ def test_packages_are_listed_as_pip_reads_them(tmp_path: Path) -> None:
     assert trees.requirements([str(folder_of_packages(tmp_path / "[x]"))]) == EXPECTED
 
 
+@pytest.mark.timeout(20)  # reading would never end
+def test_metadata_without_an_end_have_no_version(tmp_path: Path) -> None:
+    write(tmp_path, "a-1.dist-info/METADATA", METADATA.format("a", "1"))
+    for name in ("fifo", "zero"):
+        (tmp_path / f"{name}-1.dist-info").mkdir()
+    os.mkfifo(tmp_path / "fifo-1.dist-info/METADATA")
+    os.mkfifo(tmp_path / "itself.egg-info")
+    (tmp_path / "zero-1.dist-info/METADATA").symlink_to("/dev/zero")
+    assert trees.requirements([str(tmp_path)]) == ["a==1"]
+
+
 def test_what_can_not_be_read_has_no_version(tmp_path: Path) -> None:
     write(tmp_path, "a-1.dist-info/METADATA/folder", "")
     assert trees.requirements([str(tmp_path), str(tmp_path / "not there")]) == []

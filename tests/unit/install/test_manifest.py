@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Union
@@ -104,6 +106,14 @@ def test_a_damaged_manifest_is_named_with_the_remedy(tmp_path: Path, path: Path,
 def test_a_folder_in_place_of_the_manifest_is_named(tmp_path: Path, path: Path) -> None:
     path.mkdir()
     with pytest.raises(InstallError, match="can't be read"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.timeout(20)  # reading would never end
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_never_ends_is_not_read(tmp_path: Path, path: Path, put: Callable[[Path], None]) -> None:
+    put(path)
+    with pytest.raises(InstallError, match="not a plain file"):
         read_manifest(tmp_path)
 
 

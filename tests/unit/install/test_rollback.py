@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -83,6 +84,16 @@ def test_a_link_in_the_installation_leads_nowhere(installdir: Path, tmp_path: Pa
     with pytest.raises(InstallError, match="'bin' is a symbolic link"):
         remember(installdir, ["bin/tool"], manifest="")
     assert (tmp_path / "victim" / "tool").read_text() == "precious"
+
+
+@pytest.mark.timeout(20)  # reading a FIFO would wait for a writer
+def test_a_journal_that_is_a_fifo_is_not_read(installdir: Path) -> None:
+    write_journal(installdir)
+    journal = installdir / ".sifmod-previous" / "journal.json"
+    journal.unlink()
+    os.mkfifo(journal)
+    with pytest.raises(InstallError, match="not a plain file"):
+        settle(installdir)
 
 
 @pytest.mark.parametrize("of", ["folder", "journal"])

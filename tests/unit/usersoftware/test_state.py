@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Optional
 
@@ -8,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sifmod import names
-from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACKED, packed_problem, tree_size, user_software
+from sifmod.usersoftware.state import (
+    DAMAGED,
+    DIRECTORY,
+    GONE,
+    NONE,
+    PACKED,
+    packed_problem,
+    recorded_sums,
+    tree_size,
+    user_software,
+)
 
 from ..support import SQUASHFS
 
@@ -80,6 +91,16 @@ def test_any_bytes_are_told_from_a_packed_file(tmp_path_factory: pytest.TempPath
     path = tmp_path_factory.mktemp("any") / "packed"
     path.write_bytes(content)
     assert isinstance(packed_problem(path), str)
+
+
+@pytest.mark.timeout(20)  # reading a FIFO would wait for a writer
+def test_fifos_in_the_place_of_lists_count_as_none(tmp_path: Path) -> None:
+    make(tmp_path, packed=SQUASHFS)
+    (tmp_path / names.USER_SOFTWARE_LIST).unlink()
+    os.mkfifo(tmp_path / names.USER_SOFTWARE_LIST)
+    os.mkfifo(tmp_path / names.USER_SOFTWARE_SHA256)
+    assert user_software(tmp_path, venv="demo").packages == ()
+    assert recorded_sums(tmp_path) == frozenset()
 
 
 def test_a_tree_that_is_gone_has_no_size(tmp_path: Path) -> None:
