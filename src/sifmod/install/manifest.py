@@ -174,6 +174,10 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
     for name in manifest.old_images:
         if "/" in name or name not in manifest.files or name == manifest.image:
             raise ValueError(f"its old_images has {name!r}, which can't be an old image")
+    # messages and job scripts have them on a line of their own
+    for name in ("module", "full_module", "name", "version"):
+        if not getattr(manifest, name).isprintable():
+            raise ValueError(f"its {name} is {getattr(manifest, name)!r}")
     if not re.fullmatch(r"[0-9a-f]*", manifest.image_id):
         raise ValueError(f"its image_id is {manifest.image_id!r}")
     for path in manifest.module_files:
