@@ -315,7 +315,7 @@ def _starting_code(installation: Installation) -> Iterator[Finding]:
         return
     copy = state.packed if state.state == PACKED else state.directory
     try:
-        found = starting_code(copy, venv=installation.manifest.venv)
+        found = starting_code(copy, venv=installation.manifest.venv, image=installation.image)
     except ImageError:
         return  # the check of user software has said so
     if found:

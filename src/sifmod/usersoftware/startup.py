@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Any
 
+from sifmod.errors import ImageError
 from sifmod.image.files import ImageFiles
 from sifmod.image.inspection import open_image
 
 # Python runs the lines of a .pth file that begin so (site.addpackage), whatever else is in it.
 _CODE = ("import ", "import\t")
-# What every new environment has, from setuptools and from sifmod (inside/venv.py).
-_OF_NEW_ENVIRONMENTS = re.compile(
+# What every new environment has from setuptools.
+_OF_SETUPTOOLS = re.compile(
     r"import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os\.environ\.get\(var, '\w+'\) == 'local'; "
     r"enabled and __import__\('_distutils_hack'\)(\.add_shim\(\))?;?\s*"
-    r"|(import site; site\.addsitedir\('[^'\\\n]*'\)\n)+"
 )
+# What sifmod writes for an image whose Python is a virtual environment (inside/venv.py).
+_OF_SIFMOD = "_image.pth"
+_ADDS_FOLDER = re.compile(r"import site; site\.addsitedir\('(/[^'\\\n]*/(?:site|dist)-packages)'\)\n")
 _CUSTOMIZE = re.compile(r"(site|user)customize(\..*)?")
 _LONGEST = 65_536
 
 
-def starting_code(copy: Path, *, venv: str) -> tuple[str, ...]:
+def starting_code(copy: Path, *, venv: str, image: Path) -> tuple[str, ...]:
     """Return the paths of what starts by itself, relative to the tree, sorted.
 
     Args:
         copy: the directory or the packed file.
         venv: name of its virtual environment.
+        image: the image; its own packages may be added to those of the virtual environment.
 
     Raises:
         ImageError: it can't be read.
@@ -39,15 +44,28 @@ def starting_code(copy: Path, *, venv: str) -> tuple[str, ...]:
             top = f"/venv/{venv}/{library}"
             for folder in (f"{top}/{name}/site-packages" for name in files.names(top)):
                 paths = (f"{folder}/{name}" for name in files.names(folder))
-                found.update(path for path in paths if _starts(files, path))
+                found.update(path for path in paths if _starts(files, path, image))
     # lib64 is a link to lib
     return tuple(sorted({path.lstrip("/").replace("/lib64/", "/lib/", 1) for path in found}))
 
 
-def _starts(files: ImageFiles[Any], path: str) -> bool:
+def _starts(files: ImageFiles[Any], path: str, image: Path) -> bool:
     name = path.rpartition("/")[2]
     if not name.endswith(".pth"):
         return bool(_CUSTOMIZE.fullmatch(name))
     text = files.text(path, limit=_LONGEST)
     runs = any(line.startswith(_CODE) for line in text.lstrip("\ufeff").splitlines())
-    return files.size(path) > _LONGEST or (runs and not _OF_NEW_ENVIRONMENTS.fullmatch(text))
+    if files.size(path) > _LONGEST:
+        return True
+    is_known = _OF_SETUPTOOLS.fullmatch(text) or (name == _OF_SIFMOD and _adds_only_the_image(text, image))
+    return runs and not is_known
+
+
+def _adds_only_the_image(text: str, image: Path) -> bool:
+    """Return whether the lines only add folders of packages in an image; Python runs .pth files in such folders too."""
+    folders = _ADDS_FOLDER.findall(text)
+    if _ADDS_FOLDER.sub("", text):
+        return False
+    with contextlib.suppress(ImageError), open_image(image) as (_known, files):
+        return files is not None and all(map(files.is_directory, folders))
+    return False

@@ -20,6 +20,9 @@ OWN = "import site; site.addsitedir('/opt/venv/lib/python3.11/site-packages')\n"
 def packages(tmp_path: Path) -> Path:
     folder = tmp_path / "user-software/venv/demo/lib/python3.11/site-packages"
     folder.mkdir(parents=True)
+    (tmp_path / "image/opt/venv/lib/python3.11/site-packages").mkdir(parents=True)
+    (tmp_path / "image/tmp").mkdir()
+    (tmp_path / "image/opt/link").symlink_to("/tmp")
     (tmp_path / "user-software/venv/demo/lib64").symlink_to("lib")
     (folder / "distutils-precedence.pth").write_text(SETUPTOOLS)
     (folder / "_image.pth").write_text(OWN * 2)
@@ -28,7 +31,8 @@ def packages(tmp_path: Path) -> Path:
 
 
 def found(tmp_path: Path) -> list[str]:
-    return [Path(path).name for path in starting_code(tmp_path / "user-software", venv="demo")]
+    tree, image = tmp_path / "user-software", tmp_path / "image"
+    return [Path(path).name for path in starting_code(tree, venv="demo", image=image)]
 
 
 def test_a_new_environment_has_nothing_to_list(packages: Path, tmp_path: Path) -> None:
@@ -45,6 +49,12 @@ def test_a_new_environment_has_nothing_to_list(packages: Path, tmp_path: Path) -
         ("feed.pth", "#\fimport hook"),
         ("long.pth", "#" * 70_000 + "\nimport hook\n"),
         ("_image.pth", f"{OWN}import hook\n"),
+        ("hidden.pth", OWN),
+        ("_image.pth", "import site; site.addsitedir('/user-software/.hidden')\n"),
+        ("_image.pth", "import site; site.addsitedir('/user-software/site-packages')\n"),
+        ("_image.pth", "import site; site.addsitedir('/tmp')\n"),
+        ("_image.pth", "import site; site.addsitedir('/opt/link/site-packages')\n"),
+        ("_image.pth", "import site; site.addsitedir('/opt/venv/../../user-software/site-packages')\n"),
         ("_image.pth", "import site; site.addsitedir(''); __import__('hook'); ('')\n"),
         ("distutils-precedence.pth", f"{SETUPTOOLS}import hook\n"),
         ("sitecustomize.py", ""),
@@ -61,4 +71,6 @@ def test_of_a_packed_file_too(packages: Path, tmp_path: Path, need: Need) -> Non
     packed = tmp_path / "packed"
     folders = [str(tmp_path / "user-software"), str(packed)]
     subprocess.run([need("mksquashfs"), *folders, "-quiet", "-no-progress"], check=True, stdout=subprocess.DEVNULL)
-    assert starting_code(packed, venv="demo") == ("venv/demo/lib/python3.11/site-packages/sitecustomize",)
+    assert starting_code(packed, venv="demo", image=tmp_path / "image") == (
+        "venv/demo/lib/python3.11/site-packages/sitecustomize",
+    )
