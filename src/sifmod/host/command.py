@@ -9,12 +9,14 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Callable, Optional, Union
 
 from sifmod.errors import CommandError
+from sifmod.text.size import size_text
 
 # Time limits in seconds: for a command that only queries something (GPU tools hang with their driver), and for one that
 # queries something in a container, whose image may have to be read from a busy parallel file system.
@@ -26,6 +28,11 @@ _LAST_LINES = 15
 
 # Seconds between asking a command to end and killing it.
 _GRACE = 5
+
+# Characters of output that a command may print, and how many are passed on at once, and in how many pieces at most.
+_MOST_OUTPUT = 64 << 20
+_PIECE = 64 << 10
+_PIECES = 16
 
 # Output of a command or an image must not control the terminal that shows a message about it.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -70,7 +77,7 @@ def run(
         time_limit: seconds after which the command is ended, with all processes that it has started.
 
     Raises:
-        CommandError: the command can't be started, or took too long.
+        CommandError: the command can't be started, took too long, or printed too much.
     """
     # To end all its processes, a command needs its own session. Without a limit it stays in this one, where Ctrl-C, a
     # closed terminal and a batch system's kill reach it and all its processes.
@@ -83,13 +90,11 @@ def run(
         cwd=cwd,
     ) as process:
         try:
-            stdout, stderr = process.communicate(stdin or None, timeout=time_limit)
+            stdout, stderr = _exchange(process, stdin, time_limit)
         except subprocess.TimeoutExpired as error:
             raise CommandError(f"'{command[0]}' did not end within {time_limit:g} seconds") from error
-        finally:
-            for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
-                with contextlib.suppress(OSError):  # closing flushes input that the command did not read
-                    stream.close()
+        except _TooMuchError as error:
+            raise CommandError(f"'{command[0]}' printed more than {size_text(_MOST_OUTPUT)}") from error
         return Result(process.returncode, stdout, stderr)
 
 
@@ -232,6 +237,66 @@ def _send(number: signal.Signals, process: subprocess.Popen[str], *, whole_group
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)
+
+
+class _TooMuchError(Exception):
+    """A command printed more than `_MOST_OUTPUT`."""
+
+
+def _exchange(process: subprocess.Popen[str], stdin: str, time_limit: Optional[float]) -> tuple[str, str]:
+    """Write a command's input, and return its standard output and standard error when it has ended.
+
+    `Popen.communicate` would keep all that a command prints, and a command in a hostile image may print without end.
+
+    Raises:
+        subprocess.TimeoutExpired: it did not end in time.
+        _TooMuchError: it printed too much.
+    """
+    deadline = None if time_limit is None else time.monotonic() + time_limit
+    arriving: queue.Queue[tuple[int, str]] = queue.Queue(maxsize=_PIECES)
+    ended = threading.Event()
+    for number, stream in enumerate((process.stdout, process.stderr)):
+        threading.Thread(target=_read_pieces, args=(stream, number, arriving, ended), daemon=True).start()
+    if process.stdin:
+        threading.Thread(target=_write, args=(process.stdin, stdin), daemon=True).start()
+    output: tuple[list[str], list[str]] = ([], [])
+    size, open_streams = 0, len(output)
+    try:
+        while open_streams:
+            remaining = None if deadline is None else max(deadline - time.monotonic(), 0)
+            try:
+                number, piece = arriving.get(timeout=remaining)
+            except queue.Empty:
+                raise subprocess.TimeoutExpired(process.args, time_limit or 0) from None
+            open_streams -= not piece
+            size += len(piece)
+            if size > _MOST_OUTPUT:
+                raise _TooMuchError
+            output[number].append(piece)
+        process.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
+    finally:
+        ended.set()
+    return "".join(output[0]), "".join(output[1])
+
+
+def _read_pieces(stream: IO[str], number: int, arriving: queue.Queue[tuple[int, str]], ended: threading.Event) -> None:
+    """Pass on the output of a command in pieces, an empty one last; when nobody waits for it, read no more."""
+    with stream:
+        piece = " "
+        while piece:
+            piece = stream.read(_PIECE)
+            while not ended.is_set():
+                with contextlib.suppress(queue.Full):
+                    arriving.put((number, piece), timeout=1)
+                    break
+            else:
+                return
+
+
+def _write(stream: IO[str], text: str) -> None:
+    # the command may end without having read its input; closing flushes it
+    with contextlib.suppress(OSError), stream:
+        stream.write(text)
 
 
 def _read_lines(stream: IO[str], arriving: queue.Queue[Optional[str]]) -> None:

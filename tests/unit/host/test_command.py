@@ -45,6 +45,21 @@ def test_a_command_that_reads_none_of_its_input_is_no_accident() -> None:
     assert run(["true"], stdin="x" * 1_000_000).status == 0
 
 
+@pytest.mark.timeout(60)  # it would fill the memory
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_command_that_prints_without_end_is_ended(tmp_path: Path, stream: int) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"echo $$ >'{pid_file}'; timeout 5 cat /dev/zero >&{stream} | cat"
+    with pytest.raises(CommandError, match=r"'sh' printed more than 67\.1 MB"):
+        run(["sh", "-c", script], time_limit=30)
+    assert ends(pid_file)
+
+
+def test_much_output_and_input_do_not_wait_for_each_other() -> None:
+    done = run(["sh", "-c", "cat; seq 1000000 >&2"], stdin="é" * 5_000_000)
+    assert (len(done.stdout), len(done.stderr)) == (5_000_000, 6_888_896)
+
+
 def test_the_environment_is_the_one_given() -> None:
     assert run(["/usr/bin/env"], env={"A": "b"}).stdout == "A=b\n"
 
