@@ -43,6 +43,18 @@ def verb(name: str) -> click.Command:
     return found
 
 
+@pytest.mark.parametrize("words", [["list"], ["site", "show"], ["doctor", "/"]], ids=" ".join)
+def test_with_closed_streams_the_status_is_the_usual_one(words: list[str], tmp_path: Path) -> None:
+    environ = {**os.environ, "EASYBUILD_PREFIX": str(tmp_path), "SIFMOD_SITE": "generic"}
+    command = [sys.executable, "-m", "sifmod", *words]
+    usual = subprocess.run(command, env=environ, capture_output=True, check=False)
+    for closed in (">&-", ">&- 2>&-"):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" {closed}', "sh", *command], env=environ, capture_output=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (usual.returncode, usual.stderr if closed == ">&-" else b"")
+
+
 NAMES = cli.list_commands(click.Context(cli))
 VERBS = sorted([(name,) for name in NAMES] + [("site", name) for name in site.site.commands])
 

@@ -27,9 +27,11 @@ _GAP = "  "
 _COLOURS = MappingProxyType({OK: "green", NOTE: "blue", WARNING: "yellow", PROBLEM: "red"})
 
 
-def is_terminal(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal on which lines may be wrapped, coloured and redrawn."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb")
+def is_terminal(stream: Optional[TextIO]) -> bool:
+    """Return whether a stream is a terminal on which lines may be wrapped, coloured and redrawn; None is closed."""
+    if stream is None or os.environ.get("NO_COLOR") or os.environ.get("TERM", "") in ("", "dumb"):
+        return False
+    return stream.isatty()
 
 
 def console(stream: TextIO) -> Console:
@@ -63,7 +65,7 @@ def echo_error(text: str) -> None:
 
 def echo_whole(text: str, *, colour: Optional[str] = None) -> None:
     """Print text to copy or redirect, such as a file: never wrapped, and unchanged unless printed to a terminal."""
-    if sys.stdout.isatty():
+    if sys.stdout and sys.stdout.isatty():
         text = printable(text)
     if colour and is_terminal(sys.stdout):
         text = click.style(text, fg=colour)
