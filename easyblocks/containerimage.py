@@ -51,7 +51,7 @@ from sifmod.fetch.uri import image_uri
 from sifmod.host.files import remove_tree
 from sifmod.host.interruption import Interruption
 from sifmod.host.runtime import ContainerRuntime, find_runtime
-from sifmod.image.sif import check_is_sif
+from sifmod.image.sif import check_is_sif, sif_id
 from sifmod.install.installer import Installer, check_writable, refresh_scripts, write_artefact
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.modulefiles import ModuleFiles, record_module_files
@@ -211,7 +211,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     spec = replace(spec, image=manifest.image_source, **_seen(manifest))
                 else:
                     image = self._in_repositories(spec, site)
-                    spec = replace(spec, image_size=image.stat().st_size if image else 0)
+                    if image and os.access(image, os.R_OK):
+                        spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
                 self._description = replace(spec, naming=self.naming()), site
         return self._description
 

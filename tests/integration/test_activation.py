@@ -17,6 +17,8 @@ ALLOWED = {
     "WITH_VENV": "activates the virtual environment by hand; the same contract",
     "WITH_CONDA_VENV": "activates both by hand; the same contract",
     "PIP_CONSTRAINT": "keeps pip from replacing the image's own packages; a promise beyond activation",
+    "UV_EXCLUDE": "keeps uv from replacing the image's own packages; a promise beyond activation",
+    "UV_LINK_MODE": "what uv would find out with a warning: its cache is on another file system",
     "PYTHONNOUSERSITE": "keeps ~/.local from shadowing the image; a promise beyond activation",
     "NCCL_SOCKET_IFNAME": "a setting of the site",
     "APPTAINER_BIND": "the runtime tells what is bound",
