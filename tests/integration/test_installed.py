@@ -147,9 +147,8 @@ def test_remove_keeps_what_users_installed_and_a_new_install_takes_it_back(user:
     assert refused.returncode == 7
     assert "--keep-user-software DIR" in refused.stderr
     kept = user.prefix / "kept"
-    # in a shell that was not reloaded, the directory is still used
     stray = user.installdir(DEMO_MODULE) / "user-software" / "stray"
-    user.run(f"{LOAD}; make-squashfs; touch '{stray}'")
+    user.run(f"{LOAD}; make-squashfs; chmod u+w '{stray.parent}'; touch '{stray}'")
     refused = user.run(f"sifmod remove {DEMO_MODULE} --keep-user-software '{kept}' --yes", check=False)
     assert refused.returncode == 7
     assert "differs from the packed file" in refused.stderr

@@ -100,7 +100,7 @@ def test_the_containers_python_is_the_environments(lumi: User) -> None:
 def test_inside_it_is_as_if_activated(lumi: User) -> None:
     """Sourcing WITH_CONDA_VENV changes nothing that a program sees: the module did it already."""
     names = "CONDA_PREFIX CONDA_DEFAULT_ENV CONDA_EXE CONDA_PYTHON_EXE CONDA_PROMPT_MODIFIER VIRTUAL_ENV"
-    show = f"for name in {names}; do echo $name=${{!name}}; done; command -v python pip"
+    show = f"for name in {names}; do echo $name=${{!name}}; done; command -v python"
     loaded = lumi.out(f"module load {LUMI_MODULE}; singularity exec $SIF bash -c '{show}'")
     again = lumi.out(f"module load {LUMI_MODULE}; singularity exec $SIF bash -c '$WITH_CONDA_VENV; {show}'")
     assert loaded == again
