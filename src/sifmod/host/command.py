@@ -18,10 +18,12 @@ from typing import IO, Any, Callable, Optional, Union
 from sifmod.errors import CommandError
 from sifmod.text.size import size_text
 
-# Time limits in seconds: for a command that only queries something (GPU tools hang with their driver), and for one that
-# queries something in a container, whose image may have to be read from a busy parallel file system.
+# Time limits in seconds: for a command that only queries something (GPU tools hang with their driver), for one that
+# queries something in a container, whose image may have to be read from a busy parallel file system, and for one that
+# also writes some thousand files there.
 LOOK = 30
 LOOK_IN_CONTAINER = 600
+WRITE_FROM_CONTAINER = 3600
 
 # How much of a failed command's output goes into a message.
 _LAST_LINES = 15

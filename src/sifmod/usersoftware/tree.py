@@ -14,6 +14,7 @@ from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import InstallError
+from sifmod.host.command import WRITE_FROM_CONTAINER
 from sifmod.host.files import content_of, write_whole
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.inside.trees import requirements
@@ -98,7 +99,8 @@ def make_user_software(
     binds = (Bind(str(directory), names.USER_SOFTWARE), Bind(str(runscripts), names.RUNSCRIPTS, "ro"))
     (directory / "venv").mkdir(parents=True)
     python = spec.python.executable if spec.python else ""
-    runtime.run(image, [python, "-I", "-", spec.venv_path], binds=binds, stdin=program("venv"))
+    command = [python, "-I", "-", spec.venv_path]
+    runtime.run(image, command, binds=binds, stdin=program("venv"), time_limit=WRITE_FROM_CONTAINER)
     return binds
 
 

@@ -5,7 +5,21 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from sifmod.usersoftware.tree import packages_in, restore_modes, set_aside, split_installation, user_modes
+import pytest
+
+from sifmod.errors import InstallError
+from sifmod.host.runtime import ContainerRuntime
+from sifmod.usersoftware import tree
+from sifmod.usersoftware.tree import (
+    make_user_software,
+    packages_in,
+    restore_modes,
+    set_aside,
+    split_installation,
+    user_modes,
+)
+
+from ..support import a_spec
 
 
 def test_what_is_the_users_is_told_from_the_rest(tmp_path: Path) -> None:
@@ -67,3 +81,13 @@ def test_a_package_that_is_an_option_of_pip_is_not_listed(tmp_path: Path) -> Non
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     assert packages_in(tmp_path) == "greeting==1.0\n"
+
+
+@pytest.mark.timeout(60)  # it would wait for ever
+def test_an_image_whose_python_sleeps_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = tmp_path / "runtime"
+    runtime.write_text("#!/bin/sh\nexec sleep 1000\n")
+    runtime.chmod(0o755)
+    monkeypatch.setattr(tree, "WRITE_FROM_CONTAINER", 0.1)
+    with pytest.raises(InstallError, match=r"did not end within 0\.1 seconds"):
+        make_user_software(tmp_path / "us", tmp_path / "rs", tmp_path / "x.sif", ContainerRuntime(runtime), a_spec())
