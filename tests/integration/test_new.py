@@ -94,7 +94,7 @@ def test_a_uri_is_pulled_once_pinned_and_found_again_by_eb(registry_user: User) 
     user = registry_user
     easyconfig, command = new(user, f"docker://{REGISTRY}/demo/python:3.11")
     text = (user.prefix / easyconfig).read_text()
-    uri = runpy.run_path(str(user.prefix / easyconfig))["image_uri"]
+    uri = runpy.run_path(str(user.prefix / easyconfig), {"SYSTEM": {}})["image_uri"]
     assert uri.startswith(f"docker://{REGISTRY}/demo/python@sha256:")
     assert PASSWORD not in text
     (image,) = (user.prefix / "sources/p/Python").glob("*.sif")

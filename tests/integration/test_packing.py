@@ -269,6 +269,7 @@ def test_a_running_job_keeps_the_file_that_it_reads(extended: User) -> None:
     script = f"""{LOAD}
         python -c "{code}" >out.txt & job=$!
         while ! [[ -s out.txt ]]; do sleep 0.1; done
+        chmod u+w $CONTAINERROOT/user-software
         touch $CONTAINERROOT/user-software/later
         make-squashfs --replace >&2
         touch {go}; wait $job"""

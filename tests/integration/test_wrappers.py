@@ -60,7 +60,7 @@ def test_xargs_and_a_shebang_line_find_the_wrapper(demo: User, tmp_path: Path) -
 
 
 def test_start_shell_takes_bashs_arguments(demo: User) -> None:
-    assert demo.out(f"{LOAD}; start-shell -c 'command -v pip; exit 0'") == "/user-software/venv/demo/bin/pip"
+    assert demo.out(f"{LOAD}; start-shell -c 'command -v python; exit 0'") == "/user-software/venv/demo/bin/python"
     assert demo.run(f"{LOAD}; start-shell -c 'exit 5'", check=False).returncode == 5
 
 
@@ -99,9 +99,9 @@ def test_optional_binds_are_looked_at_on_the_node(own_demo: User, tmp_path: Path
 def test_what_is_added_to_the_binds_after_loading_is_there(demo: User, tmp_path: Path, twin: str) -> None:
     (tmp_path / "file").write_text("content\n")
     add = f"export {twin}_BINDPATH=${twin}_BINDPATH,{tmp_path}:/added"
-    assert demo.out(f"{LOAD}; {add}; start-shell -c 'cat /added/file; command -v pip'").splitlines() == [
+    assert demo.out(f"{LOAD}; {add}; start-shell -c 'cat /added/file; command -v python'").splitlines() == [
         "content",
-        "/user-software/venv/demo/bin/pip",
+        "/user-software/venv/demo/bin/python",
     ]
     replaced = f"export {twin}_BINDPATH={tmp_path}:/added"
     assert demo.out(f"{LOAD}; {replaced}; start-shell -c 'cat /added/file'") == "content"
