@@ -191,7 +191,8 @@ def test_a_packed_file_that_is_none_is_named(wrapper: Wrapper, installed: Contai
     packed.chmod(0)
     done = wrapper.run(*command.split())
     assert done.returncode == 9
-    assert f"chmod ug+r '{packed}'" in done.stderr
+    quoted = str(packed).replace("'", "'\\''")
+    assert f"chmod ug+r '{quoted}'" in done.stderr
 
 
 def test_a_stale_shell_is_told_so_once(wrapper: Wrapper, installed: ContainerSpec) -> None:
