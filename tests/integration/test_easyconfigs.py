@@ -177,7 +177,10 @@ def test_an_image_without_the_expected_packages_is_refused_and_nothing_stays(lum
     other.mkdir()
     (other / sif).symlink_to(IMAGES / "conda-demo.sif")
     lumi_user.env["SIFMOD_IMAGE_REPOSITORIES"] = str(other)
-    done = lumi_user.eb(LATEST, check=False)
+    # the image lacks the wrappers' commands too, which is seen first
+    easyconfig = lumi_user.prefix / LATEST
+    easyconfig.write_text(f"{EASYCONFIGS[LATEST].read_text()}\nwrappers = []\n")
+    done = lumi_user.eb(str(easyconfig), check=False)
     output = done.stdout + done.stderr
     assert done.returncode != 0
     assert "expected_packages" in output
