@@ -20,6 +20,7 @@ _OF_SETUPTOOLS = re.compile(
 )
 # What sifmod writes for an image whose Python is a virtual environment (inside/venv.py).
 _OF_SIFMOD = "_image.pth"
+_OF_A_PREFIX = re.compile(r"(/.+)/lib(?:64)?/python3\.[0-9]+t?/site-packages")
 _ADDS_FOLDER = re.compile(r"import site; site\.addsitedir\('(/[^'\\\n]*/(?:site|dist)-packages)'\)\n")
 _CUSTOMIZE = re.compile(r"(site|user)customize(\..*)?")
 _LONGEST = 65_536
@@ -67,5 +68,8 @@ def _adds_only_the_image(text: str, image: Path) -> bool:
     if _ADDS_FOLDER.sub("", text):
         return False
     with contextlib.suppress(ImageError), open_image(image) as (_known, files):
-        return files is not None and all(map(files.is_directory, folders))
+        present = [folder for folder in folders if files and files.is_directory(folder)]
+        own = tuple(f"{found[1]}/" for found in map(_OF_A_PREFIX.fullmatch, present) if found)
+        # Debian also names folders that the image need not have; nobody can make them there
+        return all(folder.startswith(own) and ".." not in folder.split("/") for folder in folders)
     return False

@@ -25,7 +25,7 @@ def packages(tmp_path: Path) -> Path:
     (tmp_path / "image/opt/link").symlink_to("/tmp")
     (tmp_path / "user-software/venv/demo/lib64").symlink_to("lib")
     (folder / "distutils-precedence.pth").write_text(SETUPTOOLS)
-    (folder / "_image.pth").write_text(OWN * 2)
+    (folder / "_image.pth").write_text(OWN + OWN.replace("lib/python3.11/site", "local/lib/python3.11/dist"))
     (folder / "easy-install.pth").write_text("/some/folder\nimportant/folder\n# import nothing\n")
     return folder
 
