@@ -290,6 +290,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(module=st.sampled_from(MODULES))
     def remove_the_directory(self, module: str) -> None:
         if self.world.packed(module).exists() and self.world.directory(module).exists():
+            subprocess.run(["chmod", "-R", "u+w", str(self.world.directory(module))], check=True)
             shutil.rmtree(self.world.directory(module))
 
     @rule(module=st.sampled_from(MODULES))
