@@ -61,10 +61,10 @@ def pip_settings(
     values += [given[name] for name in given if name.upper() in _NETWORK and not name.upper().endswith("_PROXY")]
     words = [word for text in (*values, *requirements) for word in text.split()]
     binds = [Bind(str(path), str(path), "ro") for path in dict.fromkeys(named_paths(words))]
-    cache = environ.get("PIP_CACHE_DIR", "")
-    if Path(cache).is_absolute() and is_bindable(cache) and Path(cache).is_dir():
-        given["PIP_CACHE_DIR"] = cache
-        binds.append(Bind(cache, cache))
+    cache = cache_bind(environ, "PIP_CACHE_DIR")
+    if cache:
+        given["PIP_CACHE_DIR"] = cache.destination
+        binds.append(cache)
     else:
         given["PIP_NO_CACHE_DIR"] = "1"
     for section in config.sections():
@@ -114,6 +114,13 @@ def _files(environ: Mapping[str, str]) -> list[Path]:
 def network_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables for proxies and certificates."""
     return {name: value for name, value in environ.items() if name.upper() in _NETWORK}
+
+
+def cache_bind(environ: Mapping[str, str], variable: str) -> Optional[Bind]:
+    """Return the bind path of the folder that the user names for a cache; None without one that can be bound."""
+    cache = environ.get(variable, "")
+    is_usable = Path(cache).is_absolute() and is_bindable(cache) and Path(cache).is_dir()
+    return Bind(cache, cache) if is_usable else None
 
 
 def named_paths(words: Iterable[str]) -> Iterable[Path]:

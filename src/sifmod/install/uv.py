@@ -11,7 +11,7 @@ from typing import Optional
 from sifmod import names
 from sifmod.container.bind import Bind, is_bindable
 from sifmod.errors import InstallError
-from sifmod.install.pip import named_paths, network_settings
+from sifmod.install.pip import cache_bind, named_paths, network_settings
 
 # These name files of the host, or another environment than user software.
 _NOT_PASSED = (
@@ -65,10 +65,10 @@ def uv_settings(
     words = [word for text in (*given.values(), *requirements) for word in re.split(r"[\s,]+", text)]
     words += re.findall(r"[\"']([^\"'\n]*)[\"']", config or "")
     binds = [Bind(str(path), str(path), "ro") for path in dict.fromkeys(named_paths(words))]
-    cache = environ.get("UV_CACHE_DIR", "")
-    if Path(cache).is_absolute() and is_bindable(cache) and Path(cache).is_dir():
-        given["UV_CACHE_DIR"] = cache
-        binds.append(Bind(cache, cache))
+    cache = cache_bind(environ, "UV_CACHE_DIR")
+    if cache:
+        given["UV_CACHE_DIR"] = cache.destination
+        binds.append(cache)
     else:
         # both runs of uv use it, and it is removed with scratch
         given["UV_CACHE_DIR"] = "/tmp/uv-cache"  # noqa: S108 - scratch, in the container
