@@ -8,7 +8,10 @@ import signal
 
 import pytest
 
-TOOLS = ("eb", "singularity", "srun", "sbatch", "scontrol", "mksquashfs", "unsquashfs", "flock", "bash")
+TOOLS = (
+    *("eb", "singularity", "srun", "sbatch", "scontrol", "mksquashfs", "unsquashfs", "flock", "bash"),
+    *("openssl", "uv"),
+)
 
 
 # Ignored where a shell has put this in the background, or nohup: what the tests start would inherit that, and a shell

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -87,7 +86,6 @@ def test_what_pip_installs_is_a_command_of_the_host(cowboy: User, tmp_path: Path
     assert cowboy.run(f"{LOAD}; cowsay", check=False).returncode == 127
 
 
-@pytest.mark.skipif(not shutil.which("uv"), reason="the host has no uv to lend")
 def test_what_uv_installs_is_a_command_too(own_demo: User, cow: Path) -> None:
     own_demo.run(f"{LOAD}; uv pip install --no-index --no-cache {cow}")
     moo(own_demo)
