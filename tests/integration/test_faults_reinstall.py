@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -164,6 +165,15 @@ class Reinstall:
         self.link.symlink_to(os.path.relpath(self.module, self.link.parent))
 
 
+@pytest.fixture(name="reinstall")
+def fixture_reinstall(tree: Tree, tmp_path: Path) -> Iterator[Reinstall]:
+    """A reinstall; afterwards the module file is the old one again, as the manifest of the shared tree says."""
+    tree.reset()
+    reinstall = Reinstall(tree, tmp_path)
+    yield reinstall
+    reinstall.put_module_back()
+
+
 def times_too(top: Path) -> dict[str, tuple[int, int, int, int]]:
     """Inode, mode, owner and time of everything below top: none of it was replaced, changed or given away."""
     found = {}
@@ -245,13 +255,13 @@ def way_back(root: Path) -> str:
 
 
 @pytest.mark.parametrize("another_python", [False, True], ids=["the same python", "another python"])
-def test_a_reinstall_killed_at_each_change(tree: Tree, tmp_path: Path, another_python: bool) -> None:
+def test_a_reinstall_killed_at_each_change(
+    tree: Tree, reinstall: Reinstall, tmp_path: Path, another_python: bool
+) -> None:
     """User software is what it was to the last bit, the install in between works, and so does its module.
 
     The next `eb` settles what was left, then does it again or fails: in any case the old or the new one is whole.
     """
-    tree.reset()
-    reinstall = Reinstall(tree, tmp_path)
     installation = Installation(tree, tmp_path / "pristine", another_python)
     installation.put_back()
     old = installed(tree.root)
@@ -303,10 +313,10 @@ def test_a_reinstall_killed_at_each_change(tree: Tree, tmp_path: Path, another_p
     tree.reset()
 
 
-def test_what_users_install_after_a_killed_reinstall_is_not_undone(tree: Tree, tmp_path: Path) -> None:
+def test_what_users_install_after_a_killed_reinstall_is_not_undone(
+    tree: Tree, reinstall: Reinstall, tmp_path: Path
+) -> None:
     """The run was killed between putting things in place and its checks; weeks later another one begins."""
-    tree.reset()
-    reinstall = Reinstall(tree, tmp_path)
     installation = Installation(tree, tmp_path / "pristine", another_python=True)
     installation.put_back()
     assert reinstall.run(checked=False)
