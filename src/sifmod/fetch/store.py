@@ -229,16 +229,18 @@ class ImageStore:
         for suffix, folder in (("TMPDIR", self.site.runtime_tmpdir), ("CACHEDIR", self.site.runtime_cachedir)):
             if folder:
                 environ.update({f"{prefix}_{suffix}": folder for prefix in ("SINGULARITY", "APPTAINER")})
-        lines: list[str] = []
         title = f"pulling {uri.text}" if uri else f"building {definition.name}" if definition else "the runtime"
         with self.progress.step(title) as step:
             written = 0
 
-            def on_line(line: str) -> None:
+            def redacted(text: str) -> str:
                 for secret in passwords:
-                    line = line.replace(secret, "***")
+                    text = text.replace(secret, "***")
+                return text
+
+            def on_line(line: str) -> None:
+                line = redacted(line)
                 if line.strip():
-                    lines.append(line)
                     step.tell(line.strip())
                     if line.startswith(("INFO:", "WARNING:")):
                         self.say(line.partition(":")[2].strip())
@@ -258,6 +260,7 @@ class ImageStore:
                 env=environ,
             )
         if done.status:
+            lines = [line for line in redacted(done.stdout).splitlines() if line.strip()]
             raise ImageError(_explanation(done.status, lines, self.site, credentials, uri=uri, definition=definition))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import queue
@@ -13,10 +14,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Callable, Optional, Union
+from typing import IO, Any, Callable, Optional, TypeVar, Union
 
 from sifmod.errors import CommandError
 from sifmod.text.size import size_text
+
+Item = TypeVar("Item")
 
 # Time limits in seconds: for a command that only queries something (GPU tools hang with their driver), for one that
 # queries something in a container, whose image may have to be read from a busy parallel file system, and for one that
@@ -35,6 +38,9 @@ _GRACE = 5
 _MOST_OUTPUT = 64 << 20
 _PIECE = 64 << 10
 _PIECES = 16
+
+# Lines of a followed command that are kept: what went wrong is at the end, and a build may print for hours.
+_KEPT_LINES = 1000
 
 # Output of a command or an image must not control the terminal that shows a message about it.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -113,31 +119,39 @@ def follow(
 
     Args:
         command: the command and its arguments, run without a shell.
-        on_line: called with each line of standard output and standard error, without control characters.
+        on_line: called with each line of standard output and standard error, without control characters; a very long
+            line arrives in pieces.
         on_silence: called each time that the command printed nothing for `silence` seconds.
         silence: number of seconds before `on_silence` is called.
         env: its environment, `os.environ` by default.
         cwd: folder to run it in, the current one by default.
 
+    Returns:
+        Its exit status, and its last lines as standard output.
+
     Raises:
         CommandError: the command can't be started.
     """
-    lines: list[str] = []
+    lines: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
     with _started(
         command, own_session=False, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=env, cwd=cwd
     ) as process:
-        arriving: queue.Queue[Optional[str]] = queue.Queue()
-        threading.Thread(target=_read_lines, args=(process.stdout, arriving), daemon=True).start()
-        while True:
-            try:
-                line = arriving.get(timeout=silence)
-            except queue.Empty:
-                on_silence()
-                continue
-            if line is None:
-                break
-            lines.append(line)
-            on_line(line)
+        arriving: queue.Queue[Optional[str]] = queue.Queue(maxsize=_PIECES)
+        ended = threading.Event()
+        threading.Thread(target=_read_lines, args=(process.stdout, arriving, ended), daemon=True).start()
+        try:
+            while True:
+                try:
+                    line = arriving.get(timeout=silence)
+                except queue.Empty:
+                    on_silence()
+                    continue
+                if line is None:
+                    break
+                lines.append(line)
+                on_line(line)
+        finally:
+            ended.set()
         process.wait()
     return Result(process.returncode, "\n".join(lines), "")
 
@@ -287,23 +301,30 @@ def _read_pieces(stream: IO[str], number: int, arriving: queue.Queue[tuple[int, 
         piece = " "
         while piece:
             piece = stream.read(_PIECE)
-            while not ended.is_set():
-                with contextlib.suppress(queue.Full):
-                    arriving.put((number, piece), timeout=1)
-                    break
-            else:
+            if not _passed_on((number, piece), arriving, ended):
                 return
+
+
+def _read_lines(stream: IO[str], arriving: queue.Queue[Optional[str]], ended: threading.Event) -> None:
+    """Pass on the lines of a command, None last; when nobody waits for them, read no more."""
+    # closed here, not by the other thread, which would wait for processes that outlive the command and may still print
+    with stream:
+        while line := stream.readline(_PIECE):
+            if not _passed_on(_CONTROL.sub("", line.rstrip("\n")), arriving, ended):
+                return
+    _passed_on(None, arriving, ended)
+
+
+def _passed_on(item: Item, arriving: queue.Queue[Item], ended: threading.Event) -> bool:
+    """Put an item into a queue that may be full; return False if nobody waits for it any more."""
+    while not ended.is_set():
+        with contextlib.suppress(queue.Full):
+            arriving.put(item, timeout=1)
+            return True
+    return False
 
 
 def _write(stream: IO[str], text: str) -> None:
     # the command may end without having read its input; closing flushes it
     with contextlib.suppress(OSError), stream:
         stream.write(text)
-
-
-def _read_lines(stream: IO[str], arriving: queue.Queue[Optional[str]]) -> None:
-    # closed here, not by the other thread, which would wait for processes that outlive the command and may still print
-    with stream:
-        for line in stream:
-            arriving.put(_CONTROL.sub("", line.rstrip("\n")))
-    arriving.put(None)

@@ -146,6 +146,35 @@ def test_lines_are_passed_on_while_the_command_runs(tmp_path: Path) -> None:
     assert (done.status, done.stdout) == (-signal.SIGKILL, "one\ntwo")
 
 
+@pytest.mark.timeout(60)
+def test_of_a_command_that_prints_without_end_the_last_lines_are_kept() -> None:
+    longest = 0
+
+    def on_line(line: str) -> None:
+        nonlocal longest
+        longest = max(longest, len(line))
+
+    script = "seq 200000; head -c 1000000 /dev/zero | tr '\\0' x; echo; echo last"
+    done = follow(["sh", "-c", script], on_line=on_line, on_silence=print, silence=10)
+    assert done.stdout.endswith("x\nlast")
+    assert len(done.stdout.splitlines()) <= 1000
+    assert longest <= 1 << 16
+
+
+@pytest.mark.timeout(60)
+def test_output_that_arrives_faster_than_it_is_read_does_not_pile_up(tmp_path: Path) -> None:
+    def on_line(_line: str) -> None:
+        time.sleep(0.3)
+        written.append(int((tmp_path / "count").read_text() or 0))
+        raise KeyboardInterrupt
+
+    written: list[int] = []
+    script = f"for i in $(seq 300); do echo $i >{tmp_path}/count; head -c 65535 /dev/zero; echo; done"
+    with pytest.raises(KeyboardInterrupt):
+        follow(["sh", "-c", script], on_line=on_line, on_silence=print, silence=10)
+    assert written[0] < 40
+
+
 def test_silence_is_told_again_and_again(tmp_path: Path) -> None:
     told: list[int] = []
 
