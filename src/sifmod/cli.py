@@ -10,7 +10,8 @@ import click
 
 from sifmod import __version__
 from sifmod.commands import PROGRAM
-from sifmod.errors import SifmodError
+from sifmod.commands.stream import checked_output, discard_output
+from sifmod.errors import OutputError, SifmodError
 
 # The verbs, each a module of `sifmod.commands`, with their summaries; each fits a line of 80 columns.
 _VERBS = {
@@ -72,11 +73,14 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; an error that users can act on prints one line and sets the exit status."""
+    sys.stdout = checked_output(sys.stdout)
     try:
         cli.main(prog_name=PROGRAM, standalone_mode=True)
     except (SifmodError, OSError) as error:
         # OSError: a path that may not be read, a full disk; the message names it
         from sifmod.commands.output import echo_error
 
+        if isinstance(error, OutputError):
+            discard_output()
         echo_error(f"{PROGRAM}: {error}")
         sys.exit(error.exit_code if isinstance(error, SifmodError) else 1)

@@ -80,3 +80,9 @@ class CommandError(SifmodError):
     """A command of the host can't be started, or took too long."""
 
     exit_code = 11
+
+
+class OutputError(SifmodError):
+    """Standard output can't be written."""
+
+    exit_code = 12

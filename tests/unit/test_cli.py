@@ -55,6 +55,32 @@ def test_with_closed_streams_the_status_is_the_usual_one(words: list[str], tmp_p
         assert (done.returncode, done.stderr) == (usual.returncode, usual.stderr if closed == ">&-" else b"")
 
 
+@pytest.mark.parametrize("words", ["list", "list --json", "site show", "env", "--help", "list --help", "--version"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_standard_output_is_named(words: str, unbuffered: str, tmp_path: Path) -> None:
+    environ = {
+        **os.environ,
+        "EASYBUILD_PREFIX": str(tmp_path),
+        "SIFMOD_SITE": "generic",
+        "PYTHONUNBUFFERED": unbuffered,
+    }
+    command = [sys.executable, "-m", "sifmod", *words.split()]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, env=environ, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.stderr == "sifmod: standard output can't be written: No space left on device\n"
+    assert done.returncode == 12
+
+
+def test_a_reader_that_has_ended_is_no_accident(tmp_path: Path) -> None:
+    environ = {**os.environ, "EASYBUILD_PREFIX": str(tmp_path), "SIFMOD_SITE": "generic"}
+    theirs, ours = os.pipe()
+    os.close(theirs)
+    command = [sys.executable, "-m", "sifmod", "site", "show"]
+    done = subprocess.run(command, env=environ, stdout=ours, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(ours)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 NAMES = cli.list_commands(click.Context(cli))
 VERBS = sorted([(name,) for name in NAMES] + [("site", name) for name in site.site.commands])
 

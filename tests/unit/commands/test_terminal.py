@@ -145,6 +145,7 @@ def test_the_list_of_the_verbs_loads_none_of_them() -> None:
     assert {name for name in modules if name.startswith("sifmod.")} <= {
         "sifmod.cli",
         "sifmod.commands",
+        "sifmod.commands.stream",
         "sifmod.errors",
     }
     assert not modules & {"jinja2", "json", "packaging", "rich", "tomllib", "tomli"}
