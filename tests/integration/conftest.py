@@ -26,6 +26,16 @@ REGISTRY = "127.0.0.1:5000"
 DEMO_EASYCONFIG = "Python-3.11-demo-singularity.eb"
 DEMO_MODULE = "Python/3.11-demo-singularity"
 
+# The beginning of an easyconfig of the module Demo/1.0.
+HEAD = """easyblock = 'ContainerImage'
+name = 'Demo'
+version = '1.0'
+homepage = 'https://example.org/'
+description = 'A container.'
+toolchain = SYSTEM
+moduleclass = 'tools'
+"""
+
 GREETING = ("greeting", "1.0", "def greet():\n    return 'hello'\n")
 
 LUMI_SIF = "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-7392c9d4dcf7.sif"

@@ -11,16 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, User
-
-EASYCONFIG = """easyblock = 'ContainerImage'
-name = 'Demo'
-version = '1.0'
-homepage = 'https://example.org/'
-description = 'A container.'
-toolchain = SYSTEM
-moduleclass = 'tools'
-"""
+from conftest import HEAD, ROOT, User
 
 # The host in image_uri, the subject alternative names of the certificate, whether the site's CA has signed it, and
 # whether it is still valid; what the runtime prints.
@@ -109,7 +100,7 @@ def test_the_guide_has_a_row_for_each_certificate_that_is_refused(
     host, names, of_ca, valid, printed = CERTIFICATES[case]
     make_certificate(tmp_path, names=names, of_ca=of_ca, valid=valid)
     easyconfig = user.prefix / "Demo-1.0.eb"
-    easyconfig.write_text(f"{EASYCONFIG}image_uri = 'docker://{host}:{serve()}/a/b:1'\n")
+    easyconfig.write_text(f"{HEAD}image_uri = 'docker://{host}:{serve()}/a/b:1'\n")
     # what the guide says for an unknown authority; it must not hide what else is wrong
     if printed != CERTIFICATES["of the site's CA"][-1]:
         user.env["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")

@@ -18,6 +18,7 @@ import pytest
 from conftest import (
     DEMO_EASYCONFIG,
     DEMO_MODULE,
+    HEAD,
     IMAGES,
     REGISTRY,
     User,
@@ -30,14 +31,6 @@ from conftest import (
 PASSWORD = registry_password()
 URI = f"docker://{REGISTRY}/demo/python:3.11"
 
-HEAD = """easyblock = 'ContainerImage'
-name = 'Demo'
-version = '1.0'
-homepage = 'https://example.org/'
-description = 'A container.'
-toolchain = SYSTEM
-moduleclass = 'tools'
-"""
 PYTHON = "python_prefix = '/usr'\nvenv = 'demo'\n"
 
 SMALL_URI = f"docker://{REGISTRY}/demo/small:1"

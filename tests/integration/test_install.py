@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User, demo_with, install_changed, make_user, make_wheel
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, HEAD, IMAGES, User, demo_with, install_changed, make_user, make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -295,10 +295,7 @@ def test_an_install_that_finds_another_at_work_undoes_nothing_of_it(own_demo: Us
 def test_a_dry_run_of_an_image_that_is_not_built_yet_does_not_miss_it(user: User) -> None:
     (user.prefix / "Small.def").write_text("Bootstrap: localimage\nFrom: nowhere.sif\n")
     easyconfig = user.prefix / "Demo-1.0.eb"
-    easyconfig.write_text(
-        "easyblock = 'ContainerImage'\nname = 'Demo'\nversion = '1.0'\nhomepage = 'https://example.org/'\n"
-        "description = 'A container.'\ntoolchain = SYSTEM\nmoduleclass = 'tools'\ndefinition = 'Small.def'\n"
-    )
+    easyconfig.write_text(f"{HEAD}definition = 'Small.def'\n")
     done = user.eb(str(easyconfig), "-x")
     assert "checksum" in done.stdout
     assert "index out of range" not in done.stdout + done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, GREETING, IMAGES, User, install_changed, make_user, make_wheel
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, GREETING, HEAD, IMAGES, User, install_changed, make_user, make_wheel
 
 LOAD = f"module load {DEMO_MODULE}"
 
@@ -148,9 +148,7 @@ From: {IMAGES}/demo.sif
 """
     )
     (user.prefix / "Demo-1.0.eb").write_text(
-        "easyblock = 'ContainerImage'\nname = 'Demo'\nversion = '1.0'\nhomepage = 'https://example.org/'\n"
-        "description = 'A container.'\ntoolchain = SYSTEM\nmoduleclass = 'tools'\n"
-        "definition = 'Optvenv.def'\npython_prefix = '/opt/venv'\nvenv = 'mine'\n"
+        f"{HEAD}definition = 'Optvenv.def'\npython_prefix = '/opt/venv'\nvenv = 'mine'\n"
     )
     user.eb(str(user.prefix / "Demo-1.0.eb"))
     show = "import sys, inimage; print(sys.prefix, inimage.where)"
@@ -162,9 +160,7 @@ def test_an_image_without_ensurepip_lends_its_pip(user: User, wheel: Path) -> No
         f"Bootstrap: localimage\nFrom: {IMAGES}/demo.sif\n%post\n    rm -r /usr/lib/python3.11/ensurepip\n"
     )
     (user.prefix / "Demo-1.0.eb").write_text(
-        "easyblock = 'ContainerImage'\nname = 'Demo'\nversion = '1.0'\nhomepage = 'https://example.org/'\n"
-        "description = 'A container.'\ntoolchain = SYSTEM\nmoduleclass = 'tools'\n"
-        "definition = 'Noensure.def'\npython_prefix = '/usr'\nvenv = 'mine'\n"
+        f"{HEAD}definition = 'Noensure.def'\npython_prefix = '/usr'\nvenv = 'mine'\n"
     )
     user.eb(str(user.prefix / "Demo-1.0.eb"))
     for pip in ("pip", "singularity exec $SIF pip"):

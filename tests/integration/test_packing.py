@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.lacking import lacking
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, greet
 
@@ -644,7 +645,7 @@ def test_a_default_acl_counts_instead_of_the_umask(extended: User) -> None:
     try:
         os.setxattr(root(extended), "system.posix_acl_default", acl)
     except OSError:
-        pytest.skip("this file system has no ACLs")
+        lacking("this file system has no ACLs")
     extended.run(f"umask 077; {LOAD}; make-squashfs")
     for name in ("user-software.squashfs", "user-software.sha256", "user-software.txt"):
         path = root(extended) / name

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_MODULE, IMAGES, User, install_changed, make_user, make_wheel
+from conftest import DEMO_MODULE, HEAD, IMAGES, User, install_changed, make_user, make_wheel
 
 LOAD = f"module load {DEMO_MODULE}"
 FLAGS = "--no-index --no-cache"
@@ -92,10 +92,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp(request.param)
     user = make_user(folder / "eb")
     (user.prefix / "Optvenv.def").write_text(OPTVENV)
-    (user.prefix / "Demo-1.0.eb").write_text(
-        "easyblock = 'ContainerImage'\nname = 'Demo'\nversion = '1.0'\nhomepage = 'https://example.org/'\n"
-        f"description = 'A container.'\ntoolchain = SYSTEM\nmoduleclass = 'tools'\nvenv = 'mine'\n{python.parameters}"
-    )
+    (user.prefix / "Demo-1.0.eb").write_text(f"{HEAD}venv = 'mine'\n{python.parameters}")
     user.eb(str(user.prefix / "Demo-1.0.eb"))
     yield Case(python, user, make_index(folder / "index", python.vendor))
     shutil.rmtree(folder, ignore_errors=True)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests.lacking import lacking
 
 from sifmod.eb.space import SoftwareSpace
 from sifmod.host.runtime import ContainerRuntime
 
-from .support import SIF_HEADER, FakeRuntime, Need, lacking
+from .support import SIF_HEADER, FakeRuntime, Need
 
 # Without a deadline and a database: these tests share machines with builds, and must not write into the checkout.
 settings.register_profile("sifmod", deadline=None, database=None, derandomize=bool(os.environ.get("CI")))

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn, Protocol, Union
+from typing import Any, Protocol, Union
 
-import pytest
 from click.testing import CliRunner
 
 from sifmod import names
@@ -213,13 +212,6 @@ def a_runner() -> CliRunner:
     """Return what runs commands and keeps standard output and standard error apart, as Click does from 8.2 on."""
     apart: dict[str, Any] = {"mix_stderr": False} if "mix_stderr" in signature(CliRunner).parameters else {}
     return CliRunner(**apart)
-
-
-def lacking(message: str) -> NoReturn:
-    """Skip the test on a laptop, and fail in CI, which must run every test."""
-    if os.environ.get("CI"):
-        pytest.fail(f"{message}, and CI must run every test")
-    pytest.skip(message)
 
 
 _FAKE_RUNTIME = """#!{python} -IS

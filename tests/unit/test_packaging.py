@@ -13,10 +13,9 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from tests.lacking import lacking
 
 import sifmod
-
-from .support import lacking
 
 ROOT = Path(__file__).resolve().parents[2]
 INFO = f"sifmod-{sifmod.__version__}.dist-info"

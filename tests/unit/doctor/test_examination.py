@@ -6,6 +6,7 @@ from typing import Optional
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.lacking import lacking
 
 from sifmod.cli import cli
 from sifmod.container.bind import Bind
@@ -18,7 +19,7 @@ from sifmod.image.inspection import Inspection
 from sifmod.installed.installation import find_installation
 
 from ..imagetrees import squashfs
-from ..support import SIF_HEADER, SQUASHFS, Need, a_site, lacking, make_installation
+from ..support import SIF_HEADER, SQUASHFS, Need, a_site, make_installation
 
 Found = dict[str, list[Finding]]
 Look = Callable[..., Found]

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.lacking import lacking
 
 from sifmod.easyconfig.text import easyconfig_text, folded, read_easyconfig
 from sifmod.errors import SifmodError
 from sifmod.text.quoting import without_templates
-
-from ..support import lacking
 
 ROOT = Path(__file__).resolve().parents[3]
 ODD = ["%(name)s", "%%(version)s", "100%", "%%%(x)s %s %", "# EASYCONFIGFORMAT 2.0\n", '"""', "[SUPPORTED]", "\\", "#"]

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
+from tests.lacking import lacking
 
 from sifmod.inside import trees
 
@@ -277,7 +278,7 @@ def test_attributes_that_are_not_packed_are_named_once(tmp_path: Path) -> None:
         try:
             os.setxattr(tmp_path / name, "user.mine", b"x")
         except OSError:
-            pytest.skip("this file system has no extended attributes")
+            lacking("this file system has no extended attributes")
     done = packing(tmp_path, tmp_path)
     assert done.returncode == 0
     assert done.stderr == b"note: extended attributes and ACLs are not packed (user.mine): those of 'a' and 1 more\n"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.lacking import lacking
 
 from sifmod.errors import ImageError
 from sifmod.install import placement
@@ -176,7 +177,7 @@ def test_where_no_link_can_be_made_nothing_is_left(tmp_path: Path, target: Path)
 def test_an_image_on_another_file_system_is_not_linked(image: Path) -> None:
     elsewhere = Path("/dev/shm")
     if not os.access(elsewhere, os.W_OK) or elsewhere.stat().st_dev == image.stat().st_dev:
-        pytest.skip("there is no second file system to write to")
+        lacking("there is no second file system to write to")
     target = elsewhere / f"sifmod-test-{os.getpid()}"
     assert not link_image(image, target)
     assert not target.exists()
