@@ -20,6 +20,7 @@ from sifmod.fetch.repository import image_in_repositories
 from sifmod.finding import NOTE, PROBLEM, WARNING, worst
 from sifmod.installed.installation import find_installation
 from sifmod.site.settings import Site, load_site
+from sifmod.text.size import counted
 
 _EXIT_CODES = {PROBLEM: 1, WARNING: 20}
 
@@ -54,7 +55,7 @@ def doctor(target: str, prefix: Optional[Path], as_json: bool) -> None:
         counts: dict[str, Any] = {
             name: sum(one.severity == name for one in findings) for name in (PROBLEM, WARNING, NOTE)
         }
-        words = [f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items()]
+        words = [counted(count, name) for name, count in counts.items()]
         echo(f"\n{', '.join(words)}")
     sys.exit(_EXIT_CODES.get(outcome, 0))
 

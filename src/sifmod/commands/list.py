@@ -13,7 +13,7 @@ from sifmod.commands.output import echo, echo_error, echo_json, echo_table
 from sifmod.eb.available import newer_easyconfigs
 from sifmod.eb.space import software_space
 from sifmod.installed.installation import Installation, find_installations
-from sifmod.text.size import size_text
+from sifmod.text.size import counted, size_text
 from sifmod.usersoftware.state import DIRECTORY, PACKED, UserSoftware
 
 
@@ -90,9 +90,8 @@ def user_software_text(facts: dict[str, Any]) -> str:
     """Return the state of user software as one line."""
     if facts["state"] not in (DIRECTORY, PACKED):
         return "-" if facts["state"] == "none" else str(facts["state"])
-    count = len(facts["packages"])
     size = f", {size_text(facts['size'])}" if facts["size"] is not None else ""
-    return f"{facts['state']}, {count} package{'' if count == 1 else 's'}{size}"
+    return f"{facts['state']}, {counted(len(facts['packages']), 'package')}{size}"
 
 
 def _user_software(state: UserSoftware, *, fast: bool) -> dict[str, Any]:

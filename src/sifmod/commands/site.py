@@ -14,6 +14,7 @@ from sifmod.finding import PROBLEM
 from sifmod.site.keys import plain
 from sifmod.site.schema import site_schema
 from sifmod.site.settings import Settings, load_settings, shipped_sites, site_title
+from sifmod.text.size import counted
 
 
 @click.group()
@@ -110,7 +111,8 @@ def check(site_name: str, as_json: bool) -> None:
         echo_json({"site": checked.name, "problems": problems, "findings": [vars(finding) for finding in findings]})
     else:
         echo_findings(findings)
-        echo(f"\n{problems or 'no'} problem{'' if problems == 1 else 's'} with the site {checked.name} on this host")
+        count = counted(problems, "problem") if problems else "no problems"
+        echo(f"\n{count} with the site {checked.name} on this host")
     sys.exit(1 if problems else 0)
 
 

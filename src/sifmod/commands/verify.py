@@ -22,6 +22,7 @@ from sifmod.installed.verification import sanity_check_with_easybuild
 from sifmod.installed.verification import verify as verified
 from sifmod.site.settings import load_site
 from sifmod.text.progress import QUIET, Progress
+from sifmod.text.size import counted
 
 
 @click.command()
@@ -80,7 +81,7 @@ def verify(modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, fast
         for entry in damaged:
             echo_error(f"sifmod: {entry.problem}")
         total = len(items) + len(damaged)
-        echo(f"{total - problems} of {total} installation{'' if total == 1 else 's'} in order")
+        echo(f"{total - problems} of {counted(total, 'installation')} in order")
     sys.exit(1 if problems else 0)
 
 

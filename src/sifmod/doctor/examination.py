@@ -21,6 +21,7 @@ from sifmod.image.inspection import Inspection, inspect_image
 from sifmod.installed.consistency import packages_on_disk
 from sifmod.installed.installation import Installation
 from sifmod.site.settings import Site
+from sifmod.text.size import counted
 from sifmod.text.version import version_order
 from sifmod.usersoftware.comparison import compare_with_packed
 from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, PACK_AGAIN, PACKED, UserSoftware, tree_files
@@ -112,7 +113,7 @@ def check_libraries(image: Inspection, binds: Sequence[Bind]) -> Iterator[Findin
         return
     found = re.match(r"(glibc|GNU libc|musl)\D*(\d+\.\d+)", image.libc, re.IGNORECASE)
     if not found:
-        what = f"{len(libraries)} libraries of the host are bound, and the image's C library is unknown"
+        what = f"libraries of the host are bound ({len(libraries)}), and the image's C library is unknown"
         yield Finding(NOTE, "host libraries", what, "can't tell whether they work there")
         return
     if found[1].lower() == "musl":
@@ -148,7 +149,7 @@ def _glibc_needed(path: Path) -> str:
 
 def _user_software(item: Installation) -> Iterator[Finding]:
     state = item.user_software
-    topic = "user software"
+    topic, packages = "user software", counted(len(state.packages), "package")
     if state.state == GONE:
         yield Finding(PROBLEM, topic, f"it is missing from '{item.root}'", "containers do not start", "eb --rebuild")
     elif state.state == DAMAGED:
@@ -160,13 +161,13 @@ def _user_software(item: Installation) -> Iterator[Finding]:
     elif state.state == DIRECTORY:
         files = tree_files(state.directory)
         if files > _MANY_FILES:
-            what = f"{files} files in '{state.directory}'"
+            what = f"{counted(files, 'file')} in '{state.directory}'"
             why = "each start reads many of them, which is slow on parallel file systems"
             yield Finding(NOTE, topic, what, why, "make-squashfs")
         else:
-            yield Finding(OK, topic, f"a directory with {files} files, {len(state.packages)} packages")
+            yield Finding(OK, topic, f"a directory with {counted(files, 'file')}, {packages}")
     elif state.state == PACKED:
-        yield Finding(OK, topic, f"{state.state}, {len(state.packages)} packages")
+        yield Finding(OK, topic, f"{state.state}, {packages}")
         if state.has_directory:
             yield _unused_directory(state)
 

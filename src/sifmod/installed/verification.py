@@ -20,7 +20,7 @@ from sifmod.installed.installation import Installation
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
-from sifmod.text.size import size_text
+from sifmod.text.size import counted, size_text
 from sifmod.usersoftware.commands import others_among_commands
 from sifmod.usersoftware.startup import starting_code
 from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED, recorded_sums
@@ -255,7 +255,7 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
             what = dangling_link(installation.root) or f"neither '{state.directory}' nor '{state.packed}' exists"
             yield Finding(PROBLEM, topic, what, "containers do not start", "recreate it with: eb --rebuild")
         return
-    count = f"{len(state.packages)} package{'' if len(state.packages) == 1 else 's'}"
+    count = counted(len(state.packages), "package")
     if state.state == DIRECTORY:
         yield Finding(OK, topic, f"the directory is in use: {count}")
         if state.has_packed and not state.packed_problem:
@@ -351,8 +351,8 @@ def _running(installation: Installation) -> Iterator[Finding]:
         yield Finding(PROBLEM, topic, what, "user software works with one version only", _REINSTALL)
         return
     expected = len(manifest.expected_packages)
-    more = f", {expected} expected package{'' if expected == 1 else 's'}" if expected else ""
-    yield Finding(OK, topic, f"Python {facts.version} runs, with {len(facts.packages)} packages{more}")
+    more = f", {counted(expected, 'expected package')}" if expected else ""
+    yield Finding(OK, topic, f"Python {facts.version} runs, with {counted(len(facts.packages), 'package')}{more}")
 
 
 def _script(installation: Installation, script: str, *arguments: str) -> Result:

@@ -1,4 +1,4 @@
-"""Numbers of bytes in readable units."""
+"""Sizes and counts as people write them."""
 
 from __future__ import annotations
 
@@ -11,3 +11,8 @@ def size_text(count: int) -> str:
     while value >= 999.5 and unit < len(_UNITS) - 1:
         value, unit = value / 1000, unit + 1
     return f"{count} B" if unit == 0 else f"{value:.3g} {_UNITS[unit]}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things whose plural has an `s`: `1 package`, `2 packages`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -103,6 +103,11 @@ def test_user_software_s_state_is_looked_at(look: Look, space: SoftwareSpace, mo
     root = make_installation(space, "Demo/1")
     patient = Patient(installation=find_installation(space, "Demo/1"))
     assert look(patient)["user software"][0].severity == OK
+    info = root / "user-software/venv/demo/lib/python3.11/site-packages/one-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: one\nVersion: 1\n")
+    (counts,) = look(Patient(installation=find_installation(space, "Demo/1")))["user software"]
+    assert counts.what == "a directory with 2 files, 1 package"
     monkeypatch.setattr(library, "_MANY_FILES", 0)
     assert "make-squashfs" in look(patient)["user software"][0].remedy
     (root / "user-software.squashfs").write_bytes(b"")

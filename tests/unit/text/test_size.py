@@ -1,6 +1,6 @@
 import pytest
 
-from sifmod.text.size import size_text
+from sifmod.text.size import counted, size_text
 
 
 @pytest.mark.parametrize(
@@ -17,3 +17,7 @@ from sifmod.text.size import size_text
 )
 def test_sizes_are_read_easily(count: int, text: str) -> None:
     assert size_text(count) == text
+
+
+def test_only_one_thing_has_no_plural() -> None:
+    assert [counted(count, "package") for count in (0, 1, 2)] == ["0 packages", "1 package", "2 packages"]
