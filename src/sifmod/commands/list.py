@@ -27,7 +27,7 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
     Shows image and user software of each module, whether it is loaded in this shell, and whether EasyBuild's robot path
     has an easyconfig of a newer version.
 
-    Exit status: 0, or 1 if the manifest of an installation can't be read.
+    Exit status: 0, or 1 if the manifest of an installation can't be read, or its user software leads elsewhere.
 
     \b
     Examples:
@@ -38,10 +38,14 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
     space = software_space(prefix)
     found = find_installations(space)
     facts = [describe(item, fast=fast) for item in found.installations]
+    astray = [sentence for fact in facts for sentence in fact["user_software"]["links_out"]]
+    status = 1 if found.damaged or astray else 0
     if as_json:
         damaged = [{"root": str(item.root), "problem": item.problem} for item in found.damaged]
         echo_json({"software": str(space.software), "installations": facts, "damaged": damaged})
-        sys.exit(1 if found.damaged else 0)
+        sys.exit(status)
+    for sentence in astray:
+        echo_error(f"sifmod: {sentence}")
     for item in found.damaged:
         echo_error(f"sifmod: {item.problem}")
     rows = []
@@ -56,7 +60,7 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
         echo_table(("MODULE", "IMAGE", "USER SOFTWARE", "LOADED", "NEWER EASYCONFIG"), rows)
     else:
         echo(f"no container modules in {space.software}")
-    sys.exit(1 if found.damaged else 0)
+    sys.exit(status)
 
 
 def describe(item: Installation, *, fast: bool) -> dict[str, Any]:
@@ -102,4 +106,5 @@ def _user_software(state: UserSoftware, *, fast: bool) -> dict[str, Any]:
         "directory": str(state.directory) if state.has_directory else None,
         "packed": str(state.packed) if state.has_packed else None,
         "packed_problem": state.packed_problem,
+        "links_out": list(state.links_out),
     }

@@ -24,7 +24,16 @@ from sifmod.site.settings import Site
 from sifmod.text.size import counted
 from sifmod.text.version import version_order
 from sifmod.usersoftware.comparison import compare_with_packed
-from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, PACK_AGAIN, PACKED, UserSoftware, tree_files
+from sifmod.usersoftware.state import (
+    DAMAGED,
+    DIRECTORY,
+    GONE,
+    PACK_AGAIN,
+    PACKED,
+    REPLACE_LINK,
+    UserSoftware,
+    tree_files,
+)
 
 _MANY_FILES = (
     10_000  # above it, imports from a parallel file system take longer than from a packed file (docs/explanation)
@@ -158,7 +167,9 @@ def _user_software(item: Installation) -> Iterator[Finding]:
     elif state.packed_problem:
         what = f"'{state.packed}' can't be used: {state.packed_problem}"
         yield Finding(WARNING, topic, what, "the directory is used instead", state.packed_remedy)
-    elif state.state == DIRECTORY:
+    for sentence in state.links_out:
+        yield Finding(PROBLEM, topic, sentence, "packages are missing where containers do not see it", REPLACE_LINK)
+    if state.state == DIRECTORY and not state.packed_problem:
         files = tree_files(state.directory)
         if files > _MANY_FILES:
             what = f"{counted(files, 'file')} in '{state.directory}'"

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 # Packages of every new virtual environment, which no user installed.
 SEEDED = ("pip", "setuptools", "wheel")
 
+# The folders of a virtual environment; lib64 is a link to lib.
+ENVIRONMENT = ("venv", "venv/*", *("venv/*/" + name for name in ("bin", "lib", "lib64", "lib/python3*")))
+ENVIRONMENT += ("venv/*/lib/python3*/site-packages",)
+
 # At the top of a directory that is no longer used: the modes that its folders had before write permission was taken.
 FOLDER_MODES = ".sifmod-folder-modes"
 
@@ -177,6 +181,22 @@ def refusal(path: bytes, status: os.stat_result) -> str:
     return f"{os.fsdecode(path)!r} is a socket, which can't be unpacked again: end its program, or remove it"
 
 
+def links_out(top: str) -> "list[str]":
+    """Return a sentence for each folder of a virtual environment that is a link out of the tree, or to nothing.
+
+    No tool makes such a link. Containers may not see its target, and a packed file has the link alone.
+    """
+    real, found = os.path.realpath(top), []  # type: str, list[str]
+    for part in ENVIRONMENT:
+        for path in sorted(glob.glob(os.path.join(glob.escape(top), part))):
+            target = os.path.realpath(path)
+            is_inside = (target + "/").startswith(real + "/") and os.path.exists(target)
+            if os.path.islink(path) and not is_inside and not path.startswith(tuple(one + "/" for one in found)):
+                found.append(path)
+    names = [os.path.relpath(path, top) for path in found]
+    return [f"{name!r} is a link to {os.readlink(os.path.join(top, name))!r}, out of user software" for name in names]
+
+
 def attributes(path: bytes, top: bytes) -> "list[str]":
     """Return the names of the user's extended attributes and ACLs of a file or folder; other ones are the system's."""
     try:
@@ -212,7 +232,7 @@ def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: st
     limit = int(since.replace(".", "")) if since else sys.maxsize
     different = {path for path, status in found.items() if status.st_ctime_ns > limit}
     left = with_recorded_modes(found, tops[0])
-    refusals = [refusal(path, status) for path, status in sorted(found.items())] if since else []
+    refusals = [*links_out(left_top), *(refusal(path, found[path]) for path in sorted(found))] if since else []
     only_left, only_right = set(), set()  # type: tuple[set[bytes], set[bytes]]
 
     def paths_that_differ(kind: int, same: "Callable[..., bool]", each: "Each" = each) -> "list[bytes]":

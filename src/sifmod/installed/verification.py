@@ -23,7 +23,7 @@ from sifmod.text.progress import QUIET, Progress
 from sifmod.text.size import counted, size_text
 from sifmod.usersoftware.commands import others_among_commands
 from sifmod.usersoftware.startup import starting_code
-from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED, recorded_sums
+from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED, REPLACE_LINK, recorded_sums
 from sifmod.usersoftware.tree import dangling_link
 
 _REINSTALL = "reinstall it with: eb --rebuild"
@@ -256,6 +256,9 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
             yield Finding(PROBLEM, topic, what, "containers do not start", "recreate it with: eb --rebuild")
         return
     count = counted(len(state.packages), "package")
+    for sentence in state.links_out:
+        why = "packages are missing where containers do not see the target, and packing would lose them"
+        yield Finding(PROBLEM, topic, sentence, why, REPLACE_LINK)
     if state.state == DIRECTORY:
         yield Finding(OK, topic, f"the directory is in use: {count}")
         if state.has_packed and not state.packed_problem:

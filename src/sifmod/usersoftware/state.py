@@ -11,7 +11,7 @@ from pathlib import Path
 from sifmod import names
 from sifmod.host.files import content_of
 from sifmod.image import superblock
-from sifmod.inside.trees import SEEDED
+from sifmod.inside.trees import SEEDED, links_out
 from sifmod.text import quoting
 from sifmod.usersoftware.tree import packages_in, packed_is_active
 
@@ -20,6 +20,9 @@ DIRECTORY = "directory"
 PACKED = "packed"
 DAMAGED = "damaged"  # the packed file can't be used, and there is no directory
 GONE = "gone"  # neither directory nor packed file
+
+# What to do about `links_out`.
+REPLACE_LINK = "replace the link by the folder itself; to keep all of it elsewhere, make 'user-software' the link"
 
 # What to do if the directory has what the packed file in use lacks.
 PACK_AGAIN = "if it is needed, pack it again with: make-squashfs --replace"
@@ -51,6 +54,7 @@ class UserSoftware:
         has_packed: whether the packed file exists, in use or not.
         packed_problem: why the packed file can't be used; empty if it can, or does not exist.
         packages: `name==version` of the packages that users installed, sorted; of a packed file, from its list.
+        links_out: a sentence for each folder of a virtual environment in the directory that is a link out of it.
     """
 
     state: str
@@ -60,6 +64,7 @@ class UserSoftware:
     has_packed: bool
     packed_problem: str
     packages: tuple[str, ...]
+    links_out: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -97,11 +102,13 @@ def user_software(root: Path, *, venv: str) -> UserSoftware:
     else:
         state = GONE if venv else NONE
     packages: tuple[str, ...] = ()
+    astray: tuple[str, ...] = ()
     if state == DIRECTORY:
+        astray = tuple(f"in '{directory}', {sentence}" for sentence in links_out(str(directory)))
         packages = tuple(packages_in(directory).splitlines())
     elif state == PACKED:
         packages = _listed(root / names.USER_SOFTWARE_LIST)
-    return UserSoftware(state, directory, packed, has_directory, has_packed, problem, packages)
+    return UserSoftware(state, directory, packed, has_directory, has_packed, problem, packages, astray)
 
 
 def packed_problem(path: Path) -> str:

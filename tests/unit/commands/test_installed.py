@@ -68,6 +68,17 @@ def test_list_says_what_there_is(call: Call, root: Path, prefix: Path, monkeypat
     assert fact["newer_easyconfigs"] == [str(robot / "Python-3.12-demo.eb")]
 
 
+def test_list_names_an_environment_whose_packages_are_elsewhere(call: Call, root: Path) -> None:
+    library = root / "user-software/venv"
+    library.rename(root / "elsewhere")
+    library.symlink_to("../elsewhere")
+    result = call("list")
+    assert result.exit_code == 1
+    assert "sifmod: in '" in result.stderr
+    assert "'venv' is a link to '../elsewhere', out of user software" in result.stderr
+    assert call("list", "--json").exit_code == 1
+
+
 def test_fast_leaves_the_size_of_a_directory_out(call: Call, root: Path) -> None:
     assert ", 0 packages, " in call("list").output
     assert "directory, 0 packages  " in call("list", "--fast").output

@@ -120,6 +120,14 @@ def test_user_software_s_state_is_looked_at(look: Look, space: SoftwareSpace, mo
     assert "missing" in look(patient)["user software"][0].what
 
 
+def test_an_environment_whose_packages_are_elsewhere_is_a_problem(look: Look, space: SoftwareSpace) -> None:
+    library = make_installation(space, "Demo/1") / "user-software/venv/demo/lib"
+    library.rename(library.with_name("other"))
+    library.symlink_to("../../..")
+    (problem, _counts) = look(Patient(installation=find_installation(space, "Demo/1")))["user software"]
+    assert (problem.severity, "out of user software" in problem.what) == (PROBLEM, True)
+
+
 def test_a_second_torch_in_user_software_is_named(look: Look, space: SoftwareSpace) -> None:
     root = make_installation(space, "Demo/1")
     (root / "runscripts").mkdir()

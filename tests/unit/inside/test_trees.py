@@ -263,6 +263,35 @@ def test_a_socket_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (read_ahead.returncode, read_ahead.stderr) == (1, b"can't be read: " + expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("venv/demo/lib", "../../.."),
+        ("venv/demo/bin", "/nowhere"),
+        ("venv/demo/lib64", "../../lib"),
+        ("venv/demo/lib/python3.11/site-packages", "/etc"),
+        ("venv/demo", "../../elsewhere"),
+        ("venv", "/"),
+    ],
+)
+def test_a_folder_of_an_environment_that_is_elsewhere_is_not_packed(tmp_path: Path, name: str, target: str) -> None:
+    folder = tmp_path / "tree" / name
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(target)
+    done = packing(tmp_path / "tree", tmp_path / "tree")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode() == f"{name!r} is a link to {target!r}, out of user software\n"
+
+
+def test_usual_links_of_an_environment_are_packed(tmp_path: Path) -> None:
+    (tmp_path / "venv/demo/lib/python3.11/site-packages").mkdir(parents=True)
+    (tmp_path / "venv/demo/lib64").symlink_to("lib")
+    (tmp_path / "venv/newest").symlink_to("demo")
+    (tmp_path / "venv/demo/lib/python3.11/site-packages/data").symlink_to("/etc")
+    assert trees.links_out(str(tmp_path)) == []
+    assert packing(tmp_path, tmp_path).returncode == 0
+
+
 def test_times_that_squashfs_has_not_are_named(tmp_path: Path) -> None:
     for number, seconds in enumerate((-1, 1 << 32, 0, (1 << 32) - 1)):
         (tmp_path / str(number)).touch()

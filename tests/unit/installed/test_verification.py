@@ -211,6 +211,16 @@ def test_user_software_that_is_gone_or_damaged_is_a_problem(root: Path, check: C
     assert "is a link to '/nowhere', which does not exist" in check()["user software"][0].what
 
 
+def test_an_environment_whose_packages_are_elsewhere_is_a_problem(root: Path, check: Check) -> None:
+    library = root / names.USER_SOFTWARE_DIRECTORY / "venv/demo/lib"
+    library.rename(root / "elsewhere")
+    library.symlink_to("../../../elsewhere")
+    for fast in (False, True):
+        problem, used = check(fast=fast)["user software"]
+        assert (problem.severity, used.severity) == (PROBLEM, OK)
+        assert "'venv/demo/lib' is a link to '../../../elsewhere', out of user software" in problem.what
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
