@@ -124,10 +124,38 @@ def render_module(spec: ContainerSpec, site: Site, syntax: str = "Lua") -> str:
     return _templates().get_template(f"container.{syntax.lower()}.j2").render(_facts(spec, site))
 
 
-def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
-    structural = structural_variables(spec)
+def settings_facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
+    """Return what the modules of all images refer to: bind paths, GPU support, variables and caches.
+
+    Args:
+        spec: the container.
+        site: the settings of the cluster.
+    """
     caches = cache_folders(spec, site)
     root = site.cache.get(cache.ROOT, "")
+    return {
+        "spec": spec,
+        "sifmod_version": __version__,
+        "required_binds": [bind.argument for bind in (*site.binds, *spec.binds)],
+        "optional_binds": [(bind.source, bind.argument) for bind in site.optional_binds],
+        "structural": {},
+        "injected": injected_variables(spec, site),
+        "plain": plain_variables(spec, site),
+        "caches": caches,
+        "loaded_caches": {name: folder for name, folder in caches.items() if not is_for_host(name)},
+        "cache_root": root,
+        "cache_parts": cache.parts(root),
+        "cache_unclean": cache.UNCLEAN,
+        "cache_missing": cache.MISSING,
+        "cache_unusable": cache.UNUSABLE,
+        "cache_advice": f"so `singularity exec` uses default places for caches. The site has them in {root}",
+    }
+
+
+def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
+    """Return what templates refer to for an installation."""
+    settings = settings_facts(spec, site)
+    structural = structural_variables(spec)
     installdir = PurePosixPath(spec.installdir)
 
     def own(name: str, destination: str, options: str = "") -> str:
@@ -139,18 +167,13 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
     packed = own_path(names.USER_SOFTWARE_PACKED)
     readable = f"chmod ug+r {quoting.shell(packed)}"
     return {
-        "spec": spec,
+        **settings,
         "site": site,
         "names": names,
         "superblock": superblock,
         "sif_format": sif,
-        "sifmod_version": __version__,
         "central": _central_images(spec, site),
-        "required_binds": [
-            own("runscripts", names.RUNSCRIPTS, "ro"),
-            *(bind.argument for bind in (*site.binds, *spec.binds)),
-        ],
-        "optional_binds": [(bind.source, bind.argument) for bind in site.optional_binds],
+        "required_binds": [own("runscripts", names.RUNSCRIPTS, "ro"), *settings["required_binds"]],
         "directory_bind": own(names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE),
         "packed_bind": own(names.USER_SOFTWARE_PACKED, names.USER_SOFTWARE, "ro,image-src=/"),
         "own_path": own_path,
@@ -174,16 +197,6 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "uv_command": uv_command(spec) if spec.venv else [],
         "seeded": SEEDED,
         "folder_modes": FOLDER_MODES,
-        "injected": injected_variables(spec, site),
-        "plain": plain_variables(spec, site),
-        "caches": caches,
-        "loaded_caches": {name: folder for name, folder in caches.items() if not is_for_host(name)},
-        "cache_root": root,
-        "cache_parts": cache.parts(root),
-        "cache_unclean": cache.UNCLEAN,
-        "cache_missing": cache.MISSING,
-        "cache_unusable": cache.UNUSABLE,
-        "cache_advice": f"so `singularity exec` uses default places for caches. The site has them in {root}",
         "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],
     }
 

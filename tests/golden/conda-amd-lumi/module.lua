@@ -176,7 +176,7 @@ pushenv("APPTAINERENV_PYTHONNOUSERSITE", "1")
 pushenv("SINGULARITYENV_UV_LINK_MODE", "copy")
 pushenv("APPTAINERENV_UV_LINK_MODE", "copy")
 
--- The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
+-- The other settings. The container inherits them, so what the user exports later counts.
 pushenv("NCCL_SOCKET_IFNAME", "hsn0,hsn1,hsn2,hsn3")
 
 -- The `eb` of EasyBuild takes the first python3 in PATH, which is this container's now, unless this variable names another.

@@ -250,7 +250,7 @@ proc sifmod_env {name} {
     return [expr {[sifmod_has $name] ? $::env($name) : {}}]
 }
 
-# The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
+# The other settings. The container inherits them, so what the user exports later counts.
 sifmod_set NCCL_SOCKET_IFNAME "hsn0,hsn1,hsn2,hsn3"
 
 # The `eb` of EasyBuild takes the first python3 in PATH, which is this container's now, unless this variable names another.

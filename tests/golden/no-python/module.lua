@@ -51,7 +51,7 @@ pushenv("CONTAINERROOT", installdir)
 pushenv("RUNSCRIPTS", pathJoin(installdir, "runscripts"))
 pushenv("RUNSCRIPTSGROMACS", pathJoin(installdir, "runscripts"))
 
--- Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
+-- Bind paths: those that the container needs, the optional ones that exist here, and the user's own.
 local binds = {
     "/apps/GROMACS/2024.1/runscripts:/runscripts:ro",
 }

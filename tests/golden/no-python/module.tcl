@@ -110,7 +110,7 @@ sifmod_set CONTAINERROOT "/apps/GROMACS/2024.1"
 sifmod_set RUNSCRIPTS "/apps/GROMACS/2024.1/runscripts"
 sifmod_set "RUNSCRIPTSGROMACS" "/apps/GROMACS/2024.1/runscripts"
 
-# Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
+# Bind paths: those that the container needs, the optional ones that exist here, and the user's own.
 set binds {}
 lappend binds "/apps/GROMACS/2024.1/runscripts:/runscripts:ro"
 set users_binds {}

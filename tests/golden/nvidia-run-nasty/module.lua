@@ -149,7 +149,7 @@ pushenv("APPTAINERENV_PYTHONNOUSERSITE", "1")
 pushenv("SINGULARITYENV_UV_LINK_MODE", "copy")
 pushenv("APPTAINERENV_UV_LINK_MODE", "copy")
 
--- The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
+-- The other settings. The container inherits them, so what the user exports later counts.
 pushenv("EMPTY", "")
 pushenv("QUOTES", "it's \"" .. (os.getenv("HOME") or "") .. "\" `id` \\n")
 pushenv("SHARED", "easyconfig's")

@@ -204,7 +204,7 @@ proc sifmod_env {name} {
     return [expr {[sifmod_has $name] ? $::env($name) : {}}]
 }
 
-# The other settings of the site and the easyconfig. The container inherits them, so what the user exports later counts.
+# The other settings. The container inherits them, so what the user exports later counts.
 sifmod_set EMPTY ""
 sifmod_set QUOTES [join [list "it's \"" [sifmod_env HOME] "\" `id` \\n"] {}]
 sifmod_set SHARED "easyconfig's"

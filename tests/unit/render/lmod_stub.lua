@@ -18,6 +18,8 @@ function isFile(path)
     if handle then handle:close() end
     return (handle ~= nil and not isDir(path)) or code == 13 -- EACCES: it is there
 end
+function help() end
+function whatis() end
 function mode() return arg[2] end
 function LmodError(text)
     io.stderr:write(text, "\n")

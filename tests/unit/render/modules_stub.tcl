@@ -19,6 +19,7 @@ proc setenv {name value} {
     if {![string match __SIFMOD_STACK_* $name]} { emit $name $value }
 }
 proc unsetenv {name value} { setenv $name $value }
+proc module-whatis {line} {}
 proc family {name} { emit family $name }
 proc set-function {name body} { emit "function $name" $body }
 set ModuleTool Modules

@@ -44,6 +44,18 @@ class Load:
         top = Path(spec.installdir)
         module = top.parent / f"{top.name}.{syntax.lower()}"
         module.write_text(render_module(spec, site or a_site(), syntax), encoding="utf-8")
+        return self.run_file(module, environ, mode=mode, calling=calling, syntax=syntax)
+
+    def run_file(
+        self,
+        module: Path,
+        environ: Optional[Mapping[str, str]] = None,
+        *,
+        mode: str = "load",
+        calling: str = "bash",
+        syntax: str = "Lua",
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Return what a module file has printed, and how it ended."""
         run: list[Union[str, Path]]
         run = [self.need("lua5.3", "lua"), LMOD] if syntax == "Lua" else [self.need("tclsh"), MODULES]
         return subprocess.run(
@@ -58,7 +70,11 @@ class Load:
         **more: str,
     ) -> dict[str, str]:
         """Return what the module has set."""
-        done = self.run(spec, site, environ, **more)
+        return self.variables(self.run(spec, site, environ, **more))
+
+    @staticmethod
+    def variables(done: subprocess.CompletedProcess[bytes]) -> dict[str, str]:
+        """Return what a module has set."""
         assert done.returncode == 0, done.stderr
         words = [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]]
         return dict(zip(words[::2], words[1::2]))

@@ -198,9 +198,11 @@ set_binds() {
         users=${SIFMOD_USER_BINDPATH-}
         for added in "${SINGULARITY_BINDPATH-}" "${APPTAINER_BINDPATH-}"; do
             loaded=${__SIFMOD_BINDPATH-$added}
-            added=${added/",$loaded"/}
-            added=${added/"$loaded,"/}
-            added=${added/"$loaded"/}
+            if [[ -n $loaded ]]; then # empty for the module of a site without bind paths
+                added=${added/",$loaded"/}
+                added=${added/"$loaded,"/}
+                added=${added/"$loaded"/}
+            fi
             if [[ -n $added && $added != "$previous" ]]; then users+=${users:+,}$added; fi
             previous=$added
         done

@@ -1,0 +1,93 @@
+"""The module of a site alone: for any image it does what a container's module does for its own."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from textwrap import wrap
+
+from sifmod.container.gpu import LIBRARIES, VENDORS
+from sifmod.container.spec import ContainerSpec
+from sifmod.render.templates import render_template, settings_facts
+from sifmod.site.cache import ROOT
+from sifmod.site.settings import Site
+from sifmod.text.printable import printable
+
+# In the head of each of these files, and in no other.
+MARK = "Written by `sifmod site module`."
+
+_WIDTH = 100
+
+
+def site_title(site: Site) -> str:
+    """Return the name of a site without the folder and the suffix of its file, which depend on how it was chosen."""
+    return PurePath(site.name).name.removesuffix(".toml")
+
+
+def render_site_module(name: str, site: Site) -> dict[str, str]:
+    """Return the module in both languages, by file name.
+
+    Lmod loads the Lua file; Environment Modules sees only the other one.
+
+    Args:
+        name: name of the module.
+        site: the settings of the cluster.
+    """
+    spec = _any_image(name, site)
+    facts = {
+        **settings_facts(spec, site),
+        "mark": MARK,
+        "title": site_title(site),
+        "help": _help(spec, site),
+        "whatis": [
+            f"Description: Bind paths, variables and GPU support of {site_title(site)} for containers of any image",
+            f"Keywords: container, {', '.join(site.runtimes)}, {site_title(site)}",
+        ],
+    }
+    return {f"{name}.lua": render_template("site.lua", **facts), name: render_template("site.tcl", **facts)}
+
+
+def _any_image(name: str, site: Site) -> ContainerSpec:
+    """Return the description of an image of which nothing is known but that it is used at this site."""
+    usual = VENDORS[site.gpu].libraries if site.gpu else LIBRARIES[0]
+    return ContainerSpec(
+        name=name,
+        version="",
+        env_name="",
+        installdir="",
+        sif="",
+        gpu=site.gpu,
+        gpu_libraries=site.gpu_libraries or usual,
+    )
+
+
+def _help(spec: ContainerSpec, site: Site) -> list[str]:
+    """Return the lines of `module help`."""
+    facts = settings_facts(spec, site)
+    optional = [bind for _, bind in facts["optional_binds"]]
+    vendor = spec.runtime_gpu
+    sections = {
+        "Bind paths": facts["required_binds"],
+        "Bind paths that are used if they exist where the module is loaded": optional,
+        "GPU support": [f"--{vendor.option} ({vendor.name})"] if vendor else [],
+        "Variables, which containers inherit": [f"{name}={value}" for name, value in facts["plain"].items()],
+        "Variables in containers only": [f"{name}={value}" for name, value in facts["injected"].items()],
+        f"Caches below {site.cache.get(ROOT)}, if it exists where the module is loaded": facts["loaded_caches"],
+    }
+    lines = [
+        f"This module sets what containers of any image need at the site {site_title(site)}:",
+        "",
+        f"  module load {spec.name}",
+        f"  {site.runtimes[0]} run IMAGE.sif",
+    ]
+    for title, items in sections.items():
+        if items:
+            lines += ["", f"{title}:", *(f"  {item}" for item in items)]
+    lines += [
+        "",
+        *wrap(
+            "Load it in the job, because it looks at the node where it is loaded. Paths in $SINGULARITY_BIND and "
+            "variables that you export are used too. The module of a container has all of this and replaces it.",
+            _WIDTH,
+        ),
+    ]
+    return [printable(line) for line in lines]
