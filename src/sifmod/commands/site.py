@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from sifmod.commands.options import json_option, site_option
-from sifmod.commands.output import echo, echo_findings, echo_json, echo_table
+from sifmod.commands.output import echo, echo_error, echo_findings, echo_json, echo_table, echo_whole
 from sifmod.doctor.site import check_site
 from sifmod.finding import PROBLEM
+from sifmod.install.sitemodule import site_module_name, write_site_module
+from sifmod.render.sitemodule import USED_KEYS
 from sifmod.site.keys import plain
 from sifmod.site.schema import site_schema
 from sifmod.site.settings import Settings, load_settings, shipped_sites, site_title
@@ -114,6 +117,43 @@ def check(site_name: str, as_json: bool) -> None:
         count = counted(problems, "problem") if problems else "no problems"
         echo(f"\n{count} with the site {checked.name} on this host")
     sys.exit(1 if problems else 0)
+
+
+@site.command()
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    required=True,
+    help="Folder of modules to write to: one of MODULEPATH.",
+)
+@click.option("--name", default="", help="Name of the module (default: SITE-container).")
+@site_option
+@json_option
+def module(output: Path, name: str, site_name: str, as_json: bool) -> None:
+    """Write a module with the settings of the site, for any image.
+
+    It sets the bind paths, variables, caches and GPU support that the modules of containers set, in Lua for Lmod and in
+    Tcl for Environment Modules. The module of a container replaces it. To update it after a change of the site, run the
+    command again.
+
+    \b
+    Examples:
+      sifmod site module --site lumi --output /appl/modules
+      sifmod site module --output ~/modules --name containers
+      module use ~/modules; module load containers; singularity run IMAGE.sif
+    """
+    settings = load_settings(site=site_name)
+    name = site_module_name(name, settings.site)
+    written = write_site_module(output, name, settings.site)
+    for entry in settings.entries():
+        if entry.name.partition(".")[0] in USED_KEYS and entry.origin.layer in ("user", "environment"):
+            echo_error(f"sifmod: the module has your own setting of {entry.name}, from {entry.origin}")
+    if as_json:
+        echo_json({"module": name, "site": settings.site.name, "files": [str(path) for path in written]})
+    else:
+        echo_whole(f"wrote the module {name}, in Lua and Tcl: {' '.join(map(str, written))}")
 
 
 @site.command()

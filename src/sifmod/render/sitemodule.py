@@ -15,6 +15,9 @@ from sifmod.text.printable import printable
 # In the head of each of these files, and in no other.
 MARK = "Written by `sifmod site module`."
 
+# The keys of a site that it depends on.
+USED_KEYS = ("runtime", "binds", "optional_binds", "gpu", "gpu_libraries", "container_env", "cache")
+
 _WIDTH = 100
 
 
