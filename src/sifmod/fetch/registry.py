@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Optional
 
 from sifmod.errors import ImageError
+from sifmod.fetch.connection import answer_to
 from sifmod.fetch.credentials import Credentials
 from sifmod.fetch.uri import ImageUri
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 
-_TIMEOUT = 20  # seconds; a registry that takes longer for a header counts as unreachable
 _LONGEST_ANSWER = 1024 * 1024  # bytes of a token; they have a few thousand
 
 _MANIFESTS = (
@@ -26,6 +26,11 @@ _MANIFESTS = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
+
+# A parameter of a challenge that names a realm, with quotes or without (RFC 9110, "Authentication Parameters").
+_REALM = re.compile(r'\brealm\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))', re.IGNORECASE)
+# An address that every parser of URLs takes apart in the same way.
+_SERVICE = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[!-~]*)?")
 
 # Second-level domains that countries give names under: example.co.uk is one organisation, co.uk is not.
 _OF_COUNTRIES = re.compile(r"(ac|co|com|edu|gov|go|gob|gouv|gv|mil|net|ne|nom|or|org)\.[a-z]{2}")
@@ -52,10 +57,10 @@ class Registry:
             ImageError: the registry refused access to the image, or does not have it; or it wants the password to be
                 sent elsewhere.
         """
-        host = "registry-1.docker.io" if self.uri.registry == "docker.io" else self.uri.registry
-        scheme = "http" if self.uri.registry in self.site.insecure_registries else "https"
+        if self.credentials:
+            check_login(self.uri.registry, self.site)
         reference = self.uri.digest or self.uri.tag
-        address = f"{scheme}://{host}/v2/{self.uri.repository}/manifests/{reference}"
+        address = f"{_base(self.uri.registry, self.site)}{self.uri.repository}/manifests/{reference}"
         try:
             try:
                 return self._head(address, "")
@@ -81,7 +86,7 @@ class Registry:
         request = urllib.request.Request(address, method="HEAD", headers={"Accept": ", ".join(_MANIFESTS)})  # noqa: S310 - http only where the site says so
         if authorization:
             request.add_unredirected_header("Authorization", authorization)
-        with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310 - the same request
+        with answer_to(request) as answer:
             digest = answer.headers.get("Docker-Content-Digest", "")
         return digest if re.fullmatch(r"sha256:[0-9a-f]{64}", digest) else ""
 
@@ -95,34 +100,89 @@ class Registry:
         if kind.lower() != "bearer" or realm.scheme not in ("http", "https"):
             raise ValueError(f"the challenge '{challenge}' can't be answered")
         if self.credentials:
-            self._check_service(realm)
+            _check_service(fields["realm"], self.uri.registry, self.site)
         elif realm.scheme == "http" and realm.netloc not in self.site.insecure_registries:
             raise ValueError(f"the token service '{realm.netloc}' speaks plain HTTP")
         request = urllib.request.Request(f"{fields['realm']}?{query}")  # noqa: S310 - checked above
         if self.credentials:
             request.add_unredirected_header("Authorization", self.credentials.basic)
-        with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:  # noqa: S310 - the same request
+        with answer_to(request) as answer:
             body = json.loads(answer.read(_LONGEST_ANSWER))
         token = (body.get("token") or body.get("access_token")) if isinstance(body, dict) else None
         if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]+", token):
             raise ValueError("the token service's answer has no token")
         return f"Bearer {token}"
 
-    def _check_service(self, realm: urllib.parse.SplitResult) -> None:
-        """Refuse to send a password in plain HTTP, or to a service on another domain than the registry's."""
-        if realm.scheme == "http" and realm.netloc not in self.site.insecure_registries:
-            raise ImageError(
-                f"the registry {self.uri.registry} wants the password to be sent to {realm.netloc!r} in plain HTTP: it "
-                "was not sent. If that is wanted, add it to 'insecure_registries' in the site file"
-            )
-        allowed = realm.netloc in self.site.token_services or realm.hostname in self.site.token_services
-        if allowed or _domain(realm.netloc) == _domain(self.uri.registry):
+
+def check_login(registry: str, site: Site) -> None:
+    """Refuse a registry that would make the runtime send a password elsewhere.
+
+    Runtimes ask for `/v2/` first, and obey all that the answer says, also for images that need no login
+    (go-containerregistry, `transport.ping`). A registry that can't be connected to from here is left to the runtime,
+    which may have a proxy of its own.
+
+    Args:
+        registry: host of the registry.
+        site: which registries and token services it allows.
+
+    Raises:
+        ImageError: it would, or its answer can't be understood.
+    """
+    try:
+        with answer_to(urllib.request.Request(_base(registry, site))):  # noqa: S310 - http only where the site says so
             return
+    except urllib.error.HTTPError as error:
+        if error.code != 401:
+            raise ImageError(
+                f"the registry {registry} does not say how to log in, but answers with the status {error.code}: the "
+                "password was not sent. Try again later, or correct the name of the registry"
+            ) from error
+        challenges = error.headers.get_all("WWW-Authenticate") or [""]
+    except urllib.error.URLError:
+        return
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise ImageError(
-            f"the registry {self.uri.registry} wants the password to be sent to {realm.netloc!r}, which is on another "
-            "domain: it was not sent. If that is its token service, add it to 'token_services' in the site file or to "
-            "SIFMOD_TOKEN_SERVICES"
+            f"the registry {registry} does not answer as a registry does ({error!r}): the password was not sent. Try "
+            "again later, or correct the name of the registry"
+        ) from error
+    for challenge in challenges:
+        realms = [re.sub(r"\\(.)", r"\1", quoted) or bare for quoted, bare in _REALM.findall(challenge)]
+        # without an address, Basic is a login at the registry itself
+        services = [realm for realm in realms if "/" in realm or not challenge.lower().startswith("basic")]
+        if not realms or (services and "bearer" not in challenge.lower()):
+            raise ImageError(
+                f"the registry {registry} wants the password in a way that is not known, {challenge!r}: it was not sent"
+            )
+        for service in services:
+            _check_service(service, registry, site)
+
+
+def _base(registry: str, site: Site) -> str:
+    host = "registry-1.docker.io" if registry == "docker.io" else registry
+    return f"{'http' if registry in site.insecure_registries else 'https'}://{host}/v2/"
+
+
+def _check_service(realm: str, registry: str, site: Site) -> None:
+    """Refuse to send a password in plain HTTP, or to a service on another domain than the registry's."""
+    parts = urllib.parse.urlsplit(realm) if _SERVICE.fullmatch(realm) else None
+    if parts is None:
+        raise ImageError(
+            f"the registry {registry} wants the password to be sent to {realm!r}, which is not the address of a token "
+            "service: it was not sent"
         )
+    if parts.scheme == "http" and parts.netloc not in site.insecure_registries:
+        raise ImageError(
+            f"the registry {registry} wants the password to be sent to {parts.netloc!r} in plain HTTP: it was not "
+            "sent. If that is wanted, add it to 'insecure_registries' in the site file"
+        )
+    allowed = parts.netloc in site.token_services or parts.hostname in site.token_services
+    if allowed or _domain(parts.netloc) == _domain(registry):
+        return
+    raise ImageError(
+        f"the registry {registry} wants the password to be sent to {parts.netloc!r}, which is on another domain: it "
+        "was not sent. If that is its token service, add it to 'token_services' in the site file or to "
+        "SIFMOD_TOKEN_SERVICES"
+    )
 
 
 def _domain(location: str) -> str:

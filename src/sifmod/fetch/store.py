@@ -17,7 +17,7 @@ from typing import Callable, Optional
 from sifmod.errors import ImageError
 from sifmod.fetch.credentials import Credentials, find_credentials, runtime_environment, secrets
 from sifmod.fetch.definition import definition_file_name, definition_origin, registries_of
-from sifmod.fetch.registry import Registry, refusal
+from sifmod.fetch.registry import Registry, check_login, refusal
 from sifmod.fetch.uri import ARCHIVE_SCHEMES, REGISTRY_SCHEMES, ImageUri
 from sifmod.host.command import Result, follow
 from sifmod.host.files import content_of, other_writers, put_in_place, sha256_of, write_whole
@@ -137,7 +137,10 @@ class ImageStore:
             return None
         (registry,) = registries
         insecure = self.site.insecure_registries
-        return None if insecure and registry not in insecure else find_credentials(registry, self.site)
+        found = None if insecure and registry not in insecure else find_credentials(registry, self.site)
+        if found:
+            check_login(registry, self.site)
+        return found
 
     @contextlib.contextmanager
     def _lock(self, target: Path) -> Iterator[None]:

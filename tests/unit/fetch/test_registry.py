@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import socketserver
 import threading
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from typing import Any, Optional
 
@@ -12,6 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import ImageError
+from sifmod.fetch import connection
 from sifmod.fetch import registry as registry_module
 from sifmod.fetch.credentials import Credentials
 from sifmod.fetch.registry import Registry, refusal
@@ -29,6 +34,9 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.host = f"127.0.0.1:{self.server_address[1]}"
         self.challenge = f'Bearer realm="http://{self.host}/token",service="registry",scope="repository:a:pull"'
+        # those of /v2/, if they are others
+        self.first_challenges: Optional[list[str]] = None
+        self.first_status = 401
         self.logins: list[Optional[str]] = []
         self.answer = b""
         self.token = "good"  # noqa: S105 - of a registry in these tests
@@ -47,6 +55,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_GET(self) -> None:
+        if self.path == "/v2/":
+            self.send_response(self.server.first_status)
+            for challenge in self.server.first_challenges or [self.server.challenge]:
+                self.send_header("WWW-Authenticate", challenge)
+            self.end_headers()
+            return
         self.server.logins.append(self.headers.get("Authorization"))
         self.send_response(200)
         self.end_headers()
@@ -83,11 +97,56 @@ def test_a_token_that_is_of_no_use_is_a_refusal(registry: Server) -> None:
         ask(registry.host)
 
 
-@pytest.mark.parametrize("challenge", ["Negotiate", "", 'Bearer service="x"', 'Bearer realm="ftp://x/"'])
-def test_what_can_not_be_answered_is_left_to_the_runtime(registry: Server, challenge: str) -> None:
+UNKNOWN = ["Negotiate", "", 'Bearer service="x"', 'Bearer realm="ftp://x/"', 'Negotiate realm="https://127.0.0.1/"']
+
+
+@pytest.mark.parametrize("challenge", UNKNOWN)
+def test_what_can_not_be_answered_is_left_to_the_runtime_without_a_password(registry: Server, challenge: str) -> None:
     registry.challenge = challenge
-    assert ask(registry.host, ME) == ""
+    assert ask(registry.host) == ""
+    with pytest.raises(ImageError, match="was not sent"):
+        ask(registry.host, ME)
     assert registry.logins == []
+
+
+ELSEWHERE = 'Bearer realm="https://evil.example.org/t",service="x"'
+
+
+@pytest.mark.parametrize(
+    "challenges",
+    [
+        [ELSEWHERE],
+        ['Basic realm="Registry"', ELSEWHERE],
+        [f'Basic realm="Registry", {ELSEWHERE}'],
+        ["bearer Realm = https://evil.example.org/t,service=x"],
+        ['Bearer realm="https://127.0.0.1/t",realm="https://evil.example.org/t"'],
+        [r'Bearer realm="https:\/\/evil.example.org/t"'],
+        ['Bearer realm="https://127.0.0.1@evil.example.org/t"'],
+        [r'Bearer realm="https://127.0.0.1\\@evil.example.org/t"'],
+        ['Bearer realm="https://evil.example.org#127.0.0.1"'],
+        ['Bearer realm="//evil.example.org/t"'],
+    ],
+)
+def test_the_runtime_gets_no_password_that_the_registry_would_have_it_send_elsewhere(
+    registry: Server, challenges: list[str]
+) -> None:
+    """Runtimes obey the answer for /v2/, whatever the registry says about the image."""
+    registry.first_challenges = challenges
+    with pytest.raises(ImageError, match="was not sent"):
+        ask(registry.host, ME)
+    assert ask(registry.host) == DIGEST
+
+
+def test_the_login_that_a_registry_wants_first_may_be_its_own(registry: Server) -> None:
+    registry.first_challenges = ['Basic realm="Registry Realm"', registry.challenge]
+    assert ask(registry.host, ME) == DIGEST
+
+
+def test_a_registry_that_does_not_say_how_to_log_in_gets_no_password(registry: Server) -> None:
+    registry.first_status = 503
+    with pytest.raises(ImageError, match="the status 503: the password was not sent"):
+        ask(registry.host, ME)
+    assert ask(registry.host) == DIGEST
 
 
 @pytest.mark.parametrize(
@@ -180,7 +239,74 @@ def test_whatever_a_server_sends_is_no_accident(raw: Raw, answer: bytes) -> None
 
 
 def test_a_port_that_is_no_number_is_no_accident() -> None:
-    assert ask("localhost:abc", ME) == ""
+    assert ask("localhost:abc") == ""
+    with pytest.raises(ImageError, match="does not answer as a registry does"):
+        ask("localhost:abc", ME)
+
+
+def test_a_registry_that_can_not_be_connected_to_is_left_to_the_runtime() -> None:
+    assert ask("localhost:1", ME) == ""
+
+
+class EndlessHandler(socketserver.BaseRequestHandler):
+    """Sends a beginning, and then pieces without end."""
+
+    server: Endless
+
+    def handle(self) -> None:
+        self.request.recv(65536)
+        with contextlib.suppress(OSError):
+            self.request.sendall(self.server.beginning)
+            while True:
+                self.request.sendall(self.server.piece)
+                time.sleep(0.01)
+
+
+class Endless(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+
+    def __init__(self, beginning: bytes, piece: bytes) -> None:
+        super().__init__(("127.0.0.1", 0), EndlessHandler)
+        self.beginning = beginning
+        self.piece = piece
+
+
+@pytest.mark.parametrize(
+    ("beginning", "piece"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nX-Header: ", b"a"),
+        (b"HTTP/1.1 401 No\r\nContent-Length: 99999999\r\n\r\n", b"a"),
+    ],
+)
+def test_an_answer_that_does_not_end_is_none(beginning: bytes, piece: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_WHOLE", 0.3)
+    with Endless(beginning, piece) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"127.0.0.1:{server.server_address[1]}"
+        begin = time.monotonic()
+        assert ask(host) == ""
+        with pytest.raises(ImageError, match="was not sent"):
+            ask(host, ME)
+        assert time.monotonic() - begin < 10
+        server.shutdown()
+
+
+def test_a_token_that_does_not_end_is_none(registry: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_WHOLE", 0.3)
+    with Endless(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", b"a") as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"127.0.0.1:{server.server_address[1]}"
+        registry.challenge = f'Bearer realm="http://{host}/token",service="registry"'
+        assert ask(registry.host, insecure_registries=(registry.host, host)) == ""
+        server.shutdown()
+
+
+def test_a_redirection_to_another_protocol_is_not_followed(raw: Raw) -> None:
+    raw.answer = b"HTTP/1.1 302 X\r\nLocation: ftp://127.0.0.1:1/x\r\nContent-Length: 0\r\n\r\n"
+    request = urllib.request.Request(f"http://127.0.0.1:{raw.server_address[1]}/", method="HEAD")
+    with pytest.raises(urllib.error.URLError, match="redirection to 'ftp:"), connection.answer_to(request):
+        pass
 
 
 def test_the_command_to_log_in_is_one_that_can_be_typed() -> None:

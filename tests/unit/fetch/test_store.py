@@ -10,10 +10,12 @@ from typing import Any, Callable
 import pytest
 
 from sifmod.errors import ImageError
+from sifmod.fetch import store as store_module
 from sifmod.fetch.store import ImageStore, record_of
 from sifmod.fetch.uri import image_uri
 from sifmod.host import files
 from sifmod.host.runtime import ContainerRuntime
+from sifmod.site.settings import Site
 
 from ..support import SIF_HEADER, a_site
 
@@ -155,3 +157,23 @@ def test_the_lock_is_not_emptied(store: Store) -> None:
     os.link(lock, store.folder.parent / "victim")
     store()
     assert (store.folder.parent / "victim").read_text() == "somebody's file"
+
+
+def test_a_build_gets_no_password_that_its_registry_would_have_it_send_elsewhere(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def refused(registry: str, _site: Site) -> None:
+        asked.append(registry)
+        raise ImageError("it was not sent")
+
+    monkeypatch.setattr(store_module, "check_login", refused)
+    for variable in ("USERNAME", "PASSWORD"):
+        monkeypatch.setenv(f"SINGULARITY_DOCKER_{variable}", "x")
+    definition = tmp_path / "x.def"
+    definition.write_text("Bootstrap: docker\nFrom: registry.example.org/a/b:1\n")
+    with pytest.raises(ImageError, match="was not sent"):
+        ImageStore(tmp_path, ContainerRuntime(runtime), a_site(), print).build(definition, {}, stem="x")
+    assert asked == ["registry.example.org"]
+    assert not Path(f"{runtime}.calls").exists()
