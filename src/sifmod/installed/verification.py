@@ -27,6 +27,7 @@ from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN
 from sifmod.usersoftware.tree import dangling_link
 
 _REINSTALL = "reinstall it with: eb --rebuild"
+_MEND_FIRST = "mend its user software first, as said above: a reinstall keeps it"
 # Files that an install makes from the image instead of rendering them.
 _OF_THE_IMAGE = (f"runscripts/{names.CONSTRAINTS}", "share/docker-defs/")
 
@@ -66,6 +67,9 @@ def verify(
     with progress.step(f"{installation.module}: reading user software"):
         findings = list(_user_software(installation, fast=fast or not is_whole))
     yield from findings
+    remedy = _MEND_FIRST if worst(findings) == PROBLEM else _REINSTALL
+    if installation.user_software.state == PACKED and remedy == _REINSTALL:
+        remedy += f"; if the packed user software is the cause: {installation.user_software.restoring}"
     yield from _starting_code(installation)
     if fast:
         yield from packages_on_disk(installation)
@@ -75,7 +79,7 @@ def verify(
         yield Finding(WARNING, "sanity check", what, why, "look at the files first, or rewrite them")
         return
     with progress.step(f"{installation.module}: starting the container"):
-        findings = [*_running(installation), *packages_in_container(installation)]
+        findings = [*_running(installation, remedy), *packages_in_container(installation)]
     yield from findings
 
 
@@ -279,7 +283,7 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
                 topic,
                 f"'{state.packed}' has the SHA-256 {digest}, but another one was recorded when it was packed",
                 "it is damaged, or not the same file",
-                f"restore it from a backup, or, if you have put it there, type: rm {quoting.shell(record)}",
+                f"{state.restoring}. If you have put it there, type: rm {quoting.shell(record)}",
             )
             return
     if fast:
@@ -294,7 +298,7 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
             topic,
             f"'{state.packed}' can't be {'read' if done.status == 1 else 'mounted'}: {done.last_lines}",
             "packages in it are lost or can't be imported",
-            "restore it from a backup or with: make-squashfs --rollback",
+            state.restoring,
         )
         return
     how = (
@@ -326,7 +330,7 @@ def _starting_code(installation: Installation) -> Iterator[Finding]:
         yield Finding(NOTE, "user software", what, "in all jobs of all users of the module", "look whether you know it")
 
 
-def _running(installation: Installation) -> Iterator[Finding]:
+def _running(installation: Installation, remedy: str) -> Iterator[Finding]:
     """Run the commands of EasyBuild's sanity check, through the installation's own scripts."""
     manifest, topic = installation.manifest, "sanity check"
     why = "the module does not work on this host"
@@ -335,10 +339,10 @@ def _running(installation: Installation) -> Iterator[Finding]:
             command = [str(installation.root / "bin" / "start-shell"), "-c", "true"]
             done = run(command, env=looking_environment(), time_limit=LOOK_IN_CONTAINER)
         except CommandError as error:
-            yield Finding(PROBLEM, topic, f"the container does not start: {error}", why, _REINSTALL)
+            yield Finding(PROBLEM, topic, f"the container does not start: {error}", why, remedy)
             return
         if done.status:
-            yield Finding(PROBLEM, topic, f"the container does not start: {done.last_lines}", why, _REINSTALL)
+            yield Finding(PROBLEM, topic, f"the container does not start: {done.last_lines}", why, remedy)
         else:
             yield Finding(OK, topic, "the container starts")
         return
@@ -347,11 +351,11 @@ def _running(installation: Installation) -> Iterator[Finding]:
         facts = python_facts(installation.root, installation.module, interpreter)
         check_packages(facts, manifest.expected_packages)
     except InstallError as error:
-        yield Finding(PROBLEM, topic, str(error), why, _REINSTALL)
+        yield Finding(PROBLEM, topic, str(error), why, remedy)
         return
     if facts.version != manifest.python_version:
         what = f"the container runs Python {facts.version}, and {manifest.python_version} was installed"
-        yield Finding(PROBLEM, topic, what, "user software works with one version only", _REINSTALL)
+        yield Finding(PROBLEM, topic, what, "user software works with one version only", remedy)
         return
     expected = len(manifest.expected_packages)
     more = f", {counted(expected, 'expected package')}" if expected else ""

@@ -79,7 +79,17 @@ class UserSoftware:
         packed = quoting.shell(self.packed)
         if self.packed_problem.startswith(_UNREADABLE):
             return f"its owner can allow it with: chmod ug+r {packed}"
-        return f"rm {packed}, then make-squashfs" if self.has_directory else "restore it from a backup"
+        return f"rm {packed}, then make-squashfs" if self.has_directory else self.restoring
+
+    @property
+    def restoring(self) -> str:
+        """How to replace a packed file that is damaged, or not the right one: a reinstall keeps it as it is."""
+        if self.has_directory:
+            return "pack the directory again with: make-squashfs --replace"
+        if self.packed.with_name(names.USER_SOFTWARE_PREVIOUS).is_file():
+            return "restore the packed file before it with: make-squashfs --rollback"
+        aside = f"mv {quoting.shell(self.packed)} elsewhere"
+        return f"restore it from a backup, or begin with new user software: {aside}, then eb --rebuild"
 
 
 def user_software(root: Path, *, venv: str) -> UserSoftware:

@@ -222,6 +222,34 @@ def test_an_environment_whose_packages_are_elsewhere_is_a_problem(root: Path, ch
 
 
 @pytest.mark.parametrize(
+    ("beside", "remedy"),
+    [
+        ("", "elsewhere, then eb --rebuild"),
+        ("user-software.squashfs.previous", "make-squashfs --rollback"),
+        ("user-software", "make-squashfs --replace"),
+    ],
+)
+def test_what_helps_against_another_packed_file_is_said(root: Path, check: Check, beside: str, remedy: str) -> None:
+    """A reinstall would keep it."""
+    if beside != "user-software":
+        (root / "user-software").rename(root / "user-software.squashfs.previous.folder")
+    if beside.endswith("previous"):
+        (root / beside).write_bytes(SQUASHFS)
+    (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    (root / names.USER_SOFTWARE_SHA256).write_text(f"{64 * '0'}\n")
+    (root / "bin" / "start-shell").chmod(0o755)
+    manifest = root / names.MANIFEST
+    manifest.write_text(manifest.read_text().replace('"3.11"', '"3.12"'))
+    found = check()
+    (problem,) = found["user software"]
+    assert problem.severity == PROBLEM
+    assert remedy in problem.remedy
+    (failed,) = found["sanity check"]
+    assert (failed.severity, "eb --rebuild" in failed.remedy) == (PROBLEM, False)
+    assert failed.remedy.startswith("mend its user software first")
+
+
+@pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"python_version": "3.12"}, "runs Python 3.11, and 3.12 was installed"),
