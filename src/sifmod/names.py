@@ -45,6 +45,7 @@ OURS = ".sifmod-"
 # Runscripts that users do not start: the versions of the image, and the programs that compare and that run pip and uv.
 CONSTRAINTS = "pip-constraints.txt"
 CONSISTENCY = "consistency.py"
+PLAIN_FILES = "plain_files.py"
 INSTALLERS = "installers.py"
 MANIFEST = "share/sifmod.json"
 

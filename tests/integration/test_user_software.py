@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,25 @@ def test_a_failing_requirement_fails_the_install_with_pips_words(tmp_path: Path,
     assert done.returncode != 0
     assert "No matching distribution found for torchmetrics" in done.stdout
     assert not (user.prefix / "software" / "PyTorch").exists() or not list((user.prefix / "software/PyTorch").iterdir())
+
+
+@pytest.mark.timeout(120)  # each of these would wait for ever
+def test_metadata_that_never_end_stop_neither_list_packages_nor_verify(own_demo: User) -> None:
+    entry = own_demo.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages/evil-1.0.dist-info"
+    entry.mkdir()
+    for name, target in (("METADATA", ""), ("RECORD", "/dev/zero")):
+        (entry / name).symlink_to(target) if target else os.mkfifo(entry / name)
+        inside = f"/user-software/{str(entry / name).partition('user-software/')[2]}"
+        said = f"'{inside}' is not a plain file: Python would not get past it, so remove it"
+        for command in ("list-packages", "list-packages --check", "singularity exec $SIF list-packages"):
+            done = own_demo.run(f"{LOAD}; {command}", check=False)
+            assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{said}\n")
+        verified = own_demo.run("sifmod verify", check=False)
+        assert verified.returncode == 1
+        assert said in verified.stdout
+        (entry / name).unlink()
+    entry.rmdir()
+    own_demo.run("sifmod verify")
 
 
 def test_what_does_not_fit_the_image_is_named_wherever_one_looks(own_demo: User, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from sifmod.text.suggest import perhaps
 
 # folders that EasyBuild skips: its options ignore-dirs and consider-archived-easyconfigs
 _NOT_SEARCHED = frozenset({".git", ".svn", "__archive__"})
+_LARGEST = 64 << 20  # characters of an index or an easyconfig
+
 _VALID_UNTIL = "# valid until: "
 
 _EASYBLOCK = re.compile(r"""^easyblock\s*=\s*['"]ContainerImage['"]""", re.MULTILINE)
@@ -126,7 +128,7 @@ def _is_indexed(folder: Path, path: Path) -> bool:
 def _index(folder: Path) -> Optional[frozenset[str]]:
     """Return the relative paths in EasyBuild's index of a folder (`eb --create-index`); None without a valid index."""
     try:
-        lines = (folder / ".eb-path-index").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = _text(folder / ".eb-path-index").splitlines()
     except OSError:
         return None
     until = next((line[len(_VALID_UNTIL) :] for line in lines if line.startswith(_VALID_UNTIL)), "")
@@ -143,9 +145,17 @@ def _literal(name: str) -> str:
 
 def _is_ours(path: Path) -> bool:
     try:
-        return bool(_EASYBLOCK.search(path.read_text(encoding="utf-8", errors="replace")))
+        return bool(_EASYBLOCK.search(_text(path)))
     except OSError:
         return False
+
+
+def _text(path: Path) -> str:
+    """Return the text of a file in a folder that others may write to; empty if it is a FIFO or a device."""
+    if not path.is_file():
+        return ""
+    with path.open(encoding="utf-8", errors="replace") as stream:
+        return stream.read(_LARGEST)
 
 
 def _parts(version: str) -> tuple[tuple[str, ...], tuple[int, ...]]:

@@ -30,9 +30,12 @@ def sha256_of(path: Path, *, progress: Callable[[int], object] = lambda _size: N
     Args:
         path: the file.
         progress: called with the number of bytes after each piece that was read.
+
+    Raises:
+        OSError: it can't be read, or is not a plain file.
     """
     digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as stream:
+    with open(path, "rb", buffering=0, opener=_plain) as stream:
         while chunk := stream.read(4 * 1024 * 1024):
             digest.update(chunk)
             progress(len(chunk))
@@ -45,9 +48,7 @@ def content_of(path: Path) -> bytes:
     Raises:
         OSError: it can't be read, is not a plain file, or is too large.
     """
-    with open(path, "rb", opener=_at_once) as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a plain file", str(path))
+    with open(path, "rb", opener=_plain) as stream:
         content = stream.read(_LARGEST + 1)
     if len(content) > _LARGEST:
         raise OSError(errno.EFBIG, f"larger than {_LARGEST} bytes", str(path))
@@ -245,9 +246,13 @@ def inside(top: Path, name: str) -> Path:
     return top / name
 
 
-def _at_once(path: str, flags: int) -> int:
-    """Open a file; opening a FIFO would wait for a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)
+def _plain(path: str, flags: int) -> int:
+    """Open a plain file; opening a FIFO would wait for a writer."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "not a plain file", path)
 
 
 def _open_folder(path: Union[str, Path]) -> None:

@@ -189,8 +189,12 @@ def sif_id(path: Path) -> str:
     Raises:
         OSError: the file can't be read.
     """
-    with path.open("rb") as stream:
-        return os.pread(stream.fileno(), ID_LENGTH, ID_AT).hex()
+    # opening a FIFO would wait for a writer; it can't be read at a position
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, ID_LENGTH, ID_AT).hex()
+    finally:
+        os.close(descriptor)
 
 
 def check_is_sif(path: Path) -> None:

@@ -24,7 +24,7 @@ from sifmod.fetch.definition import kept_definition
 from sifmod.fetch.signature import check_signature
 from sifmod.fetch.store import StoredImage
 from sifmod.host.command import run
-from sifmod.host.files import inside, other_writers, owner_of, remove_tree, sha256_of
+from sifmod.host.files import content_of, inside, other_writers, owner_of, remove_tree, sha256_of
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif, sif_id
 from sifmod.install.manifest import Manifest, read_manifest
@@ -494,7 +494,7 @@ def _size(path: Path) -> int:
 
 def _content(path: Path) -> Optional[bytes]:
     try:
-        return path.read_bytes()
+        return content_of(path)
     except FileNotFoundError:
         return None
 

@@ -7,12 +7,21 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from sifmod import names
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import CommandError, InstallError
 from sifmod.host.command import LOOK_IN_CONTAINER, run
 from sifmod.host.runtime import looking_environment
 from sifmod.install.probe import PythonFacts, facts_from_answer
 from sifmod.resources import program
+
+# First look for what the Python would wait for; installations without user software have no such program.
+_CHECKED = f"""
+if [ -e {names.RUNSCRIPTS}/{names.PLAIN_FILES} ]; then
+    {names.RUNSCRIPTS}/list-packages --plain-files || exit
+fi
+exec "$@"
+"""
 
 
 def installed_packages(spec: ContainerSpec) -> PythonFacts:
@@ -35,7 +44,7 @@ def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:
     Raises:
         InstallError: the Python does not run.
     """
-    command = [str(root / "bin" / "start-shell"), "-c", 'exec "$@"', "-", interpreter, "-I", "-"]
+    command = [str(root / "bin" / "start-shell"), "-c", _CHECKED, "-", interpreter, "-I", "-"]
     try:
         done = run(command, stdin=program("probe"), env=looking_environment(), time_limit=LOOK_IN_CONTAINER)
     except CommandError as error:

@@ -104,6 +104,7 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
             plain("share", "user-command"),
             plain("share", "user-commands.sh", executable=False),
             *(Artefact(PurePosixPath("share", "inside", f"{name}.py"), program(name)) for name in ("imports", "trees")),
+            Artefact(PurePosixPath("runscripts", names.PLAIN_FILES), program("plain_files")),
             Artefact(PurePosixPath("runscripts", names.INSTALLERS), program("installers")),
             *(
                 artefact("runscripts", name, template="installer", arguments=arguments)

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -26,6 +27,15 @@ def names(paths: Iterable[Path]) -> list[str]:
 
 
 def test_newer_ones_of_the_same_kind_are_found_the_newest_first(robot: dict[str, str]) -> None:
+    found = newer_easyconfigs("Thing", "1.9-rocm-5.6", robot)
+    assert names(found) == ["Thing-1.10-rocm-6.0.eb", "Thing-1.10-rocm-5.6.eb"]
+
+
+@pytest.mark.timeout(20)  # reading a FIFO would wait for a writer
+def test_fifos_in_a_robot_path_are_no_easyconfigs(tmp_path: Path, robot: dict[str, str]) -> None:
+    os.mkfifo(tmp_path / "robot" / "t" / "Thing" / "Thing-3-rocm-7.eb")
+    os.mkfifo(tmp_path / "robot" / ".eb-path-index")
+    (tmp_path / "robot" / "t" / "Thing" / "Thing-4-rocm-7.eb").symlink_to("/dev/zero")
     found = newer_easyconfigs("Thing", "1.9-rocm-5.6", robot)
     assert names(found) == ["Thing-1.10-rocm-6.0.eb", "Thing-1.10-rocm-5.6.eb"]
 

@@ -7,6 +7,7 @@ import pwd
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from sifmod.host.files import (
     inside,
     other_writers,
     put_in_place,
+    sha256_of,
     whole_file,
     write_new,
     write_together,
@@ -40,6 +42,14 @@ def path(tmp_path: Path) -> Path:
 def is_as_it_was(path: Path) -> bool:
     """Return whether an old file has its old content, and nothing lies beside it."""
     return path.read_text() == "old" and list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.timeout(20)  # reading would never end
+@pytest.mark.parametrize("put", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_never_ends_has_no_sha256(tmp_path: Path, put: Callable[[Path], None]) -> None:
+    put(tmp_path / "x")
+    with pytest.raises(OSError, match="not a plain file"):
+        sha256_of(tmp_path / "x")
 
 
 @pytest.mark.timeout(20)  # reading a FIFO would wait for a writer

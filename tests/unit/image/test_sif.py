@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import ImageError
-from sifmod.image.sif import SifFile, check_is_sif, read_sif
+from sifmod.image.sif import SifFile, check_is_sif, read_sif, sif_id
 
 from ..imagetrees import DEFINITION, DESCRIPTOR, HEADER, partition, sif, signature
 from ..support import SIF_HEADER
@@ -168,3 +168,10 @@ def test_a_file_that_can_not_be_read_is_named_with_the_reason(image: Path) -> No
         check_is_sif(image)
     assert str(image) in str(caught.value)
     assert "Permission denied" in str(caught.value)
+
+
+@pytest.mark.timeout(20)  # reading a FIFO would wait for a writer
+def test_a_fifo_has_no_identifier(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.sif")
+    with pytest.raises(OSError, match="seek"):
+        sif_id(tmp_path / "x.sif")

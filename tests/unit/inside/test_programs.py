@@ -26,6 +26,7 @@ STARTED = {
     "consistency": (["/nowhere"], 0),
     "has_module": (["json"], 0),
     "imports": (["1", "json"], 0),
+    "plain_files": (["/nowhere"], 0),
     "probe": ([], 0),
     "resolve": ([], 0),
     "trees": (["packages", "/nowhere"], 0),
