@@ -13,6 +13,7 @@ container or in the scripts of the installation.
 The sifmod library does the work; this class maps EasyBuild's steps and parameters to it.
 """
 
+import contextlib
 import os
 import re
 import shlex
@@ -329,6 +330,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             finally:
                 if self._is_new:
                     remove_tree(installdir)
+                    with contextlib.suppress(OSError):
+                        installdir.parent.rmdir()  # the folder of the software's name, unless it has other versions
                 elif self._is_new is False:
                     undo(installdir)
                     refresh_commands(installdir)

@@ -10,6 +10,7 @@ import os
 import pwd
 import shutil
 import stat
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import BinaryIO, Callable, Optional, Union
 
 from sifmod.artefact import path_problem
 from sifmod.errors import InstallError, SifmodError
+from sifmod.text.size import size_text
 
 # Bytes of a file of text: manifests, journals, lists of packages and module files have some kilobytes.
 _LARGEST = 64 << 20
@@ -184,6 +186,20 @@ def put_in_place(draft: Path, path: Path) -> None:
         os.close(descriptor)
     draft.replace(path)
     _sync_folder(path.parent)
+
+
+def lacking_space(folder: Path, size: int) -> str:
+    """Return what a file system or a quota says against another file of some size in a folder; empty if it fits.
+
+    How much a quota allows is known to the file system alone, so the space is reserved, and returned.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder) as stream:
+            os.posix_fallocate(stream.fileno(), 0, size)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return f"{error.strerror} (free: {size_text(shutil.disk_usage(folder).free)})"
+    return ""
 
 
 def owner_of(path: Path) -> str:

@@ -24,7 +24,7 @@ from sifmod.fetch.definition import kept_definition
 from sifmod.fetch.signature import check_signature
 from sifmod.fetch.store import StoredImage
 from sifmod.host.command import run
-from sifmod.host.files import content_of, inside, other_writers, owner_of, remove_tree, sha256_of
+from sifmod.host.files import content_of, inside, lacking_space, other_writers, owner_of, remove_tree, sha256_of
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif, sif_id
 from sifmod.install.manifest import Manifest, read_manifest
@@ -49,6 +49,9 @@ from sifmod.usersoftware.tree import (
     python_version,
     set_aside,
 )
+
+# Bytes that a new virtual environment takes at most: pip and setuptools, and while they are installed, their wheels.
+_OF_A_VENV = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -287,7 +290,17 @@ class Installer:
     def _make_user_software(self, stage: Path, image: Path, runtime: ContainerRuntime, spec: ContainerSpec) -> None:
         self.say(f"making the virtual environment {spec.venv_path}")
         directory = stage / names.USER_SOFTWARE_DIRECTORY
-        binds = make_user_software(directory, stage / "runscripts", image, runtime, spec)
+        try:
+            binds = make_user_software(directory, stage / "runscripts", image, runtime, spec)
+        except InstallError as error:
+            # ensurepip fails without a word about it
+            problem = lacking_space(stage, _OF_A_VENV)
+            if not problem:
+                raise
+            raise InstallError(
+                f"making the virtual environment in '{spec.installdir}' failed: {problem}. Make space there, or "
+                "install elsewhere: eb --installpath"
+            ) from error
         if spec.pip_requirements:
             uses_uv = self.site.installer == "uv" and self._has_uv(image, runtime, spec, binds)
             self.say(f"installing {', '.join(spec.pip_requirements)} with {'uv' if uses_uv else 'pip'}")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -458,6 +459,23 @@ def test_a_failure_in_the_virtual_environment_leaves_an_earlier_installation_as_
     install()
     assert (installdir / "user-software/venv/demo/pyvenv.cfg").exists()
     assert not (installdir / "user-software/venv/half").exists()
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_named_when_ensurepip_says_nothing(
+    install: Install, installdir: Path, fake: FakeRuntime, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def full(_descriptor: int, _offset: int, _size: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    fake.answer(fail="venv")
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(InstallError) as refused:
+        install()
+    said = f"making the virtual environment in '{installdir}' failed: {os.strerror(code)} (free: "
+    assert str(refused.value).startswith(said)
+    assert str(refused.value).endswith("Make space there, or install elsewhere: eb --installpath")
+    assert not installdir.exists()
 
 
 @pytest.mark.usefixtures("earlier")
