@@ -149,3 +149,14 @@ def test_the_help_names_everything_that_is_set() -> None:
     for said in ("/data 1:ro", "$HOME", "--nv (NVIDIA)", "A=b", "PIP_X=c", "/scratch/${USER}", "HF_HOME"):
         assert said in help_text
     assert "\x1b" not in help_text
+
+
+@SYNTAXES
+def test_the_module_of_lumi_has_the_bind_paths_of_lumi_s_own(syntax: str) -> None:
+    """singularity-AI-bindings-24.03.eb of LUMI-EasyBuild-contrib, of May 2026: docs/howto/use-any-image.md."""
+    paths = "/var/spool/slurmd /opt/cray /usr/lib64/libcxi.so.1 /usr/lib64/libjansson.so.4"
+    paths += " /pfs /scratch /projappl /project /flash /appl"
+    assert [bind.argument for bind in (*CASES["lumi"].binds, *CASES["lumi"].optional_binds)] == paths.split()
+    text = render_site_module(NAME, CASES["lumi"])[FILES[syntax]]
+    for path in paths.split():
+        assert f'"{path}"' in text
