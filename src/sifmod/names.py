@@ -42,11 +42,13 @@ REMOVING = ".sifmod-removing"
 # With this begins every such name.
 OURS = ".sifmod-"
 
-# Runscripts that users do not start: the versions of the image, and the programs that compare and that run pip and uv.
+# Runscripts that users do not start: the versions of the image, and the programs that compare, that run pip and uv, and
+# that test MPI.
 CONSTRAINTS = "pip-constraints.txt"
 CONSISTENCY = "consistency.py"
 PLAIN_FILES = "plain_files.py"
 INSTALLERS = "installers.py"
+MPI_CHECK = "mpi_check.py"
 MANIFEST = "share/sifmod.json"
 
 # Everything else at the top level of an installation: no image can have one of these names.

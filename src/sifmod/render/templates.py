@@ -79,6 +79,8 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
         artefact("bin", "start-shell"),
         artefact("share", "container.sh", executable=False),
         artefact("runscripts", "get-master"),
+        artefact("runscripts", "mpi-check"),
+        Artefact(PurePosixPath("runscripts", names.MPI_CHECK), program("mpi_check")),
     ]
     for name, arguments in commands.items():
         more: dict[str, Any] = {"command": name, "arguments": arguments, "installing": _installing(spec, name)}

@@ -27,6 +27,7 @@ STARTED = {
     "has_module": (["json"], 0),
     "imports": (["1", "json"], 0),
     "plain_files": (["/nowhere"], 0),
+    "mpi_check": (["--help"], 0),
     "probe": ([], 0),
     "resolve": ([], 0),
     "trees": (["packages", "/nowhere"], 0),

@@ -124,6 +124,7 @@ PLAIN = {
     "runscripts/consistency.py": "src/sifmod/inside/consistency.py",
     "runscripts/installers.py": "src/sifmod/inside/installers.py",
     "runscripts/plain_files.py": "src/sifmod/inside/plain_files.py",
+    "runscripts/mpi_check.py": "src/sifmod/inside/mpi_check.py",
     "share/inside/imports.py": "src/sifmod/inside/imports.py",
     "share/inside/trees.py": "src/sifmod/inside/trees.py",
     "share/packing.sh": "wrappers/share/packing.sh",

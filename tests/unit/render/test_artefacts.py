@@ -44,6 +44,8 @@ def test_a_container_without_a_python_has_no_python_commands() -> None:
         MODULE,
         TCL_MODULE,
         "runscripts/get-master",
+        "runscripts/mpi-check",
+        "runscripts/mpi_check.py",
         "share/container.sh",
     ]
 
