@@ -63,7 +63,7 @@ def inspect(image: Path, packages: bool, prefix: str, as_json: bool) -> None:
 
 def _as_json(found: Inspection) -> dict[str, Any]:
     plain = {**vars(found), "labels": dict(found.labels), "environment": dict(found.environment)}
-    for name in ("signatures", "pythons", "components", "torch"):
+    for name in ("signatures", "pythons", "components", "torch", "mpi"):
         plain[name] = [asdict(one) for one in plain[name]]
     for python in plain["pythons"]:
         del python["commands"]
@@ -100,6 +100,13 @@ def _show(found: Inspection) -> None:
         echo()
         libraries = [(one.name, one.version, one.where) for one in found.components]
         echo_table(("LIBRARY", "VERSION", "SEEN IN"), libraries)
+    if found.mpi:
+        echo()
+        rows = [
+            (one.words, one.abi or "another", one.soname, f"glibc {one.glibc}" if one.glibc else "", one.path)
+            for one in found.mpi
+        ]
+        echo_table(("MPI", "ABI OF", "SONAME", "NEEDS", "SEEN AT"), rows)
     for title, text in (("Definition file", found.definition), ("Runscript", found.runscript)):
         if text:
             lines = text.splitlines()

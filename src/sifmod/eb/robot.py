@@ -20,7 +20,7 @@ _FORMS = {
 SHELLS = tuple(_FORMS)
 
 # The modules that sifmod's library imports: the easyblock may use any part of it.
-_LIBRARIES = ("sifmod", "jinja2", "markupsafe", "packaging", "PySquashfsImage", "tomli")
+_LIBRARIES = ("sifmod", "elftools", "jinja2", "markupsafe", "packaging", "PySquashfsImage", "tomli")
 
 # The smallest of the easyconfigs that come with sifmod; README and tutorial begin with it.
 DEMO_EASYCONFIG = "Python-3.11-demo-singularity.eb"

@@ -17,6 +17,7 @@ from sifmod.errors import ImageError
 from sifmod.image import superblock, system
 from sifmod.image.files import ImageFiles, SandboxFiles, SquashFsFiles
 from sifmod.image.gpustack import Component, Torch, find_components, find_torch
+from sifmod.image.mpi import MpiLibrary, find_mpi
 from sifmod.image.python import CONDA, SYSTEM, ImagePython, find_pythons, user_software_pythons
 from sifmod.image.sif import (
     DEFINITION,
@@ -74,6 +75,7 @@ class Inspection:
         default_python: prefix of the Python that users most likely want; empty if there is none.
         components: GPU and MPI libraries.
         torch: PyTorch in each Python that has it.
+        mpi: MPI libraries, those in the library path first.
     """
 
     path: str
@@ -101,6 +103,7 @@ class Inspection:
     default_python: str = ""
     components: tuple[Component, ...] = ()
     torch: tuple[Torch, ...] = ()
+    mpi: tuple[MpiLibrary, ...] = ()
 
     @property
     def stacks(self) -> tuple[str, ...]:
@@ -243,6 +246,7 @@ def _look_into(known: dict[str, Any], files: ImageFiles[Any]) -> Inspection:
         default_python=_default_python(files, pythons, environment, search_path),
         components=components,
         torch=torches,
+        mpi=find_mpi(files, environment=environment, pythons=pythons),
     )
 
 

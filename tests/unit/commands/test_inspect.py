@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 from sifmod.cli import cli
 from sifmod.errors import ImageError
 
+from ..image.elfs import mpich
 from ..imagetrees import linux, python_prefix, write
 
 
@@ -32,6 +33,14 @@ def test_tables_for_people(top: Path) -> None:
     assert any(row[:2] == ["CUDA", "12.1"] for row in rows)
     assert "NVIDIA 525.60.13 or later" in output
     assert "  exec python3" in output.splitlines()
+
+
+def test_mpi_libraries_with_their_abi(top: Path) -> None:
+    write(top, "/usr/local/lib/libmpi.so.12").write_bytes(mpich("4.0.2"))
+    row = ["MPICH", "4.0.2", "MPICH", "libmpi.so.12", "glibc", "2.34", "/usr/local/lib/libmpi.so.12"]
+    assert row in [line.split() for line in call(top).output.splitlines()]
+    (found,) = json.loads(call(top, "--json").output)["mpi"]
+    assert (found["abi"], found["version"], found["glibc"], found["ucx"]) == ("MPICH", "4.0.2", "2.34", True)
 
 
 def test_packages_for_scripts(top: Path) -> None:

@@ -1,0 +1,161 @@
+"""The MPI libraries in an image, and whether programs that were linked with one run with another one.
+
+The same code reads the host's libraries: a file system is a file system.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from sifmod.image.elf import read_library
+from sifmod.image.files import ImageFiles
+from sifmod.image.python import ImagePython
+from sifmod.image.system import library_folders
+from sifmod.text.version import version_order
+
+Files = ImageFiles[Any]
+
+MPICH, OPEN_MPI, STANDARD = "MPICH", "Open MPI", "MPI-5"
+
+# Debian and Ubuntu, which have several MPIs, call MPICH's library libmpich; Cray has one for each compiler.
+_NAME = re.compile(r"libmpi(?:ch|_abi|_cray|_gnu_\d+)?\.so(?:\.\d+)*")
+_MPICH_NAME = re.compile(r"libmpi(?:ch|_cray|_gnu_\d+)?\.so\.12")
+_MOST_FOLDERS = 500
+_MOST_LIBRARIES = 20
+_MOST_READ = 64 << 20  # bytes in which the version is looked for; Debian's libmpich has 42 MB
+
+# MPICH has its device (ch3, ch4), its configuration and its version one after the other.
+_MPICH_VERSION = re.compile(rb"\0(ch[34]:[^\0]{1,60})\0(?:[^\0]{0,8192}\0+){1,12}?(\d+\.\d+(?:\.\d+)?[\w.]{0,8})\0")
+_OPEN_MPI_VERSION = re.compile(rb"Open MPI (?:v|[\w ]{1,60} MCA component version )(\d+\.\d+\.\d+)")
+
+
+@dataclass(frozen=True)
+class MpiLibrary:
+    """One MPI library.
+
+    Attributes:
+        path: its path, without links.
+        soname: the name that programs need it by.
+        abi: `MPICH`, `Open MPI` or `MPI-5`; empty for another ABI, such as that of Open MPI 2.
+        version: its version; empty if the file does not say it.
+        device: MPICH's device, such as `ch4:ucx`; empty for others.
+        glibc: the version of glibc that it needs; empty if it needs none.
+        ucx: whether it uses UCX.
+    """
+
+    path: str
+    soname: str
+    abi: str
+    version: str
+    device: str
+    glibc: str
+    ucx: bool
+
+    @property
+    def words(self) -> str:
+        """Its family and version, as a message names it."""
+        return f"{self.abi or 'MPI'} {self.version}".strip()
+
+
+def find_mpi(files: Files, *, environment: Mapping[str, str], pythons: Iterable[ImagePython]) -> tuple[MpiLibrary, ...]:
+    """Return the MPI libraries of an image, those in its library path first.
+
+    Args:
+        files: files of the image.
+        environment: variables that the image sets.
+        pythons: its Pythons.
+    """
+    folders = [one for one in environment.get("LD_LIBRARY_PATH", "").split(":") if one.startswith("/")]
+    folders += _configured(files)
+    for folder in library_folders(files):
+        folders += [folder, *(f"{folder}/{name}/lib" for name in ("openmpi", "mpich", "mvapich2")), f"{folder}/mpich"]
+    for python in pythons:
+        folders += [f"{python.prefix}/lib"]
+    for top in ("/usr/local", "/opt"):
+        folders += [f"{top}/{name}" for name in ("lib", "lib64")]
+        folders += [f"{top}/{name}/{lib}" for name in files.names(top)[:_MOST_FOLDERS] for lib in ("lib", "lib64")]
+    folders.append("/opt/hpcx/ompi/lib")
+    found: dict[str, MpiLibrary] = {}
+    for folder in dict.fromkeys(filter(None, map(files.resolved, folders[:_MOST_FOLDERS]))):
+        for name in files.names(folder):
+            path = files.resolved(f"{folder}/{name}") if _NAME.fullmatch(name) else ""
+            if path and path not in found and len(found) < _MOST_LIBRARIES:
+                library = read_mpi(files, path)
+                if library:
+                    found[path] = library
+    return tuple(found.values())
+
+
+def _configured(files: Files) -> list[str]:
+    """Return the folders that the loader's configuration names (ldconfig(8))."""
+    folder = "/etc/ld.so.conf.d"
+    paths = [f"{folder}/{name}" for name in files.names(folder)[:_MOST_FOLDERS] if name.endswith(".conf")]
+    lines = [line.strip() for path in ["/etc/ld.so.conf", *paths] for line in files.text(path).splitlines()]
+    return [line for line in lines if line.startswith("/")][:_MOST_FOLDERS]
+
+
+def read_mpi(files: Files, path: str) -> Optional[MpiLibrary]:
+    """Return the MPI library at a path; None if there is none.
+
+    Args:
+        files: files of the image, or of the host.
+        path: path of the library.
+    """
+    library = read_library(files, path)
+    if library is None or not _NAME.fullmatch(library.soname):
+        return None
+    content = files.read(path, limit=_MOST_READ)
+    abi = abi_of(library.soname, library.needed)
+    mpich = _MPICH_VERSION.search(content)
+    open_mpi = _OPEN_MPI_VERSION.search(content) if abi == OPEN_MPI else None
+    version = open_mpi[1] if open_mpi else mpich[2] if mpich and abi != OPEN_MPI else b""
+    return MpiLibrary(
+        path=files.resolved(path),
+        soname=library.soname,
+        abi=abi,
+        version=version.decode("ascii", "replace"),
+        device=mpich[1].decode("ascii", "replace") if mpich and abi != OPEN_MPI else "",
+        glibc=library.glibc,
+        ucx=any(name.startswith("libucp.") for name in library.needed),
+    )
+
+
+def abi_of(soname: str, needed: Iterable[str] = ()) -> str:
+    """Return the family of binary interfaces that a library has; empty if it is none of those that stay the same.
+
+    Args:
+        soname: its name.
+        needed: the libraries that it needs: libmpi.so.12 was Open MPI 1.10's too.
+    """
+    if soname.startswith("libmpi_abi."):
+        return STANDARD
+    if soname == "libmpi.so.40":
+        return OPEN_MPI
+    if _MPICH_NAME.fullmatch(soname) and not any(name.startswith("libopen-") for name in needed):
+        return MPICH
+    return ""
+
+
+def misfit(host: MpiLibrary, image: Iterable[MpiLibrary], *, libc: str, needs_glibc: str = "") -> str:
+    """Return why programs of an image can't run with an MPI library of the host; empty if they may.
+
+    Args:
+        host: the library of the host.
+        image: the MPI libraries of the image.
+        libc: name and version of the image's C library, such as `glibc 2.36`; empty if unknown.
+        needs_glibc: the version of glibc that the library needs with all that come with it; its own by default.
+    """
+    abis = sorted({one.abi or one.soname for one in image})
+    if abis and (host.abi or host.soname) not in abis:
+        has = " and ".join(abis)
+        return f"{host.path} of the host has the ABI of {host.abi or host.soname}, but the image has that of {has}"
+    needed = needs_glibc or host.glibc
+    name, _, version = libc.partition(" ")
+    if needed and name == "musl":
+        return f"{host.path} of the host needs glibc {needed}, but the image has musl"
+    if needed and name == "glibc" and version_order(version) < version_order(needed):
+        return f"{host.path} of the host needs glibc {needed}, but the image has glibc {version}"
+    return ""

