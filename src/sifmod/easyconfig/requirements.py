@@ -19,6 +19,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from sifmod.errors import SifmodError
+from sifmod.host.files import content_of
 from sifmod.text.suggest import perhaps
 
 if sys.version_info >= (3, 11):
@@ -27,6 +28,8 @@ else:
     import tomli as tomllib
 
 _LARGEST = 10 * 1024 * 1024  # bytes of a file of requirements or a lock
+_DEEPEST = 50  # files or extras that include each other
+_MOST = 100_000  # requirements of groups that include each other: they multiply
 
 # Options of a line of a requirements file (pip's documentation, "Requirements File Format").
 _INDEX_OPTIONS = {"-i": "--index-url", "--pypi-url": "--index-url", "-f": "--find-links"}
@@ -35,7 +38,7 @@ _FLAGS = ("--no-index", "--pre", "--require-hashes")
 _WITHOUT_EFFECT = ("--only-binary", "--prefer-binary")  # only wheels are installed anyway
 _FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
 
-_HASH = re.compile(r"\s+--hash(?:=|\s+)(\S+)")
+_HASH = re.compile(r"(?<=\s)--hash(?:=|\s+)(\S+)")
 _ONLY_WHEELS = "only wheels are installed: make one with 'pip wheel --no-deps', and name the wheel"
 _NO_CREDENTIALS = "credentials don't belong here: keep them in pip's configuration or in ~/.netrc"
 
@@ -67,11 +70,12 @@ class Requirements:
 
 @dataclass
 class _Found:
-    """What was read so far: requirements with their packages' names, constraints and options, in order."""
+    """What was read so far: requirements with their packages' names, constraints and options, in order; and files."""
 
     requirements: dict[str, str] = field(default_factory=dict)
     constraints: dict[str, str] = field(default_factory=dict)
     options: dict[str, None] = field(default_factory=dict)
+    files: set[tuple[Path, bool]] = field(default_factory=set)
 
 
 def read_requirements(path: Path) -> Requirements:
@@ -118,8 +122,9 @@ def read_pyproject(path: Path, *, extras: Sequence[str] = (), groups: Sequence[s
         )
     wanted = [*_texts(path, project, "dependencies")]
     optional = _table(path, project, "optional-dependencies", parent="project.")
+    known: set[str] = set()
     for extra in extras:
-        wanted += _of_extra(path, project["name"], optional, extra, above=())
+        wanted += _of_extra(path, project["name"], optional, extra, above=(), known=known)
     wanted += _of_groups(path, tables, groups)
     found = _Found()
     for text in wanted:
@@ -158,8 +163,7 @@ def text_of(path: Path) -> str:
         SifmodError: it can't be read, is too large, or is not UTF-8.
     """
     try:
-        with path.open("rb") as stream:
-            content = stream.read(_LARGEST + 1)
+        content = content_of(path)
         if len(content) > _LARGEST:
             raise SifmodError(f"'{path}' is larger than {_LARGEST} bytes, so it is not a list of packages")
         return content.decode("utf-8-sig")
@@ -171,8 +175,15 @@ def text_of(path: Path) -> str:
 
 def _read_file(path: Path, found: _Found, target: dict[str, str], *, above: tuple[Path, ...]) -> None:
     """Read a file into `target`, which is either the requirements or the constraints of `found`."""
-    if path.resolve() in above:
+    real = path.resolve()
+    if real in above:
         raise SifmodError(f"'{path}' includes itself")
+    if len(above) > _DEEPEST:
+        raise SifmodError(f"'{path}' is included by more than {_DEEPEST} files in a chain")
+    part = (real, target is found.requirements)
+    if part in found.files:  # files that include each other several times would multiply
+        return
+    found.files.add(part)
     for number, line in _logical_lines(text_of(path)):
         where = f"'{path}', line {number}"
         if re.search(r"\$\{\w+\}", line):
@@ -188,7 +199,7 @@ def _read_file(path: Path, found: _Found, target: dict[str, str], *, above: tupl
             if "://" in value or not value:
                 raise SifmodError(f"{where}: '{line}' does not name a file of this host: download it first")
             below = found.requirements if _FILES[option] == "-r" and target is found.requirements else found.constraints
-            _read_file(path.parent / value, found, below, above=(*above, path.resolve()))
+            _read_file(path.parent / value, found, below, above=(*above, real))
         elif option in _WITH_INDEX:
             found.options[f"{option} {_place(value, where, path.parent)}"] = None
         elif option in _FLAGS and not value:
@@ -208,19 +219,23 @@ def _refusal(option: str, line: str) -> str:
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield number and text of each line that says something: continuations joined, comments removed."""
-    first, joined = 0, ""
+    first = 0
+    joined: list[str] = []
     # the empty line ends a continuation at the end of the file
     for number, line in enumerate([*text.splitlines(), ""], start=1):
         is_comment = line.lstrip().startswith("#")
         first = first or number
-        joined += "" if is_comment else line
-        if joined.endswith("\\") and not is_comment:
-            joined = joined[:-1]
+        if line.endswith("\\") and not is_comment:
+            joined.append(line[:-1])
             continue
-        stripped = re.sub(r"(^|\s+)#.*$", "", joined).strip()
+        joined.append("" if is_comment else line)
+        whole = "".join(joined)
+        comment = re.search(r"(?<!\S)#", whole)
+        stripped = (whole[: comment.start()] if comment else whole).strip()
         if stripped:
             yield first, stripped
-        first, joined = 0, ""
+        first = 0
+        joined.clear()
 
 
 def _option(line: str) -> tuple[str, str]:
@@ -270,7 +285,7 @@ def _requirement(text: str, where: str, folder: Path) -> tuple[str, str]:
         bare = _wheel(place[1], place[2] or "", where, folder) + (f" {place[3].strip()}" if place[3] else "")
     try:
         parsed = Requirement(bare)
-    except InvalidRequirement as error:
+    except (InvalidRequirement, RecursionError) as error:
         reason = str(error).splitlines()[0]
         raise SifmodError(f"{where}: '{bare}' is not a requirement such as numpy>=1.26: {reason}") from error
     if parsed.url:
@@ -317,23 +332,33 @@ def _texts(path: Path, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _of_extra(path: Path, project: str, optional: Mapping[str, Any], extra: str, above: tuple[str, ...]) -> list[str]:
-    """Return the requirements of an extra, with those of other extras that it includes as `PROJECT[EXTRA]`."""
+def _of_extra(
+    path: Path, project: str, optional: Mapping[str, Any], extra: str, *, above: tuple[str, ...], known: set[str]
+) -> list[str]:
+    """Return the requirements of an extra, with those of other extras that it includes as `PROJECT[EXTRA]`.
+
+    Those in `known`, which gets the names of all, are left out.
+    """
     names = {canonicalize_name(name): name for name in optional}
     key = canonicalize_name(extra)
     if key not in names:
         raise SifmodError(f"'{path}' has no extra '{extra}'{perhaps(extra, optional)}: it has {_listed(optional)}")
     if key in above:
         raise SifmodError(f"'{path}': the extra '{extra}' includes itself")
+    if len(above) > _DEEPEST:
+        raise SifmodError(f"'{path}': the extra '{extra}' is included by more than {_DEEPEST} extras in a chain")
+    if key in known:
+        return []
+    known.add(key)
     found = []
     for text in _texts(path, optional, names[key]):
         try:
             included = Requirement(text)
-        except InvalidRequirement:
+        except (InvalidRequirement, RecursionError):
             included = None  # refused with its place later
         if included and canonicalize_name(included.name) == canonicalize_name(project):
             for one in sorted(included.extras):
-                found += _of_extra(path, project, optional, one, (*above, key))
+                found += _of_extra(path, project, optional, one, above=(*above, key), known=known)
         else:
             found.append(text)
     return found
@@ -345,10 +370,28 @@ def _of_groups(path: Path, tables: Mapping[str, Any], groups: Sequence[str]) -> 
         if canonicalize_name(group) not in map(canonicalize_name, table):
             raise SifmodError(f"'{path}' has no group '{group}'{perhaps(group, table)}: it has {_listed(table)}")
     try:
-        return list(resolve_dependency_groups(table, *groups))
+        size = sum(_size_of_group(table, group, {}) for group in groups)
+        found = list(resolve_dependency_groups(table, *groups)) if size <= _MOST else []
     except Exception as error:  # the library's own errors are groups of exceptions
         reason = "; ".join(map(str, getattr(error, "exceptions", [error])))
         raise SifmodError(f"'{path}': [dependency-groups] can't be used: {reason}") from error
+    if size > _MOST:
+        raise SifmodError(f"'{path}': the groups {', '.join(groups)} have more than {_MOST} requirements")
+    return found
+
+
+def _size_of_group(table: Mapping[str, Any], group: str, known: dict[str, int]) -> int:
+    """Return the number of requirements of a group and those that it includes, once for each time.
+
+    A group that includes itself, which the library refuses, counts once.
+    """
+    name = canonicalize_name(group)
+    if name not in known:
+        known[name] = 1
+        items: Sequence[Any] = next((items for key, items in table.items() if canonicalize_name(key) == name), [])
+        inner = (item.get("include-group") if isinstance(item, Mapping) else None for item in items)
+        known[name] = sum(_size_of_group(table, one, known) if isinstance(one, str) else 1 for one in inner)
+    return known[name]
 
 
 def _listed(names: Mapping[str, Any]) -> str:

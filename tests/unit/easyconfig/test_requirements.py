@@ -1,3 +1,5 @@
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -217,3 +219,62 @@ def test_a_name_with_an_address_is_written_as_it_is_meant(tmp_path: Path, wheel:
     line = f"greeting[loud] @ {wheel.as_uri()} ; python_version > '3'"
     assert read(tmp_path, line).lines == (f'greeting[loud] @ {wheel.as_uri()} ; python_version > "3"',)
     assert "is the wheel of greeting" in refusal(tmp_path, f"other @ {wheel.as_uri()}")
+
+
+def test_files_that_include_each_other_often_are_read_once(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n" * 3 + f"-c r{number + 1}.txt\n")
+    (tmp_path / "r40.txt").write_text("numpy\n")
+    found = read(tmp_path, "-r r0.txt\n")
+    assert (found.lines, found.constraints) == (("numpy",), ("numpy",))
+
+
+def test_a_long_chain_of_files_is_refused(tmp_path: Path) -> None:
+    for number in range(2000):
+        (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n")
+    assert "included by more than 50 files" in refusal(tmp_path, "-r r0.txt\n")
+
+
+def test_a_fifo_is_no_list_of_packages(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a plain file" in refusal(tmp_path, "-r pipe\n")
+    with pytest.raises(SifmodError, match="not a plain file"):
+        read_requirements(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("text", ["a \\\n" * 300_000, "a" + " " * 500_000 + "b", " " * 500_000 + "#", " ;" * 300_000])
+def test_a_long_line_takes_no_long_time(tmp_path: Path, text: str) -> None:
+    begin = time.monotonic()
+    refusal(tmp_path, text)
+    assert time.monotonic() - begin < 10
+
+
+def test_a_marker_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
+    assert "is not a requirement" in refusal(tmp_path, f"a ; {'(' * 5000}os_name == 'x'{')' * 5000}")
+
+
+def test_extras_and_groups_that_include_each_other_often(tmp_path: Path) -> None:
+    extras = "".join(f'e{n} = ["demo[e{n + 1}]", "demo[e{n + 1}]", "x{n}"]\n' for n in range(40))
+    groups = "".join(f'g{n} = [{{include-group = "g{n + 1}"}}, {{include-group = "g{n + 1}"}}]\n' for n in range(40))
+    text = f"""\
+[project]
+name = "demo"
+[project.optional-dependencies]
+{extras}e40 = ["numpy"]
+[dependency-groups]
+{groups}g40 = ["scipy"]
+"""
+    found = read_pyproject(project(tmp_path, text), extras=["e0"], groups=["g30"])
+    assert set(found.names) == {"numpy", "scipy", *(f"x{number}" for number in range(40))}
+    with pytest.raises(SifmodError, match="the groups g0 have more than 100000 requirements"):
+        read_pyproject(project(tmp_path, text), groups=["g0"])
+
+
+def test_a_long_chain_of_extras_or_groups_is_refused(tmp_path: Path) -> None:
+    extras = "".join(f'e{number} = ["demo[e{number + 1}]"]\n' for number in range(2000))
+    groups = "".join(f'g{number} = [{{include-group = "g{number + 1}"}}]\n' for number in range(2000))
+    text = f'[project]\nname = "demo"\n[project.optional-dependencies]\n{extras}[dependency-groups]\n{groups}'
+    with pytest.raises(SifmodError, match="included by more than 50 extras"):
+        read_pyproject(project(tmp_path, text), extras=["e0"])
+    with pytest.raises(SifmodError, match=r"dependency-groups\] can't be used"):
+        read_pyproject(project(tmp_path, text), groups=["g0"])
