@@ -174,6 +174,11 @@ def spec_from_parameters(
         ParameterError: a value is invalid; the message names parameter, value and remedy.
     """
     given = {key: value for key, value in parameters.items() if value is not None}
+    for parameter, value in (("name", name), ("version", version)):
+        if {".", ".."} & set(value.split("/")) or re.search(r"[\x00-\x1f\x7f]", value):
+            raise ParameterError(
+                parameter, value, "it becomes part of paths: use neither '.' or '..' as a folder nor control characters"
+            )
     if not re.fullmatch(r"[A-Za-z0-9_]+", env_name):
         raise ParameterError(
             "name", name, f"'SIF{env_name}' can't be the name of a variable: use letters, digits, '_', '.', '+' and '-'"

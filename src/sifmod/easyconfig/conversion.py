@@ -17,6 +17,7 @@ from sifmod import __version__, names
 from sifmod.container.bind import Bind
 from sifmod.container.gpu import VENDORS
 from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, spec_from_parameters
+from sifmod.easyconfig.proposal import checked_name
 from sifmod.easyconfig.text import easyconfig_text
 from sifmod.errors import EasyconfigError, ParameterError
 from sifmod.site.settings import Site
@@ -154,7 +155,7 @@ def convert(variables: Mapping[str, Any], site: Site, *, origin: str, with_conda
     _leftovers(made)
     _refuse_wrong_values(made)
     _leave_out_what_is_no_literal(made)
-    version = f"{variables['version']}{variables.get('versionsuffix') or ''}"
+    version = _full_version(variables)
     text = easyconfig_text(made.values, comments=list(_comments(made, origin)))
     return Converted(
         module=f"{variables['name']}/{version}",
@@ -172,11 +173,20 @@ def _check_kind(made: _Conversion, origin: str) -> None:
     for parameter in ("name", "version"):
         if not isinstance(source.get(parameter), str) or not source[parameter]:
             raise EasyconfigError(f"'{origin}' has no {parameter}: EasyBuild would reject it")
+    for parameter, value in (("name", source["name"]), ("version", _full_version(source))):
+        try:
+            checked_name(parameter, value)
+        except ParameterError as error:
+            raise EasyconfigError(f"'{origin}' can't be converted: {error}") from error
     if not image_names(source):
         raise EasyconfigError(
             f"'{origin}' has no SIF among its sources: only container easyconfigs can be converted. For an image "
             "without an easyconfig, see: sifmod new"
         )
+
+
+def _full_version(source: Mapping[str, Any]) -> str:
+    return f"{source['version']}{source.get('versionsuffix') or ''}"
 
 
 def _check_way(made: _Conversion, origin: str) -> None:

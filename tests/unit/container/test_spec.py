@@ -309,6 +309,18 @@ def test_an_image_may_have_an_unusual_name(sif: str) -> None:
     assert made(sif=sif).sif == sif
 
 
+@pytest.mark.parametrize("value", ["..", ".", "../../x", "1/../../x", "1\n2", "1\x1b[31m"])
+@pytest.mark.parametrize("parameter", ["name", "version"])
+def test_a_name_that_leads_out_of_the_software_or_steers_a_terminal_is_refused(parameter: str, value: str) -> None:
+    with pytest.raises(ParameterError, match=f"'{parameter}' = .*becomes part of paths"):
+        made(**{parameter: value})
+
+
+@pytest.mark.parametrize("version", ["1..2", "..1", "1.0-x y", "-h"])
+def test_other_versions_are_taken(version: str) -> None:
+    assert made(version=version).version == version
+
+
 @pytest.mark.parametrize("installdir", ["apps/Demo", "", "/a\\b", "/a\nb", "/a\x00b", "/a, b", "/a ,b", "/a "])
 def test_an_installation_directory_that_can_not_be_bound_is_refused(installdir: str) -> None:
     error = refused(installdir=installdir)
