@@ -659,6 +659,17 @@ def test_what_is_packed_under_any_umask_can_be_read_by_its_owner(extended: User)
     assert greet(extended) == "hello"
 
 
+def test_an_environment_whose_packages_are_elsewhere_is_not_packed(extended: User) -> None:
+    library = root(extended) / "user-software/venv/demo/lib"
+    library.rename(root(extended) / "elsewhere")
+    library.symlink_to("../../../elsewhere")
+    done = extended.run(f"{LOAD}; make-squashfs --remove-directory", check=False)
+    assert done.returncode == 6
+    assert "'venv/demo/lib' is a link to '../../../elsewhere', out of user software" in done.stderr
+    assert not (root(extended) / "user-software.squashfs").exists()
+    assert library.is_symlink()
+
+
 def test_a_name_with_a_line_break_does_not_count_as_space(extended: User) -> None:
     """The listing of unsquashfs has the second line of the name as a line of its own."""
     (root(extended) / "user-software" / "a\nb c 99999999999999999 d").touch()
