@@ -47,6 +47,8 @@ class Tutorial:
 def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Tutorial:
     user = make_user(tmp_path_factory.mktemp("torch") / "eb")
     steps = console_blocks(TUTORIAL)
+    (program,) = re.findall(r"^```python\n(.*?)^```$", TUTORIAL.read_text(), re.M | re.S)
+    (user.prefix / "line.py").write_text(program)
     script = "set -o pipefail\n"
     for number, step in enumerate(steps):
         script += f"printf '\\n@@@ %s\\n' {number}\n{step.command}\n"

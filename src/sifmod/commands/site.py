@@ -22,7 +22,7 @@ from sifmod.text.size import counted
 
 @click.group()
 def site() -> None:
-    """Show and check the settings of the cluster.
+    """Show and check the settings of the cluster, and write a module of them.
 
     They are merged: defaults < site file < ~/.config/sifmod/config.toml < SIFMOD_* variables < easyconfig.
 
@@ -31,6 +31,7 @@ def site() -> None:
       sifmod site list
       SIFMOD_SITE=lumi sifmod site show
       sifmod site check --site ./our-site.toml
+      sifmod site module --output ~/modules
     """
 
 
