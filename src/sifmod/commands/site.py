@@ -17,6 +17,7 @@ from sifmod.render.sitemodule import USED_KEYS
 from sifmod.site.keys import plain
 from sifmod.site.schema import site_schema
 from sifmod.site.settings import Settings, load_settings, shipped_sites, site_title
+from sifmod.text.quoting import shell
 from sifmod.text.size import counted
 
 
@@ -155,6 +156,7 @@ def module(output: Path, name: str, site_name: str, as_json: bool) -> None:
         echo_json({"module": name, "site": settings.site.name, "files": [str(path) for path in written]})
     else:
         echo_whole(f"wrote the module {name}, in Lua and Tcl: {' '.join(map(str, written))}")
+        echo_whole(f"load it with: module use {shell(output.absolute())}; module load {name}")
 
 
 @site.command()

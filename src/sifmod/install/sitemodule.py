@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sifmod.errors import SifmodError
 from sifmod.host.files import content_of, write_together
-from sifmod.render.sitemodule import MARK, render_site_module, site_title
+from sifmod.render.sitemodule import MARK, render_site_module, short_name
 from sifmod.site.settings import Site
 
 # Module tools hide names with a leading dot, and take ".lua" for the suffix of the file.
@@ -25,7 +25,7 @@ def site_module_name(name: str, site: Site) -> str:
     Raises:
         SifmodError: it can't be the name of a module.
     """
-    chosen = name or f"{site_title(site)}-container"
+    chosen = name or f"{short_name(site)}-container"
     if not _NAME.fullmatch(chosen):
         remedy = "use letters, digits, '_', '.', '+' and '-'" if name else "choose one with --name"
         raise SifmodError(f"'{chosen}' can't be the name of the module: {remedy}")

@@ -21,7 +21,7 @@ USED_KEYS = ("runtime", "binds", "optional_binds", "gpu", "gpu_libraries", "cont
 _WIDTH = 100
 
 
-def site_title(site: Site) -> str:
+def short_name(site: Site) -> str:
     """Return the name of a site without the folder and the suffix of its file, which depend on how it was chosen."""
     return PurePath(site.name).name.removesuffix(".toml")
 
@@ -39,11 +39,11 @@ def render_site_module(name: str, site: Site) -> dict[str, str]:
     facts = {
         **settings_facts(spec, site),
         "mark": MARK,
-        "title": site_title(site),
+        "title": short_name(site),
         "help": _help(spec, site),
         "whatis": [
-            f"Description: Bind paths, variables and GPU support of {site_title(site)} for containers of any image",
-            f"Keywords: container, {', '.join(site.runtimes)}, {site_title(site)}",
+            f"Description: Bind paths, variables and GPU support of {short_name(site)} for containers of any image",
+            f"Keywords: container, {', '.join(site.runtimes)}, {short_name(site)}",
         ],
     }
     return {f"{name}.lua": render_template("site.lua", **facts), name: render_template("site.tcl", **facts)}
@@ -77,7 +77,7 @@ def _help(spec: ContainerSpec, site: Site) -> list[str]:
         f"Caches below {site.cache.get(ROOT)}, if it exists where the module is loaded": facts["loaded_caches"],
     }
     lines = [
-        f"This module sets what containers of any image need at the site {site_title(site)}:",
+        f"This module sets what containers of any image need at the site {short_name(site)}:",
         "",
         f"  module load {spec.name}",
         f"  {site.runtimes[0]} run IMAGE.sif",

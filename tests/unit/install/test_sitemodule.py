@@ -30,9 +30,10 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
 def test_a_module_in_both_languages_is_written_and_named_after_the_site(call: Call, tmp_path: Path) -> None:
     result = call("--output", "new/modules")
     assert result.exit_code == 0, result.output
-    assert result.output == (
-        "wrote the module lumi-container, in Lua and Tcl: new/modules/lumi-container.lua new/modules/lumi-container\n"
-    )
+    assert result.output.splitlines() == [
+        "wrote the module lumi-container, in Lua and Tcl: new/modules/lumi-container.lua new/modules/lumi-container",
+        f"load it with: module use {tmp_path}/new/modules; module load lumi-container",
+    ]
     assert sorted(path.name for path in (tmp_path / "new/modules").iterdir()) == sorted(FILES)
 
 
