@@ -92,9 +92,15 @@ def _warn(sentence: str) -> None:
     print_warning("%s", printable(sentence))
 
 
-def _seen(manifest: Manifest) -> dict[str, Any]:
-    """Return what a description gets from the image that was installed."""
-    return {"image_size": manifest.image_size, "image_id": manifest.image_id}
+def _seen(spec: ContainerSpec, manifest: Manifest) -> ContainerSpec:
+    """Return a description with what the install found out about the image."""
+    return replace(
+        spec,
+        image_size=manifest.image_size,
+        image_id=manifest.image_id,
+        mpi=spec.mpi or manifest.mpi,
+        mpi_env=manifest.mpi_env,
+    )
 
 
 class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
@@ -132,6 +138,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             ],
             "image_uri": [None, "URI to pull the image from, such as docker://debian:12", CUSTOM],
             "launch": [None, "Run commands with 'exec', or with 'run' through the image's entry point", CUSTOM],
+            "mpi": [
+                None,
+                "Whose MPI programs use: 'host' or 'image' (default: as the image and the site have it)",
+                CUSTOM,
+            ],
             "module_family": [None, "Lmod family of the module (default: container); '' for none", CUSTOM],
             "pack_user_software": [None, "Pack the user software after installing pip_requirements", CUSTOM],
             "pip_constraints": [
@@ -209,7 +220,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                         f"EasyBuild can't write '{self.installdir}' into a Tcl module: choose another path",
                     )
                 if manifest:
-                    spec = replace(spec, image=manifest.image_source, **_seen(manifest))
+                    spec = _seen(replace(spec, image=manifest.image_source), manifest)
                 else:
                     image = self._in_repositories(spec, site)
                     if image and os.access(image, os.R_OK):
@@ -466,7 +477,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             ).install()
             manifest = read_manifest(Path(self.installdir))
         if manifest:
-            self._description = replace(spec, **_seen(manifest)), site
+            self._description = _seen(spec, manifest), site
 
     def sanity_check_step(self, *args: Any, **kwargs: Any) -> None:
         """Check the files, and start the container; sanity checks of the easyconfig run it as a user will."""

@@ -19,6 +19,7 @@ from sifmod.text.suggest import perhaps
 
 LAUNCHES = ("exec", "run")
 IMAGE_MODES = ("copy", "link", "central")
+MPIS = ("host", "image")
 DEFAULT_CONDA_ROOT = "/opt/miniconda3"
 DEFAULT_WRAPPERS = ("python", "pip")
 
@@ -85,6 +86,8 @@ class ContainerSpec:
         container_env: variables for this container, in addition to the site's.
         gpu: GPU vendor, a key of `VENDORS`; empty for a container without GPU support.
         gpu_libraries: whose libraries programs use on its GPUs: `host`, for which the runtime brings them, or `image`.
+        mpi: whose MPI programs use, one of `MPIS`; empty if that was not said, or if there is none.
+        mpi_env: variables that MPI needs with the runtime of this host; empty until it was installed.
         launch: `exec`, or `run` for images that need their entry point.
         pip_requirements: requirements that pip installs into the virtual environment at install time.
         pack_user_software: whether to pack the user software at the end of the install.
@@ -113,6 +116,8 @@ class ContainerSpec:
     container_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     gpu: str = ""
     gpu_libraries: str = "host"
+    mpi: str = ""
+    mpi_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     launch: str = "exec"
     pip_requirements: tuple[str, ...] = ()
     pack_user_software: bool = False
@@ -220,6 +225,7 @@ def spec_from_parameters(
         container_env=_variables("container_env", given.get("container_env", {})),
         gpu=gpu,
         gpu_libraries=_choice("gpu_libraries", given.get("gpu_libraries") or usual_libraries, LIBRARIES),
+        mpi=_choice("mpi", given["mpi"], MPIS) if given.get("mpi") else "",
         launch=_choice("launch", given.get("launch", "exec"), LAUNCHES),
         pip_requirements=requirements,
         pack_user_software=pack,

@@ -45,7 +45,7 @@ _TOOLS = (
 # Parameters that the easyconfig of a similar container knows better than the image.
 TAKEN_OVER = (
     *("name", "homepage", "docurls", "moduleclass", "image_mode", "venv", "pip_requirements", "pack_user_software"),
-    *("pip_constraints", "launch", "wrappers", "binds", "container_env", "module_family", "gpu_libraries"),
+    *("pip_constraints", "launch", "wrappers", "binds", "container_env", "module_family", "gpu_libraries", "mpi"),
 )
 
 

@@ -25,6 +25,7 @@ _GROUPS = (
         *(
             "gpu",
             "gpu_libraries",
+            "mpi",
             "conda_root",
             "conda_env",
             "python_prefix",

@@ -28,6 +28,7 @@ from sifmod.host.files import content_of, inside, lacking_space, other_writers, 
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.image.sif import check_is_sif, sif_id
 from sifmod.install.manifest import Manifest, read_manifest
+from sifmod.install.mpi import with_mpi
 from sifmod.install.oldimages import is_complete, remove_old_images, superseded_images
 from sifmod.install.pip import pip_settings
 from sifmod.install.placement import HARD_LINK, copy_image, link_image
@@ -124,6 +125,7 @@ class Installer:
         image, digest = self._place(stage, runtime)
         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
         self._compare_stand_ins(spec, digest)
+        spec = with_mpi(spec, image, runtime, say=self.say)
         facts = None
         if spec.python:
             self.say(f"looking at the Python of the image in {spec.python.prefix}")
@@ -161,6 +163,8 @@ class Installer:
             files=tuple(sorted([names.MANIFEST, *files, *old_images])),
             tools={**self.tools, "sifmod": __version__, "runtime": runtime.version},
             old_images=old_images,
+            mpi=spec.mpi,
+            mpi_env=dict(spec.mpi_env),
             **_named(spec, before),
         )
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))

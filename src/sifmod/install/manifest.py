@@ -13,6 +13,8 @@ from typing import Any, Optional
 
 from sifmod import names
 from sifmod.artefact import path_problem
+from sifmod.container.spec import MPIS
+from sifmod.container.variables import check_variable
 from sifmod.errors import InstallError
 from sifmod.host.files import content_of, inside, put_in_place, write_whole
 from sifmod.text.package import PYTHON_VERSION
@@ -45,6 +47,8 @@ class Manifest:
         version: its full version.
         full_module: EasyBuild's full module name.
         install_subdir: path of the installation in the software folder.
+        mpi: whose MPI programs use: `host`, `image`, or empty.
+        mpi_env: variables that MPI needs with the runtime that was there at the install.
         module_files: SHA-256, in hexadecimal, of each module file that EasyBuild wrote for this installation, by its
             absolute path; empty for a link to one, and until the install is complete.
     """
@@ -68,6 +72,8 @@ class Manifest:
     version: str = ""
     full_module: str = ""
     install_subdir: str = ""
+    mpi: str = ""
+    mpi_env: Mapping[str, str] = field(default_factory=dict)
     module_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -157,7 +163,7 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
     known = {key.name for key in fields(Manifest)}
     lists = {"files": tuple(data["files"]), "old_images": tuple(data.get("old_images", ()))}
     manifest = Manifest(**{**{key: data[key] for key in data if key in known}, **lists})
-    tables = ("tools", "hashes", "expected_packages", "module_files")
+    tables = ("tools", "hashes", "expected_packages", "mpi_env", "module_files")
     kinds = {"image_size": int, **dict.fromkeys(lists, tuple), **dict.fromkeys(tables, dict)}
     for name, value in vars(manifest).items():
         if not isinstance(value, kinds.get(name, str)):
@@ -180,6 +186,10 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
             raise ValueError(f"its {name} is {getattr(manifest, name)!r}")
     if not re.fullmatch(r"[0-9a-f]*", manifest.image_id):
         raise ValueError(f"its image_id is {manifest.image_id!r}")
+    if manifest.mpi not in ("", *MPIS):
+        raise ValueError(f"its mpi is {manifest.mpi!r}")
+    for name, value in manifest.mpi_env.items():
+        check_variable(name, value)
     for path in manifest.module_files:
         problem = path_problem(path[1:]) if path.startswith("/") else "the path is not absolute"
         if problem:

@@ -56,7 +56,9 @@ def structural_variables(spec: ContainerSpec) -> dict[str, str]:
 
 def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     """Return the configurable variables, by name: the easyconfig overrides the site, the site sifmod's defaults."""
-    own = {"PYTHONNOUSERSITE": "1"} if spec.python else {}
+    own = dict(spec.mpi_env)
+    if spec.python:
+        own["PYTHONNOUSERSITE"] = "1"
     if spec.venv:
         # uv's cache is in the home, mostly another file system: uv would warn that it can't link
         own["UV_LINK_MODE"] = "copy"

@@ -143,6 +143,11 @@ def test_a_description_can_not_be_changed_and_keeps_its_own_values() -> None:
         spec.venv = "x"  # type: ignore[misc]  # mypy forbids it too
 
 
+def test_mpi_is_of_the_host_or_of_the_image() -> None:
+    assert (made().mpi, made(mpi="").mpi, made(mpi="image").mpi) == ("", "", "image")
+    assert "'host' or 'image'" in str(refused(mpi="hosts"))
+
+
 def test_gpu_libraries_are_the_host_s_unless_said_otherwise() -> None:
     assert made(gpu="amd").gpu_libraries == made(gpu="nvidia", gpu_libraries="").gpu_libraries == "host"
     assert made(gpu="amd", gpu_libraries="image").runtime_gpu is None
