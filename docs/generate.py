@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sifmod.container.variables import HOST_VARIABLES
+from sifmod.site.feature import FEATURE_KEYS
 from sifmod.site.keys import plain
 from sifmod.site.settings import KEYS
 
@@ -29,6 +30,14 @@ def site_keys() -> Iterator[str]:
         shown = f"`{str(default).lower() if isinstance(default, bool) else default}`" if default or default == 0 else ""
         variable = f"`{key.variable}`" if key.variable else ""
         yield f"| `{key.name}` | {key.kind.title} | {shown} | {variable} | {key.help_text} |"
+
+
+def feature_keys() -> Iterator[str]:
+    """The keys of a feature, from their definition."""
+    yield "| key | takes | meaning |"
+    yield "|---|---|---|"
+    for key in FEATURE_KEYS.values():
+        yield f"| `{key.name}` | {key.kind.title} | {key.help_text} |"
 
 
 def parameters() -> Iterator[str]:
@@ -51,7 +60,7 @@ def host_variables() -> Iterator[str]:
 
 PARTS = {
     "docs/reference/variables.md": {"host variables": host_variables},
-    "docs/reference/sites.md": {"site keys": site_keys},
+    "docs/reference/sites.md": {"site keys": site_keys, "feature keys": feature_keys},
     "docs/reference/parameters.md": {"parameters": parameters},
 }
 

@@ -117,10 +117,19 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             "build_args": [None, "Build arguments for the definition file", CUSTOM],
             "conda_env": [None, "Conda environment in the image whose Python is used", CUSTOM],
             "conda_root": [None, "Root of the conda installation in the image (default: /opt/miniconda3)", CUSTOM],
-            "container_env": [None, "Variables for the container, in addition to the site's", CUSTOM],
+            "container_env": [
+                None,
+                "Variables for the container, in addition to the site's; None removes one of the site's",
+                CUSTOM,
+            ],
             "definition": [None, "Definition file beside the easyconfig, to build the image from", CUSTOM],
             "definition_files": [None, "Files beside the easyconfig, kept in share/docker-defs", CUSTOM],
             "expected_packages": [None, "Names and exact versions of Python packages, for the sanity check", CUSTOM],
+            "features": [
+                None,
+                "Names of the site's features, in addition to its default ones; '-NAME' takes one away",
+                CUSTOM,
+            ],
             "gpu": [
                 None,
                 "GPUs that the image is made for: 'amd' or 'nvidia' (default: the site's); '' for none",
@@ -213,6 +222,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     sif=manifest.image if manifest and keep_image else self._image_file_name(),
                     parameters={**site.easyconfig_defaults, **given},
                 )
+                site.features_of(spec.features)
                 if self._syntax != "Lua" and not re.fullmatch(r"[\w/.,:+@=^-]+", self.installdir):
                     raise ParameterError(
                         "module-syntax",

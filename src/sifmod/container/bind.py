@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, replace
 
 from sifmod import names
+from sifmod.text import pattern
 
 # Commas separate binds, and colons the fields of one bind; a backslash before either makes it part of a path. A
 # backslash itself can't be escaped. The runtime accepts one such escape in a bind, in a source that a destination
@@ -123,3 +124,55 @@ class Bind:
 
     def __str__(self) -> str:
         return self.argument
+
+
+@dataclass(frozen=True)
+class BindPattern:
+    """The bind paths of all files that match a pattern on the node.
+
+    A match with a comma, a colon, a backslash, `^` or a control character in it, or with white space at its end, is
+    left out: it could be more than one bind path, or none that the runtime accepts.
+
+    Attributes:
+        pattern: absolute path with `*`, `?` or `[...]`.
+        folder: directory of the container for them, with a slash at its end; empty for the same paths as on the host.
+        options: options of the runtime.
+    """
+
+    pattern: str
+    folder: str = ""
+    options: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> BindPattern:
+        """Parse `pattern[:folder/[:options]]`.
+
+        Raises:
+            ValueError: the text is not valid; the message says why and what to write.
+        """
+        bind = Bind.parse(text)
+        folder = bind.destination if bind.destination != bind.source else ""
+        pattern.check(bind.source)
+        if any(name.startswith(".") and pattern.is_wild(name) for name in bind.source.split("/")):
+            raise ValueError("a pattern does not match hidden files: write their names")
+        if re.search("[,:]", bind.source):
+            raise ValueError("a pattern can't have a comma or colon in it: use '?' for it")
+        if folder and not folder.endswith("/"):
+            raise ValueError(f"a pattern may match several files: end the destination '{folder}' with '/', a directory")
+        if pattern.is_wild(folder):
+            raise ValueError(f"the destination '{folder}' can't be a pattern")
+        return cls(bind.source, folder, bind.options)
+
+    @property
+    def argument(self) -> str:
+        """The bind as in a site file."""
+        folder = self.folder or (self.pattern if self.options else "")
+        return ":".join(filter(None, (self.pattern, folder, self.options)))
+
+    def __str__(self) -> str:
+        return self.argument
+
+
+def is_pattern(text: str) -> bool:
+    """Return whether the source of a bind path is a pattern."""
+    return pattern.is_wild(_SEPARATOR.split(text)[0])

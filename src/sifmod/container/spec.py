@@ -83,7 +83,8 @@ class ContainerSpec:
         wrappers: names of host commands that run the same command in the container.
         user_commands: whether commands that users install are host commands too.
         binds: bind paths for this container, in addition to the site's.
-        container_env: variables for this container, in addition to the site's.
+        container_env: variables for this container, in addition to the site's; None removes one of the site's.
+        features: names of the site's features, in addition to its default ones; `-NAME` takes one away.
         gpu: GPU vendor, a key of `VENDORS`; empty for a container without GPU support.
         gpu_libraries: whose libraries programs use on its GPUs: `host`, for which the runtime brings them, or `image`.
         mpi: whose MPI programs use, one of `MPIS`; empty if that was not said, or if there is none.
@@ -113,7 +114,8 @@ class ContainerSpec:
     wrappers: tuple[str, ...] = ()
     user_commands: bool = True
     binds: tuple[Bind, ...] = ()
-    container_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    container_env: Mapping[str, Optional[str]] = field(default_factory=lambda: MappingProxyType({}))
+    features: tuple[str, ...] = ()
     gpu: str = ""
     gpu_libraries: str = "host"
     mpi: str = ""
@@ -223,6 +225,7 @@ def spec_from_parameters(
         user_commands=_flag("user_commands", given.get("user_commands", True)) and bool(venv),
         binds=_binds("binds", given.get("binds", ())),
         container_env=_variables("container_env", given.get("container_env", {})),
+        features=_texts("features", given.get("features", ())),
         gpu=gpu,
         gpu_libraries=_choice("gpu_libraries", given.get("gpu_libraries") or usual_libraries, LIBRARIES),
         mpi=_choice("mpi", given["mpi"], MPIS) if given.get("mpi") else "",
@@ -336,7 +339,7 @@ def _binds(parameter: str, value: Any) -> tuple[Bind, ...]:
     return tuple(binds)
 
 
-def _variables(parameter: str, value: Any) -> Mapping[str, str]:
+def _variables(parameter: str, value: Any) -> Mapping[str, Optional[str]]:
     if not isinstance(value, Mapping):
         raise ParameterError(parameter, value, "use a dictionary, such as {'OMP_NUM_THREADS': '7'}")
     for name, content in value.items():

@@ -43,7 +43,7 @@ def check_variable(name: object, value: object) -> None:
 
     Args:
         name: its name.
-        value: its value.
+        value: its value; None removes what an earlier origin sets.
 
     Raises:
         ValueError: sifmod can't set it; the message says why and what to write.
@@ -55,5 +55,5 @@ def check_variable(name: object, value: object) -> None:
         )
     if name in names.RESERVED_VARIABLES:
         raise ValueError(f"sifmod sets {name} itself: remove it")
-    if not isinstance(value, str) or not VARIABLE_VALUE.fullmatch(value):
+    if value is not None and (not isinstance(value, str) or not VARIABLE_VALUE.fullmatch(value)):
         raise ValueError(f"write the value of {name} in quotes on one line, such as '1'")

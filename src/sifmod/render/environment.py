@@ -55,14 +55,18 @@ def structural_variables(spec: ContainerSpec) -> dict[str, str]:
 
 
 def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
-    """Return the configurable variables, by name: the easyconfig overrides the site, the site sifmod's defaults."""
+    """Return the configurable variables, by name: the easyconfig overrides the site, the site sifmod's defaults.
+
+    What one of them removes (None) is not among them.
+    """
     own = dict(spec.mpi_env)
     if spec.python:
         own["PYTHONNOUSERSITE"] = "1"
     if spec.venv:
         # uv's cache is in the home, mostly another file system: uv would warn that it can't link
         own["UV_LINK_MODE"] = "copy"
-    return dict(sorted({**own, **site.container_env, **spec.container_env}.items()))
+    merged = {**own, **site.container_env, **spec.container_env}
+    return {name: value for name, value in sorted(merged.items()) if value is not None}
 
 
 def plain_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
@@ -78,11 +82,12 @@ def injected_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
 def cache_folders(spec: ContainerSpec, site: Site) -> dict[str, str]:
     """Return the folder below the root of the site's caches by variable; empty if the site has no root.
 
-    A variable that the site or the easyconfig sets (`container_env`) has that value.
+    A variable that the site, a feature or the easyconfig sets (`container_env`) has that value.
     """
     if not site.cache.get(ROOT):
         return {}
-    others = setting_variables(spec, site)
+    of_features = (name for item in site.feature.values() for name in (*item.env, *item.container_env))
+    others = {*setting_variables(spec, site), *of_features}
     return {
         name: folder for name, folder in sorted(site.cache.items()) if name != ROOT and folder and name not in others
     }

@@ -7,6 +7,7 @@ from textwrap import wrap
 
 from sifmod.container.gpu import LIBRARIES, VENDORS
 from sifmod.container.spec import ContainerSpec
+from sifmod.render.environment import injected_variables, plain_variables
 from sifmod.render.templates import render_template, settings_facts
 from sifmod.site.cache import ROOT
 from sifmod.site.settings import Site
@@ -16,7 +17,17 @@ from sifmod.text.printable import printable
 MARK = "Written by `sifmod site module`."
 
 # The keys of a site that it depends on.
-USED_KEYS = ("runtime", "binds", "optional_binds", "gpu", "gpu_libraries", "container_env", "cache")
+USED_KEYS = (
+    "runtime",
+    "binds",
+    "optional_binds",
+    "gpu",
+    "gpu_libraries",
+    "container_env",
+    "cache",
+    "default_features",
+    "feature",
+)
 
 _WIDTH = 100
 
@@ -72,8 +83,10 @@ def _help(spec: ContainerSpec, site: Site) -> list[str]:
         "Bind paths": facts["required_binds"],
         "Bind paths that are used if they exist where the module is loaded": optional,
         "GPU support": [f"--{vendor.option} ({vendor.name})"] if vendor else [],
-        "Variables, which containers inherit": [f"{name}={value}" for name, value in facts["plain"].items()],
-        "Variables in containers only": [f"{name}={value}" for name, value in facts["injected"].items()],
+        "Variables, which containers inherit": [
+            f"{name}={value}" for name, value in plain_variables(spec, site).items()
+        ],
+        "Variables in containers only": [f"{name}={value}" for name, value in injected_variables(spec, site).items()],
         f"Caches below {site.cache.get(ROOT)}, if it exists where the module is loaded": facts["loaded_caches"],
     }
     lines = [

@@ -20,10 +20,11 @@ from sifmod.container.variables import is_for_host
 from sifmod.image import sif, superblock
 from sifmod.inside.trees import FOLDER_MODES, SEEDED
 from sifmod.render.environment import cache_folders, injected_variables, plain_variables, structural_variables
+from sifmod.render.features import RECORD, rendered_features
 from sifmod.resources import data_path, program
 from sifmod.site import cache
 from sifmod.site.settings import Site
-from sifmod.text import quoting
+from sifmod.text import pattern, quoting
 
 
 @lru_cache(maxsize=1)
@@ -41,6 +42,9 @@ def _templates() -> jinja2.Environment:
     environment.filters.update(sh=quoting.shell, lua=quoting.lua, tcl=quoting.tcl, comment=quoting.comment)
     environment.filters.update(
         sh_expanding=quoting.shell_expanding, lua_expanding=quoting.lua_expanding, tcl_expanding=quoting.tcl_expanding
+    )
+    environment.filters.update(
+        sh_pattern=pattern.shell, lua_pattern=pattern.lua, lua_path_pattern=pattern.lua_path, tcl_pattern=pattern.tcl
     )
     return environment
 
@@ -128,7 +132,7 @@ def render_module(spec: ContainerSpec, site: Site, syntax: str = "Lua") -> str:
 
 
 def settings_facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
-    """Return what the modules of all images refer to: bind paths, GPU support, variables and caches.
+    """Return what the modules of all images refer to: bind paths, features, GPU support, variables and caches.
 
     Args:
         spec: the container.
@@ -136,14 +140,26 @@ def settings_facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
     """
     caches = cache_folders(spec, site)
     root = site.cache.get(cache.ROOT, "")
+    plain, injected = plain_variables(spec, site), injected_variables(spec, site)
+    features = rendered_features(
+        site,
+        plain=plain,
+        injected=injected,
+        changes=spec.features,
+        overridden=spec.container_env,
+        env_name=spec.env_name,
+        switched_on=(spec.runtime_gpu.variable,) if spec.runtime_gpu else (),
+    )
     return {
         "spec": spec,
         "sifmod_version": __version__,
         "required_binds": [bind.argument for bind in (*site.binds, *spec.binds)],
         "optional_binds": [(bind.source, bind.argument) for bind in site.optional_binds],
         "structural": {},
-        "injected": injected_variables(spec, site),
-        "plain": plain_variables(spec, site),
+        "injected": {name: value for name, value in injected.items() if f"ENV_{name}" not in features.twins},
+        "plain": {name: value for name, value in plain.items() if name not in features.plain},
+        "features": features,
+        "features_record": RECORD,
         "caches": caches,
         "loaded_caches": {name: folder for name, folder in caches.items() if not is_for_host(name)},
         "cache_root": root,

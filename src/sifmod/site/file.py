@@ -6,8 +6,8 @@ import json
 import re
 import stat
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ else:
     import tomli as tomllib
 
 _PROBE = "sifmod-probe"
+_WORD = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
+_KEY = rf"{_WORD}(?:\s*\.\s*{_WORD})*"
 
 
 @dataclass(frozen=True)
@@ -56,50 +58,57 @@ class SiteFile:
             ) from error
         return cls(path, text, values)
 
-    def line(self, key: str, entry: str = "") -> int:
-        """Return the line number of a key; 0 if it isn't found.
+    def line(self, *keys: str) -> int:
+        """Return the line number of a key, or of the table around it if the key isn't found; 0 without either.
 
         Args:
-            key: a key of the file.
-            entry: if `key` is a table, a key in it: its line is returned, or the table's if it isn't found.
+            keys: a key of the file, or the names of the tables around a key, and the key.
         """
-        lines = self.text.splitlines()
-        if entry:
-            for number in self._candidates(rf"({_word(key)}\s*\.\s*)?{_word(entry)}\s*="):
-                table = self._before(number).get(key, {})
-                is_dotted = re.match(rf"\s*{_word(key)}\s*\.", lines[number - 1])
-                if is_dotted or (isinstance(table, dict) and _PROBE in table):
-                    return number
-        for number in self._candidates(rf"\[{{1,2}}\s*{_word(key)}\s*\]|{_word(key)}\s*[.=]"):
-            before = self._before(number)
-            if lines[number - 1].lstrip().startswith("[") or _PROBE in before:
-                return number
-        return 0
+        return next((self._lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self._lines), 0)
 
-    def line_of_item(self, key: str, item: str) -> int:
+    def line_of_item(self, keys: tuple[str, ...], item: str) -> int:
         """Return the line of one item of a list: the first one after its key that has the item in quotes."""
-        first = self.line(key)
+        first = self.line(*keys)
         for number, line in enumerate(self.text.splitlines(), 1):
             if number >= first and (json.dumps(item, ensure_ascii=False) in line or f"'{item}'" in line):
                 return number
         return first
 
-    def _candidates(self, pattern: str) -> Iterator[int]:
-        """Yield the numbers of lines that start with the pattern and are not inside a value."""
-        for number, line in enumerate(self.text.splitlines(), 1):
-            if re.match(rf"\s*({pattern})", line) and self._before(number):
-                yield number
+    @cached_property
+    def _lines(self) -> dict[tuple[str, ...], int]:
+        """The first line of each key and table, by the names that lead to it.
 
-    def _before(self, number: int) -> dict[str, Any]:
-        """Return the values before a line, with a probe in the table that contains the line.
-
-        Empty if the line is inside a value, because the text before it is not valid TOML then.
+        Each line that looks like a key or the head of a table is read after the lines before it. That fails if it is
+        inside a value, because the text before it is not valid TOML then.
         """
-        before = [*self.text.splitlines()[: number - 1], f"{_PROBE} = 0"]
-        try:
-            return tomllib.loads("\n".join(before))
-        except (ValueError, RecursionError):
-            return {}
+        lines = self.text.splitlines()
+        found: dict[tuple[str, ...], int] = {}
+        for number, line in enumerate(lines, 1):
+            head = re.match(rf"\s*({_KEY})\s*=", line)
+            if not head and not re.match(r"\s*\[", line):
+                continue
+            last = f"{head[1]}.{_PROBE} = 0" if head else f"{line}\n{_PROBE} = 0"
+            try:
+                values = tomllib.loads("\n".join([*lines[: number - 1], last]))
+            except (ValueError, RecursionError):
+                continue
+            path = _path_of_probe(values)
+            for end in range(1, len(path) + 1):
+                found.setdefault(path[:end], number)
+        return found
+
+
+def _path_of_probe(values: Any) -> tuple[str, ...]:
+    """Return the names that lead to the table with the probe; empty if it is at the top, or nowhere."""
+    for name, value in values.items():
+        table = value[-1] if isinstance(value, list) and value else value
+        if isinstance(table, dict):
+            if _PROBE in table:
+                return (name,)
+            below = _path_of_probe(table)
+            if below:
+                return (name, *below)
+    return ()
 
 
 def _text(path: Path) -> str:
@@ -118,7 +127,3 @@ def _text(path: Path) -> str:
 def place(path: Path, line: int) -> str:
     """Return the name of a line of a site file for a message; of the file alone if the line is 0."""
     return f"the site file '{path}'" + (f", line {line}," if line else "")
-
-
-def _word(key: str) -> str:
-    return rf"[\"']?{re.escape(key)}[\"']?"

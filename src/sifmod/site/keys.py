@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Callable, Optional
 
 from sifmod import names
-from sifmod.container.bind import Bind
+from sifmod.container.bind import Bind, BindPattern
 from sifmod.container.variables import VARIABLE_NAME, VARIABLE_VALUE, check_variable
 from sifmod.site import cache
 from sifmod.text.suggest import perhaps
@@ -58,16 +58,63 @@ class Kind:
     from_variable: Optional[Callable[[str], Any]]
 
 
+@dataclass(frozen=True)
+class Key:
+    """One key of a site file, or of a table in it.
+
+    Attributes:
+        name: the key.
+        kind: kind of its values.
+        help_text: its meaning.
+        default: its default.
+    """
+
+    name: str
+    kind: Kind
+    help_text: str
+    default: Any
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it; empty if there is none."""
+        return f"SIFMOD_{self.name.upper()}" if self.kind.from_variable else ""
+
+
+def described(kind: Kind, default: Any, help_text: str) -> Any:
+    """Return a field of a dataclass that is a key: its kind, its default and its meaning."""
+    metadata = {"kind": kind, "help": help_text}
+    if isinstance(default, dict):
+        return field(default_factory=lambda: MappingProxyType(dict(default)), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def keys_of(described_class: Any) -> Mapping[str, Key]:
+    """Return the keys of a dataclass: its fields that were made with `described`."""
+    return MappingProxyType(
+        {
+            item.name: Key(
+                item.name,
+                item.metadata["kind"],
+                item.metadata["help"],
+                item.default_factory() if item.default_factory is not MISSING else item.default,
+            )
+            for item in fields(described_class)
+            if item.metadata
+        }
+    )
+
+
 def plain(setting: Any) -> Any:
     """Return a setting as the TOML or JSON value that `read` converts."""
     if isinstance(setting, Mapping):
-        return dict(setting)
+        return {name: False if value is None else value for name, value in setting.items()}
     if isinstance(setting, tuple):
-        return [item.argument if isinstance(item, Bind) else item for item in setting]
+        return [item.argument if isinstance(item, (Bind, BindPattern)) else item for item in setting]
     return setting
 
 
-def _text(value: Any) -> str:
+def read_text(value: Any) -> str:
+    """Return a text of one line."""
     if not isinstance(value, str):
         raise TypeError('a string in quotes, such as key = "value"')
     if re.search(r"[\x00-\x1f\x7f]", value):
@@ -76,7 +123,7 @@ def _text(value: Any) -> str:
 
 
 def _one_of(known: tuple[str, ...], empty: str, value: Any) -> str:
-    text = _text(value) or empty
+    text = read_text(value) or empty
     if text not in (*known, empty):
         raise ValueError(f"use {' or '.join(repr(word) for word in known)}{perhaps(text, known)}")
     return text
@@ -125,12 +172,12 @@ def _flag_of_variable(text: str) -> bool:
 
 def _block_size(value: Any) -> str:
     sizes = [*(f"{2**power}K" for power in range(2, 10)), "1M"]
-    if _text(value) not in sizes:
+    if read_text(value) not in sizes:
         raise ValueError(f"use a block size of SquashFS: {', '.join(sizes)}")
     return str(value)
 
 
-def _absolute(path: str) -> str:
+def absolute(path: str) -> str:
     """Return the path if it is absolute.
 
     Raises:
@@ -152,11 +199,11 @@ def _absolute(path: str) -> str:
 
 
 def _path(value: Any) -> str:
-    path = os.path.expanduser(os.path.expandvars(_text(value)))  # noqa: PTH111 - text, no Path: it may be empty
-    return path and _absolute(path)
+    path = os.path.expanduser(os.path.expandvars(read_text(value)))  # noqa: PTH111 - text, no Path: it may be empty
+    return path and absolute(path)
 
 
-def _items(value: Any, check: Callable[[str], Any] = str) -> tuple[Any, ...]:
+def read_items(value: Any, check: Callable[[str], Any] = str) -> tuple[Any, ...]:
     """Return the list with each item checked; an error names its item."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise TypeError('a list of strings, such as key = ["one", "two"]')
@@ -180,9 +227,10 @@ def _host(text: str) -> str:
     raise ValueError(f"'{text}' is not a host: write 'host' or 'host:port' alone, without 'http://' and without a path")
 
 
-def _bind(text: str) -> Bind:
+def read_bind(text: str) -> Bind:
+    """Return a bind path; an address or the name of a host gets a message of its own."""
     if "://" in text or _SEEMS_A_HOST.fullmatch(text):
-        _absolute(text)
+        absolute(text)
     return Bind.parse(text)
 
 
@@ -192,15 +240,22 @@ def _mask(text: str) -> str:
     return text
 
 
-def _variables(value: Any) -> Mapping[str, str]:
+def read_variables(value: Any, check: Callable[[object, object], None] = check_variable) -> Mapping[str, Any]:
+    """Return a table of variables, with None for those that are not to be set: TOML has no null, so it is `false`.
+
+    Args:
+        value: the TOML value.
+        check: checks one variable.
+    """
     if not isinstance(value, dict):
         raise TypeError("a table of NAME = value lines")
-    for name, content in value.items():
+    read = {name: None if content is False else content for name, content in value.items()}
+    for name, content in read.items():
         try:
-            check_variable(name, content)
+            check(name, content)
         except ValueError as error:
             raise WrongItemError(name, str(error)) from error
-    return MappingProxyType(dict(value))
+    return MappingProxyType(read)
 
 
 def _cache(value: Any) -> Mapping[str, str]:
@@ -214,11 +269,13 @@ def _cache(value: Any) -> Mapping[str, str]:
     return MappingProxyType(dict(value))
 
 
-def _list_schema(pattern: str) -> Mapping[str, Any]:
+def list_schema(pattern: str) -> Mapping[str, Any]:
+    """Return the schema of a list of strings that match a regular expression."""
     return {"type": "array", "items": {"type": "string", "pattern": pattern}}
 
 
-def _split(separator: str, text: str) -> list[str]:
+def split(separator: str, text: str) -> list[str]:
+    """Return the items of a variable's text, without empty ones."""
     return [item for item in text.split(separator) if item]
 
 
@@ -227,44 +284,49 @@ def _binds_of_variable(text: str) -> list[str]:
 
 
 FLAG = Kind("true or false", _flag, {"type": "boolean"}, _flag_of_variable)
-TEXT = Kind("string", _text, {"type": "string"}, str)
+TEXT = Kind("string", read_text, {"type": "string"}, str)
 PATH = Kind(
     "absolute path; `~` and `$VARIABLES` are expanded", _path, {"type": "string", "pattern": "^([/~$].*)?$"}, str
 )
 PATHS = Kind(
     "list of absolute paths; in the variable separated by colons",
-    partial(_items, check=_absolute),
-    _list_schema("^/"),
-    partial(_split, ":"),
+    partial(read_items, check=absolute),
+    list_schema("^/"),
+    partial(split, ":"),
 )
 BINDS = Kind(
     "list of bind paths; in the variable separated by commas",
-    partial(_items, check=_bind),
-    _list_schema("^/"),
+    partial(read_items, check=read_bind),
+    list_schema("^/"),
     _binds_of_variable,
 )
 HOSTS = Kind(
     "list of `host:port`; in the variable separated by commas",
-    partial(_items, check=_host),
-    _list_schema(r"^[A-Za-z0-9\[][^/]*$"),
-    partial(_split, ","),
+    partial(read_items, check=_host),
+    list_schema(r"^[A-Za-z0-9\[][^/]*$"),
+    partial(split, ","),
 )
 MASKS = Kind(
     "list of hexadecimal masks; in the variable separated by commas",
-    partial(_items, check=_mask),
-    _list_schema("^0x[0-9A-Fa-f]+$"),
-    partial(_split, ","),
+    partial(read_items, check=_mask),
+    list_schema("^0x[0-9A-Fa-f]+$"),
+    partial(split, ","),
 )
 BLOCK_SIZE = Kind(
     "`4K`, `8K` ... `512K`, `1M`", _block_size, {"type": "string", "pattern": "^(4|8|16|32|64|128|256|512)K$|^1M$"}, str
 )
 VARIABLES = Kind(
-    "table of strings",
-    _variables,
+    "table of strings; `false` unsets",
+    read_variables,
     {
         "type": "object",
         "propertyNames": {"pattern": f"^{VARIABLE_NAME.pattern}$", "not": {"enum": list(names.RESERVED_VARIABLES)}},
-        "additionalProperties": {"type": "string", "pattern": f"^{VARIABLE_VALUE.pattern}$"},
+        "additionalProperties": {
+            "anyOf": [
+                {"type": "string", "pattern": f"^{VARIABLE_VALUE.pattern}$"},
+                {"type": "boolean", "enum": [False]},
+            ]
+        },
     },
     None,
 )

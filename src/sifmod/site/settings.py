@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Optional
@@ -12,8 +12,18 @@ from typing import Any, Optional
 from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.container.gpu import LIBRARIES, VENDORS
-from sifmod.errors import SiteError
+from sifmod.errors import ParameterError, SiteError
 from sifmod.resources import data_path
+from sifmod.site.feature import (
+    FEATURE_KEYS,
+    FEATURE_NAMES,
+    FEATURES,
+    Feature,
+    check_name,
+    chosen,
+    conflicts,
+    unbound,
+)
 from sifmod.site.file import SiteFile, place
 from sifmod.site.keys import (
     BINDS,
@@ -28,15 +38,19 @@ from sifmod.site.keys import (
     PATHS,
     TEXT,
     VARIABLES,
+    Key,
     Kind,
     WrongItemError,
     choice,
+    described,
+    keys_of,
     number,
 )
 from sifmod.text.suggest import perhaps
 
 # Variables of sifmod that are not settings of a site.
 _OTHER_VARIABLES = (
+    "SIFMOD_FEATURES",
     "SIFMOD_PYTHONPATH",
     "SIFMOD_RELOADS",
     "SIFMOD_RUNTIME_OPTIONS",
@@ -44,14 +58,6 @@ _OTHER_VARIABLES = (
     "SIFMOD_USER_BINDPATH",
     "SIFMOD_VERBOSE",
 )
-
-
-def _key(kind: Kind, default: Any, help_text: str) -> Any:
-    """Describe one key of a site file: its kind, its default and its meaning."""
-    metadata = {"kind": kind, "help": help_text}
-    if isinstance(default, dict):
-        return field(default_factory=lambda: MappingProxyType(dict(default)), metadata=metadata)
-    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -65,91 +71,99 @@ class Site:
     """
 
     name: str
-    runtime: str = _key(
+    runtime: str = described(
         TEXT, "", "Command of the container runtime. If empty, `singularity` is tried first, then `apptainer`."
     )
-    binds: tuple[Bind, ...] = _key(BINDS, (), "Bind paths for every container. They must exist on every node.")
-    optional_binds: tuple[Bind, ...] = _key(BINDS, (), "Bind paths used on the nodes where their source exists.")
-    image_repositories: tuple[str, ...] = _key(
+    binds: tuple[Bind, ...] = described(BINDS, (), "Bind paths for every container. They must exist on every node.")
+    optional_binds: tuple[Bind, ...] = described(BINDS, (), "Bind paths used on the nodes where their source exists.")
+    image_repositories: tuple[str, ...] = described(
         PATHS, (), "Directories with the site's central images, searched in this order."
     )
-    insecure_registries: tuple[str, ...] = _key(
+    insecure_registries: tuple[str, ...] = described(
         HOSTS,
         (),
         "Registries accessed over plain HTTP. If there is one, definition files are built with `--no-https`.",
     )
-    credential_registries: tuple[str, ...] = _key(
+    credential_registries: tuple[str, ...] = described(
         HOSTS,
         (),
         "Registries that SINGULARITY_DOCKER_USERNAME and _PASSWORD are for. If empty, the registry of the image.",
     )
-    token_services: tuple[str, ...] = _key(
+    token_services: tuple[str, ...] = described(
         HOSTS, (), "Token services that may get passwords, in addition to those on the registry's own domain."
     )
-    runtime_tmpdir: str = _key(PATH, "", "Temporary folder of the runtime for pulls and builds. It must exist.")
-    runtime_cachedir: str = _key(PATH, "", "Cache folder of the runtime. The runtime creates it.")
-    replaced_image: str = _key(
+    runtime_tmpdir: str = described(PATH, "", "Temporary folder of the runtime for pulls and builds. It must exist.")
+    runtime_cachedir: str = described(PATH, "", "Cache folder of the runtime. The runtime creates it.")
+    replaced_image: str = described(
         choice("keep", "remove", empty="keep"),
         "keep",
         "keep: the image that a rebuild to another file name replaces stays until the next rebuild, for running jobs "
         "and loaded shells. remove: it goes when the new module is in place.",
     )
-    signatures: str = _key(
+    signatures: str = described(
         choice("none", "required", empty="none"),
         "none",
         "With `required`, images without a valid signature (`singularity verify`) are refused before the install.",
     )
-    signature_key: str = _key(
+    signature_key: str = described(
         PATH, "", "PEM file of the public key to check signatures with. If empty, the runtime's local keyring is used."
     )
-    gpu: str = _key(
+    gpu: str = described(
         choice(*VENDORS),
         "",
         "Vendor of the cluster's GPUs, for easyconfigs that do not set `gpu`.",
     )
-    gpu_libraries: str = _key(
+    gpu_libraries: str = described(
         choice(*LIBRARIES),
         "",
         "Whose libraries programs use on GPUs, for easyconfigs that do not set `gpu_libraries`: `host`, the default, "
         "or `image`.",
     )
-    user_commands: bool = _key(
+    user_commands: bool = described(
         FLAG,
         True,
         "Whether commands that users install with pip are commands on the host too, for easyconfigs that do not set "
         "`user_commands`.",
     )
-    cpu_bind_masks: tuple[str, ...] = _key(
+    cpu_bind_masks: tuple[str, ...] = described(
         MASKS, (), "CPU masks for the tasks of a GPU node, in the order of their GPUs (`srun --cpu-bind=mask_cpu:`)."
     )
-    slurm_partition: str = _key(
+    slurm_partition: str = described(
         TEXT, "", "Slurm partition for jobs with GPUs (`sifmod sbatch`), unless the user names another."
     )
-    slurm_account: str = _key(TEXT, "", "Slurm account for jobs (`sifmod sbatch`), unless the user names another.")
-    installer: str = _key(
+    slurm_account: str = described(TEXT, "", "Slurm account for jobs (`sifmod sbatch`), unless the user names another.")
+    installer: str = described(
         choice("pip", "uv", empty="pip"),
         "pip",
         "What installs `pip_requirements`, and packages in `carry-over`. uv is the image's, else the host's; if "
         "neither has one, pip is used.",
     )
-    pack_compressor: str = _key(choice(*COMPRESSORS, empty="zstd"), "zstd", "Compressor of `make-squashfs`.")
-    pack_level: int = _key(
+    pack_compressor: str = described(choice(*COMPRESSORS, empty="zstd"), "zstd", "Compressor of `make-squashfs`.")
+    pack_level: int = described(
         number(1, 22),
         6,
         "Compression level of `make-squashfs`: up to 22 for zstd, 9 for gzip and lzo. The others have no levels.",
     )
-    pack_block_size: str = _key(BLOCK_SIZE, "128K", "Block size of `make-squashfs`.")
-    pack_processors: int = _key(
+    pack_block_size: str = described(BLOCK_SIZE, "128K", "Block size of `make-squashfs`.")
+    pack_processors: int = described(
         number(0, 9999), 0, "Most processors that `make-squashfs` uses; 0 for all that the process may use."
     )
-    container_env: Mapping[str, str] = _key(VARIABLES, {}, "Variables for every container.")
-    cache: Mapping[str, str] = _key(
+    container_env: Mapping[str, Optional[str]] = described(
+        VARIABLES, {}, "Variables for every container; `NAME = false` removes what an earlier origin sets."
+    )
+    cache: Mapping[str, str] = described(
         CACHE,
         {},
         "Each user's folder for caches, and the variables that point below it: see [caches](#caches).",
     )
-    master_suffix: str = _key(
+    master_suffix: str = described(
         TEXT, "", "Suffix that `get-master` appends to the host name: that of host names in the fast network."
+    )
+    default_features: tuple[str, ...] = described(
+        FEATURE_NAMES, (), "Features of every container, unless the easyconfig or the user takes one away."
+    )
+    feature: Mapping[str, Feature] = described(
+        FEATURES, {}, "What the cluster offers to containers on some or all nodes: see [features](#features)."
     )
 
     @property
@@ -165,41 +179,39 @@ class Site:
             "use a node that has one, or set 'runtime' in the site file"
         )
 
+    def features_of(self, changes: Sequence[str]) -> tuple[Feature, ...]:
+        """Return the features of a container, unless its user changes them.
+
+        Args:
+            changes: `features` of the easyconfig.
+
+        Raises:
+            ParameterError: the site lacks one, or two of them conflict.
+        """
+        names_of, unknown = chosen((*self.default_features, *changes), self.feature)
+        if unknown:
+            known = f"one of {', '.join(self.feature)}" if self.feature else "none: it has no features"
+            raise ParameterError(
+                "features",
+                list(changes),
+                f"the site {self.name} has no feature '{unknown[0]}'{perhaps(unknown[0], self.feature)}: use {known}",
+            )
+        found = tuple(self.feature[name] for name in names_of)
+        for first, second in conflicts(found):
+            raise ParameterError(
+                "features",
+                list(changes),
+                f"the features '{first}' and '{second}' conflict: take one away, with '-{first}' or '-{second}'",
+            )
+        return found
+
     @property
     def easyconfig_defaults(self) -> dict[str, Any]:
         """Defaults for parameters that an easyconfig does not set."""
         return {"gpu": self.gpu, "gpu_libraries": self.gpu_libraries, "user_commands": self.user_commands}
 
 
-@dataclass(frozen=True)
-class Key:
-    """One key of a site file.
-
-    Attributes:
-        name: the key.
-        kind: kind of its values.
-        help_text: its meaning.
-        default: its default.
-    """
-
-    name: str
-    kind: Kind
-    help_text: str
-    default: Any
-
-    @property
-    def variable(self) -> str:
-        """The environment variable that sets it; empty if there is none."""
-        return f"SIFMOD_{self.name.upper()}" if self.kind.from_variable else ""
-
-
-KEYS: Mapping[str, Key] = MappingProxyType(
-    {
-        item.name: Key(item.name, item.metadata["kind"], item.metadata["help"], getattr(Site(name=""), item.name))
-        for item in fields(Site)
-        if item.name != "name"
-    }
-)
+KEYS: Mapping[str, Key] = keys_of(Site)
 
 
 @dataclass(frozen=True)
@@ -258,11 +270,26 @@ class Settings:
         """Yield all settings in the order of the documentation, including those at their default."""
         for name in KEYS:
             value = getattr(self.site, name)
-            if isinstance(value, Mapping) and value:
+            if name == "feature" and value:
+                yield from self._features()
+            elif isinstance(value, Mapping) and value:
                 for inner, content in value.items():
                     yield Entry(f"{name}.{inner}", content, self.origins[f"{name}.{inner}"])
             else:
                 yield Entry(name, value, self.origins.get(name, Origin("default")))
+
+    def _features(self) -> Iterator[Entry]:
+        """Yield what is said about each feature."""
+        for feature in self.site.feature.values():
+            top = f"feature.{feature.name}"
+            yield Entry(top, feature.help, self.origins.get(f"{top}.help", self.origins[top]))
+            for key in FEATURE_KEYS:
+                value = getattr(feature, key)
+                if isinstance(value, Mapping):
+                    for name, content in value.items():
+                        yield Entry(f"{top}.{key}.{name}", content, self.origins[f"{top}.{key}.{name}"])
+                elif f"{top}.{key}" in self.origins and key != "help":
+                    yield Entry(f"{top}.{key}", value, self.origins[f"{top}.{key}"])
 
 
 @dataclass(frozen=True)
@@ -309,20 +336,56 @@ def load_settings(environ: Optional[Mapping[str, str]] = None, site: str = "") -
     if user_path and _is_present(user_path):
         user_file = SiteFile.read(user_path)
         if "site" in user_file.values:
-            users_site = _converted(user_file, "site", TEXT, user_file.values.pop("site"))
+            users_site = _converted(user_file, ("site",), TEXT, user_file.values.pop("site"))
         user = _from_file(user_file, "user")
-    chosen = site or environ.get("SIFMOD_SITE") or users_site or "generic"
-    path = _site_file(chosen)
-    settings: dict[str, Any] = {}
+    which = site or environ.get("SIFMOD_SITE") or users_site or "generic"
+    path = _site_file(which)
+    settings: Mapping[str, Any] = {}
     origins: dict[str, Origin] = {}
     for layer in (_from_file(SiteFile.read(path), "site"), user, _from_variables(environ)):
-        for key, value in layer.settings.items():
-            is_table = isinstance(value, Mapping)
-            settings[key] = MappingProxyType({**settings.get(key, {}), **value}) if is_table else value
+        settings = _merged(settings, layer.settings)
         origins.update(layer.origins)
-    merged = Site(name=chosen, **settings)
+    features = {name: Feature(name, **values) for name, values in settings.get("feature", {}).items()}
+    merged = Site(name=which, **{**settings, "feature": MappingProxyType(features)})
     _check_level(merged, origins)
+    _check_features(merged, origins)
     return Settings(merged, path, MappingProxyType(origins))
+
+
+def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings of two layers: the second's come first, and tables are merged."""
+    both = dict(first)
+    for key, value in second.items():
+        both[key] = _merged(both.get(key, {}), value) if isinstance(value, Mapping) else value
+    return MappingProxyType(both)
+
+
+def _check_features(site: Site, origins: Mapping[str, Origin]) -> None:
+    """Check what features, and other settings, say about each other."""
+
+    def refuse(name: str, problem: str) -> None:
+        origin = origins[name]
+        where = place(Path(origin.file), origin.line) if origin.file else f"the variable {origin.variable}"
+        raise SiteError(f"{where} has {name}: {problem}")
+
+    lists = {"default_features": site.default_features}
+    lists.update({f"feature.{item.name}.conflicts": item.conflicts for item in site.feature.values()})
+    for name, listed in lists.items():
+        for item in listed:
+            if item not in site.feature:
+                known = f"write one of {', '.join(site.feature)}" if site.feature else "the site has no features"
+                refuse(name, f"there is no feature '{item}'{perhaps(item, site.feature)}: {known}")
+    for feature in site.feature.values():
+        if feature.name in feature.conflicts:
+            refuse(f"feature.{feature.name}.conflicts", "a feature can't conflict with itself: remove its name")
+        for path in unbound(feature, (*site.binds, *site.optional_binds)):
+            refuse(
+                f"feature.{feature.name}.library_path",
+                f"no bind path of the feature or the site contains '{path}', so it is not in the container: add one "
+                "to binds of the feature, or correct the path",
+            )
+    for first, second in conflicts([site.feature[name] for name in dict.fromkeys(site.default_features)]):
+        refuse("default_features", f"'{first}' and '{second}' conflict: remove one of them")
 
 
 def _check_level(site: Site, origins: Mapping[str, Origin]) -> None:
@@ -378,34 +441,69 @@ def _from_file(file: SiteFile, layer: str) -> _Layer:
             raise SiteError(
                 f"unknown key '{key}' in {where}{perhaps(key, KEYS)}: remove it, or write one of {', '.join(KEYS)}"
             )
-        for name in value if isinstance(value, Mapping) else ():
+        is_features = KEYS[key].kind is FEATURES
+        for name in value if isinstance(value, Mapping) and not is_features else ():
             if name in KEYS:
                 raise SiteError(
                     f"{place(file.path, file.line(key, name))} has {name} in the table {key}, which holds variables "
                     f"of the container: write the key {name} above the line [{key}]"
                 )
-        settings[key] = _converted(file, key, KEYS[key].kind, value)
-        if isinstance(settings[key], Mapping):
-            for name in settings[key]:
-                origins[f"{key}.{name}"] = Origin(layer, str(file.path), file.line(key, name))
-        else:
-            origins[key] = Origin(layer, str(file.path), file.line(key))
+        settings[key] = _converted(file, (key,), KEYS[key].kind, value)
+        if is_features:
+            settings[key] = {name: _feature(file, name, table) for name, table in value.items()}
+        for path in _paths(key, settings[key]):
+            origins[".".join(path)] = Origin(layer, str(file.path), file.line(*path))
     return _Layer(settings, origins)
 
 
-def _converted(file: SiteFile, key: str, kind: Kind, value: Any) -> Any:
+def _paths(key: str, value: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the names that lead to each setting of a key, and to each table of a feature."""
+    if not isinstance(value, Mapping):
+        yield (key,)
+        return
+    for name, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield key, name
+        yield from ((key, *path) for path in _paths(name, inner))
+
+
+def _feature(file: SiteFile, name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what one file says about a feature."""
+    top = ("feature", name)
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise SiteError(f"{place(file.path, file.line(*top))} has [feature.{name}]: {error}") from error
+    for key in table:
+        if key not in FEATURE_KEYS:
+            where = place(file.path, file.line(*top, key)).rstrip(",")
+            advice = (
+                "write it above the first line in brackets, as a key of the site"
+                if key in KEYS
+                else f"remove it, or write one of {', '.join(FEATURE_KEYS)}"
+            )
+            raise SiteError(
+                f"unknown key '{key}' of the feature {name} in {where}{perhaps(key, FEATURE_KEYS)}: {advice}"
+            )
+    return {key: _converted(file, (*top, key), FEATURE_KEYS[key].kind, value) for key, value in table.items()}
+
+
+def _converted(file: SiteFile, keys: tuple[str, ...], kind: Kind, value: Any) -> Any:
+    key = ".".join(keys)
     try:
         return kind.read(value)
     except WrongItemError as error:
         if isinstance(value, Mapping):
-            where, item = file.line(key, error.item), f"{error.item} = {_shown(value[error.item])}"
+            where, item = file.line(*keys, error.item), f"{error.item} = {_shown(value[error.item])}"
         else:
-            where, item = file.line_of_item(key, error.item), repr(error.item)
+            where, item = file.line_of_item(keys, error.item), repr(error.item)
         raise SiteError(f"{place(file.path, where)} has {item} in {key}: {error}") from error
     except TypeError as error:
-        raise SiteError(f"{place(file.path, file.line(key))} has {key} = {_shown(value)}: it takes {error}") from error
+        raise SiteError(
+            f"{place(file.path, file.line(*keys))} has {key} = {_shown(value)}: it takes {error}"
+        ) from error
     except ValueError as error:
-        raise SiteError(f"{place(file.path, file.line(key))} has {key} = {_shown(value)}: {error}") from error
+        raise SiteError(f"{place(file.path, file.line(*keys))} has {key} = {_shown(value)}: {error}") from error
 
 
 def _shown(value: Any) -> str:

@@ -66,6 +66,11 @@ proc sifmod_set {name value} {
     }
 }
 
+# sifmod_env NAME: the value of a variable; empty if it is not set.
+proc sifmod_env {name} {
+    return [expr {[sifmod_has $name] ? $::env($name) : {}}]
+}
+
 # One container at a time. When Lmod replaces a member of a family, it loads the new one before it unloads the old one, which
 # leaves the old one's values behind. So the old one is unloaded here first. environment-modules refuses the second one.
 set member "LMOD_FAMILY_CONTAINER"
@@ -244,11 +249,6 @@ sifmod_set SINGULARITYENV_PYTHONNOUSERSITE "1"
 sifmod_set APPTAINERENV_PYTHONNOUSERSITE "1"
 sifmod_set SINGULARITYENV_UV_LINK_MODE "copy"
 sifmod_set APPTAINERENV_UV_LINK_MODE "copy"
-
-# sifmod_env NAME: the value of a variable; empty if it is not set.
-proc sifmod_env {name} {
-    return [expr {[sifmod_has $name] ? $::env($name) : {}}]
-}
 
 # The other settings. The container inherits them, so what the user exports later counts.
 sifmod_set NCCL_SOCKET_IFNAME "hsn0,hsn1,hsn2,hsn3"

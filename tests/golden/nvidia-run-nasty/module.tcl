@@ -66,6 +66,11 @@ proc sifmod_set {name value} {
     }
 }
 
+# sifmod_env NAME: the value of a variable; empty if it is not set.
+proc sifmod_env {name} {
+    return [expr {[sifmod_has $name] ? $::env($name) : {}}]
+}
+
 # One container at a time. When Lmod replaces a member of a family, it loads the new one before it unloads the old one, which
 # leaves the old one's values behind. So the old one is unloaded here first. environment-modules refuses the second one.
 set member "LMOD_FAMILY_CONTAINER"
@@ -121,6 +126,230 @@ sifmod_set CONTAINERROOT "/tmp/a b,c'd\$e"
 sifmod_set RUNSCRIPTS "/tmp/a b,c'd\$e/runscripts"
 sifmod_set "RUNSCRIPTSPYTORCHMINNGC" "/tmp/a b,c'd\$e/runscripts"
 
+# What the cluster offers to containers: each feature in use that applies on this node adds bind paths and variables. The record
+# says which these were, for the unload, and for commands on other nodes.
+
+# sifmod_is_host PATTERN...: whether one of them matches the name of this node: its own, short or in full, or Slurm's for it. The
+# variable HOSTNAME of a job is that of the login node.
+proc sifmod_is_host {args} {
+    set names {}
+    if {![catch {open /proc/sys/kernel/hostname} file]} {
+        set name [gets $file]
+        close $file
+        lappend names $name [lindex [split $name .] 0]
+    }
+    if {[sifmod_has SLURMD_NODENAME]} {
+        lappend names $::env(SLURMD_NODENAME)
+    }
+    foreach pattern $args {
+        if {[lsearch -glob $names $pattern] >= 0} {
+            return 1
+        }
+    }
+    return 0
+}
+
+# sifmod_nearest WORD KNOWN...: the known name with the fewest differences, if these are at most half of its letters, rounded up.
+proc sifmod_nearest {word args} {
+    set near {}
+    set best 99
+    foreach known $args {
+        set row {0}
+        for {set j 1} {$j <= [string length $known]} {incr j} {
+            lappend row $j
+        }
+        for {set i 1} {$i <= [string length $word]} {incr i} {
+            set diagonal [lindex $row 0]
+            lset row 0 $i
+            for {set j 1} {$j <= [string length $known]} {incr j} {
+                set above [lindex $row $j]
+                set changed [expr {[string index $word $i-1] ne [string index $known $j-1]}]
+                lset row $j [expr {min($above + 1, [lindex $row $j-1] + 1, $diagonal + $changed)}]
+                set diagonal $above
+            }
+        }
+        if {[lindex $row end] < $best && 2 * [lindex $row end] <= [string length $known] + 1} {
+            set best [lindex $row end]
+            set near $known
+        }
+    }
+    return $near
+}
+
+# sifmod_matches PATTERN FOLDER OPTIONS: the bind paths of what it matches, into a folder of the container if there is one.
+proc sifmod_matches {pattern folder options} {
+    set found {}
+    foreach path [lsort [glob -nocomplain -- $pattern]] {
+        if {![file exists $path] || [regexp {[,:\\^[:cntrl:]]|\s$} $path]} {
+            continue
+        }
+        set bind [list $path]
+        if {$folder ne {}} {
+            lappend bind $folder[file tail $path]
+        } elseif {$options ne {}} {
+            lappend bind $path
+        }
+        if {$options ne {}} {
+            lappend bind $options
+        }
+        lappend found [join $bind :]
+    }
+    return $found
+}
+
+set known [list it-s gpus other]
+set chosen [list it-s gpus]
+if {[sifmod_has SIFMOD_FEATURES]} {
+    foreach change [regexp -all -inline {[^,\s]+} $env(SIFMOD_FEATURES)] {
+        set name [regsub {^-} $change {}]
+        if {$name in $known} {
+            set chosen [lsearch -all -inline -not -exact $chosen $name]
+            if {$change eq $name} {
+                lappend chosen $name
+            }
+        } elseif {$sifmod_loading} {
+            set name [string range [regsub -all {[^a-zA-Z0-9_-]} $name ?] 0 39]
+            set near [sifmod_nearest $name {*}$known]
+            set perhaps [expr {$near eq {} ? {} : " (perhaps you meant '$near')"}]
+            puts stderr "SIFMOD_FEATURES: there is no feature '$name'$perhaps: use [join $known {, }]"
+        }
+    }
+}
+if {$sifmod_loading && "it-s" in $chosen && "other" in $chosen} {
+    if {$sifmod_lmod} {
+        error "the features 'it-s' and 'other' conflict: choose one with SIFMOD_FEATURES=-it-s or SIFMOD_FEATURES=-other"
+    }
+    puts stderr "the features 'it-s' and 'other' conflict: choose one with SIFMOD_FEATURES=-it-s or SIFMOD_FEATURES=-other"
+    break
+}
+set before {}
+if {[sifmod_has __SIFMOD_FEATURES_PYTORCHMINNGC]} {
+    set before [split [lindex [split $env(__SIFMOD_FEATURES_PYTORCHMINNGC) :] 1] ,]
+}
+set features_binds {}
+set in_use {}
+set applied {}
+set library_path {}
+array set plain {}
+array set twins {}
+set plain(QUOTES) [join [list "it's \"" [sifmod_env HOME] "\" `id` \\n"] {}]
+set twins(ENV_PYTHONNOUSERSITE) "1"
+
+set applies [expr {"it-s" in $chosen && [file exists "/it's/\$HOME \[x\]"] && [sifmod_is_host "nid\[0-9\]*" "a-b.c?"]}]
+if {"it-s" in $chosen} {
+    lappend in_use it-s
+}
+if {$sifmod_unloading} {
+    set applies [expr {"it-s" in $before}]
+} elseif {$applies} {
+    set found {}
+    set missing {}
+    set more [sifmod_matches "/it's \$HOME/\[a-c\]*/lib?.so" "/ho st/" ""]
+    lappend found {*}$more
+    if {$more eq {} && $missing eq {}} {
+        set missing "the feature 'it-s' needs '/it's \$HOME/\[a-c\]*/lib?.so', which this node does not have: use another node, or do without the feature with SIFMOD_FEATURES=-it-s"
+    }
+    set more [expr {[file exists "/a,b"] ? [list "/a\\,b:/it's:ro"] : {}}]
+    lappend found {*}$more
+    if {$more eq {} && $missing eq {}} {
+        set missing "the feature 'it-s' needs '/a,b', which this node does not have: use another node, or do without the feature with SIFMOD_FEATURES=-it-s"
+    }
+    set more [sifmod_matches "/dev/cxi\[0-9\]" "" "ro"]
+    lappend found {*}$more
+    set more [expr {[file exists "/x y"] ? [list "/x y"] : {}}]
+    lappend found {*}$more
+    if {$missing ne {}} {
+        set applies 0
+        if {$sifmod_loading} {
+            puts stderr "Warning: $missing"
+        }
+    } else {
+        foreach bind $found {
+            if {$bind ni $features_binds} {
+                lappend features_binds $bind
+            }
+        }
+    }
+}
+if {$applies} {
+    lappend applied it-s
+    unset -nocomplain plain(QUOTES)
+    set plain(FEATURE) [join [list "it's \"" [sifmod_env HOME] "\" `id` \\n"] {}]
+    set twins(ENV_INNER) "\$(id) it's"
+    unset -nocomplain twins(ENV_PYTHONNOUSERSITE)
+    set twins(_NO_UMASK) "1"
+    set twins(_NO_MOUNT) "a 'b'"
+    lappend library_path "/ho+st/lib:/it%s"
+}
+
+set applies [expr {"gpus" in $chosen && [file exists "/dev/kfd"]}]
+if {"gpus" in $chosen} {
+    lappend in_use gpus
+}
+if {$sifmod_unloading} {
+    set applies [expr {"gpus" in $before}]
+} elseif {$applies} {
+    set found {}
+    set missing {}
+    if {$missing ne {}} {
+        set applies 0
+        if {$sifmod_loading} {
+            puts stderr "Warning: $missing"
+        }
+    } else {
+        foreach bind $found {
+            if {$bind ni $features_binds} {
+                lappend features_binds $bind
+            }
+        }
+    }
+}
+if {$applies} {
+    lappend applied gpus
+    lappend library_path "/gpus"
+}
+
+set applies [expr {"other" in $chosen}]
+if {"other" in $chosen} {
+    lappend in_use other
+}
+if {$sifmod_unloading} {
+    set applies [expr {"other" in $before}]
+} elseif {$applies} {
+    set found {}
+    set missing {}
+    if {$missing ne {}} {
+        set applies 0
+        if {$sifmod_loading} {
+            puts stderr "Warning: $missing"
+        }
+    } else {
+        foreach bind $found {
+            if {$bind ni $features_binds} {
+                lappend features_binds $bind
+            }
+        }
+    }
+}
+if {$applies} {
+    lappend applied other
+}
+
+if {$library_path ne {}} {
+    set twins(ENV_LD_LIBRARY_PATH) [join $library_path :]
+    append twins(ENV_LD_LIBRARY_PATH) "\$\{LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH\}"
+}
+foreach name [lsort [array names plain]] {
+    sifmod_set $name $plain($name)
+}
+foreach name [lsort [array names twins]] {
+    sifmod_set SINGULARITY$name $twins($name)
+    sifmod_set APPTAINER$name $twins($name)
+}
+foreach name [list __SIFMOD_FEATURES_PYTORCHMINNGC __SIFMOD_FEATURES] {
+    sifmod_set $name [join $in_use ,]:[join $applied ,]
+}
+
 # Bind paths: those that the container needs, the optional ones that exist here, the user software, and the user's own.
 set binds {}
 lappend binds "/tmp/a b\\,c'd\$e/runscripts:/runscripts:ro"
@@ -130,6 +359,7 @@ lappend binds "/plain"
 if {[file exists "/it's/\$HOME"]} {
     lappend binds "/it's/\$HOME"
 }
+lappend binds {*}$features_binds
 
 # What is wrong with a packed file: nothing, "unreadable", or "damaged" if it is shorter than its superblock says.
 proc sifmod_problem_of {path} {
@@ -194,19 +424,11 @@ sifmod_set SINGULARITYENV_WITH_CONDA_VENV "source /runscripts/init-conda-venv"
 sifmod_set APPTAINERENV_WITH_CONDA_VENV "source /runscripts/init-conda-venv"
 sifmod_set SINGULARITYENV_WITH_VENV "source /user-software/venv/a+b/bin/activate"
 sifmod_set APPTAINERENV_WITH_VENV "source /user-software/venv/a+b/bin/activate"
-sifmod_set SINGULARITYENV_PYTHONNOUSERSITE "1"
-sifmod_set APPTAINERENV_PYTHONNOUSERSITE "1"
 sifmod_set SINGULARITYENV_UV_LINK_MODE "copy"
 sifmod_set APPTAINERENV_UV_LINK_MODE "copy"
 
-# sifmod_env NAME: the value of a variable; empty if it is not set.
-proc sifmod_env {name} {
-    return [expr {[sifmod_has $name] ? $::env($name) : {}}]
-}
-
 # The other settings. The container inherits them, so what the user exports later counts.
 sifmod_set EMPTY ""
-sifmod_set QUOTES [join [list "it's \"" [sifmod_env HOME] "\" `id` \\n"] {}]
 sifmod_set SHARED "easyconfig's"
 
 # Caches, for `singularity exec`; commands and runscripts find and make the folders on their own node. Loading makes no folder, so

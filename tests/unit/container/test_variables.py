@@ -41,7 +41,7 @@ def of_site(variables: dict[Any, Any]) -> str:
         ("é", "x", "use letters, digits and '_'"),
         (names.RESERVED_VARIABLES[0], "x", "remove it"),
         ("A", 1, "the value of A in quotes"),
-        ("A", None, "the value of A in quotes"),
+        ("A", None, ""),
         ("A", ["x"], "the value of A in quotes"),
         ("A", "two\nlines", "on one line"),
         ("A", "n\0ul", "on one line"),

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
-from sifmod.container.bind import Bind
+from sifmod.container.bind import Bind, BindPattern
 from sifmod.container.spec import ContainerSpec, spec_from_parameters
 from sifmod.render.templates import render, render_module
+from sifmod.site.feature import Feature
 from sifmod.site.settings import Site, load_site
 
 from ..support import a_site
@@ -36,6 +37,24 @@ NASTY_SITE = a_site(
         "TORCH_HOME": "a/b",
     },
     master_suffix="-ib'0",
+    default_features=("it-s", "gpus"),
+    feature={
+        "it-s": Feature(
+            "it-s",
+            help="it's [the] {host's} 100% \\n $MPI",
+            binds=(BindPattern("/it's $HOME/[a-c]*/lib?.so", "/ho st/"), Bind("/a,b", "/it's", "ro")),
+            optional_binds=(BindPattern("/dev/cxi[0-9]", options="ro"), Bind("/x y", "/x y")),
+            env={"SHARED": "never", "QUOTES": None, "FEATURE": 'it\'s "$HOME" `id` \\n'},
+            container_env={"INNER": "$(id) it's", "PYTHONNOUSERSITE": None},
+            library_path=("/ho+st/lib", "/it%s"),
+            runtime_options=("--no-umask", "--no-mount=a 'b'"),
+            conflicts=("other",),
+            hosts=("nid[0-9]*", "a-b.c?"),
+            exists="/it's/$HOME [x]",
+        ),
+        "gpus": Feature("gpus", gpu="amd", library_path=("/gpus",)),
+        "other": Feature("other"),
+    },
 )
 
 
@@ -108,6 +127,7 @@ CASES: dict[str, tuple[ContainerSpec, Site]] = {
             wrappers=["python", "nvidia-smi"],
             binds=[r"/own\,data:/own:rw", "/plain"],
             container_env={"SHARED": "easyconfig's", "EMPTY": ""},
+            features=["other", "-other"],
             pip_constraints=False,
         ),
         NASTY_SITE,

@@ -1,6 +1,8 @@
 -- Just enough of Lmod to run the container part of a modulefile in a plain Lua: what it sets is printed, name NUL value NUL.
 -- arg: the modulefile, the mode, the shell; the environment comes from the process.
 local environment = {}
+local has_lfs, file_system = pcall(require, "lfs")
+lfs = has_lfs and file_system or nil
 local real_getenv = os.getenv
 
 function os.getenv(name) return environment[name] or real_getenv(name) end

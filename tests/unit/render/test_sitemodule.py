@@ -108,6 +108,8 @@ def test_it_sets_what_the_module_of_a_container_sets_without_the_image(
         first, _, others = expected[name].partition(":/runscripts:ro,")
         assert first.endswith("runscripts")
         expected[name] = others
+    if site.feature:
+        expected["__SIFMOD_FEATURES_"] = expected.pop("__SIFMOD_FEATURES_DEMO")
     assert loaded(load, tmp_path, site, syntax, environ) == expected
 
 

@@ -148,12 +148,10 @@ set_environment() {
     inject VIRTUAL_ENV_PROMPT '(a+b) '
     inject WITH_CONDA_VENV 'source /runscripts/init-conda-venv'
     inject WITH_VENV 'source /user-software/venv/a+b/bin/activate'
-    inject_unless_set PYTHONNOUSERSITE 1
     inject_unless_set UV_LINK_MODE copy
     # The loaded module has set these, and the user may have changed or unset some since.
     if [[ ${CONTAINERROOT-} == "$sifmod_root" ]]; then return; fi
     export_unless_set EMPTY ''
-    export_unless_set QUOTES 'it'"'"'s "'"${HOME-}"'" `id` \n'
     export_unless_set SHARED 'easyconfig'"'"'s'
 }
 
@@ -165,6 +163,7 @@ set_binds() {
         /plain
     )
     if [[ -e '/it'"'"'s/$HOME' ]]; then binds+=('/it'"'"'s/$HOME'); fi
+    binds+=(${sifmod_feature_binds[@]+"${sifmod_feature_binds[@]}"})
     local beside='' alone
     if packed_is_active && ! [[ -r $sifmod_packed ]]; then
         beside='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, so /tmp/a b,c'"'"'d$e/user-software is used. Its owner can allow it with: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
@@ -225,6 +224,161 @@ check_working_directory() {
     esac
 }
 
+# is_host PATTERN...: whether one of the patterns matches the name of this node: its own, short or in full, or Slurm's for it. The
+# variable HOSTNAME of a job is that of the login node.
+is_host() {
+    local pattern name=
+    IFS= read -r name </proc/sys/kernel/hostname || :
+    for pattern in "$@"; do
+        # shellcheck disable=SC2053 # it is a pattern
+        if [[ $name == $pattern || ${name%%.*} == $pattern || ( ${SLURMD_NODENAME-} && $SLURMD_NODENAME == $pattern ) ]]; then return 0; fi
+    done
+    return 1
+}
+
+# nearest NAME KNOWN...: set near to the known name with the fewest differences, if these are at most half of its letters, rounded up.
+nearest() {
+    local known i j diagonal above best=99
+    local -a row
+    near=''
+    for known in "${@:2}"; do
+        for ((j = 0; j <= ${#known}; j++)); do row[j]=$j; done
+        for ((i = 1; i <= ${#1}; i++)); do
+            diagonal=${row[0]} row[0]=$i
+            for ((j = 1; j <= ${#known}; j++)); do
+                above=${row[j]}
+                if [[ ${1:i-1:1} != "${known:j-1:1}" ]]; then ((diagonal += 1)); fi
+                row[j]=$((above < row[j - 1] ? above + 1 : row[j - 1] + 1))
+                if ((diagonal < row[j])); then row[j]=$diagonal; fi
+                diagonal=$above
+            done
+        done
+        if ((row[${#known}] < best && 2 * row[${#known}] <= ${#known} + 1)); then best=${row[${#known}]} near=$known; fi
+    done
+}
+
+# choose_features: set chosen to the features in use, with a comma around each: those of the module, plus and minus those in
+# SIFMOD_FEATURES. Without this variable, those that were chosen when the module was loaded.
+choose_features() {
+    local -a known=(it-s gpus other) changes
+    local change name near
+    chosen=,it-s,gpus,
+    if [[ -z ${SIFMOD_FEATURES+x} && ${CONTAINERROOT-} == "$sifmod_root" && ${__SIFMOD_FEATURES+x} ]]; then
+        chosen=,${__SIFMOD_FEATURES%%:*},
+        return
+    fi
+    IFS=$', \t\n' read -rd '' -a changes <<<"${SIFMOD_FEATURES-}" || :
+    for change in ${changes[@]+"${changes[@]}"}; do
+        name=${change#-}
+        if [[ -z $change ]]; then continue; fi
+        if [[ " ${known[*]} " != *" $name "* ]]; then
+            name=${name//[^[:alnum:]_-]/'?'}
+            nearest "${name::40}" "${known[@]}"
+            if [[ ${SLURM_PROCID:-0} == 0 ]]; then
+                printf '%s: SIFMOD_FEATURES: there is no feature %s%s: use %s\n' "${0##*/}" "'${name::40}'" "${near:+ (perhaps you meant '$near')}" 'it-s, gpus, other' >&2
+            fi
+            continue
+        fi
+        chosen=${chosen/",$name,"/,}
+        if [[ $change == "$name" ]]; then chosen+=$name,; fi
+    done
+}
+
+# bind_matches FOLDER OPTIONS PATH...: bind each of these that exists, into a folder of the container if there is one; a pattern
+# without a match is its own text. Fails if there is none.
+bind_matches() {
+    local path destination status=1
+    for path in "${@:3}"; do
+        if [[ ! -e $path || $path =~ [,:\\^[:cntrl:]]|[[:space:]]$ ]]; then continue; fi
+        destination=$path
+        if [[ -n $1 ]]; then destination=$1${path##*/}; fi
+        if [[ -n $1 || -n $2 ]]; then path+=:$destination; fi
+        add_bind "$path${2:+:$2}"
+        status=0
+    done
+    return "$status"
+}
+
+add_bind() {
+    local bind
+    for bind in ${sifmod_feature_binds[@]+"${sifmod_feature_binds[@]}"}; do
+        if [[ $bind == "$1" ]]; then return 0; fi
+    done
+    sifmod_feature_binds+=("$1")
+}
+
+# feature_values NAMES: set plain and twins to the variables with these features, whose names have a comma around each; only those
+# of the variables that features change.
+feature_values() {
+    local library_path=
+    plain=() twins=()
+    plain[QUOTES]='it'"'"'s "'"${HOME-}"'" `id` \n'
+    twins[ENV_PYTHONNOUSERSITE]=1
+    if [[ $1 == *,it-s,* ]]; then
+        unset "plain[QUOTES]"
+        plain[FEATURE]='it'"'"'s "'"${HOME-}"'" `id` \n'
+        twins[ENV_INNER]='$(id) it'"'"'s'
+        unset "twins[ENV_PYTHONNOUSERSITE]"
+        twins[_NO_UMASK]=1
+        twins[_NO_MOUNT]='a '"'"'b'"'"''
+        library_path+=:/ho+st/lib:/it%s
+    fi
+    if [[ $1 == *,gpus,* ]]; then
+        library_path+=:/gpus
+    fi
+    if [[ -n $library_path ]]; then twins[ENV_LD_LIBRARY_PATH]=${library_path#:}'${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}'; fi
+}
+
+# use_features: find the bind paths and set the variables of the features that apply on this node. The loaded module has done so
+# on its node: what it has set there is changed, and what the user has set since stays.
+use_features() {
+    local chosen applied=, name was one other
+    local -A plain=() twins=() plain_before=() twins_before=()
+    choose_features
+    if [[ $chosen == *,it-s,* && $chosen == *,other,* ]]; then die 126 'the features '"'"'it-s'"'"' and '"'"'other'"'"' conflict: choose one with SIFMOD_FEATURES=-it-s or SIFMOD_FEATURES=-other'; fi
+    sifmod_feature_binds=()
+    if [[ $chosen == *,it-s,* && -e '/it'"'"'s/$HOME [x]' ]] && is_host 'nid[0-9]*' 'a-b.c?'; then
+        applied+=it-s,
+        bind_matches '/ho st/' '' '/it'"'"'s $HOME/'[a-c]*/lib?.so || die 126 'the feature '"'"'it-s'"'"' needs '"'"'/it'"'"'s $HOME/[a-c]*/lib?.so'"'"', which this node does not have: use another node, or do without the feature with SIFMOD_FEATURES=-it-s'
+        [[ -e /a,b ]] || die 126 'the feature '"'"'it-s'"'"' needs '"'"'/a,b'"'"', which this node does not have: use another node, or do without the feature with SIFMOD_FEATURES=-it-s'
+        add_bind '/a\,b:/it'"'"'s:ro'
+        bind_matches '' ro /dev/cxi[0-9] || :
+        if [[ -e '/x y' ]]; then add_bind '/x y'; fi
+    fi
+    if [[ $chosen == *,gpus,* && -e /dev/kfd ]]; then
+        applied+=gpus,
+    fi
+    if [[ $chosen == *,other,* ]]; then
+        applied+=other,
+    fi
+    if [[ -n ${__SIFMOD_FEATURES+x} ]]; then
+        feature_values ",${__SIFMOD_FEATURES#*:},"
+        for name in "${!plain[@]}"; do plain_before[$name]=${plain[$name]}; done
+        for name in "${!twins[@]}"; do twins_before[$name]=${twins[$name]}; done
+    fi
+    feature_values "$applied"
+    for name in FEATURE QUOTES; do
+        if [[ ${!name+x}${!name-} != "${plain_before[$name]+x}${plain_before[$name]-}" ]]; then
+            continue
+        elif [[ -n ${plain[$name]+x} ]]; then
+            export "$name=${plain[$name]}"
+        else
+            unset "$name"
+        fi
+    done
+    for name in ENV_INNER ENV_LD_LIBRARY_PATH ENV_PYTHONNOUSERSITE _NO_MOUNT _NO_UMASK; do
+        was=${twins_before[$name]+x}${twins_before[$name]-}
+        one=SINGULARITY$name other=APPTAINER$name
+        if [[ ${!one+x}${!one-} != "$was" || ${!other+x}${!other-} != "$was" ]]; then
+            continue
+        elif [[ -n ${twins[$name]+x} ]]; then
+            export "$one=${twins[$name]}" "$other=${twins[$name]}"
+        else
+            unset "$one" "$other"
+        fi
+    done
+}
+
 # is_private FOLDER: whether it is a folder of the user's to write to. It is made if it is missing.
 is_private() {
     if [[ ! -d $1 ]]; then (umask 077 && mkdir -p -- "$1") 2>/dev/null || return; fi
@@ -281,6 +435,7 @@ launch() {
     find_runtime
     find_image
     set_environment
+    use_features
     set_binds
     check_working_directory
     use_caches

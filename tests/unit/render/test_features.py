@@ -1,0 +1,264 @@
+"""A site's features: modules and commands decide by one rule which of them apply on a node, and what they do there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from sifmod.container.spec import ContainerSpec
+from sifmod.site.settings import Site, load_site
+
+from .running import Done, Load, Wrapper
+
+HERE = "node7"
+
+# Below {top} lie lib1.so, lib2.so, "lib,3.so", .libhidden.so, and the directory "a b" with lib.so.
+FEATURES = """
+default_features = ["mpi"]
+
+[container_env]
+SHARED = "site"
+PYTHONSTARTUP = "site"
+
+[feature.mpi]
+binds = ["{top}/lib[1-9].so:/host/", "{top}/a b"]
+optional_binds = ["{top}/nowhere", "{top}/*/lib.so:/deep/:ro"]
+env = {{ SHARED = "mpi", HOMELY = "$HOME/mpi" }}
+container_env = {{ INNER = "it's", PYTHONSTARTUP = false }}
+library_path = ["/host", "/deep"]
+runtime_options = ["--no-umask", "--no-mount=tmp"]
+
+[feature.fabric]
+binds = ["{top}/lib1.so:/host/fabric"]
+env = {{ SHARED = "fabric", FABRIC = "1" }}
+library_path = ["/host/fabric"]
+hosts = ["nid[0-9]*", "node?"]
+conflicts = ["slow"]
+
+[feature.slow]
+exists = "{top}/lib1.so"
+
+[feature.gpus]
+gpu = "amd"
+env = {{ GPUS = "1" }}
+
+[feature.broken]
+binds = ["{top}/gone*", "{top}/lib1.so"]
+env = {{ BROKEN = "1" }}
+
+[feature.literal]
+binds = ["{top}/gone"]
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a user asks for on which node, and what happens there.
+
+    Attributes:
+        users: SIFMOD_FEATURES; None without the variable.
+        applied: the features that apply.
+        said: what is said about it, in this order.
+        node: Slurm's name of the node.
+        default: default_features of the site.
+        changes: features of the easyconfig.
+    """
+
+    users: Optional[str]
+    applied: tuple[str, ...]
+    said: tuple[str, ...] = ()
+    node: str = HERE
+    default: tuple[str, ...] = ("mpi",)
+    changes: tuple[str, ...] = ()
+    environ: Mapping[str, str] = field(default_factory=dict)
+
+
+CASES = {
+    "the site's": Case(None, ("mpi",)),
+    "nothing asked for": Case("", ("mpi",)),
+    "one more": Case("fabric", ("mpi", "fabric")),
+    "in the site's order": Case("slow,mpi", ("mpi", "slow")),
+    "one less": Case("-mpi", ()),
+    "the last word counts": Case("-mpi,mpi,fabric,-fabric", ("mpi",)),
+    "blanks and empty words": Case(" fabric , ,,\t-mpi\n", ("fabric",)),
+    "the easyconfig's": Case(None, ("mpi", "slow"), changes=("slow",)),
+    "one less of the easyconfig": Case(None, (), changes=("-mpi",)),
+    "the user has the last word": Case("mpi,-slow", ("mpi",), changes=("-mpi", "slow")),
+    "another host": Case("fabric", ("mpi",), node="login1"),
+    "a host by a range": Case("fabric", ("mpi", "fabric"), node="nid001"),
+    "a pattern matches the whole name": Case("fabric", ("mpi",), node="xnid001"),
+    "no such GPU": Case("gpus", ("mpi",)),
+    "a word too long": Case("mpich", ("mpi",), ("no feature 'mpich' (perhaps you meant 'mpi'): use mpi, fabric",)),
+    "letters changed places": Case("fabirc,slwo", ("mpi",), ("(perhaps you meant 'fabric')", "you meant 'slow')")),
+    "nothing like it": Case("xyzzy,-zz", ("mpi",), ("no feature 'xyzzy': use", "no feature 'zz': use")),
+    "a name with control characters": Case("a\033]b", ("mpi",), ("no feature 'a??b'",)),
+    "a pattern is no name": Case("*", ("mpi",), ("no feature '?'",)),
+    "a long name": Case("x" * 90, ("mpi",), (f"no feature '{'x' * 40}'",)),
+}
+
+SYNTAXES = pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    folder = tmp_path / "it's $HOME"
+    (folder / "a b").mkdir(parents=True)
+    for name in ("lib1.so", "lib2.so", "lib,3.so", ".libhidden.so", "a b/lib.so"):
+        (folder / name).write_text("")
+    return folder
+
+
+@pytest.fixture
+def site(tmp_path: Path, top: Path) -> Site:
+    path = tmp_path / "site.toml"
+    path.write_text(FEATURES.format(top=top))
+    return load_site({"SIFMOD_SITE": str(path)})
+
+
+def environ_of(case: Case) -> dict[str, str]:
+    users = {} if case.users is None else {"SIFMOD_FEATURES": case.users}
+    return {"HOME": "/home/ann", "SLURMD_NODENAME": case.node, **users, **case.environ}
+
+
+def of_module(load: Load, spec: ContainerSpec, site: Site, environ: Mapping[str, str], syntax: str) -> dict[str, str]:
+    return load(spec, site, environ, syntax=syntax)
+
+
+def of_command(wrapper: Wrapper, spec: ContainerSpec, site: Site, environ: Mapping[str, str]) -> dict[str, str]:
+    done = wrapper.run("python", spec=spec, site=site, environ=environ)
+    assert done.returncode == 0, done.stderr
+    variables: dict[str, str] = wrapper.fake.calls[-1]["env"]
+    return variables
+
+
+def effect(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return what features have changed."""
+    plain = {name: variables.get(name) for name in ("SHARED", "HOMELY", "FABRIC", "GPUS", "BROKEN")}
+    inner = ("ENV_INNER", "ENV_PYTHONSTARTUP", "ENV_LD_LIBRARY_PATH", "_NO_UMASK", "_NO_MOUNT")
+    twins = {name: {variables.get(f"SINGULARITY{name}"), variables.get(f"APPTAINER{name}")} for name in inner}
+    assert all(len(values) == 1 for values in twins.values()), twins
+    binds = [bind for bind in variables["SINGULARITY_BINDPATH"].split(",") if "/it's $HOME/" in bind]
+    return {**plain, **{name: values.pop() for name, values in twins.items()}, "binds": binds}
+
+
+def expected(applied: tuple[str, ...], top: Path) -> dict[str, Any]:
+    mpi, fabric = "mpi" in applied, "fabric" in applied
+    folders = ":".join([*(["/host:/deep"] if mpi else []), *(["/host/fabric"] if fabric else [])])
+    binds = [
+        f"{top}/lib1.so:/host/lib1.so",
+        f"{top}/lib2.so:/host/lib2.so",
+        f"{top}/a b",
+        f"{top}/a b/lib.so:/deep/lib.so:ro",
+    ]
+    return {
+        "SHARED": "fabric" if fabric else "mpi" if mpi else "site",
+        "HOMELY": "/home/ann/mpi" if mpi else None,
+        "FABRIC": "1" if fabric else None,
+        "GPUS": None,
+        "BROKEN": None,
+        "ENV_INNER": "it's" if mpi else None,
+        "ENV_PYTHONSTARTUP": None if mpi else "site",
+        "ENV_LD_LIBRARY_PATH": f"{folders}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" if folders else None,
+        "_NO_UMASK": "1" if mpi else None,
+        "_NO_MOUNT": "tmp" if mpi else None,
+        "binds": [*(binds if mpi else []), *([f"{top}/lib1.so:/host/fabric"] if fabric else [])],
+    }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_modules_and_commands_decide_alike(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec, site: Site, top: Path, name: str
+) -> None:
+    case = CASES[name]
+    spec = replace(installed, features=case.changes)
+    asked = replace(site, default_features=case.default), environ_of(case)
+    found = {syntax: effect(load(spec, *asked, syntax=syntax)) for syntax in ("Lua", "Tcl")}
+    found["bash"] = effect(of_command(wrapper, spec, *asked))
+    assert found == dict.fromkeys(found, expected(case.applied, top))
+    said = {syntax: load.run(spec, *asked, syntax=syntax).stderr.decode() for syntax in ("Lua", "Tcl")}
+    said["bash"] = wrapper.run("python", spec=spec, site=asked[0], environ=asked[1]).stderr
+    for text in said.values():
+        assert text.count("SIFMOD_FEATURES: ") == len(case.said), text
+        assert [part in line for part, line in zip(case.said, text.splitlines())] == [True] * len(case.said), text
+
+
+MISSING = {"broken": "/gone*", "literal": "/gone"}
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_bind_path_that_is_missing_is_named(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec, site: Site, top: Path, name: str
+) -> None:
+    environ = {**environ_of(CASES["the site's"]), "SIFMOD_FEATURES": name}
+    sentence = f"the feature '{name}' needs '{top}{MISSING[name]}', which this node does not have"
+    remedy = f"without the feature with SIFMOD_FEATURES=-{name}"
+    for syntax in ("Lua", "Tcl"):
+        done = load.run(installed, site, environ, syntax=syntax)
+        assert done.returncode == 0
+        said = done.stderr.decode()
+        assert sentence in said
+        assert remedy in said
+        assert said.count("\n") == 1
+        assert effect(load(installed, site, environ, syntax=syntax)) == expected(("mpi",), top)
+    refused: Done = wrapper.run("python", site=site, environ=environ)
+    assert refused.returncode == 126
+    assert sentence in refused.stderr
+    assert wrapper.fake.calls == []
+
+
+@SYNTAXES
+def test_features_that_conflict_are_refused_at_load(
+    load: Load, installed: ContainerSpec, site: Site, syntax: str
+) -> None:
+    done = load.run(installed, site, {"SIFMOD_FEATURES": "fabric,slow"}, syntax=syntax)
+    assert "the features 'fabric' and 'slow' conflict: choose one with SIFMOD_FEATURES=-fabric" in done.stderr.decode()
+    assert load.run(installed, site, {"SIFMOD_FEATURES": "fabric,slow"}, syntax=syntax, mode="unload").stderr == b""
+
+
+def test_features_that_conflict_are_refused_by_commands(wrapper: Wrapper, site: Site) -> None:
+    done = wrapper.run("python", site=site, environ={"SIFMOD_FEATURES": "fabric,slow"})
+    assert done.returncode == 126
+    assert "the features 'fabric' and 'slow' conflict" in done.stderr
+
+
+@SYNTAXES
+@pytest.mark.parametrize(("login", "compute"), [("login1", HERE), (HERE, "login1"), (HERE, HERE)])
+def test_a_command_decides_anew_on_another_node(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec, site: Site, top: Path, syntax: str, login: str, compute: str
+) -> None:
+    spec = replace(installed, module_family="")
+    before = {"HOME": "/home/ann", "SLURMD_NODENAME": login}
+    loaded = load(spec, site, {**before, "SIFMOD_FEATURES": "fabric"}, syntax=syntax)
+    loaded = {name: value for name, value in loaded.items() if not name.startswith("function ")}
+    # SIFMOD_FEATURES was set for the load alone
+    there = of_command(wrapper, spec, site, {**before, **loaded, "SLURMD_NODENAME": compute})
+    applied = ("mpi", "fabric") if compute == HERE else ("mpi",)
+    assert effect(there) == expected(applied, top)
+    changed = {**before, **loaded, "SLURMD_NODENAME": compute, "SHARED": "mine", "SINGULARITYENV_INNER": "mine"}
+    there = of_command(wrapper, spec, site, changed)
+    assert (there["SHARED"], there["SINGULARITYENV_INNER"]) == ("mine", "mine")
+    assert there.get("FABRIC") == ("1" if compute == HERE else None)
+
+
+def test_what_the_user_has_set_counts_without_a_module(wrapper: Wrapper, installed: ContainerSpec, site: Site) -> None:
+    own = {"SHARED": "", "SINGULARITYENV_LD_LIBRARY_PATH": "/mine", "SLURMD_NODENAME": HERE}
+    found = of_command(wrapper, installed, site, own)
+    assert (found["SHARED"], found["SINGULARITYENV_LD_LIBRARY_PATH"]) == ("", "/mine")
+    assert "APPTAINERENV_LD_LIBRARY_PATH" not in found
+
+
+def test_the_easyconfig_overrides_features(wrapper: Wrapper, load: Load, installed: ContainerSpec, site: Site) -> None:
+    spec = replace(installed, container_env={"SHARED": "own", "INNER": None, "LD_LIBRARY_PATH": "/own"})
+    for found in (load(spec, site), load(spec, site, syntax="Tcl"), of_command(wrapper, spec, site, {})):
+        assert found["SHARED"] == "own"
+        assert "SINGULARITYENV_INNER" not in found
+        assert found["SINGULARITYENV_LD_LIBRARY_PATH"] == "/host:/deep:/own"
+
+
+def test_one_task_of_a_step_names_an_unknown_feature(wrapper: Wrapper, site: Site) -> None:
+    environ = {"SIFMOD_FEATURES": "mpich", "SLURM_PROCID": "1"}
+    assert wrapper.run("python", site=site, environ=environ).stderr == ""
