@@ -75,6 +75,16 @@ def other_writers(path: Path) -> str:
     return ""
 
 
+def everybody_may_change(path: Path) -> bool:
+    """Return whether every user of the machine may change a file, or the names in a folder; False if there is none."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    is_protected = stat.S_ISLNK(status.st_mode) or (stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX)
+    return bool(status.st_mode & stat.S_IWOTH) and not is_protected
+
+
 def write_new(path: Path, text: str, *, force: bool = False) -> None:
     """Write a text file that a user asked for, atomically.
 

@@ -11,7 +11,7 @@ from sifmod.container.spec import image_is_gone
 from sifmod.errors import CommandError, ImageError, InstallError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding, worst
 from sifmod.host.command import LOOK_IN_CONTAINER, Result, run
-from sifmod.host.files import content_of, inside, sha256_of
+from sifmod.host.files import content_of, everybody_may_change, inside, sha256_of
 from sifmod.host.runtime import looking_environment
 from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
@@ -62,6 +62,7 @@ def verify(
     is_whole = worst(files) != PROBLEM
     yield from _user_commands(installation)
     yield from _module_file(installation)
+    yield from _writable(installation)
     yield from _image(installation, site, progress)
     yield from _old_images(installation)
     with progress.step(f"{installation.module}: reading user software"):
@@ -162,6 +163,10 @@ def _module_file(installation: Installation) -> Iterator[Finding]:
     topic, remedy = "module file", "rewrite it with: eb --module-only --rebuild"
     found, recorded = installation.module_files, installation.manifest.module_files
     files = [path for path in found if not path.is_symlink()]
+    if not files and found:
+        what = f"'{found[0]}' is a symbolic link to '{found[0].resolve()}'"
+        yield Finding(PROBLEM, topic, what, "loading the module runs that file", remedy)
+        return
     if not files:
         places = ", ".join(f"'{path}'" for path in recorded) or f"it is not in '{installation.space.modules}'"
         what = f"{installation.module} has no module file ({places})"
@@ -192,6 +197,21 @@ def _module_file(installation: Installation) -> Iterator[Finding]:
         if path.is_symlink() and path.resolve() not in targets:
             what = f"'{path}' leads to '{path.resolve()}'"
             yield Finding(PROBLEM, topic, what, "loading it does not load this container", remedy)
+
+
+def _writable(installation: Installation) -> Iterator[Finding]:
+    """Look for what everybody on the machine may change, at the folders above too: there they may put another one."""
+    root, image = installation.root, installation.image
+    own = [root, *(root / name for name in installation.manifest.files), root / names.USER_SOFTWARE_DIRECTORY]
+    found: set[Path] = set()
+    for path in (*own, root / names.USER_SOFTWARE_PACKED, image, *installation.module_files):
+        found.update(one for one in (path, *path.parents) if everybody_may_change(one))
+    if found:
+        shown = sorted(found)[:3]
+        more = f" and {len(found) - len(shown)} more" if len(found) > len(shown) else ""
+        what = f"everybody may change {', '.join(repr(str(path)) for path in shown)}{more}"
+        why = "they may run code as each user who loads the module"
+        yield Finding(WARNING, "permissions", what, why, f"chmod o-w {' '.join(quoting.shell(path) for path in shown)}")
 
 
 def _image(installation: Installation, site: Site, progress: Progress) -> Iterator[Finding]:

@@ -172,6 +172,32 @@ def test_a_module_file_that_is_gone_or_another_s_is_named(space: SoftwareSpace, 
     assert "can't be loaded" in check()["module file"][0].why
 
 
+def test_a_module_file_that_is_a_link_to_something_else_is_named(
+    space: SoftwareSpace, check: Check, tmp_path: Path
+) -> None:
+    names_of = named(space, MODULE)
+    make_installation(space, MODULE, **names_of)
+    path = Path(next(iter(names_of["module_files"])))
+    path.rename(tmp_path / "other.lua")
+    path.symlink_to(tmp_path / "other.lua")
+    found = check()["module file"]
+    assert [one.severity for one in found] == [PROBLEM]
+    assert f"'{path}' is a symbolic link to '{tmp_path / 'other.lua'}'" in found[0].what
+
+
+@pytest.mark.parametrize("name", ["", "bin", "share/container.sh", "user-software", "demo.sif", ".."])
+def test_what_everybody_may_change_is_named(root: Path, check: Check, name: str) -> None:
+    assert "permissions" not in check()
+    path = (root / name).resolve()
+    path.chmod(0o777)
+    [found] = check()["permissions"]
+    assert (found.severity, found.what) == (WARNING, f"everybody may change '{path}'")
+    assert found.remedy == f"chmod o-w {path}"
+    if path.is_dir():
+        path.chmod(0o1777)
+        assert "permissions" not in check()
+
+
 def test_a_module_file_is_compared_with_what_was_written(space: SoftwareSpace, check: Check) -> None:
     names_of = named(space, MODULE)
     file, link = map(Path, names_of["module_files"])
