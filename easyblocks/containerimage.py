@@ -167,7 +167,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 CUSTOM,
             ],
             "venv": [None, "Name of the virtual environment for user software (default: none)", CUSTOM],
-            "wrappers": [None, "Host commands that run the same command in the container", CUSTOM],
+            "wrappers": [None, "Host commands that run a command in the container: a list, or a map", CUSTOM],
         }
         options: dict[str, Any] = EasyBlock.extra_options({**own, **(extra_vars or {})})
         return options

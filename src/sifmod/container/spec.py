@@ -14,6 +14,7 @@ from sifmod.container.bind import UNBINDABLE, Bind, is_bindable
 from sifmod.container.gpu import LIBRARIES, VENDORS, Vendor
 from sifmod.container.naming import Naming
 from sifmod.container.variables import check_variable
+from sifmod.container.wrappers import read_wrappers
 from sifmod.errors import ParameterError
 from sifmod.text.suggest import perhaps
 
@@ -80,7 +81,8 @@ class ContainerSpec:
         python: the Python of the image; None if the module provides no Python.
         python_version: `major.minor` of that Python; empty until it was read from the image.
         venv: name of the virtual environment; empty if there is no user software.
-        wrappers: names of host commands that run the same command in the container.
+        wrappers: names of host commands that run a command in the container.
+        wrapped: the words of that command by name; without an entry it has the same name, and no arguments of its own.
         user_commands: whether commands that users install are host commands too.
         binds: bind paths for this container, in addition to the site's.
         container_env: variables for this container, in addition to the site's; None removes one of the site's.
@@ -112,6 +114,7 @@ class ContainerSpec:
     python_version: str = ""
     venv: str = ""
     wrappers: tuple[str, ...] = ()
+    wrapped: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     user_commands: bool = True
     binds: tuple[Bind, ...] = ()
     container_env: Mapping[str, Optional[str]] = field(default_factory=lambda: MappingProxyType({}))
@@ -141,6 +144,14 @@ class ContainerSpec:
     def runtime_gpu(self) -> Optional[Vendor]:
         """The vendor whose support in the runtime is turned on; None if no GPU or no library of the host is needed."""
         return self.vendor if self.gpu_libraries == "host" else None
+
+    def command_of(self, wrapper: str) -> tuple[str, ...]:
+        """Return the words of the command that a wrapper runs in the container.
+
+        Args:
+            wrapper: its name, one of `wrappers`.
+        """
+        return self.wrapped.get(wrapper, (wrapper,))
 
     @property
     def venv_path(self) -> str:
@@ -209,6 +220,7 @@ def spec_from_parameters(
             "pack_user_software", pack, "there is nothing to pack without venv: set venv, or remove this parameter"
         )
     gpu = _choice("gpu", given.get("gpu", ""), tuple(VENDORS)) if given.get("gpu") else ""
+    wrappers = read_wrappers(given.get("wrappers", DEFAULT_WRAPPERS if python else ()))
     usual_libraries = VENDORS[gpu].libraries if gpu else LIBRARIES[0]
     return ContainerSpec(
         name=name,
@@ -221,7 +233,8 @@ def spec_from_parameters(
         expected_packages=_packages("expected_packages", given.get("expected_packages", {}), python),
         python=python,
         venv=venv,
-        wrappers=_wrappers(given.get("wrappers"), python),
+        wrappers=tuple(wrappers),
+        wrapped=MappingProxyType({name: words for name, words in wrappers.items() if words != (name,)}),
         user_commands=_flag("user_commands", given.get("user_commands", True)) and bool(venv),
         binds=_binds("binds", given.get("binds", ())),
         container_env=_variables("container_env", given.get("container_env", {})),
@@ -312,21 +325,6 @@ def _packages(parameter: str, value: Any, python: Optional[PythonLayout]) -> Map
     if value and not python:
         raise ParameterError(parameter, value, "packages need a Python: set conda_env or python_prefix")
     return MappingProxyType(dict(value))
-
-
-def _wrappers(value: Any, python: Optional[PythonLayout]) -> tuple[str, ...]:
-    if value is None:
-        return DEFAULT_WRAPPERS if python else ()
-    for item in _texts("wrappers", value):
-        if not _SIMPLE_NAME.fullmatch(item):
-            raise ParameterError("wrappers", item, "use the name of a command in the image, without a folder")
-        if item in names.COMMANDS:
-            raise ParameterError("wrappers", item, "sifmod has a command of this name: remove it from the list")
-        if item in names.HOST_COMMANDS:
-            raise ParameterError(
-                "wrappers", item, "it would hide the host's command of this name: remove it from the list"
-            )
-    return tuple(dict.fromkeys(value))
 
 
 def _binds(parameter: str, value: Any) -> tuple[Bind, ...]:

@@ -36,26 +36,45 @@ def check_wrappers(spec: ContainerSpec, site: Site, image: Path, *, user_softwar
     """
     # these two run the interpreter of the container, whatever is in its PATH
     is_own = re.compile(r"(python|pip)[0-9.]*" if spec.python else r"(?!)")
-    wanted = [command for command in spec.wrappers if not is_own.fullmatch(command)]
+    wanted = [one for one in spec.wrappers if one in spec.wrapped or not is_own.fullmatch(one)]
     by_users = bool(spec.venv) and has_user_software(Path(spec.installdir))
     by_pip = bool(spec.pip_requirements) and user_software is None
     if not wanted or by_users or by_pip or spec.launch == "run":
         return
     try:
         there = _commands(spec, site, image)
+        _check_paths(spec, site, image)
     except ImageError:
         return
     if there is None:
         return
     if user_software and spec.venv:
         there |= {path.name for path in (user_software / "venv" / spec.venv / "bin").iterdir()}
-    for command in wanted:
-        if command not in there:
+    for wrapper in wanted:
+        command = spec.command_of(wrapper)[0]
+        if not command.startswith("/") and command not in there:
             remedy = (
                 f"the container has no such command in its PATH{perhaps(command, sorted(there))}. Correct the name, "
             )
             remedy += "or add the package that brings it to pip_requirements" if spec.venv else "or remove it"
-            raise ParameterError("wrappers", command, remedy)
+            raise ParameterError("wrappers", wrapper, remedy)
+
+
+def _check_paths(spec: ContainerSpec, site: Site, image: Path) -> None:
+    """Refuse wrappers for paths where the image has no program."""
+    paths = {name: words[0] for name, words in spec.wrapped.items() if words[0].startswith("/")}
+    with open_image(image) as (_known, files):
+        if files is None:
+            return
+        for name, path in paths.items():
+            folder = str(PurePosixPath(path).parent)
+            if not files.is_file(path) and not _is_elsewhere(files, folder, _bound(spec, site)):
+                remedy = f"the image has no file '{path}'{perhaps(PurePosixPath(path).name, files.names(folder))}"
+                raise ParameterError("wrappers", {name: path}, f"{remedy}. Correct the path")
+
+
+def _bound(spec: ContainerSpec, site: Site) -> list[str]:
+    return [bind.destination for bind in (*site.binds, *site.optional_binds, *spec.binds)]
 
 
 def _commands(spec: ContainerSpec, site: Site, image: Path) -> Optional[set[str]]:
@@ -68,7 +87,7 @@ def _commands(spec: ContainerSpec, site: Site, image: Path) -> Optional[set[str]
         if path is None or any("$" in folder for folder in path):
             return None
         folders = (*structural_variables(spec)["PREPEND_PATH"].split(":"), *path)
-        bound = [bind.destination for bind in (*site.binds, *site.optional_binds, *spec.binds)]
+        bound = _bound(spec, site)
         if any(_is_elsewhere(files, folder, bound) for folder in folders):
             return None
         there = {item.path.name for item in render(spec, site) if item.path.parts[0] == "runscripts"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from textwrap import fill
 
@@ -11,6 +12,11 @@ from sifmod.container.spec import ContainerSpec
 from sifmod.site.settings import Site
 
 _WIDTH = 100
+# A module can have hundreds of commands: so many are named.
+_MOST_COMMANDS = 8
+_MOST_KEYWORDS = 20
+# What a modulefile and a template of EasyBuild leave as it is.
+_PLAIN = re.compile(r"[\w ./:=,+@'~-]{1,200}", re.ASCII)
 
 
 def usage(spec: ContainerSpec, site: Site) -> str:
@@ -29,7 +35,7 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         "$CONTAINERROOT": "where it is installed",
         f"$RUNSCRIPTS, $RUNSCRIPTS{spec.env_name}": f"its runscripts, in the container {names.RUNSCRIPTS}",
     }
-    commands = {", ".join(spec.wrappers): "as in the container, with its software"} if spec.wrappers else {}
+    commands = _wrappers(spec)
     commands["start-shell"] = "a shell in the container"
     runscripts = {"get-master": "prints the host of rank 0 of the job step"}
     if python:
@@ -121,9 +127,24 @@ def whatis(spec: ContainerSpec, given: Sequence[str]) -> list[str]:
                 keywords.setdefault(word.lower(), word)
         else:
             lines.append(" ".join(line.split()))
-    for word in [spec.name, *sorted(spec.expected_packages), *spec.wrappers, "container"]:
+    for word in [spec.name, *sorted(spec.expected_packages), *spec.wrappers[:_MOST_KEYWORDS], "container"]:
         keywords.setdefault(word.lower(), word)
     return [*lines, f"Keywords: {', '.join(word for word in keywords.values() if word)}"]
+
+
+def _wrappers(spec: ContainerSpec) -> dict[str, str]:
+    """Return the wrappers as rows of the table of commands: those that run another command have a row each."""
+    same = [name for name in spec.wrappers if name not in spec.wrapped]
+    other = [*spec.wrapped]
+    shown = len(same) if len(", ".join(same)) <= _WIDTH else _MOST_COMMANDS
+    rows = {", ".join(same[:shown]): "as in the container, with its software"} if same else {}
+    for name in other[:_MOST_COMMANDS]:
+        command = shlex.join(spec.wrapped[name])
+        rows[name] = f"runs {command}" if _PLAIN.fullmatch(command) else "runs a command of the container"
+    left = len(same[shown:]) + len(other[_MOST_COMMANDS:])
+    if left:
+        rows["..."] = f"{left} more, all of them in $CONTAINERROOT/bin"
+    return rows
 
 
 def _table(rows: dict[str, str]) -> str:

@@ -77,8 +77,10 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
         return Artefact(PurePosixPath(folder, name), text, executable)
 
     commands: dict[str, list[str]] = {}
-    for command in spec.wrappers:
-        commands = {**_commands(spec, command), **commands}
+    # what is named itself before the versioned names that come with `python` and `pip`
+    for command in (*spec.wrapped, *spec.wrappers):
+        for name, arguments in _commands(spec, command).items():
+            commands.setdefault(name, arguments)
     artefacts = [
         artefact("bin", "start-shell"),
         artefact("share", "container.sh", executable=False),
@@ -235,7 +237,9 @@ def _central_images(spec: ContainerSpec, site: Site) -> list[tuple[str, int, str
 def _commands(spec: ContainerSpec, command: str) -> dict[str, list[str]]:
     """Return the host commands for one name in `wrappers`, each with the command that it runs in the container."""
     if not spec.python:
-        return {command: [command]}
+        return {command: [*spec.command_of(command)]}
+    if command in spec.wrapped:
+        return {command: [f"{names.RUNSCRIPTS}/run-tool", *spec.command_of(command)]}
     if command == "uv" and spec.venv:
         return {"uv": uv_command(spec)}
     family = re.fullmatch(r"(python|pip)([0-9.]*)", command)
@@ -260,7 +264,7 @@ def _installer(spec: ContainerSpec) -> list[str]:
 
 def _installing(spec: ContainerSpec, command: str) -> str:
     """Return the bash patterns of a wrapper's arguments that install or remove packages; empty if none do."""
-    if not spec.user_commands or not spec.python:
+    if not spec.user_commands or not spec.python or command in spec.wrapped:
         return ""
     if re.fullmatch(r"pip[0-9.]*", command):
         return '*" install "* | *" uninstall "*'

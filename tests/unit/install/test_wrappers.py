@@ -61,6 +61,21 @@ def test_a_command_that_the_image_lacks_is_refused_with_the_nearest(
 PATH = {"PATH": "/opt/tool/bin:/usr/bin"}
 
 
+def test_the_commands_of_a_map_are_looked_for(image: Path) -> None:
+    commands = {"own": ("/opt/tool/bin/own", "-q"), "mdrun": ("gmx", "mdrun")}
+    spec = a_container("own", "mdrun", wrapped=commands)
+    check_wrappers(spec, a_site(), image)
+    for wrapped, nearest in (
+        ({**commands, "own": ("/opt/tool/bin/onw",)}, "'own'"),
+        ({**commands, "mdrun": ("gmxx", "mdrun")}, "'gmx'"),
+    ):
+        with pytest.raises(ParameterError, match="'wrappers'") as caught:
+            check_wrappers(replace(spec, wrapped=wrapped), a_site(), image)
+        assert nearest in str(caught.value)
+    bound = replace(spec, wrapped={"own": ("/data/own",), "mdrun": commands["mdrun"]}, binds=(Bind("/x", "/data"),))
+    check_wrappers(bound, a_site(), image)
+
+
 @pytest.mark.parametrize(
     ("spec", "site"),
     [

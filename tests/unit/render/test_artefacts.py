@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from sifmod import names
+from sifmod.render.helptext import usage, whatis
 from sifmod.render.templates import render
 
 from ..support import a_site, a_spec
@@ -66,6 +67,30 @@ def test_wrappers_have_their_versioned_names() -> None:
     paths = outputs(a_spec(python_version="3.11", wrappers=("python", "pip", "torchrun")), a_site())
     own = {path[4:] for path in paths if path.startswith("bin/")} - set(names.COMMANDS)
     assert own == {"python", "python3", "python3.11", "pip", "pip3", "pip3.11", "torchrun", "uv"}
+
+
+def test_a_wrapper_runs_the_command_of_a_map_word_by_word() -> None:
+    wrapped = {"gmx": ("/opt/bin/gmx", "-quiet", "a b; $HOME"), "python": ("/opt/py/bin/python3",)}
+    paths = outputs(a_spec(wrappers=tuple(wrapped), wrapped=wrapped, python=None, venv=""), a_site())
+    assert paths["bin/gmx"].splitlines()[-1] == """launch /opt/bin/gmx -quiet 'a b; $HOME' "$@\""""
+    assert paths["bin/python"].splitlines()[-1] == 'launch /opt/py/bin/python3 "$@"'
+    assert "bin/python3" not in paths
+    paths = outputs(a_spec(wrappers=("pip", "pip3", "gmx"), wrapped={**wrapped, "pip3": ("tool",)}), a_site())
+    assert paths["bin/gmx"].splitlines()[-1].startswith("launch /runscripts/run-tool /opt/bin/gmx -quiet")
+    assert paths["bin/pip3"].splitlines()[-1] == 'launch /runscripts/run-tool tool "$@"'
+
+
+def test_the_help_names_commands_of_a_map_and_stays_short_with_hundreds() -> None:
+    wrapped = {"gmx": ("/opt/bin/gmx", "-quiet"), "odd": ("gmx", "%(name)s [x] {y} \\")}
+    text = usage(a_spec(wrappers=(*wrapped, "same"), wrapped=wrapped), a_site())
+    assert re.search(r"^  same +as in the container, with its software$", text, re.M)
+    assert re.search(r"^  gmx +runs /opt/bin/gmx -quiet$", text, re.M)
+    assert re.search(r"^  odd +runs a command of the container$", text, re.M)
+    names_of_600 = tuple(f"command{number}" for number in range(600))
+    many = a_spec(python=None, venv="", wrappers=names_of_600)
+    assert "  ...  " in usage(many, a_site())
+    assert max(map(len, usage(many, a_site()).splitlines())) < 200
+    assert len(whatis(many, [])[0]) < 400
 
 
 def test_before_the_image_was_looked_into_there_are_the_plain_names() -> None:
