@@ -190,6 +190,23 @@ def as_program(*words: str, **environ: str) -> tuple[list[str], dict[str, str]]:
     return [sys.executable, "-B", "-c", code, *words], {**os.environ, **environ}
 
 
+def test_features_and_what_is_unset_are_shown(call: Call, site_file: SiteFile) -> None:
+    path = site_file(
+        'container_env = { X = false }\n[feature.mpi]\nhelp = "of the host"\nenv.A = "1"\nhosts = ["none"]'
+    )
+    lines = call("site", "show").output.splitlines()
+    rows = [re.split(r"  +", line.strip()) for line in lines]
+    assert ["container_env.X", "(not set)", f"{path}:1"] in rows
+    assert ["feature.mpi", "of the host", f"{path}:3"] in rows
+    assert ["feature.mpi.env.A", "1", f"{path}:4"] in rows
+    shown = json.loads(call("site", "show", "--json").output)["settings"]
+    assert shown["container_env.X"]["value"] is False
+    assert shown["feature.mpi.hosts"] == {"value": ["none"], "origin": {"layer": "site", "file": path, "line": 5}}
+    checked = json.loads(call("site", "check", "--json").output)["findings"]
+    (finding,) = (item for item in checked if item["topic"] == "feature.mpi")
+    assert (finding["severity"], finding["what"]) == ("note", "of the host")
+
+
 def test_sites_are_listed_with_their_titles(call: Call) -> None:
     lines = call("site", "list").output.splitlines()
     assert lines[0].split() == ["SITE", "TITLE"]

@@ -82,6 +82,7 @@ def describe(item: Installation, *, fast: bool) -> dict[str, Any]:
         },
         "python_version": manifest.python_version,
         "venv": manifest.venv,
+        "features": list(manifest.features),
         "user_software": _user_software(item.user_software, fast=fast),
         "loaded": item.is_loaded(),
         "module_files": [str(path) for path in item.module_files],

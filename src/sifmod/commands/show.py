@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 import click
 
@@ -12,7 +12,9 @@ from sifmod.commands.list import describe, user_software_text
 from sifmod.commands.options import complete_modules, json_option, prefix_option
 from sifmod.commands.output import echo_json, echo_table
 from sifmod.eb.space import software_space
+from sifmod.host.features import feature_states
 from sifmod.installed.installation import find_installation
+from sifmod.site.settings import load_site
 from sifmod.text.size import size_text
 
 
@@ -36,6 +38,15 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
     aside = sorted(path.name for path in item.root.glob(f"{names.USER_SOFTWARE_DIRECTORY}-*"))
     easyconfigs = sorted(str(path) for path in (item.root / "easybuild").glob("*.eb"))
     facts.update({"commands": own, "set_aside": aside, "easyconfig": easyconfigs[0] if easyconfigs else None})
+    facts["features"] = [
+        {
+            "name": state.feature.name,
+            "help": state.feature.help,
+            "in_use": state.feature.name in item.manifest.features,
+            "problem": state.problem,
+        }
+        for state in feature_states(load_site())
+    ]
     if as_json:
         echo_json(facts)
         return
@@ -54,6 +65,7 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
         ("  old", "\n".join(f"{old['path']}, {size_text(old['size'])}" for old in image["old"]) or "-"),
         ("Python", facts["python_version"] or "-"),
         ("virtual environment", facts["venv"] or "-"),
+        ("features", "\n".join(map(_feature_text, facts["features"])) or "-"),
         ("user software", user_software_text(state)),
         ("  packages", "\n".join(state["packages"]) or "-"),
         ("  directory", state["directory"] or "-"),
@@ -66,3 +78,9 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
         ("installed with", "\n".join(f"{name} {version}" for name, version in sorted(facts["tools"].items()))),
     ]
     echo_table(("WHAT", "VALUE"), rows)
+
+
+def _feature_text(facts: dict[str, Any]) -> str:
+    """Return the state of a feature of the site as one line."""
+    use = "in use" if facts["in_use"] else f"not in use (SIFMOD_FEATURES={facts['name']} adds it)"
+    return f"{facts['name']}: {use}" + (f"; not on this node, because {facts['problem']}" if facts["problem"] else "")

@@ -76,6 +76,8 @@ def show(site_name: str, as_json: bool) -> None:
     rows = []
     for entry in settings.entries():
         value = plain(entry.value)
+        if entry.value is None:
+            value = "(not set)"
         text = "\n".join(value) if isinstance(value, list) else str(value or "") if value != 0 else "0"
         rows.append((entry.name, text or "-", str(entry.origin)))
     echo_table(("SETTING", "VALUE", "ORIGIN"), rows)
@@ -87,7 +89,7 @@ def _shown(settings: Settings) -> dict[str, Any]:
         "file": str(settings.path),
         "settings": {
             entry.name: {
-                "value": plain(entry.value),
+                "value": False if entry.value is None else plain(entry.value),
                 "origin": {name: value for name, value in vars(entry.origin).items() if value},
             }
             for entry in settings.entries()

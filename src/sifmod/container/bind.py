@@ -126,12 +126,17 @@ class Bind:
         return self.argument
 
 
+# A match of a pattern with one of these is left out: it could be more than one bind path, or none that the runtime
+# accepts.
+UNMATCHED = r"[,:\\^\x00-\x1f\x7f]|\s$"
+
+
 @dataclass(frozen=True)
 class BindPattern:
     """The bind paths of all files that match a pattern on the node.
 
     A match with a comma, a colon, a backslash, `^` or a control character in it, or with white space at its end, is
-    left out: it could be more than one bind path, or none that the runtime accepts.
+    left out.
 
     Attributes:
         pattern: absolute path with `*`, `?` or `[...]`.

@@ -11,10 +11,11 @@ from pathlib import Path
 from sifmod.errors import CommandError, RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import ask, run
+from sifmod.host.features import feature_states, sources
 from sifmod.host.runtime import find_runtime
 from sifmod.site import cache
 from sifmod.site.settings import Site
-from sifmod.text.size import size_text
+from sifmod.text.size import counted, size_text
 
 _TIMEOUT = 20  # seconds that Slurm's controller may take to answer
 
@@ -29,6 +30,7 @@ def check_site(site: Site) -> tuple[Finding, ...]:
     return (
         *_runtime(site),
         *_binds(site),
+        *_features(site),
         *_repositories(site),
         *_folders(site),
         *_cache(site),
@@ -76,6 +78,30 @@ def _binds(site: Site) -> Iterator[Finding]:
             yield Finding(OK, "optional_binds", bind.source)
         else:
             yield Finding(NOTE, "optional_binds", bind.source, "not on this host: containers start without it here")
+
+
+def _features(site: Site) -> Iterator[Finding]:
+    for state in feature_states(site):
+        feature = state.feature
+        topic = f"feature.{feature.name}"
+        title = feature.help or "without help"
+        if state.why_not:
+            nodes = f"it applies on nodes {feature.condition}"
+            yield Finding(NOTE, topic, title, f"not used on this host, because {state.why_not}: {nodes}")
+            continue
+        for source in state.missing:
+            yield Finding(
+                PROBLEM if feature.name in site.default_features else WARNING,
+                topic,
+                source,
+                "does not exist on this host: commands with the feature do not start here, modules load without it",
+                "correct it, move it to optional_binds, or limit the feature with gpu, hosts or exists to nodes that "
+                "have it",
+            )
+        if not state.missing:
+            count = sum(len(sources(bind)) for bind in (*feature.binds, *feature.optional_binds))
+            use = "by default" if feature.name in site.default_features else "if asked for"
+            yield Finding(OK, topic, f"{title}: used here {use}, with {counted(count, 'bind path')}")
 
 
 def _repositories(site: Site) -> Iterator[Finding]:

@@ -165,6 +165,7 @@ class Installer:
             old_images=old_images,
             mpi=spec.mpi,
             mpi_env=dict(spec.mpi_env),
+            features=_features(spec, self.site),
             **_named(spec, before),
         )
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
@@ -375,6 +376,10 @@ class Installer:
             raise InstallError(f"packing the user software failed with exit status {done.status}: {done.last_lines}")
 
 
+def _features(spec: ContainerSpec, site: Site) -> tuple[str, ...]:
+    return tuple(feature.name for feature in site.features_of(spec.features))
+
+
 def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
     """Rewrite the scripts of an installation with the current site settings; image and user software stay unchanged.
 
@@ -390,7 +395,9 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
     artefacts = render(replace(spec, python_version=manifest.python_version), site)
     files = {*manifest.files, *(str(artefact.path) for artefact in artefacts)}
     hashes = {**manifest.hashes, **{str(artefact.path): artefact.sha256 for artefact in artefacts}}
-    manifest = replace(manifest, files=tuple(sorted(files)), hashes=hashes, **_named(spec, manifest))
+    manifest = replace(
+        manifest, files=tuple(sorted(files)), hashes=hashes, features=_features(spec, site), **_named(spec, manifest)
+    )
     record = Artefact(PurePosixPath(names.MANIFEST), manifest.text)
     changed = [
         artefact

@@ -17,6 +17,7 @@ from sifmod.container.spec import MPIS
 from sifmod.container.variables import check_variable
 from sifmod.errors import InstallError
 from sifmod.host.files import content_of, inside, put_in_place, write_whole
+from sifmod.site.feature import NAME as FEATURE_NAME
 from sifmod.text.package import PYTHON_VERSION
 
 # Raised for an incompatible change only; a new key doesn't need it.
@@ -43,6 +44,7 @@ class Manifest:
         hashes: SHA-256, in hexadecimal, of each text file that the installation wrote except the manifest, by path.
         expected_packages: names and exact versions of packages that the container's Python must have.
         old_images: file names of images of the installation before this one, which stay for those who still use them.
+        features: names of the site's features in use, unless a user changes that.
         name: name of the software; this and all that follow are empty in manifests of an earlier sifmod.
         version: its full version.
         full_module: EasyBuild's full module name.
@@ -68,6 +70,7 @@ class Manifest:
     hashes: Mapping[str, str] = field(default_factory=dict)
     expected_packages: Mapping[str, str] = field(default_factory=dict)
     old_images: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
     name: str = ""
     version: str = ""
     full_module: str = ""
@@ -161,7 +164,8 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
         TypeError, ValueError: a value is wrong; the message names it.
     """
     known = {key.name for key in fields(Manifest)}
-    lists = {"files": tuple(data["files"]), "old_images": tuple(data.get("old_images", ()))}
+    lists = {key: tuple(data.get(key, ())) for key in ("old_images", "features")}
+    lists["files"] = tuple(data["files"])
     manifest = Manifest(**{**{key: data[key] for key in data if key in known}, **lists})
     tables = ("tools", "hashes", "expected_packages", "mpi_env", "module_files")
     kinds = {"image_size": int, **dict.fromkeys(lists, tuple), **dict.fromkeys(tables, dict)}
@@ -169,7 +173,7 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
         if not isinstance(value, kinds.get(name, str)):
             raise TypeError(f"its {name} is {value!r}")
     values = (text for name in tables for text in getattr(manifest, name).values())
-    for text in (*manifest.files, *manifest.old_images, *values):
+    for text in (*manifest.files, *manifest.old_images, *manifest.features, *values):
         if not isinstance(text, str):
             raise TypeError(f"it has {text!r} where a string is expected")
     for name, paths in (("files", manifest.files), ("hashes", manifest.hashes), ("image", [manifest.image])):
@@ -184,6 +188,9 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
     for name in ("module", "full_module", "name", "version"):
         if not getattr(manifest, name).isprintable():
             raise ValueError(f"its {name} is {getattr(manifest, name)!r}")
+    for name in manifest.features:
+        if not FEATURE_NAME.fullmatch(name):
+            raise ValueError(f"its features has {name!r}")
     if not re.fullmatch(r"[0-9a-f]*", manifest.image_id):
         raise ValueError(f"its image_id is {manifest.image_id!r}")
     if manifest.mpi not in ("", *MPIS):

@@ -17,6 +17,8 @@ _MOST_COMMANDS = 8
 _MOST_KEYWORDS = 20
 # What a modulefile and a template of EasyBuild leave as it is.
 _PLAIN = re.compile(r"[\w ./:=,+@'~-]{1,200}", re.ASCII)
+# What a site may write in its help, but a modulefile and EasyBuild's templates give a meaning.
+_IN_HELP = {ord(char): other for char, other in zip("[]{}%\\", ("(", ")", "(", ")", " percent", "/"))}
 
 
 def usage(spec: ContainerSpec, site: Site) -> str:
@@ -63,6 +65,15 @@ def usage(spec: ContainerSpec, site: Site) -> str:
             _WIDTH,
         ),
     ]
+    features = _features(spec, site)
+    if features:
+        parts.append(
+            f"Features of the cluster, those in use marked with *:\n{_table(features)}\n"
+            "To add one or take one away: export SIFMOD_FEATURES=NAME,-NAME, then load the module."
+        )
+    removed = [name for name, value in {**site.container_env, **spec.container_env}.items() if value is None]
+    if removed:
+        parts.append(fill(f"Variables that the module does not set here: {', '.join(sorted(removed))}.", _WIDTH))
     if spec.expected_packages:
         packages = ", ".join(f"{name} {version}" for name, version in sorted(spec.expected_packages.items()))
         parts.append(fill(f"Among its Python packages: {packages}.", _WIDTH))
@@ -144,6 +155,16 @@ def _wrappers(spec: ContainerSpec) -> dict[str, str]:
     left = len(same[shown:]) + len(other[_MOST_COMMANDS:])
     if left:
         rows["..."] = f"{left} more, all of them in $CONTAINERROOT/bin"
+    return rows
+
+
+def _features(spec: ContainerSpec, site: Site) -> dict[str, str]:
+    in_use = {feature.name for feature in site.features_of(spec.features)}
+    rows = {}
+    for feature in site.feature.values():
+        nodes = f"on nodes {feature.condition}" if feature.condition else ""
+        text = "; ".join(filter(None, (feature.help, nodes))) or "-"
+        rows[f"{'*' if feature.name in in_use else ' '} {feature.name}"] = text.translate(_IN_HELP)
     return rows
 
 

@@ -451,20 +451,20 @@ def _from_file(file: SiteFile, layer: str) -> _Layer:
         settings[key] = _converted(file, (key,), KEYS[key].kind, value)
         if is_features:
             settings[key] = {name: _feature(file, name, table) for name, table in value.items()}
+            for name in value:
+                origins[f"{key}.{name}"] = Origin(layer, str(file.path), file.line(key, name))
         for path in _paths(key, settings[key]):
             origins[".".join(path)] = Origin(layer, str(file.path), file.line(*path))
     return _Layer(settings, origins)
 
 
 def _paths(key: str, value: Any) -> Iterator[tuple[str, ...]]:
-    """Yield the names that lead to each setting of a key, and to each table of a feature."""
-    if not isinstance(value, Mapping):
+    """Yield the names that lead to each setting of a key."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from ((key, *path) for path in _paths(name, inner))
+    else:
         yield (key,)
-        return
-    for name, inner in value.items():
-        if isinstance(inner, Mapping):
-            yield key, name
-        yield from ((key, *path) for path in _paths(name, inner))
 
 
 def _feature(file: SiteFile, name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 
 from sifmod.text import quoting
 
@@ -18,6 +19,11 @@ def pieces(pattern: str) -> tuple[tuple[str, str], ...]:
         found += [(pattern[end : match.start()], ""), ("", match[0])]
         end = match.end()
     return tuple(pair for pair in (*found, (pattern[end:], "")) if any(pair))
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Return whether a whole name matches a pattern."""
+    return fnmatchcase(name, pattern)
 
 
 def is_wild(text: str) -> bool:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from sifmod.container.bind import Bind
+from sifmod.container.bind import Bind, BindPattern
 from sifmod.doctor import site as sitecheck
 from sifmod.doctor.site import check_site
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.site.cache import UNUSABLE
+from sifmod.site.feature import Feature
 from sifmod.site.settings import Site
 
 from ..support import FakeRuntime, Need, a_site
@@ -46,6 +47,33 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
         return str(folder / name)
 
     return add
+
+
+def test_features_are_checked_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURMD_NODENAME", "nid001")
+    for name in ("lib1.so", "lib2.so"):
+        (tmp_path / name).write_text("")
+    binds = (BindPattern(f"{tmp_path}/lib*.so", "/host/"), Bind("/", "/host/root"))
+    gone = (BindPattern(f"{tmp_path}/*.x"), Bind("/gone", "/gone"))
+    features = (
+        Feature("here", help="the fabric", binds=binds, optional_binds=gone, hosts=("nid*",)),
+        Feature("there", help="elsewhere", binds=gone, hosts=("uan*",), exists="/gone", gpu="amd"),
+        Feature("needed", binds=gone),
+        Feature("asked", binds=gone[1:]),
+    )
+    site = a_site(default_features=("here", "needed"), feature={feature.name: feature for feature in features})
+    assert one(site, "feature.here") == Finding(
+        OK, "feature.here", "the fabric: used here by default, with 3 bind paths"
+    )
+    there = one(site, "feature.there")
+    assert (there.severity, there.what) == (NOTE, "elsewhere")
+    assert "not used on this host, because it has no '/dev/kfd', the device of AMD's GPUs, its name is " in there.why
+    assert there.why.endswith("it has no '/gone': it applies on nodes with GPUs of AMD, named uan*, that have /gone")
+    needed = found(site, "feature.needed")
+    assert [(item.severity, item.what) for item in needed] == [(PROBLEM, f"{tmp_path}/*.x"), (PROBLEM, "/gone")]
+    assert "commands with the feature do not start here" in needed[0].why
+    assert "limit the feature with gpu, hosts or exists" in needed[0].remedy
+    assert one(site, "feature.asked").severity == WARNING
 
 
 def test_a_runtime_that_runs_is_found_with_its_version(fake: FakeRuntime) -> None:

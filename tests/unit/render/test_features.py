@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies
 
+from sifmod.container.bind import BindPattern
 from sifmod.container.spec import ContainerSpec
+from sifmod.host.features import feature_states, sources
+from sifmod.site.feature import Feature, chosen
 from sifmod.site.settings import Site, load_site
 
+from ..support import a_site
 from .running import Done, Load, Wrapper
 
 HERE = "node7"
@@ -64,7 +72,6 @@ class Case:
         applied: the features that apply.
         said: what is said about it, in this order.
         node: Slurm's name of the node.
-        default: default_features of the site.
         changes: features of the easyconfig.
     """
 
@@ -72,9 +79,7 @@ class Case:
     applied: tuple[str, ...]
     said: tuple[str, ...] = ()
     node: str = HERE
-    default: tuple[str, ...] = ("mpi",)
     changes: tuple[str, ...] = ()
-    environ: Mapping[str, str] = field(default_factory=dict)
 
 
 CASES = {
@@ -121,11 +126,7 @@ def site(tmp_path: Path, top: Path) -> Site:
 
 def environ_of(case: Case) -> dict[str, str]:
     users = {} if case.users is None else {"SIFMOD_FEATURES": case.users}
-    return {"HOME": "/home/ann", "SLURMD_NODENAME": case.node, **users, **case.environ}
-
-
-def of_module(load: Load, spec: ContainerSpec, site: Site, environ: Mapping[str, str], syntax: str) -> dict[str, str]:
-    return load(spec, site, environ, syntax=syntax)
+    return {"HOME": "/home/ann", "SLURMD_NODENAME": case.node, **users}
 
 
 def of_command(wrapper: Wrapper, spec: ContainerSpec, site: Site, environ: Mapping[str, str]) -> dict[str, str]:
@@ -171,16 +172,26 @@ def expected(applied: tuple[str, ...], top: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_modules_and_commands_decide_alike(
-    wrapper: Wrapper, load: Load, installed: ContainerSpec, site: Site, top: Path, name: str
+    wrapper: Wrapper,
+    load: Load,
+    installed: ContainerSpec,
+    site: Site,
+    top: Path,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case = CASES[name]
     spec = replace(installed, features=case.changes)
-    asked = replace(site, default_features=case.default), environ_of(case)
+    asked = site, environ_of(case)
     found = {syntax: effect(load(spec, *asked, syntax=syntax)) for syntax in ("Lua", "Tcl")}
     found["bash"] = effect(of_command(wrapper, spec, *asked))
     assert found == dict.fromkeys(found, expected(case.applied, top))
+    monkeypatch.setenv("SLURMD_NODENAME", case.node)
+    changes = (*site.default_features, *case.changes, *re.split(r"[,\s]+", case.users or ""))
+    usable = {state.feature.name for state in feature_states(site) if not state.problem}
+    assert tuple(name for name in chosen(changes, site.feature)[0] if name in usable) == case.applied
     said = {syntax: load.run(spec, *asked, syntax=syntax).stderr.decode() for syntax in ("Lua", "Tcl")}
-    said["bash"] = wrapper.run("python", spec=spec, site=asked[0], environ=asked[1]).stderr
+    said["bash"] = wrapper.run("python", spec=spec, site=site, environ=environ_of(case)).stderr
     for text in said.values():
         assert text.count("SIFMOD_FEATURES: ") == len(case.said), text
         assert [part in line for part, line in zip(case.said, text.splitlines())] == [True] * len(case.said), text
@@ -262,3 +273,64 @@ def test_the_easyconfig_overrides_features(wrapper: Wrapper, load: Load, install
 def test_one_task_of_a_step_names_an_unknown_feature(wrapper: Wrapper, site: Site) -> None:
     environ = {"SIFMOD_FEATURES": "mpich", "SLURM_PROCID": "1"}
     assert wrapper.run("python", site=site, environ=environ).stderr == ""
+
+
+# Names of files, and patterns: nothing that a language understands in its own way may make a difference.
+_CHARACTERS = "ab1- .,'\"$*?[]{}~\\^"
+_FILES = strategies.lists(strategies.text(_CHARACTERS, min_size=1, max_size=4), min_size=1, max_size=6, unique=True)
+_PATTERNS = strategies.lists(
+    strategies.one_of(
+        strategies.sampled_from(("*", "?", "[ab]", "[a-z0-9]")), strategies.sampled_from("ab1- .'\"${}~")
+    ),
+    min_size=1,
+    max_size=4,
+).map("".join)
+
+
+@given(files=_FILES, patterns=strategies.lists(_PATTERNS, min_size=1, max_size=4))
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_pattern_has_the_same_matches_everywhere(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec, tmp_path: Path, files: list[str], patterns: list[str]
+) -> None:
+    folder = tmp_path / "matches"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name in files:
+        if name not in (".", ".."):
+            (folder / name).write_text("")
+    binds = []
+    for pattern in patterns:
+        with contextlib.suppress(ValueError):
+            binds.append(BindPattern.parse(f"{folder}/{pattern}"))
+    site = a_site(default_features=("x",), feature={"x": Feature("x", optional_binds=tuple(binds))})
+    expected = {path for bind in binds for path in sources(bind)}
+    for found in (
+        load(installed, site, syntax="Lua"),
+        load(installed, site, syntax="Tcl"),
+        of_command(wrapper, installed, site, {"LC_ALL": "C.UTF-8"}),
+    ):
+        assert {bind for bind in found["SINGULARITY_BINDPATH"].split(",") if bind.startswith(f"{folder}/")} == expected
+
+
+_TEXTS = strategies.text(
+    strategies.characters(blacklist_categories=("Cs", "Cc"), max_codepoint=0x2FFF), max_size=12
+)  # what a site file can hold on one line
+
+
+@given(value=_TEXTS, inner=_TEXTS)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_values_arrive_as_they_are(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec, value: str, inner: str
+) -> None:
+    feature = Feature("x", env={"VALUE": value}, container_env={"INNER": inner})
+    site = a_site(default_features=("x",), feature={"x": feature})
+    environ = {"HOME": "/h", "USER": "u", "LC_ALL": "C.UTF-8"}
+    expanded = re.sub(
+        r"\$(?:(HOME|USER)(?![A-Za-z0-9_])|\{(HOME|USER)\})", lambda m: {"HOME": "/h", "USER": "u"}[m[1] or m[2]], value
+    )
+    for found in (
+        load(installed, site, environ, syntax="Lua"),
+        load(installed, site, environ, syntax="Tcl"),
+        of_command(wrapper, installed, site, environ),
+    ):
+        assert (found["VALUE"], found["SINGULARITYENV_INNER"], found["APPTAINERENV_INNER"]) == (expanded, inner, inner)

@@ -1,0 +1,74 @@
+"""Which of the site's features apply on this node, and why others do not."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Union
+
+from sifmod.container.bind import UNMATCHED, Bind, BindPattern
+from sifmod.site.feature import Feature
+from sifmod.site.settings import Site
+from sifmod.text import pattern
+
+
+@dataclass(frozen=True)
+class FeatureState:
+    """One feature on this node.
+
+    Attributes:
+        feature: the feature.
+        why_not: why it does not apply here; empty if it does.
+        missing: sources of the bind paths that it needs here and that this node lacks.
+    """
+
+    feature: Feature
+    why_not: str
+    missing: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> str:
+        """Why it can't be used here; empty if it can."""
+        return self.why_not or " and ".join(f"'{source}' does not exist" for source in self.missing)
+
+
+def feature_states(site: Site) -> tuple[FeatureState, ...]:
+    """Return the state of each feature of a site on this node."""
+    return tuple(_state(feature) for feature in site.feature.values())
+
+
+def _state(feature: Feature) -> FeatureState:
+    why_not = ", ".join(_unmet(feature))
+    missing = () if why_not else tuple(_source(bind) for bind in feature.binds if not sources(bind))
+    return FeatureState(feature, why_not, missing)
+
+
+def _unmet(feature: Feature) -> Iterator[str]:
+    """Yield the conditions that this node does not meet."""
+    if feature.vendor and not os.path.exists(feature.vendor.device):  # noqa: PTH110 - without an error where a folder above is not ours
+        yield f"it has no '{feature.vendor.device}', the device of {feature.vendor.name}'s GPUs"
+    known = host_names()
+    if feature.hosts and not any(pattern.fits(name, host) for name in known for host in feature.hosts):
+        yield f"its name is {' or '.join(known)}"
+    if feature.exists and not os.path.exists(feature.exists):  # noqa: PTH110 - likewise
+        yield f"it has no '{feature.exists}'"
+
+
+def host_names() -> tuple[str, ...]:
+    """Return the names of this node: its own, in full and short, and Slurm's for it."""
+    own = os.uname().nodename
+    return tuple(dict.fromkeys(filter(None, (own, own.partition(".")[0], os.environ.get("SLURMD_NODENAME", "")))))
+
+
+def sources(bind: Union[Bind, BindPattern]) -> tuple[str, ...]:
+    """Return the paths of this node that a bind path is for; empty if there is none."""
+    found = sorted(glob.glob(bind.pattern)) if isinstance(bind, BindPattern) else [bind.source]  # noqa: PTH207 - text
+    is_pattern = isinstance(bind, BindPattern)
+    return tuple(path for path in found if os.path.exists(path) and not (is_pattern and re.search(UNMATCHED, path)))  # noqa: PTH110 - likewise
+
+
+def _source(bind: Union[Bind, BindPattern]) -> str:
+    return bind.pattern if isinstance(bind, BindPattern) else bind.source
