@@ -13,14 +13,27 @@ SITE = """
 binds = ["/srv"]
 optional_binds = ["/etc/hostname:/seen", "/no/such"]
 gpu = "nvidia"
+default_features = ["host-mpi"]
 [container_env]
 NCCL_SOCKET_IFNAME = "hsn0 $USER"
 PIP_INDEX_URL = "https://example.org/a'b"
 [cache]
 root = "/tmp/${CACHES}"
 HF_HOME = "hf"
+[feature.host-mpi]
+help = "MPI of the host"
+binds = ["/etc/hostn*:/host/"]
+library_path = ["/host"]
+env = { NCCL_SOCKET_IFNAME = "hsn1" }
+container_env = { INNER = "1" }
+[feature.elsewhere]
+exists = "/no/such"
+env = { ELSEWHERE = "1" }
+[feature.quiet]
+env = { QUIET = "1" }
 """
-SEEN = "ls -d /srv /seen; echo $NCCL_SOCKET_IFNAME $PIP_INDEX_URL $HF_HOME"
+SEEN = """ls -d /host/hostname /srv /seen
+echo $NCCL_SOCKET_IFNAME $PIP_INDEX_URL $HF_HOME ${LD_LIBRARY_PATH%%:*} $INNER $QUIET $ELSEWHERE"""
 DEMO = IMAGES / "demo.sif"
 
 
@@ -33,7 +46,7 @@ class Cluster:
 
     def _typed(self, script: str) -> str:
         init = "" if self.tool == "Lmod" else f"{INIT}\nmodule list &>/dev/null"
-        return f"{init}\nexport CACHES=own-caches; mkdir -p -m 700 /tmp/$CACHES/hf\n{OWN}\n{script}"
+        return f"{init}\nexport USER=me CACHES=own-caches; mkdir -p -m 700 /tmp/$CACHES/hf\n{OWN}\n{script}"
 
     def out(self, script: str) -> str:
         return self.user.out(self._typed(script))
@@ -66,11 +79,16 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def test_any_image_gets_what_the_module_of_a_container_gives(cluster: Cluster) -> None:
-    own = cluster.out(f"module load {DEMO_MODULE}; singularity exec $SIF sh -c '{SEEN}'")
-    assert own.splitlines()[:2] == ["/seen", "/srv"]
-    assert "hsn0" in own
-    assert "https://example.org/a'b /tmp/own-caches/hf" in own
-    assert cluster.out(f"module load our-container; singularity exec {DEMO} sh -c '{SEEN}'") == own
+    def seen(module: str, image: str, choice: str = "") -> list[str]:
+        script = f"{choice} module load {module}; singularity exec {image} sh -c '{SEEN}'"
+        return cluster.out(script).splitlines()
+
+    binds = ["/host/hostname", "/seen", "/srv"]
+    words = "hsn1 https://example.org/a'b /tmp/own-caches/hf /host 1"
+    assert seen(DEMO_MODULE, "$SIF") == seen("our-container", str(DEMO)) == [*binds, words]
+    choice = "export SIFMOD_FEATURES=-host-mpi,quiet,elsewhere;"
+    words = "hsn0 me https://example.org/a'b /tmp/own-caches/hf /.singularity.d/libs 1"
+    assert seen(DEMO_MODULE, "$SIF", choice) == seen("our-container", str(DEMO), choice) == [*binds[1:], words]
 
 
 def test_a_container_replaces_it_without_doubled_binds_and_unloading_restores(cluster: Cluster) -> None:
@@ -97,7 +115,7 @@ def test_environment_modules_refuses_a_second_one(cluster: Cluster) -> None:
         pytest.skip("Lmod replaces it")
     said = cluster.out(f"module load our-container; module load {DEMO_MODULE} 2>&1; echo $SINGULARITY_BINDPATH")
     assert "conflict" in said
-    assert said.endswith("/srv,/etc/hostname:/seen,/opt")
+    assert said.endswith("/srv,/etc/hostname:/seen,/etc/hostname:/host/hostname,/opt")
 
 
 def test_commands_of_a_container_keep_what_the_user_appends_to_it(cluster: Cluster) -> None:
@@ -110,4 +128,5 @@ def test_help_and_whatis_say_what_it_sets(cluster: Cluster) -> None:
     said = cluster.out("module help our-container 2>&1; module whatis our-container 2>&1")
     for word in ("singularity run IMAGE.sif", "/srv", "/no/such", "--nv", "NCCL_SOCKET_IFNAME=hsn0 $USER", "HF_HOME"):
         assert word in said
+    assert "host-mpi (default): MPI of the host" in said
     assert "GPU support of our for containers of any image" in " ".join(said.split())

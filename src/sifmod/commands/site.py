@@ -138,9 +138,9 @@ def check(site_name: str, as_json: bool) -> None:
 def module(output: Path, name: str, site_name: str, as_json: bool) -> None:
     """Write a module with the settings of the site, for any image.
 
-    It sets the bind paths, variables, caches and GPU support that the modules of containers set, in Lua for Lmod and in
-    Tcl for Environment Modules. The module of a container replaces it. To update it after a change of the site, run the
-    command again.
+    It sets the bind paths, features, variables, caches and GPU support that the modules of containers set, in Lua for
+    Lmod and in Tcl for Environment Modules. The module of a container replaces it. To update it after a change of the
+    site, run the command again.
 
     \b
     Examples:

@@ -82,6 +82,11 @@ def _help(spec: ContainerSpec, site: Site) -> list[str]:
     sections = {
         "Bind paths": facts["required_binds"],
         "Bind paths that are used if they exist where the module is loaded": optional,
+        "Features, to choose before loading with SIFMOD_FEATURES=NAME,-NAME": [
+            f"{feature.name}{' (default)' if feature.name in site.default_features else ''}"
+            f"{': ' if feature.help else ''}{feature.help}"
+            for feature in site.feature.values()
+        ],
         "GPU support": [f"--{vendor.option} ({vendor.name})"] if vendor else [],
         "Variables, which containers inherit": [
             f"{name}={value}" for name, value in plain_variables(spec, site).items()
