@@ -10,10 +10,12 @@ from typing import Any
 import click
 
 from sifmod.commands.options import json_option
-from sifmod.commands.output import echo, echo_json, echo_table, echo_whole
+from sifmod.commands.output import echo, echo_error, echo_json, echo_table, echo_whole
 from sifmod.container.gpu import VENDORS
+from sifmod.easyconfig.program import offered
 from sifmod.image.gpustack import newest
-from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image
+from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image, inspect_programs
+from sifmod.image.programs import Programs
 from sifmod.image.python import Packages
 from sifmod.text.printable import printable
 from sifmod.text.size import size_text
@@ -24,6 +26,7 @@ _SHOWN_LINES = 40  # lines shown of a script or a definition file
 @click.command("inspect")
 @click.argument("image", type=click.Path(path_type=Path))
 @click.option("--packages", is_flag=True, help="Print only NAME==VERSION of each package.")
+@click.option("--commands", is_flag=True, help="Print the commands for which 'sifmod new' writes wrappers.")
 @click.option(
     "--python",
     "prefix",
@@ -32,7 +35,7 @@ _SHOWN_LINES = 40  # lines shown of a script or a definition file
     help="List the packages of this Python prefix or conda environment.",
 )
 @json_option
-def inspect(image: Path, packages: bool, prefix: str, as_json: bool) -> None:
+def inspect(image: Path, packages: bool, commands: bool, prefix: str, as_json: bool) -> None:
     """Show what is in an image, without running it and without a container runtime.
 
     IMAGE is a SIF, a SquashFS file, a sandbox, or user software (packed or not).
@@ -44,9 +47,13 @@ def inspect(image: Path, packages: bool, prefix: str, as_json: bool) -> None:
       sifmod inspect pytorch.sif
       sifmod inspect pytorch.sif --packages | grep -i torch
       sifmod inspect pytorch.sif --packages --python /usr
+      sifmod inspect samtools.sif --commands
       sifmod inspect pytorch.sif --json | jq .driver
       sifmod inspect $CONTAINERROOT/user-software.squashfs --packages
     """
+    if commands:
+        _show_commands(inspect_programs(image), as_json=as_json)
+        return
     found = inspect_image(image)
     if packages or prefix:
         python = found.python(prefix)
@@ -59,6 +66,18 @@ def inspect(image: Path, packages: bool, prefix: str, as_json: bool) -> None:
         echo_json(_as_json(found))
     else:
         _show(found)
+
+
+def _show_commands(programs: Programs, *, as_json: bool) -> None:
+    """Print the commands of the programs that the image is for, and which of them can't have wrappers."""
+    rows = list(offered(programs))
+    if as_json:
+        echo_json([{**asdict(command), "no_wrapper": reason} for command, reason in rows])
+        return
+    heads = ("COMMAND", "FILE", "PACKAGE", "NO WRAPPER BECAUSE")
+    echo_table(heads, [(command.name, command.path, command.package, reason) for command, reason in rows])
+    if programs.unread:
+        echo_error(f"note: {programs.unread}")
 
 
 def _as_json(found: Inspection) -> dict[str, Any]:

@@ -32,6 +32,12 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--name", default="", help="Name of the module (default: the main package's).")
 @click.option("--version", default="", help="Version of the module (default: the main package's).")
 @click.option(
+    "--commands",
+    multiple=True,
+    metavar="GLOB",
+    help="Wrappers only for commands of such names (default: all of the main package's). May be repeated.",
+)
+@click.option(
     "--like",
     type=_FILE,
     metavar="OTHER.eb",
@@ -60,6 +66,7 @@ def new(
     image: str,
     name: str,
     version: str,
+    commands: tuple[str, ...],
     like: Optional[Path],
     output: str,
     requirements: Optional[Path],
@@ -79,6 +86,9 @@ def new(
     IMAGE is a SIF. The image of a URI such as docker://debian:12 is pulled into EasyBuild's source path, where eb finds
     it again.
 
+    If the image is for a program, such as samtools, name, version and commands are those of its package, as conda,
+    dpkg or RPM have noted them, and the module can be loaded beside others. Otherwise the module provides its Python.
+
     With --requirements, --pylock, --pyproject or --conda the module also has the packages of that file. A definition
     file and a lock are written beside the easyconfig: eb builds an image from the base in which the base's own packages
     are kept. With --on-top the image is the base's, and the packages are in user software.
@@ -92,6 +102,8 @@ def new(
       sifmod new pytorch.sif
       sifmod new docker://nvcr.io/nvidia/pytorch:24.03-py3 --output ~/easyconfigs
       sifmod new pytorch-new.sif --like PyTorch-2.2.0-rocm-5.6.1.eb
+      sifmod new docker://quay.io/biocontainers/samtools:1.9--h91753b0_8
+      sifmod new emboss.sif --commands 'need*' --commands water
       sifmod new tools.sif --name tools --version 1.0 -o - | less
       sifmod new --requirements requirements.txt --base pytorch.sif --name lab
       sifmod new --pyproject pyproject.toml --base pytorch.sif --on-top
@@ -120,7 +132,16 @@ def new(
     else:
         found = file_image(Path(image), say=_say, progress=progress)
     proposal = propose(
-        found.inspection, site, sha256=found.sha256, uri=found.uri, name=name, version=version, like=similar
+        found.inspection,
+        site,
+        sha256=found.sha256,
+        uri=found.uri,
+        name=name,
+        version=version,
+        like=similar,
+        programs=found.programs,
+        origin=found.origin,
+        commands=commands,
     )
     found = found.settled(str(proposal.parameters["name"]))
     folder = Path(output) if source or Path(output).is_dir() else Path(output).parent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Optional
 
@@ -16,7 +16,8 @@ from sifmod.fetch.store import ImageStore, record_of
 from sifmod.fetch.uri import ImageUri, image_uri
 from sifmod.host.files import sha256_of
 from sifmod.host.runtime import find_runtime
-from sifmod.image.inspection import SIF, Inspection, inspect_image
+from sifmod.image.inspection import SIF, Inspection, inspect_image, inspect_programs
+from sifmod.image.programs import Programs
 from sifmod.site.settings import Site
 from sifmod.text.printable import is_utf8
 from sifmod.text.progress import QUIET, Progress
@@ -34,6 +35,7 @@ class NewImage:
         origin: the file name or URI that the user gave.
         sha256: SHA-256 of the file, in hexadecimal; empty for a pulled image.
         uri: value for `image_uri`; None for a file.
+        programs: the programs in it.
     """
 
     path: Path
@@ -41,6 +43,7 @@ class NewImage:
     origin: str
     sha256: str = ""
     uri: Optional[ImageUri] = None
+    programs: Programs = field(default_factory=Programs)
 
     def settled(self, name: str) -> NewImage:
         """Return the image after a pulled one was moved to where `eb` looks for the images of a module.
@@ -93,7 +96,8 @@ def file_image(path: Path, *, say: Callable[[str], None], progress: Progress = Q
                 sha256 = sha256_of(path, progress=step.advance)
         except OSError as error:
             raise ImageError(f"the image '{path}' can't be read: {error.strerror}") from error
-    return NewImage(path=path, inspection=inspection, origin=path.name, sha256=sha256)
+    programs = inspect_programs(path)
+    return NewImage(path=path, inspection=inspection, origin=path.name, sha256=sha256, programs=programs)
 
 
 def pulled_image(
@@ -125,4 +129,4 @@ def pulled_image(
     folder = sources / letter_folder(name) if name else present[0].parent if present else sources / _WAITING
     store = ImageStore(folder=folder, runtime=find_runtime(site), site=site, say=say, progress=progress)
     path, _stored = store.pull(uri)
-    return NewImage(path=path, inspection=inspect_image(path), origin=text, uri=uri)
+    return NewImage(path=path, inspection=inspect_image(path), origin=text, uri=uri, programs=inspect_programs(path))

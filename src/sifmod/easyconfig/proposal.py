@@ -6,16 +6,20 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from sifmod.container.gpu import VENDORS, vendor_of
 from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, PythonLayout, conda_prefix, spec_from_parameters
+from sifmod.container.wrappers import why_not_a_wrapper
+from sifmod.easyconfig.program import Program, others_than_python, program_of
 from sifmod.easyconfig.text import folded
 from sifmod.errors import ImageError, ParameterError
 from sifmod.fetch.uri import ImageUri
 from sifmod.image.gpustack import newest
 from sifmod.image.inspection import MAIN_PACKAGES, SIF, Inspection
+from sifmod.image.programs import Programs
 from sifmod.image.python import ImagePython
 from sifmod.site.settings import Site
 from sifmod.text.quoting import without_templates
@@ -79,6 +83,9 @@ def propose(
     name: str = "",
     version: str = "",
     like: Optional[Mapping[str, Any]] = None,
+    programs: Optional[Programs] = None,
+    origin: str = "",
+    commands: Sequence[str] = (),
 ) -> Proposal:
     """Return a proposal for the easyconfig of an image.
 
@@ -90,6 +97,9 @@ def propose(
         name: name of the module; empty for the main package's.
         version: version of the module; empty for the main package's.
         like: parameters of a similar container's easyconfig, to take over where they still apply.
+        programs: the programs in the image; None if they were not looked for.
+        origin: the URI or the file name that the user gave, which may name a program; empty for that of the image.
+        commands: patterns of the names of commands that get wrappers; empty for those of the main package.
 
     Raises:
         ImageError: this kind of image can't be installed, or its files can't be read.
@@ -104,23 +114,30 @@ def propose(
         raise ImageError(f"'{image.path}' can't be read: {image.unread}")
     like = like or {}
     notes: list[str] = []
-    python = _python(image, like, notes)
-    main, main_version = _main_package(python)
+    program = None
+    if not (like.get("conda_env") or like.get("python_prefix")):
+        reference = origin or PurePosixPath(image.path).name
+        program = program_of(image, programs or Programs(), reference=reference, name=name, commands=commands)
+    python = None if program else _python(image, like, notes)
+    others = others_than_python(programs) if python and programs else ()
+    if others and not name and _main_package(python)[0] == "Python":
+        notes.append(f"the image has {others[0]} too: for a module of it instead of Python, add --name {others[0]}")
+    main, main_version = (program.name, program.version) if program else _main_package(python)
     module = checked_name("name", name or like.get("name") or main or "container")
     if name and python and python.version_of(name):
         main_version = python.version_of(name).partition("+")[0]
     gpu = _gpu(image, site, notes)
-    suffix = _suffix(image, python, gpu, without_python=module == "Python")
+    suffix = "" if program else _suffix(image, python, gpu, without_python=module == "Python")
     file_name = uri.file_name if uri else PurePosixPath(image.path).name
     parameters: dict[str, Any] = {
         "easyblock": "ContainerImage",
         "name": module,
         "version": version or main_version or "1.0",
         "versionsuffix": suffix,
-        **_words(image, python, gpu, module, version or main_version, uri),
+        **_words(image, python or program, gpu, module, version or main_version, uri),
         **({"image_uri": uri.text} if uri else {"sources": [file_name], "checksums": [sha256]}),
         "gpu": gpu,
-        **_python_parameters(python, module, notes),
+        **(_program_parameters(program, notes) if program else _python_parameters(python, module, commands, notes)),
     }
     if uri and not uri.digest:
         notes.append("image_uri has no digest, so it may name another image tomorrow: pin it if that is possible")
@@ -186,10 +203,18 @@ def _suffix(image: Inspection, python: Optional[ImagePython], gpu: str, *, witho
 
 
 def _words(
-    image: Inspection, python: Optional[ImagePython], gpu: str, module: str, version: str, uri: Optional[ImageUri]
+    image: Inspection,
+    about: Union[ImagePython, Program, None],
+    gpu: str,
+    module: str,
+    version: str,
+    uri: Optional[ImageUri],
 ) -> dict[str, Any]:
     """Return the texts for users: home page, description, whatis, module class."""
+    python = about if isinstance(about, ImagePython) else None
     homepage, what, moduleclass = _ABOUT.get(module, ("", "", "tools"))
+    if isinstance(about, Program):
+        homepage, what, moduleclass = about.homepage, about.summary, about.moduleclass
     pages = [image.labels.get(f"org.opencontainers.image.{key}", "") for key in ("url", "source", "documentation")]
     if uri and uri.registry == "docker.io":
         pages.append(f"https://hub.docker.com/r/{uri.repository}")
@@ -212,7 +237,8 @@ def _words(
         if part
     )
     sentence = _clean(f"{sentence}, in a container.")
-    label = _clean(image.labels.get("org.opencontainers.image.description", ""))
+    about_program = f"{what[:1].upper()}{what[1:].rstrip('.')}." if what and isinstance(about, Program) else ""
+    label = _clean(about_program or image.labels.get("org.opencontainers.image.description", ""))
     whatis = _clean(f"Description: {module}, {what}" if what else f"Description: {module} in a container")
     expected = _expected(python, module)
     keywords = ", ".join(dict.fromkeys([module, *expected, *([vendor.stack] if vendor else []), "container"]))
@@ -248,7 +274,15 @@ def _clean(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))[:1000].strip()
 
 
-def _python_parameters(python: Optional[ImagePython], module: str, notes: list[str]) -> dict[str, Any]:
+def _program_parameters(program: Program, notes: list[str]) -> dict[str, Any]:
+    """Return what a module without Python has: its commands, and no family, so that programs are loaded together."""
+    notes += program.notes
+    return {"wrappers": [*program.wrappers], "module_family": ""}
+
+
+def _python_parameters(
+    python: Optional[ImagePython], module: str, commands: Sequence[str], notes: list[str]
+) -> dict[str, Any]:
     if python is None:
         notes.append("no Python was found in the image: name its commands in wrappers")
         return {"wrappers": []}
@@ -268,9 +302,22 @@ def _python_parameters(python: Optional[ImagePython], module: str, notes: list[s
             "can't install packages"
         )
     tools = [tool for tool in _TOOLS if tool in python.commands]
+    if commands:
+        tools = _matching(commands, python.commands)
     if tools:
         found["wrappers"] = [*DEFAULT_WRAPPERS, *tools]
     return found
+
+
+def _matching(patterns: Sequence[str], commands: Sequence[str]) -> list[str]:
+    """Return the commands beside a Python whose names match, without those that its own wrappers have already."""
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in commands):
+            raise ParameterError(
+                "commands", pattern, "no command beside the Python of the image matches: name the program with --name"
+            )
+    found = [name for name in commands if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return [name for name in found if not why_not_a_wrapper(name) and name not in DEFAULT_WRAPPERS]
 
 
 def _take_over(

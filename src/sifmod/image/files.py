@@ -30,6 +30,7 @@ _LONGEST_PATH = 4096  # characters of a path or a link's target: the kernel's PA
 _MOST_PATHS = 20_000  # in the cache; others are looked up again
 _MOST_SECONDS = 60  # processor time for one image; conda with 40 environments of 400 packages takes 1
 _TEXT = 1 << 20  # bytes read from a text file
+_EXECUTABLE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 
 
 class ImageFiles(ABC, Generic[Node]):
@@ -65,6 +66,9 @@ class ImageFiles(ABC, Generic[Node]):
 
     @abstractmethod
     def _size(self, node: Node) -> int: ...
+
+    @abstractmethod
+    def _mode(self, node: Node) -> int: ...
 
     def _find(self, path: str) -> Optional[tuple[str, str, Node]]:
         """Return the path without links, the kind and the node of a path; None if it does not exist."""
@@ -131,6 +135,11 @@ class ImageFiles(ABC, Generic[Node]):
         """Return whether the path is a file, or a link to one."""
         found = self._find(path)
         return found is not None and found[1] == FILE
+
+    def is_program(self, path: str) -> bool:
+        """Return whether the path is a file that somebody may execute, or a link to one."""
+        found = self._find(path)
+        return found is not None and found[1] == FILE and bool(self._mode(found[2]) & _EXECUTABLE)
 
     def names(self, path: str) -> list[str]:
         """Return the sorted names in a directory; empty if it does not exist."""
@@ -214,6 +223,9 @@ class SquashFsFiles(ImageFiles[_InSquashFs]):
     def _size(self, node: _InSquashFs) -> int:
         return self._inode(node).size
 
+    def _mode(self, node: _InSquashFs) -> int:
+        return int(self._inode(node).structure.mode)
+
 
 class SandboxFiles(ImageFiles[Path]):
     """The files below a directory of the host."""
@@ -259,5 +271,11 @@ class SandboxFiles(ImageFiles[Path]):
     def _size(self, node: Path) -> int:
         try:
             return node.lstat().st_size
+        except OSError:
+            return 0
+
+    def _mode(self, node: Path) -> int:
+        try:
+            return node.lstat().st_mode
         except OSError:
             return 0

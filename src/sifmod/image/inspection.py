@@ -18,6 +18,7 @@ from sifmod.image import superblock, system
 from sifmod.image.files import ImageFiles, SandboxFiles, SquashFsFiles
 from sifmod.image.gpustack import Component, Torch, find_components, find_torch
 from sifmod.image.mpi import MpiLibrary, find_mpi
+from sifmod.image.programs import Programs, find_programs
 from sifmod.image.python import CONDA, SYSTEM, ImagePython, find_pythons, user_software_pythons
 from sifmod.image.sif import (
     DEFINITION,
@@ -144,6 +145,19 @@ def inspect_image(path: Path) -> Inspection:
     """
     with open_image(path) as (known, files):
         return _look_into(known, files) if files else Inspection(**known)
+
+
+def inspect_programs(path: Path) -> Programs:
+    """Return what programs an image is for, with their commands; none if its files can't be read.
+
+    Args:
+        path: path of a SIF, a SquashFS file or a sandbox.
+
+    Raises:
+        ImageError: the image can't be read, is of another kind, or is damaged.
+    """
+    with open_image(path) as (_known, files):
+        return find_programs(files) if files else Programs()
 
 
 @contextlib.contextmanager

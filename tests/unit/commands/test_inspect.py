@@ -76,3 +76,18 @@ def test_what_is_no_image_is_an_error_of_its_own(tmp_path: Path, flags: list[str
     result = call(tmp_path / "x.sif", *flags)
     assert isinstance(result.exception, ImageError)
     assert (result.output, result.exception.exit_code) == ("", 5)
+
+
+def test_commands_of_the_programs(tmp_path: Path) -> None:
+    top = linux(tmp_path / "image")
+    for name in ("gmx", "ls", "odd \x1b[2J"):
+        write(top, f"/usr/local/bin/{name}").chmod(0o755)
+    done = call("--commands", top)
+    assert done.exit_code == 0, done.output
+    assert "\x1b" not in done.stdout
+    gmx, host, odd = done.stdout.splitlines()[1:]
+    assert gmx.split() == ["gmx", "/usr/local/bin/gmx"]
+    assert host.endswith("the host needs its own")
+    assert odd.endswith("the name can't be a wrapper's")
+    found = json.loads(call("--commands", "--json", top).stdout)
+    assert found[0] == {"name": "gmx", "path": "/usr/local/bin/gmx", "package": "", "no_wrapper": ""}

@@ -1,0 +1,230 @@
+"""The program that an image is for, as a module: its name, version and words, and the commands that get wrappers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Optional
+
+from sifmod.container.wrappers import COMMAND_NAME, why_not_a_wrapper
+from sifmod.errors import ParameterError
+from sifmod.image.inspection import MAIN_PACKAGES, Inspection
+from sifmod.image.programs import CONDA, Command, Package, Programs
+from sifmod.text.printable import printable
+
+_MOST_WRAPPERS = 1_000
+_MOST_NAMED = 10  # commands in one note
+_PYTHON = ("python", "pip")
+_OCI = "org.opencontainers.image"
+# Labels with the name and the version of a program: of BioContainers, then of OCI. A version without a title is mostly
+# that of the base image.
+_LABELS = (("software", "software.version"), (f"{_OCI}.title", f"{_OCI}.version"))
+_SUMMARIES = ("about.summary", f"{_OCI}.description")
+_HOMEPAGES = ("about.home", f"{_OCI}.url", f"{_OCI}.source", f"{_OCI}.documentation")
+# Module classes of EasyBuild by section of Debian's archive, and by words in the summary.
+_OF_SECTION = {"math": "math", "gnu-r": "lang", "interpreters": "lang", "graphics": "vis", "database": "data"}
+_OF_WORDS = (
+    ("chem", r"molecular dynamics|chemi(stry|cal)"),
+    ("bio", r"genom|sequenc|nucleotide|protein|\b[DR]NA\b|phylogen|biolog|bioinformatic"),
+    ("cae", r"fluid dynamics|finite element|\bCFD\b"),
+    ("geo", r"geospatial|\bGIS\b|geograph"),
+    ("compiler", r"\bcompiler\b"),
+    ("math", r"algebra|numerical|statistic"),
+    ("vis", r"visuali[sz]|\bplot|rendering"),
+    ("lang", r"programming language"),
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program as a module. Text is empty if the image does not tell it.
+
+    Attributes:
+        name: name of the module.
+        version: version of the module.
+        summary: a line on what it is.
+        homepage: its address.
+        moduleclass: its class in EasyBuild.
+        wrappers: names of its commands that can be commands of the host.
+        notes: what was left out, one sentence each.
+    """
+
+    name: str
+    version: str
+    summary: str
+    homepage: str
+    moduleclass: str
+    wrappers: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def program_of(
+    image: Inspection, programs: Programs, *, reference: str, name: str = "", commands: Sequence[str] = ()
+) -> Optional[Program]:
+    """Return the program that an image is for; None if the image is for its Python.
+
+    Args:
+        image: the contents of the image.
+        programs: the programs in it.
+        reference: the URI or the file name that the user gave.
+        name: name of the module, if it was given.
+        commands: patterns of the names of commands that get wrappers; empty for all of the program's.
+
+    Raises:
+        ParameterError: no command matches a pattern.
+    """
+    if not _is_program(image, programs, name):
+        return None
+    label, label_version = _labelled(image)
+    named, named_version = named_by(reference)
+    main = _main(programs, [name, label, named])
+    package = main.name if main else ""
+    notes: list[str] = []
+    chosen = _chosen(programs, main, commands)
+    if main is None and programs.unread:
+        notes.append(f"{programs.unread}: name and version are those of the URI or the file, commands those in PATH")
+    module = next(filter(_is_name, (name, label, package, named)), "container")
+    texts = [*(image.labels.get(key, "") for key in _SUMMARIES), main.summary if main else ""]
+    pages = [*(image.labels.get(key, "") for key in _HOMEPAGES), *_homepages(main)]
+    summary = next(filter(None, texts), "")
+    return Program(
+        name=module,
+        version=next(filter(_is_name, (label_version, main.version if main else "", named_version)), ""),
+        summary=summary,
+        homepage=next((page for page in pages if re.fullmatch(r"https?://[\w./%~+-]{1,200}", page)), ""),
+        moduleclass=_moduleclass(main, summary, is_biocontainer=programs.is_biocontainer),
+        wrappers=_wrappers(chosen, module, notes),
+        notes=tuple(notes),
+    )
+
+
+def others_than_python(programs: Programs) -> tuple[str, ...]:
+    """Return the names of the packages that somebody chose, without those that serve other programs."""
+    return tuple(one.name for one in programs.packages if not one.is_supporting and one.name not in _PYTHON)
+
+
+def named_by(reference: str) -> tuple[str, str]:
+    """Return the name and the version of a program in a URI or a file name; empty if it has none.
+
+    Args:
+        reference: such as `docker://quay.io/biocontainers/samtools:1.9--h91753b0_8` or `samtools_1.16.1.sif`.
+    """
+    last = reference.partition("@")[0].rstrip("/").rpartition("/")[2]
+    last = re.sub(r"\.(sif|simg|img|squashfs|sqsh|tar|tgz|tar\.gz)$", "", last)
+    last = re.sub(r"^.*biocontainers[-_]", "", last).partition("--")[0]
+    if last.startswith("mulled-v2-"):  # a hash of several packages
+        return "", ""
+    name, colon, tag = last.partition(":")
+    if not colon:
+        name, tag = re.fullmatch(r"(.*?)(?:[-_](v?\d.*|latest))?", last, re.DOTALL).groups("")  # type: ignore[union-attr]
+    version = re.match(r"v?(\d[A-Za-z0-9_.+]*)", tag)
+    return (name if _is_name(name) else "", version[1] if version else "")
+
+
+def offered(programs: Programs) -> Iterator[tuple[Command, str]]:
+    """Yield the commands that can get wrappers, and for each why it gets none; empty if it can get one."""
+    for command in _all(programs):
+        reason = why_not_a_wrapper(command.name)
+        is_name = COMMAND_NAME.fullmatch(command.name)
+        yield command, "" if not reason else "the host needs its own" if is_name else "the name can't be a wrapper's"
+
+
+def _is_program(image: Inspection, programs: Programs, name: str) -> bool:
+    python = image.python() if image.default_python else None
+    if python is None:
+        return True
+    if any(python.version_of(package) for package in MAIN_PACKAGES):
+        return False
+    if name and name.lower() in {*_by_name(programs), *(one.name.lower() for one in programs.commands)}:
+        return True
+    return bool(image.labels.get("software")) or (programs.is_biocontainer and bool(others_than_python(programs)))
+
+
+def _labelled(image: Inspection) -> tuple[str, str]:
+    """Return the name and the version in the labels; a title of several words is that of a system, such as CentOS."""
+    for key, version in _LABELS:
+        name = image.labels.get(key, "")
+        if _is_name(name) and name.lower() != image.os_id.lower():
+            return name, image.labels.get(version, "")
+    return "", ""
+
+
+def _main(programs: Programs, wanted: Iterable[str]) -> Optional[Package]:
+    """Return the package that the image is for: one of a wanted name, else the first that is no mere help to others."""
+    by_name = _by_name(programs)
+    named = (by_name.get(one.lower()) for one in wanted if one)
+    others = (one for one in programs.packages if not one.is_supporting)
+    return next(filter(None, named), None) or next(others, None)
+
+
+def _by_name(programs: Programs) -> dict[str, Package]:
+    return {one.name.lower(): one for one in programs.packages}
+
+
+def _all(programs: Programs) -> Iterator[Command]:
+    """Yield the commands of packages, then those of none; of several with one name the first."""
+    seen: set[str] = set()
+    for command in (*(one for package in programs.packages for one in package.commands), *programs.commands):
+        if command.name not in seen:
+            seen.add(command.name)
+            yield command
+
+
+def _chosen(programs: Programs, main: Optional[Package], patterns: Sequence[str]) -> list[str]:
+    """Return the names of the commands that match, or else those of the program and of what was installed beside it."""
+    everything = [command.name for command in _all(programs)]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in everything):
+            raise ParameterError(
+                "commands", pattern, "no command of the image matches: see 'sifmod inspect --commands IMAGE'"
+            )
+    if patterns:
+        return [name for name in everything if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    packages = [one for one in programs.packages if one is main or not one.is_supporting]
+    found = [command.name for one in packages for command in one.commands]
+    return [*dict.fromkeys(found)] or [command.name for command in programs.commands]
+
+
+def _wrappers(found: Sequence[str], module: str, notes: list[str]) -> tuple[str, ...]:
+    """Return the names that can be those of wrappers, the module's own first; note the others."""
+    reasons: Mapping[str, str] = {name: why_not_a_wrapper(name) for name in found}
+    usable = [name for name in found if not reasons[name]]
+    needed = [name for name in found if reasons[name] and COMMAND_NAME.fullmatch(name)]
+    odd = [printable(name) for name in found if reasons[name] and not COMMAND_NAME.fullmatch(name)]
+    if needed:
+        notes.append(f"no wrapper for {_some(needed)}: the host needs its own commands of these names")
+    if odd:
+        notes.append(f"no wrapper for {_some(odd)}: names of wrappers have only letters, digits, '_', '.', '+' and '-'")
+    if len(usable) > _MOST_WRAPPERS:
+        notes.append(
+            f"only the first {_MOST_WRAPPERS} of {len(usable)} commands get a wrapper: choose others with --commands"
+        )
+    if not usable:
+        notes.append("no command for a wrapper was found in the image: name its commands in wrappers")
+    return tuple(sorted(usable, key=lambda name: name.lower() != module.lower())[:_MOST_WRAPPERS])
+
+
+def _some(found: Sequence[str]) -> str:
+    shown = ", ".join(one[:60] for one in found[:_MOST_NAMED])
+    return f"{shown} and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else shown
+
+
+def _homepages(main: Optional[Package]) -> list[str]:
+    if main is None:
+        return []
+    has_page = main.manager == CONDA and main.origin
+    return [main.homepage, f"https://anaconda.org/{main.origin}/{main.name}" if has_page else ""]
+
+
+def _moduleclass(main: Optional[Package], summary: str, *, is_biocontainer: bool) -> str:
+    origin = main.origin if main else ""
+    if origin == "bioconda" or (is_biocontainer and not origin):
+        return "bio"
+    by_words = next((name for name, words in _OF_WORDS if re.search(words, summary, re.IGNORECASE)), "")
+    return by_words or _OF_SECTION.get(origin, "tools")
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= 100 and bool(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", text))
