@@ -12,26 +12,24 @@ from sifmod.commands.output import echo_json, echo_whole
 from sifmod.eb.space import software_space
 from sifmod.errors import SifmodError
 from sifmod.installed.installation import Installation, find_installation
-from sifmod.installed.job import check_runscript
+from sifmod.installed.job import fitted
 from sifmod.render.job import LAUNCHERS, Job, render_job
 from sifmod.site.settings import load_settings
 
 
 @click.command()
 @click.argument("module", shell_complete=complete_modules)
-@click.argument("command", nargs=-1, required=True, metavar="-- SCRIPT [ARGUMENT]...")
+@click.argument("command", nargs=-1, required=True, metavar="-- SCRIPT|PROGRAM [ARGUMENT]...")
 @click.option("--nodes", "-N", type=int, default=1, show_default=True, help="Number of nodes.")
 @click.option("--gpus-per-node", type=int, default=0, show_default=True, help="GPUs of each node.")
-@click.option(
-    "--tasks-per-node", type=int, default=0, help="Python processes on each node (default: one per GPU, or one)."
-)
-@click.option("--cpus-per-task", type=int, default=0, help="CPU cores of each Python process.")
+@click.option("--tasks-per-node", type=int, default=0, help="Processes on each node (default: one per GPU, or one).")
+@click.option("--cpus-per-task", type=int, default=0, help="CPU cores of each process.")
 @click.option(
     "--launcher",
     type=click.Choice(list(LAUNCHERS)),
-    default=Job.launcher,
-    show_default=True,
-    help="srun starts every process; torchrun is started once on each node and starts the processes there.",
+    default=None,
+    help="srun starts every process of Python; torchrun is started once on each node and starts the processes there; "
+    "program starts a program of the container in every task (default: srun, or program if the module has no Python).",
 )
 @click.option("--time", "-t", default=Job.time, show_default=True, help="Time limit, as for sbatch.")
 @click.option("--partition", "-p", default="", help="Partition (default: the site's if the job requests GPUs).")
@@ -45,14 +43,14 @@ def sbatch(
     gpus_per_node: int,
     tasks_per_node: int,
     cpus_per_task: int,
-    launcher: str,
+    launcher: Optional[str],
     time: str,
     partition: str,
     account: str,
     site_name: str,
     as_json: bool,
 ) -> None:
-    """Print a job script that runs a Python script in the container of MODULE, ready for sbatch.
+    """Print a job script that runs a Python script or a program in the container of MODULE, ready for sbatch.
 
     MODULE may be on another cluster. If it is installed here, NAME/VERSION is enough, or NAME if there is one version:
     the script loads the module by the name that EasyBuild's naming scheme has made of it. The script sets the site's
@@ -64,6 +62,7 @@ def sbatch(
       sifmod sbatch PyTorch/2.2.0 -- train.py --epochs 10 >job.sh
       sifmod sbatch PyTorch/2.2.0 --nodes 4 --gpus-per-node 8 -- train.py | sbatch
       sifmod sbatch PyTorch/2.2.0 -N 2 --launcher torchrun -- -m package.train
+      sifmod sbatch samtools/1.16.1 --cpus-per-task 8 -- samtools sort -@ 8 -o sorted.bam in.bam
     """
     # a naming scheme may have made another name for `module load` of NAME/VERSION
     installed = _installation(module)
@@ -74,13 +73,13 @@ def sbatch(
         gpus_per_node=gpus_per_node,
         processes_per_node=tasks_per_node,
         cpus_per_process=cpus_per_task,
-        launcher=launcher,
+        launcher=launcher or Job.launcher,
         time=time,
         partition=partition,
         account=account,
     )
     if installed:
-        check_runscript(job, installed.manifest)
+        job = fitted(job, installed.manifest, launcher=launcher or "")
     script = render_job(job, load_settings(site=site_name).site)
     if as_json:
         echo_json({"job": asdict(job), "script": script})

@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sifmod.errors import JobError
 from sifmod.install.manifest import Manifest
-from sifmod.render.job import LAUNCHERS, Job
+from sifmod.render.job import LAUNCHERS, PROGRAM, SRUN, Job
+
+
+def fitted(job: Job, manifest: Manifest, *, launcher: str = "") -> Job:
+    """Return a job as an installed container can run it: without a Python, the command is a program of the container.
+
+    Args:
+        job: the job.
+        manifest: that of the module's installation.
+        launcher: the launcher that the user chose; empty for the one that fits the container.
+
+    Raises:
+        JobError: the container lacks the runscript of the launcher.
+    """
+    has_python = f"runscripts/{LAUNCHERS[SRUN]}" in manifest.files
+    job = replace(job, launcher=launcher or (SRUN if has_python else PROGRAM))
+    check_runscript(job, manifest)
+    return replace(job, is_wrapper=job.launcher == PROGRAM and f"bin/{job.command[0]}" in manifest.files)
 
 
 def check_runscript(job: Job, manifest: Manifest) -> None:
@@ -21,5 +40,5 @@ def check_runscript(job: Job, manifest: Manifest) -> None:
     if runscript and f"runscripts/{runscript}" not in manifest.files:
         raise JobError(
             f"the container of '{job.module}' has no {runscript}, because its easyconfig names no Python: set "
-            "conda_env or python_prefix there, or write a job script that starts the container's own commands with srun"
+            "conda_env or python_prefix there, or run a command of the container with --launcher program"
         )

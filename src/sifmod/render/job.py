@@ -1,4 +1,4 @@
-"""A job script: Slurm runs a Python script in the container of a module, as one distributed program."""
+"""A job script: Slurm runs a Python script or another program in the container of a module."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from sifmod.errors import JobError
 from sifmod.render.templates import render_template
 from sifmod.site.settings import Site
 
-# Each with the runscript that it starts in the container.
-LAUNCHERS = {"srun": "conda-python-distributed", "torchrun": "torchrun-distributed"}
+# What starts the command in each task.
+SRUN, TORCHRUN, PROGRAM = "srun", "torchrun", "program"
+# Each with the runscript that it starts in the container; a program needs none.
+LAUNCHERS = {SRUN: "conda-python-distributed", TORCHRUN: "torchrun-distributed", PROGRAM: ""}
 
 # A dot hides a version.
 _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@=-]*(/\.?[A-Za-z0-9_][A-Za-z0-9_.+@=-]*)*")
@@ -27,13 +29,15 @@ class Job:
 
     Attributes:
         module: name of the container's module, as for `module load`.
-        command: the Python script with its arguments, or options of Python such as `-m`.
+        command: the Python script with its arguments, or options of Python such as `-m`; or a program of the container.
         nodes: number of nodes.
         gpus_per_node: GPUs on each node; 0 requests none.
-        processes_per_node: Python processes on each node; 0 means one for each GPU, or one without GPUs.
+        processes_per_node: processes on each node; 0 means one for each GPU, or one without GPUs.
         cpus_per_process: CPU cores of each process; 0 means as many as in the site's masks if they fit, else Slurm's
             default.
-        launcher: `srun` starts every process; `torchrun` is started once on each node and starts the others.
+        launcher: `srun` starts every process of Python; `torchrun` is started once on each node and starts the others;
+            `program` starts the command itself in every task.
+        is_wrapper: whether the command is a host command of the module; for `program` only.
         time: time limit in a format of sbatch.
         partition: partition; empty for the site's if GPUs are requested, else Slurm's default.
         account: account; empty for the site's.
@@ -45,10 +49,11 @@ class Job:
     gpus_per_node: int = 0
     processes_per_node: int = 0
     cpus_per_process: int = 0
-    launcher: str = "srun"
+    launcher: str = SRUN
     time: str = "1:00:00"
     partition: str = ""
     account: str = ""
+    is_wrapper: bool = False
 
 
 def render_job(job: Job, site: Site) -> str:
@@ -68,7 +73,7 @@ def render_job(job: Job, site: Site) -> str:
     is_whole_node = bool(site.cpu_bind_masks) and processes == job.gpus_per_node == len(site.cpu_bind_masks)
     cores = sorted({bin(int(mask, 16)).count("1") for mask in site.cpu_bind_masks}) if is_whole_node else []
     cpus = job.cpus_per_process or (cores[-1] if cores else 0)
-    is_torchrun = job.launcher == "torchrun"
+    is_torchrun = job.launcher == TORCHRUN
     return render_template(
         "sbatch",
         job=job,
@@ -93,7 +98,7 @@ def _check(job: Job) -> None:
             f"'{job.module}' is not the name of a module: write it as for 'module load', such as NAME/VERSION"
         )
     if not job.command or not job.command[0]:
-        raise JobError("there is nothing to run: write the script and its arguments after --")
+        raise JobError("there is nothing to run: write the script or program and its arguments after --")
     if any("\0" in word for word in job.command):
         raise JobError("an argument of the script contains a null character, which no argument can")
     if job.launcher not in LAUNCHERS:

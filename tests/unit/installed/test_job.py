@@ -43,3 +43,21 @@ def test_a_job_loads_the_module_by_the_name_that_a_naming_scheme_has_made(prefix
     for wanted, loaded in (("Demo/1", "devel/Demo/1"), ("Demo", "devel/Demo/1"), ("Twice", "Twice")):
         result = a_runner().invoke(cli, ["sbatch", wanted, "--", "train.py"])
         assert (result.exit_code, f"module load {loaded}\n" in result.output) == (0, True), result.output
+
+
+def test_without_a_python_the_command_is_a_program_of_the_container(prefix: Path) -> None:
+    make_installation(software_space(prefix), "samtools/1.16.1", files=("bin/samtools", "runscripts/get-master"))
+
+    def script(*words: str) -> str:
+        result = a_runner().invoke(cli, ["sbatch", *words])
+        assert result.exit_code == 0, result.output
+        return str(result.stdout)
+
+    text = script("samtools/1.16.1", "--cpus-per-task", "8", "--", "samtools", "sort", "-@", "8", "a b.bam")
+    assert text.endswith("srun --kill-on-bad-exit \\\n    samtools sort -@ 8 'a b.bam'\n")
+    assert "--job-name=samtools\n" in text
+    assert "--cpus-per-task=8\n" in text
+    assert script("samtools/1.16.1", "--", "/bin/ls").endswith('singularity exec "$SIF" \\\n    /bin/ls\n')
+    assert "conda-python-distributed" in script("Elsewhere/1", "--", "train.py")
+    elsewhere = script("Elsewhere/1", "--launcher", "program", "--", "samtools")
+    assert elsewhere.endswith('exec "$SIF" \\\n    samtools\n')
