@@ -6,9 +6,13 @@ import re
 from fnmatch import fnmatchcase
 
 from sifmod import names
+from sifmod.text.printable import is_utf8
 
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-VARIABLE_VALUE = re.compile(r"[^\x00\n]*")
+# Lmod reads a carriage return in a module in Tcl as the end of a line.
+VARIABLE_VALUE = re.compile(r"[^\x00\r\n]*")
+# What a shell takes for a command in a word within double quotes.
+_COMMAND = re.compile(r"`|\$\(")
 
 # Variables that programs of the host read. A value for the container would break these programs, or send them to files
 # that only the container has, so it never becomes a variable of the user's shell.
@@ -57,3 +61,22 @@ def check_variable(name: object, value: object) -> None:
         raise ValueError(f"sifmod sets {name} itself: remove it")
     if value is not None and (not isinstance(value, str) or not VARIABLE_VALUE.fullmatch(value)):
         raise ValueError(f"write the value of {name} in quotes on one line, such as '1'")
+    if value is not None and not is_utf8(value):
+        raise ValueError(f"write the value of {name} in UTF-8")
+    if is_for_host(name):
+        check_injected(name, value)
+
+
+def check_injected(name: str, value: object) -> None:
+    """Check the value of a variable that the runtime sets in the container.
+
+    The runtime expands it with a shell in the container of each user (Apptainer, `injectEnvHandler`).
+
+    Raises:
+        ValueError: it would run a command; the message says what to write.
+    """
+    if isinstance(value, str) and _COMMAND.search(value):
+        raise ValueError(
+            f"the value of {name} would run a command in each container: write what it prints. Variables such as "
+            "$HOME are expanded"
+        )

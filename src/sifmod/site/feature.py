@@ -13,7 +13,7 @@ from typing import Any, Union
 from sifmod import names
 from sifmod.container.bind import Bind, BindPattern, is_bindable, is_pattern
 from sifmod.container.gpu import VENDORS, Vendor
-from sifmod.container.variables import check_variable, is_for_host
+from sifmod.container.variables import check_injected, check_variable, is_for_host
 from sifmod.site.keys import (
     TEXT,
     VARIABLES,
@@ -78,6 +78,7 @@ def _plain_variable(name: object, value: object) -> None:
 
 def _injected_variable(name: object, value: object) -> None:
     check_variable(name, value)
+    check_injected(str(name), value)
     if name == LIBRARY_PATH:
         raise ValueError("it would replace that of the image: write the directories in library_path")
 

@@ -1,5 +1,6 @@
 """An easyconfig and a site file take the same variables, and refuse the others with the same words."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from sifmod import names
 from sifmod.container.spec import spec_from_parameters
 from sifmod.container.variables import check_variable
-from sifmod.errors import ParameterError
+from sifmod.errors import ParameterError, SiteError
 from sifmod.site.keys import VARIABLES, WrongItemError
+from sifmod.site.settings import load_site
 
 
 def of_easyconfig(variables: dict[Any, Any]) -> str:
@@ -45,6 +47,12 @@ def of_site(variables: dict[Any, Any]) -> str:
         ("A", ["x"], "the value of A in quotes"),
         ("A", "two\nlines", "on one line"),
         ("A", "n\0ul", "on one line"),
+        ("A", "two\rlines", "on one line"),
+        ("A", "\ud800", "in UTF-8"),
+        ("A", "$(id) `id`", ""),
+        ("LD_PRELOAD", "$HOME/x.so", ""),
+        ("LD_PRELOAD", "$(id)", "would run a command in each container"),
+        ("PYTHONPATH", "`id`", "would run a command in each container"),
     ],
 )
 def test_both_give_the_same_answer(name: str, value: object, remedy: str) -> None:
@@ -57,3 +65,12 @@ def test_both_give_the_same_answer(name: str, value: object, remedy: str) -> Non
 def test_what_is_no_text_is_no_name() -> None:
     with pytest.raises(ValueError, match="3 is not the name"):
         check_variable(3, "x")
+
+
+def test_what_only_the_container_gets_of_a_feature_has_no_command(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text('[feature.mpi]\nenv = { INNER = "$(id)" }\n')
+    assert load_site({"SIFMOD_SITE": str(path)}).feature
+    path.write_text('[feature.mpi]\ncontainer_env = { INNER = "$(id)" }\n')
+    with pytest.raises(SiteError, match="would run a command in each container"):
+        load_site({"SIFMOD_SITE": str(path)})
