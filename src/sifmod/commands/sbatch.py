@@ -62,7 +62,7 @@ def sbatch(
       sifmod sbatch PyTorch/2.2.0 -- train.py --epochs 10 >job.sh
       sifmod sbatch PyTorch/2.2.0 --nodes 4 --gpus-per-node 8 -- train.py | sbatch
       sifmod sbatch PyTorch/2.2.0 -N 2 --launcher torchrun -- -m package.train
-      sifmod sbatch samtools/1.16.1 --cpus-per-task 8 -- samtools sort -@ 8 -o sorted.bam in.bam
+      sifmod sbatch samtools/1.16.1 --cpus-per-task 8 -- samtools index -@8 a.bam
     """
     # a naming scheme may have made another name for `module load` of NAME/VERSION
     installed = _installation(module)

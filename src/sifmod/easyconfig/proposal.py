@@ -127,7 +127,7 @@ def propose(
     if name and python and python.version_of(name):
         main_version = python.version_of(name).partition("+")[0]
     gpu = _gpu(image, site, notes)
-    suffix = "" if program else _suffix(image, python, gpu, without_python=module == "Python")
+    suffix = "" if program and not gpu else _suffix(image, python, gpu, without_python=module == "Python")
     file_name = uri.file_name if uri else PurePosixPath(image.path).name
     parameters: dict[str, Any] = {
         "easyblock": "ContainerImage",
