@@ -128,5 +128,5 @@ def test_help_and_whatis_say_what_it_sets(cluster: Cluster) -> None:
     said = cluster.out("module help our-container 2>&1; module whatis our-container 2>&1")
     for word in ("singularity run IMAGE.sif", "/srv", "/no/such", "--nv", "NCCL_SOCKET_IFNAME=hsn0 $USER", "HF_HOME"):
         assert word in said
-    assert "host-mpi (default): MPI of the host" in said
+    assert "* host-mpi  MPI of the host" in said
     assert "GPU support of our for containers of any image" in " ".join(said.split())

@@ -17,6 +17,8 @@ _MOST_COMMANDS = 8
 _MOST_KEYWORDS = 20
 # What a modulefile and a template of EasyBuild leave as it is.
 _PLAIN = re.compile(r"[\w ./:=,+@'~-]{1,200}", re.ASCII)
+FEATURES_TITLE = "Features of the cluster, those in use marked with *"
+FEATURES_ADVICE = "To add one or take one away: export SIFMOD_FEATURES=NAME,-NAME, then load the module."
 # What a site may write in its help, but a modulefile and EasyBuild's templates give a meaning.
 _IN_HELP = {ord(char): other for char, other in zip("[]{}%\\", ("(", ")", "(", ")", " percent", "/"))}
 
@@ -65,12 +67,9 @@ def usage(spec: ContainerSpec, site: Site) -> str:
             _WIDTH,
         ),
     ]
-    features = _features(spec, site)
+    features = feature_rows(spec, site)
     if features:
-        parts.append(
-            f"Features of the cluster, those in use marked with *:\n{_table(features)}\n"
-            "To add one or take one away: export SIFMOD_FEATURES=NAME,-NAME, then load the module."
-        )
+        parts.append(f"{FEATURES_TITLE}:\n{_table(features)}\n{FEATURES_ADVICE}")
     removed = [name for name, value in {**site.container_env, **spec.container_env}.items() if value is None]
     if removed:
         parts.append(fill(f"Variables that the module does not set here: {', '.join(sorted(removed))}.", _WIDTH))
@@ -158,7 +157,13 @@ def _wrappers(spec: ContainerSpec) -> dict[str, str]:
     return rows
 
 
-def _features(spec: ContainerSpec, site: Site) -> dict[str, str]:
+def feature_rows(spec: ContainerSpec, site: Site) -> dict[str, str]:
+    """Return what each feature of the site is for and where it applies, by its name with an asterisk if it is in use.
+
+    Args:
+        spec: the container.
+        site: the settings of the cluster.
+    """
     in_use = {feature.name for feature in site.features_of(spec.features)}
     rows = {}
     for feature in site.feature.values():

@@ -8,6 +8,7 @@ from textwrap import wrap
 from sifmod.container.gpu import LIBRARIES, VENDORS
 from sifmod.container.spec import ContainerSpec
 from sifmod.render.environment import injected_variables, plain_variables
+from sifmod.render.helptext import FEATURES_ADVICE, FEATURES_TITLE, feature_rows
 from sifmod.render.templates import render_template, settings_facts
 from sifmod.site.cache import ROOT
 from sifmod.site.settings import Site
@@ -82,11 +83,7 @@ def _help(spec: ContainerSpec, site: Site) -> list[str]:
     sections = {
         "Bind paths": facts["required_binds"],
         "Bind paths that are used if they exist where the module is loaded": optional,
-        "Features, to choose before loading with SIFMOD_FEATURES=NAME,-NAME": [
-            f"{feature.name}{' (default)' if feature.name in site.default_features else ''}"
-            f"{': ' if feature.help else ''}{feature.help}"
-            for feature in site.feature.values()
-        ],
+        FEATURES_TITLE: [f"{name}  {text}" for name, text in feature_rows(spec, site).items()],
         "GPU support": [f"--{vendor.option} ({vendor.name})"] if vendor else [],
         "Variables, which containers inherit": [
             f"{name}={value}" for name, value in plain_variables(spec, site).items()
@@ -103,6 +100,8 @@ def _help(spec: ContainerSpec, site: Site) -> list[str]:
     for title, items in sections.items():
         if items:
             lines += ["", f"{title}:", *(f"  {item}" for item in items)]
+    if site.feature:
+        lines += ["", FEATURES_ADVICE]
     lines += [
         "",
         *wrap(

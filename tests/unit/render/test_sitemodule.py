@@ -148,7 +148,7 @@ def test_the_help_names_everything_that_is_set() -> None:
     )
     text = render_site_module(NAME, site)[f"{NAME}.lua"]
     help_text = text[: text.index("whatis(")]
-    assert [name for name in site.feature if f'"  {name}' not in help_text] == []
+    assert [name for name in site.feature if f" {name}  " not in help_text] == []
     for said in ("/data 1:ro", "$HOME", "--nv (NVIDIA)", "A=b", "PIP_X=c", "/scratch/${USER}", "HF_HOME"):
         assert said in help_text
     assert "\x1b" not in help_text
