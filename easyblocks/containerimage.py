@@ -222,7 +222,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     sif=manifest.image if manifest and keep_image else self._image_file_name(),
                     parameters={**site.easyconfig_defaults, **given},
                 )
-                site.features_of(spec.features)
+                site.features_of(spec.feature_changes(site.feature))
                 if self._syntax != "Lua" and not re.fullmatch(r"[\w/.,:+@=^-]+", self.installdir):
                     raise ParameterError(
                         "module-syntax",

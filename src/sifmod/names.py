@@ -4,6 +4,9 @@ from __future__ import annotations
 
 RUNSCRIPTS = "/runscripts"
 USER_SOFTWARE = "/user-software"
+# The feature of a site that binds its MPI.
+MPI_FEATURE = "mpi"
+
 # The programs of `inside/` that packing runs.
 INSIDE = "/sifmod"
 

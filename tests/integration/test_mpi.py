@@ -57,20 +57,39 @@ def image_with(folder: Path, wheel: str) -> Path:
     return image
 
 
-def user_with(folder: Path, wheel: str) -> User:
-    folder.joinpath("image").mkdir()
-    image_with(folder / "image", wheel)
-    user = make_user(folder / "eb", SIFMOD_IMAGE_REPOSITORIES=str(folder / "image"))
+def user_with(folder: Path, image: Path, parameters: str = "", **env: str) -> User:
+    user = make_user(folder / "eb", SIFMOD_IMAGE_REPOSITORIES=str(image.parent), **env)
     easyconfig = folder / "Mpi-1.0.eb"
-    easyconfig.write_text(EASYCONFIG)
+    easyconfig.write_text(EASYCONFIG + parameters)
     user.eb(str(easyconfig))
     return user
 
 
 @pytest.fixture(scope="module")
-def mpi(tmp_path_factory: pytest.TempPathFactory) -> User:
-    """A module of an image with MPICH; tests that use it leave it as it is."""
-    return user_with(tmp_path_factory.mktemp("mpi"), MPICH)
+def mpich(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An image with MPICH."""
+    return image_with(tmp_path_factory.mktemp("mpich"), MPICH)
+
+
+@pytest.fixture(scope="module")
+def mpi(tmp_path_factory: pytest.TempPathFactory, mpich: Path) -> User:
+    """Its module; tests that use it leave it as it is."""
+    return user_with(tmp_path_factory.mktemp("mpi"), mpich)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site file that binds the MPI of this host, as found."""
+    path = tmp_path_factory.mktemp("site") / "site.toml"
+    found = subprocess.run(["sifmod", "site", "discover", "mpi"], check=True, capture_output=True, text=True)
+    path.write_text(found.stdout)
+    return path
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory, mpich: Path, site: Path) -> User:
+    """A module of the same image that uses the MPI of the host."""
+    return user_with(tmp_path_factory.mktemp("host"), mpich, "mpi = 'host'\n", SIFMOD_SITE=str(site))
 
 
 @dataclass(frozen=True)
@@ -112,7 +131,7 @@ def test_row_1_ranks_without_pmi_are_alone_and_that_is_a_failure(mpi: User) -> N
 
 
 # What modules set for unprivileged containers, taken away.
-BARE = "env -u UCX_POSIX_USE_PROC_LINK -u MPIR_CVAR_CH4_CMA_ENABLE"
+BARE = "env -u UCX_POSIX_USE_PROC_LINK -u UCX_TLS -u MPIR_CVAR_CH4_CMA_ENABLE"
 CURED = "UCX_POSIX_USE_PROC_LINK=n MPIR_CVAR_CH4_CMA_ENABLE=0"
 
 
@@ -163,3 +182,33 @@ def test_one_task_needs_no_process_manager(mpi: User) -> None:
     report = json.loads(mpi.out(f"module load {MODULE}; singularity exec $SIF mpi-check --json"))
     assert report["works"]
     assert len(report["ranks"]) == 1
+
+
+def test_row_5_the_host_s_mpi_fails_between_user_namespaces(host: User) -> None:
+    run = check(host, before=BARE, limit=10)
+    assert run.status != 0
+    assert "Shared memory error" in run.errors
+
+
+@pytest.mark.slow
+def test_row_6_the_setting_for_shared_memory_alone_fails_for_large_messages(host: User) -> None:
+    run = check(host, before=f"{BARE} UCX_POSIX_USE_PROC_LINK=n", limit=10)
+    assert run.status != 0
+    assert "UCX_TLS=^cma" in run.errors
+
+
+def test_row_6_the_module_swaps_the_library_and_sets_what_it_needs(host: User) -> None:
+    """Not over tcp: MPI_Finalize of MPICH 4.0 often hangs there (openucx/ucx#2254). All nodes are one machine here."""
+    assert host.out(f"module load {MODULE}; echo $UCX_POSIX_USE_PROC_LINK $UCX_TLS") == "n ^cma"
+    report = works(check(host, before="UCX_TLS=^cma,tcp"))
+    assert (report["mpi"], report["origin"], report["device"]) == ("MPICH 4.0.2", "host", "ch4:ucx")
+    assert {one["library"] for one in report["ranks"]} == {"/host/mpi/libmpi.so.12"}
+
+
+def test_the_user_may_go_back_to_the_image_s_mpi(host: User) -> None:
+    host.env["SIFMOD_FEATURES"] = "-mpi"
+    try:
+        report = works(check(host))
+    finally:
+        del host.env["SIFMOD_FEATURES"]
+    assert (report["mpi"], report["origin"]) == ("MPICH 5.0.2", "image")

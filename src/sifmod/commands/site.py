@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import click
 
+from sifmod import names
 from sifmod.commands.options import json_option, site_option
 from sifmod.commands.output import echo, echo_error, echo_findings, echo_json, echo_table, echo_whole
 from sifmod.doctor.site import check_site
 from sifmod.finding import PROBLEM
+from sifmod.install.hostmpi import discover as discover_mpi
+from sifmod.install.hostmpi import find_library
 from sifmod.install.sitemodule import site_module_name, write_site_module
 from sifmod.render.sitemodule import USED_KEYS
 from sifmod.site.keys import plain
@@ -121,6 +125,38 @@ def check(site_name: str, as_json: bool) -> None:
         count = counted(problems, "problem") if problems else "no problems"
         echo(f"\n{count} with the site {checked.name} on this host")
     sys.exit(1 if problems else 0)
+
+
+@site.command()
+@click.argument("what", type=click.Choice([names.MPI_FEATURE]), metavar="mpi")
+@click.option(
+    "--library",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The host's libmpi.so; default: that in LD_LIBRARY_PATH, else in the loader's cache.",
+)
+@json_option
+def discover(what: str, library: Optional[Path], as_json: bool) -> None:
+    """Print the lines of a site file that bind the MPI of this host into containers, as the feature `mpi`.
+
+    They name the library with all that it needs except the C library and those of compilers, its plugins, and the
+    variables that tell it where these are. ldd is run on the library, which may run its code: name only a library that
+    you trust.
+
+    \b
+    Examples:
+      sifmod site discover mpi >>our-site.toml
+      module load cray-mpich-abi; sifmod site discover mpi
+      sifmod site discover mpi --library /opt/mpich/lib/libmpi.so.12 --json
+    """
+    found = discover_mpi(library or find_library(os.environ))
+    if as_json:
+        echo_json(
+            {"library": vars(found.mpi.library), "glibc": found.mpi.glibc, what: found.table, "notes": found.notes}
+        )
+    else:
+        for line in found.text.splitlines():
+            echo_whole(line)
 
 
 @site.command()

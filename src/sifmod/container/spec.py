@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -152,6 +152,16 @@ class ContainerSpec:
             wrapper: its name, one of `wrappers`.
         """
         return self.wrapped.get(wrapper, (wrapper,))
+
+    def feature_changes(self, known: Collection[str]) -> tuple[str, ...]:
+        """Return `features`, with what `mpi` says of the site's feature of this name.
+
+        Args:
+            known: names of the site's features.
+        """
+        if not self.mpi or names.MPI_FEATURE not in known:
+            return self.features
+        return (*self.features, names.MPI_FEATURE if self.mpi == "host" else f"-{names.MPI_FEATURE}")
 
     @property
     def venv_path(self) -> str:

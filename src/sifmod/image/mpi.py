@@ -29,6 +29,7 @@ _MOST_READ = 64 << 20  # bytes in which the version is looked for; Debian's libm
 
 # MPICH has its device (ch3, ch4), its configuration and its version one after the other.
 _MPICH_VERSION = re.compile(rb"\0(ch[34]:[^\0]{1,60})\0(?:[^\0]{0,8192}\0+){1,12}?(\d+\.\d+(?:\.\d+)?[\w.]{0,8})\0")
+_UCX_VERSION = re.compile(rb"/ucx-(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)/")
 _OPEN_MPI_VERSION = re.compile(rb"Open MPI (?:v|[\w ]{1,60} MCA component version )(\d+\.\d+\.\d+)")
 
 
@@ -44,6 +45,7 @@ class MpiLibrary:
         device: MPICH's device, such as `ch4:ucx`; empty for others.
         glibc: the version of glibc that it needs; empty if it needs none.
         ucx: whether it uses UCX.
+        ucx_version: the version of UCX; empty if its files do not say it.
     """
 
     path: str
@@ -53,6 +55,7 @@ class MpiLibrary:
     device: str
     glibc: str
     ucx: bool
+    ucx_version: str = ""
 
     @property
     def words(self) -> str:
@@ -112,6 +115,7 @@ def read_mpi(files: Files, path: str) -> Optional[MpiLibrary]:
     mpich = _MPICH_VERSION.search(content)
     open_mpi = _OPEN_MPI_VERSION.search(content) if abi == OPEN_MPI else None
     version = open_mpi[1] if open_mpi else mpich[2] if mpich and abi != OPEN_MPI else b""
+    ucx = any(name.startswith("libucp.") for name in library.needed)
     return MpiLibrary(
         path=files.resolved(path),
         soname=library.soname,
@@ -119,8 +123,20 @@ def read_mpi(files: Files, path: str) -> Optional[MpiLibrary]:
         version=version.decode("ascii", "replace"),
         device=mpich[1].decode("ascii", "replace") if mpich and abi != OPEN_MPI else "",
         glibc=library.glibc,
-        ucx=any(name.startswith("libucp.") for name in library.needed),
+        ucx=ucx,
+        ucx_version=_ucx_version(files, files.resolved(path)) if ucx else "",
     )
+
+
+def _ucx_version(files: Files, path: str) -> str:
+    """Return the version of the UCX that a library uses, from the paths of its sources in messages."""
+    folder = path.rpartition("/")[0]
+    for place in dict.fromkeys((folder, f"{folder}/mpich", f"{folder}/openmpi", *library_folders(files))):
+        content = files.read(f"{place}/libucs.so.0", limit=_MOST_READ)
+        if content:
+            found = _UCX_VERSION.search(content)
+            return found[1].decode() if found else ""
+    return ""
 
 
 def abi_of(soname: str, needed: Iterable[str] = ()) -> str:

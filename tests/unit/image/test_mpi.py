@@ -131,6 +131,17 @@ def test_what_does_not_fit_is_named(host: str, image: list[str], libc: str, need
     assert said == (f"{library(host).path} of the host {reason}" if reason else "")
 
 
+def test_ucx_says_its_version_in_paths_of_its_sources(top: Path) -> None:
+    put(top, "/x/lib/libmpi.so.12", mpich())
+    found = read_mpi(SandboxFiles(top), "/x/lib/libmpi.so.12")
+    assert found
+    assert found.ucx_version == ""
+    put(top, "/x/lib/mpich/libucs.so.0", b"..\0/mpich-5.0.2/modules/ucx-1.20.1/contrib/../src/ucs/async/pipe.c\0")
+    found = read_mpi(SandboxFiles(top), "/x/lib/libmpi.so.12")
+    assert found
+    assert found.ucx_version == "1.20.1"
+
+
 def test_the_host_s_own_library_is_read_by_the_same_code(top: Path) -> None:
     put(top, "/x/libmpi.so.12", mpich())
     found = read_mpi(SandboxFiles(top), "/x/libmpi.so.12")

@@ -20,11 +20,12 @@ from ..support import a_site, a_spec
 
 UCX = {"UCX_POSIX_USE_PROC_LINK": "n"}
 CMA = {"MPIR_CVAR_CH4_CMA_ENABLE": "0"}
+NO_CMA = {"UCX_TLS": "^cma"}
 VADER = {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 
 
-def library(abi: str, version: str, *, ucx: bool = True) -> MpiLibrary:
-    return MpiLibrary("/usr/lib/libmpi.so", "libmpi.so", abi, version, "", "2.34", ucx)
+def library(abi: str, version: str, *, ucx: bool = True, ucx_version: str = "1.20.1") -> MpiLibrary:
+    return MpiLibrary("/usr/lib/libmpi.so", "libmpi.so", abi, version, "", "2.34", ucx, ucx_version)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,9 @@ def library(abi: str, version: str, *, ucx: bool = True) -> MpiLibrary:
         ([library(OPEN_MPI, "3.1.6", ucx=False)], [OPEN_MPI], {}),
         ([library(OPEN_MPI, "3.0.4", ucx=False)], [OPEN_MPI], VADER),
         ([library(OPEN_MPI, "", ucx=False)], [OPEN_MPI], VADER),
+        ([library(MPICH, "4.0.2", ucx_version="1.13.1")], [MPICH], {**UCX, **CMA, **NO_CMA}),
+        ([library(MPICH, "4.0.2", ucx_version="")], [MPICH], {**UCX, **CMA, **NO_CMA}),
+        ([library(OPEN_MPI, "4.1.4", ucx_version="1.15.0")], [OPEN_MPI], {**UCX, **NO_CMA}),
         ([], [MPICH, OPEN_MPI], {**UCX, **CMA}),
         ([], [], {}),
     ],
@@ -57,16 +61,16 @@ def settled(
 ) -> tuple[ContainerSpec, list[str]]:
     said: list[str] = []
     monkeypatch.setattr(mpi, "makes_user_namespaces", lambda _runtime: namespaces)
-    return with_mpi(a_spec(**fields), top, ContainerRuntime(Path("/nowhere")), say=said.append), said
+    return with_mpi(a_spec(**fields), a_site(), top, ContainerRuntime(Path("/nowhere")), say=said.append), said
 
 
 def test_an_image_with_mpich_gets_the_variables_of_mpich(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
     write(top, "/usr/lib/libmpi.so.12").write_bytes(mpich("5.0.2"))
     spec, said = settled(monkeypatch, top)
-    assert (spec.mpi, spec.mpi_env) == ("image", {**CMA, **UCX})
+    assert (spec.mpi, spec.mpi_env) == ("image", {**CMA, **UCX, **NO_CMA})
     assert said == [
-        "setting MPIR_CVAR_CH4_CMA_ENABLE, UCX_POSIX_USE_PROC_LINK: MPI needs it in user namespaces, which the runtime "
-        "makes without setuid"
+        "setting MPIR_CVAR_CH4_CMA_ENABLE=0, UCX_POSIX_USE_PROC_LINK=n, UCX_TLS=^cma, which MPI needs in the user "
+        "namespaces of a runtime without setuid"
     ]
     variables = plain_variables(spec, a_site(container_env={"UCX_POSIX_USE_PROC_LINK": "y"}))
     assert variables["MPIR_CVAR_CH4_CMA_ENABLE"] == "0"

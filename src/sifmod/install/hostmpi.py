@@ -1,0 +1,197 @@
+"""The host's MPI: which one a site binds into containers, and what a site file has to say to bind one."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+import tomli_w
+
+from sifmod import names
+from sifmod.container.bind import Bind
+from sifmod.errors import CommandError, SifmodError
+from sifmod.host.command import LOOK, run
+from sifmod.image.elf import read_library
+from sifmod.image.files import SandboxFiles
+from sifmod.image.mpi import MPICH, OPEN_MPI, STANDARD, MpiLibrary, read_mpi
+from sifmod.site.feature import Feature
+from sifmod.text.version import version_order
+
+# Where a discovered MPI is in the container: nothing else is there.
+_FOLDER = "/host/mpi"
+
+# The names that programs need the libraries of a family by; Debian has another one for MPICH.
+_SONAMES = {MPICH: ("libmpi.so.12", "libmpich.so.12"), OPEN_MPI: ("libmpi.so.40",), STANDARD: ("libmpi_abi.so.1",)}
+_FORTRAN = {"libmpichfort.so.12": "libmpifort.so.12", "libmpichcxx.so.12": "libmpicxx.so.12"}
+
+# Of the C library, and of compilers: the image has its own, which must not be mixed with those of the host.
+_LEFT_OUT = re.compile(
+    r"(ld-linux[\w-]*|linux-vdso|libc|libm|libmvec|libdl|libpthread|librt|libutil|libresolv|libnsl|libanl|libcrypt"
+    r"|libnss_\w+|libgcc_s|libstdc\+\+|libgfortran|libquadmath)\.so(\.[\d.]+)?"
+)
+_LINKED = re.compile(r"^\s*(\S+) => (/.+) \(0x[0-9a-f]+\)$", re.MULTILINE)
+_MISSING = re.compile(r"^\s*(\S+) => not found$", re.MULTILINE)
+
+# Folders of plugins beside a library, and the variable that tells it where they are.
+_PLUGINS = {"libucs": ("ucx", "UCX_MODULE_DIR"), "libfabric": ("libfabric", "FI_PROVIDER_PATH")}
+_MPI = re.compile(r"libmpi(?:ch|_abi)?\.so[\d.]*")
+
+
+@dataclass(frozen=True)
+class HostMpi:
+    """The MPI of the host that a feature binds.
+
+    Attributes:
+        library: the library.
+        glibc: the version of glibc that it needs with all libraries that are bound with it.
+    """
+
+    library: MpiLibrary
+    glibc: str
+
+
+def host_mpi(feature: Feature) -> Optional[HostMpi]:
+    """Return the MPI library that a feature binds on this host; None if it is not seen here.
+
+    Args:
+        feature: the feature.
+    """
+    files = SandboxFiles(Path("/"))
+    found, versions = None, [""]
+    for bind in (*feature.binds, *feature.optional_binds):
+        if not isinstance(bind, Bind) or ".so" not in Path(bind.source).name:
+            continue
+        library = read_library(files, bind.source)
+        versions.append(library.glibc if library else "")
+        found = found or (read_mpi(files, bind.source) if library else None)
+    return HostMpi(found, max(versions, key=version_order)) if found else None
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What a site file has to say to bind an MPI of this host.
+
+    Attributes:
+        mpi: the library, and the glibc that it needs.
+        table: the keys and values of the feature.
+        notes: what is to be known besides.
+    """
+
+    mpi: HostMpi
+    table: Mapping[str, object]
+    notes: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The lines for a site file."""
+        library = self.mpi.library
+        device = f" ({library.device})" if library.device else ""
+        lines = [
+            f"Found by `sifmod site discover mpi` on {socket.gethostname()}: {library.words}{device}, {library.path}.",
+            f"Its ABI is that of {library.abi or library.soname}. The image must have glibc {self.mpi.glibc} or later.",
+            *self.notes,
+            f'For all containers, write default_features = ["{names.MPI_FEATURE}"] at the top of the site file.',
+        ]
+        table = tomli_w.dumps({"feature": {names.MPI_FEATURE: self.table}}, multiline_strings=False)
+        return "".join(f"# {line}\n" for line in lines) + table
+
+
+def find_library(environ: Mapping[str, str]) -> Path:
+    """Return the MPI library that programs of this host find: in the library path, else in the loader's cache.
+
+    Raises:
+        SifmodError: there is none.
+    """
+    for folder in filter(None, environ.get("LD_LIBRARY_PATH", "").split(":")):
+        for name in (name for known in _SONAMES.values() for name in known):
+            path = Path(folder, name)
+            if path.is_file():
+                return path
+    try:
+        cached = run(["ldconfig", "-p"], env={**environ, "PATH": f"{environ.get('PATH', '')}:/sbin:/usr/sbin"})
+        found = dict(re.findall(r"^\s*(\S+) \([^)]*\) => (/.+)$", cached.stdout, re.MULTILINE))
+    except CommandError:
+        found = {}
+    for name in (name for known in _SONAMES.values() for name in known):
+        if name in found:
+            return Path(found[name])
+    raise SifmodError(
+        "no MPI library was found in LD_LIBRARY_PATH or in the loader's cache (ldconfig -p): load the module of the "
+        "host's MPI first, or name its libmpi.so with --library"
+    )
+
+
+def discover(path: Path) -> Discovery:
+    """Return what a site file has to say to bind an MPI library of this host.
+
+    `ldd` is run on the library, which may run code of it: it must be a library that one trusts.
+
+    Args:
+        path: the library.
+
+    Raises:
+        SifmodError: it is not an MPI library, or `ldd` fails.
+    """
+    files = SandboxFiles(Path("/"))
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - a link is named, not its target
+    library = read_mpi(files, str(path))
+    if library is None:
+        raise SifmodError(f"'{path}' is not an MPI library: name the file libmpi.so with --library")
+    binds: dict[str, str] = {}  # destination: source
+    for name in _SONAMES.get(library.abi, (library.soname,)):
+        binds[f"{_FOLDER}/{name}"] = str(path)
+    needed, missing = _linked(path)
+    for fortran in sorted(path.parent.glob("libmpi*.so.*")):
+        other = read_library(files, str(fortran))
+        if other and not _MPI.fullmatch(other.soname) and other.soname == fortran.name:
+            for name in (other.soname, _FORTRAN.get(other.soname, other.soname)):
+                binds[f"{_FOLDER}/{name}"] = str(fortran)
+    variables = {"MPI4PY_LIBMPI": f"{_FOLDER}/{_SONAMES.get(library.abi, (library.soname,))[0]}"}
+    optional = []
+    for name, source in sorted(needed.items()):
+        binds.setdefault(f"{_FOLDER}/{name}", source)
+        folder, variable = _PLUGINS.get(name.partition(".so")[0], ("", ""))
+        plugins = Path(os.path.realpath(source)).parent / folder
+        if folder and plugins.is_dir():
+            binds[f"{_FOLDER}/{folder}"] = str(plugins)
+            variables[variable] = f"{_FOLDER}/{folder}"
+            for plugin in sorted(plugins.glob("*.so*")):
+                for other_name, other_source in _linked(plugin)[0].items():
+                    binds.setdefault(f"{_FOLDER}/{other_name}", other_source)
+    if any(name.startswith(f"{_FOLDER}/libibverbs.") for name in binds):
+        optional = ["/etc/libibverbs.d"]
+    glibc = [library.glibc]
+    for source in set(binds.values()):
+        other = read_library(files, source) if Path(source).is_file() else None
+        glibc.append(other.glibc if other else "")
+    notes = [f"ldd does not find {name} on this host: load its module, and discover again." for name in missing]
+    if library.abi == OPEN_MPI:
+        notes.append("Open MPI also loads files of its installation: if mpi-check fails, bind it and set OPAL_PREFIX.")
+    table: dict[str, object] = {
+        "help": f"{library.words} of the host",
+        "binds": [Bind(source, destination, "ro").argument for destination, source in sorted(binds.items())],
+        **({"optional_binds": optional} if optional else {}),
+        "library_path": [_FOLDER],
+        "container_env": dict(sorted(variables.items())),
+    }
+    return Discovery(HostMpi(library, max(glibc, key=version_order)), table, tuple(notes))
+
+
+def _linked(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the libraries that a library needs, by name, and the names of those that the host lacks."""
+    try:
+        done = run(["ldd", path], env={**os.environ, "LC_ALL": "C"}, time_limit=LOOK)
+    except CommandError as error:
+        raise SifmodError(f"the libraries that '{path}' needs are not known: {error}") from error
+    if done.status:
+        raise SifmodError(f"ldd failed for '{path}': {done.last_lines}")
+    return _foreign(_LINKED.findall(done.stdout)), tuple(_MISSING.findall(done.stdout))
+
+
+def _foreign(linked: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {name: source for name, source in linked if not _LEFT_OUT.fullmatch(name)}

@@ -1,0 +1,173 @@
+"""The host's MPI: found with ldd, written as a feature, and compared with images."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sifmod.container.bind import Bind
+from sifmod.errors import ParameterError, SifmodError
+from sifmod.image.inspection import Inspection, inspect_image
+from sifmod.install import hostmpi
+from sifmod.install.hostmpi import discover, find_library, host_mpi
+from sifmod.install.mpi import choose_mpi
+from sifmod.site.feature import Feature
+from sifmod.site.settings import Site
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from ..image.elfs import GLIBC, elf, mpich, open_mpi
+from ..imagetrees import linux, write
+from ..support import a_site, a_spec
+
+
+@pytest.fixture
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with MPICH as Debian has it, and an ldd that knows what it needs."""
+    folder = tmp_path / "lib"
+    write(folder, "/libmpich.so.12").write_bytes(mpich(soname="libmpich.so.12"))
+    write(folder, "/libmpichfort.so.12").write_bytes(elf("libmpichfort.so.12", ["libmpich.so.12", "libgfortran.so.5"]))
+    write(folder, "/libucs.so.0").write_bytes(elf("libucs.so.0", ["libc.so.6"], {"libc.so.6": ["GLIBC_2.36"]}))
+    write(folder, "/libibverbs.so.1").write_bytes(elf("libibverbs.so.1", [], GLIBC))
+    write(folder, "/ucx/libuct_ib.so.0").write_bytes(elf("libuct_ib.so.0", ["libibverbs.so.1"], GLIBC))
+    ldd = tmp_path / "bin" / "ldd"
+    ldd.parent.mkdir()
+    ldd.write_text(
+        f"""#!/bin/sh
+echo '	linux-vdso.so.1 (0x00007fd0df0fc000)'
+case $1 in
+*/libuct_ib.so.0) echo '	libibverbs.so.1 => {folder}/libibverbs.so.1 (0x00007fd0df08d000)' ;;
+*) echo '	libucs.so.0 => {folder}/libucs.so.0 (0x00007fd0df031000)'; echo '	libgone.so.3 => not found' ;;
+esac
+echo '	libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007fd0dc511000)'
+echo '	libstdc++.so.6 => /lib/x86_64-linux-gnu/libstdc++.so.6 (0x00007fd0dc511000)'
+echo '	/lib64/ld-linux-x86-64.so.2 (0x00007fd0df0fe000)'
+"""
+    )
+    ldd.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{ldd.parent}:/usr/bin:/bin")
+    return folder
+
+
+def feature_of(table: dict[str, Any]) -> Feature:
+    return Feature(
+        "mpi",
+        binds=tuple(Bind.parse(text) for text in table["binds"]),
+        library_path=tuple(table["library_path"]),
+        container_env=table["container_env"],
+    )
+
+
+def test_what_is_found_is_a_feature(libraries: Path) -> None:
+    found = discover(libraries / "libmpich.so.12")
+    table = tomllib.loads(found.text)["feature"]["mpi"]
+    source = {bind.destination: bind.source for bind in (Bind.parse(text) for text in table["binds"])}
+    assert source == {
+        "/host/mpi/libibverbs.so.1": f"{libraries}/libibverbs.so.1",
+        "/host/mpi/libmpi.so.12": f"{libraries}/libmpich.so.12",
+        "/host/mpi/libmpich.so.12": f"{libraries}/libmpich.so.12",
+        "/host/mpi/libmpichfort.so.12": f"{libraries}/libmpichfort.so.12",
+        "/host/mpi/libmpifort.so.12": f"{libraries}/libmpichfort.so.12",
+        "/host/mpi/libucs.so.0": f"{libraries}/libucs.so.0",
+        "/host/mpi/ucx": f"{libraries}/ucx",
+    }
+    assert table["optional_binds"] == ["/etc/libibverbs.d"]
+    assert table["library_path"] == ["/host/mpi"]
+    assert table["container_env"] == {"MPI4PY_LIBMPI": "/host/mpi/libmpi.so.12", "UCX_MODULE_DIR": "/host/mpi/ucx"}
+    assert "MPICH 4.0.2 (ch4:ucx)" in found.text
+    assert "glibc 2.36 or later" in found.text  # a library that is bound with it needs a newer one
+    assert "# ldd does not find libgone.so.3" in found.text
+
+
+def test_the_feature_tells_which_mpi_it_is(libraries: Path) -> None:
+    table = tomllib.loads(discover(libraries / "libmpich.so.12").text)["feature"]["mpi"]
+    found = host_mpi(feature_of(table))
+    assert found
+    assert (found.library.words, found.glibc) == ("MPICH 4.0.2", "2.36")
+    assert host_mpi(Feature("mpi", binds=(Bind.parse("/nowhere/libmpi.so.12:/host/mpi/libmpi.so.12"),))) is None
+
+
+def test_what_is_no_mpi_is_refused(libraries: Path, tmp_path: Path) -> None:
+    for path in (libraries / "libucs.so.0", tmp_path / "none", tmp_path):
+        with pytest.raises(SifmodError, match="is not an MPI library: name the file"):
+            discover(path)
+
+
+def test_an_ldd_that_fails_is_named(libraries: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin" / "ldd").write_text("#!/bin/sh\necho 'not a dynamic executable' >&2\nexit 1\n")
+    with pytest.raises(SifmodError, match=r"ldd failed for .*not a dynamic executable"):
+        discover(libraries / "libmpich.so.12")
+
+
+def test_the_library_path_comes_before_the_loader_s_cache(libraries: Path, tmp_path: Path) -> None:
+    cached = tmp_path / "bin" / "ldconfig"
+    cached.write_text("#!/bin/sh\necho '	libmpi.so.40 (libc6,x86-64) => /usr/lib/libmpi.so.40'\n")
+    cached.chmod(0o755)
+    environ = {"PATH": f"{cached.parent}:/usr/bin:/bin"}
+    assert find_library(environ) == Path("/usr/lib/libmpi.so.40")
+    assert find_library({**environ, "LD_LIBRARY_PATH": f":/nowhere:{libraries}"}) == libraries / "libmpich.so.12"
+    cached.write_text("#!/bin/sh\n")
+    with pytest.raises(SifmodError, match="load the module of the host's MPI first"):
+        find_library(environ)
+
+
+def a_cluster(libraries: Path, *, default: bool = True) -> Site:
+    binds = (Bind(f"{libraries}/libmpich.so.12", "/host/mpi/libmpi.so.12"),)
+    return a_site(feature={"mpi": Feature("mpi", binds=binds)}, default_features=("mpi",) if default else ())
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    return linux(tmp_path / "box")
+
+
+def with_library(image: Path, data: bytes) -> Inspection:
+    write(image, "/usr/lib/libmpi.so").write_bytes(data)
+    return inspect_image(image)
+
+
+def test_the_site_s_mpi_is_the_default_if_it_fits(libraries: Path, image: Path) -> None:
+    choice = choose_mpi(a_spec(), a_cluster(libraries), with_library(image, mpich("5.0.2")))
+    assert (choice.whose, choice.reason) == ("host", "")
+    assert choice.host
+    assert choice.host.library.version == "4.0.2"
+    assert choose_mpi(a_spec(), a_cluster(libraries, default=False), inspect_image(image)).whose == "image"
+    assert choose_mpi(a_spec(mpi="image"), a_cluster(libraries), inspect_image(image)).whose == "image"
+    assert choose_mpi(a_spec(features=("-mpi",)), a_cluster(libraries), inspect_image(image)).whose == "image"
+
+
+def test_a_default_that_does_not_fit_is_left_out_with_the_reason(libraries: Path, image: Path) -> None:
+    spec, site = a_spec(), a_cluster(libraries)
+    choice = choose_mpi(spec, site, with_library(image, open_mpi()))
+    assert (choice.whose, choice.host) == ("image", None)
+    assert "has the ABI of MPICH, but the image has that of Open MPI" in choice.reason
+    assert a_spec(mpi=choice.whose).feature_changes(site.feature) == ("-mpi",)
+
+
+@pytest.mark.parametrize("fields", [{"mpi": "host"}, {"features": ("mpi",)}])
+def test_what_can_t_work_is_refused_if_it_is_asked_for(libraries: Path, image: Path, fields: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=r"has the ABI of MPICH.* Use mpi = 'image', or an image that fits"):
+        choose_mpi(a_spec(**fields), a_cluster(libraries, default=False), with_library(image, open_mpi()))
+
+
+def test_an_older_glibc_is_refused(libraries: Path, image: Path) -> None:
+    write(image, "/usr/lib/aarch64-linux-gnu/libc.so.6", "GNU C Library (GNU libc) stable version 2.31.\n")
+    with pytest.raises(ParameterError, match=r"needs glibc 2\.34, but the image has glibc 2\.31"):
+        choose_mpi(a_spec(mpi="host"), a_cluster(libraries), with_library(image, mpich()))
+
+
+def test_without_the_feature_the_host_s_mpi_is_refused(image: Path) -> None:
+    with pytest.raises(ParameterError, match=r"has no feature 'mpi'.*sifmod site discover mpi"):
+        choose_mpi(a_spec(mpi="host"), a_site(), inspect_image(image))
+
+
+def test_an_image_without_mpi_uses_what_the_site_has(libraries: Path, image: Path) -> None:
+    assert choose_mpi(a_spec(), a_cluster(libraries), inspect_image(image)).whose == ""
+    assert choose_mpi(a_spec(mpi="host"), a_cluster(libraries), inspect_image(image)).whose == "host"
+    assert hostmpi.host_mpi(a_cluster(libraries).feature["mpi"])
