@@ -16,6 +16,7 @@ from sifmod.doctor.host import check_host
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import ImageError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.host.features import feature_states, sources
 from sifmod.host.gpus import host_gpus
 from sifmod.image.inspection import Inspection, inspect_image
 from sifmod.installed.consistency import packages_on_disk
@@ -91,10 +92,27 @@ def examine(patient: Patient, site: Site, space: SoftwareSpace) -> Iterator[Find
             yield from _image(image)
             libraries = patient.gpu_libraries or site.gpu_libraries
             yield from check_gpus(hosts, image, vendor=patient.gpu, libraries=libraries)
-            yield from check_libraries(image, [*site.binds, *site.optional_binds, *patient.binds])
+            yield from check_libraries(image, [*site.binds, *site.optional_binds, *patient.binds, *_of_features(site)])
     if patient.installation:
+        yield from _features(patient.installation, site)
         yield from _user_software(patient.installation)
         yield from packages_on_disk(patient.installation)
+
+
+def _of_features(site: Site) -> Iterator[Bind]:
+    """Yield what features that apply here by default bind."""
+    for state in feature_states(site):
+        if not state.problem and state.feature.name in site.default_features:
+            for bind in (*state.feature.binds, *state.feature.optional_binds):
+                yield from (Bind(path, path) for path in sources(bind))
+
+
+def _features(item: Installation, site: Site) -> Iterator[Finding]:
+    """Compare the features that a module has in use with those of the site, which may have changed since."""
+    for name in item.manifest.features:
+        if name not in site.feature:
+            what = f"the site no longer has the feature '{name}'"
+            yield Finding(WARNING, "features", what, "the module still uses it", "eb --module-only --rebuild")
 
 
 def _image(image: Inspection) -> Iterator[Finding]:

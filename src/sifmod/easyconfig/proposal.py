@@ -49,7 +49,8 @@ _TOOLS = (
 # Parameters that the easyconfig of a similar container knows better than the image.
 TAKEN_OVER = (
     *("name", "homepage", "docurls", "moduleclass", "image_mode", "venv", "pip_requirements", "pack_user_software"),
-    *("pip_constraints", "launch", "wrappers", "binds", "container_env", "module_family", "gpu_libraries", "mpi"),
+    *("pip_constraints", "launch", "wrappers", "binds", "container_env", "features", "module_family"),
+    *("gpu_libraries", "mpi"),
 )
 
 

@@ -33,7 +33,8 @@ _GROUPS = (
             "pip_requirements",
             "pack_user_software",
         ),
-        *("pip_constraints", "launch", "wrappers", "binds", "container_env", "module_family", "expected_packages"),
+        *("pip_constraints", "launch", "wrappers", "binds", "container_env", "features", "module_family"),
+        "expected_packages",
     ),
     ("sanity_check_commands", "enhance_sanity_check"),
     (

@@ -16,6 +16,7 @@ PARAMETERS = [
     "conda_env",
     "conda_root",
     "container_env",
+    "features",
     "gpu",
     "image_mode",
     "launch",
@@ -218,6 +219,8 @@ WRONG = [
     ("wrappers", "python", {}, "a list of names"),
     ("binds", "/a", {}, "a list of strings"),
     ("container_env", ["A=b"], {}, "a dictionary"),
+    ("features", "mpi", {}, "a list of strings"),
+    ("features", ["mpi", 3], {}, "a list of strings"),
     ("container_env", "A=b", {}, "a dictionary"),
 ]
 

@@ -99,6 +99,12 @@ def test_an_image_that_is_damaged_or_not_here_is_said_to_be_so(look: Look) -> No
     assert look(Patient(missing_image="it is gone"))["image"][0].severity == NOTE
 
 
+def test_a_feature_that_the_site_has_no_more_is_named(look: Look, space: SoftwareSpace) -> None:
+    make_installation(space, "Demo/1", features=("mpi",))
+    (finding,) = look(Patient(installation=find_installation(space, "Demo/1")))["features"]
+    assert (finding.severity, finding.what) == (WARNING, "the site no longer has the feature 'mpi'")
+
+
 def test_user_software_s_state_is_looked_at(look: Look, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_installation(space, "Demo/1")
     patient = Patient(installation=find_installation(space, "Demo/1"))

@@ -166,6 +166,7 @@ SIMILAR = {
     "venv": "ours",
     "binds": ["/appl"],
     "container_env": {"X": "1"},
+    "features": ["fabric"],
     "wrappers": ["python", "torchrun", "ray"],
     "pip_requirements": ["torchmetrics"],
     "expected_packages": {"torch": "1.0"},
@@ -176,7 +177,7 @@ SIMILAR = {
 def test_what_still_applies_is_taken_over() -> None:
     proposal = propose(IMAGE, SITE, like=SIMILAR)
     found = proposal.parameters
-    for key in ("venv", "binds", "container_env", "wrappers", "pip_requirements"):
+    for key in ("venv", "binds", "container_env", "features", "wrappers", "pip_requirements"):
         assert found[key] == SIMILAR[key]
     assert (found["version"], found["expected_packages"]["torch"]) == ("2.2.0", "2.2.0+rocm5.6")
     assert proposal.notes == ("check that the image has these wrappers, not found beside its Python: ray",)

@@ -11,6 +11,7 @@ import pytest
 from sifmod import names
 from sifmod.render.helptext import usage, whatis
 from sifmod.render.templates import render
+from sifmod.site.feature import Feature
 
 from ..support import a_site, a_spec
 from .cases import CASES, MODULE, TCL_MODULE, outputs
@@ -91,6 +92,18 @@ def test_the_help_names_commands_of_a_map_and_stays_short_with_hundreds() -> Non
     assert "  ...  " in usage(many, a_site())
     assert max(map(len, usage(many, a_site()).splitlines())) < 200
     assert len(whatis(many, [])[0]) < 400
+
+
+def test_the_help_names_features_and_what_is_removed() -> None:
+    odd = Feature("mpi", help="100% [of] {it} \\n", hosts=("nid[0-9]",), exists="/dev/x")
+    site = a_site(default_features=("mpi",), feature={"mpi": odd, "cxi": Feature("cxi")}, container_env={"GONE": None})
+    text = usage(a_spec(features=("cxi", "-mpi")), site)
+    assert re.search(
+        r"^    mpi  100 percent \(of\) \(it\) /n; on nodes named nid\(0-9\), that have /dev/x$", text, re.M
+    )
+    assert re.search(r"^  \* cxi  -$", text, re.M)
+    assert "Variables that the module does not set here: GONE." in text
+    assert not re.search(r"[\[\]{}%\\]", text)
 
 
 def test_before_the_image_was_looked_into_there_are_the_plain_names() -> None:

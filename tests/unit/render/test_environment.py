@@ -112,6 +112,12 @@ def test_variables_come_in_the_order_of_their_names(spec: ContainerSpec) -> None
     assert list(structural_variables(spec)) == sorted(structural_variables(spec))
 
 
+def test_what_a_later_origin_removes_is_not_set() -> None:
+    site = a_site(container_env={"A": "site", "B": None, "UV_LINK_MODE": None})
+    spec = a_spec(container_env={"A": None, "PYTHONNOUSERSITE": None, "C": "own"})
+    assert setting_variables(spec, site) == {"C": "own"}
+
+
 def test_the_easyconfig_s_variables_beat_the_site_s() -> None:
     site = a_site(container_env={"B": "site", "A": "site", "C": "site"})
     own = a_spec(container_env={"B": "own", "D": ""}, python=None, venv="")
