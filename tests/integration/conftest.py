@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Optional
 
 import pytest
 from testbed.pip_folders import folders_of_pip
+from tests.lacking import lacking
 
 if TYPE_CHECKING:
     from faults import Tree  # which imports this file
@@ -22,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TESTBED = Path(os.environ.get("SIFMOD_TESTBED", "/opt/sifmod-testbed"))
 IMAGES = TESTBED / "images"
 REGISTRY = "127.0.0.1:5000"
+# Lmod's initialisation for bash, by version: that of Debian 12, which every shell has already, and a newer one.
+LMODS = {"8.6": None, "8.7": TESTBED / "lmod-8.7/usr/share/lmod/lmod/init/bash"}
 
 DEMO_EASYCONFIG = "Python-3.11-demo-singularity.eb"
 DEMO_MODULE = "Python/3.11-demo-singularity"
@@ -118,6 +121,16 @@ class User:
 
     def modulefile(self, module: str) -> Path:
         return self.prefix / "modules" / "all" / f"{module}.lua"
+
+
+def with_lmod(user: User, version: str) -> User:
+    """Return the same user on a cluster that has this Lmod, a key of `LMODS`."""
+    init = LMODS[version]
+    if init and not init.is_file():
+        lacking(f"missing: Lmod {version}; run testbed/setup")
+    found = User(user.prefix, {**user.env, **({"BASH_ENV": str(init)} if init else {})})
+    assert found.out("echo $LMOD_VERSION").startswith(f"{version}.")
+    return found
 
 
 def make_user(prefix: Path, **env: str) -> User:

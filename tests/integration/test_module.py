@@ -1,4 +1,4 @@
-"""Journey 2: what a loaded module sets, and that unloading takes all of it back."""
+"""Journey 2: what a loaded module sets, and that unloading takes all of it back; in two releases of Lmod."""
 
 from __future__ import annotations
 
@@ -6,7 +6,28 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, LUMI_MODULE, LUMI_SIF, User
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, LMODS, LUMI_MODULE, LUMI_SIF, User, with_lmod
+
+
+@pytest.fixture(scope="module", params=LMODS)
+def lmod(request: pytest.FixtureRequest) -> str:
+    version: str = request.param
+    return version
+
+
+@pytest.fixture(scope="module", name="demo")
+def demo_in_lmod(demo: User, lmod: str) -> User:
+    return with_lmod(demo, lmod)
+
+
+@pytest.fixture(scope="module", name="lumi")
+def lumi_in_lmod(lumi: User, lmod: str) -> User:
+    return with_lmod(lumi, lmod)
+
+
+@pytest.fixture(name="own_demo")
+def own_demo_in_lmod(own_demo: User, lmod: str) -> User:
+    return with_lmod(own_demo, lmod)
 
 
 def test_every_documented_variable_is_set(demo: User) -> None:

@@ -25,10 +25,12 @@ from conftest import (
     DEMO_EASYCONFIG,
     DEMO_MODULE,
     IMAGES,
+    LMODS,
     LUMI_EASYCONFIG,
     LUMI_MODULE,
     User,
     make_user,
+    with_lmod,
 )
 
 MODULES = (DEMO_MODULE, LUMI_MODULE)
@@ -339,7 +341,7 @@ moduleclass = 'lang'
 
 
 @pytest.fixture(scope="module", params=["Lua", "Tcl"])
-def couple(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> User:
+def installed_couple(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> User:
     """Two containers without a family."""
     folder = tmp_path_factory.mktemp("couple")
     user = make_user(folder / "eb")
@@ -351,6 +353,11 @@ def couple(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         (folder / f"{name}-1.0.eb").write_text(text)
         user.eb(f"{folder}/{name}-1.0.eb", f"--module-syntax={request.param}")
     return user
+
+
+@pytest.fixture(scope="module", params=LMODS)
+def couple(request: pytest.FixtureRequest, installed_couple: User) -> User:
+    return with_lmod(installed_couple, request.param)
 
 
 def differing(found: dict[str, str], expected: dict[str, str]) -> dict[str, tuple[Optional[str], Optional[str]]]:

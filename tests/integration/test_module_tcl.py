@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, LUMI_EASYCONFIG, LUMI_MODULE, TESTBED, User, make_user
+from conftest import (
+    DEMO_EASYCONFIG,
+    DEMO_MODULE,
+    LMODS,
+    LUMI_EASYCONFIG,
+    LUMI_MODULE,
+    TESTBED,
+    User,
+    make_user,
+    with_lmod,
+)
 
 MODULECMD = TESTBED / "environment-modules/usr/lib/x86_64-linux-gnu/modulecmd.tcl"
 
@@ -83,7 +93,7 @@ def test_all_three_set_the_same(modules: EnvironmentModulesUser, demo: User, lum
     assert found == lua
 
 
-@pytest.mark.parametrize("tool", ["Lmod", "environment-modules"])
+@pytest.mark.parametrize("tool", [*LMODS, "environment-modules"])
 @pytest.mark.parametrize(
     "script",
     [
@@ -102,21 +112,23 @@ def test_all_three_set_the_same(modules: EnvironmentModulesUser, demo: User, lum
 def test_afterwards_the_environment_is_as_before(modules: EnvironmentModulesUser, tool: str, script: str) -> None:
     script = script.format(demo=DEMO_MODULE, lumi=LUMI_MODULE)
     script = "{ " + script + "; } 2>/dev/null; type -t make-squashfs"
-    if tool == "Lmod":
-        after, before = modules.user.environment(f"{OWN}\n{script} >/dev/null"), modules.user.environment(OWN)
+    if tool in LMODS:
+        user = with_lmod(modules.user, tool)
+        after, before = user.environment(f"{OWN}\n{script} >/dev/null"), user.environment(OWN)
     else:
         after, before = modules.environment(script), modules.environment("true")
     assert differences(after, before) == {}
 
 
-@pytest.mark.parametrize("tool", ["Lmod", "environment-modules"])
+@pytest.mark.parametrize("tool", [*LMODS, "environment-modules"])
 def test_a_swap_leaves_nothing_of_the_first_one(modules: EnvironmentModulesUser, tool: str) -> None:
     swap = f"module load {LUMI_MODULE}; module switch {LUMI_MODULE} {DEMO_MODULE} 2>/dev/null"
-    if tool == "Lmod":
-        alone = modules.user.environment(f"{OWN}\nmodule load {DEMO_MODULE}")
-        assert differences(modules.user.environment(f"{OWN}\n{swap}"), alone) == {}
+    if tool in LMODS:
+        user = with_lmod(modules.user, tool)
+        alone = user.environment(f"{OWN}\nmodule load {DEMO_MODULE}")
+        assert differences(user.environment(f"{OWN}\n{swap}"), alone) == {}
         family = f"module load {LUMI_MODULE}; module load {DEMO_MODULE} 2>/dev/null"
-        assert differences(modules.user.environment(f"{OWN}\n{family}"), alone) == {}
+        assert differences(user.environment(f"{OWN}\n{family}"), alone) == {}
     else:
         assert differences(modules.environment(swap), modules.environment(f"module load {DEMO_MODULE}")) == {}
 

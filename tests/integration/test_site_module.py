@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from test_module_tcl import INIT, KEPT, OWN
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, User
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, LMODS, User, with_lmod
 
 SITE = """
 binds = ["/srv"]
@@ -45,7 +45,7 @@ class Cluster:
     tool: str
 
     def _typed(self, script: str) -> str:
-        init = "" if self.tool == "Lmod" else f"{INIT}\nmodule list &>/dev/null"
+        init = "" if self.tool in LMODS else f"{INIT}\nmodule list &>/dev/null"
         return f"{init}\nexport USER=me CACHES=own-caches; mkdir -p -m 700 /tmp/$CACHES/hf\n{OWN}\n{script}"
 
     def out(self, script: str) -> str:
@@ -55,13 +55,12 @@ class Cluster:
         found = self.user.environment(self._typed(f"{{ {script}\n}} &>/dev/null"))
         return {name: value for name, value in found.items() if not name.startswith(KEPT)}
 
-    @property
-    def replace(self) -> str:
-        """The command that replaces one container module by another, before the names of both."""
-        return "module load" if self.tool == "Lmod" else "module switch"
+    def replacing(self, one: str, other: str) -> str:
+        """Return the command that replaces the module of one container, which is loaded, by another."""
+        return f"module load {other}" if self.tool in LMODS else f"module switch {one} {other}"
 
 
-@pytest.fixture(scope="module", params=[("Lmod", "Lua"), ("Lmod", "Tcl"), ("environment-modules", "Tcl")])
+@pytest.fixture(scope="module", params=[("8.6", "Lua"), ("8.7", "Lua"), ("8.6", "Tcl"), ("environment-modules", "Tcl")])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """Both modules, the container's as `sifmod render` writes it: an install takes longer."""
     tool, syntax = request.param
@@ -75,7 +74,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         (prefix / "modules/all/our-container.lua").unlink()
     (user.installdir(DEMO_MODULE) / "user-software").mkdir()
     (user.installdir(DEMO_MODULE) / DEMO.name).symlink_to(DEMO)
-    return Cluster(user, tool)
+    return Cluster(with_lmod(user, tool) if tool in LMODS else user, tool)
 
 
 def test_any_image_gets_what_the_module_of_a_container_gives(cluster: Cluster) -> None:
@@ -94,8 +93,7 @@ def test_any_image_gets_what_the_module_of_a_container_gives(cluster: Cluster) -
 def test_a_container_replaces_it_without_doubled_binds_and_unloading_restores(cluster: Cluster) -> None:
     before = cluster.environment("true")
     alone = cluster.environment(f"module load {DEMO_MODULE}")
-    names = {"Lmod": DEMO_MODULE, "environment-modules": f"our-container {DEMO_MODULE}"}
-    both = f"module load our-container; {cluster.replace} {names[cluster.tool]}"
+    both = f"module load our-container; {cluster.replacing('our-container', DEMO_MODULE)}"
     assert cluster.environment(both) == alone
     assert alone["SINGULARITY_BINDPATH"].count("/srv") == 1
     assert alone["SINGULARITY_BINDPATH"].endswith(",/opt")
@@ -105,13 +103,12 @@ def test_a_container_replaces_it_without_doubled_binds_and_unloading_restores(cl
 
 
 def test_it_replaces_a_container(cluster: Cluster) -> None:
-    names = {"Lmod": "our-container", "environment-modules": f"{DEMO_MODULE} our-container"}
-    back = f"module load {DEMO_MODULE}; {cluster.replace} {names[cluster.tool]}"
+    back = f"module load {DEMO_MODULE}; {cluster.replacing(DEMO_MODULE, 'our-container')}"
     assert cluster.environment(back) == cluster.environment("module load our-container")
 
 
 def test_environment_modules_refuses_a_second_one(cluster: Cluster) -> None:
-    if cluster.tool == "Lmod":
+    if cluster.tool in LMODS:
         pytest.skip("Lmod replaces it")
     said = cluster.out(f"module load our-container; module load {DEMO_MODULE} 2>&1; echo $SINGULARITY_BINDPATH")
     assert "conflict" in said
