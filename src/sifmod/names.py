@@ -120,5 +120,8 @@ HOST_COMMANDS = frozenset(
 # Apptainer and SingularityCE support these options, with and without setuid.
 CONTAINED = ("--containall", "--no-home", "--no-mount", "cwd,hostfs,bind-paths", "--pwd", "/")
 
+# Where a runtime puts the host's libraries into a container, those for GPUs among them.
+HOST_LIBRARIES = "/.singularity.d/libs"
+
 # Tried in this order, unless the site names one.
 CONTAINER_RUNTIMES = ("singularity", "apptainer")

@@ -28,6 +28,7 @@ HOST_VARIABLES = (
     # certificates and configuration of tools that transfer files
     *("SSL_*", "CURL_*", "REQUESTS_CA_BUNDLE", "GIT_*", "SSH_*"),
     # the container runtime, modules, EasyBuild, Slurm and sifmod
+    *("PREPEND_LD_LIBRARY_PATH", "APPEND_LD_LIBRARY_PATH"),
     *("SINGULARITY*", "APPTAINER*", "MODULE*", "LMOD_*", "LOADEDMODULES", "_*", "EB*", "EASYBUILD_*"),
     *("SLURM_*", "SBATCH_*", "SRUN_*", "SALLOC_*", "SIF*", "CONTAINERROOT", "RUNSCRIPTS*"),
 )

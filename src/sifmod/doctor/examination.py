@@ -18,6 +18,7 @@ from sifmod.errors import ImageError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.features import feature_states, sources
 from sifmod.host.gpus import host_gpus
+from sifmod.host.runtime import release_here
 from sifmod.image.inspection import Inspection, inspect_image
 from sifmod.installed.consistency import packages_on_disk
 from sifmod.installed.installation import Installation
@@ -91,7 +92,7 @@ def examine(patient: Patient, site: Site, space: SoftwareSpace) -> Iterator[Find
         else:
             yield from _image(image)
             libraries = patient.gpu_libraries or site.gpu_libraries
-            yield from check_gpus(hosts, image, vendor=patient.gpu, libraries=libraries)
+            yield from check_gpus(hosts, image, vendor=patient.gpu, libraries=libraries, release=release_here(site))
             yield from check_libraries(image, [*site.binds, *site.optional_binds, *patient.binds, *_of_features(site)])
     if patient.installation:
         yield from _features(patient.installation, site)

@@ -8,12 +8,20 @@ from collections.abc import Iterator, Sequence
 from sifmod.container.gpu import VENDORS, Vendor, vendor_of
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.gpus import Gpu, HostGpus
+from sifmod.host.runtime import Release
 from sifmod.image.gpustack import Torch, newest
 from sifmod.image.inspection import Inspection
 from sifmod.text.version import version_order
 
 
-def check_gpus(hosts: Sequence[HostGpus], image: Inspection, *, vendor: str, libraries: str = "") -> Iterator[Finding]:
+def check_gpus(
+    hosts: Sequence[HostGpus],
+    image: Inspection,
+    *,
+    vendor: str,
+    libraries: str = "",
+    release: Release = Release(),  # noqa: B008 - it is frozen
+) -> Iterator[Finding]:
     """Yield the findings on the host's GPUs for an image.
 
     Args:
@@ -21,6 +29,7 @@ def check_gpus(hosts: Sequence[HostGpus], image: Inspection, *, vendor: str, lib
         image: what is in the image.
         vendor: vendor of the GPUs that the container is for, a key of `VENDORS`; empty to take it from the image.
         libraries: whose libraries programs use, one of `LIBRARIES`; empty for the usual ones of the vendor.
+        release: the container runtime's.
     """
     vendor = vendor or vendor_of(image.stacks)
     for host in hosts:
@@ -50,18 +59,23 @@ def check_gpus(hosts: Sequence[HostGpus], image: Inspection, *, vendor: str, lib
             what = f"the image is for {vendor} GPUs, and this host has none"
             yield Finding(NOTE, "GPU", what, "only a GPU node can show whether it fits", "srun ... sifmod doctor")
     known = VENDORS[vendor]
-    yield _libraries(known, libraries or known.libraries)
+    yield _libraries(known, libraries or known.libraries, release)
     version = newest(image.components, known.stack)
     for host in mine:
         yield from _driver(host, known, version)
         yield from _architectures(host, known, version, image)
 
 
-def _libraries(vendor: Vendor, libraries: str) -> Finding:
+def _libraries(vendor: Vendor, libraries: str, release: Release) -> Finding:
     """Say whose libraries programs use."""
     topic, what = "GPU libraries", f"gpu_libraries is '{libraries}'"
     if libraries == "host":
-        return Finding(OK, topic, f"{what}: --{vendor.option} brings the host's, which come before the image's")
+        what += f": --{vendor.option} brings the host's, which come before the image's"
+        if release.puts_image_libraries_first:
+            why = f"with {release.name} {release.number} only if PREPEND_LD_LIBRARY_PATH is set, as modules do"
+            remedy = "for a module of an earlier sifmod: eb --rebuild --module-only"
+            return Finding(NOTE, topic, what, why, remedy)
+        return Finding(OK, topic, what)
     what += f": --{vendor.option} is off, and programs use the image's"
     if not vendor.driver_library:
         return Finding(OK, topic, what)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from sifmod.doctor.runtime import check_runtime
 from sifmod.doctor.site import check_site, nearest
 from sifmod.eb.robot import DEMO_EASYCONFIG
 from sifmod.eb.space import SoftwareSpace, source_paths
@@ -29,9 +30,7 @@ _FULL = 0.95  # of a quota
 # kB used, soft limit, hard limit and grace period; then the same for files: print_quota in Lustre's lfs.c
 _LIMITS = re.compile(2 * r"\s\[?(\d+)\]?\**\s+\[?(\d+)\]?\s+\[?(\d+)\]?\s+\S+")
 
-# The first releases with the bind option `image-src`, which mounts packed user software (their CHANGELOGs).
-_OLDEST_RUNTIME = {"apptainer": "1.0", "singularity": "3.6", "singularity-ce": "3.6"}
-_OLDEST_LMOD = "7.7"  # pushenv, family and isloaded as the modulefiles use them; 8.6 is tested
+_OLDEST_LMOD = "7.7"  # pushenv, family and isloaded as the modulefiles use them; 8.6 and 8.7 are tested
 _OLDEST_EASYBUILD = "5.0"
 
 
@@ -43,31 +42,13 @@ def check_host(site: Site, space: SoftwareSpace, *, image_size: int = 0) -> Iter
         space: where containers are installed.
         image_size: size in bytes of the image to install; 0 if there is none.
     """
-    yield from _runtime(site)
+    yield from check_runtime(site, os.environ)
     yield from _user_namespaces(site)
     yield from _fuse(site)
     yield from check_site(site)
     yield from _modules(os.environ)
     yield from _easybuild(os.environ)
     yield from _places(site, space, image_size)
-
-
-def _runtime(site: Site) -> Iterator[Finding]:
-    try:
-        runtime = find_runtime(site)
-    except RuntimeMissingError:
-        return  # the site's own check says so
-    said = runtime.version
-    match = re.search(r"(?P<name>[A-Za-z-]+) version (?P<version>\d+(\.\d+)+)", said)
-    oldest = _OLDEST_RUNTIME.get(match["name"].lower(), "") if match else ""
-    if match and oldest and _order(match["version"]) < _order(oldest):
-        yield Finding(
-            PROBLEM,
-            "runtime",
-            f"{said} is too old: {oldest} or later is required",
-            "packed user software can't be mounted",
-            "load or install a newer one, and name it as runtime in the site file",
-        )
 
 
 def _user_namespaces(site: Site) -> Iterator[Finding]:
@@ -129,7 +110,7 @@ def _modules(environ: Mapping[str, str]) -> Iterator[Finding]:
     lmod = environ.get("LMOD_VERSION", "")
     tcl = environ.get("MODULES_CMD", "")
     if lmod and _order(lmod) < _order(_OLDEST_LMOD):
-        what = f"Lmod {lmod} is too old: {_OLDEST_LMOD} or later is required, 8.6 is tested"
+        what = f"Lmod {lmod} is too old: {_OLDEST_LMOD} or later is required, 8.6 and 8.7 are tested"
         yield Finding(PROBLEM, "modules", what, "modules of containers do not load", "update Lmod")
     elif lmod:
         yield Finding(OK, "modules", f"Lmod {lmod}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from sifmod.container.bind import Bind
 from sifmod.errors import CommandError, InstallError, RuntimeMissingError
 from sifmod.host.command import LOOK, run
 from sifmod.site.settings import Site
+from sifmod.text.version import version_order
 
 # Settings of the runtime itself, with the prefix SINGULARITY or APPTAINER: its folders.
 _KEPT_SETTINGS = ("_CACHEDIR", "_CONFIGDIR", "_LOCALCACHEDIR", "_TMPDIR")
@@ -36,6 +38,54 @@ PYTHON_VARIABLES = (
 
 
 @dataclass(frozen=True)
+class Release:
+    """A release of a container runtime, and what differs between releases.
+
+    The facts are those of the CHANGELOG.md of apptainer/apptainer (v1.5.0, 2026-05-06) and of sylabs/singularity
+    (4.0.0, 2023-09-19; 4.5.0, 2026-06-25). The tests run Apptainer 1.4.5 only.
+
+    Attributes:
+        name: `apptainer`, `singularity-ce` or `singularity`; empty if unknown.
+        number: its version, such as `1.4.5`; empty if unknown.
+    """
+
+    name: str = ""
+    number: str = ""
+
+    def _is(self, name: str, since: str) -> bool:
+        # of a package's version, such as 4.1.0-1.el8, and of a candidate, such as 1.5.0-rc.1, the number counts
+        return self.name == name and version_order(self.number) >= version_order(since)
+
+    @property
+    def puts_image_libraries_first(self) -> bool:
+        """Whether the image's libraries come before the host's under `--nv` and `--rocm`, if the image has glibc.
+
+        Apptainer 1.5.0, "Changed defaults": LD_LIBRARY_PATH, if the image does not set it, becomes the image's default
+        search path, and the host's libraries are appended. PREPEND_LD_LIBRARY_PATH, which that release is the first to
+        read, puts them in front. Modules set it with `gpu_libraries = 'host'`.
+        """
+        return self._is("apptainer", "1.5")
+
+    @property
+    def requires_ecl(self) -> bool:
+        """Whether no SIF starts without the file `ecl.toml` (SingularityCE 4.5.0, "Behaviour Changes")."""
+        return self._is("singularity-ce", "4.5")
+
+    @property
+    def leaves_out_variables(self) -> bool:
+        """Whether `--no-env` and APPTAINER_NOENV keep variables of the host out of containers (Apptainer 1.5.0)."""
+        return self._is("apptainer", "1.5")
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether `--device` takes devices of the Container Device Interface (CDI).
+
+        Apptainer 1.5.0; SingularityCE 4.0.0 has it only in its OCI mode, in which modules do not start containers.
+        """
+        return self._is("apptainer", "1.5")
+
+
+@dataclass(frozen=True)
 class ContainerRuntime:
     """A container runtime of this host.
 
@@ -52,6 +102,12 @@ class ContainerRuntime:
             return run([self.path, "--version"], time_limit=LOOK).stdout.strip()
         except CommandError:
             return ""
+
+    @property
+    def release(self) -> Release:
+        """Its name and number, from its version."""
+        found = re.search(r"(?P<name>[A-Za-z-]+) version (?P<number>\d+(\.\d+)+)", self.version)
+        return Release(found["name"].lower(), found["number"]) if found else Release()
 
     def run(
         self,
@@ -113,6 +169,14 @@ def looking_environment() -> dict[str, str]:
 
 def _plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not _steers_containers(name)}
+
+
+def release_here(site: Site) -> Release:
+    """Return the release of the site's container runtime on this host; an unknown one if there is no runtime."""
+    try:
+        return find_runtime(site).release
+    except RuntimeMissingError:
+        return Release()
 
 
 def find_runtime(site: Site) -> ContainerRuntime:

@@ -65,6 +65,9 @@ def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     if spec.venv:
         # uv's cache is in the home, mostly another file system: uv would warn that it can't link
         own["UV_LINK_MODE"] = "copy"
+    if spec.runtime_gpu:
+        # Apptainer 1.5 puts the image's libraries first unless it reads this (host/runtime.py); others only pass it on
+        own["PREPEND_LD_LIBRARY_PATH"] = names.HOST_LIBRARIES
     merged = {**own, **site.container_env, **spec.container_env}
     return {name: value for name, value in sorted(merged.items()) if value is not None}
 

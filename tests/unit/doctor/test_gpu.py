@@ -6,6 +6,7 @@ import pytest
 from sifmod.doctor.gpu import check_gpus, runs_on
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.gpus import Gpu, HostGpus
+from sifmod.host.runtime import Release
 from sifmod.image.gpustack import CUDA, ROCM, Component, Torch
 from sifmod.image.inspection import Inspection
 
@@ -38,6 +39,16 @@ def test_whose_libraries_are_used_is_said(image: Inspection, libraries: str, sev
     finding = check([], image, libraries=libraries)["GPU libraries"]
     assert (finding.severity, says in finding.what) == (severity, True)
     assert ("libcuda.so.1" in finding.why) == (severity == WARNING)
+
+
+@pytest.mark.parametrize(("number", "severity"), [("1.4.5", OK), ("1.5.0", NOTE)])
+def test_a_runtime_that_puts_the_image_s_libraries_first_is_told_not_to(number: str, severity: str) -> None:
+    (finding,) = [
+        finding
+        for finding in check_gpus([], an_image(cuda="12.4"), vendor="nvidia", release=Release("apptainer", number))
+        if finding.topic == "GPU libraries"
+    ]
+    assert (finding.severity, "PREPEND_LD_LIBRARY_PATH" in finding.why) == (severity, severity == NOTE)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from sifmod.container.bind import Bind
 from sifmod.errors import InstallError, RuntimeMissingError
-from sifmod.host.runtime import ContainerRuntime, find_runtime, looking_environment
+from sifmod.host.runtime import ContainerRuntime, Release, find_runtime, looking_environment
 from sifmod.site.settings import Site
 
 from ..support import FakeRuntime, a_site, split_binds
@@ -208,3 +208,35 @@ def test_a_missing_runtime_is_named_with_the_remedy(search: Search, site: Site, 
     assert f"looked for {' and '.join(names)} on PATH" in message
     assert "Load its module" in message
     assert "'runtime' in the site file" in message
+
+
+@pytest.mark.parametrize(
+    ("said", "release"),
+    [
+        ("apptainer version 1.5.0-rc.1", Release("apptainer", "1.5.0")),
+        ("apptainer version 1.4.5-2.el9", Release("apptainer", "1.4.5")),
+        ("singularity-ce version 4.5.1-noble", Release("singularity-ce", "4.5.1")),
+        ("singularity version 3.8.7-1", Release("singularity", "3.8.7")),
+        ("something else", Release()),
+    ],
+)
+def test_the_release_is_read_from_the_version(tmp_path: Path, said: str, release: Release) -> None:
+    command = tmp_path / "singularity"
+    command.write_text(f"#!/bin/sh\necho '{said}'\n")
+    command.chmod(0o755)
+    assert ContainerRuntime(command).release == release
+
+
+@pytest.mark.parametrize(
+    ("difference", "name", "before", "since"),
+    [
+        ("puts_image_libraries_first", "apptainer", "1.4.5", "1.5.0"),
+        ("leaves_out_variables", "apptainer", "1.4.5", "1.5.0"),
+        ("has_devices", "apptainer", "1.4.5", "1.10.0"),
+        ("requires_ecl", "singularity-ce", "4.4.2", "4.5.0"),
+    ],
+)
+def test_what_differs_is_decided_by_the_release(difference: str, name: str, before: str, since: str) -> None:
+    assert getattr(Release(name, since), difference)
+    for other in (Release(name, before), Release("singularity", "9"), Release()):
+        assert not getattr(other, difference)

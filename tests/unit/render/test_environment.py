@@ -2,7 +2,7 @@ import pytest
 
 from sifmod import names
 from sifmod.container.spec import ContainerSpec, PythonLayout
-from sifmod.render.environment import setting_variables, structural_variables
+from sifmod.render.environment import injected_variables, setting_variables, structural_variables
 
 from ..support import CONDA, USR, a_site, a_spec
 
@@ -84,6 +84,17 @@ def test_uv_is_kept_from_the_image_s_packages_where_it_could_shadow_them() -> No
     assert "UV_EXCLUDE" not in structural_variables(a_spec(venv=""))
     assert setting_variables(a_spec(), a_site())["UV_LINK_MODE"] == "copy"
     assert setting_variables(a_spec(), a_site(container_env={"UV_LINK_MODE": "clone"}))["UV_LINK_MODE"] == "clone"
+
+
+def test_the_host_s_libraries_for_gpus_come_first_whatever_the_runtime_s_default() -> None:
+    """Apptainer 1.5 puts the image's first; earlier ones ignore the variable."""
+    first = {"PREPEND_LD_LIBRARY_PATH": "/.singularity.d/libs"}
+    assert first.items() <= injected_variables(a_spec(gpu="nvidia"), a_site()).items()
+    assert first.items() <= injected_variables(a_spec(gpu="amd", gpu_libraries="host"), a_site()).items()
+    for spec in (a_spec(), a_spec(gpu="amd", gpu_libraries="image")):
+        assert "PREPEND_LD_LIBRARY_PATH" not in injected_variables(spec, a_site())
+    own = a_spec(gpu="nvidia", container_env={"PREPEND_LD_LIBRARY_PATH": ""})
+    assert injected_variables(own, a_site())["PREPEND_LD_LIBRARY_PATH"] == ""
 
 
 def test_packages_in_the_user_s_home_do_not_shadow_the_image_unless_the_easyconfig_wants_it() -> None:

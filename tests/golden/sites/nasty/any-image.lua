@@ -25,6 +25,7 @@ help(table.concat({
     "",
     "Variables in containers only:",
     "  PIP_INDEX_URL=a'b",
+    "  PREPEND_LD_LIBRARY_PATH=/.singularity.d/libs",
     "",
     "Caches below /it's ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}, if it exists where the module is loaded:",
     "  HF_HOME",
@@ -310,6 +311,8 @@ pushenv("APPTAINER_NV", "1")
 -- Variables in the container only: settings that would hurt programs of the host.
 pushenv("SINGULARITYENV_PIP_INDEX_URL", "a'b")
 pushenv("APPTAINERENV_PIP_INDEX_URL", "a'b")
+pushenv("SINGULARITYENV_PREPEND_LD_LIBRARY_PATH", "/.singularity.d/libs")
+pushenv("APPTAINERENV_PREPEND_LD_LIBRARY_PATH", "/.singularity.d/libs")
 
 -- Caches, for `singularity exec`; commands and runscripts find and make the folders on their own node. Loading makes no folder, so
 -- only one of the user's that exists is used. What the user has set stays, but is pushed: unload pops each variable.
