@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,10 +35,11 @@ class Way:
     tool: str = LMOD
     tree: str = "all"
     fixed: bool = True
+    number: str = "3.11"
 
     @property
     def version(self) -> str:
-        return f"{self.prefix}3.11-demo-singularity"
+        return f"{self.prefix}{self.number}-demo-singularity"
 
     @property
     def module(self) -> str:
@@ -56,7 +58,7 @@ class Way:
         given = {
             f"--module-naming-scheme={self.scheme}": True,
             f"--suffix-modules-path={self.tree}": self.tree != "all",
-            "--hidden": self.hidden,
+            "--hidden": self.hidden and self.number == Way.number,
             "--module-syntax=Tcl": self.tool == ENVIRONMENT_MODULES,
             "--disable-fixed-installdir-naming-scheme": not self.fixed,
         }
@@ -73,63 +75,91 @@ QUICK = (
     Way("HierarchicalMNS", hidden=True, tree="", fixed=False),
     Way("CategorizedHMNS", prefix="site-", tree="tree", fixed=False),
 )
-WAYS = (
-    *itertools.starmap(Way, itertools.product(SCHEMES, (False, True), ("", "site-"), (LMOD, ENVIRONMENT_MODULES))),
-    *itertools.starmap(
-        Way, itertools.product(SCHEMES, (False,), ("",), (LMOD, ENVIRONMENT_MODULES), ("", "tree"), (False,))
-    ),
-)
+# What one run of `eb` installs: an easyconfig can hide its module too, and each has a version of its own.
+SHARED = [
+    tuple(
+        Way(scheme, hidden, prefix, tool, number="3.12" if hidden else "3.11")
+        for hidden, prefix in itertools.product((False, True), ("", "site-"))
+    )
+    for scheme, tool in itertools.product(SCHEMES, (LMOD, ENVIRONMENT_MODULES))
+]
+# Every pair of scheme, tool and tree: what a tool loads does not depend on all three.
+MOVED = [
+    (Way(scheme, tool=tool, tree=("", "tree")[(index + other) % 2], fixed=False),)
+    for index, scheme in enumerate(SCHEMES)
+    for other, tool in enumerate((LMOD, ENVIRONMENT_MODULES))
+]
 
 
-def name_of(way: Way) -> str:
+def name_of(ways: tuple[Way, ...]) -> str:
+    way = ways[0]
     return "-".join(filter(None, map(str, (way.scheme, way.prefix, way.tool, *way.flags[1:]))))
 
 
-def install(way: Way, prefix: Path) -> User:
+def install(ways: tuple[Way, ...], prefix: Path) -> User:
     user = make_user(prefix)
-    easyconfig = prefix / DEMO_EASYCONFIG
-    easyconfig.write_text(demo_with(f"image_mode = 'link'\nversionprefix = '{way.prefix}'\n"))
-    user.eb(str(easyconfig), *way.flags)
+    names = []
+    for way in ways:
+        changes = f"image_mode = 'link'\nversionprefix = '{way.prefix}'\nversion = '{way.number}'\n"
+        names.append(f"Python-{way.version}.eb")
+        (prefix / names[-1]).write_text(demo_with(f"{changes}hidden = {way.number != Way.number}\n"))
+    user.run(f"eb {' '.join(f'{prefix}/{name}' for name in names)} {shlex.join(ways[0].flags)}")
     return user
 
 
 @pytest.mark.parametrize(
-    "way",
+    "ways",
     [
-        *QUICK,
-        *(pytest.param(way, marks=pytest.mark.slow) for way in WAYS if way not in QUICK),
+        *((way,) for way in QUICK),
+        *(pytest.param(ways, marks=pytest.mark.slow) for ways in (*SHARED, *MOVED)),
     ],
     ids=name_of,
 )
-def test_every_verb_knows_the_module(way: Way, tmp_path: Path) -> None:
-    user = install(way, tmp_path / "eb")
-    root = user.prefix / "software" / way.folder
-    shell, load = way.shell(user), f"module load {way.module}"
-    (listed,) = json.loads(user.out(f"{shell}\n{load}\nsifmod list --fast --json"))["installations"]
-    assert (listed["module"], listed["root"], listed["loaded"]) == (way.module, str(root), True)
-    files = [Path(path) for path in listed["module_files"]]
-    assert files[0].read_text().count(str(root))
-    assert sorted(files) == sorted(path for path in (user.prefix / "modules").rglob("*") if not path.is_dir())
+def test_every_verb_knows_the_module(ways: tuple[Way, ...], tmp_path: Path) -> None:
+    user = install(ways, tmp_path / "eb")
+    shell = ways[0].shell(user)
+    roots = {way: user.prefix / "software" / way.folder for way in ways}
+    loads = {way: f"module load {way.module}" for way in ways}
+
+    def all_files() -> list[Path]:
+        return sorted(path for path in (user.prefix / "modules").rglob("*") if not path.is_dir())
+
+    first = ways[0]
+    found = json.loads(user.out(f"{shell}\n{loads[first]}\nsifmod list --fast --json"))["installations"]
+    listed = {one["module"]: one for one in found}
+    assert {module: one["root"] for module, one in listed.items()} == {way.module: str(roots[way]) for way in ways}
+    assert [module for module, one in listed.items() if one["loaded"]] == [first.module]
+    files = {way: [Path(path) for path in listed[way.module]["module_files"]] for way in ways}
+    for way in ways:
+        assert files[way][0].read_text().count(str(roots[way]))
+    assert sorted(itertools.chain.from_iterable(files.values())) == all_files()
 
     done = user.run("sifmod verify --json", check=False)
-    findings = json.loads(done.stdout)["installations"][0]["findings"]
+    findings = [one for each in json.loads(done.stdout)["installations"] for one in each["findings"]]
     assert {finding["severity"] for finding in findings} == {"ok"}, findings
-    assert f"{files[0]}: unchanged" in [finding["what"] for finding in findings]
+    for way in ways:
+        assert f"{files[way][0]}: unchanged" in [finding["what"] for finding in findings]
 
-    script = user.out(f"sifmod sbatch Python/{way.version} -- x.py")
-    (line,) = [line for line in script.splitlines() if line.startswith("module load")]
-    assert user.out(f"{shell}\n{line}\necho $CONTAINERROOT") == str(root)
+    for way, root in roots.items():
+        script = user.out(f"sifmod sbatch Python/{way.version} -- x.py")
+        (line,) = [line for line in script.splitlines() if line.startswith("module load")]
+        assert user.out(f"{shell}\n{line}\necho $CONTAINERROOT") == str(root)
 
-    # a kernel needs the package, and does not start for this
-    (root / "user-software/venv/demo/lib/python3.11/site-packages/ipykernel_launcher.py").touch()
-    made = json.loads(user.out(f"sifmod kernel Python --json --jupyter-prefix '{tmp_path}/jupyter'"))
-    assert made["spec"]["argv"][0] == f"{root}/bin/python"
-    assert made["spec"]["metadata"]["sifmod"]["module"] == way.module
+        # a kernel needs the package, and does not start for this
+        (root / "user-software/venv/demo/lib/python3.11/site-packages/ipykernel_launcher.py").touch()
+        made = user.out(
+            f"sifmod kernel Python/{way.version} --json --jupyter-prefix '{tmp_path}/jupyter-{way.version}'"
+        )
+        spec = json.loads(made)["spec"]
+        assert spec["argv"][0] == f"{root}/bin/python"
+        assert spec["metadata"]["sifmod"]["module"] == way.module
 
-    user.run(f"sifmod remove Python/{way.version} --delete-user-software --yes")
-    assert not root.exists()
-    assert [path for path in (user.prefix / "modules").rglob("*") if not path.is_dir()] == []
-    assert user.run(f"{shell}\n{load} && echo $CONTAINERROOT", check=False).stdout.strip() in ("", "/")
+    for way, root in roots.items():
+        user.run(f"sifmod remove Python/{way.version} --delete-user-software --yes")
+        assert not root.exists()
+        assert not [file for file in all_files() if file in files[way]]
+        assert user.run(f"{shell}\n{loads[way]} && echo $CONTAINERROOT", check=False).stdout.strip() in ("", "/")
+    assert all_files() == []
 
 
 def test_a_scheme_that_changes_leaves_no_module_behind(user: User) -> None:
