@@ -88,7 +88,7 @@ def test_the_users_own_ones_stay_and_are_bound_as_well(demo: User, tmp_path: Pat
         assert demo.out(f"{LOAD}; {own}; singularity exec $SIF {READ}; start-shell -c '{READ}'") == "contentcontent"
 
 
-@pytest.mark.parametrize("key", ["binds", "optional_binds"])
+@pytest.mark.parametrize("key", ["binds", pytest.param("optional_binds", marks=pytest.mark.slow)])
 def test_bind_paths_of_odd_names(user: User, tmp_path: Path, key: str) -> None:
     sources = [filled(tmp_path / f"{ODD}{rest}") for rest in (",one", ":two", ",three")]
     plain = filled(tmp_path / ODD)

@@ -24,7 +24,7 @@ for environ in glob.glob("/proc/*/environ"):
         pass
 for folder in (home, os.getcwd(), os.environ.get("HOME", "/"), "/tmp", "/var/tmp", "/runscripts"):
     try:
-        open(folder + "/NAME", "w").close()
+        open(folder + "/WRITTEN", "w").close()
     except OSError:
         pass
 if seen:
@@ -48,13 +48,16 @@ moduleclass = 'tools'
 """
 
 
+# Name of the file that the image tries to leave everywhere.
+NAME = f"sifmod-pwned-{uuid.uuid4().hex}"
+
+
 @pytest.fixture
 def written() -> Iterator[str]:
-    """Name of the file that the image tries to leave everywhere."""
-    name = f"sifmod-pwned-{uuid.uuid4().hex}"
-    yield name
+    """The name of that file, which is gone after each test."""
+    yield NAME
     for folder in (Path.home(), Path("/tmp"), Path("/var/tmp")):
-        (folder / name).unlink(missing_ok=True)
+        (folder / NAME).unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -69,22 +72,23 @@ def secret() -> Iterator[Path]:
     folder.rmdir()
 
 
-@pytest.fixture
-def spy(user: User, written: str) -> Path:
+@pytest.fixture(scope="module")
+def spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo image with a Python that looks around, and tries to write."""
-    (user.prefix / "spy.py").write_text(SPY.replace("NAME", written))
-    definition = user.prefix / "spy.def"
+    folder = tmp_path_factory.mktemp("spy")
+    (folder / "spy.py").write_text(SPY.replace("WRITTEN", NAME))
+    definition = folder / "spy.def"
     definition.write_text(
         f"Bootstrap: localimage\nFrom: {IMAGES}/demo.sif\n"
-        f"%files\n    {user.prefix}/spy.py /usr/lib/python3/dist-packages/spy.py\n"
+        f"%files\n    {folder}/spy.py /usr/lib/python3/dist-packages/spy.py\n"
         "%post\n    echo 'import spy' >/usr/lib/python3/dist-packages/spy.pth\n"
     )
-    image = user.prefix / "spy.sif"
-    user.run(f"singularity build {image} {definition}")
+    image = folder / "spy.sif"
+    User(folder).run(f"singularity build {image} {definition}")
     return image
 
 
-@pytest.mark.parametrize("launch", ["exec", "run"])
+@pytest.mark.parametrize("launch", ["exec", pytest.param("run", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("secret")
 def test_an_image_that_is_installed_and_verified_sees_and_writes_nothing_of_the_user(
     user: User, spy: Path, written: str, tmp_path: Path, launch: str
