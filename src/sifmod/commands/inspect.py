@@ -88,6 +88,7 @@ def _as_json(found: Inspection) -> dict[str, Any]:
         del python["commands"]
         for name in ("packages", "conda_packages"):
             python[name] = _named(python[name])
+    plain["packages"] = _named(found.packages)
     plain["driver"] = _driver(found)
     return plain
 

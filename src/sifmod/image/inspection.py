@@ -19,7 +19,7 @@ from sifmod.image.files import ImageFiles, SandboxFiles, SquashFsFiles
 from sifmod.image.gpustack import Component, Torch, find_components, find_torch
 from sifmod.image.mpi import MpiLibrary, find_mpi
 from sifmod.image.programs import Programs, find_programs
-from sifmod.image.python import CONDA, SYSTEM, ImagePython, find_pythons, user_software_pythons
+from sifmod.image.python import CONDA, SYSTEM, ImagePython, Packages, find_pythons, user_software_pythons
 from sifmod.image.sif import (
     DEFINITION,
     FILE_SYSTEMS,
@@ -75,6 +75,7 @@ class Inspection:
         pythons: Pythons with their packages.
         default_python: prefix of the Python that users most likely want; empty if there is none.
         components: GPU and MPI libraries.
+        packages: name and version of each package of its distribution, and of each one that it lists itself.
         torch: PyTorch in each Python that has it.
         mpi: MPI libraries, those in the library path first.
     """
@@ -105,6 +106,7 @@ class Inspection:
     components: tuple[Component, ...] = ()
     torch: tuple[Torch, ...] = ()
     mpi: tuple[MpiLibrary, ...] = ()
+    packages: Packages = field(default=(), repr=False)
 
     @property
     def stacks(self) -> tuple[str, ...]:
@@ -261,6 +263,7 @@ def _look_into(known: dict[str, Any], files: ImageFiles[Any]) -> Inspection:
         components=components,
         torch=torches,
         mpi=find_mpi(files, environment=environment, pythons=pythons),
+        packages=tuple(sorted({*packages.items(), *system.listed_packages(files)})),
     )
 
 

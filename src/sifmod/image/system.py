@@ -69,6 +69,21 @@ def system_packages(files: Files) -> dict[str, str]:
     return found
 
 
+def listed_packages(files: Files) -> tuple[tuple[str, str], ...]:
+    """Return name and version of the packages in `/.sbom.json`, as images of the LUMI AI Factory have it.
+
+    It has a list of packages for each package manager. Other files of that name are ignored.
+    """
+    try:
+        managers = json.loads(files.text("/.sbom.json", limit=_PACKAGE_DATABASE) or "{}")
+    except (ValueError, RecursionError):
+        return ()
+    lists = managers.values() if isinstance(managers, dict) else ()
+    entries = (entry for listed in lists if isinstance(listed, list) for entry in listed if isinstance(entry, dict))
+    pairs = ((entry.get("name"), entry.get("version")) for entry in entries)
+    return tuple((name, version) for name, version in pairs if isinstance(name, str) and isinstance(version, str))
+
+
 def library_folders(files: Files) -> list[str]:
     """Return the folders of the system's libraries, without links and duplicates."""
     folders = [*_LIBRARY_FOLDERS]

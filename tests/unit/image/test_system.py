@@ -34,6 +34,18 @@ def test_alpine(tmp_path: Path) -> None:
     assert system.libc(SandboxFiles(tmp_path), packages) == "musl 1.2.4"
 
 
+def test_packages_that_the_image_lists_itself(tmp_path: Path) -> None:
+    """The format of LUMI's images; any other file of that name does no harm."""
+    listed = (
+        '{"apt": [{"name": "libcxi", "version": "1.0-2"}], "pip": [{"name": "torch", "version": "2.7.1"}, {"name": 3}]}'
+    )
+    write(tmp_path, "/.sbom.json", listed)
+    assert system.listed_packages(SandboxFiles(tmp_path)) == (("libcxi", "1.0-2"), ("torch", "2.7.1"))
+    for text in ("", "[1]", '{"apt": "all"}', '{"apt": ["x", null]}', "[" * 100_000, "{"):
+        write(tmp_path, "/.sbom.json", text)
+        assert system.listed_packages(SandboxFiles(tmp_path)) == ()
+
+
 def test_nothing_is_there(tmp_path: Path) -> None:
     files = SandboxFiles(tmp_path)
     assert system.os_release(files) == {}
