@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import wait
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import click
 
 from sifmod.commands.options import complete_modules, json_option, prefix_option
 from sifmod.commands.output import echo, echo_error, echo_findings, echo_json
-from sifmod.commands.progress import shown_progress
+from sifmod.commands.several import in_parallel
 from sifmod.eb.space import software_space
 from sifmod.errors import SifmodError
 from sifmod.finding import PROBLEM, Finding, worst
-from sifmod.host.parallel import called_in_threads
 from sifmod.installed.installation import Installation, find_installation, find_installations
 from sifmod.installed.verification import sanity_check_with_easybuild
 from sifmod.installed.verification import verify as verified
 from sifmod.site.settings import load_site
-from sifmod.text.progress import QUIET, Progress
+from sifmod.text.progress import Progress
 from sifmod.text.size import counted
 
 
@@ -66,7 +63,7 @@ def verify(modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, fast
             findings.append(Finding(PROBLEM, "verification", str(error), "the checks after this one were not made"))
         return findings
 
-    for item, findings in _checked(items, check):
+    for item, findings in in_parallel(items, check, doing="verifying"):
         report.append({"module": item.module, "outcome": worst(findings), "findings": findings})
         if not as_json:
             echo(f"{item.module}  {item.root}", bold=True)
@@ -83,20 +80,3 @@ def verify(modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, fast
         total = len(items) + len(damaged)
         echo(f"{total - problems} of {counted(total, 'installation')} in order")
     sys.exit(1 if problems else 0)
-
-
-def _checked(
-    items: Sequence[Installation], check: Callable[[Installation, Progress], list[Finding]]
-) -> Iterator[tuple[Installation, list[Finding]]]:
-    """Check installations, several at once, and yield them in order with their findings."""
-    progress = shown_progress()
-    if len(items) == 1:
-        yield items[0], check(items[0], progress)
-        return
-    with called_in_threads(lambda item: check(item, QUIET), items) as results:
-        for number, (item, result) in enumerate(zip(items, results), 1):
-            # one display: it ends before the findings are printed
-            with progress.step(f"verifying {number} of {len(items)}: {item.module}") as step:
-                while not wait([result], timeout=1).done:
-                    step.advance(0)
-            yield item, result.result()
