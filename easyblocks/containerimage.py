@@ -40,6 +40,7 @@ from easybuild.tools.version import VERSION
 # For a sifmod outside EasyBuild's own environment: `sifmod env` and sifmod's module set the variable.
 sys.path.extend(path for path in os.environ.get("SIFMOD_PYTHONPATH", "").split(":") if path and path not in sys.path)
 
+from sifmod.advice.advisory import Advisory
 from sifmod.container.naming import Naming
 from sifmod.container.spec import ContainerSpec, spec_from_parameters
 from sifmod.eb.progress import easybuild_progress
@@ -52,7 +53,9 @@ from sifmod.fetch.uri import image_uri
 from sifmod.host.files import remove_tree
 from sifmod.host.interruption import Interruption
 from sifmod.host.runtime import ContainerRuntime, find_runtime
+from sifmod.host.versions import host_versions
 from sifmod.image.sif import check_is_sif, sif_id
+from sifmod.install.advice import known_problems
 from sifmod.install.installer import Installer, check_writable, refresh_scripts, write_artefact
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.modulefiles import ModuleFiles, record_module_files
@@ -62,6 +65,7 @@ from sifmod.install.rollback import forget, settle, undo
 from sifmod.names import CONTAINED, USER_COMMANDS, USER_COMMANDS_LOCK
 from sifmod.render.helptext import examples, usage, whatis
 from sifmod.render.templates import render, render_module
+from sifmod.site.advisories import load_advisories
 from sifmod.site.settings import Site, load_site
 from sifmod.text.printable import printable
 from sifmod.usersoftware.commands import refresh_commands
@@ -193,6 +197,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         self.cfg["keeppreviousinstall"] = True
         # set once EasyBuild holds the lock: before that, another run may be installing into the directory
         self._is_new: Optional[bool] = None
+        self._is_running = False  # without steps, an easyconfig is only evaluated
         self._interruption = Interruption()
         self._module_files = ModuleFiles()
         self._stored: Optional[StoredImage] = None
@@ -231,12 +236,26 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     )
                 if manifest:
                     spec = _seen(replace(spec, image=manifest.image_source), manifest)
+                    if keep_image or not self._is_running:
+                        spec = replace(spec, advisories=self._known_problems(spec, site, manifest))
                 else:
                     image = self._in_repositories(spec, site)
                     if image and os.access(image, os.R_OK):
                         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
                 self._description = replace(spec, naming=self.naming()), site
         return self._description
+
+    def _known_problems(self, spec: ContainerSpec, site: Site, manifest: Manifest) -> tuple[Advisory, ...]:
+        """Return the advisories about an installed container, of which its image or a copy of it is read again."""
+        own = Path(self.installdir, manifest.image)
+        return known_problems(
+            spec,
+            site,
+            host_versions(site),
+            own if manifest.image in manifest.files else Path(manifest.image_source),
+            names=(manifest.image, Path(manifest.image_source).name, manifest.image_origin),
+            digests=(manifest.image_sha256, manifest.image_digest),
+        )
 
     def naming(self) -> Naming:
         """Return the names that EasyBuild's module naming scheme and its other settings make."""
@@ -304,6 +323,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     def run_all_steps(self, *args: Any, **kwargs: Any) -> bool:
         """Run the steps; if they fail, remove a new installation, or restore an earlier one."""
+        self._is_running = True
         restore_modes(self._modes)
         try:
             done = bool(super().run_all_steps(*args, **kwargs))
@@ -406,6 +426,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         site = self.describe()[1]
         with _easybuild_errors():
             self._definitions = self.definitions()
+            load_advisories(site)
             runtime = None if self.dry_run else find_runtime(site)
         # the image is hashed while it is copied: hashing the source here would read it once more
         super().fetch_step(True, *args, **kwargs)
@@ -473,7 +494,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         image = Path(self.src[0]["path"])
         spec = replace(spec, image=str(image))
         with _easybuild_errors():
-            Installer(
+            spec = Installer(
                 spec=spec,
                 site=site,
                 image=image,

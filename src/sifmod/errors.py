@@ -35,7 +35,7 @@ class ParameterError(SifmodError):
 
 
 class SiteError(SifmodError):
-    """A site file or a SIFMOD_* variable can't be used."""
+    """A site file, a file of advisories or a SIFMOD_* variable can't be used."""
 
     exit_code = 4
 

@@ -89,6 +89,9 @@ RESERVED_VARIABLES = (
     "_CE_M",
 )
 
+# The advisories that a shell has shown, separated by colons. It stays after unload: they are shown once.
+ADVISED = "__SIFMOD_ADVISED"
+
 # sifmod's own host commands and runscripts: a wrapper of the same name would hide one of them.
 COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "carry-over", "list-packages", "refresh-commands")
 

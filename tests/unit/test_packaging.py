@@ -28,6 +28,7 @@ FOLDERS = {
     "jobs": "sifmod/data/jobs",
     "modulefiles": "sifmod/data/modulefiles",
     "sites": "sifmod/data/sites",
+    "advisories": "sifmod/data/advisories",
     "wrappers": "sifmod/data/wrappers",
 }
 

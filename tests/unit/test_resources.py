@@ -14,6 +14,7 @@ FOLDERS = {
     "jobs": "sbatch.j2",
     "modulefiles": "container.lua.j2",
     "sites": "generic.toml",
+    "advisories": "advisories.toml",
 }
 
 

@@ -13,19 +13,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # room -> the rooms that it may import; at the root of the package lies what every room may import.
 TABLE = """
-commands: doctor installed install easyconfig usersoftware fetch render host eb site container image text
-doctor: installed install usersoftware fetch host eb site container image text
+commands: doctor installed install easyconfig usersoftware fetch render host eb site container image advice text
+doctor: installed install usersoftware fetch host eb site container image advice text
 installed: install usersoftware fetch render host eb site container image text inside
 easyconfig: install fetch host eb site container image text
-install: usersoftware fetch render host site container image text
+install: usersoftware fetch render host site container image advice text
 usersoftware: host site container image text inside
 fetch: host site container image text
-render: site container image text inside
+render: site container image advice text inside
 host: site container text
 eb: site container text
-site: container text
-container: text
+site: container advice text
+container: advice text
 image: text
+advice:
 text:
 inside:
 """

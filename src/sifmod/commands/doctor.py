@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, NoReturn, Optional
 
 import click
 
 from sifmod import names
 from sifmod.commands.options import complete_modules, json_option, prefix_option
-from sifmod.commands.output import echo, echo_findings, echo_json
-from sifmod.container.spec import image_is_gone
-from sifmod.doctor.examination import Patient, examine
+from sifmod.commands.output import echo, echo_error, echo_findings, echo_json
+from sifmod.commands.several import in_parallel
+from sifmod.doctor.examination import Patient, examine, examine_container, examine_host, patient_of, this_host
 from sifmod.eb.available import easyconfig_path
 from sifmod.eb.evaluation import container_of
 from sifmod.eb.space import SoftwareSpace, find_image, software_space
+from sifmod.errors import SifmodError
 from sifmod.fetch.repository import image_in_repositories
-from sifmod.finding import NOTE, PROBLEM, WARNING, worst
-from sifmod.installed.installation import find_installation
+from sifmod.finding import NOTE, PROBLEM, WARNING, Finding, worst
+from sifmod.installed.installation import Installation, find_installation, find_installations
 from sifmod.site.settings import Site, load_site
+from sifmod.text.progress import Progress
 from sifmod.text.size import counted
 
 _EXIT_CODES = {PROBLEM: 1, WARNING: 20}
@@ -28,14 +31,17 @@ _EXIT_CODES = {PROBLEM: 1, WARNING: 20}
 @click.command()
 @click.argument("target", metavar="[MODULE|EASYCONFIG|IMAGE]", default="", shell_complete=complete_modules)
 @prefix_option
+@click.option("--all", "check_all", is_flag=True, help="Check each installed container too, several at once.")
 @json_option
-def doctor(target: str, prefix: Optional[Path], as_json: bool) -> None:
+def doctor(target: str, prefix: Optional[Path], check_all: bool, as_json: bool) -> None:
     """Check this host, and one container if given, for problems.
 
     Checks the runtime, user namespaces, FUSE, squashfs-tools, modules, EasyBuild, the site's paths, space and quota,
     and GPUs. For an installed MODULE, an EASYCONFIG or an IMAGE, also checks the architecture, driver and GPU model
-    that the image needs, the host's libraries that are bound into it, and user software. Nothing runs in the image,
-    which may be a SIF, a SquashFS file or a sandbox.
+    that the image needs, the host's libraries that are bound into it, known problems, and user software. Nothing runs
+    in the image, which may be a SIF, a SquashFS file or a sandbox.
+
+    After a system update, --all checks every installed container with the present drivers, runtime and advisories.
 
     Exit status: 0 if all is well, 20 for warnings, 1 for problems.
 
@@ -44,19 +50,62 @@ def doctor(target: str, prefix: Optional[Path], as_json: bool) -> None:
       sifmod doctor
       srun -p gpu --gpus 1 sifmod doctor PyTorch/2.2.0-rocm-5.6.1
       sifmod doctor ./image.sif --json
+      sifmod doctor --all
     """
     site, space = load_site(), software_space(prefix)
+    if check_all:
+        if target:
+            raise click.UsageError(f"--all checks every installation: leave out --all or '{target}'")
+        _all(site, space, as_json=as_json)
     findings = list(examine(_patient(target, site, space, prefix), site, space))
     outcome = worst(findings)
     if as_json:
         echo_json({"target": target or None, "outcome": outcome, "findings": [vars(finding) for finding in findings]})
     else:
         echo_findings(findings)
-        counts: dict[str, Any] = {
-            name: sum(one.severity == name for one in findings) for name in (PROBLEM, WARNING, NOTE)
-        }
-        words = [counted(count, name) for name, count in counts.items()]
-        echo(f"\n{', '.join(words)}")
+        echo(f"\n{_counted(findings)}")
+    sys.exit(_EXIT_CODES.get(outcome, 0))
+
+
+def _counted(findings: Sequence[Finding]) -> str:
+    counts = {name: sum(one.severity == name for one in findings) for name in (PROBLEM, WARNING, NOTE)}
+    return ", ".join(counted(count, name) for name, count in counts.items())
+
+
+def _all(site: Site, space: SoftwareSpace, *, as_json: bool) -> NoReturn:
+    """Examine the host and each installation, print what was found, and exit."""
+    host = this_host(site)
+    found = find_installations(space)
+    findings = list(examine_host(host, space))
+    every = list(findings)
+    report: list[dict[str, Any]] = []
+    if not as_json:
+        echo_findings(findings)
+
+    def check(item: Installation, _progress: Progress) -> list[Finding]:
+        try:
+            return list(examine_container(patient_of(item, site), host))
+        except (SifmodError, OSError) as error:
+            return [Finding(PROBLEM, "installation", str(error), "it was not examined further")]
+
+    for item, of_item in in_parallel(found.installations, check, doing="examining"):
+        every += of_item
+        report.append({"module": item.module, "root": str(item.root), "outcome": worst(of_item), "findings": of_item})
+        if not as_json:
+            echo(f"\n{item.module}  {item.root}", bold=True)
+            echo_findings(of_item)
+    every += [Finding(PROBLEM, "installation", item.problem) for item in found.damaged]
+    outcome = worst(every)
+    if as_json:
+        plain = [{**one, "findings": [vars(finding) for finding in one["findings"]]} for one in report]
+        damaged = [{"root": str(item.root), "problem": item.problem} for item in found.damaged]
+        host_findings = [vars(finding) for finding in findings]
+        echo_json({"outcome": outcome, "findings": host_findings, "installations": plain, "damaged": damaged})
+    else:
+        for entry in found.damaged:
+            echo_error(f"sifmod: {entry.problem}")
+        total = len(found.installations) + len(found.damaged)
+        echo(f"\n{counted(total, 'installation')}: {_counted(every)}")
     sys.exit(_EXIT_CODES.get(outcome, 0))
 
 
@@ -70,12 +119,7 @@ def _patient(target: str, site: Site, space: SoftwareSpace, prefix: Optional[Pat
     is_sandbox = is_path and Path(target).is_dir() and not Path(target, names.MANIFEST).is_file()
     if is_sandbox or Path(target).is_file() or target.endswith((".sif", ".squashfs")):
         return Patient(image=Path(target))
-    item = find_installation(space, target)
-    if item.has_image:
-        return Patient(image=item.image, installation=item)
-    stand_in = item.stand_in(site)
-    missing = "" if stand_in else image_is_gone(item.image)
-    return Patient(image=stand_in, installation=item, missing_image=missing)
+    return patient_of(find_installation(space, target), site)
 
 
 def _of_easyconfig(path: Path, prefix: Optional[Path]) -> Patient:
@@ -91,4 +135,5 @@ def _of_easyconfig(path: Path, prefix: Optional[Path]) -> Patient:
         gpu_libraries=found.spec.gpu_libraries,
         binds=found.spec.binds,
         missing_image=missing,
+        names=(name,),
     )

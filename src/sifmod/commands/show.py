@@ -11,6 +11,7 @@ from sifmod import names
 from sifmod.commands.list import describe, user_software_text
 from sifmod.commands.options import complete_modules, json_option, prefix_option
 from sifmod.commands.output import echo_json, echo_table
+from sifmod.doctor.examination import advisories_of, this_host
 from sifmod.eb.space import software_space
 from sifmod.host.features import feature_states
 from sifmod.installed.installation import find_installation
@@ -38,6 +39,7 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
     aside = sorted(path.name for path in item.root.glob(f"{names.USER_SOFTWARE_DIRECTORY}-*"))
     easyconfigs = sorted(str(path) for path in (item.root / "easybuild").glob("*.eb"))
     facts.update({"commands": own, "set_aside": aside, "easyconfig": easyconfigs[0] if easyconfigs else None})
+    site = load_site()
     facts["features"] = [
         {
             "name": state.feature.name,
@@ -45,8 +47,9 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
             "in_use": state.feature.name in item.manifest.features,
             "problem": state.problem,
         }
-        for state in feature_states(load_site())
+        for state in feature_states(site)
     ]
+    facts["advisories"] = [vars(one) for one in advisories_of(item, this_host(site))]
     if as_json:
         echo_json(facts)
         return
@@ -75,6 +78,7 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
         ),
         ("  set aside", "\n".join(facts["set_aside"]) or "-"),
         ("commands", " ".join(facts["commands"])),
+        ("known problems", "\n".join(f"{one['topic']}: {one['what']}" for one in facts["advisories"]) or "-"),
         ("installed with", "\n".join(f"{name} {version}" for name, version in sorted(facts["tools"].items()))),
     ]
     echo_table(("WHAT", "VALUE"), rows)

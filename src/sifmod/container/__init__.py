@@ -1,4 +1,4 @@
 """What an easyconfig describes: the validated spec, its bind paths, its variables.
 
-Looks down at: text.
+Looks down at: advice, text.
 """

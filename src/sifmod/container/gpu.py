@@ -47,6 +47,7 @@ class Vendor:
         read: parses the output of the tool.
         models: architecture by model, for old tools that do not report it.
         driver: name of its kernel driver.
+        driver_file: file in which the loaded driver shows its version.
         oldest_drivers: oldest driver that runs programs of a release of the stack: `12`, or `10.2`.
         driver_error: message of programs if the driver is too old.
         driver_releases: release of the stack by driver, if a driver supports only releases near its own.
@@ -74,6 +75,7 @@ class Vendor:
     read: Callable[[str], Reading] = field(default=_unread, repr=False)
     models: Mapping[str, str] = field(default_factory=_nothing)
     driver: str = ""
+    driver_file: str = ""
     oldest_drivers: Mapping[str, str] = field(default_factory=_nothing)
     driver_error: str = ""
     driver_releases: Mapping[str, str] = field(default_factory=_nothing)
@@ -163,6 +165,7 @@ _AMD = Vendor(
         }
     ),
     driver="amdgpu",
+    driver_file="/sys/module/amdgpu/version",
     # repo.radeon.com/amdgpu; a driver supports two releases in either direction (AMD, "User and kernel-space support
     # matrix")
     driver_releases=MappingProxyType(
@@ -227,6 +230,7 @@ _NVIDIA = Vendor(
         }
     ),
     driver="NVIDIA",
+    driver_file="/proc/driver/nvidia/version",
     # for Linux; since CUDA 11 per major release, thanks to minor version compatibility (NVIDIA, "CUDA Toolkit Release
     # Notes", tables 2 and 3; "CUDA Compatibility")
     oldest_drivers=MappingProxyType(

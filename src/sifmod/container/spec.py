@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Optional
 
 from sifmod import names
+from sifmod.advice.advisory import Advisory
 from sifmod.container.bind import UNBINDABLE, Bind, is_bindable
 from sifmod.container.gpu import LIBRARIES, VENDORS, Vendor
 from sifmod.container.naming import Naming
@@ -97,6 +98,7 @@ class ContainerSpec:
         pip_constraints: whether pip must keep the versions of the image's own packages.
         module_family: Lmod family of the module; empty if several such modules may be loaded together.
         naming: EasyBuild's names for it; None if EasyBuild has not named it.
+        advisories: known problems of it; empty until the image was read.
     """
 
     name: str
@@ -129,6 +131,7 @@ class ContainerSpec:
     pip_constraints: bool = True
     module_family: str = "container"
     naming: Optional[Naming] = None
+    advisories: tuple[Advisory, ...] = ()
 
     @property
     def module(self) -> str:

@@ -10,18 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from sifmod.advice.advisory import Advisory
+from sifmod.advice.subject import Subject
 from sifmod.container.bind import Bind
+from sifmod.container.gpu import VENDORS, vendor_of
+from sifmod.container.spec import image_is_gone
+from sifmod.doctor.advisories import container_advisories, node_advisories
 from sifmod.doctor.gpu import check_gpus
 from sifmod.doctor.host import check_host
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import ImageError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.features import feature_states, sources
-from sifmod.host.gpus import host_gpus
-from sifmod.host.runtime import release_here
+from sifmod.host.gpus import HostGpus, host_gpus
+from sifmod.host.runtime import Release, release_here
+from sifmod.host.versions import host_versions
 from sifmod.image.inspection import Inspection, inspect_image
+from sifmod.install.advice import container_subject, node_subject
 from sifmod.installed.consistency import packages_on_disk
 from sifmod.installed.installation import Installation
+from sifmod.site.advisories import load_advisories
 from sifmod.site.settings import Site
 from sifmod.text.size import counted
 from sifmod.text.version import version_order
@@ -57,6 +65,8 @@ class Patient:
         binds: bind paths of the container, in addition to the site's.
         installation: the installation, if there is one.
         missing_image: message if the image is missing.
+        names: file names and URI of the image, in addition to that of its path.
+        digests: SHA-256 of the image and its digest in a registry.
     """
 
     image: Optional[Path] = None
@@ -65,6 +75,52 @@ class Patient:
     binds: tuple[Bind, ...] = ()
     installation: Optional[Installation] = None
     missing_image: str = ""
+    names: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Host:
+    """What containers are compared with: it is looked at once for all of them.
+
+    Attributes:
+        site: the settings of the cluster.
+        gpus: its GPUs.
+        release: that of its container runtime.
+        advisories: the advisories in force.
+        node: the facts about it that advisories name.
+    """
+
+    site: Site
+    gpus: tuple[HostGpus, ...]
+    release: Release
+    advisories: tuple[Advisory, ...]
+    node: Subject
+
+
+def this_host(site: Site) -> Host:
+    """Return what containers on this host are compared with.
+
+    Raises:
+        SiteError: a file of advisories can't be used.
+    """
+    gpus = host_gpus()
+    drivers = {host.vendor: host.driver for host in gpus if host.driver}
+    node = node_subject(site, host_versions(site), drivers)
+    return Host(site, gpus, release_here(site), load_advisories(site), node)
+
+
+def patient_of(item: Installation, site: Site) -> Patient:
+    """Return what to examine of an installation: its image, or the site's copy if that is gone."""
+    image = item.image if item.has_image else item.stand_in(site)
+    manifest = item.manifest
+    return Patient(
+        image=image,
+        installation=item,
+        missing_image="" if image else image_is_gone(item.image),
+        names=(manifest.image, Path(manifest.image_source).name, manifest.image_origin),
+        digests=(manifest.image_sha256, manifest.image_digest),
+    )
 
 
 def examine(patient: Patient, site: Site, space: SoftwareSpace) -> Iterator[Finding]:
@@ -75,13 +131,37 @@ def examine(patient: Patient, site: Site, space: SoftwareSpace) -> Iterator[Find
         site: the settings of the cluster.
         space: where containers are installed.
     """
+    host = this_host(site)
     size = patient.image.stat().st_size if patient.image and patient.image.is_file() else 0
-    yield from check_host(site, space, image_size=0 if patient.installation else size)
-    hosts = host_gpus()
-    for host in hosts:
-        for gpu in {gpu.name: gpu for gpu in host.gpus}.values():
-            count = sum(other.name == gpu.name for other in host.gpus)
-            yield Finding(OK, "GPU", f"{count} x {gpu.name}, driver {host.driver or 'of unknown version'}")
+    yield from examine_host(host, space, image_size=0 if patient.installation else size)
+    yield from examine_container(patient, host)
+
+
+def examine_host(host: Host, space: SoftwareSpace, *, image_size: int = 0) -> Iterator[Finding]:
+    """Yield the findings on the host alone.
+
+    Args:
+        host: the host.
+        space: where containers are installed.
+        image_size: size in bytes of the image to install; 0 if there is none.
+    """
+    yield from check_host(host.site, space, image_size=image_size)
+    for gpus in host.gpus:
+        for gpu in {gpu.name: gpu for gpu in gpus.gpus}.values():
+            count = sum(other.name == gpu.name for other in gpus.gpus)
+            yield Finding(OK, "GPU", f"{count} x {gpu.name}, driver {gpus.driver or 'of unknown version'}")
+    yield from node_advisories(host.advisories, host.node)
+
+
+def examine_container(patient: Patient, host: Host) -> Iterator[Finding]:
+    """Yield the findings on a container on a host.
+
+    Args:
+        patient: the container.
+        host: the host.
+    """
+    site = host.site
+    image = None
     if patient.missing_image:
         yield Finding(NOTE, "image", patient.missing_image, "it is not compared with this host")
     if patient.image:
@@ -92,8 +172,10 @@ def examine(patient: Patient, site: Site, space: SoftwareSpace) -> Iterator[Find
         else:
             yield from _image(image)
             libraries = patient.gpu_libraries or site.gpu_libraries
-            yield from check_gpus(hosts, image, vendor=patient.gpu, libraries=libraries, release=release_here(site))
+            yield from check_gpus(host.gpus, image, vendor=patient.gpu, libraries=libraries, release=host.release)
             yield from check_libraries(image, [*site.binds, *site.optional_binds, *patient.binds, *_of_features(site)])
+    if patient.image or patient.names:
+        yield from container_advisories(host.advisories, _subject(patient, image, host), site, patient.installation)
     if patient.installation:
         yield from _features(patient.installation, site)
         yield from _user_software(patient.installation)
@@ -114,6 +196,29 @@ def _features(item: Installation, site: Site) -> Iterator[Finding]:
         if name not in site.feature:
             what = f"the site no longer has the feature '{name}'"
             yield Finding(WARNING, "features", what, "the module still uses it", "eb --module-only --rebuild")
+
+
+def advisories_of(item: Installation, host: Host) -> Iterator[Finding]:
+    """Yield the known problems of an installation on a host, without other findings."""
+    patient = patient_of(item, host.site)
+    try:
+        image = inspect_image(patient.image) if patient.image else None
+    except ImageError:
+        image = None
+    yield from container_advisories(host.advisories, _subject(patient, image, host), host.site, item)
+
+
+def _subject(patient: Patient, image: Optional[Inspection], host: Host) -> Subject:
+    vendor = patient.gpu or host.site.gpu or (vendor_of(image.stacks) if image else "")
+    usual = VENDORS[vendor].libraries if vendor else ""
+    return container_subject(
+        host.node,
+        image,
+        names=(*patient.names, patient.image.name if patient.image else ""),
+        digests=patient.digests,
+        gpu=vendor,
+        gpu_libraries=patient.gpu_libraries or host.site.gpu_libraries or usual,
+    )
 
 
 def _image(image: Inspection) -> Iterator[Finding]:

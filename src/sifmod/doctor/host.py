@@ -20,7 +20,7 @@ from sifmod.eb.space import SoftwareSpace, source_paths
 from sifmod.errors import RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import ask
-from sifmod.host.runtime import find_runtime, release_of
+from sifmod.host.runtime import find_runtime
 from sifmod.site.settings import Site
 from sifmod.text.size import size_text
 from sifmod.text.version import version_order

@@ -8,12 +8,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from sifmod.errors import CommandError, RuntimeMissingError
+from sifmod.errors import CommandError, RuntimeMissingError, SiteError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import ask, run
 from sifmod.host.features import feature_states, sources
 from sifmod.host.runtime import find_runtime
 from sifmod.site import cache
+from sifmod.site.advisories import load_advisories
 from sifmod.site.settings import Site
 from sifmod.text.size import counted, size_text
 
@@ -39,6 +40,7 @@ def check_site(site: Site) -> tuple[Finding, ...]:
         *_cpu_masks(site),
         *_slurm(site),
         *_network(site),
+        *_advisories(site),
     )
 
 
@@ -280,3 +282,15 @@ def _network(site: Site) -> Iterator[Finding]:
         is_here = any(interface == name or (not whole and interface.startswith(name)) for interface in here)
         why = "" if is_here else "no such network interface on this host: check on a compute node"
         yield Finding(OK if is_here else NOTE, "container_env.NCCL_SOCKET_IFNAME", name, why)
+
+
+def _advisories(site: Site) -> Iterator[Finding]:
+    if not site.advisories:
+        return
+    files = ", ".join(site.advisories)
+    try:
+        count = len(load_advisories(site))
+    except SiteError as error:
+        yield Finding(PROBLEM, "advisories", files, str(error), "correct it: eb and doctor refuse it")
+    else:
+        yield Finding(OK, "advisories", f"{files}: {count} advisories with those that are shipped")

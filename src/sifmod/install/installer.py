@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Callable, Optional
 
 from sifmod import __version__, names
+from sifmod.advice.advisory import Advisory
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
@@ -23,10 +24,13 @@ from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.fetch.definition import kept_definition
 from sifmod.fetch.signature import check_signature
 from sifmod.fetch.store import StoredImage
+from sifmod.finding import NOTE
 from sifmod.host.command import run
 from sifmod.host.files import content_of, inside, lacking_space, other_writers, owner_of, remove_tree, sha256_of
 from sifmod.host.runtime import ContainerRuntime, find_runtime
+from sifmod.host.versions import host_versions
 from sifmod.image.sif import check_is_sif, sif_id
+from sifmod.install.advice import about_node, known_problems, node_subject
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.mpi import with_mpi
 from sifmod.install.oldimages import is_complete, remove_old_images, superseded_images
@@ -38,6 +42,7 @@ from sifmod.install.uv import host_uv, uv_settings
 from sifmod.install.wrappers import check_wrappers
 from sifmod.render.environment import setting_variables, structural_variables
 from sifmod.render.templates import render, uv_command
+from sifmod.site.advisories import load_advisories
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
@@ -83,8 +88,8 @@ class Installer:
     definitions: tuple[Path, ...] = ()
     progress: Progress = QUIET
 
-    def install(self) -> None:
-        """Install the container, or reinstall it over an earlier installation.
+    def install(self) -> ContainerSpec:
+        """Install the container, or reinstall it over an earlier installation, and return what is known of it now.
 
         The replaced files are kept until `forget` is called: `undo` restores them if a later check fails.
 
@@ -96,7 +101,7 @@ class Installer:
         with _stage(Path(self.spec.installdir)) as stage:
             installdir = Path(self.spec.installdir)
             before = self._make_space(installdir, read_manifest(installdir))
-            manifest, outdated = self._prepare(stage, runtime, before)
+            spec, manifest, outdated = self._prepare(stage, runtime, before)
             is_new = (stage / names.USER_SOFTWARE_DIRECTORY).exists()
             changed = {*manifest.files, *(before.files if before else ())} - {*manifest.old_images}
             remember(installdir, changed, manifest=manifest.text)
@@ -112,9 +117,14 @@ class Installer:
                 self.say(line)
         else:
             remove_commands(installdir)
+        return spec
 
-    def _prepare(self, stage: Path, runtime: ContainerRuntime, before: Optional[Manifest]) -> tuple[Manifest, str]:
-        """Prepare everything in the stage; return the manifest, and the Python version of outdated user software.
+    def _prepare(
+        self, stage: Path, runtime: ContainerRuntime, before: Optional[Manifest]
+    ) -> tuple[ContainerSpec, Manifest, str]:
+        """Prepare everything in the stage.
+
+        Return the spec with what the image has shown, the manifest, and the Python version of outdated user software.
 
         Args:
             stage: the folder that is filled.
@@ -126,6 +136,7 @@ class Installer:
         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
         self._compare_stand_ins(spec, digest)
         spec = with_mpi(spec, self.site, image, runtime, say=self.say)
+        spec = replace(spec, advisories=self._known_problems(spec, image, digest))
         facts = None
         if spec.python:
             self.say(f"looking at the Python of the image in {spec.python.prefix}")
@@ -169,7 +180,25 @@ class Installer:
             **_named(spec, before),
         )
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
-        return manifest, outdated
+        return spec, manifest, outdated
+
+    def _known_problems(self, spec: ContainerSpec, image: Path, digest: str) -> tuple[Advisory, ...]:
+        """Return the advisories about this container, and tell of them and of those about this host."""
+        versions = host_versions(self.site)
+        origin, registry = (self.stored.origin, self.stored.digest) if self.stored else ("", "")
+        names = (spec.sif, self.image.name, origin)
+        found = known_problems(spec, self.site, versions, image, names=names, digests=(digest, registry))
+        settings = setting_variables(replace(spec, advisories=found), self.site)
+        for advisory in (*found, *about_node(load_advisories(self.site), node_subject(self.site, versions))):
+            if advisory.is_remedied(settings):
+                self.say(
+                    f"advisory {advisory.identifier}: {advisory.sentences}; the module does so: {advisory.actions}"
+                )
+            elif advisory.severity == NOTE:
+                self.say(f"advisory {advisory.identifier}: {advisory.sentences}")
+            else:
+                self.warn(f"advisory {advisory.identifier}: {advisory.sentences}")
+        return found
 
     def _make_space(self, installdir: Path, before: Optional[Manifest]) -> Optional[Manifest]:
         """Remove images that no module file names if the new image needs their space, and return the manifest then."""

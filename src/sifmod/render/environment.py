@@ -57,7 +57,8 @@ def structural_variables(spec: ContainerSpec) -> dict[str, str]:
 def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     """Return the configurable variables, by name: the easyconfig overrides the site, the site sifmod's defaults.
 
-    What one of them removes (None) is not among them.
+    What one of them removes (None) is not among them. Remedies that the site applies override the site's own variables;
+    those for some GPU drivers are not applied, because only the node that loads the module knows its driver.
     """
     own = dict(spec.mpi_env)
     if spec.python:
@@ -68,7 +69,9 @@ def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     if spec.runtime_gpu:
         # Apptainer 1.5 puts the image's libraries first unless it reads this (host/runtime.py); others only pass it on
         own["PREPEND_LD_LIBRARY_PATH"] = names.HOST_LIBRARIES
-    merged = {**own, **site.container_env, **spec.container_env}
+    applied = [one for one in spec.advisories if site.apply_advisories and not one.match.drivers]
+    remedies = {name: value for one in applied for name, value in one.variables.items()}
+    merged = {**own, **site.container_env, **remedies, **spec.container_env}
     return {name: value for name, value in sorted(merged.items()) if value is not None}
 
 

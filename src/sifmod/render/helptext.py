@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 
 from sifmod import names
+from sifmod.advice.advisory import Advisory
+from sifmod.container.gpu import VENDORS
 from sifmod.container.spec import ContainerSpec
+from sifmod.render.environment import setting_variables
 from sifmod.site.settings import Site
 
 _WIDTH = 100
@@ -86,7 +89,21 @@ def usage(spec: ContainerSpec, site: Site) -> str:
                 _WIDTH,
             )
         )
+    if spec.advisories:
+        settings = setting_variables(spec, site)
+        known = "\n".join(_advisory(one, settings) for one in spec.advisories)
+        parts.append(f"Known problems:\n{known}")
     return "\n\n".join(parts)
+
+
+def _advisory(advisory: Advisory, settings: Mapping[str, str]) -> str:
+    applied = f" This module does so: {advisory.actions}." if advisory.is_remedied(settings) else ""
+    drivers = "".join(f" With the {VENDORS[key].driver} driver {one}:" for key, one in advisory.match.drivers.items())
+    text = f"{advisory.identifier}:{drivers} {advisory.text} {advisory.remedy}{applied}"
+    # addresses have lines of their own, on which they can be copied
+    return "\n".join(
+        [fill(text, _WIDTH, initial_indent="  ", subsequent_indent="    "), *(f"    {one}" for one in advisory.sources)]
+    )
 
 
 def examples(spec: ContainerSpec, site: Site) -> str:

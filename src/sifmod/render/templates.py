@@ -6,20 +6,28 @@ A file that needs no value of the installation is in `wrappers/` or `inside/` an
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Optional
 
 import jinja2
 
 from sifmod import __version__, names
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind, escape
+from sifmod.container.gpu import VENDORS
 from sifmod.container.spec import ContainerSpec, image_is_gone
 from sifmod.container.variables import is_for_host
 from sifmod.image import sif, superblock
 from sifmod.inside.trees import FOLDER_MODES, SEEDED
-from sifmod.render.environment import cache_folders, injected_variables, plain_variables, structural_variables
+from sifmod.render.environment import (
+    cache_folders,
+    injected_variables,
+    plain_variables,
+    setting_variables,
+    structural_variables,
+)
 from sifmod.render.features import RECORD, rendered_features
 from sifmod.resources import data_path, program
 from sifmod.site import cache
@@ -218,8 +226,38 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "uv_command": uv_command(spec) if spec.venv else [],
         "seeded": SEEDED,
         "folder_modes": FOLDER_MODES,
+        "advisories": list(_shown_at_load(spec, site)),
+        "advised": names.ADVISED,
         "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],
     }
+
+
+def _shown_at_load(spec: ContainerSpec, site: Site) -> Iterator[dict[str, Any]]:
+    """Yield the severe advisories whose remedy the module does not apply, with what decides about each at load.
+
+    `drivers` are the files that show a driver's version, each with the range that the version must be in. `variables`
+    are those of the remedy that the module itself does not set: if all are as the remedy says, nothing is shown.
+    """
+    settings = setting_variables(spec, site)
+    for advisory in spec.advisories:
+        others = {name: value for name, value in advisory.variables.items() if name not in settings}
+        is_spoilt = any(settings[name] != value for name, value in advisory.variables.items() if name in settings)
+        is_applied = bool(advisory.variables) and not others and not is_spoilt
+        if advisory.is_severe and not is_applied:
+            yield {
+                "id": advisory.identifier,
+                "text": f"Known problem ({advisory.identifier}): {advisory.sentences}",
+                "drivers": [
+                    (VENDORS[key].driver_file, [(one.operator, one.version) for one in sorted(clauses, key=str)])
+                    for key, clauses in advisory.match.drivers.items()
+                ],
+                "variables": [] if is_spoilt else _as_set(others),
+            }
+
+
+def _as_set(variables: Mapping[str, Optional[str]]) -> list[tuple[str, Optional[str]]]:
+    """Return variables under the names that users set for the container."""
+    return [(f"SINGULARITYENV_{name}" if is_for_host(name) else name, value) for name, value in variables.items()]
 
 
 def _central_images(spec: ContainerSpec, site: Site) -> list[tuple[str, int, str]]:

@@ -1,4 +1,4 @@
 """What the cluster says: its settings, and the files, kinds and schema that define them.
 
-Looks down at: container, text.
+Looks down at: container, advice, text.
 """

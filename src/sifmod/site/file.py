@@ -1,4 +1,4 @@
-"""A site file: TOML, with the line of each key for messages."""
+"""A site file, or another TOML file of a site, with the line of each key for messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 from sifmod.errors import SiteError
 
@@ -17,6 +17,8 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+SITE_FILE = "site file"
 
 _PROBE = "sifmod-probe"
 _WORD = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
@@ -38,31 +40,36 @@ class SiteFile:
     values: dict[str, Any]
 
     @classmethod
-    def read(cls, path: Path) -> SiteFile:
+    def read(cls, path: Path, *, kind: str = SITE_FILE) -> SiteFile:
         """Read a file.
+
+        Args:
+            path: path of the file.
+            kind: what it is, for messages.
 
         Raises:
             SiteError: the path is not a file that can be read, or it is not valid TOML; the message names the line.
         """
-        text = _text(path)
+        text = _text(path, kind)
         try:
             values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", str(error), re.DOTALL)
             line = int(found[2]) if found else max(1, len(text.splitlines()))
             why = f"{found[1]} (column {found[3]})" if found else str(error)
-            raise SiteError(f"{place(path, line)} is not valid TOML: {why}") from error
+            raise SiteError(f"{place(path, line, kind=kind)} is not valid TOML: {why}") from error
         except (ValueError, RecursionError) as error:
             raise SiteError(
-                f"the site file '{path}' can't be read: it has a number of too many digits, or is nested too deeply"
+                f"the {kind} '{path}' can't be read: it has a number of too many digits, or is nested too deeply"
             ) from error
         return cls(path, text, values)
 
-    def line(self, *keys: str) -> int:
+    def line(self, *keys: Union[str, int]) -> int:
         """Return the line number of a key, or of the table around it if the key isn't found; 0 without either.
 
         Args:
-            keys: a key of the file, or the names of the tables around a key, and the key.
+            keys: a key of the file, or the names of the tables around a key, and the key. The name of an array of
+                tables is followed by the number of the table, from 0.
         """
         return next((self._lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self._lines), 0)
 
@@ -75,14 +82,14 @@ class SiteFile:
         return first
 
     @cached_property
-    def _lines(self) -> dict[tuple[str, ...], int]:
+    def _lines(self) -> dict[tuple[Union[str, int], ...], int]:
         """The first line of each key and table, by the names that lead to it.
 
         Each line that looks like a key or the head of a table is read after the lines before it. That fails if it is
         inside a value, because the text before it is not valid TOML then.
         """
         lines = self.text.splitlines()
-        found: dict[tuple[str, ...], int] = {}
+        found: dict[tuple[Union[str, int], ...], int] = {}
         for number, line in enumerate(lines, 1):
             head = re.match(rf"\s*({_KEY})\s*=", line)
             if not head and not re.match(r"\s*\[", line):
@@ -98,32 +105,34 @@ class SiteFile:
         return found
 
 
-def _path_of_probe(values: Any) -> tuple[str, ...]:
+def _path_of_probe(values: Any) -> tuple[Union[str, int], ...]:
     """Return the names that lead to the table with the probe; empty if it is at the top, or nowhere."""
     for name, value in values.items():
-        table = value[-1] if isinstance(value, list) and value else value
+        is_array = isinstance(value, list) and value
+        table = value[-1] if is_array else value
         if isinstance(table, dict):
+            names = (name, len(value) - 1) if is_array else (name,)
             if _PROBE in table:
-                return (name,)
+                return names
             below = _path_of_probe(table)
             if below:
-                return (name, *below)
+                return (*names, *below)
     return ()
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, kind: str) -> str:
     try:
         mode = path.stat().st_mode
         if stat.S_ISREG(mode):
             return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise SiteError(f"the site file '{path}' can't be read: {error.strerror}") from error
+        raise SiteError(f"the {kind} '{path}' can't be read: {error.strerror}") from error
     except ValueError as error:
-        raise SiteError(f"the site file '{path}' can't be read: {error}") from error
-    kind = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
-    raise SiteError(f"the site file '{path}' is {kind}: it must be a TOML file, or a link to one")
+        raise SiteError(f"the {kind} '{path}' can't be read: {error}") from error
+    found = "a directory" if stat.S_ISDIR(mode) else "not a regular file"
+    raise SiteError(f"the {kind} '{path}' is {found}: it must be a TOML file, or a link to one")
 
 
-def place(path: Path, line: int) -> str:
-    """Return the name of a line of a site file for a message; of the file alone if the line is 0."""
-    return f"the site file '{path}'" + (f", line {line}," if line else "")
+def place(path: Path, line: int, *, kind: str = SITE_FILE) -> str:
+    """Return the name of a line of a file for a message; of the file alone if the line is 0."""
+    return f"the {kind} '{path}'" + (f", line {line}," if line else "")

@@ -148,6 +148,18 @@ class Site:
     pack_processors: int = described(
         number(0, 9999), 0, "Most processors that `make-squashfs` uses; 0 for all that the process may use."
     )
+    advisories: tuple[str, ...] = described(
+        PATHS,
+        (),
+        "Files with the site's own [advisories](advisories.md), in addition to those that are shipped. A later file "
+        "replaces or withdraws advisories of an earlier one.",
+    )
+    apply_advisories: bool = described(
+        FLAG,
+        False,
+        "Whether `eb` sets and unsets variables as the advisories for a container say. `container_env` of an "
+        "easyconfig still comes first.",
+    )
     container_env: Mapping[str, Optional[str]] = described(
         VARIABLES, {}, "Variables for every container; `NAME = false` removes what an earlier origin sets."
     )

@@ -15,6 +15,7 @@ from sifmod.doctor.examination import Patient, check_libraries, examine
 from sifmod.eb.space import SoftwareSpace, software_space
 from sifmod.errors import ImageError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.host.gpus import HostGpus
 from sifmod.image.inspection import Inspection
 from sifmod.installed.installation import find_installation
 
@@ -212,3 +213,96 @@ def test_a_target_that_is_nothing_is_one_line(call: Call) -> None:
     for words in (["Nothing/1"], ["nothing.eb"], ["./nothing.eb"]):
         result = call(*words)
         assert type(result.exception).__name__ in ("InstallError", "EasyconfigError")
+
+
+OURS = """
+[[advisory]]
+id = "jobs-hang"
+severity = "{severity}"
+text = "Jobs hang."
+source = "https://example.org/1"
+remedy = "Wait."
+set = {{ WAIT = "1" }}
+[advisory.match]
+{match}
+"""
+
+
+@pytest.fixture
+def advise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Write an advisory into the site's file."""
+
+    def advise(match: str = 'images = ["demo*"]', severity: str = "warning") -> None:
+        (tmp_path / "ours.toml").write_text(OURS.format(match=match, severity=severity))
+        monkeypatch.setenv("SIFMOD_ADVISORIES", str(tmp_path / "ours.toml"))
+
+    return advise
+
+
+def topics(result: Result) -> dict[str, dict[str, str]]:
+    return {one["topic"]: one for one in json.loads(result.output)["findings"]}
+
+
+def test_known_problems_of_a_container_are_found(
+    call: Call, advise: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_installation(software_space(), "Demo/1")
+    advise()
+    found = topics(call("Demo/1", "--json"))
+    assert found["advisory jobs-hang"]["severity"] == "warning"
+    assert found["advisory jobs-hang"]["remedy"] == "Wait."
+    assert "https://example.org/1" in found["advisory jobs-hang"]["why"]
+    assert "the module Demo/1 does not tell of jobs-hang" in found["advisories"]["what"]
+    module = software_space().modules / "all" / "Demo" / "1.lua"
+    module.write_text(f"{module.read_text()}\nhelp([==[\n  jobs-hang-2: Jobs hang.]==])\n")
+    assert "advisories" in topics(call("Demo/1", "--json"))
+    module.write_text(f"{module.read_text()}\nhelp([==[\n  jobs-hang: Jobs hang.]==])\n")
+    assert "advisories" not in topics(call("Demo/1", "--json"))
+    advise('images = ["other*"]')
+    assert "the module Demo/1 still tells of jobs-hang" in topics(call("Demo/1", "--json"))["advisories"]["what"]
+    advise()
+    monkeypatch.setenv("WAIT", "1")
+    assert topics(call("Demo/1", "--json"))["advisory jobs-hang"]["severity"] == "note"
+    monkeypatch.setenv("WAIT", "2")
+    monkeypatch.setenv("SIFMOD_APPLY_ADVISORIES", "true")
+    assert topics(call("Demo/1", "--json"))["advisory jobs-hang"]["severity"] == "note"
+    assert str(root) in call("Demo/1").output
+
+
+def test_a_problem_of_some_drivers_is_a_note_without_a_gpu(
+    call: Call, advise: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_installation(software_space(), "Demo/1")
+    advise('images = ["demo*"]\ndrivers = { nvidia = "<550" }', "problem")
+    assert "only a GPU node can show" in topics(call("Demo/1", "--json"))["advisory jobs-hang"]["why"]
+    module = software_space().modules / "all" / "Demo" / "1.lua"
+    module.write_text(f"{module.read_text()}\nhelp([==[\n  jobs-hang: Jobs hang.]==])\n")
+    for driver, severity in (("549.1", "problem"), ("550.54.15", "")):
+        gpus = (HostGpus("nvidia", driver, ()),)
+        monkeypatch.setattr(library, "host_gpus", lambda gpus=gpus: gpus)
+        found = topics(call("Demo/1", "--json"))
+        assert found.get("advisory jobs-hang", {}).get("severity", "") == severity
+        assert "advisories" not in found  # the module compares the driver when it is loaded
+
+
+def test_all_installations_are_examined(call: Call, advise: Callable[..., None], tmp_path: Path) -> None:
+    assert "0 installations: 0 problems" in call("--all").output
+    space = software_space()
+    for number in range(1, 4):
+        make_installation(space, f"Demo/{number}")
+    (space.software / "Demo/2/demo.sif").unlink()
+    (space.software / "Demo/3/share/sifmod.json").write_text("{")
+    advise("since = 2026-01-01", "note")
+    result = call("--all", "--json")
+    report = json.loads(result.stdout)
+    assert (result.exit_code, report["outcome"]) == (1, "problem")
+    assert [one["topic"] for one in report["findings"]] == ["advisory jobs-hang"]
+    assert [one["module"] for one in report["installations"]] == ["Demo/1", "Demo/2"]
+    assert "is gone" in json.dumps(report["installations"][1]["findings"])
+    assert [Path(one["root"]).name for one in report["damaged"]] == ["3"]
+    plain = call("--all")
+    assert plain.exit_code == 1
+    assert f"Demo/1  {space.software}/Demo/1" in plain.output
+    assert call("--all", "Demo/1").exit_code == 2
+    (tmp_path / "ours.toml").write_text("[[advisory]]\nid = 1\n")
+    assert "line 2, has id = 1" in str(call("--all").exception)

@@ -67,10 +67,9 @@ class Install:
         stored: Optional[StoredImage] = None,
         **changes: object,
     ) -> ContainerSpec:
-        """Install; `changes` replace fields of the spec."""
-        spec = a_spec(**{"installdir": str(self.installdir), **changes})
-        Installer(
-            spec=spec,
+        """Install, and return what is known of the container then; `changes` replace fields of the spec."""
+        spec = Installer(
+            spec=a_spec(**{"installdir": str(self.installdir), **changes}),
             site=site or a_site(),
             image=source or self.image,
             expected_sha256=sha256,
@@ -247,6 +246,35 @@ def test_every_step_is_announced(install: Install, image: Path) -> None:
     assert "/usr" in said
     assert "/user-software/venv/demo" in said
     assert "torchmetrics" in said
+
+
+def test_known_problems_are_told_and_returned(install: Install, image: Path, tmp_path: Path) -> None:
+    """Of an image whose files can't be read, names and digests are compared; a problem of the node is told too."""
+    digest = hashlib.sha256(image.read_bytes()).hexdigest()
+    entries = {
+        "by-name": ('"warning"', 'images = ["dem*.sif"]'),
+        "by-digest": ('"note"', f'digests = ["sha256:{digest}"]'),
+        "by-content": ('"warning"', 'packages = { torch = "" }'),
+        "of-the-node": ('"problem"', 'runtimes = { fake = "<2" }'),
+        "of-others": ('"problem"', 'runtimes = { apptainer = "" }'),
+    }
+    text = "".join(
+        f'[[advisory]]\nid = "{name}"\nseverity = {severity}\ntext = "It fails."\nsource = "https://example.org/{name}"\n'
+        f'remedy = "Wait."\nset = {{ WAIT = "1" }}\n[advisory.match]\n{match}\n'
+        for name, (severity, match) in entries.items()
+    )
+    (tmp_path / "ours.toml").write_text(text)
+    site = a_site(advisories=(str(tmp_path / "ours.toml"),))
+    spec = install(site=site)
+    told = [line.partition(":")[0] for line in install.said if line.startswith("advisory")]
+    assert told == ["advisory by-name", "advisory by-digest", "advisory of-the-node"]
+    assert "advisory by-name: It fails. Wait. See https://example.org/by-name" in install.said
+    assert [one.identifier for one in spec.advisories] == ["by-name", "by-digest"]
+    assert "WAIT" not in Path(spec.installdir, "share/container.sh").read_text()
+    spec = install(site=replace(site, apply_advisories=True))
+    told_again = "advisory by-name: It fails. Wait. See https://example.org/by-name; the module does so: WAIT=1"
+    assert told_again in install.said
+    assert "WAIT" in Path(spec.installdir, "share/container.sh").read_text()
 
 
 def test_a_checksum_may_be_written_in_capitals(install: Install, installdir: Path, image: Path) -> None:

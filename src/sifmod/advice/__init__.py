@@ -1,0 +1,4 @@
+"""What is known to go wrong, with which containers and on which nodes.
+
+Looks down at no other room.
+"""

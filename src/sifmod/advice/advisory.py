@@ -1,0 +1,177 @@
+"""An advisory: a known problem, what it applies to, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Optional
+
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from sifmod.advice.subject import Subject
+from sifmod.finding import PROBLEM
+
+Ranges = Mapping[str, SpecifierSet]
+
+
+def _nothing() -> Mapping[str, SpecifierSet]:
+    return MappingProxyType({})
+
+
+def _no_text() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+def _no_variables() -> Mapping[str, Optional[str]]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Match:
+    """What an advisory applies to: all conditions that it names must hold. An empty condition always holds.
+
+    Attributes:
+        images: shell patterns, one of which matches the file name or the URI of the image.
+        digests: SHA-256 of images, or their digests in a registry, as `sha256:...`.
+        labels: shell patterns for labels of the image, by name.
+        packages: versions of packages in the image, by name: of its Pythons, its distribution and its `/.sbom.json`.
+        libraries: versions of the GPU and MPI libraries in the image, by the name that `sifmod inspect` prints.
+        built_from: first day on which the image was built.
+        built_before: day before which the image was built.
+        gpu: vendor of the GPUs that the container is for.
+        gpu_libraries: whose libraries programs use on these GPUs.
+        sites: names of site files.
+        runtimes: versions of the container runtime, by its name.
+        tools: versions of commands of the host, by name.
+        drivers: versions of the GPU driver, by vendor.
+        since: first day on which the advisory applies.
+        until: last day on which the advisory applies.
+    """
+
+    images: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=_no_text)
+    packages: Ranges = field(default_factory=_nothing)
+    libraries: Ranges = field(default_factory=_nothing)
+    built_from: Optional[date] = None
+    built_before: Optional[date] = None
+    gpu: str = ""
+    gpu_libraries: str = ""
+    sites: tuple[str, ...] = ()
+    runtimes: Ranges = field(default_factory=_nothing)
+    tools: Ranges = field(default_factory=_nothing)
+    drivers: Ranges = field(default_factory=_nothing)
+    since: Optional[date] = None
+    until: Optional[date] = None
+
+    @property
+    def is_about_containers(self) -> bool:
+        """Whether a condition is about a container; the others are about the node, whatever runs there."""
+        names = (self.images, self.digests, self.labels, self.packages, self.libraries, self.gpu, self.gpu_libraries)
+        return any(names) or bool(self.built_from or self.built_before)
+
+    def holds(self, subject: Subject) -> Optional[bool]:
+        """Return whether all conditions hold; None if that depends on a GPU driver, and the subject's is unknown."""
+        if not all(self._conditions(subject)):
+            return False
+        if self.drivers and not subject.drivers:
+            return None
+        return _has_one(self.drivers, subject.drivers.items())
+
+    def _conditions(self, subject: Subject) -> Iterator[bool]:
+        """Yield for each condition except the driver whether it holds; what is unknown does not."""
+        yield not self.images or any(fnmatchcase(name, one) for name in subject.images for one in self.images)
+        yield not self.digests or not subject.digests.isdisjoint(self.digests)
+        yield all(fnmatchcase(subject.labels.get(name, ""), one) for name, one in self.labels.items())
+        packages = [(canonicalize_name(name), version) for name, version in subject.packages] if self.packages else []
+        yield _has_all({canonicalize_name(name): one for name, one in self.packages.items()}, packages)
+        yield _has_all(self.libraries, subject.libraries)
+        built = subject.built
+        yield not self.built_from or (built is not None and built >= self.built_from)
+        yield not self.built_before or (built is not None and built < self.built_before)
+        yield self.gpu in ("", subject.gpu)
+        yield self.gpu_libraries in ("", subject.gpu_libraries)
+        yield not self.sites or subject.site in self.sites
+        yield _has_one(self.runtimes, subject.runtimes.items())
+        yield _has_all(self.tools, subject.tools.items())
+        yield not self.since or subject.today >= self.since
+        yield not self.until or subject.today <= self.until
+
+
+@dataclass(frozen=True)
+class Advisory:
+    """A known problem.
+
+    Attributes:
+        identifier: its name, which later files use to replace or withdraw it.
+        severity: `note`, `warning` or `problem`, as of a finding. A problem is shown when the module is loaded.
+        text: what goes wrong.
+        sources: addresses of where it was reported, or is described.
+        remedy: what to do about it, in words.
+        variables: the remedy for machines: the values of variables in the container; None for one that must not be set.
+        match: what it applies to.
+    """
+
+    identifier: str
+    severity: str
+    text: str
+    sources: tuple[str, ...]
+    remedy: str
+    variables: Mapping[str, Optional[str]] = field(default_factory=_no_variables)
+    match: Match = field(default_factory=Match)
+
+    @property
+    def is_severe(self) -> bool:
+        """Whether users must see it before they run anything."""
+        return self.severity == PROBLEM
+
+    @property
+    def sentences(self) -> str:
+        """The whole advisory on one line."""
+        return f"{self.text} {self.remedy} See {' and '.join(self.sources)}"
+
+    @property
+    def actions(self) -> str:
+        """The remedy for machines, in words; empty if there is none."""
+        wanted = (f"unset {name}" if value is None else f"{name}={value}" for name, value in self.variables.items())
+        return ", ".join(wanted)
+
+    def is_remedied(self, settings: Mapping[str, str]) -> bool:
+        """Return whether variables have the values of the remedy, if it has any.
+
+        Args:
+            settings: the variables that a module sets in its container.
+        """
+        return bool(self.variables) and all(settings.get(name) == value for name, value in self.variables.items())
+
+
+def is_in_range(version: str, wanted: SpecifierSet) -> bool:
+    """Return whether a version is in a range; of one that PEP 440 does not know, the numbers at its beginning count."""
+    try:
+        known = Version(version)
+    except InvalidVersion:
+        numbers = re.match(r"\d+(\.\d+)*", version)
+        if not numbers:
+            return False
+        known = Version(numbers[0])
+    return wanted.contains(known, prereleases=True)
+
+
+def _has_all(wanted: Ranges, versions: Iterable[tuple[str, str]]) -> bool:
+    """Return whether there is a version in each range."""
+    found = list(versions) if wanted else []
+    return all(
+        any(name == one and is_in_range(version, versions) for one, version in found)
+        for name, versions in wanted.items()
+    )
+
+
+def _has_one(wanted: Ranges, versions: Iterable[tuple[str, str]]) -> bool:
+    """Return whether there is a version in one of the ranges, or there are no ranges."""
+    return not wanted or any(name in wanted and is_in_range(version, wanted[name]) for name, version in versions)

@@ -1,0 +1,128 @@
+"""Which advisories are about a container, and which about the node: the facts that they are compared with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import date, datetime, timezone
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Optional
+
+from sifmod.advice.advisory import Advisory
+from sifmod.advice.subject import Subject
+from sifmod.container.spec import ContainerSpec
+from sifmod.errors import ImageError
+from sifmod.host.versions import HostVersions
+from sifmod.image.inspection import Inspection, inspect_image
+from sifmod.site.advisories import load_advisories
+from sifmod.site.settings import Site
+
+_NO_DRIVERS: Mapping[str, str] = MappingProxyType({})
+
+
+def node_subject(site: Site, versions: HostVersions, drivers: Mapping[str, str] = _NO_DRIVERS) -> Subject:
+    """Return the facts about this node.
+
+    Args:
+        site: the settings of the cluster.
+        versions: versions of the container runtime and of tools.
+        drivers: version of the GPU driver by vendor; empty for what decides it later, on the node where programs run.
+    """
+    return Subject(
+        today=datetime.now(tz=timezone.utc).date(),
+        site=PurePosixPath(site.name).stem,
+        runtimes=versions.runtimes,
+        tools=versions.tools,
+        drivers=drivers,
+    )
+
+
+def container_subject(
+    node: Subject,
+    image: Optional[Inspection],
+    *,
+    names: Iterable[str],
+    digests: Iterable[str] = (),
+    gpu: str = "",
+    gpu_libraries: str = "",
+) -> Subject:
+    """Return the facts about a container on a node.
+
+    Args:
+        node: the facts about the node.
+        image: the contents of the image; None if they can't be read.
+        names: file names and URI of the image; empty ones are left out.
+        digests: its SHA-256 and its digest in a registry; empty ones are left out.
+        gpu: vendor of the GPUs that it is for.
+        gpu_libraries: whose libraries programs use on these GPUs.
+    """
+    known = replace(
+        node,
+        images=tuple(dict.fromkeys(filter(None, names))),
+        digests=frozenset(f"sha256:{digest[-64:]}" for digest in digests if digest),
+        gpu=gpu,
+        gpu_libraries=gpu_libraries if gpu else "",
+    )
+    if image is None:
+        return known
+    pythons = (pair for python in image.pythons for pair in (*python.packages, *python.conda_packages))
+    return replace(
+        known,
+        labels=image.labels,
+        packages=(*pythons, *image.packages),
+        libraries=tuple((one.name, one.version) for one in image.components),
+        built=_day(image.created),
+    )
+
+
+def _day(seconds: int) -> Optional[date]:
+    return date(*time.gmtime(seconds)[:3]) if 0 < seconds < 1 << 35 else None
+
+
+def about(advisories: Iterable[Advisory], subject: Subject) -> Iterator[Advisory]:
+    """Yield the advisories that apply to a container, and those that do with some GPU drivers, if none is known."""
+    for advisory in advisories:
+        if advisory.match.is_about_containers and advisory.match.holds(subject) is not False:
+            yield advisory
+
+
+def about_node(advisories: Iterable[Advisory], node: Subject) -> Iterator[Advisory]:
+    """Yield the advisories that apply to a node, whatever runs there."""
+    for advisory in advisories:
+        if not advisory.match.is_about_containers and advisory.match.holds(node):
+            yield advisory
+
+
+def known_problems(
+    spec: ContainerSpec,
+    site: Site,
+    versions: HostVersions,
+    image: Path,
+    *,
+    names: Iterable[str],
+    digests: Iterable[str],
+) -> tuple[Advisory, ...]:
+    """Return the advisories that are about a container; the GPU driver is compared when its module is loaded.
+
+    Args:
+        spec: the container.
+        site: the settings of the cluster.
+        versions: versions of the container runtime and of tools.
+        image: path of its image; if it can't be read, only its names and digests are compared.
+        names: file names and URI of the image.
+        digests: its SHA-256 and its digest in a registry.
+
+    Raises:
+        SiteError: a file of advisories can't be used.
+    """
+    advisories = load_advisories(site)
+    try:
+        read = inspect_image(image)
+    except ImageError:
+        read = None
+    node = node_subject(site, versions)
+    gpu, libraries = spec.gpu, spec.gpu_libraries
+    subject = container_subject(node, read, names=names, digests=digests, gpu=gpu, gpu_libraries=libraries)
+    return tuple(about(advisories, subject))
