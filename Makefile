@@ -54,7 +54,7 @@ lint:
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	shellcheck -x .ci/run src/sifmod/launcher.sh $$(grep -lE -d skip '^(#!/bin/bash|# shellcheck shell=bash)' testbed/* bench/*)
+	shellcheck -x .ci/run src/sifmod/launcher.sh src/sifmod/inside/commands.sh $$(grep -lE -d skip '^(#!/bin/bash|# shellcheck shell=bash)' testbed/* bench/*)
 	# what is rendered, and sets their variables, is checked with them by tests/unit/render/test_languages.py
 	shellcheck -x -P SCRIPTDIR -e SC1091,SC2154 $$(find wrappers -type f ! -name '*.j2')
 

@@ -56,6 +56,7 @@ from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.host.versions import host_versions
 from sifmod.image.sif import check_is_sif, sif_id
 from sifmod.install.advice import known_problems
+from sifmod.install.commands import check_commands
 from sifmod.install.installer import Installer, check_writable, refresh_scripts, write_artefact
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.modulefiles import ModuleFiles, record_module_files
@@ -74,6 +75,7 @@ from sifmod.usersoftware.tree import restore_modes, split_installation, user_mod
 # Credentials must not stay in the environment: EasyBuild logs and reports it.
 take_from_environment()
 
+_MOST_ANSWERS = 5  # in the trace output; the log has all
 _WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -521,6 +523,15 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         kwargs.setdefault("custom_paths", {"files": files, "dirs": ["bin", "runscripts"]})
         kwargs.setdefault("custom_commands", [f'{runtime} exec {" ".join(CONTAINED)} "$SIF" {command}'])
         super().sanity_check_step(*args, **kwargs)
+        if not self.dry_run:
+            with _easybuild_errors():
+                started = check_commands(spec)
+            for number, (name, answer) in enumerate(started.versions.items()):
+                self.log.info("%s", printable(f"{name} --version: {answer}"))
+                if number < _MOST_ANSWERS:
+                    _trace(f"{name} --version: {answer}")
+            for name, answer in started.broken.items():
+                _warn(f"the command of the wrapper {name} does not start in the container: {answer}")
         if spec.expected_packages and not self.dry_run:
             with _easybuild_errors():
                 check_packages(installed_packages(spec), spec.expected_packages)

@@ -26,15 +26,15 @@ def data_path(name: str) -> Path:
 
 
 def program(name: str) -> str:
-    """Return the text of the Python program `inside/NAME.py`, which runs in containers.
+    """Return the text of a program in `inside/`, which runs in containers.
 
     Args:
-        name: its name.
+        name: its name, without `.py`; that of a shell script with `.sh`.
 
     Raises:
         FileNotFoundError: the installation is damaged.
     """
-    path = _PACKAGE / "inside" / f"{name}.py"
+    path = _PACKAGE / "inside" / (name if name.endswith(".sh") else f"{name}.py")
     if not path.is_file():
         raise FileNotFoundError(f"sifmod's program '{path}' is missing: reinstall sifmod")
     return path.read_text(encoding="utf-8")

@@ -1,0 +1,69 @@
+"""Whether the commands that wrappers run start in an installed container, and which versions they name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sifmod.container.spec import ContainerSpec
+from sifmod.errors import CommandError, InstallError
+from sifmod.host.command import LOOK_IN_CONTAINER, run
+from sifmod.host.runtime import looking_environment
+from sifmod.resources import program
+
+# The shell of the image, through the start of every host command: with its bind paths and variables.
+_LAUNCH = 'set -euo pipefail; source "$1"; shift; launch /bin/sh -s -- "$@"'
+
+
+@dataclass(frozen=True)
+class Started:
+    """How commands have started. The answers are texts of the image.
+
+    Attributes:
+        versions: the first line of the answer to `--version` by wrapper, where it has a number.
+        broken: what a command said instead of starting, by wrapper: its interpreter or a library is missing.
+    """
+
+    versions: dict[str, str] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+
+
+def check_commands(spec: ContainerSpec) -> Started:
+    """Start the command of each wrapper of a container without Python.
+
+    Commands that the runtime brings with the GPU libraries of the host are left out, because this node may have none;
+    and all of a container that is started by its entry point, which may do anything with a command.
+
+    Args:
+        spec: an installed container.
+
+    Raises:
+        InstallError: a command is missing or not executable, or the container does not start.
+    """
+    brought = spec.runtime_gpu.commands if spec.runtime_gpu else ()
+    commands = {name: spec.command_of(name)[0] for name in spec.wrappers if name not in brought}
+    if spec.python or spec.launch == "run" or not commands:
+        return Started()
+    script = str(Path(spec.installdir, "share", "container.sh"))
+    words = ["/bin/bash", "-pc", _LAUNCH, spec.name, script, *dict.fromkeys(commands.values())]
+    try:
+        done = run(words, stdin=program("commands.sh"), env=looking_environment(), time_limit=LOOK_IN_CONTAINER)
+    except CommandError as error:
+        raise InstallError(f"the commands of {spec.module} can't be checked: {error}") from error
+    if done.status:
+        raise InstallError(f"the commands of {spec.module} can't be checked: {done.last_lines}")
+    answers = {(one[1], one[2]): one[3] for one in re.finditer(r"^(\w+) (\S+) ?(.*)$", done.stdout, re.MULTILINE)}
+    missing = [name for name, command in commands.items() if ("missing", command) in answers]
+    if missing:
+        raise InstallError(
+            f"the container lacks the commands of the wrappers {', '.join(missing)}: correct wrappers in the easyconfig"
+        )
+    return Started(
+        versions={
+            name: answers["started", command]
+            for name, command in commands.items()
+            if re.search(r"\d", answers.get(("started", command), ""))
+        },
+        broken={name: answers["broken", one] for name, one in commands.items() if ("broken", one) in answers},
+    )

@@ -1,0 +1,73 @@
+"""The commands of wrappers are started, here in a container that is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sifmod.container.spec import ContainerSpec
+from sifmod.errors import InstallError
+from sifmod.install.commands import Started, check_commands
+
+from ..imagetrees import write
+from ..support import USR, a_spec
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """Return an installation whose container is the host, with commands of our own in front."""
+    launch = f'launch() {{ PATH={tmp_path}/bin:$PATH exec "$@"; }}\n'
+    write(tmp_path, "/installed/share/container.sh", launch)
+    for name, text in {
+        "tool": 'echo "tool 1.2.3"; echo more',
+        "dumb": "echo 'usage 7' >&2; exit 1",
+        "noisy": "printf '\\033[2J 1\\n'; while :; do printf 0123456789; done",
+        "unlinked": "echo 'tool: error while loading shared libraries: libx.so.1' >&2; exit 127",
+    }.items():
+        write(tmp_path, f"/bin/{name}", f"#!/bin/sh\n{text}\n").chmod(0o755)
+    write(tmp_path, "/bin/plain")
+    write(tmp_path, "/bin/orphan", "#!/no/such/interpreter\n").chmod(0o755)
+    return tmp_path
+
+
+def a_program(installed: Path, *wrappers: str, **changes: Any) -> ContainerSpec:
+    fields = {"python": None, "venv": "", "wrappers": wrappers, **changes}
+    return a_spec(installdir=str(installed / "installed"), **fields)
+
+
+def test_commands_are_started_and_their_answers_returned(installed: Path) -> None:
+    spec = a_program(installed, "tool", "dumb", "t", wrapped={"t": (f"{installed}/bin/tool", "-q")})
+    assert check_commands(spec) == Started(versions={"tool": "tool 1.2.3", "t": "tool 1.2.3"})
+
+
+def test_a_command_that_prints_without_end_does_no_harm(installed: Path) -> None:
+    assert check_commands(a_program(installed, "noisy", "tool")).versions["tool"] == "tool 1.2.3"
+
+
+@pytest.mark.parametrize("command", ["gone", "plain", "/nowhere/tool"])
+def test_a_missing_command_is_refused(installed: Path, command: str) -> None:
+    spec = a_program(installed, "tool", "x", wrapped={"x": (command,)})
+    with pytest.raises(InstallError, match="lacks the commands of the wrappers x: correct wrappers"):
+        check_commands(spec)
+
+
+def test_commands_that_lack_a_library_or_their_interpreter_are_named(installed: Path) -> None:
+    started = check_commands(a_program(installed, "tool", "unlinked", "orphan"))
+    assert [*started.versions] == ["tool"]
+    assert [*started.broken] == ["unlinked", "orphan"]
+    assert "libx.so.1" in started.broken["unlinked"]
+
+
+def test_what_can_not_be_known_here_is_not_checked(installed: Path) -> None:
+    assert check_commands(a_program(installed, "gone", launch="run")) == Started()
+    assert check_commands(a_program(installed, "gone", python=USR)) == Started()
+    assert check_commands(a_program(installed, "nvidia-smi", gpu="nvidia")) == Started()
+    assert check_commands(a_program(installed)) == Started()
+
+
+def test_a_container_that_does_not_start_is_named(installed: Path) -> None:
+    write(installed, "/installed/share/container.sh", "launch() { echo broken >&2; exit 255; }\n")
+    with pytest.raises(InstallError, match="can't be checked: broken"):
+        check_commands(a_program(installed, "tool"))
