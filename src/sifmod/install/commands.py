@@ -30,7 +30,7 @@ class Started:
 
 
 def check_commands(spec: ContainerSpec) -> Started:
-    """Start the command of each wrapper of a container without Python.
+    """Look for the command of each wrapper of a container without Python, and start the first ones.
 
     Commands that the runtime brings with the GPU libraries of the host are left out, because this node may have none;
     and all of a container that is started by its entry point, which may do anything with a command.

@@ -71,3 +71,13 @@ def test_a_container_that_does_not_start_is_named(installed: Path) -> None:
     write(installed, "/installed/share/container.sh", "launch() { echo broken >&2; exit 255; }\n")
     with pytest.raises(InstallError, match="can't be checked: broken"):
         check_commands(a_program(installed, "tool"))
+
+
+def test_of_hundreds_of_commands_the_first_ones_are_started_and_all_are_looked_for(installed: Path) -> None:
+    wrapped = {f"t{number}": (f"{installed}/bin/t{number}",) for number in range(50)}
+    for (path,) in wrapped.values():
+        Path(path).symlink_to("tool")
+    assert [*check_commands(a_program(installed, *wrapped, wrapped=wrapped)).versions] == [f"t{n}" for n in range(20)]
+    Path(installed, "bin/t49").unlink()
+    with pytest.raises(InstallError, match="the wrappers t49:"):
+        check_commands(a_program(installed, *wrapped, wrapped=wrapped))
