@@ -177,6 +177,25 @@ def test_row_4_libfabric_needs_one_setting(mpi: User) -> None:
     works(check(mpi, before=f"{ofi} MPIR_CVAR_CH4_CMA_ENABLE=0"))
 
 
+@pytest.fixture(scope="module")
+def open_mpi(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """A module of an image with Open MPI, which Slurm starts with PMIx only: that hangs on nodes of one machine."""
+    image = image_with(tmp_path_factory.mktemp("open-mpi"), OPEN_MPI)
+    return user_with(tmp_path_factory.mktemp("open-mpi-user"), image)
+
+
+@pytest.mark.slow
+def test_open_mpi_runs_alone_and_says_what_it_needs_from_slurm(open_mpi: User) -> None:
+    report = json.loads(open_mpi.out(f"module load {MODULE}; singularity exec $SIF mpi-check --json"))
+    assert (report["mpi"], report["origin"], report["works"]) == ("Open MPI 5.0.11", "image", True)
+    assert open_mpi.out(f"module load {MODULE}; echo $UCX_POSIX_USE_PROC_LINK ${{MPIR_CVAR_CH4_CMA_ENABLE-unset}}") == (
+        "n unset"
+    )
+    run = check(open_mpi, limit=20)
+    assert run.status != 0
+    assert "Use srun --mpi=pmix" in run.errors
+
+
 @pytest.mark.slow
 def test_one_task_needs_no_process_manager(mpi: User) -> None:
     report = json.loads(mpi.out(f"module load {MODULE}; singularity exec $SIF mpi-check --json"))
@@ -200,6 +219,8 @@ def test_row_6_the_setting_for_shared_memory_alone_fails_for_large_messages(host
 def test_row_6_the_module_swaps_the_library_and_sets_what_it_needs(host: User) -> None:
     """Not over tcp: MPI_Finalize of MPICH 4.0 often hangs there (openucx/ucx#2254). All nodes are one machine here."""
     assert host.out(f"module load {MODULE}; echo $UCX_POSIX_USE_PROC_LINK $UCX_TLS") == "n ^cma"
+    manifest = json.loads((host.installdir(MODULE) / "share" / "sifmod.json").read_text())
+    assert (manifest["mpi"], manifest["features"]) == ("host", ["mpi"])
     report = works(check(host, before="UCX_TLS=^cma,tcp"))
     assert (report["mpi"], report["origin"], report["device"]) == ("MPICH 4.0.2", "host", "ch4:ucx")
     assert {one["library"] for one in report["ranks"]} == {"/host/mpi/libmpi.so.12"}
@@ -212,3 +233,20 @@ def test_the_user_may_go_back_to_the_image_s_mpi(host: User) -> None:
     finally:
         del host.env["SIFMOD_FEATURES"]
     assert (report["mpi"], report["origin"]) == ("MPICH 5.0.2", "image")
+
+
+@pytest.mark.parametrize(("whose", "row"), [("mpi", "row 3"), pytest.param("host", "row 6", marks=pytest.mark.slow)])
+def test_doctor_knows_the_row_before_it_is_run(whose: str, row: str, request: pytest.FixtureRequest) -> None:
+    user: User = request.getfixturevalue(whose)
+    said = user.run(f"sifmod doctor {MODULE}", check=False).stdout
+    assert f"{row} of docs/howto/run-mpi.md" in said
+    assert "start it with srun --mpi=pmi2" in said
+
+
+@pytest.mark.slow
+def test_doctor_knows_the_row_of_an_image(mpich: Path, user: User, site: Path) -> None:
+    assert "row 2 of docs/howto/run-mpi.md" in user.run(f"sifmod doctor {mpich}", check=False).stdout
+    everywhere = site.with_name("default.toml")
+    everywhere.write_text('default_features = ["mpi"]\n' + site.read_text())
+    user.env["SIFMOD_SITE"] = str(everywhere)
+    assert "row 5 of docs/howto/run-mpi.md" in user.run(f"sifmod doctor {mpich}", check=False).stdout

@@ -134,6 +134,8 @@ def _of_easyconfig(path: Path, prefix: Optional[Path]) -> Patient:
         gpu=found.spec.gpu,
         gpu_libraries=found.spec.gpu_libraries,
         binds=found.spec.binds,
+        mpi=found.spec.mpi,
+        features=found.spec.features,
         missing_image=missing,
         names=(name,),
     )

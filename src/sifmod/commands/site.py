@@ -137,11 +137,11 @@ def check(site_name: str, as_json: bool) -> None:
 )
 @json_option
 def discover(what: str, library: Optional[Path], as_json: bool) -> None:
-    """Print the lines of a site file that bind the MPI of this host into containers, as the feature `mpi`.
+    """Print the lines of a site file that bind the MPI of this host.
 
-    They name the library with all that it needs except the C library and those of compilers, its plugins, and the
-    variables that tell it where these are. ldd is run on the library, which may run its code: name only a library that
-    you trust.
+    They are the feature `mpi`, and name the library with all that it needs except the C library and those of
+    compilers, its plugins, and the variables that tell it where these are. ldd is run on the library, which may run its
+    code: name only a library that you trust.
 
     \b
     Examples:

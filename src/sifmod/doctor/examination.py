@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from sifmod import names
 from sifmod.advice.advisory import Advisory
 from sifmod.advice.subject import Subject
 from sifmod.container.bind import Bind
@@ -18,12 +19,13 @@ from sifmod.container.spec import image_is_gone
 from sifmod.doctor.advisories import container_advisories, node_advisories
 from sifmod.doctor.gpu import check_gpus
 from sifmod.doctor.host import check_host
+from sifmod.doctor.mpi import check_mpi
 from sifmod.eb.space import SoftwareSpace
-from sifmod.errors import ImageError
+from sifmod.errors import ImageError, RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.features import feature_states, sources
 from sifmod.host.gpus import HostGpus, host_gpus
-from sifmod.host.runtime import Release, release_here
+from sifmod.host.runtime import Release, find_runtime, release_here
 from sifmod.host.versions import host_versions
 from sifmod.image.inspection import Inspection, inspect_image
 from sifmod.install.advice import container_subject, node_subject
@@ -63,6 +65,8 @@ class Patient:
         gpu: vendor of the GPUs that the container is for, a key of `VENDORS`; empty to take it from the image.
         gpu_libraries: whose libraries its programs use, one of `LIBRARIES`; empty for those of the site.
         binds: bind paths of the container, in addition to the site's.
+        mpi: whose MPI it uses, one of `MPIS`; empty if that is not said.
+        features: names of the site's features that it changes.
         installation: the installation, if there is one.
         missing_image: message if the image is missing.
         names: file names and URI of the image, in addition to that of its path.
@@ -73,6 +77,8 @@ class Patient:
     gpu: str = ""
     gpu_libraries: str = ""
     binds: tuple[Bind, ...] = ()
+    mpi: str = ""
+    features: tuple[str, ...] = ()
     installation: Optional[Installation] = None
     missing_image: str = ""
     names: tuple[str, ...] = ()
@@ -174,6 +180,7 @@ def examine_container(patient: Patient, host: Host) -> Iterator[Finding]:
             libraries = patient.gpu_libraries or site.gpu_libraries
             yield from check_gpus(host.gpus, image, vendor=patient.gpu, libraries=libraries, release=host.release)
             yield from check_libraries(image, [*site.binds, *site.optional_binds, *patient.binds, *_of_features(site)])
+            yield from _mpi(patient, site, image)
     if patient.image or patient.names:
         yield from container_advisories(host.advisories, _subject(patient, image, host), site, patient.installation)
     if patient.installation:
@@ -183,9 +190,10 @@ def examine_container(patient: Patient, host: Host) -> Iterator[Finding]:
 
 
 def _of_features(site: Site) -> Iterator[Bind]:
-    """Yield what features that apply here by default bind."""
+    """Yield what features that apply here by default bind, but for that of MPI, which is only bound if it fits."""
     for state in feature_states(site):
-        if not state.problem and state.feature.name in site.default_features:
+        name = state.feature.name
+        if not state.problem and name in site.default_features and name != names.MPI_FEATURE:
             for bind in (*state.feature.binds, *state.feature.optional_binds):
                 yield from (Bind(path, path) for path in sources(bind))
 
@@ -219,6 +227,16 @@ def _subject(patient: Patient, image: Optional[Inspection], host: Host) -> Subje
         gpu=vendor,
         gpu_libraries=patient.gpu_libraries or host.site.gpu_libraries or usual,
     )
+
+
+def _mpi(patient: Patient, site: Site, image: Inspection) -> Iterator[Finding]:
+    try:
+        runtime = find_runtime(site)
+    except RuntimeMissingError:
+        runtime = None  # the site's own check says so
+    manifest = patient.installation.manifest if patient.installation else None
+    mpi, settings = (manifest.mpi, manifest.mpi_env) if manifest else (patient.mpi, None)
+    yield from check_mpi(site, image, runtime, mpi=mpi, features=patient.features, settings=settings)
 
 
 def _image(image: Inspection) -> Iterator[Finding]:

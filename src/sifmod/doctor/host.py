@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -20,6 +19,7 @@ from sifmod.eb.space import SoftwareSpace, source_paths
 from sifmod.errors import RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import ask
+from sifmod.host.namespaces import makes_user_namespaces
 from sifmod.host.runtime import find_runtime
 from sifmod.site.settings import Site
 from sifmod.text.size import size_text
@@ -89,21 +89,10 @@ def _fuse(site: Site) -> Iterator[Finding]:
 
 
 def _is_setuid(site: Site) -> bool:
-    """Return whether the runtime's setuid part is installed, in one of the folders that both vendors use."""
     try:
-        command = find_runtime(site).path.resolve()
-    except (RuntimeMissingError, OSError):
+        return not makes_user_namespaces(find_runtime(site))
+    except RuntimeMissingError:
         return False
-    starters = (
-        Path(folder, name, "bin", "starter-suid")
-        for folder in (command.parents[1] / "libexec", command.parents[1] / "lib")
-        for name in ("apptainer", "singularity", "x86_64-linux-gnu/apptainer")
-    )
-    for starter in starters:
-        with contextlib.suppress(OSError):
-            if starter.stat().st_mode & stat.S_ISUID:
-                return True
-    return False
 
 
 def _modules(environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -406,7 +406,7 @@ class Installer:
 
 
 def _features(spec: ContainerSpec, site: Site) -> tuple[str, ...]:
-    return tuple(feature.name for feature in site.features_of(spec.features))
+    return tuple(feature.name for feature in site.features_of(spec.feature_changes(site.feature)))
 
 
 def refresh_scripts(spec: ContainerSpec, site: Site) -> None:

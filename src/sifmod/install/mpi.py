@@ -51,7 +51,7 @@ def with_mpi(
         inspection = inspect_image(image)
     except ImageError:
         inspection = Inspection(path=str(image), kind="")  # its contents are checked elsewhere
-    choice = choose_mpi(spec, site, inspection)
+    choice = choose_mpi(site, inspection, mpi=spec.mpi, features=spec.features)
     if choice.reason:
         say(f"using the MPI of the image: {choice.reason}")
     libraries = (choice.host.library,) if choice.host else inspection.mpi
@@ -80,37 +80,38 @@ class Choice:
     reason: str = ""
 
 
-def choose_mpi(spec: ContainerSpec, site: Site, image: Inspection) -> Choice:
+def choose_mpi(site: Site, image: Inspection, *, mpi: str = "", features: tuple[str, ...] = ()) -> Choice:
     """Return whose MPI a container uses: what the easyconfig says, else the host's if the site has it for containers.
 
     Args:
-        spec: the container.
         site: the settings of the cluster.
         image: the contents of the image.
+        mpi: whose MPI the easyconfig wants, one of `MPIS`; empty if it does not say.
+        features: `features` of the easyconfig.
 
     Raises:
         ParameterError: the easyconfig wants the MPI of the host, and it does not work with this image.
     """
     feature = site.feature.get(names.MPI_FEATURE)
-    if spec.mpi == "host" and feature is None:
+    if mpi == "host" and feature is None:
         raise ParameterError(
             "mpi",
-            spec.mpi,
+            mpi,
             f"the site {site.name} has no feature '{names.MPI_FEATURE}', which binds the MPI of the host: write one "
             "with 'sifmod site discover mpi', or use mpi = 'image'",
         )
-    is_wanted = spec.mpi == "host" or names.MPI_FEATURE in spec.features
-    is_default = feature is not None and feature in site.features_of(spec.features)
-    if feature is None or spec.mpi == "image" or not (is_wanted or is_default):
-        return Choice(spec.mpi or ("image" if image.mpi else ""))
+    is_wanted = mpi == "host" or names.MPI_FEATURE in features
+    is_default = feature is not None and feature in site.features_of(features)
+    if feature is None or mpi == "image" or not (is_wanted or is_default):
+        return Choice(mpi or ("image" if image.mpi else ""))
     host = host_mpi(feature)
     reason = misfit(host.library, image.mpi, libc=image.libc, needs_glibc=host.glibc) if host else ""
     if not reason:
-        return Choice("host" if image.mpi or spec.mpi else "", host)
+        return Choice("host" if image.mpi or mpi else "", host)
     if is_wanted:
         raise ParameterError(
-            "mpi" if spec.mpi else "features",
-            spec.mpi or list(spec.features),
+            "mpi" if mpi else "features",
+            mpi or list(features),
             f"{reason}. Use mpi = 'image', or an image that fits",
         )
     return Choice("image", None, reason)

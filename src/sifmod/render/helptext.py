@@ -181,7 +181,7 @@ def feature_rows(spec: ContainerSpec, site: Site) -> dict[str, str]:
         spec: the container.
         site: the settings of the cluster.
     """
-    in_use = {feature.name for feature in site.features_of(spec.features)}
+    in_use = {feature.name for feature in site.features_of(spec.feature_changes(site.feature))}
     rows = {}
     for feature in site.feature.values():
         nodes = f"on nodes {feature.condition}" if feature.condition else ""

@@ -86,16 +86,13 @@ def test_user_namespaces_that_can_t_be_made_are_a_problem(check: Check, stub: St
     assert check(a_site(runtime="singularity"))["user namespaces"][0].severity == OK
 
 
-def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(check: Check, stub: Stub, tmp_path: Path) -> None:
+def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(
+    check: Check, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stub("unshare", "exit 1")
-    command = tmp_path / "runtime" / "bin" / "singularity"
-    starter = tmp_path / "runtime" / "libexec" / "singularity" / "bin" / "starter-suid"
-    for path in (command, starter):
-        path.parent.mkdir(parents=True)
-        path.write_text("#!/bin/sh\necho singularity version 3.11.4\n")
-        path.chmod(0o755)
-    starter.chmod(0o4755)
-    found = check(a_site(runtime=str(command)))
+    stub("singularity", "echo singularity version 3.11.4")
+    monkeypatch.setattr("sifmod.doctor.host.makes_user_namespaces", lambda _runtime: False)
+    found = check(a_site(runtime="singularity"))
     assert found["user namespaces"][0].severity == OK
     assert found["FUSE"][0].severity in (OK, NOTE)
 

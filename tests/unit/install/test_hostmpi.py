@@ -14,6 +14,7 @@ from sifmod.image.inspection import Inspection, inspect_image
 from sifmod.install import hostmpi
 from sifmod.install.hostmpi import discover, find_library, host_mpi
 from sifmod.install.mpi import choose_mpi
+from sifmod.render.helptext import feature_rows
 from sifmod.site.feature import Feature
 from sifmod.site.settings import Site
 
@@ -133,18 +134,18 @@ def with_library(image: Path, data: bytes) -> Inspection:
 
 
 def test_the_site_s_mpi_is_the_default_if_it_fits(libraries: Path, image: Path) -> None:
-    choice = choose_mpi(a_spec(), a_cluster(libraries), with_library(image, mpich("5.0.2")))
+    choice = choose_mpi(a_cluster(libraries), with_library(image, mpich("5.0.2")))
     assert (choice.whose, choice.reason) == ("host", "")
     assert choice.host
     assert choice.host.library.version == "4.0.2"
-    assert choose_mpi(a_spec(), a_cluster(libraries, default=False), inspect_image(image)).whose == "image"
-    assert choose_mpi(a_spec(mpi="image"), a_cluster(libraries), inspect_image(image)).whose == "image"
-    assert choose_mpi(a_spec(features=("-mpi",)), a_cluster(libraries), inspect_image(image)).whose == "image"
+    assert choose_mpi(a_cluster(libraries, default=False), inspect_image(image)).whose == "image"
+    assert choose_mpi(a_cluster(libraries), inspect_image(image), mpi="image").whose == "image"
+    assert choose_mpi(a_cluster(libraries), inspect_image(image), features=("-mpi",)).whose == "image"
 
 
 def test_a_default_that_does_not_fit_is_left_out_with_the_reason(libraries: Path, image: Path) -> None:
-    spec, site = a_spec(), a_cluster(libraries)
-    choice = choose_mpi(spec, site, with_library(image, open_mpi()))
+    site = a_cluster(libraries)
+    choice = choose_mpi(site, with_library(image, open_mpi()))
     assert (choice.whose, choice.host) == ("image", None)
     assert "has the ABI of MPICH, but the image has that of Open MPI" in choice.reason
     assert a_spec(mpi=choice.whose).feature_changes(site.feature) == ("-mpi",)
@@ -153,21 +154,26 @@ def test_a_default_that_does_not_fit_is_left_out_with_the_reason(libraries: Path
 @pytest.mark.parametrize("fields", [{"mpi": "host"}, {"features": ("mpi",)}])
 def test_what_can_t_work_is_refused_if_it_is_asked_for(libraries: Path, image: Path, fields: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=r"has the ABI of MPICH.* Use mpi = 'image', or an image that fits"):
-        choose_mpi(a_spec(**fields), a_cluster(libraries, default=False), with_library(image, open_mpi()))
+        choose_mpi(a_cluster(libraries, default=False), with_library(image, open_mpi()), **fields)
 
 
 def test_an_older_glibc_is_refused(libraries: Path, image: Path) -> None:
     write(image, "/usr/lib/aarch64-linux-gnu/libc.so.6", "GNU C Library (GNU libc) stable version 2.31.\n")
     with pytest.raises(ParameterError, match=r"needs glibc 2\.34, but the image has glibc 2\.31"):
-        choose_mpi(a_spec(mpi="host"), a_cluster(libraries), with_library(image, mpich()))
+        choose_mpi(a_cluster(libraries), with_library(image, mpich()), mpi="host")
 
 
 def test_without_the_feature_the_host_s_mpi_is_refused(image: Path) -> None:
     with pytest.raises(ParameterError, match=r"has no feature 'mpi'.*sifmod site discover mpi"):
-        choose_mpi(a_spec(mpi="host"), a_site(), inspect_image(image))
+        choose_mpi(a_site(), inspect_image(image), mpi="host")
 
 
 def test_an_image_without_mpi_uses_what_the_site_has(libraries: Path, image: Path) -> None:
-    assert choose_mpi(a_spec(), a_cluster(libraries), inspect_image(image)).whose == ""
-    assert choose_mpi(a_spec(mpi="host"), a_cluster(libraries), inspect_image(image)).whose == "host"
+    assert choose_mpi(a_cluster(libraries), inspect_image(image)).whose == ""
+    assert choose_mpi(a_cluster(libraries), inspect_image(image), mpi="host").whose == "host"
     assert hostmpi.host_mpi(a_cluster(libraries).feature["mpi"])
+
+
+@pytest.mark.parametrize(("mpi", "row"), [("", "* mpi"), ("host", "* mpi"), ("image", "  mpi")])
+def test_the_help_shows_whether_the_host_s_mpi_is_in_use(libraries: Path, mpi: str, row: str) -> None:
+    assert list(feature_rows(a_spec(mpi=mpi), a_cluster(libraries))) == [row]

@@ -1,0 +1,91 @@
+"""Whether MPI works in a container on this host: which row of docs/howto/run-mpi.md it falls into, before it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Optional
+
+from sifmod.errors import ParameterError
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.host.command import ask
+from sifmod.host.namespaces import makes_user_namespaces
+from sifmod.host.runtime import ContainerRuntime
+from sifmod.image.inspection import Inspection
+from sifmod.image.mpi import OPEN_MPI, MpiLibrary
+from sifmod.install.mpi import choose_mpi, namespace_variables
+from sifmod.site.settings import Site
+
+_TOPIC = "MPI"
+_ROWS = "of docs/howto/run-mpi.md"
+
+# What Slurm calls the interfaces that the families understand, the usual one first.
+_PMIX, _PMI = ("pmix",), ("pmi2", "cray_shasta", "pmix")
+
+
+def check_mpi(
+    site: Site,
+    image: Inspection,
+    runtime: Optional[ContainerRuntime],
+    *,
+    mpi: str = "",
+    features: tuple[str, ...] = (),
+    settings: Optional[Mapping[str, str]] = None,
+) -> Iterator[Finding]:
+    """Yield what is to be expected of MPI in a container; nothing if neither the image nor the site has one.
+
+    Args:
+        site: the settings of the cluster.
+        image: the contents of the image.
+        runtime: the runtime of this host; None if there is none.
+        mpi: whose MPI the container uses, one of `MPIS`; empty if that is not said.
+        features: `features` of the easyconfig.
+        settings: the variables for MPI that the installed module sets; None if nothing is installed.
+    """
+    try:
+        choice = choose_mpi(site, image, mpi=mpi, features=features)
+    except ParameterError as error:
+        yield Finding(PROBLEM, _TOPIC, str(error), "programs of the image can't use that library")
+        return
+    library = choice.host.library if choice.host else next(iter(image.mpi), None)
+    if choice.reason:
+        yield Finding(NOTE, _TOPIC, choice.reason, "so the image's MPI is used")
+    if library is None:
+        return
+    whose = "the host's" if choice.host else "the image's"
+    yield Finding(OK, _TOPIC, f"programs use {whose} {library.words}, {library.path}")
+    yield from _process_manager(library)
+    if runtime and makes_user_namespaces(runtime):
+        yield from _namespaces(library, is_host=choice.host is not None, settings=settings)
+
+
+def _process_manager(library: MpiLibrary) -> Iterator[Finding]:
+    """Compare what the library understands with what Slurm offers: without it each rank is alone."""
+    status, said = ask(["srun", "--mpi=list"])
+    if status:
+        return  # this host has no Slurm
+    offered = {word for line in said.splitlines() for word in line.replace(",", " ").split()}
+    known = _PMIX if library.abi == OPEN_MPI else _PMI
+    usual = next((name for name in known if name in offered), "")
+    row = f"row 1 {_ROWS}: with another one, each rank is alone"
+    if usual:
+        yield Finding(OK, _TOPIC, f"start it with srun --mpi={usual}", row)
+    else:
+        what = f"Slurm offers none of {', '.join(known)}, which {library.words} understands"
+        yield Finding(PROBLEM, _TOPIC, what, row, "ask an administrator for Slurm's plugin (srun --mpi=list)")
+
+
+def _namespaces(library: MpiLibrary, *, is_host: bool, settings: Optional[Mapping[str, str]]) -> Iterator[Finding]:
+    """Compare what the library needs in user namespaces with what the module sets."""
+    needed = namespace_variables([library], [library.abi or ""])
+    failing, cured = ("5", "6") if is_host else ("2", "3")
+    if not needed:
+        return
+    words = " ".join(f"{name}={value}" for name, value in needed.items())
+    if settings is None:
+        what = f"it needs {words} here, because the runtime makes a user namespace for each rank"
+        yield Finding(NOTE, _TOPIC, what, f"row {failing} {_ROWS}; with them, row {cured}", "the module will set them")
+    elif dict(settings).items() >= needed.items():
+        yield Finding(OK, _TOPIC, f"the module sets {words}", f"row {cured} {_ROWS}")
+    else:
+        what = f"the module does not set {words}, which it needs here"
+        yield Finding(WARNING, _TOPIC, what, f"row {failing} {_ROWS}: MPI fails or hangs", "eb --rebuild")

@@ -1,0 +1,122 @@
+"""What doctor expects of MPI in a container, before it is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sifmod.container.bind import Bind
+from sifmod.doctor import mpi as library
+from sifmod.doctor.mpi import check_mpi
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING
+from sifmod.host.runtime import ContainerRuntime
+from sifmod.image.inspection import inspect_image
+from sifmod.site.feature import Feature
+from sifmod.site.settings import Site
+
+from ..image.elfs import mpich, open_mpi
+from ..imagetrees import linux, write
+from ..support import a_site
+
+SETTINGS = {"MPIR_CVAR_CH4_CMA_ENABLE": "0", "UCX_POSIX_USE_PROC_LINK": "n", "UCX_TLS": "^cma"}
+LISTED = "MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\n"
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    return linux(tmp_path / "box")
+
+
+def said(
+    monkeypatch: pytest.MonkeyPatch,
+    top: Path,
+    *,
+    site: Site | None = None,
+    namespaces: bool = True,
+    slurm: tuple[int, str] = (0, LISTED),
+    **options: Any,
+) -> list[tuple[str, str]]:
+    monkeypatch.setattr(library, "makes_user_namespaces", lambda _runtime: namespaces)
+    monkeypatch.setattr(library, "ask", lambda _command: slurm)
+    runtime = ContainerRuntime(Path("/nowhere"))
+    findings = check_mpi(site or a_site(), inspect_image(top), runtime, **options)
+    return [(one.severity, f"{one.what} | {one.why} | {one.remedy}") for one in findings]
+
+
+def put(top: Path, data: bytes) -> None:
+    write(top, "/usr/lib/libmpi.so").write_bytes(data)
+
+
+def bound(tmp_path: Path, data: bytes) -> Site:
+    write(tmp_path, "/host/libmpi.so.12").write_bytes(data)
+    feature = Feature("mpi", binds=(Bind(f"{tmp_path}/host/libmpi.so.12", "/host/mpi/libmpi.so.12"),))
+    return a_site(feature={"mpi": feature}, default_features=("mpi",))
+
+
+def test_without_mpi_nothing_is_said(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
+    assert said(monkeypatch, top) == []
+
+
+def test_an_image_falls_into_row_2_until_its_module_is_installed(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
+    put(top, mpich())
+    (library, start, rows) = said(monkeypatch, top)
+    assert library == (OK, "programs use the image's MPICH 4.0.2, /usr/lib/libmpi.so |  | ")
+    assert start[0] == OK
+    assert "srun --mpi=pmi2 | row 1" in start[1]
+    assert rows[0] == NOTE
+    assert "MPIR_CVAR_CH4_CMA_ENABLE=0 UCX_POSIX_USE_PROC_LINK=n UCX_TLS=^cma" in rows[1]
+    assert "row 2 of docs/howto/run-mpi.md; with them, row 3" in rows[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "severity", "row"),
+    [
+        (SETTINGS, OK, "row 3"),
+        ({**SETTINGS, "MORE": "x"}, OK, "row 3"),
+        ({}, WARNING, "row 2"),
+        ({"UCX_TLS": "^cma"}, WARNING, "row 2"),
+    ],
+)
+def test_an_installation_is_compared_with_what_it_needs(
+    monkeypatch: pytest.MonkeyPatch, top: Path, settings: dict[str, str], severity: str, row: str
+) -> None:
+    put(top, mpich())
+    found = said(monkeypatch, top, settings=settings)[-1]
+    assert found[0] == severity
+    assert row in found[1]
+
+
+def test_with_setuid_only_the_process_manager_counts(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
+    put(top, mpich())
+    assert len(said(monkeypatch, top, namespaces=False)) == 2
+    assert len(said(monkeypatch, top, namespaces=False, slurm=(1, "no srun"))) == 1
+
+
+def test_open_mpi_needs_pmix(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
+    put(top, open_mpi())
+    assert "srun --mpi=pmix |" in said(monkeypatch, top)[1][1]
+    severity, text = said(monkeypatch, top, slurm=(0, "none\npmi2\n"))[1]
+    assert severity == PROBLEM
+    assert "Slurm offers none of pmix, which Open MPI 4.1.4 understands" in text
+
+
+def test_the_site_s_mpi_falls_into_rows_5_and_6(monkeypatch: pytest.MonkeyPatch, top: Path, tmp_path: Path) -> None:
+    put(top, mpich("5.0.2"))
+    site = bound(tmp_path, mpich())
+    found = said(monkeypatch, top, site=site)
+    assert "programs use the host's MPICH 4.0.2" in found[0][1]
+    assert "row 5 of docs/howto/run-mpi.md; with them, row 6" in found[-1][1]
+    assert "row 6" in said(monkeypatch, top, site=site, mpi="host", settings=SETTINGS)[-1][1]
+
+
+def test_an_mpi_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch, top: Path, tmp_path: Path) -> None:
+    put(top, open_mpi())
+    site = bound(tmp_path, mpich())
+    severity, text = said(monkeypatch, top, site=site)[0]
+    assert severity == NOTE
+    assert "the image has that of Open MPI | so the image's MPI is used" in text
+    severity, text = said(monkeypatch, top, site=site, mpi="host")[0]
+    assert severity == PROBLEM
+    assert "Use mpi = 'image'" in text
