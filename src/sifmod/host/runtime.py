@@ -152,12 +152,6 @@ class ContainerRuntime:
         return done.stdout
 
 
-def release_of(said: str) -> tuple[str, str]:
-    """Return name and version from the output of `singularity --version`; empty if it has none."""
-    match = re.search(r"(?P<name>[A-Za-z-]+) version (?P<version>\d+(\.\d+)+)", said)
-    return (match["name"].lower(), match["version"]) if match else ("", "")
-
-
 def _steers_containers(name: str) -> bool:
     """Return whether a variable of the host would change what a command does in the container."""
     for prefix in ("SINGULARITY", "APPTAINER"):

@@ -69,5 +69,4 @@ def test_what_is_shipped_about_runtimes_depends_on_the_version_and_the_gpu() -> 
     assert identifiers("1.3.6", "amd", "host") == set()
     assert identifiers("1.4.5", "amd", "host") == {"apptainer-rocm-libraries"}
     assert identifiers("1.4.5", "amd", "image") == set()
-    assert identifiers("1.4.5", "nvidia", "host") == set()
-    assert identifiers("1.5.2", "nvidia", "host") == {"apptainer-nv-precedence"}
+    assert identifiers("1.5.2", "nvidia", "host") == set()
