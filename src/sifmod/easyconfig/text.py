@@ -133,7 +133,7 @@ def _literal(value: Any, *, before: int, indent: int = 0) -> str:
 
 
 def _item(key: Any, value: Any, *, indent: int) -> str:
-    name = f"{_literal(key, before=indent, indent=indent)}: "
+    name = f"{_literal(key, before=indent + len(': '), indent=indent)}: "
     last_line = name.rpartition("\n")[2]
     return f"{name}{_literal(value, before=indent + len(last_line), indent=indent)},"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.lacking import lacking
 
@@ -114,6 +114,7 @@ def style_errors() -> Callable[[str], str]:
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(parameters=st.fixed_dictionaries({}, optional=LONG_VALUES), comments=st.lists(LONG, max_size=2))
+@example(parameters={"modextravars": {"0" * 112: ""}}, comments=[])
 def test_long_values_are_read_back_and_pass_the_style_check_of_eb(
     style_errors: Callable[[str], str], parameters: dict[str, Any], comments: list[str]
 ) -> None:
