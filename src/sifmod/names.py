@@ -95,9 +95,11 @@ ADVISED = "__SIFMOD_ADVISED"
 # sifmod's own host commands and runscripts: a wrapper of the same name would hide one of them.
 COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "carry-over", "list-packages", "refresh-commands")
 
-# Host commands that sifmod's scripts, Slurm and Lmod need: a wrapper of the same name would come first in PATH.
+# Host commands that sifmod's scripts, Slurm, Lmod and administrators need: a wrapper of the same name would hide one.
 HOST_COMMANDS = frozenset(
-    {"bash", "csh", "env", "fish", "ksh", "lua", "module", "sbatch", "sh", "srun", "tclsh", "tcsh", "zsh"}
+    {"bash", "csh", "env", "fish", "ksh", "lua", "ml", "module", "sh", "tclsh", "tcsh", "zsh"}
+    | {"eb", "sifmod", "ssh", "su", "sudo"}
+    | {"sacct", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sinfo", "squeue", "srun"}
     | {"cat", "chmod", "cut", "date", "df", "du", "find", "flock", "getent", "grep", "head", "id", "ln", "ls", "mkdir"}
     | {
         "mktemp",

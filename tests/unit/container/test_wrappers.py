@@ -47,7 +47,10 @@ def test_a_command_that_needs_a_shell_is_refused(command: Any, remedy: str) -> N
     assert remedy in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["ls", "bash", "singularity", "start-shell", "a/b", "", "-x", "a b", "x\n", "\x1b"])
+@pytest.mark.parametrize(
+    "name",
+    ["ls", "bash", "singularity", "sudo", "scontrol", "eb", "start-shell", "a/b", "", "-x", "a b", "x\n", "\x1b"],
+)
 def test_names_that_the_host_needs_are_refused_in_both_forms(name: str) -> None:
     assert why_not_a_wrapper(name)
     for value in ([name], {name: "/bin/true"}):
