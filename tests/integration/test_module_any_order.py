@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -340,24 +341,27 @@ moduleclass = 'lang'
 """
 
 
-@pytest.fixture(scope="module", params=["Lua", "Tcl"])
-def installed_couple(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> User:
-    """Two containers without a family."""
-    folder = tmp_path_factory.mktemp("couple")
-    user = make_user(folder / "eb")
-    for name, image, python, venv in (
-        ("One", "demo.sif", "python_prefix = '/usr'", "one"),
-        ("Two", "conda-demo.sif", "conda_env = 'pytorch'", "two"),
-    ):
-        text = SECOND.format(name=name, image=image, python=python, venv=venv)
-        (folder / f"{name}-1.0.eb").write_text(text)
-        user.eb(f"{folder}/{name}-1.0.eb", f"--module-syntax={request.param}")
-    return user
+@pytest.fixture(scope="module")
+def couples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, User]:
+    """Two containers without a family, by the language of their modules."""
+    found = {}
+    for syntax in ("Lua", "Tcl"):
+        folder = tmp_path_factory.mktemp("couple")
+        found[syntax] = make_user(folder / "eb")
+        for name, image, python, venv in (
+            ("One", "demo.sif", "python_prefix = '/usr'", "one"),
+            ("Two", "conda-demo.sif", "conda_env = 'pytorch'", "two"),
+        ):
+            text = SECOND.format(name=name, image=image, python=python, venv=venv)
+            (folder / f"{name}-1.0.eb").write_text(text)
+        found[syntax].run(f"eb {folder}/One-1.0.eb {folder}/Two-1.0.eb --module-syntax={syntax}")
+    return found
 
 
-@pytest.fixture(scope="module", params=LMODS)
-def couple(request: pytest.FixtureRequest, installed_couple: User) -> User:
-    return with_lmod(installed_couple, request.param)
+@pytest.fixture(params=itertools.product(LMODS, ("Lua", "Tcl")), ids="-".join)
+def couple(request: pytest.FixtureRequest, couples: dict[str, User]) -> User:
+    version, syntax = request.param
+    return with_lmod(couples[syntax], version)
 
 
 def differing(found: dict[str, str], expected: dict[str, str]) -> dict[str, tuple[Optional[str], Optional[str]]]:
