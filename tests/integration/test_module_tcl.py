@@ -88,9 +88,11 @@ def test_all_three_set_the_same(modules: EnvironmentModulesUser, demo: User, lum
     # Lmod takes white space from the end of what a Tcl module sets
     prompts = [name for name in lua if "PROMPT" in name]
     lua.update({name: lua[name].rstrip() for name in prompts})
-    found = container_part(modules.user.environment(f"{OWN}\n{EMPTY}\nmodule load {module}"))
-    found.update({name: found[name].rstrip() for name in prompts})
-    assert found == lua
+    for version in LMODS:
+        tcl = with_lmod(modules.user, version)
+        found = container_part(tcl.environment(f"{OWN}\n{EMPTY}\nmodule load {module}"))
+        found.update({name: found[name].rstrip() for name in prompts})
+        assert found == lua
 
 
 @pytest.mark.parametrize("tool", [*LMODS, "environment-modules"])

@@ -60,7 +60,10 @@ class Cluster:
         return f"module load {other}" if self.tool in LMODS else f"module switch {one} {other}"
 
 
-@pytest.fixture(scope="module", params=[("8.6", "Lua"), ("8.7", "Lua"), ("8.6", "Tcl"), ("environment-modules", "Tcl")])
+@pytest.fixture(
+    scope="module",
+    params=[("8.6", "Lua"), ("8.7", "Lua"), ("8.6", "Tcl"), ("8.7", "Tcl"), ("environment-modules", "Tcl")],
+)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """Both modules, the container's as `sifmod render` writes it: an install takes longer."""
     tool, syntax = request.param

@@ -9,9 +9,10 @@ if {[info exists ::ModuleTool]} {
 set sifmod_loading [module-info mode load]
 set sifmod_unloading [module-info mode remove]
 
-# sifmod_has NAME: whether the variable is set. One that environment-modules has just unset is still in env, and empty.
+# sifmod_has NAME: whether the variable is set. One that environment-modules has just unset is still in env, and empty; its
+# getenv says more. That of Lmod 8.7 takes no value for a variable that is not set.
 proc sifmod_has {name} {
-    if {($::sifmod_loading || $::sifmod_unloading) && [llength [info commands getenv]]} {
+    if {!$::sifmod_lmod && ($::sifmod_loading || $::sifmod_unloading)} {
         return [expr {[getenv $name "\u0001"] ne "\u0001"}]
     }
     return [info exists ::env($name)]
