@@ -53,7 +53,8 @@ class ImageUri:
         if not location.startswith("//") or not location.strip("/"):
             raise ValueError(f"write it as {scheme}://...")
         location = location[2:]
-        if "@" in location.split("/")[0]:
+        first, slash, _rest = location.partition("/")
+        if slash and "@" in first:  # without a slash it is a digest, as in docker://debian@sha256:...
             raise ValueError(
                 "credentials do not belong in an easyconfig: set SINGULARITY_DOCKER_USERNAME and _PASSWORD"
             )

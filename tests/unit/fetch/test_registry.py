@@ -315,3 +315,12 @@ def test_the_command_to_log_in_is_one_that_can_be_typed() -> None:
     assert "apptainer registry login --username '$oauthtoken' docker://nvcr.io" in message
     wrong = Credentials("x", "y", "the variables A and B")
     assert "correct or unset these variables, or log in with" in refusal(uri, a_site(), wrong)
+
+
+def test_a_name_of_one_word_with_a_digest_has_no_credentials() -> None:
+    uri = ImageUri.parse(f"docker://debian@{DIGEST}")
+    assert (uri.registry, uri.repository, uri.digest) == ("docker.io", "library/debian", DIGEST)
+    assert uri.pinned(DIGEST) == f"docker://docker.io/library/debian@{DIGEST}"
+    for text in ("docker://user:secret@debian", "docker://user:secret@example.org/debian"):
+        with pytest.raises(ValueError, match=r"credentials do not belong|not a digest"):
+            ImageUri.parse(text)
