@@ -86,3 +86,18 @@ class OutputError(SifmodError):
     """Standard output can't be written."""
 
     exit_code = 12
+
+
+class RecipeError(SifmodError):
+    """A recipe or a module of SHPC can't be converted.
+
+    Args:
+        reason: what is wrong, in the same words for all that have this problem.
+        message: what happened, where, and what to do next.
+    """
+
+    exit_code = 13
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
