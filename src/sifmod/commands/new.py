@@ -11,13 +11,16 @@ import click
 from sifmod.commands.options import json_option, site_option
 from sifmod.commands.output import echo_error, echo_json, echo_whole
 from sifmod.commands.progress import shown_progress
+from sifmod.commands.shpc import echo_converted
 from sifmod.easyconfig.condaenvironment import CondaSource, make_conda_environment, read_conda
 from sifmod.easyconfig.environment import Environment, Source, file_names, make_environment
 from sifmod.easyconfig.newimage import NewImage, file_image, pulled_image
 from sifmod.easyconfig.proposal import TAKEN_OVER, Proposal, checked_name, propose
 from sifmod.easyconfig.requirements import read_pyproject, read_requirements
+from sifmod.easyconfig.shpc import ConvertedTool, convert_recipe
 from sifmod.easyconfig.text import easyconfig_text, read_easyconfig
-from sifmod.host.files import refuse_existing, write_together
+from sifmod.fetch.recipes import find_recipe
+from sifmod.host.files import refuse_existing, write_new, write_together
 from sifmod.site.settings import Site, load_settings
 
 STANDARD_OUTPUT = "-"
@@ -59,6 +62,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--group", "groups", multiple=True, help="Dependency group of the project to install too.")
 @click.option("--base", default="", metavar="IMAGE|URI", help="Image to install the packages on.")
 @click.option("--on-top", is_flag=True, help="Install the packages into user software, not into a new image.")
+@click.option("--shpc", "recipe", default="", metavar="NAME[:TAG]", help="Recipe of SHPC to convert: name no image.")
+@click.option("--registry", default="", metavar="DIR|URL", help="Checkout or address of the registry with the recipe.")
+@click.option("--full-name", is_flag=True, help="Name the module as SHPC does, by the whole path of the recipe.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @site_option
 @json_option
@@ -77,6 +83,9 @@ def new(
     groups: tuple[str, ...],
     base: str,
     on_top: bool,
+    recipe: str,
+    registry: str,
+    full_name: bool,
     force: bool,
     site_name: str,
     as_json: bool,
@@ -93,9 +102,12 @@ def new(
     file and a lock are written beside the easyconfig: eb builds an image from the base in which the base's own packages
     are kept. With --on-top the image is the base's, and the packages are in user software.
 
+    With --shpc the easyconfig is that of a recipe of SHPC, from a checkout of its registry or from the index that the
+    registry publishes; no image is pulled.
+
     Exit status: 0; 1 if the output exists, OTHER.eb is not a container easyconfig, or the packages can't be locked for
     the base; 3 if a value can't be used; 4 if the site's settings are wrong; 5 if IMAGE is not an image or can't be
-    pulled; 6 if there is no container runtime; 7 if the base's Python does not run.
+    pulled; 6 if there is no container runtime; 7 if the base's Python does not run; 13 if a recipe can't be converted.
 
     \b
     Examples:
@@ -108,7 +120,19 @@ def new(
       sifmod new --requirements requirements.txt --base pytorch.sif --name lab
       sifmod new --pyproject pyproject.toml --base pytorch.sif --on-top
       sifmod new --conda environment.yml --base docker://mambaorg/micromamba:2
+      sifmod new --shpc samtools --registry shpc-registry
+      sifmod new --shpc bwa:0.7.17 --registry https://github.com/ORG/REPO
     """
+    if recipe or registry or full_name:
+        if not (recipe and registry) or any(
+            (image, name, version, commands, like, requirements, pylock, pyproject, conda, extras, groups, base, on_top)
+        ):
+            raise click.UsageError("--shpc and --registry belong together, and with --full-name, --output and --force")
+        site = load_settings(site=site_name).site
+        named, _colon, tag = recipe.partition(":")
+        converted = convert_recipe(find_recipe(registry, named, site), site, tag=tag, full_name=full_name)
+        _write_converted(converted, output, force=force, as_json=as_json)
+        return
     # before a pull, which names a folder after the module
     for key, value in (("name", name), ("version", version)):
         if value:
@@ -171,6 +195,20 @@ def new(
     if target:
         options = () if source and not on_top else found.options_of_eb(target, site)
         echo_whole(f"install it with: eb {' '.join([*options, shlex.quote(str(target))])}")
+
+
+def _write_converted(converted: ConvertedTool, output: str, *, force: bool, as_json: bool) -> None:
+    target = None
+    if output != STANDARD_OUTPUT:
+        target = Path(output) / converted.file_name if Path(output).is_dir() else Path(output)
+        write_new(target, converted.text, force=force)
+    if as_json:
+        notes = [*converted.lost, *converted.look]
+        echo_json({"file": str(target or ""), "module": converted.module, "notes": notes, "text": converted.text})
+        return
+    echo_converted(converted, target)
+    if target:
+        echo_whole(f"install it with: eb {shlex.quote(str(target))}")
 
 
 def _environment(

@@ -187,16 +187,29 @@ def _chosen(programs: Programs, main: Optional[Package], patterns: Sequence[str]
     return [*dict.fromkeys(found)] or [command.name for command in programs.commands]
 
 
-def _wrappers(found: Sequence[str], module: str, notes: list[str]) -> tuple[str, ...]:
-    """Return the names that can be those of wrappers, the module's own first; note the others."""
+def usable_names(found: Sequence[str], notes: list[str]) -> list[str]:
+    """Return the names that can be those of wrappers; note the others.
+
+    Args:
+        found: names of commands.
+        notes: gets a sentence for each reason to leave some out.
+    """
     reasons: Mapping[str, str] = {name: why_not_a_wrapper(name) for name in found}
     usable = [name for name in found if not reasons[name]]
     needed = [name for name in found if reasons[name] and COMMAND_NAME.fullmatch(name)]
     odd = [printable(name) for name in found if reasons[name] and not COMMAND_NAME.fullmatch(name)]
     if needed:
-        notes.append(f"no wrapper for {_some(needed)}: the host needs its own commands of these names")
+        notes.append(f"no wrapper for {some_names(needed)}: the host needs its own commands of these names")
     if odd:
-        notes.append(f"no wrapper for {_some(odd)}: names of wrappers have only letters, digits, '_', '.', '+' and '-'")
+        notes.append(
+            f"no wrapper for {some_names(odd)}: names of wrappers have only letters, digits, '_', '.', '+' and '-'"
+        )
+    return usable
+
+
+def _wrappers(found: Sequence[str], module: str, notes: list[str]) -> tuple[str, ...]:
+    """Return the names that can be those of wrappers, the module's own first; note the others."""
+    usable = usable_names(found, notes)
     if len(usable) > _MOST_WRAPPERS:
         notes.append(
             f"only the first {_MOST_WRAPPERS} of {len(usable)} commands get a wrapper: choose others with --commands"
@@ -206,7 +219,8 @@ def _wrappers(found: Sequence[str], module: str, notes: list[str]) -> tuple[str,
     return tuple(sorted(usable, key=lambda name: name.lower() != module.lower())[:_MOST_WRAPPERS])
 
 
-def _some(found: Sequence[str]) -> str:
+def some_names(found: Sequence[str]) -> str:
+    """Return the first names of commands, for a note, and how many more there are."""
     shown = ", ".join(one[:60] for one in found[:_MOST_NAMED])
     return f"{shown} and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else shown
 
@@ -222,8 +236,12 @@ def _moduleclass(main: Optional[Package], summary: str, *, is_biocontainer: bool
     origin = main.origin if main else ""
     if origin == "bioconda" or (is_biocontainer and not origin):
         return "bio"
-    by_words = next((name for name, words in _OF_WORDS if re.search(words, summary, re.IGNORECASE)), "")
-    return by_words or _OF_SECTION.get(origin, "tools")
+    return moduleclass_by_words(summary) or _OF_SECTION.get(origin, "tools")
+
+
+def moduleclass_by_words(summary: str) -> str:
+    """Return the module class that the summary of a program tells; empty if it tells none."""
+    return next((name for name, words in _OF_WORDS if re.search(words, summary, re.IGNORECASE)), "")
 
 
 def _is_name(text: str) -> bool:

@@ -38,8 +38,8 @@ _GROUPS = (
     ),
     ("sanity_check_commands", "enhance_sanity_check"),
     (
-        *("modextravars", "modluafooter", "examples", "modloadmsg", "modunloadmsg", "modaliases", "hidden"),
-        *("dependencies", "builddependencies"),
+        *("modaltsoftname", "modextravars", "modluafooter", "examples", "modloadmsg", "modunloadmsg", "modaliases"),
+        *("hidden", "dependencies", "builddependencies"),
     ),
     ("moduleclass",),
 )

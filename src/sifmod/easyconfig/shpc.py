@@ -1,0 +1,303 @@
+"""A recipe of SHPC, or a module that SHPC installed, as an easyconfig of `ContainerImage`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sifmod import __version__
+from sifmod.container.variables import check_variable
+from sifmod.container.wrappers import read_wrappers
+from sifmod.easyconfig.conversion import Converted
+from sifmod.easyconfig.program import moduleclass_by_words, some_names, usable_names
+from sifmod.easyconfig.proposal import Proposal, checked_name, checked_proposal
+from sifmod.easyconfig.recipe import Alias, Recipe, module_path, read_recipe_for, release_address
+from sifmod.easyconfig.text import easyconfig_text, folded
+from sifmod.errors import ParameterError, RecipeError
+from sifmod.fetch.recipes import RecipeSource
+from sifmod.fetch.uri import image_uri
+from sifmod.site.settings import Site
+from sifmod.text.printable import printable
+from sifmod.text.quoting import without_templates
+
+# What notes are about, for the summary of a registry.
+NAMES = "aliases left out: the host needs its own commands of these names, or a wrapper can't have them"
+COMMANDS = "aliases left out: their commands can't be wrappers"
+NO_ALIASES = "without aliases: the module has no commands"
+OPTIONS = "options of the runtime for one alias left out"
+SCRIPTS = "scripts left out"
+ENV = "variables left out"
+FEATURES = "features that the site must have"
+RELEASES = "images without a digest"
+FILES = "images beside the recipe"
+
+# What a shell of the host would do with a command of SHPC, whose module or script it is a line of.
+_FOR_A_SHELL = re.compile(r"[$`|;&<>*?~#\n]")
+_BIOCONTAINERS = "quay.io/biocontainers/"
+_BY_A_BOT = re.compile(r"shpc-registry automated .* addition for .*")
+_NO_HOMEPAGE = "https://singularity-hpc.readthedocs.io/"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """What SHPC makes a module of.
+
+    Attributes:
+        origin: where this was read, as messages say it.
+        path: the name of SHPC's module, without the version: a path such as `quay.io/biocontainers/samtools`.
+        tag: its version.
+        image: the parameters of an easyconfig that name the image.
+        aliases: its commands.
+        env: variables in the container.
+        features: names of what it needs of the host: gpu, home, x11.
+        scripts: names of its commands that are scripts of SHPC.
+        url: home page; empty if there is none.
+        description: what it is; empty if there is none.
+    """
+
+    origin: str
+    path: str
+    tag: str
+    image: Mapping[str, Any]
+    aliases: tuple[Alias, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    features: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+    url: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class ConvertedTool(Converted):
+    """The result of a conversion from SHPC.
+
+    Attributes:
+        name: EasyBuild's name of the software.
+        topics: what its notes are about, such as `NAMES`.
+    """
+
+    name: str = ""
+    topics: tuple[str, ...] = ()
+
+
+@dataclass
+class _Notes:
+    """What was not carried over, and what to look at, each with its topic."""
+
+    lost: list[str] = field(default_factory=list)
+    look: list[str] = field(default_factory=list)
+    topics: list[str] = field(default_factory=list)
+
+    def lose(self, topic: str, text: str) -> None:
+        self.lost.append(text)
+        self.topics.append(topic)
+
+    def review(self, topic: str, text: str) -> None:
+        self.look.append(text)
+        self.topics.append(topic)
+
+
+def convert_recipe(source: RecipeSource, site: Site, *, tag: str = "", full_name: bool = False) -> ConvertedTool:
+    """Return the easyconfig of a recipe.
+
+    Args:
+        source: the recipe.
+        site: the settings of the cluster.
+        tag: the tag; empty for the latest.
+        full_name: whether the module has SHPC's name, the whole path, instead of the last part of it.
+
+    Raises:
+        RecipeError: it can't be converted.
+    """
+    recipe = read_recipe_for(source, tag=tag)
+    notes = _Notes()
+    folder = source.folder.resolve() if source.folder else None
+    path = module_path(recipe) or (f"{folder.parent.name}/{folder.name}" if folder else "")
+    tool = Tool(
+        origin=source.origin,
+        path=path,
+        tag=recipe.tag,
+        image=_image(recipe, notes),
+        aliases=recipe.aliases,
+        env=recipe.env,
+        features=recipe.features,
+        scripts=recipe.scripts,
+        url=recipe.url,
+        description=recipe.description,
+    )
+    return _converted(tool, site, notes, full_name=full_name, comments=[f"{path}:{recipe.tag} of SHPC."])
+
+
+def convert_tool(tool: Tool, site: Site, *, full_name: bool = False, comments: Sequence[str]) -> ConvertedTool:
+    """Return the easyconfig of a module of SHPC.
+
+    Args:
+        tool: the module.
+        site: the settings of the cluster.
+        full_name: whether the module keeps SHPC's name, the whole path, instead of the last part of it.
+        comments: where it was read, and what else to say at the top.
+
+    Raises:
+        RecipeError: it can't be converted.
+    """
+    return _converted(tool, site, _Notes(), full_name=full_name, comments=comments)
+
+
+def _converted(tool: Tool, site: Site, notes: _Notes, *, full_name: bool, comments: Sequence[str]) -> ConvertedTool:
+    try:
+        parameters = _parameters(tool, site, notes, full_name=full_name)
+        proposal = checked_proposal(Proposal(parameters=parameters, notes=()))
+    except ParameterError as error:
+        raise _refused(tool.origin, error) from error
+    head = [f"Converted by sifmod {__version__} from {comments[0]}", *comments[1:]]
+    for heading, texts in (("Not carried over:", notes.lost), ("To be reviewed:", notes.look)):
+        head += [heading, *(f"- {text}" for text in texts)] if texts else []
+    return ConvertedTool(
+        module=f"{tool.path if full_name else parameters['name']}/{tool.tag}",
+        text=easyconfig_text(parameters, comments=list(map(printable, head))),
+        file_name=proposal.file_name,
+        lost=tuple(notes.lost),
+        look=tuple(notes.look),
+        name=str(parameters["name"]),
+        topics=tuple(dict.fromkeys(notes.topics)),
+    )
+
+
+def _refused(origin: str, error: ParameterError) -> RecipeError:
+    return RecipeError("an install would refuse it", f"{origin} can't be converted: {error}")
+
+
+def _parameters(tool: Tool, site: Site, notes: _Notes, *, full_name: bool) -> dict[str, Any]:
+    for part in tool.path.split("/"):
+        checked_name("name", part)
+    # EasyBuild's name becomes part of paths and variables, and is one word
+    name = tool.path.replace("/", "-") if full_name else tool.path.rpartition("/")[2]
+    version, dashes, build = tool.tag.partition("--")
+    features = [one for one in tool.features if one != "gpu" and one in site.feature]
+    for one in tool.features:
+        if one not in ("gpu", *features):
+            notes.review(FEATURES, _feature_note(one))
+    env = dict(_env(tool.env, notes))
+    description = " ".join(tool.description.split())[:1000]
+    what = "" if _BY_A_BOT.fullmatch(description) else description
+    short_name = tool.path.rpartition("/")[2]
+    parameters = {
+        "easyblock": "ContainerImage",
+        "name": name,
+        "version": version,
+        "versionsuffix": f"{dashes}{build}",
+        "homepage": tool.url if re.fullmatch(r"https?://[\w./%~+?=&#:-]{1,200}", tool.url) else _NO_HOMEPAGE,
+        "description": folded("description", _clean(what or f"{short_name} {version}, in a container of {tool.path}.")),
+        "whatis": [_clean(f"Description: {what or short_name}"), f"Keywords: {short_name}, container"],
+        **tool.image,
+        **({} if "gpu" in tool.features else {"gpu": ""}),
+        "wrappers": _wrappers(tool, notes),
+        **({"features": features} if features else {}),
+        **({"container_env": env} if env else {}),
+        "module_family": "",
+        "moduleclass": "bio" if tool.path.startswith(_BIOCONTAINERS) else moduleclass_by_words(what) or "tools",
+    }
+    for script in tool.scripts:
+        notes.lose(
+            SCRIPTS, f"the script {_shown(script)}: a template of SHPC for the host; put a command into the image"
+        )
+    return {**without_templates(parameters), **({"modaltsoftname": tool.path} if full_name else {})}
+
+
+def _image(recipe: Recipe, notes: _Notes) -> dict[str, Any]:
+    """Return the parameters for the image of a recipe."""
+    if recipe.kind == "path":
+        notes.review(
+            FILES, f"the image {recipe.reference} lies beside the recipe: name its folder with eb --sourcepath=DIR"
+        )
+        hexadecimal = recipe.digest.partition(":")[2]
+        return {"sources": [recipe.reference], **({"checksums": [hexadecimal]} if hexadecimal else {})}
+    if recipe.kind == "gh":
+        notes.review(RELEASES, "the image of a release has no digest, so it may be another one tomorrow")
+        uri = release_address(recipe)
+    else:
+        uri = f"{recipe.kind}://{recipe.reference}@{recipe.digest}"
+    try:
+        return {"image_uri": image_uri(uri).text}
+    except ParameterError as error:
+        raise _refused(recipe.origin, error) from error
+
+
+def _wrappers(tool: Tool, notes: _Notes) -> Any:
+    """Return the commands that wrappers can run: a list if each has its own name in the container, else a map."""
+    said: list[str] = []
+    names = set(usable_names([alias.name for alias in tool.aliases], said))
+    for text in said:
+        notes.lose(NAMES, text)
+    found: dict[str, str] = {}
+    bad: dict[str, list[str]] = {}
+    for alias in tool.aliases:
+        if alias.name not in names:
+            continue
+        problem = _why_no_command(alias)
+        if problem:
+            bad.setdefault(problem, []).append(alias.name)
+        else:
+            found[alias.name] = alias.command.strip()
+    for problem, aliases in bad.items():
+        notes.lose(COMMANDS, f"no wrapper for {some_names(aliases)}: {problem}")
+    special = [alias.name for alias in tool.aliases if alias.options and alias.name in found]
+    if special:
+        notes.lose(
+            OPTIONS,
+            f"the options of the runtime for {some_names(special)}: a module has the same options for all commands",
+        )
+    if not tool.aliases:
+        notes.review(
+            NO_ALIASES, "there are no aliases, so the module has no commands of its own: name them in wrappers"
+        )
+    return list(found) if all(name == command for name, command in found.items()) else found
+
+
+def _why_no_command(alias: Alias) -> str:
+    """Return why a wrapper can't run the command of an alias; empty if it can."""
+    if _FOR_A_SHELL.search(alias.command):
+        return "it needs a shell of the host; put a script into the image"
+    try:
+        first = shlex.split(alias.command)[:1]
+        if first and "/" in first[0] and not first[0].startswith("/"):
+            return "its path in the container is relative"
+        read_wrappers({alias.name: alias.command})
+    except ValueError as error:
+        return f"its quotes can't be read ({error})"
+    except ParameterError as error:
+        return error.remedy
+    return ""
+
+
+def _env(variables: Iterable[tuple[str, str]], notes: _Notes) -> Iterable[tuple[str, str]]:
+    for name, value in variables:
+        problem = "a shell would evaluate its value" if re.search(r"[$`\\\"]", value) else ""
+        try:
+            check_variable(name, value)
+        except ValueError as error:
+            problem = str(error)
+        if problem:
+            notes.lose(ENV, f"the variable {_shown(name)}: {problem}")
+        else:
+            yield name, value
+
+
+def _feature_note(name: str) -> str:
+    known = {
+        "home": "SHPC binds a folder of its settings as home; users see their own here",
+        "x11": "SHPC binds ~/.Xauthority, which the runtime shows anyway where it mounts homes",
+    }
+    about = known.get(name, "SHPC's settings say what it is")
+    return f"the feature {_shown(name)}: {about}. For something else, add a feature of this name to the site's file"
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _clean(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text).strip()

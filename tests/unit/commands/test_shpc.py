@@ -1,0 +1,108 @@
+"""`sifmod convert` and `sifmod new` with recipes and modules of SHPC."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from sifmod.cli import cli
+from sifmod.errors import RecipeError
+
+from ..support import a_runner
+
+Call = Callable[..., Result]
+RECIPES = Path(__file__).parent.parent / "easyconfig/recipes"
+ALIGNER = "quay.io/biocontainers/aligner"
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
+    return lambda *words: a_runner().invoke(cli, [*map(str, words)])
+
+
+def test_a_recipe_is_printed_or_written(call: Call, tmp_path: Path) -> None:
+    path = RECIPES / ALIGNER / "container.yaml"
+    result = call("convert", path, "--tag", "1.9")
+    assert result.exit_code == 0
+    assert "version = '1.9'\nversionsuffix = '--h0_1'\n" in result.stdout
+    assert result.stderr.startswith("sifmod: not carried over: no wrapper for cat, bash")
+    (tmp_path / "out").mkdir()
+    result = call("convert", path, "--output", "out")
+    assert result.stdout == "wrote out/aligner-1.10--h5bf99c6_0.eb\n"
+    assert (tmp_path / "out/aligner-1.10--h5bf99c6_0.eb").exists()
+
+
+def test_a_whole_registry(call: Call, tmp_path: Path) -> None:
+    result = call("convert", "--all", RECIPES, "--output", "out", "--full-name")
+    assert result.exit_code == RecipeError.exit_code
+    assert result.stdout.splitlines()[:3] == [
+        "wrote 7 easyconfigs to out",
+        "2 refused: no digest",
+        "1 refused: a file that it names is outside its folder",
+    ]
+    assert result.stderr.count("can't be converted") == 3
+    written = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.eb"))
+    assert written[0] == "d/docker.example.org-notes-lab/docker.example.org-notes-lab-3.10.eb"
+    assert len(written) == 7
+    again = call("convert", "--all", RECIPES, "--output", "out")
+    assert "'out' is not empty: choose a new folder" in str(again.exception)
+
+
+def test_two_recipes_of_one_name_and_tag_are_named(call: Call) -> None:
+    result = call("convert", "--all", RECIPES, "--output", "out", "--json")
+    said = json.loads(result.stdout)
+    assert len(said["converted"]) == 6
+    problem = next(one for one in said["failed"] if one["reason"] == "the same name and version as another one")
+    assert "aligner-1.10--h5bf99c6_0: convert both with --full-name" in problem["problem"]
+
+
+def test_an_installed_tree(call: Call, tmp_path: Path) -> None:
+    folder = tmp_path / "modules/example/tool/1.0"
+    folder.mkdir(parents=True)
+    sif = tmp_path / "my images/tool.sif"
+    sif.parent.mkdir()
+    sif.write_bytes(b"")
+    text = "-- Created by singularity-hpc\nhelp([[\n"
+    text += f" - tool:\n       singularity exec <container> /bin/tool \"$@\"\n]])\nlocal containerPath = '{sif}'\n"
+    (folder / "module.lua").write_text(text)
+    result = call("convert", "--installed", "modules", "--output", "out")
+    assert (result.exit_code, result.stdout) == (0, "wrote 1 easyconfig to out\n")
+    made = (tmp_path / "out/t/tool/tool-1.0.eb").read_text()
+    assert "sources = ['tool.sif']\nimage_mode = 'link'\n" in made
+    assert f"eb --sourcepath='{sif.parent}' FILE.eb" in " ".join(made.replace("\n# ", " ").split())
+
+
+def test_new_finds_a_recipe_in_a_checkout(call: Call, tmp_path: Path) -> None:
+    result = call("new", "--shpc", "solver:v1", "--registry", RECIPES)
+    assert result.stdout.splitlines() == ["wrote solver-v1.eb", "install it with: eb solver-v1.eb"]
+    assert "solve-all" in (tmp_path / "solver-v1.eb").read_text()
+    assert "'solver-v1.eb' exists" in str(call("new", "--shpc", "solver:v1", "--registry", RECIPES).exception)
+    said = json.loads(call("new", "--shpc", "packed", "--registry", RECIPES, "-o", "-", "--json").stdout)
+    assert (said["file"], said["module"]) == ("", "packed/latest")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["convert"],
+        ["convert", "--all", "."],
+        ["convert", "--all", ".", "x.yaml", "-o", "out"],
+        ["convert", "--all", ".", "--tag", "1", "-o", "out"],
+        ["convert", "--all", ".", "--installed", ".", "-o", "out"],
+        ["convert", "x.yaml", "y.yaml", "--tag", "1", "-o", "."],
+        ["convert", "x.eb", "--full-name"],
+        ["new", "--shpc", "solver"],
+        ["new", "--registry", "."],
+        ["new", "--shpc", "solver", "--registry", ".", "image.sif"],
+        ["new", "--full-name", "image.sif"],
+    ],
+)
+def test_wrong_usage(call: Call, words: list[str]) -> None:
+    assert call(*words).exit_code == 2
