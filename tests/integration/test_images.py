@@ -612,3 +612,48 @@ def test_two_sources_of_one_image_are_refused(tmp_path: Path) -> None:
     assert "give one of sources, image_uri and definition" in message
     message = failure(install(user, PYTHON))
     assert "found none" in message
+
+
+@pytest.mark.usefixtures("small_archive")
+def test_a_recipe_of_shpc_is_installed_under_its_short_name_and_under_shpc_s(registry_user: User) -> None:
+    """The same recipe twice, so the modules are loaded together."""
+    user = registry_user
+    look = f"skopeo inspect --tls-verify=false --creds '$oauthtoken:{PASSWORD}' {SMALL_URI}"
+    digest = json.loads(user.out(look))["Digest"]
+    folder = user.prefix / "registry/demo/small"
+    folder.mkdir(parents=True)
+    (folder / "container.yaml").write_text(
+        f"docker: {REGISTRY}/demo/small\nlatest: {{'1.10': '{digest}'}}\nfeatures: {{gpu: false}}\n"
+        f"env: {{GREETED: 'yes'}}\naliases: {{hi: /usr/bin/greet, shout: sh -c}}\n"
+    )
+    user.run("sifmod new --shpc small:1.10 --registry registry")
+    user.run("sifmod convert --all registry --full-name --output out")
+    full = f"{REGISTRY.replace(':', '-')}/demo/small"
+    (made,) = (user.prefix / "out").rglob("*.eb")
+    assert made.name == f"{full.replace('/', '-')}-1.10.eb"
+    assert f"modules/all/{full}/1.10.lua" in user.out(f"sifmod render {made}")
+    user.eb("small-1.10.eb", str(made))
+    assert user.out("module load small/1.10; hi; shout 'echo $GREETED'").splitlines() == ["hello", "yes"]
+    assert user.out(f"module load small/1.10 {full}/1.10; module -t list 2>&1; hi").splitlines() == [
+        "small/1.10",
+        f"{full}/1.10",
+        "hello",
+    ]
+
+
+def test_a_module_that_shpc_installed_is_moved_without_another_copy_of_its_image(user: User) -> None:
+    folder = user.prefix / "shpc/modules/example/python/3.11"
+    folder.mkdir(parents=True)
+    (user.prefix / "shpc/images").mkdir()
+    sif = user.prefix / "shpc/images/example-python-3.11-sha256:ab.sif"
+    shutil.copyfile(IMAGES / "demo.sif", sif)
+    (folder / "module.lua").write_text(
+        "-- Created by singularity-hpc\nhelp([[\n - py:\n"
+        '       singularity exec -B x:y <container> /usr/bin/python3 -I "$@"\n]])\n'
+        f"local containerPath = '{sif}'\n"
+    )
+    user.run("sifmod convert --installed shpc/modules --output out")
+    user.eb(f"--sourcepath={sif.parent}", "out/p/python/python-3.11.eb")
+    assert user.out("module load python/3.11; py -c 'print(6 * 7)'") == "42"
+    installed = user.installdir("python/3.11") / sif.name
+    assert installed.samefile(sif)  # the testbed's file systems have no reflinks
