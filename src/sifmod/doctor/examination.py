@@ -27,11 +27,14 @@ from sifmod.host.features import feature_states, sources
 from sifmod.host.gpus import HostGpus, host_gpus
 from sifmod.host.runtime import Release, find_runtime, release_here
 from sifmod.host.versions import host_versions
+from sifmod.image.elf import read_library
+from sifmod.image.files import SandboxFiles
 from sifmod.image.inspection import Inspection, inspect_image
 from sifmod.install.advice import container_subject, node_subject
 from sifmod.installed.consistency import packages_on_disk
 from sifmod.installed.installation import Installation
 from sifmod.site.advisories import load_advisories
+from sifmod.site.feature import chosen
 from sifmod.site.settings import Site
 from sifmod.text.size import counted
 from sifmod.text.version import version_order
@@ -50,7 +53,6 @@ from sifmod.usersoftware.state import (
 _MANY_FILES = (
     10_000  # above it, imports from a parallel file system take longer than from a packed file (docs/explanation)
 )
-_MOST_READ = 64 * 1024 * 1024  # bytes of a host library
 
 # uname's names of architectures that SIF names differently.
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -179,7 +181,8 @@ def examine_container(patient: Patient, host: Host) -> Iterator[Finding]:
             yield from _image(image)
             libraries = patient.gpu_libraries or site.gpu_libraries
             yield from check_gpus(host.gpus, image, vendor=patient.gpu, libraries=libraries, release=host.release)
-            yield from check_libraries(image, [*site.binds, *site.optional_binds, *patient.binds, *_of_features(site)])
+            binds = [*site.binds, *site.optional_binds, *patient.binds, *_of_features(patient, site)]
+            yield from check_libraries(image, binds)
             yield from _mpi(patient, site, image)
     if patient.image or patient.names:
         yield from container_advisories(host.advisories, _subject(patient, image, host), site, patient.installation)
@@ -189,11 +192,15 @@ def examine_container(patient: Patient, host: Host) -> Iterator[Finding]:
         yield from packages_on_disk(patient.installation)
 
 
-def _of_features(site: Site) -> Iterator[Bind]:
-    """Yield what features that apply here by default bind, but for that of MPI, which is only bound if it fits."""
+def _of_features(patient: Patient, site: Site) -> Iterator[Bind]:
+    """Yield what the features of a container bind here, but for that of MPI, which is only bound if it fits."""
+    if patient.installation:
+        in_use = patient.installation.manifest.features
+    else:
+        in_use, _unknown = chosen((*site.default_features, *patient.features), site.feature)
     for state in feature_states(site):
         name = state.feature.name
-        if not state.problem and name in site.default_features and name != names.MPI_FEATURE:
+        if not state.problem and name in in_use and name != names.MPI_FEATURE:
             for bind in (*state.feature.binds, *state.feature.optional_binds):
                 yield from (Bind(path, path) for path in sources(bind))
 
@@ -272,8 +279,10 @@ def check_libraries(image: Inspection, binds: Sequence[Bind]) -> Iterator[Findin
         yield Finding(PROBLEM, "host libraries", what, "they can't be loaded", "use an image with glibc")
         return
     fine = 0
+    files = SandboxFiles(Path("/"))
     for bind in libraries:
-        needed = _glibc_needed(Path(bind.source))
+        library = read_library(files, bind.source)
+        needed = library.glibc if library else ""
         if needed and version_order(needed) > version_order(found[2]):
             yield Finding(
                 PROBLEM,
@@ -286,16 +295,6 @@ def check_libraries(image: Inspection, binds: Sequence[Bind]) -> Iterator[Findin
             fine += 1
     if fine:
         yield Finding(OK, "host libraries", f"{fine} bound, compatible with the image's {image.libc}")
-
-
-def _glibc_needed(path: Path) -> str:
-    """Return the newest version of glibc that a library requires; its version table holds the names as text."""
-    try:
-        with path.open("rb") as stream:
-            found = set(re.findall(rb"\0GLIBC_(\d+\.\d+)(?=[.\0])", stream.read(_MOST_READ)))
-    except OSError:
-        return ""
-    return max((text.decode() for text in found), key=version_order, default="")
 
 
 def _user_software(item: Installation) -> Iterator[Finding]:

@@ -18,7 +18,10 @@ from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.gpus import HostGpus
 from sifmod.image.inspection import Inspection
 from sifmod.installed.installation import find_installation
+from sifmod.site.feature import Feature
+from sifmod.site.settings import Site
 
+from ..image.elfs import elf
 from ..imagetrees import squashfs
 from ..support import SIF_HEADER, SQUASHFS, Need, a_site, make_installation
 
@@ -30,11 +33,12 @@ LibraryFile = Callable[..., Bind]
 
 @pytest.fixture
 def library_file(tmp_path: Path) -> LibraryFile:
-    """Give a file like a shared library that asks for some versions of glibc."""
+    """Return a function that makes a shared library that asks for some versions of glibc."""
 
     def make(*versions: str) -> Bind:
         path = tmp_path / "libcxi.so.1"
-        path.write_bytes(b"\x7fELF" + b"".join(b"\0GLIBC_" + one.encode() for one in versions) + b"\0GLIBC_PRIVATE\0")
+        needed = {"libc.so.6": [*(f"GLIBC_{one}" for one in versions), "GLIBC_PRIVATE"]}
+        path.write_bytes(elf("libcxi.so.1", list(needed), needed, b"\0GLIBC_2.99\0"))  # its data ask for nothing
         return Bind.parse(str(path))
 
     return make
@@ -73,7 +77,7 @@ def look(space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> Look:
     monkeypatch.setattr(library, "check_host", lambda *_arguments, **_more: iter(()))
     monkeypatch.setattr(library, "host_gpus", lambda: ())
 
-    def run(patient: Patient, image: Optional[Inspection] = None) -> Found:
+    def run(patient: Patient, image: Optional[Inspection] = None, site: Optional[Site] = None) -> Found:
         def inspected(_path: Path) -> Inspection:
             if image is None:
                 raise ImageError("damaged")
@@ -81,7 +85,7 @@ def look(space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> Look:
 
         monkeypatch.setattr(library, "inspect_image", inspected)
         found: Found = {}
-        for finding in examine(patient, a_site(), space):
+        for finding in examine(patient, site or a_site(), space):
             found.setdefault(finding.topic, []).append(finding)
         return found
 
@@ -104,6 +108,35 @@ def test_a_feature_that_the_site_has_no_more_is_named(look: Look, space: Softwar
     make_installation(space, "Demo/1", features=("mpi",))
     (finding,) = look(Patient(installation=find_installation(space, "Demo/1")))["features"]
     assert (finding.severity, finding.what) == (WARNING, "the site no longer has the feature 'mpi'")
+
+
+@pytest.mark.parametrize(
+    ("default", "changes", "installed", "severity"),
+    [
+        (["cxi"], (), None, PROBLEM),
+        (["cxi"], ("-cxi",), None, None),
+        ([], ("cxi",), None, PROBLEM),
+        ([], (), ("cxi",), PROBLEM),
+        (["cxi"], (), (), None),
+    ],
+)
+def test_the_libraries_of_a_container_s_own_features_are_compared(
+    look: Look,
+    library_file: LibraryFile,
+    space: SoftwareSpace,
+    default: list[str],
+    changes: tuple[str, ...],
+    installed: Optional[tuple[str, ...]],
+    severity: Optional[str],
+) -> None:
+    cxi = Feature("cxi", binds=(library_file("2.34"),))
+    site = a_site(feature={"cxi": cxi}, default_features=tuple(default))
+    patient = Patient(image=Path("x.sif"), features=changes)
+    if installed is not None:
+        make_installation(space, "Demo/1", features=installed)
+        patient = Patient(image=Path("x.sif"), installation=find_installation(space, "Demo/1"))
+    found = look(patient, Inspection("x.sif", "SIF", libc="glibc 2.31"), site).get("host libraries", [])
+    assert [finding.severity for finding in found] == ([severity] if severity else [])
 
 
 def test_user_software_s_state_is_looked_at(look: Look, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> None:
