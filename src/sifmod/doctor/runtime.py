@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sifmod.errors import CommandError, RuntimeMissingError
+from sifmod.errors import RuntimeMissingError
 from sifmod.finding import NOTE, PROBLEM, WARNING, Finding
-from sifmod.host.command import LOOK, run
 from sifmod.host.runtime import ContainerRuntime, Release, find_runtime
 from sifmod.site.settings import Site
 from sifmod.text.version import version_order
@@ -59,12 +58,8 @@ def check_runtime(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _execution_control(runtime: ContainerRuntime, release: Release) -> Iterator[Finding]:
-    try:
-        settings = run([runtime.path, "buildcfg"], time_limit=LOOK).stdout.splitlines()
-    except CommandError:
-        return
     # where the release looks for it: config_add_def ECL_FILE in its mlocal/checks/project-post.chk
-    folder = next((line.partition("=")[2] for line in settings if line.startswith("SINGULARITY_CONFDIR=")), "")
+    folder = runtime.configuration.get("SINGULARITY_CONFDIR", "")
     file = f"{folder}/ecl.toml"
     if folder and not os.path.exists(file):  # noqa: PTH110 - without an error where a folder above is not ours
         yield Finding(

@@ -6,8 +6,6 @@ import re
 import stat
 from pathlib import Path
 
-from sifmod.errors import CommandError
-from sifmod.host.command import LOOK, run
 from sifmod.host.runtime import ContainerRuntime
 
 
@@ -15,21 +13,17 @@ def makes_user_namespaces(runtime: ContainerRuntime) -> bool:
     """Return whether each container of an ordinary user gets a user namespace of its own.
 
     Apptainer and SingularityCE need none if the program `starter-suid` is installed with setuid, and if their
-    configuration allows it; `buildcfg` names both places. If that fails, they are assumed to make one.
+    configuration allows it; how they were built names both places. If that is unknown, they are assumed to make one.
 
     Args:
         runtime: the runtime of this host.
     """
-    try:
-        said = run([runtime.path, "buildcfg"], time_limit=LOOK).stdout
-    except CommandError:
+    places = runtime.configuration
+    package = places.get("PACKAGE_NAME", "").removesuffix("-ce")
+    libraries = places.get("LIBEXECDIR", "")
+    if not package or not libraries.startswith("/"):
         return True
-    places = dict(re.findall(r"^(\w+)=(/.*)$", said, re.MULTILINE))
-    name = re.search(r"^PACKAGE_NAME=([\w-]+)$", said, re.MULTILINE)
-    if not name or "LIBEXECDIR" not in places:
-        return True
-    package = name[1].removesuffix("-ce")
-    starter = Path(places["LIBEXECDIR"], package, "bin", "starter-suid")
+    starter = Path(libraries, package, "bin", "starter-suid")
     configuration = Path(places.get(f"{package.upper()}_CONF_FILE", ""))
     return not (_is_setuid(starter) and _allows_setuid(configuration))
 

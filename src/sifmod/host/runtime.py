@@ -109,6 +109,15 @@ class ContainerRuntime:
         found = re.search(r"(?P<name>[A-Za-z-]+) version (?P<number>\d+(\.\d+)+)", self.version)
         return Release(found["name"].lower(), found["number"]) if found else Release()
 
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """How it was built, such as `LIBEXECDIR`, as `singularity buildcfg` prints it; empty if that fails."""
+        try:
+            printed = run([self.path, "buildcfg"], time_limit=LOOK).stdout
+        except CommandError:
+            return {}
+        return dict(re.findall(r"^(\w+)=(.*)$", printed, re.MULTILINE))
+
     def run(
         self,
         image: Path,
