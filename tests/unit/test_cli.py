@@ -199,12 +199,21 @@ def test_features_and_what_is_unset_are_shown(call: Call, site_file: SiteFile) -
     assert ["container_env.X", "(not set)", f"{path}:1"] in rows
     assert ["feature.mpi", "of the host", f"{path}:3"] in rows
     assert ["feature.mpi.env.A", "1", f"{path}:4"] in rows
+    assert ["apply_advisories", "false", "default"] in rows
+    assert ["user_commands", "true", "default"] in rows
+    assert ["pack_processors", "0", "default"] in rows
+    assert ["cache", "-", "default"] in rows
     shown = json.loads(call("site", "show", "--json").output)["settings"]
     assert shown["container_env.X"]["value"] is False
     assert shown["feature.mpi.hosts"] == {"value": ["none"], "origin": {"layer": "site", "file": path, "line": 5}}
     checked = json.loads(call("site", "check", "--json").output)["findings"]
     (finding,) = (item for item in checked if item["topic"] == "feature.mpi")
     assert (finding["severity"], finding["what"]) == ("note", "of the host")
+
+
+def test_a_library_that_does_not_exist_is_not_called_no_mpi_library(call: Call) -> None:
+    result = call("site", "discover", "mpi", "--library", "/nowhere/libmpi.so.12")
+    assert (result.exit_code, "'/nowhere/libmpi.so.12' does not exist" in result.output) == (2, True)
 
 
 def test_sites_are_listed_with_their_titles(call: Call) -> None:

@@ -77,14 +77,17 @@ def show(site_name: str, as_json: bool) -> None:
         echo_json(_shown(settings))
         return
     echo(f"site {settings.site.name}: {settings.path}\n")
-    rows = []
-    for entry in settings.entries():
-        value = plain(entry.value)
-        if entry.value is None:
-            value = "(not set)"
-        text = "\n".join(value) if isinstance(value, list) else str(value or "") if value != 0 else "0"
-        rows.append((entry.name, text or "-", str(entry.origin)))
+    rows = [(entry.name, _text(entry.value), str(entry.origin)) for entry in settings.entries()]
     echo_table(("SETTING", "VALUE", "ORIGIN"), rows)
+
+
+def _text(setting: object) -> str:
+    """Return a setting as a site file would have it, as far as a table can."""
+    value = "(not set)" if setting is None else plain(setting)
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = "\n".join(value) if isinstance(value, list) else str(value)
+    return "-" if value in ("", [], {}) else text
 
 
 def _shown(settings: Settings) -> dict[str, Any]:
@@ -131,7 +134,7 @@ def check(site_name: str, as_json: bool) -> None:
 @click.argument("what", type=click.Choice([names.MPI_FEATURE]), metavar="mpi")
 @click.option(
     "--library",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(exists=True, path_type=Path, dir_okay=False),
     metavar="FILE",
     help="The host's libmpi.so; default: that in LD_LIBRARY_PATH, else in the loader's cache.",
 )
