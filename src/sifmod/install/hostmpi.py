@@ -114,7 +114,8 @@ def find_library(environ: Mapping[str, str]) -> Path:
                 return path
     try:
         cached = run(["ldconfig", "-p"], env={**environ, "PATH": f"{environ.get('PATH', '')}:/sbin:/usr/sbin"})
-        found = dict(re.findall(r"^\s*(\S+) \([^)]*\) => (/.+)$", cached.stdout, re.MULTILINE))
+        entries = re.findall(r"^\s*(\S+) \([^)]*\) => (/.+)$", cached.stdout, re.MULTILINE)
+        found = dict(reversed(entries))  # the first of a name, as for the loader: others are for older hardware
     except CommandError:
         found = {}
     for name in (name for known in _SONAMES.values() for name in known):

@@ -113,6 +113,10 @@ def test_the_library_path_comes_before_the_loader_s_cache(libraries: Path, tmp_p
     environ = {"PATH": f"{cached.parent}:/usr/bin:/bin"}
     assert find_library(environ) == Path("/usr/lib/libmpi.so.40")
     assert find_library({**environ, "LD_LIBRARY_PATH": f":/nowhere:{libraries}"}) == libraries / "libmpich.so.12"
+    # one library for two architectures: the loader takes the first that fits, and that of this host is listed first
+    old = "echo '	libmpi.so.40 (libc6) => /usr/lib32/libmpi.so.40'\n"
+    cached.write_text(f"{cached.read_text()}{old}")
+    assert find_library(environ) == Path("/usr/lib/libmpi.so.40")
     cached.write_text("#!/bin/sh\n")
     with pytest.raises(SifmodError, match="load the module of the host's MPI first"):
         find_library(environ)
