@@ -14,8 +14,10 @@ from sifmod.commands.options import json_option, site_option
 from sifmod.commands.output import echo, echo_error, echo_findings, echo_json, echo_table, echo_whole
 from sifmod.doctor.site import check_site
 from sifmod.finding import PROBLEM
+from sifmod.host.runtime import find_runtime
 from sifmod.install.hostmpi import discover as discover_mpi
 from sifmod.install.hostmpi import find_library
+from sifmod.install.mpi import with_namespaces
 from sifmod.install.sitemodule import site_module_name, write_site_module
 from sifmod.render.sitemodule import USED_KEYS
 from sifmod.site.keys import plain
@@ -143,8 +145,10 @@ def discover(what: str, library: Optional[Path], as_json: bool) -> None:
     """Print the lines of a site file that bind the MPI of this host.
 
     They are the feature `mpi`, and name the library with all that it needs except the C library and those of
-    compilers, its plugins, and the variables that tell it where these are. ldd is run on the library, which may run its
-    code: name only a library that you trust.
+    compilers, its plugins, the variables that tell it where these are, and those that it needs with the runtime of this
+    host. ldd is run on the library, which may run its code: name only a library that you trust.
+
+    Exit status: 0; 1 if there is no MPI library; 4 if the site's settings are wrong; 6 if there is no runtime.
 
     \b
     Examples:
@@ -152,7 +156,8 @@ def discover(what: str, library: Optional[Path], as_json: bool) -> None:
       module load cray-mpich-abi; sifmod site discover mpi
       sifmod site discover mpi --library /opt/mpich/lib/libmpi.so.12 --json
     """
-    found = discover_mpi(library or find_library(os.environ))
+    path = library or find_library(os.environ)
+    found = with_namespaces(discover_mpi(path), find_runtime(load_settings().site))
     if as_json:
         echo_json(
             {"library": vars(found.mpi.library), "glibc": found.mpi.glibc, what: found.table, "notes": found.notes}

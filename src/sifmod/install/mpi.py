@@ -18,7 +18,7 @@ from sifmod.host.namespaces import makes_user_namespaces
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.image.inspection import Inspection, inspect_image
 from sifmod.image.mpi import MPICH, OPEN_MPI, MpiLibrary, misfit
-from sifmod.install.hostmpi import HostMpi, host_mpi
+from sifmod.install.hostmpi import Discovery, HostMpi, host_mpi
 from sifmod.site.settings import Site
 from sifmod.text.version import version_order
 
@@ -151,6 +151,21 @@ def namespace_variables(libraries: Iterable[MpiLibrary], families: Iterable[str]
         else:
             variables["MPIR_CVAR_CH4_CMA_ENABLE"] = "0"
     return dict(sorted(variables.items()))
+
+
+def with_namespaces(found: Discovery, runtime: ContainerRuntime) -> Discovery:
+    """Return a discovered MPI with the variables that it needs in containers of a runtime, whatever the image.
+
+    Args:
+        found: the MPI of this host.
+        runtime: the container runtime of this host.
+    """
+    library = found.mpi.library
+    variables = namespace_variables([library], [library.abi]) if makes_user_namespaces(runtime) else {}
+    if not variables:
+        return found
+    note = "Its env is for the user namespaces of a runtime without setuid: see docs/howto/run-mpi.md."
+    return replace(found, table={**found.table, "env": variables}, notes=(*found.notes, note))
 
 
 def _notices_namespaces(version: str) -> bool:

@@ -10,10 +10,11 @@ import pytest
 
 from sifmod.container.bind import Bind
 from sifmod.errors import ParameterError, SifmodError
+from sifmod.host.runtime import ContainerRuntime
 from sifmod.image.inspection import Inspection, inspect_image
-from sifmod.install import hostmpi
+from sifmod.install import hostmpi, mpi
 from sifmod.install.hostmpi import discover, find_library, host_mpi
-from sifmod.install.mpi import choose_mpi
+from sifmod.install.mpi import choose_mpi, with_namespaces
 from sifmod.render.helptext import feature_rows
 from sifmod.site.feature import Feature
 from sifmod.site.settings import Site
@@ -92,6 +93,19 @@ def test_the_feature_tells_which_mpi_it_is(libraries: Path) -> None:
     assert found
     assert (found.library.words, found.glibc) == ("MPICH 4.0.2", "2.36")
     assert host_mpi(Feature("mpi", binds=(Bind.parse("/nowhere/libmpi.so.12:/host/mpi/libmpi.so.12"),))) is None
+
+
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_the_feature_has_what_the_library_needs_in_user_namespaces(
+    libraries: Path, monkeypatch: pytest.MonkeyPatch, namespaces: bool
+) -> None:
+    monkeypatch.setattr(mpi, "makes_user_namespaces", lambda _runtime: namespaces)
+    found = with_namespaces(discover(libraries / "libmpich.so.12"), ContainerRuntime(Path("singularity")))
+    table = tomllib.loads(found.text)["feature"]["mpi"]
+    # that of the library, whose UCX of unknown version may be an old one
+    needed = {"MPIR_CVAR_CH4_CMA_ENABLE": "0", "UCX_POSIX_USE_PROC_LINK": "n", "UCX_TLS": "^cma"}
+    assert table.get("env", {}) == (needed if namespaces else {})
+    assert ("without setuid" in found.text) == namespaces
 
 
 def test_what_is_no_mpi_is_refused(libraries: Path, tmp_path: Path) -> None:
