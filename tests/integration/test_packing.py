@@ -552,10 +552,9 @@ def test_a_record_that_somebody_changed_reaches_nothing_outside(extended: User) 
     extended.run(f"{LOAD}; make-squashfs")
     directory, outside = root(extended) / "user-software", extended.prefix / "outside"
     outside.mkdir(mode=0o700)
-    (directory / "venv").chmod(0o755)
-    (directory / "venv" / "link").symlink_to(outside)
-    entries = ["777 ./../../../../../outside", "777 ./venv/link", f"777 {outside}", "u+s ./venv", "755 ./venv"]
     directory.chmod(0o755)
+    (directory / "link").symlink_to(outside)
+    entries = ["777 ./../../../../../outside", "777 ./link", f"777 {outside}", "u+s ./venv", "755 ./venv"]
     (directory / ".sifmod-folder-modes").write_text("".join(f"{entry}\0" for entry in entries))
     extended.run(f"{LOAD}; make-squashfs --replace")
     assert stat.S_IMODE(outside.stat().st_mode) == 0o700
