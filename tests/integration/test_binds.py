@@ -104,6 +104,7 @@ def test_bind_paths_of_odd_names(user: User, tmp_path: Path, key: str) -> None:
         assert "Read-only" in user.run(f"{LOAD}; {command}", check=False).stderr
 
 
+@pytest.mark.slow
 def test_an_installation_path_of_an_odd_name(tmp_path: Path) -> None:
     """No colon: neither PATH nor MODULEPATH can hold one."""
     user = make_user(tmp_path / "a b,c'd(e)f")

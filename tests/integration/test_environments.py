@@ -149,6 +149,7 @@ def test_a_project_with_its_extra(lab: Lab) -> None:
     assert all((lab.user.prefix / name).read_text() == text for name, text in shown["files"].items())
 
 
+@pytest.mark.slow
 def test_requirements_that_can_t_be_met_are_one_sentence(lab: Lab) -> None:
     lab.write("new.txt", "needs-new-vendor\n")
     assert (
@@ -204,6 +205,7 @@ def test_nothing_is_overwritten_or_half_written(lab: Lab) -> None:
     assert lab.files() == {**before, "requirements.txt": b"greeting\n"}
 
 
+@pytest.mark.slow
 def test_a_base_or_wheel_that_changed_stops_the_build_and_the_old_module_stays(installed: tuple[Lab, str]) -> None:
     lab, module = installed
     (definition,) = lab.user.prefix.glob("*.def")

@@ -265,6 +265,7 @@ def counting_runtime(user: User, body: str = "") -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_two_installs_at_once_pull_once(registry_user: User) -> None:
     folder = counting_runtime(registry_user, "sleep 2;")
     for number in (1, 2):
@@ -349,6 +350,7 @@ def test_the_site_says_where_the_runtime_works(registry_user: User, tmp_path: Pa
     assert {f"SINGULARITY_TMPDIR={tmp_path}", f"APPTAINER_CACHEDIR={tmp_path}/cache"} <= set(seen)
 
 
+@pytest.mark.slow
 def test_an_earlier_good_install_survives_a_failed_pull(registry_user: User) -> None:
     assert install(registry_user, f"image_uri = '{URI}'\n{PYTHON}").returncode == 0
     failure(install(registry_user, f"image_uri = 'docker://{REGISTRY}/demo/python:9.99'\n{PYTHON}", "--rebuild"))
@@ -430,6 +432,7 @@ def test_a_definition_that_is_not_there_is_named(user: User) -> None:
     assert "beside the easyconfig" in message
 
 
+@pytest.mark.slow
 def test_inject_checksums_and_what_they_refuse(user: User, tmp_path: Path) -> None:
     easyconfig = user.prefix / "Demo-1.0.eb"
     easyconfig.write_text(f"{HEAD}sources = ['demo.sif']\n{PYTHON}")
@@ -547,6 +550,7 @@ def test_central_uses_the_image_in_its_place(user: User) -> None:
     assert user.out("module load Demo/1.0; echo $SIF") == str(IMAGES / "demo.sif")
 
 
+@pytest.mark.slow
 def test_from_copy_to_central_removes_the_copy(own_demo: User) -> None:
     easyconfig = own_demo.prefix / DEMO_EASYCONFIG
     easyconfig.write_text(demo_with("image_mode = 'central'\n"))
@@ -595,6 +599,7 @@ def test_a_package_that_builds_with_newer_tools_still_installs(user: User, tmp_p
     assert user.out(script) == "42"
 
 
+@pytest.mark.slow
 def test_one_command_can_opt_out_of_the_constraints(user: User, tmp_path: Path) -> None:
     make_wheel(tmp_path, "demo-vendor", "9.9", "__version__ = '9.9'\n")
     assert install(user, f"sources = ['demo.sif']\n{PYTHON}").returncode == 0

@@ -168,6 +168,7 @@ def test_remove_keeps_what_users_installed_and_a_new_install_takes_it_back(user:
     assert greeted == "hello"
 
 
+@pytest.mark.slow
 def test_what_eb_reads_in_configuration_files_is_what_sifmod_reads(tmp_path: Path) -> None:
     user = make_user(tmp_path / "eb", XDG_CONFIG_HOME=str(tmp_path / "config"))
     own, robot, locks = (tmp_path / name for name in ("own", "robot", "locks"))

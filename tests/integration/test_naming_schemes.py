@@ -162,6 +162,7 @@ def test_every_verb_knows_the_module(ways: tuple[Way, ...], tmp_path: Path) -> N
     assert all_files() == []
 
 
+@pytest.mark.slow
 def test_a_scheme_that_changes_leaves_no_module_behind(user: User) -> None:
     """EasyBuild regenerates modules with another scheme into a second tree, beside the first one."""
     user.eb(DEMO_EASYCONFIG)

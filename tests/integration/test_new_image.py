@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, GREETING, HEAD, IMAGES, User, install_changed, make_user, make_wheel
 
 LOAD = f"module load {DEMO_MODULE}"
@@ -39,6 +41,7 @@ def test_user_software_of_another_python_is_set_aside_and_named(extended: User) 
     assert extended.out(f"{LOAD}; python -c 'print(6 * 7)'") == "42"
 
 
+@pytest.mark.slow
 def test_packed_user_software_of_another_python_is_set_aside_too(extended: User) -> None:
     extended.run(f"{LOAD}; make-squashfs --remove-directory")
     pretend_older(extended)
@@ -56,6 +59,7 @@ def test_packed_user_software_of_another_python_is_set_aside_too(extended: User)
     assert (installdir / "user-software-python3.10-2.squashfs").exists()
 
 
+@pytest.mark.slow
 def test_what_was_set_aside_is_carried_over_as_the_warning_says_also_without_its_list(extended: User) -> None:
     """Somebody removed the list of the packed file: sifmod reads the file itself."""
     extended.run(f"{LOAD}; make-squashfs --remove-directory")
@@ -104,6 +108,7 @@ def test_carry_over_brings_the_packages_to_a_new_install(extended: User, wheel: 
     assert new.out(f"{LOAD}; python -c 'import greeting; print(greeting.greet())'") == "hello"
 
 
+@pytest.mark.slow
 def test_carry_over_reports_what_could_not_be_kept(own_demo: User, tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
@@ -136,6 +141,7 @@ def test_carry_over_refuses_what_it_does_not_know(own_demo: User, tmp_path: Path
     assert carry(own_demo, tmp_path / "empty.txt", tmp_path).returncode == 2
 
 
+@pytest.mark.slow
 def test_an_image_whose_python_is_a_virtual_environment(user: User) -> None:
     """What pip installs goes on top of the packages in /opt/venv, not of those in /usr below it."""
     (user.prefix / "Optvenv.def").write_text(

@@ -499,6 +499,7 @@ def modes(top: Path) -> dict[str, int]:
     return {str(path.relative_to(top)): path.lstat().st_mode for path in [top, *top.rglob("*")]}
 
 
+@pytest.mark.slow
 def test_the_second_time_the_directory_is_just_put_into_use(extended: User, tmp_path: Path) -> None:
     """unmake-squashfs, pip install, make-squashfs --replace; and then again."""
     directory = root(extended) / "user-software"
@@ -560,6 +561,7 @@ def test_a_record_that_somebody_changed_reaches_nothing_outside(extended: User) 
     assert stat.S_IMODE(outside.stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 def test_a_directory_on_another_file_system_is_packed_through_its_link(extended: User, tmp_path: Path) -> None:
     """People link user-software to scratch, for quota."""
     link, scratch = root(extended) / "user-software", tmp_path / "scratch a:b,c" / "us"
@@ -601,6 +603,7 @@ def flip(path: Path) -> None:
         stream.write(bytes([byte[0] ^ 1]))
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_found_by_the_recorded_sum(extended: User) -> None:
     """Neither SquashFS nor zstd has a checksum of the contents."""
     packed = root(extended) / "user-software.squashfs"
@@ -652,6 +655,7 @@ def test_a_default_acl_counts_instead_of_the_umask(extended: User) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
+@pytest.mark.slow
 def test_what_is_packed_under_any_umask_can_be_read_by_its_owner(extended: User) -> None:
     extended.run(f"umask 777; {LOAD}; command make-squashfs --remove-directory; command unmake-squashfs")
     extended.run(f"umask 777; {LOAD}; command make-squashfs --replace")

@@ -130,6 +130,7 @@ def test_an_installation_of_another_member(own_demo: User, wheel: Path) -> None:
         give(root, "0:0", "u+rwX")
 
 
+@pytest.mark.slow
 def test_a_umask_of_077_keeps_everything_private(tmp_path: Path, wheel: Path) -> None:
     user = make_user(tmp_path / "eb")
     root = user.installdir(DEMO_MODULE)
@@ -142,6 +143,7 @@ def test_a_umask_of_077_keeps_everything_private(tmp_path: Path, wheel: Path) ->
         assert [path for path in mine if path.stat().st_mode & 0o077] == []
 
 
+@pytest.mark.slow
 def test_easybuilds_permissions_do_not_reach_what_users_made(own_demo: User) -> None:
     """Its options for a group and for nobody: users' own modes are theirs, also those of a file that is read-only."""
     root = own_demo.installdir(DEMO_MODULE)

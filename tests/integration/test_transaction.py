@@ -78,6 +78,7 @@ def test_of_a_first_install_that_fails_no_module_is_left(user: User) -> None:
     assert not user.installdir(DEMO_MODULE).exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_while_the_module_is_written_leaves_the_earlier_one(own_demo: User) -> None:
     """strace stands in for the full disk: it says so when the new module file is to reach it."""
     before = scripts(own_demo), modules(own_demo)
@@ -130,6 +131,7 @@ def test_a_signal_undoes_the_run_while_the_lock_is_held(own_demo: User, number: 
     no_litter(own_demo)
 
 
+@pytest.mark.slow
 def test_a_read_only_installation_says_how_it_is_rebuilt(user: User) -> None:
     user.eb(DEMO_EASYCONFIG, "--read-only-installdir")
     for options in (["--rebuild"], ["--rebuild", "--module-only"]):

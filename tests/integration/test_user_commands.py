@@ -228,6 +228,7 @@ def test_a_reinstall_keeps_them_and_a_parameter_turns_them_off(cowboy: User) -> 
     assert "user-bin" in cowboy.out(f"{LOAD}; echo $PATH")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["TERM", "KILL", "HUP"])
 def test_a_signal_that_ends_the_wrapper_of_pip_ends_pip(own_demo: User, tmp_path: Path, name: str) -> None:
     source = tmp_path / "slow"

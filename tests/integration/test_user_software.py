@@ -239,6 +239,7 @@ def test_metadata_that_never_end_stop_neither_list_packages_nor_verify(own_demo:
     own_demo.run("sifmod verify")
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_the_image_is_named_wherever_one_looks(own_demo: User, tmp_path: Path) -> None:
     """A second demo-vendor beside the image's, and a package that needs another version than that."""
     second = make_wheel(tmp_path, "demo-vendor", "9.9", "")
