@@ -61,7 +61,7 @@ def test_an_interrupted_run_ends_by_the_signal_and_leaves_nothing(tree: Tree, to
                 time.sleep(0.01)
             time.sleep(0.1)
             os.killpg(process.pid, number)
-            assert process.wait(timeout=20) == -number, (slow, said(tools))
+            assert process.wait(timeout=120) == -number, (slow, said(tools))
             assert tree.litter() == set(), (number, slow)
             assert tree.in_use(tree.check_use()) in case.in_use
 

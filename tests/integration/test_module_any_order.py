@@ -96,7 +96,7 @@ class Shell:
         assert self._bash.stdout
         self._bash.stdin.close()
         self._bash.stdout.close()
-        self._bash.wait(timeout=10)
+        self._bash.wait(timeout=60)
 
 
 @dataclass

@@ -246,7 +246,7 @@ def test_a_fifo_is_no_list_of_packages(tmp_path: Path) -> None:
 def test_a_long_line_takes_no_long_time(tmp_path: Path, text: str) -> None:
     begin = time.monotonic()
     refusal(tmp_path, text)
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 60
 
 
 def test_a_marker_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:

@@ -288,7 +288,7 @@ def test_an_answer_that_does_not_end_is_none(beginning: bytes, piece: bytes, mon
         assert ask(host) == ""
         with pytest.raises(ImageError, match="was not sent"):
             ask(host, ME)
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < 60
         server.shutdown()
 
 

@@ -21,7 +21,7 @@ def is_running(pid_file: Path) -> bool:
 
 
 def ends(pid_file: Path) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while is_running(pid_file) and time.monotonic() < deadline:
         time.sleep(0.02)
     return not is_running(pid_file)
@@ -125,11 +125,11 @@ def test_what_outlives_an_interrupted_command_is_not_waited_for(tmp_path: Path) 
     def interrupt(_line: str) -> None:
         raise KeyboardInterrupt
 
-    script = f"sleep 30 & echo $! >{tmp_path}/pid; echo begun; wait"
+    script = f"sleep 600 & echo $! >{tmp_path}/pid; echo begun; wait"
     before = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         follow(["sh", "-c", script], on_line=interrupt, on_silence=print, silence=10)
-    assert time.monotonic() - before < 10
+    assert time.monotonic() - before < 60
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 

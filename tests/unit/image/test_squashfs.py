@@ -239,7 +239,7 @@ def test_forty_thousand_names_take_little_time_and_memory(tmp_path: Path) -> Non
     path = one_listing(tmp_path / "x.squashfs", directories=1, names=40_000)
     begun = time.process_time()
     assert len(SquashFsFiles(opened(path)).names("/d00000")) == 40_000
-    assert time.process_time() - begun < 1.5
+    assert time.process_time() - begun < 5
     tracemalloc.start()
     try:
         SquashFsFiles(opened(path)).names("/d00000")
