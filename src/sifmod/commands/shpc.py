@@ -42,7 +42,11 @@ def convert_installed(tree: Path, site: Site, *, output: Path, full_name: bool, 
     def one(path: Path) -> ConvertedTool:
         tool, sif = read_module(path, tree)
         option = f"--sourcepath={shlex.quote(str(sif.parent))}"
-        comments = [f"the module file {path}.", f"Install it, without a copy of the image, with: eb {option} FILE.eb"]
+        comments = [
+            f"the module file {path}.",
+            "Install it, without a copy of the image, with:",
+            f"    eb {option} FILE.eb",
+        ]
         return convert_tool(tool, site, full_name=full_name, comments=comments)
 
     return convert_all(installed_modules(tree), one, output=output, force=force, progress=shown_progress())

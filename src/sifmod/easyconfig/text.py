@@ -51,7 +51,8 @@ def easyconfig_text(parameters: Mapping[str, Any], *, comments: Sequence[str]) -
 
     Args:
         parameters: values by name, with names of `ORDER`.
-        comments: comments for the top; those that begin with `- ` are items of a list.
+        comments: comments for the top; those that begin with `- ` are items of a list, and those that begin with four
+            spaces are commands, which stay on one line, however long.
 
     Raises:
         TypeError: a value can't be written as Python.
@@ -69,9 +70,15 @@ def easyconfig_text(parameters: Mapping[str, Any], *, comments: Sequence[str]) -
 
 
 def _comment(text: str) -> list[str]:
-    indent = "#   " if text.startswith("- ") else "# "
+    if text.startswith("    "):
+        return [f"#     {quoting.comment(text)}"]
     return textwrap.wrap(
-        quoting.comment(text), _WIDTH, initial_indent="# ", subsequent_indent=indent, break_on_hyphens=False
+        quoting.comment(text),
+        _WIDTH,
+        initial_indent="# ",
+        subsequent_indent="#   " if text.startswith("- ") else "# ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
