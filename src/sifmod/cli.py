@@ -25,6 +25,7 @@ _VERBS = {
     "new": "Write an easyconfig for an image.",
     "remove": "Remove an installed container.",
     "render": "Print the files that an install would write.",
+    "restripe": "Spread installed images over the targets of Lustre.",
     "sbatch": "Print a job script that runs Python in a container.",
     "show": "Show everything about one installed container.",
     "site": "Show and check the settings of the cluster.",

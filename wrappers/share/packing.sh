@@ -209,6 +209,16 @@ make_temporary() {
     mine=$beside${temporary#"$root/"}
 }
 
+# stripe_temporary: give the new file the site's layout on Lustre, for a file gets one when it is made. Elsewhere do nothing.
+stripe_temporary() {
+    if ((${#stripe[@]} == 0)) || ! command -v lfs >/dev/null; then return; fi
+    if said=$(LC_ALL=C lfs setstripe "${stripe[@]}" "$temporary.striped" 2>&1); then
+        chmod 600 -- "$temporary.striped" && mv -T -- "$temporary.striped" "$temporary"
+    elif [[ ${said,,} != *'inappropriate ioctl'* && ${said,,} != *'not supported'* && ${said,,} != *'not a'*lustre* ]]; then
+        printf 'make-squashfs: the file is packed without the layout of the site, because lfs setstripe failed: %s\n' "$said" >&2
+    fi
+}
+
 # try COMMAND...: end the run if a step fails; the exit status is 8 if space or quota is exhausted.
 try() {
     said=$(LC_ALL=C "$@" 2>&1) || explain_failure "$1" "the same user software is in use as before."

@@ -13,6 +13,8 @@ from sifmod.commands.output import echo, echo_error, echo_json, echo_table
 from sifmod.eb.available import newer_easyconfigs
 from sifmod.eb.space import software_space
 from sifmod.installed.installation import Installation, find_installations
+from sifmod.installed.placement import unstriped_files
+from sifmod.site.settings import Site, load_site
 from sifmod.text.size import counted, size_text
 from sifmod.usersoftware.state import DIRECTORY, PACKED, UserSoftware
 
@@ -37,7 +39,8 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
     """
     space = software_space(prefix)
     found = find_installations(space)
-    facts = [describe(item, fast=fast) for item in found.installations]
+    site = load_site()
+    facts = [describe(item, site, fast=fast) for item in found.installations]
     astray = [sentence for fact in facts for sentence in fact["user_software"]["links_out"]]
     status = 1 if found.damaged or astray else 0
     if as_json:
@@ -54,6 +57,8 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
         image = size_text(fact["image"]["size"]) + ("" if fact["image"]["is_there"] else " (gone)")
         if fact["image"]["old"]:
             image += f" (+ old {size_text(sum(old['size'] for old in fact['image']['old']))})"
+        if fact["unstriped"]:
+            image += " (unstriped)"
         loaded = "loaded" if fact["loaded"] else "-"
         rows.append((fact["module"], image, user_software_text(fact["user_software"]), loaded, newer))
     if rows:
@@ -63,7 +68,7 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
     sys.exit(status)
 
 
-def describe(item: Installation, *, fast: bool) -> dict[str, Any]:
+def describe(item: Installation, site: Site, *, fast: bool) -> dict[str, Any]:
     """Return the facts about an installation, for `--json` and for tables."""
     manifest = item.manifest
     return {
@@ -83,6 +88,7 @@ def describe(item: Installation, *, fast: bool) -> dict[str, Any]:
         "python_version": manifest.python_version,
         "venv": manifest.venv,
         "features": list(manifest.features),
+        "unstriped": [str(path) for path in unstriped_files(item, site)],
         "user_software": _user_software(item.user_software, fast=fast),
         "loaded": item.is_loaded(),
         "module_files": [str(path) for path in item.module_files],

@@ -34,12 +34,12 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
       sifmod show $CONTAINERROOT --json
     """
     item = find_installation(software_space(prefix), module)
-    facts = describe(item, fast=False)
+    site = load_site()
+    facts = describe(item, site, fast=False)
     own = sorted(path.name for path in (item.root / "bin").glob("*"))
     aside = sorted(path.name for path in item.root.glob(f"{names.USER_SOFTWARE_DIRECTORY}-*"))
     easyconfigs = sorted(str(path) for path in (item.root / "easybuild").glob("*.eb"))
     facts.update({"commands": own, "set_aside": aside, "easyconfig": easyconfigs[0] if easyconfigs else None})
-    site = load_site()
     facts["features"] = [
         {
             "name": state.feature.name,

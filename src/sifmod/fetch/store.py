@@ -22,6 +22,7 @@ from sifmod.fetch.uri import ARCHIVE_SCHEMES, REGISTRY_SCHEMES, ImageUri
 from sifmod.host.command import Result, follow
 from sifmod.host.files import content_of, other_writers, put_in_place, sha256_of, write_whole
 from sifmod.host.runtime import ContainerRuntime
+from sifmod.host.striping import stripe_folder
 from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
 from sifmod.text.progress import QUIET, Progress
@@ -176,6 +177,7 @@ class ImageStore:
             else:
                 folder.unlink(missing_ok=True)
             folder.mkdir(mode=0o700)
+            stripe_folder(folder, self.site.stripe, warn=self.say)
         except OSError as error:
             raise ImageError(f"can't make the folder '{folder}' to fetch into: {error.strerror}") from error
         try:

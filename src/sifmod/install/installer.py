@@ -28,6 +28,7 @@ from sifmod.finding import NOTE
 from sifmod.host.command import run
 from sifmod.host.files import content_of, inside, lacking_space, other_writers, owner_of, remove_tree, sha256_of
 from sifmod.host.runtime import ContainerRuntime, find_runtime
+from sifmod.host.striping import striped
 from sifmod.host.versions import host_versions
 from sifmod.image.sif import check_is_sif, sif_id
 from sifmod.install.advice import about_node, known_problems, node_subject
@@ -314,8 +315,11 @@ class Installer:
             )
 
     def _copy(self, target: Path) -> str:
-        with self.progress.step(f"copying {self.image.name}", size=_size(self.image)) as step:
-            return copy_image(self.image, target, progress=step.advance)
+        with (
+            self.progress.step(f"copying {self.image.name}", size=_size(self.image)) as step,
+            striped(target, self.site.stripe, warn=self.warn) as draft,
+        ):
+            return copy_image(self.image, draft, progress=step.advance)
 
     def _hash(self, path: Path) -> str:
         with self.progress.step(f"hashing {path.name}", size=_size(path)) as step:

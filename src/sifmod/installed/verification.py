@@ -17,6 +17,7 @@ from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
 from sifmod.installed.consistency import packages_in_container, packages_on_disk
 from sifmod.installed.installation import Installation
+from sifmod.installed.placement import unstriped_files
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
@@ -65,6 +66,7 @@ def verify(
     yield from _writable(installation)
     yield from _image(installation, site, progress)
     yield from _old_images(installation)
+    yield from _placement(installation, site)
     with progress.step(f"{installation.module}: reading user software"):
         findings = list(_user_software(installation, fast=fast or not is_whole))
     yield from findings
@@ -255,6 +257,17 @@ def _old_images(installation: Installation) -> Iterator[Finding]:
             f"'{path}', {size_text(path.stat().st_size)}, stays for running jobs until the next rebuild",
             "it takes space",
             f"when no job uses it: sifmod remove --old-images {installation.module}",
+        )
+
+
+def _placement(installation: Installation, site: Site) -> Iterator[Finding]:
+    for path in unstriped_files(installation, site):
+        yield Finding(
+            WARNING,
+            "placement",
+            f"'{path}' lies on one storage target of Lustre",
+            "all nodes of a job wait for that target",
+            f"sifmod restripe {installation.module}",
         )
 
 

@@ -36,6 +36,7 @@ from sifmod.site.keys import (
     MASKS,
     PATH,
     PATHS,
+    STRIPE,
     TEXT,
     VARIABLES,
     Key,
@@ -137,6 +138,12 @@ class Site:
         "pip",
         "What installs `pip_requirements`, and packages in `carry-over`. uv is the image's, else the host's; if "
         "neither has one, pip is used.",
+    )
+    stripe: str = described(
+        STRIPE,
+        "",
+        "Layout of images and packed files on Lustre, as options of `lfs setstripe`, such as `-E 4M -c 1 -E 64M -c 4 "
+        "-E -1 -c -1 -S 4M`: see [placement](../howto/add-a-site.md#place-images-on-lustre).",
     )
     pack_compressor: str = described(choice(*COMPRESSORS, empty="zstd"), "zstd", "Compressor of `make-squashfs`.")
     pack_level: int = described(

@@ -87,6 +87,7 @@ describe_user_software() {
     pack_level=6
     pack_block_size=128K
     pack_processors=0
+    stripe=()
 }
 
 # lend_uv: bind the uv of the host, for a container that has none. A script, such as another module's wrapper, is not the program.

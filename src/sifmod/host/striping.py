@@ -1,0 +1,103 @@
+"""Layouts of large files on a Lustre file system: over how many storage targets `lfs` spreads each."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable
+
+from sifmod.errors import CommandError, InstallError
+from sifmod.host.command import ask, run
+
+_LFS = "lfs"
+# What lfs says of a file on another file system (errno ENOTTY and EOPNOTSUPP).
+_NO_LUSTRE = re.compile(r"inappropriate ioctl|operation not supported|not (on )?a lustre|not a mounted lustre", re.I)
+
+
+@contextlib.contextmanager
+def striped(target: Path, layout: str, *, warn: Callable[[str], object]) -> Iterator[Path]:
+    """Yield the path to write a large file to, which becomes `target` at the end of the block.
+
+    Args:
+        target: the file; must not exist.
+        layout: options of `lfs setstripe`; if empty, the yielded path is the target itself.
+        warn: called with a sentence if Lustre refuses the layout: the file is written without it.
+
+    Raises:
+        OSError: the file can't be given its name.
+    """
+    if not layout or not shutil.which(_LFS):
+        yield target
+        return
+    # in a folder of its own, because a layout of the installation would also be that of a thousand small files
+    with tempfile.TemporaryDirectory(prefix=".sifmod-striped-", dir=target.parent) as folder:
+        stripe_folder(Path(folder), layout, warn=warn)
+        draft = Path(folder, target.name)
+        yield draft
+        draft.rename(target)
+
+
+def stripe_folder(folder: Path, layout: str, *, warn: Callable[[str], object]) -> None:
+    """Set the layout that new files of a folder get; on another file system than Lustre do nothing.
+
+    Args:
+        folder: the folder, of this user alone.
+        layout: options of `lfs setstripe`; may be empty.
+        warn: called with a sentence if Lustre refuses the layout.
+    """
+    if not layout or not shutil.which(_LFS):
+        return
+    status, said = ask([_LFS, "setstripe", *layout.split(), str(folder)])
+    if status and not _NO_LUSTRE.search(said):
+        warn(
+            f"`lfs setstripe {layout}` failed for '{folder}' ({said}): the file is written with the layout of its "
+            "folder. Correct 'stripe' in the site file, then run: sifmod restripe"
+        )
+
+
+def is_unstriped(path: Path, layout: str) -> bool:
+    """Return whether a file lies on one storage target of Lustre, although the site spreads such files over several.
+
+    Args:
+        path: the file.
+        layout: options of `lfs setstripe`; may be empty.
+    """
+    if not layout or spreads_nothing(layout) or not shutil.which(_LFS):
+        return False
+    # the fields as llapi_layout prints them: lcm_ of a layout of several components, lmm_ of one
+    status, said = ask([_LFS, "getstripe", str(path)])
+    if status:
+        return False
+    components = re.search(r"^\s*lcm_entry_count:\s*(\d+)", said, re.M)
+    counts = re.findall(r"^\s*lmm_stripe_count:\s*(\d+)", said, re.M)
+    return not (components and int(components[1]) > 1) and counts == ["1"]
+
+
+def spreads_nothing(layout: str) -> bool:
+    """Return whether a layout keeps every file on one target."""
+    counts = re.findall(r"(?:^|\s)(?:-c|--stripe-count)\s+(\S+)", layout)
+    return all(count == "1" for count in counts)
+
+
+def restripe(path: Path, layout: str) -> None:
+    """Give a file the site's layout, while programs may read it: `lfs migrate` swaps a complete copy in.
+
+    Args:
+        path: the file.
+        layout: options of `lfs setstripe`.
+
+    Raises:
+        InstallError: lfs is missing or refuses; the file is as it was.
+    """
+    if not shutil.which(_LFS):
+        raise InstallError("there is no command `lfs` on this node: run it on a node that mounts Lustre")
+    try:
+        done = run([_LFS, "migrate", *layout.split(), str(path)])
+    except CommandError as error:
+        raise InstallError(f"'{path}' is as it was: {error}") from error
+    if done.status:
+        raise InstallError(f"'{path}' is as it was, because `lfs migrate {layout}` failed: {done.last_lines}")
