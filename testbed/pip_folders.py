@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,3 +18,8 @@ def folders_of_pip() -> list[str]:
                 # an index refers to files beside it
                 folders.add(str(path.parent if path.is_file() or name.endswith("INDEX_URL") else path))
     return sorted(folders)
+
+
+if __name__ == "__main__":
+    # a site file's line: TOML writes such a list as JSON does
+    print("optional_binds =", json.dumps([folder for folder in folders_of_pip() if not set(folder) & set(",:\\")]))

@@ -72,7 +72,8 @@ class User:
         """Return the environment of a new login."""
         environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         environ["EASYBUILD_OUTPUT_STYLE"] = "basic"  # with Rich, EasyBuild wraps its lines at 80 columns in a pipe too
-        environ.update(EASYBUILD_PREFIX=str(self.prefix), MODULEPATH=str(self.prefix / "modules" / "all"), **self.env)
+        environ.update(EASYBUILD_PREFIX=str(self.prefix), MODULEPATH=str(self.prefix / "modules" / "all"))
+        environ.update({"SIFMOD_SITE": str(TESTBED / "plain-site.toml"), **self.env})
         return environ
 
     def run(

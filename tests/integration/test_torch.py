@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from testbed.pip_folders import folders_of_pip
 from transcript import Step, console_blocks, same
 
-from conftest import DEMO_MODULE, User, make_user
+from conftest import DEMO_MODULE, TESTBED, User, make_user
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -45,7 +44,7 @@ class Tutorial:
 
 @pytest.fixture(scope="module")
 def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Tutorial:
-    user = make_user(tmp_path_factory.mktemp("torch") / "eb")
+    user = make_user(tmp_path_factory.mktemp("torch") / "eb", SIFMOD_SITE=str(TESTBED / "site.toml"))
     steps = console_blocks(TUTORIAL)
     (program,) = re.findall(r"^```python\n(.*?)^```$", TUTORIAL.read_text(), re.M | re.S)
     (user.prefix / "line.py").write_text(program)
@@ -53,8 +52,7 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Tutorial:
     for number, step in enumerate(steps):
         script += f"printf '\\n@@@ %s\\n' {number}\n{step.command}\n"
         script += "status=$?; if ((status)); then exit $status; fi\n"
-    binds = ",".join(folders_of_pip())
-    done = user.run(f"export SINGULARITY_BIND={binds} APPTAINER_BIND={binds}\n{script}", check=False, timeout=590)
+    done = user.run(script, check=False, timeout=590)
     printed = re.split(r"(?m)^@@@ \d+\n", done.stdout)[1:]
     return Tutorial(user, steps, printed, done.stderr if done.returncode else "")
 
