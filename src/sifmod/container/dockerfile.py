@@ -1,9 +1,30 @@
-"""Which files are Dockerfiles, by their names, as Docker, Podman and editors have it."""
+"""Dockerfiles: which files are some, and what one says of its base images, stages, arguments and files."""
 
 from __future__ import annotations
 
+import fnmatch
+import json
+import posixpath
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Optional
+
+from sifmod.errors import ParameterError
+from sifmod.text.suggest import perhaps
+
+IGNORE_FILE = ".dockerignore"
+
 _NAMES = ("dockerfile", "containerfile")
-_IGNORE = ".dockerignore"
+
+# Build arguments that need no ARG (Dockerfile reference, "Predefined ARGs"), or that builders set themselves.
+_PREDEFINED = re.compile(r"(?i:https?|ftp|no|all)_proxy|(?:TARGET|BUILD|SOURCE)[A-Z_]+")
+
+_DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*")
+_HEREDOC = re.compile(r"(?:^|\s)\d*<<(-?)([\"']?)([A-Za-z_]\w*)\2(?=\s|$)")
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:?)([-+])([^{}$]*))?\})")
 
 
 def is_dockerfile(name: str) -> bool:
@@ -13,6 +34,254 @@ def is_dockerfile(name: str) -> bool:
         name: its name without a folder: `Dockerfile`, `Containerfile`, `NAME.Dockerfile`, `Dockerfile.NAME`.
     """
     name = name.casefold()
-    if name.endswith(_IGNORE):
+    if name.endswith(IGNORE_FILE):
         return False
     return any(name == word or name.endswith(f".{word}") or name.startswith(f"{word}.") for word in _NAMES)
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction of a Dockerfile.
+
+    Attributes:
+        keyword: such as `FROM`, in capitals.
+        rest: its text after the keyword, on one line.
+        first: index of its first line in the file.
+        last: index of its last line, without the lines of its heredocs.
+    """
+
+    keyword: str
+    rest: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Dockerfile:
+    """A Dockerfile (docs.docker.com/reference/dockerfile), as far as sifmod has to know it.
+
+    Attributes:
+        name: its file name, for messages.
+        text: its content.
+        build_args: values of its arguments.
+    """
+
+    name: str
+    text: str
+    build_args: Mapping[str, str]
+
+    @cached_property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """Its instructions, without comments and the content of heredocs."""
+        return tuple(_instructions(self.text.splitlines()))
+
+    @cached_property
+    def stages(self) -> tuple[str, ...]:
+        """Names of its stages in lower case; empty for one without a name."""
+        froms = (_words(one.rest) for one in self.instructions if one.keyword == "FROM")
+        return tuple(words[2].lower() if len(words) > 2 and words[1].lower() == "as" else "" for words in froms)
+
+    @cached_property
+    def images(self) -> Mapping[str, str]:
+        """The images that it starts from or copies from, as written, with their references.
+
+        A reference is empty if it can't be told, because it has a variable that only the builder knows.
+        """
+        found = {}
+        values: dict[str, Optional[str]] = {}
+        stages: list[str] = []
+        for one in self.instructions:
+            if one.keyword == "ARG" and not stages:
+                values.update(self._arguments(one, values))
+            is_from = one.keyword == "FROM"
+            others = {"scratch", *stages, *(() if is_from else map(str, range(len(stages))))}
+            for written in _images_of(one):
+                if written.lower() not in others:
+                    # in a stage only the builder's own variables would count, and no builder allows them here
+                    found[written] = _expanded(written, values if is_from else {})
+            if is_from:
+                stages.append(self.stages[len(stages)])
+        return found
+
+    def _arguments(self, one: Instruction, values: Mapping[str, Optional[str]]) -> dict[str, Optional[str]]:
+        """Return the values of the arguments that an instruction ARG declares; None for one without a value."""
+        found: dict[str, Optional[str]] = {}
+        for word in _shell_words(one.rest):
+            name, given, default = word.partition("=")
+            value = _expanded(default, {**values, **found}) if given else None
+            found[name] = self.build_args.get(name, value)
+        return found
+
+    def with_images(self, references: Mapping[str, str]) -> str:
+        """Return its text with other references.
+
+        Args:
+            references: by the image as written.
+        """
+        lines = self.text.splitlines()
+        for one in reversed(self.instructions):
+            named = [written for written in _images_of(one) if references.get(written)]
+            if not named:
+                continue
+            rest = one.rest
+            for written in named:
+                rest = re.sub(rf"(?<![^\s=,]){re.escape(written)}(?![^\s,])", references[written], rest, count=1)
+            lines[one.first : one.last + 1] = [f"{one.keyword} {rest}"]
+        return "\n".join(lines) + "\n"
+
+    def check(self, *, target: str, files: Collection[str]) -> None:
+        """Refuse what no builder would build, before one is started.
+
+        Args:
+            target: the stage to build; empty for the last one.
+            files: names of the files in the build context.
+
+        Raises:
+            ParameterError: it is not a Dockerfile, or a build argument, the stage or a file is not there.
+        """
+        keywords = [one.keyword for one in self.instructions]
+        if "FROM" not in keywords:
+            hint = " A definition file has another name, such as image.def" if "BOOTSTRAP:" in keywords else ""
+            raise ParameterError("definition", self.name, f"the file has no instruction FROM: correct it.{hint}")
+        declared = {
+            word.partition("=")[0]
+            for one in self.instructions
+            if one.keyword == "ARG"
+            for word in _shell_words(one.rest)
+        }
+        for name in self.build_args:
+            if name not in declared and not _PREDEFINED.fullmatch(name):
+                known = f"it has {', '.join(sorted(declared))}" if declared else "it has none"
+                raise ParameterError(
+                    "build_args", name, f"{self.name} has no ARG of this name{perhaps(name, declared)}: {known}"
+                )
+        numbers = tuple(str(number) for number in range(len(self.stages)))
+        if target and target.lower() not in (*self.stages, *numbers):
+            known = ", ".join(filter(None, self.stages)) or f"its number, 0 to {numbers[-1]}"
+            raise ParameterError("build_target", target, f"{self.name} has no stage of this name: use {known}")
+        for one in self.instructions:
+            if one.keyword in ("COPY", "ADD"):
+                self._check_copied(one, files)
+
+    def _check_copied(self, one: Instruction, files: Collection[str]) -> None:
+        for source in _copied(one):
+            path = posixpath.normpath(source.lstrip("/"))
+            place = f"line {one.first + 1}, {one.keyword} {source}"
+            if path == ".." or path.startswith("../"):
+                raise ParameterError(
+                    "definition",
+                    self.name,
+                    f"{place}: this is outside of the build context, the easyconfig's folder. Put the file there, and "
+                    "name it in definition_files",
+                )
+            if path != "." and not any(fnmatch.fnmatchcase(name, path) for name in files):
+                raise ParameterError(
+                    "definition",
+                    self.name,
+                    f"{place}: the build context has no such file, only {', '.join(sorted(files))}. Name the file in "
+                    "definition_files; ADD unpacks a folder that is packed as .tar",
+                )
+
+
+def _instructions(lines: list[str]) -> Iterator[Instruction]:
+    escape = _escape(lines)
+    index = 0
+    while index < len(lines):
+        first = index
+        parts: list[str] = []
+        while index < len(lines):
+            line = lines[index].rstrip()
+            index += 1
+            if line.lstrip().startswith("#") or (parts and not line):
+                continue  # comments and empty lines may be between the lines of an instruction
+            parts.append(line[: -len(escape)] if line.endswith(escape) else line)
+            if not line.endswith(escape):
+                break
+        words = " ".join(part.strip() for part in parts).split(None, 1)
+        if not words:
+            continue
+        keyword, rest = words[0].upper(), words[1] if len(words) > 1 else ""
+        yield Instruction(keyword, rest, first, index - 1)
+        if keyword in ("RUN", "COPY", "ADD"):
+            for dash, _quote, end in _HEREDOC.findall(rest):
+                index = _after_heredoc(lines, index, end, tabs=bool(dash))
+
+
+def _escape(lines: list[str]) -> str:
+    """Return the escape character, which a directive in the first lines may change."""
+    for line in lines:
+        match = _DIRECTIVE.fullmatch(line.strip())
+        if not match:
+            break
+        if match[1].lower() == "escape":
+            return match[2]
+    return "\\"
+
+
+def _after_heredoc(lines: list[str], index: int, end: str, *, tabs: bool) -> int:
+    for number in range(index, len(lines)):
+        if (lines[number].lstrip("\t") if tabs else lines[number]) == end:
+            return number + 1
+    return index
+
+
+def _words(rest: str) -> list[str]:
+    """Return the words of an instruction after its flags."""
+    words = rest.split()
+    while words and words[0].startswith("--"):
+        words.pop(0)
+    return words
+
+
+def _shell_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _images_of(one: Instruction) -> list[str]:
+    """Return the images, or stages, that an instruction names."""
+    if one.keyword == "FROM":
+        return _words(one.rest)[:1]
+    flags = one.rest.split()[: -len(_words(one.rest)) or None]
+    if one.keyword in ("COPY", "ADD"):
+        return [flag.partition("=")[2] for flag in flags if flag.startswith("--from=")]
+    if one.keyword == "RUN":
+        return [name for flag in flags if flag.startswith("--mount=") for name in re.findall(r"[=,]from=([^,]+)", flag)]
+    return []
+
+
+def _copied(one: Instruction) -> list[str]:
+    """Return the files of the build context that COPY or ADD names, as far as they can be told."""
+    if _images_of(one) or _HEREDOC.search(one.rest):
+        return []
+    words = _words(one.rest)
+    text = one.rest[one.rest.find(words[0]) :] if words else ""
+    if text.startswith("["):
+        try:
+            listed = json.loads(text)
+        except ValueError:
+            return []
+        words = [str(word) for word in listed] if isinstance(listed, list) else []
+    remote = re.compile(r"\w+://|git@")
+    return [word for word in words[:-1] if "$" not in word and not (one.keyword == "ADD" and remote.match(word))]
+
+
+def _expanded(text: str, values: Mapping[str, Optional[str]]) -> str:
+    """Return a text with the values of its variables; empty if one is not known."""
+    is_known = True
+
+    def value_of(match: re.Match[str]) -> str:
+        nonlocal is_known
+        name = match[1] or match[2]
+        value = values.get(name)
+        is_set = bool(value) if match[3] else value is not None
+        if match[4]:
+            instead: str = match[5]
+            return instead if is_set == (match[4] == "+") else (value or "" if match[4] == "-" else "")
+        is_known = is_known and value is not None
+        return value or ""
+
+    expanded = _VARIABLE.sub(value_of, text)
+    return expanded if is_known and "$" not in expanded else ""

@@ -1,10 +1,13 @@
-"""Dockerfiles: which files are some."""
+"""Dockerfiles: which files are some, and what is read in one."""
 
 from __future__ import annotations
 
+from typing import Any, Optional
+
 import pytest
 
-from sifmod.container.dockerfile import is_dockerfile
+from sifmod.container.dockerfile import Dockerfile, is_dockerfile
+from sifmod.errors import ParameterError
 
 
 @pytest.mark.parametrize(
@@ -29,3 +32,111 @@ def test_a_dockerfile_is_known_by_its_name(name: str) -> None:
 )
 def test_other_files_are_none(name: str) -> None:
     assert not is_dockerfile(name)
+
+
+def dockerfile(text: str, build_args: Optional[dict[str, str]] = None) -> Dockerfile:
+    return Dockerfile("Dockerfile", text, build_args or {})
+
+
+def test_instructions_go_over_lines_and_comments_do_not_count() -> None:
+    found = dockerfile(
+        "# syntax=docker/dockerfile:1\n\nFROM \\\n  # the base\n\n  debian:12 \\\n  AS base\n"
+        "run echo \\\n  FROM x\nRUN echo # y\n"
+    ).instructions
+    assert [(one.keyword, one.rest) for one in found] == [
+        ("FROM", "debian:12 AS base"),
+        ("RUN", "echo FROM x"),
+        ("RUN", "echo # y"),
+    ]
+    assert (found[0].first, found[0].last) == (2, 6)
+
+
+def test_the_content_of_a_heredoc_is_no_instruction() -> None:
+    text = (
+        "FROM a\nRUN <<EOF cat >/x\nFROM b\nEOF\nCOPY <<-'END' /y\nFROM c\n\tEND\nRUN echo $((1 << 2)) << 3\nFROM d\n"
+    )
+    assert list(dockerfile(text).images) == ["a", "d"]
+    assert list(dockerfile("FROM a\nRUN cat <<EOF\nFROM b\n").images) == ["a", "b"]
+
+
+def test_another_escape_character() -> None:
+    assert list(dockerfile("# escape=`\nFROM `\n  a\\b`\n  :1\n").images) == ["a\\b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "images"),
+    [
+        ("FROM debian", {"debian": "debian"}),
+        ("FROM --platform=linux/amd64 debian AS x", {"debian": "debian"}),
+        ("FROM debian AS debian\nFROM debian AS x\nFROM X", {"debian": "debian"}),
+        ("FROM scratch\nCOPY --from=busybox:1 /a /a", {"busybox:1": "busybox:1"}),
+        ("FROM a AS one\nFROM b\nCOPY --from=one --chown=1 /a /a\nCOPY --from=0 /a /a", {"a": "a", "b": "b"}),
+        ("FROM a\nRUN --mount=type=bind,from=c:2,target=/c ls", {"a": "a", "c:2": "c:2"}),
+        ("ARG V=1\nFROM a:$V", {"a:$V": "a:1"}),
+        ("ARG V=1\nARG W=${V}.2\nFROM a:${W}-b", {"a:${W}-b": "a:1.2-b"}),
+        ("ARG V\nFROM a:${V:-3}", {"a:${V:-3}": "a:3"}),
+        ("ARG V=1\nFROM a${V:+:new}", {"a${V:+:new}": "a:new"}),
+        ("ARG GIVEN=1 X='a b'\nFROM a:${GIVEN}", {"a:${GIVEN}": "a:9"}),
+        ("FROM a:${TARGETARCH}", {"a:${TARGETARCH}": ""}),
+        ("ARG V=1\nFROM a:${V%%.*}", {"a:${V%%.*}": ""}),
+        ("FROM a\nARG V=1\nFROM b:${V}", {"a": "a", "b:${V}": ""}),
+    ],
+)
+def test_the_images_that_it_needs_are_known(text: str, images: dict[str, str]) -> None:
+    assert dockerfile(text, {"GIVEN": "9"}).images == images
+
+
+def test_references_are_written_in_the_place_of_images() -> None:
+    text = (
+        "ARG V=1\nFROM --platform=linux/amd64 \\\n  a:${V} AS a\nRUN echo a:${V}\nFROM debian\n"
+        "COPY --chown=1 --from=busybox:1 /busybox:1 /x\nRUN --mount=type=bind,from=c,target=/c ls c\n"
+    )
+    references = {"a:${V}": "a@sha256:1", "busybox:1": "b@sha256:2", "c": "c@sha256:3", "debian": ""}
+    assert dockerfile(text).with_images(references) == (
+        "ARG V=1\nFROM --platform=linux/amd64 a@sha256:1 AS a\nRUN echo a:${V}\nFROM debian\n"
+        "COPY --chown=1 --from=b@sha256:2 /busybox:1 /x\nRUN --mount=type=bind,from=c@sha256:3,target=/c ls c\n"
+    )
+
+
+GOOD = """ARG V=1
+FROM a AS one
+ARG W
+COPY data.txt ./data.txt /other.* /opt/
+COPY . /opt
+COPY --from=x ../../etc /etc
+COPY ["data.txt", "/a b/"]
+COPY ${WHAT} /opt
+COPY <<EOF /opt/x
+COPY nothing /opt
+EOF
+ADD https://example.org/x.tar git@example.org:x /opt/
+FROM one AS Two
+"""
+
+
+@pytest.mark.parametrize("target", ["", "one", "TWO", "0", "1"])
+def test_what_can_be_built_is_let_through(target: str) -> None:
+    build_args = {"V": "2", "W": "3", "http_proxy": "x", "TARGETARCH": "amd64"}
+    dockerfile(GOOD, build_args).check(target=target, files=["data.txt", "other.c", "Dockerfile"])
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("", {}, "the file has no instruction FROM: correct it"),
+        ("Bootstrap: docker\nFrom: debian\n", {}, "no instruction FROM: correct it. A definition file has another"),
+        ("FROM a\nCOPY x ../y /opt/\n", {}, "line 2, COPY x: the build context has no such file, only data.txt"),
+        ("FROM a\n\nCOPY ../y /opt/\n", {}, "line 3, COPY ../y: this is outside of the build context"),
+        ("FROM a\nADD sub/../../y /opt/\n", {}, "line 2, ADD sub/../../y: this is outside of the build context"),
+        ("FROM a\nCOPY src/ /opt/\n", {}, "ADD unpacks a folder that is packed as .tar"),
+        ("FROM a\nCOPY *.c /opt/\n", {}, "COPY *.c: the build context has no such file"),
+        ("FROM a AS one\n", {"target": "on"}, "'build_target' = 'on': Dockerfile has no stage of this name: use one"),
+        ("FROM a\n", {"target": "x"}, "use its number, 0 to 0"),
+        ("FROM a\n", {"build_args": {"V": "1"}}, "'build_args' = 'V': Dockerfile has no ARG of this name: it has none"),
+        ("ARG VERSION\nFROM a\n", {"build_args": {"VERSON": "1"}}, "perhaps you meant 'VERSION'"),
+    ],
+)
+def test_what_nothing_would_build_is_refused(text: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        dockerfile(text, options.get("build_args")).check(target=options.get("target", ""), files=["data.txt"])
+    assert said in str(caught.value)
