@@ -42,11 +42,11 @@ sys.path.extend(path for path in os.environ.get("SIFMOD_PYTHONPATH", "").split("
 
 from sifmod.advice.advisory import Advisory
 from sifmod.container.naming import Naming
-from sifmod.container.spec import ContainerSpec, spec_from_parameters
+from sifmod.container.spec import ContainerSpec, file_names, spec_from_parameters
 from sifmod.eb.progress import easybuild_progress
 from sifmod.errors import ParameterError, SifmodError
 from sifmod.fetch.credentials import take_from_environment
-from sifmod.fetch.definition import build_arguments, definition_file_name
+from sifmod.fetch.definition import Definition, build_arguments, build_target
 from sifmod.fetch.repository import image_in_repositories
 from sifmod.fetch.store import ImageStore, StoredImage
 from sifmod.fetch.uri import image_uri
@@ -120,7 +120,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         """Define the easyconfig parameters of this easyblock; docs/reference/parameters.md explains them."""
         own = {
             "binds": [None, "Bind paths (source[:destination[:options]]), in addition to the site's", CUSTOM],
-            "build_args": [None, "Build arguments for the definition file", CUSTOM],
+            "build_args": [None, "Build arguments for the definition", CUSTOM],
+            "build_target": [None, "Stage of the Dockerfile to build (default: the last one)", CUSTOM],
             "conda_env": [None, "Conda environment in the image whose Python is used", CUSTOM],
             "conda_root": [None, "Root of the conda installation in the image (default: /opt/miniconda3)", CUSTOM],
             "container_env": [
@@ -128,8 +129,16 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 "Variables for the container, in addition to the site's; None removes one of the site's",
                 CUSTOM,
             ],
-            "definition": [None, "Definition file beside the easyconfig, to build the image from", CUSTOM],
-            "definition_files": [None, "Files beside the easyconfig, kept in share/docker-defs", CUSTOM],
+            "definition": [
+                None,
+                "Definition file or Dockerfile beside the easyconfig, to build the image from",
+                CUSTOM,
+            ],
+            "definition_files": [
+                None,
+                "Files beside the easyconfig: what a Dockerfile may copy; kept in share/docker-defs",
+                CUSTOM,
+            ],
             "expected_packages": [None, "Names and exact versions of Python packages, for the sanity check", CUSTOM],
             "features": [
                 None,
@@ -276,15 +285,15 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         if len(given) != 1:
             found = " and ".join(given) if given else "none"
             raise ParameterError("sources", sources, f"give one of sources, image_uri and definition; found {found}")
-        build_args = build_arguments(self.cfg["build_args"])
-        if build_args and not definition:
-            raise ParameterError(
-                "build_args", build_args, "only a definition takes build arguments: add one or remove this parameter"
-            )
+        for name in ("build_args", "build_target"):
+            if self.cfg[name] and not definition:
+                raise ParameterError(
+                    name, self.cfg[name], "only a definition is built: add one or remove this parameter"
+                )
         if uri:
             return image_uri(uri).file_name
         if definition:
-            return definition_file_name(self._beside("definition", definition), build_args, stem=self._stem())
+            return self._definition().file_name(self._stem())
         if len(sources) != 1:
             raise ParameterError("sources", sources, "give exactly one: the file name of the SIF")
         filename = sources[0].get("filename") if isinstance(sources[0], dict) else sources[0]
@@ -304,16 +313,28 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             raise ParameterError(parameter, name, f"there is no such file beside the easyconfig, in '{path.parent}'")
         return path
 
+    def _definition(self) -> Definition:
+        """Return what the image is built from.
+
+        Raises:
+            ParameterError: a parameter for it is wrong.
+        """
+        names = file_names("definition_files", self.cfg["definition_files"] or ())
+        return Definition(
+            path=self._beside("definition", self.cfg["definition"]),
+            build_args=build_arguments(self.cfg["build_args"]),
+            target=build_target(self.cfg["build_target"]),
+            files=tuple(self._beside("definition_files", name) for name in names),
+        )
+
     def definitions(self) -> tuple[Path, ...]:
         """Return the paths of the definition files that are kept with the installation.
 
         Raises:
             ParameterError: one does not exist.
         """
-        found = [self._beside("definition_files", name) for name in self.describe()[0].definition_files]
-        if self.cfg["definition"]:
-            found.append(self._beside("definition", self.cfg["definition"]))
-        return tuple(dict.fromkeys(found))
+        files = tuple(self._beside("definition_files", name) for name in self.describe()[0].definition_files)
+        return self._definition().kept if self.cfg["definition"] else tuple(dict.fromkeys(files))
 
     def module_text(self) -> str:
         """Return the module as an install writes it, changes by hooks included; nothing need be installed yet.
@@ -454,9 +475,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         if self.cfg["image_uri"]:
             path, self._stored = store.pull(image_uri(self.cfg["image_uri"]), again=again)
         else:
-            definition = self._beside("definition", self.cfg["definition"])
-            build_args = build_arguments(self.cfg["build_args"])
-            path, self._stored = store.build(definition, build_args, stem=self._stem(), again=again)
+            path, self._stored = store.build(self._definition(), stem=self._stem(), again=again)
         checksum = self.get_checksum_for(checksums=self.cfg["checksums"], filename=path.name, index=0)
         source = {"name": path.name, "path": str(path), "cmd": None, "checksum": checksum, "finalpath": self.builddir}
         self.src.append(source)

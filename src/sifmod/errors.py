@@ -47,7 +47,7 @@ class ImageError(SifmodError):
 
 
 class RuntimeMissingError(SifmodError):
-    """No container runtime was found on this host."""
+    """No container runtime, or nothing that builds Dockerfiles, was found on this host."""
 
     exit_code = 6
 

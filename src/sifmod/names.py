@@ -130,3 +130,5 @@ HOST_LIBRARIES = "/.singularity.d/libs"
 
 # Tried in this order, unless the site names one.
 CONTAINER_RUNTIMES = ("singularity", "apptainer")
+# What builds Dockerfiles, in the order in which a host is searched.
+IMAGE_BUILDERS = ("buildah", "podman", "docker")

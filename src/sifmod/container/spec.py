@@ -242,7 +242,7 @@ def spec_from_parameters(
         installdir=installdir,
         sif=sif,
         image_mode=_choice("image_mode", given.get("image_mode", "copy"), IMAGE_MODES),
-        definition_files=_file_names("definition_files", given.get("definition_files", ())),
+        definition_files=file_names("definition_files", given.get("definition_files", ())),
         expected_packages=_packages("expected_packages", given.get("expected_packages", {}), python),
         python=python,
         venv=venv,
@@ -321,7 +321,12 @@ def _texts(parameter: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _file_names(parameter: str, value: Any) -> tuple[str, ...]:
+def file_names(parameter: str, value: Any) -> tuple[str, ...]:
+    """Return a list of names of files beside the easyconfig, checked.
+
+    Raises:
+        ParameterError: it is not a list of such names.
+    """
     for item in _texts(parameter, value):
         if "/" in item or item.startswith("."):
             raise ParameterError(parameter, item, "use the name of a file beside the easyconfig, without a folder")

@@ -20,7 +20,7 @@ _GROUPS = (
     ("name", "version", "versionsuffix"),
     ("homepage", "description", "whatis", "docurls", "upstream_contacts", "site_contacts", "citing", "usage"),
     ("toolchain",),
-    ("sources", "checksums", "image_uri", "definition", "definition_files", "image_mode"),
+    ("sources", "checksums", "image_uri", "definition", "build_args", "build_target", "definition_files", "image_mode"),
     (
         *(
             "gpu",

@@ -6,7 +6,7 @@ import base64
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -90,6 +90,31 @@ def find_credentials(registry: str, site: Site, environ: Optional[Mapping[str, s
         if found:
             return found
     return None
+
+
+def find_all_credentials(registries: Collection[str], site: Site) -> dict[str, Credentials]:
+    """Return the credentials for the registries of one build, by registry.
+
+    The variables name no registry, so that they count only if there is one registry, or `credential_registries`.
+
+    Args:
+        registries: hosts of the registries; empty for one that is not known.
+        site: the settings in force.
+    """
+    environ = _whole_environment()
+    if len(registries) > 1 and not site.credential_registries:
+        environ = {name: value for name, value in environ.items() if name not in _VARIABLES}
+    found = {registry: find_credentials(registry, site, environ) for registry in registries if registry}
+    return {registry: credentials for registry, credentials in found.items() if credentials}
+
+
+def login_file(found: Mapping[str, Credentials]) -> str:
+    """Return credentials by registry in the form of Docker's config.json (containers-auth.json(5))."""
+    entries = {
+        _DOCKER_HUB_LOGIN if registry in _DOCKER_HUB else registry: {"auth": one.basic.partition(" ")[2]}
+        for registry, one in found.items()
+    }
+    return json.dumps({"auths": entries})
 
 
 def secrets() -> tuple[str, ...]:

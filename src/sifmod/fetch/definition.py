@@ -1,38 +1,107 @@
-"""The definition file of an image: the identity of a build, its arguments, and the copy in the installation."""
+"""The definition of an image: the identity of a build, its arguments, and the copy in the installation."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sifmod.artefact import Artefact
+from sifmod.container.dockerfile import IGNORE_FILE, is_dockerfile
 from sifmod.container.variables import VARIABLE_NAME
 from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.fetch.uri import REGISTRY_SCHEMES, ImageUri
+from sifmod.host.files import content_of, sha256_of
 
 
-def definition_origin(definition: Path, build_args: Mapping[str, str]) -> str:
-    """Return a text that identifies a build: name and hash of the definition file, and the build arguments.
+@dataclass(frozen=True)
+class Definition:
+    """What an image is built from.
 
-    Raises:
-        ImageError: the definition file can't be read.
+    Attributes:
+        path: the definition file or the Dockerfile.
+        build_args: values of its build arguments.
+        target: the stage of a Dockerfile to build; empty for the last one.
+        files: files that a Dockerfile may copy; a definition file copies what it names.
     """
+
+    path: Path
+    build_args: Mapping[str, str]
+    target: str = ""
+    files: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.target and not self.is_dockerfile:
+            raise ParameterError(
+                "build_target", self.target, "only a Dockerfile has stages to choose from: remove this parameter"
+            )
+
+    @property
+    def is_dockerfile(self) -> bool:
+        """Whether it is a Dockerfile."""
+        return is_dockerfile(self.path.name)
+
+    @property
+    def context(self) -> Mapping[str, Path]:
+        """The files of the build context of a Dockerfile, by their names there."""
+        own = self.path.with_name(f"{self.path.name}{IGNORE_FILE}")
+        ignored = own if own.is_file() else self.path.with_name(IGNORE_FILE)
+        found = {path.name: path for path in (*self.files, self.path)}
+        return {**found, IGNORE_FILE: ignored} if ignored.is_file() else found
+
+    @property
+    def kept(self) -> tuple[Path, ...]:
+        """The files to keep with an installation: of those in the context of a Dockerfile, the ones that are text."""
+        if not self.is_dockerfile:
+            return tuple(dict.fromkeys((*self.files, self.path)))
+        return tuple(path for path in self.context.values() if _is_text(path))
+
+    @property
+    def origin(self) -> str:
+        """A text that identifies a build: the file's name and hash, the build arguments, and what it may copy.
+
+        Raises:
+            ImageError: a file can't be read.
+        """
+        arguments = json.dumps(dict(self.build_args), sort_keys=True)
+        text = f"{self.path.name} sha256:{_sha256(self.path)} {arguments}"
+        if not self.is_dockerfile:
+            return text
+        others = {
+            name: f"{_sha256(path)}{' executable' if os.access(path, os.X_OK) else ''}"
+            for name, path in self.context.items()
+            if path != self.path
+        }
+        return f"{text} target={json.dumps(self.target)} context={json.dumps(others, sort_keys=True)}"
+
+    def file_name(self, stem: str) -> str:
+        """Return the file name of its image; a changed definition has another name.
+
+        Raises:
+            ImageError: a file can't be read.
+        """
+        return f"{stem}-{hashlib.sha256(self.origin.encode()).hexdigest()[:8]}.sif"
+
+
+def _is_text(path: Path) -> bool:
     try:
-        text = definition.read_bytes()
+        content_of(path).decode()
+    except (OSError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return sha256_of(path)
     except OSError as error:
-        raise ImageError(f"the definition file '{definition}' can't be read: {error.strerror}") from error
-    arguments = json.dumps(dict(build_args), sort_keys=True)
-    return f"{definition.name} sha256:{hashlib.sha256(text).hexdigest()} {arguments}"
-
-
-def definition_file_name(definition: Path, build_args: Mapping[str, str], *, stem: str) -> str:
-    """Return the file name of the image of a definition file; a changed definition has another name."""
-    return f"{stem}-{hashlib.sha256(definition_origin(definition, build_args).encode()).hexdigest()[:8]}.sif"
+        raise ImageError(f"the definition file '{path}' can't be read: {error.strerror}") from error
 
 
 def registries_of(definition: Path, build_args: Mapping[str, str]) -> frozenset[str]:
@@ -73,6 +142,19 @@ def build_arguments(value: Any) -> Mapping[str, str]:
         if not VARIABLE_NAME.fullmatch(name):
             raise ParameterError("build_args", name, "this is not the name of a build argument")
     return dict(value)
+
+
+def build_target(value: Any) -> str:
+    """Return the stage of a Dockerfile to build, checked; empty for the last one.
+
+    Raises:
+        ParameterError: the value is not the name of a stage.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value):
+        raise ParameterError("build_target", value, "use the name of a stage, from FROM ... AS NAME")
+    return value
 
 
 def kept_definition(path: Path) -> Artefact:

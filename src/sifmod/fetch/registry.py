@@ -44,11 +44,13 @@ class Registry:
         uri: the requested image.
         credentials: user name and password; None if there are none.
         site: which registries and token services it allows.
+        written: how the user has written the URI, for a message; `image_uri = '...'` by default.
     """
 
     uri: ImageUri
     credentials: Optional[Credentials]
     site: Site
+    written: str = ""
 
     def digest(self) -> str:
         """Return the digest of the image, as `sha256:...`; empty if the registry can't be reached from here.
@@ -73,9 +75,10 @@ class Registry:
                 raise ImageError(refusal(self.uri, self.site, self.credentials)) from error
             if error.code == 404:
                 what = "digest" if self.uri.digest else "tag"
+                written = self.written or f"image_uri = '{self.uri.text}'"
                 raise ImageError(
                     f"the registry {self.uri.registry} has no image {self.uri.repository} with the {what} "
-                    f"'{reference}': correct image_uri = '{self.uri.text}'"
+                    f"'{reference}': correct {written}"
                 ) from error
             return ""
         except (OSError, ValueError, http.client.HTTPException, RecursionError):

@@ -9,16 +9,18 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable, Optional
 
 from sifmod.errors import ImageError
 from sifmod.fetch.credentials import Credentials, find_credentials, runtime_environment, secrets
-from sifmod.fetch.definition import definition_file_name, definition_origin, registries_of
+from sifmod.fetch.definition import Definition, registries_of
+from sifmod.fetch.dockerfile import build_folder, prepare
 from sifmod.fetch.registry import Registry, check_login, refusal
 from sifmod.fetch.uri import ARCHIVE_SCHEMES, REGISTRY_SCHEMES, ImageUri
+from sifmod.host.builder import find_builder
 from sifmod.host.command import Result, follow
 from sifmod.host.files import content_of, other_writers, put_in_place, sha256_of, write_whole
 from sifmod.host.runtime import ContainerRuntime
@@ -29,6 +31,12 @@ from sifmod.text.progress import QUIET, Progress
 
 _DENIED = re.compile(r"unauthorized|authentication required|access (to the resource )?(is )?denied|\b40[13]\b", re.I)
 
+# A process of a build that the kernel killed: of Apptainer, of buildah with chroot, of an OCI runtime.
+_KILLED = re.compile(r"signal: killed|exited on killed|exit status 137|out of memory", re.I)
+
+# Lines that are shown where EasyBuild traces its steps: messages of the runtime, and each step of a Dockerfile.
+_SAID = re.compile(r"(INFO|WARNING):|(?=(\[\d+/\d+\] )?STEP \d+/\d+:)|(?=Step \d+/\d+ :)")
+
 _POLL = 1  # seconds between looks at the image's size while the runtime prints nothing
 
 
@@ -37,7 +45,7 @@ class StoredImage:
     """An image in the store.
 
     Attributes:
-        origin: URI that it was pulled from, or `definition_origin` of its definition file.
+        origin: URI that it was pulled from, or `Definition.origin`.
         digest: its digest in the registry, as `sha256:...`; empty if it has none.
         sha256: SHA-256 of the SIF, in hexadecimal.
         size: its size in bytes.
@@ -99,37 +107,65 @@ class ImageStore:
             flags = ["--no-https"] if plain_http else []
             self.say(f"pulling {uri.text} into {target}")
             with self._partial(target) as partial:
-                self._run([*verb, *flags, str(partial), source], partial, credentials, uri=uri)
+                self._runtime([*verb, *flags, str(partial), source], partial, credentials, uri=uri)
                 return target, self._keep(partial, target, origin=uri.text, digest=digest)
 
-    def build(
-        self, definition: Path, build_args: Mapping[str, str], *, stem: str, again: bool = False
-    ) -> tuple[Path, StoredImage]:
-        """Return the image of a definition file; build it unless the store has it already.
+    def build(self, definition: Definition, *, stem: str, again: bool = False) -> tuple[Path, StoredImage]:
+        """Return the image of a definition; build it unless the store has it already.
 
         Args:
-            definition: the definition file; relative paths in it are relative to its folder.
-            build_args: values for its `{{ name }}` places.
+            definition: what to build; relative paths in a definition file are relative to its folder.
             stem: start of the image's file name.
             again: build it even if the store has it.
 
         Raises:
+            RuntimeMissingError: nothing on this host builds Dockerfiles.
+            ParameterError: a Dockerfile, or a parameter for it, names what is not there.
             ImageError: the build failed; the message has its last lines.
         """
-        origin = definition_origin(definition, build_args)
-        target = self.folder / definition_file_name(definition, build_args, stem=stem)
+        origin = definition.origin
+        target = self.folder / definition.file_name(stem)
         with self._lock(target):
             present = None if again else self._present(target, origin)
             if present:
-                self.say(f"{definition.name} was built before: {target}")
+                self.say(f"{definition.path.name} was built before: {target}")
                 return target, present
-            arguments = [word for item in build_args.items() for word in ("--build-arg", "=".join(item))]
-            flags = ["--no-https"] if self.site.insecure_registries else []
-            self.say(f"building {definition.name} into {target}")
+            self.say(f"building {definition.path.name} into {target}")
             with self._partial(target) as partial:
-                command = ["build", *flags, *arguments, str(partial), str(definition)]
-                self._run(command, partial, self._credentials_for(definition, build_args), definition=definition)
+                if definition.is_dockerfile:
+                    self._build_dockerfile(definition, target, partial)
+                else:
+                    self._build_definition(definition, partial)
                 return target, self._keep(partial, target, origin=origin, digest="")
+
+    def _build_definition(self, definition: Definition, partial: Path) -> None:
+        arguments = [word for item in definition.build_args.items() for word in ("--build-arg", "=".join(item))]
+        flags = ["--no-https"] if self.site.insecure_registries else []
+        credentials = self._credentials_for(definition.path, definition.build_args)
+        command = ["build", *flags, *arguments, str(partial), str(definition.path)]
+        self._runtime(command, partial, credentials, definition=definition)
+
+    def _build_dockerfile(self, definition: Definition, target: Path, partial: Path) -> None:
+        """Build with the host's builder, and let the runtime make a SIF of the archive that it writes."""
+        builder = find_builder(self.site)
+        builder.check()
+        with build_folder(builder, self.site, target.with_name(f".{target.name}.build")) as folder:
+            prepared = prepare(folder, definition, self.site, self.say)
+            environ = folder.environment(runtime_environment(None))
+            for command in folder.commands(prepared.options):
+                self._run(
+                    command,
+                    folder.archive,
+                    environ=environ,
+                    passwords=prepared.passwords,
+                    cwd=folder.context,
+                    definition=definition,
+                    program=builder.name,
+                )
+            folder.drop_image()
+            self.say(f"making the SIF from the image that {builder.name} has built")
+            archive = f"{folder.archive_scheme}:{folder.archive}"
+            self._runtime(["build", str(partial), archive], partial, None, definition=definition)
 
     def _credentials_for(self, definition: Path, build_args: Mapping[str, str]) -> Optional[Credentials]:
         """Return what the runtime may log in with while it builds: it would use it at every registry of the file."""
@@ -220,21 +256,58 @@ class ImageStore:
             raise ImageError(f"storing the image as '{target}' failed: {error.strerror}") from error
         return stored
 
-    def _run(
+    def _runtime(
         self,
         arguments: Sequence[str],
         partial: Path,
         credentials: Optional[Credentials],
         *,
         uri: Optional[ImageUri] = None,
-        definition: Optional[Path] = None,
+        definition: Optional[Definition] = None,
     ) -> None:
         environ = runtime_environment(credentials)
-        passwords = {*secrets(), *([credentials.password] if credentials else [])}
         for suffix, folder in (("TMPDIR", self.site.runtime_tmpdir), ("CACHEDIR", self.site.runtime_cachedir)):
             if folder:
                 environ.update({f"{prefix}_{suffix}": folder for prefix in ("SINGULARITY", "APPTAINER")})
-        title = f"pulling {uri.text}" if uri else f"building {definition.name}" if definition else "the runtime"
+        self._run(
+            [str(self.runtime.path), *arguments],
+            partial,
+            environ=environ,
+            passwords=[credentials.password] if credentials else [],
+            cwd=definition.path.parent if definition else None,
+            credentials=credentials,
+            uri=uri,
+            definition=definition,
+        )
+
+    def _run(
+        self,
+        command: Sequence[str],
+        growing: Path,
+        *,
+        environ: Mapping[str, str],
+        passwords: Collection[str],
+        cwd: Optional[Path],
+        credentials: Optional[Credentials] = None,
+        uri: Optional[ImageUri] = None,
+        definition: Optional[Definition] = None,
+        program: str = "the runtime",
+    ) -> None:
+        """Run a command of the runtime or the builder, show its progress, and explain its failure.
+
+        Args:
+            command: the command.
+            growing: the file that it writes.
+            environ: its environment.
+            passwords: what no message may contain, in addition to the passwords in the environment.
+            cwd: folder to run it in; None for the current one.
+            credentials: what it logs in with, for a message.
+            uri: the image that is pulled.
+            definition: what is built.
+            program: what it is, for a message.
+        """
+        passwords = {*secrets(), *passwords}
+        title = _title(uri, definition)
         with self.progress.step(title) as step:
             written = 0
 
@@ -247,26 +320,36 @@ class ImageStore:
                 line = redacted(line)
                 if line.strip():
                     step.tell(line.strip())
-                    if line.startswith(("INFO:", "WARNING:")):
-                        self.say(line.partition(":")[2].strip())
+                    said = _SAID.match(line)
+                    if said:
+                        self.say(line[said.end() :].strip())
 
             def on_silence() -> None:
                 nonlocal written
-                size = partial.stat().st_size if partial.exists() else 0
+                size = growing.stat().st_size if growing.exists() else 0
                 step.advance(size - written)
                 written = size
 
+            # the processes of a RUN outlive a builder that is ended, and would write on into a folder to be removed
             done = follow(
-                [self.runtime.path, *arguments],
+                command,
                 on_line=on_line,
                 on_silence=on_silence,
                 silence=_POLL,
-                cwd=definition.parent if definition else None,
+                cwd=cwd,
                 env=environ,
+                own_session=definition is not None and definition.is_dockerfile,
             )
         if done.status:
             lines = [line for line in redacted(done.stdout).splitlines() if line.strip()]
-            raise ImageError(_explanation(done.status, lines, self.site, credentials, uri=uri, definition=definition))
+            explained = _explanation(
+                done.status, lines, self.site, credentials, uri=uri, definition=definition, program=program
+            )
+            raise ImageError(explained)
+
+
+def _title(uri: Optional[ImageUri], definition: Optional[Definition]) -> str:
+    return f"pulling {uri.text}" if uri else f"building {definition.path.name}" if definition else "the runtime"
 
 
 def _parsed(text: str) -> StoredImage:
@@ -297,13 +380,14 @@ def _explanation(
     credentials: Optional[Credentials],
     *,
     uri: Optional[ImageUri] = None,
-    definition: Optional[Path] = None,
+    definition: Optional[Definition] = None,
+    program: str,
 ) -> str:
-    """Return the message for a runtime that failed: what happened, where, and the remedy."""
+    """Return the message for a runtime or a builder that failed: what happened, where, and the remedy."""
     text = "\n".join(lines)
-    what = f"pulling {uri.text}" if uri else f"building {definition.name}" if definition else "the runtime"
+    what = _title(uri, definition)
     last = Result(status, text, "").last_lines
-    if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or re.search(r"signal: killed|out of memory", text, re.I):
+    if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or _KILLED.search(text):
         return (
             f"{what} was killed, most likely because this node ran out of memory. Run eb in a job on a compute node, "
             "or set 'runtime_tmpdir' in the site file to a folder that is not in memory"
@@ -312,7 +396,7 @@ def _explanation(
         return (
             f"{what} ran out of space. Set 'runtime_tmpdir' and 'runtime_cachedir' in the site file (or "
             f"SIFMOD_RUNTIME_TMPDIR and SIFMOD_RUNTIME_CACHEDIR) to folders with more space, or run eb in a job on a "
-            f"compute node that has it; the runtime printed: {last}"
+            f"compute node that has it; {program} printed: {last}"
         )
     if uri and uri.scheme in REGISTRY_SCHEMES:
         if _DENIED.search(text):
@@ -328,7 +412,12 @@ def _explanation(
                 f"the registry {uri.registry} uses plain HTTP. To allow that, add it to 'insecure_registries' in the "
                 "site file"
             )
+    if definition and re.search(r"server gave HTTP response to HTTPS client", text):
+        return (
+            f"{what} failed: a registry uses plain HTTP. To allow that, add it to 'insecure_registries' in the site "
+            f"file; for a Dockerfile, all of its registries must be there. {program} printed: {lines[-1]}"
+        )
     if re.search(r"no such host|connection refused|i/o timeout|network is unreachable|deadline exceeded", text, re.I):
         host = (uri.registry or uri.text) if uri else "a server"
-        return f"{what} failed: {host} can't be reached from here; the runtime printed: {lines[-1] if lines else ''}"
-    return f"{what} failed with exit status {status}; the runtime's last lines: {last}"
+        return f"{what} failed: {host} can't be reached from here; {program} printed: {lines[-1] if lines else ''}"
+    return f"{what} failed with exit status {status}; {program}'s last lines: {last}"

@@ -114,6 +114,7 @@ def follow(
     silence: float,
     env: Optional[Mapping[str, str]] = None,
     cwd: Optional[Path] = None,
+    own_session: bool = False,
 ) -> Result:
     """Run a command that takes long, and pass on its output while it runs.
 
@@ -125,6 +126,7 @@ def follow(
         silence: number of seconds before `on_silence` is called.
         env: its environment, `os.environ` by default.
         cwd: folder to run it in, the current one by default.
+        own_session: whether to end all processes that it has started, if it is ended: for one that does not itself.
 
     Returns:
         Its exit status, and its last lines as standard output.
@@ -134,7 +136,7 @@ def follow(
     """
     lines: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
     with _started(
-        command, own_session=False, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=env, cwd=cwd
+        command, own_session=own_session, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=env, cwd=cwd
     ) as process:
         arriving: queue.Queue[Optional[str]] = queue.Queue(maxsize=_PIECES)
         ended = threading.Event()

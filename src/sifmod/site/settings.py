@@ -83,7 +83,8 @@ class Site:
     insecure_registries: tuple[str, ...] = described(
         HOSTS,
         (),
-        "Registries accessed over plain HTTP. If there is one, definition files are built with `--no-https`.",
+        "Registries accessed over plain HTTP. If there is one, definition files are built with `--no-https`; a Dockerfile "
+        "is built over plain HTTP if all of its registries are named.",
     )
     credential_registries: tuple[str, ...] = described(
         HOSTS,
@@ -93,8 +94,13 @@ class Site:
     token_services: tuple[str, ...] = described(
         HOSTS, (), "Token services that may get passwords, in addition to those on the registry's own domain."
     )
-    runtime_tmpdir: str = described(PATH, "", "Temporary folder of the runtime for pulls and builds. It must exist.")
+    runtime_tmpdir: str = described(PATH, "", "Temporary folder for pulls and builds. It must exist.")
     runtime_cachedir: str = described(PATH, "", "Cache folder of the runtime. The runtime creates it.")
+    image_builder: str = described(
+        choice(*names.IMAGE_BUILDERS),
+        "",
+        "Command that builds Dockerfiles. If empty, `buildah` is tried first, then `podman`, then `docker`.",
+    )
     replaced_image: str = described(
         choice("keep", "remove", empty="keep"),
         "keep",
@@ -197,6 +203,11 @@ class Site:
             f"no container runtime on this node: looked for {' and '.join(self.runtimes)} on PATH. Load its module, "
             "use a node that has one, or set 'runtime' in the site file"
         )
+
+    @property
+    def image_builders(self) -> tuple[str, ...]:
+        """Commands that build Dockerfiles to try, in this order."""
+        return (self.image_builder,) if self.image_builder else names.IMAGE_BUILDERS
 
     def features_of(self, changes: Sequence[str]) -> tuple[Feature, ...]:
         """Return the features of a container, unless its user changes them.

@@ -11,6 +11,7 @@ import pytest
 
 from sifmod.errors import ImageError
 from sifmod.fetch import store as store_module
+from sifmod.fetch.definition import Definition
 from sifmod.fetch.store import ImageStore, record_of
 from sifmod.fetch.uri import image_uri
 from sifmod.host import files
@@ -174,6 +175,6 @@ def test_a_build_gets_no_password_that_its_registry_would_have_it_send_elsewhere
     definition = tmp_path / "x.def"
     definition.write_text("Bootstrap: docker\nFrom: registry.example.org/a/b:1\n")
     with pytest.raises(ImageError, match="was not sent"):
-        ImageStore(tmp_path, ContainerRuntime(runtime), a_site(), print).build(definition, {}, stem="x")
+        ImageStore(tmp_path, ContainerRuntime(runtime), a_site(), print).build(Definition(definition, {}), stem="x")
     assert asked == ["registry.example.org"]
     assert not Path(f"{runtime}.calls").exists()
