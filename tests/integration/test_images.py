@@ -10,10 +10,12 @@ import re
 import shutil
 import subprocess
 import tarfile
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from tests.daemon import daemon
 
 from conftest import (
     DEMO_EASYCONFIG,
@@ -236,6 +238,38 @@ def test_an_archive_is_an_image_too(user: User, small_archive: Path, scheme: str
     done = install(user, f"image_uri = '{scheme}:{archive}'\n{GREET}")
     assert done.returncode == 0, done.stdout
     assert user.out("module load Demo/1.0; greet") == "hello"
+
+
+def test_an_image_of_a_docker_daemon_is_pinned_to_its_id_and_fetched_once(user: User, small_archive: Path) -> None:
+    identifier = f"sha256:{hashlib.sha256(b'small').hexdigest()}"
+    with (
+        tempfile.TemporaryDirectory(prefix="sifmod") as folder,  # the path of a socket is at most 108 bytes long
+        daemon(Path(folder, "socket"), {"demo/small:1": identifier}, archive=small_archive) as docker,
+    ):
+        user.env["DOCKER_HOST"] = f"unix://{docker.path}"
+        written = user.run(
+            "sifmod new docker-daemon:demo/small:1 --commands greet --name Demo --version 1.0", cwd=user.prefix
+        )
+        assert "the image is on this host only" in written.stderr
+        easyconfig = next(user.prefix.glob("Demo-1.0*.eb"))
+        assert f"image_uri = 'docker-daemon:demo/small:1@{identifier}'" in easyconfig.read_text()
+        user.eb(str(easyconfig))
+        assert docker.saved == [identifier]
+    assert user.out(f"module load Demo/{easyconfig.stem.partition('-')[2]}; greet") == "hello"
+
+
+def test_an_image_that_buildah_has_built_is_an_image_too(user: User, small_archive: Path) -> None:
+    user.env.update(XDG_DATA_HOME=str(user.prefix / "data"), STORAGE_DRIVER="vfs")
+    storage = "containers-storage:localhost/small:1"
+    user.run(f"buildah tag $(buildah pull --quiet docker-archive:{small_archive}) localhost/small:1")
+    identifier = user.out("buildah inspect --type image --format '{{.FromImageID}}' localhost/small:1")
+    done = install(user, f"image_uri = '{storage}'\n{GREET}")
+    assert done.returncode == 0, done.stdout
+    assert user.out("module load Demo/1.0; greet") == "hello"
+    manifest = json.loads((user.installdir("Demo/1.0") / "share/sifmod.json").read_text())
+    assert manifest["image_digest"] == f"sha256:{identifier}"
+    assert [path.suffix for path in sorted(stored(user))] == [".sif", ".json"]
+    user.run("buildah rmi --all; buildah unshare rm -rf data", cwd=user.prefix)
 
 
 def test_oras_brings_a_sif_as_it_is(registry_user: User) -> None:

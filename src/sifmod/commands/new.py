@@ -115,6 +115,7 @@ def new(
       sifmod new docker://nvcr.io/nvidia/pytorch:24.03-py3 --output ~/easyconfigs
       sifmod new pytorch-new.sif --like PyTorch-2.2.0-rocm-5.6.1.eb
       sifmod new docker://quay.io/biocontainers/samtools:1.9--h91753b0_8
+      sifmod new containers-storage:localhost/mytool:1.0
       sifmod new emboss.sif --commands 'need*' --commands water
       sifmod new tools.sif --name tools --version 1.0 -o - | less
       sifmod new --requirements requirements.txt --base pytorch.sif --name lab

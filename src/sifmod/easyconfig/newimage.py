@@ -11,9 +11,10 @@ from typing import Optional
 from sifmod.eb.space import letter_folder, source_paths
 from sifmod.errors import ImageError, ParameterError
 from sifmod.fetch.credentials import find_credentials
+from sifmod.fetch.local import local_digest
 from sifmod.fetch.registry import Registry
 from sifmod.fetch.store import ImageStore, record_of
-from sifmod.fetch.uri import ImageUri, image_uri
+from sifmod.fetch.uri import LOCAL_SCHEMES, ImageUri, image_uri
 from sifmod.host.files import sha256_of
 from sifmod.host.runtime import find_runtime
 from sifmod.image.inspection import SIF, Inspection, inspect_image, inspect_programs
@@ -115,14 +116,15 @@ def pulled_image(
     Raises:
         ImageError: it can't be pulled.
         ParameterError: it is not a URI.
-        RuntimeMissingError: there is no container runtime to pull with.
+        RuntimeMissingError: there is no container runtime to pull with, or nothing that reads the storage it is in.
     """
     try:
         uri = image_uri(text)
     except ParameterError as error:
         raise ImageError(f"'{text}' is neither a file nor the URI of an image: {error.remedy}") from error
-    if uri.registry and not uri.digest:
-        digest = Registry(uri, find_credentials(uri.registry, site), site).digest()
+    if not uri.digest and (uri.registry or uri.scheme in LOCAL_SCHEMES):
+        is_local = uri.scheme in LOCAL_SCHEMES
+        digest = local_digest(uri) if is_local else Registry(uri, find_credentials(uri.registry, site), site).digest()
         uri = ImageUri.parse(uri.pinned(digest)) if digest else uri
     sources = source_paths()[0]
     present = sorted(sources.glob(f"*/*/{uri.file_name}"))

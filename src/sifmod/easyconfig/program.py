@@ -10,6 +10,7 @@ from typing import Optional
 
 from sifmod.container.wrappers import COMMAND_NAME, why_not_a_wrapper
 from sifmod.errors import ParameterError
+from sifmod.fetch.uri import LOCAL_SCHEMES
 from sifmod.image.inspection import MAIN_PACKAGES, Inspection
 from sifmod.image.programs import CONDA, Command, Package, Programs
 from sifmod.text.printable import printable
@@ -112,6 +113,7 @@ def named_by(reference: str) -> tuple[str, str]:
         reference: such as `docker://quay.io/biocontainers/samtools:1.9--h91753b0_8` or `samtools_1.16.1.sif`.
     """
     last = reference.partition("@")[0].rstrip("/").rpartition("/")[2]
+    last = re.sub(rf"^({'|'.join(LOCAL_SCHEMES)}):", "", last)
     last = re.sub(r"\.(sif|simg|img|squashfs|sqsh|tar|tgz|tar\.gz)$", "", last)
     last = re.sub(r"^.*biocontainers[-_]", "", last).partition("--")[0]
     if last.startswith("mulled-v2-"):  # a hash of several packages

@@ -16,7 +16,7 @@ from sifmod.container.wrappers import why_not_a_wrapper
 from sifmod.easyconfig.program import Program, others_than_python, program_of
 from sifmod.easyconfig.text import folded
 from sifmod.errors import ImageError, ParameterError
-from sifmod.fetch.uri import ImageUri
+from sifmod.fetch.uri import LOCAL_SCHEMES, ImageUri
 from sifmod.image.gpustack import newest
 from sifmod.image.inspection import MAIN_PACKAGES, SIF, Inspection
 from sifmod.image.programs import Programs
@@ -142,6 +142,10 @@ def propose(
     }
     if uri and not uri.digest:
         notes.append("image_uri has no digest, so it may name another image tomorrow: pin it if that is possible")
+    if uri and uri.scheme in LOCAL_SCHEMES:
+        notes.append(
+            "the image is on this host only, and another user or host can't fetch it: for them, push it to a registry"
+        )
     # texts of the image hold no templates of EasyBuild; those of the other easyconfig may
     parameters = without_templates(parameters)
     for key in TAKEN_OVER:

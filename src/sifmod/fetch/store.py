@@ -14,12 +14,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable, Optional
 
-from sifmod.errors import ImageError
+from sifmod.errors import ImageError, SifmodError
 from sifmod.fetch.credentials import Credentials, find_credentials, runtime_environment, secrets
 from sifmod.fetch.definition import Definition, registries_of
 from sifmod.fetch.dockerfile import build_folder, prepare
+from sifmod.fetch.local import local_digest, local_source
 from sifmod.fetch.registry import Registry, check_login, refusal
-from sifmod.fetch.uri import ARCHIVE_SCHEMES, REGISTRY_SCHEMES, ImageUri
+from sifmod.fetch.uri import ARCHIVE_SCHEMES, LOCAL_SCHEMES, REGISTRY_SCHEMES, ImageUri
 from sifmod.host.builder import find_builder
 from sifmod.host.command import Result, follow
 from sifmod.host.files import content_of, other_writers, put_in_place, sha256_of, write_whole
@@ -46,7 +47,7 @@ class StoredImage:
 
     Attributes:
         origin: URI that it was pulled from, or `Definition.origin`.
-        digest: its digest in the registry, as `sha256:...`; empty if it has none.
+        digest: its digest in the registry, or its ID on the host that built it, as `sha256:...`; empty if unknown.
         sha256: SHA-256 of the SIF, in hexadecimal.
         size: its size in bytes.
         runtime: version of the runtime that made it.
@@ -90,7 +91,7 @@ class ImageStore:
         target = self.folder / uri.file_name
         with self._lock(target):
             present = None if again else self._present(target, uri.text)
-            if present:
+            if present and not self._is_replaced(uri, present):
                 self.say(f"{uri.text} was pulled before: {target}")
                 return target, present
             plain_http = uri.registry in self.site.insecure_registries
@@ -101,14 +102,31 @@ class ImageStore:
                 found = Registry(uri, credentials, self.site).digest()
                 digest = digest or found
                 source = uri.pinned(digest) if digest else uri.text
+            if uri.scheme in LOCAL_SCHEMES:
+                digest = local_digest(uri)
             if uri.scheme in ARCHIVE_SCHEMES and not Path(uri.location).is_file():
                 raise ImageError(f"there is no archive '{uri.location}': correct image_uri = '{uri.text}'")
-            verb = ["build"] if uri.scheme in ARCHIVE_SCHEMES else ["pull"]
+            verb = ["build"] if uri.scheme in (*ARCHIVE_SCHEMES, *LOCAL_SCHEMES) else ["pull"]
             flags = ["--no-https"] if plain_http else []
             self.say(f"pulling {uri.text} into {target}")
             with self._partial(target) as partial:
+                if uri.scheme in LOCAL_SCHEMES:
+                    source = local_source(uri, digest, partial.parent)
                 self._runtime([*verb, *flags, str(partial), source], partial, credentials, uri=uri)
                 return target, self._keep(partial, target, origin=uri.text, digest=digest)
+
+    def _is_replaced(self, uri: ImageUri, present: StoredImage) -> bool:
+        """Return whether a name on this host belongs to another image than the one that the store has of it."""
+        if uri.scheme not in LOCAL_SCHEMES or uri.digest:
+            return False
+        try:
+            digest = local_digest(uri)
+        except SifmodError:
+            return False  # such as on a compute node, after a pull on the login node
+        if digest in ("", present.digest):
+            return False
+        self.say(f"{uri.text} was built again")
+        return True
 
     def build(self, definition: Definition, *, stem: str, again: bool = False) -> tuple[Path, StoredImage]:
         """Return the image of a definition; build it unless the store has it already.

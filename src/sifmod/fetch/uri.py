@@ -13,9 +13,16 @@ from sifmod.text.suggest import perhaps
 
 REGISTRY_SCHEMES = ("docker", "oras")
 ARCHIVE_SCHEMES = ("docker-archive", "oci-archive")
-SCHEMES = (*REGISTRY_SCHEMES, "library", "https", *ARCHIVE_SCHEMES)
+DOCKER_DAEMON = "docker-daemon"
+LOCAL_SCHEMES = (DOCKER_DAEMON, "containers-storage")
+SCHEMES = (*REGISTRY_SCHEMES, "library", "https", *ARCHIVE_SCHEMES, *LOCAL_SCHEMES)
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+# A reference as docker, buildah and podman print it: HOST/NAME:TAG; the ID of the image is checked as a digest.
+_WORD = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_REFERENCE = re.compile(
+    rf"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?{_WORD}(?:/{_WORD})*(?::[A-Za-z0-9_][A-Za-z0-9_.-]*)?"
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,13 @@ class ImageUri:
             if not location.startswith("/") or location.startswith("//"):
                 raise ValueError(f"write the absolute path of the archive: {scheme}:/path/image.tar")
             return cls(text, scheme, location)
+        if scheme in LOCAL_SCHEMES:
+            name, at, identifier = location.partition("@")
+            if not _REFERENCE.fullmatch(name):
+                raise ValueError(f"write the name and the tag of an image on this host: {scheme}:NAME:TAG")
+            if at and not _DIGEST.fullmatch(identifier):
+                raise ValueError("the text after '@' is not an image ID: write @sha256: and 64 hexadecimal digits")
+            return cls(text, scheme, location)
         if not location.startswith("//") or not location.strip("/"):
             raise ValueError(f"write it as {scheme}://...")
         location = location[2:]
@@ -64,7 +78,7 @@ class ImageUri:
 
     @property
     def digest(self) -> str:
-        """The digest that the URI is pinned to, as `sha256:...`; empty if it is not pinned."""
+        """The digest, or the ID of a local image, that the URI is pinned to, as `sha256:...`; empty if not pinned."""
         return self.location.partition("@")[2] if self.scheme not in ARCHIVE_SCHEMES else ""
 
     @property
@@ -92,7 +106,9 @@ class ImageUri:
         return match[1] if match else "latest"
 
     def pinned(self, digest: str) -> str:
-        """Return the URI with a digest in place of its tag, in the syntax of the runtime."""
+        """Return the URI with a digest in place of its tag, or with the ID of a local image."""
+        if self.scheme in LOCAL_SCHEMES:
+            return f"{self.scheme}:{self.location.partition('@')[0]}@{digest}"
         return f"{self.scheme}://{self.registry}/{self.repository}@{digest}"
 
     @property

@@ -55,6 +55,8 @@ def parameters(programs: Programs = PROGRAMS, image: Inspection = IMAGE, **more:
         ("docker://gromacs/gromacs:2023.2", "gromacs", "2023.2"),
         ("docker://registry:5000/tools/r-base:latest", "r-base", ""),
         ("docker://ubuntu", "ubuntu", ""),
+        ("docker-daemon:mytool:1.0", "mytool", "1.0"),
+        ("containers-storage:localhost/mytool:1.0", "mytool", "1.0"),
         (f"oras://example.org/tool@sha256:{'a' * 64}", "tool", ""),
         ("docker://quay.io/biocontainers/mulled-v2-0123:abc-0", "", ""),
         ("samtools_1.16.1.sif", "samtools", "1.16.1"),
