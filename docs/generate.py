@@ -58,10 +58,34 @@ def host_variables() -> Iterator[str]:
     yield from textwrap.wrap(", ".join(f"`{pattern}`" for pattern in HOST_VARIABLES) + ".", 120)
 
 
+def tools() -> Iterator[str]:
+    """The shipped easyconfigs of tools by class: those whose first line names the recipe that their facts are from."""
+    yield "| class | module | what it is | commands | image |"
+    yield "|---|---|---|---|---|"
+    rows = []
+    for path in (ROOT / "easyconfigs").rglob("*.eb"):
+        text = path.read_text()
+        source = re.match(r"# Facts: SHPC's recipe of (\S+), tag ([\w.-]*\w)", text)
+        if not source:
+            continue
+        values = {
+            ast.unparse(one.targets[0]): ast.literal_eval(one.value)
+            for one in ast.parse(text).body
+            if isinstance(one, ast.Assign) and not isinstance(one.value, ast.Name)
+        }
+        module = f"{values['name']}/{values['version']}{values['versionsuffix']}"
+        what = values["whatis"][0].partition(": ")[2]
+        commands = ", ".join(f"`{name}`" for name in values["wrappers"])
+        image = f"`{source[1]}`, tag `{source[2]}`"
+        rows.append(f"| {values['moduleclass']} | `{module}` | {what} | {commands} | {image} |")
+    yield from sorted(rows, key=str.lower)
+
+
 PARTS = {
     "docs/reference/variables.md": {"host variables": host_variables},
     "docs/reference/sites.md": {"site keys": site_keys, "feature keys": feature_keys},
     "docs/reference/parameters.md": {"parameters": parameters},
+    "docs/reference/tools.md": {"tools": tools},
 }
 
 

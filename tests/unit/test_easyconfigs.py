@@ -23,6 +23,10 @@ ROOT = Path(__file__).resolve().parents[2]
 EASYCONFIGS = sorted(path for path in (ROOT / "easyconfigs").rglob("*.eb") if path.parent.name != "sifmod")
 DEFINITIONS = sorted((ROOT / "easyconfigs").rglob("*.def"))
 MOST_LINES = 26
+MOST_LINES_OF_A_TOOL = 16
+# The first line of an easyconfig of a tool: the repository of the image, and the tag whose digest is known.
+RECIPE = r"# Facts: SHPC's recipe of (\S+), tag ([\w.-]*\w)(?:, and .*)?\.\n"
+TOOLS = [path for path in EASYCONFIGS if re.match(RECIPE, path.read_text())]
 IMAGE_SOURCES = ("sources", "image_uri", "definition")
 
 # What an easyconfig sets: parameter -> value.
@@ -145,6 +149,23 @@ def test_module_spider_finds_it_by_its_packages(easybuild: EasyBuild, path: Path
         assert package in keywords
 
 
+def test_there_are_tools_of_many_subjects(easybuild: EasyBuild) -> None:
+    assert len(TOOLS) >= 20
+    assert {"bio", "chem", "lang", "math", "vis"} <= {easybuild.read(path)["moduleclass"] for path in TOOLS}
+
+
+@pytest.mark.parametrize("path", TOOLS, ids=name_of)
+def test_a_tool_is_loaded_beside_others_and_has_nothing_of_python(easybuild: EasyBuild, path: Path) -> None:
+    values, spec = easybuild.read(path), easybuild.spec(path)
+    assert len(code_lines(path.read_text())) <= MOST_LINES_OF_A_TOOL
+    assert values["gpu"] in ("", "nvidia")
+    assert spec.python is None
+    assert not spec.module_family
+    names = {artefact.path.name for artefact in render(spec, load_site({"SIFMOD_SITE": "generic"}))}
+    assert set(spec.wrappers) <= names
+    assert not [name for name in names if re.search("python|pip|venv|squashfs", name)]
+
+
 @every_easyconfig
 def test_the_image_comes_from_one_place(easybuild: EasyBuild, path: Path) -> None:
     values = easybuild.read(path)
@@ -162,6 +183,11 @@ def test_name_of_the_image_and_name_of_the_module_agree(easybuild: EasyBuild, pa
         assert all(f"-{part}-" in sif for part in parts)
         assert values["version"] in sif
         assert re.fullmatch(rf"lumi-{values['name'].lower()}-.*-dockerhash-[0-9a-f]{{12}}\.sif", sif)
+    elif recipe := re.match(RECIPE, path.read_text()):
+        repository, tag = recipe.groups()
+        uri = image_uri(values["image_uri"])
+        assert uri.location == f"{repository}@{uri.digest}"
+        assert values["version"] in (tag, tag.partition("--")[0], tag.removeprefix("egl-py3-"))
     elif "nvcr.io/" in values.get("image_uri", ""):
         release = image_uri(values["image_uri"]).tag.partition("-")[0]
         assert release in version.split("-")
