@@ -83,8 +83,8 @@ class Site:
     insecure_registries: tuple[str, ...] = described(
         HOSTS,
         (),
-        "Registries accessed over plain HTTP. If there is one, definition files are built with `--no-https`; a Dockerfile "
-        "is built over plain HTTP if all of its registries are named.",
+        "Registries accessed over plain HTTP. If there is one, definition files are built with `--no-https`; a "
+        "Dockerfile is built over plain HTTP if all of its registries are named.",
     )
     credential_registries: tuple[str, ...] = described(
         HOSTS,
