@@ -82,7 +82,8 @@ def _packages(content: bytes) -> Iterator[RpmPackage]:
     end = time.monotonic() + _MOST_SECONDS
     with tempfile.NamedTemporaryFile(prefix="sifmod-") as copy:
         Path(copy.name).write_bytes(content)
-        with contextlib.closing(sqlite3.connect(f"file:{copy.name}?mode=ro&immutable=1", uri=True)) as database:
+        address = f"{Path(copy.name).as_uri()}?mode=ro&immutable=1"
+        with contextlib.closing(sqlite3.connect(address, uri=True)) as database:
             # a database can hold views and triggers that run for ever
             database.execute("PRAGMA trusted_schema = OFF")
             database.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
@@ -95,6 +96,8 @@ def _packages(content: bytes) -> Iterator[RpmPackage]:
                 (_MOST_HEADER, _MOST_PACKAGES),
             )
             for (blob,) in rows:
+                if time.monotonic() > end:  # spent on headers, while the database waits
+                    raise ValueError(f"it takes more than {_MOST_SECONDS} seconds")
                 with contextlib.suppress(struct.error, ValueError, IndexError):
                     yield _package(_header(blob))
 
@@ -120,7 +123,7 @@ def _header(blob: bytes) -> dict[int, list[Value]]:
     }
     found: dict[int, list[Value]] = {}
     for tag, kind, offset, count in struct.iter_unpack(">IIII", blob[8:begin]):
-        if tag not in wanted or count > length:
+        if tag not in wanted or tag in found or count > length:
             continue
         if kind == _INT32:
             found[tag] = list(struct.unpack_from(f">{count}I", data, offset))

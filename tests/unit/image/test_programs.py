@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import struct
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -175,6 +177,34 @@ def test_rpm_s_package_that_came_after_the_base(tmp_path: Path) -> None:
     (package,) = found_in(tmp_path).packages
     assert (package.name, package.version, package.summary, package.manager) == ("gromacs", "2.1", "a summary", "rpm")
     assert [one.name for one in package.commands] == ["gmx"]
+
+
+def test_a_header_of_rpm_that_repeats_itself_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = rpm_header(transaction=1, name="x", files=[])
+    many = 100_000
+    table = header[8:24] * many
+    _entries, length = struct.unpack_from(">2I", header)
+    repeated = struct.pack(">2I", many, length + (1 << 20)) + table + header[-length:] + bytes(1 << 20)
+    begun = time.process_time()
+    assert rpm._header(repeated) == {1000: ["x"]}
+    assert time.process_time() - begun < 5
+    rpm_database(tmp_path, *[header] * 3)
+    monkeypatch.setattr(rpm, "_MOST_SECONDS", -1)
+    assert "can't be read: it takes more than" in found_in(tmp_path).unread
+
+
+def test_a_temporary_folder_can_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "what?mode=rw#1 %41"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    for name in ("bash", "gmx"):
+        program(tmp_path, f"/usr/bin/{name}")
+    rpm_database(
+        tmp_path,
+        rpm_header(transaction=1, name="bash", files=["/usr/bin/bash"]),
+        rpm_header(transaction=2, name="gromacs", files=["/usr/bin/gmx"]),
+    )
+    assert [one.name for one in found_in(tmp_path).packages] == ["gromacs"]
 
 
 @pytest.mark.parametrize(("name", "kind"), [("Packages", "Berkeley DB"), ("Packages.db", "ndb")])
