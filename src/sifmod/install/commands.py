@@ -53,7 +53,8 @@ def check_commands(spec: ContainerSpec) -> Started:
         raise InstallError(f"the commands of {spec.module} can't be checked: {error}") from error
     if done.status:
         raise InstallError(f"the commands of {spec.module} can't be checked: {done.last_lines}")
-    answers = {(one[1], one[2]): one[3] for one in re.finditer(r"^(\w+) (\S+) ?(.*)$", done.stdout, re.MULTILINE)}
+    lines = re.finditer(r"^(\w+)\t([^\t\n]+)(?:\t(.*))?$", done.stdout, re.MULTILINE)
+    answers = {(one[1], one[2]): one[3] or "" for one in lines}
     missing = [name for name, command in commands.items() if ("missing", command) in answers]
     if missing:
         raise InstallError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ def installed(tmp_path: Path) -> Path:
     }.items():
         write(tmp_path, f"/bin/{name}", f"#!/bin/sh\n{text}\n").chmod(0o755)
     write(tmp_path, "/bin/plain")
+    Path(tmp_path, "bin/folder").mkdir()
     write(tmp_path, "/bin/orphan", "#!/no/such/interpreter\n").chmod(0o755)
     return tmp_path
 
@@ -51,6 +53,28 @@ def test_a_missing_command_is_refused(installed: Path, command: str) -> None:
     spec = a_program(installed, "tool", "x", wrapped={"x": (command,)})
     with pytest.raises(InstallError, match="lacks the commands of the wrappers x: correct wrappers"):
         check_commands(spec)
+
+
+@pytest.mark.parametrize("path", ["my tools/gone", "bin/folder"])
+def test_a_path_with_spaces_that_is_missing_and_a_folder_are_refused(installed: Path, path: str) -> None:
+    spec = a_program(installed, "x", wrapped={"x": (f"{installed}/{path}", "-q")})
+    with pytest.raises(InstallError, match="lacks the commands of the wrappers x: correct wrappers"):
+        check_commands(spec)
+
+
+def test_a_command_with_spaces_in_its_path_is_started(installed: Path) -> None:
+    write(installed, "/my tools/tool 2", "#!/bin/sh\necho tool 2.0\n").chmod(0o755)
+    spec = a_program(installed, "x", wrapped={"x": (f"{installed}/my tools/tool 2",)})
+    assert check_commands(spec).versions == {"x": "tool 2.0"}
+
+
+@pytest.mark.slow  # waits for the end of the time of a command
+@pytest.mark.parametrize("text", ["trap '' TERM; while :; do sleep 1; done", "sleep 100 & echo 1.0"])
+def test_a_command_that_does_not_end_when_it_is_told_to_is_not_waited_for(installed: Path, text: str) -> None:
+    write(installed, "/bin/stubborn", f"#!/bin/sh\n{text}\n").chmod(0o755)
+    begun = time.monotonic()
+    check_commands(a_program(installed, "stubborn"))
+    assert time.monotonic() - begun < 60
 
 
 def test_commands_that_lack_a_library_or_their_interpreter_are_named(installed: Path) -> None:
