@@ -143,8 +143,7 @@ class _Sections:
 
     def section(self, key: str) -> Node:
         """Return a section; empty if there is none, or if it is null."""
-        value = self.sections.get(key, "")
-        return "" if value in ("null", "~") else value
+        return _or_empty(self.sections.get(key, ""))
 
     def text(self, key: str) -> str:
         """Return a section that is a text; empty if there is none."""
@@ -158,10 +157,16 @@ class _Sections:
         value = self.section(key) or {}
         if not isinstance(value, dict):
             raise self.refused(f"'{key}' is not a mapping")
-        found = {name: item for name, item in value.items() if isinstance(item, str)}
+        items = {name: _or_empty(item) for name, item in value.items()}
+        found = {name: item for name, item in items.items() if isinstance(item, str)}
         if len(found) != len(value):
             raise self.refused(f"'{key}' has values that are not texts")
         return found
+
+
+def _or_empty(node: Node) -> Node:
+    """Return a node, or an empty text for one that YAML takes for nothing."""
+    return "" if node in ("null", "~") else node
 
 
 def _full_tag(tag: str, tags: Mapping[str, str]) -> str:
@@ -211,7 +216,8 @@ def _aliases(recipe: _Sections) -> list[Alias]:
     found = {}
     for item in section:
         name, command, options = (
-            item.get(key, "") if isinstance(item, dict) else None for key in ("name", "command", "singularity_options")
+            _or_empty(item.get(key, "")) if isinstance(item, dict) else None
+            for key in ("name", "command", "singularity_options")
         )
         if not (isinstance(name, str) and isinstance(command, str) and isinstance(options, str) and name):
             raise recipe.refused("an item of 'aliases' is not a mapping of a name and a command")

@@ -179,6 +179,15 @@ def test_what_json_has_for_nothing_is_nothing() -> None:
     assert (values["wrappers"], values["gpu"]) == ([], "")
 
 
+def test_values_that_are_null_are_empty() -> None:
+    made = of_sections(aliases={"tool": None, "other": "other"}, env={"TOOL_HOME": None})
+    assert parameters(made)["wrappers"] == ["other"]
+    assert parameters(made)["container_env"] == {"TOOL_HOME": ""}
+    assert any(note.startswith("no wrapper for tool: ") for note in made.lost)
+    made = of_sections(aliases=[{"name": "tool", "command": "/bin/tool", "singularity_options": None}])
+    assert (parameters(made)["wrappers"], made.lost) == ({"tool": "/bin/tool"}, ())
+
+
 @pytest.mark.parametrize("text", ["", "[]", "text", "a: *b", "\t- x: [", "a: 1\na: 2"])
 def test_a_text_that_is_no_recipe_is_refused(text: str) -> None:
     with pytest.raises(RecipeError, match="'it' is not a recipe of SHPC"):
