@@ -33,6 +33,8 @@ _ABOUT = {
     "Python": ("https://www.python.org/", "a programming language", "lang"),
 }
 _NO_HOMEPAGE = "https://apptainer.org/"
+# Characters of NAME-VERSION.eb. Names of files have at most 255; EasyBuild's logs of an install have date and time too.
+_LONGEST = 200
 
 # Packages for which users choose an image: the description names them, and expected_packages has their versions.
 _NOTABLE = (
@@ -344,6 +346,12 @@ def _checked(proposal: Proposal, file_name: str) -> Proposal:
     """Return a proposal with its Python; refuse what an install would refuse."""
     parameters = proposal.parameters
     checked_name("version", parameters["version"])
+    if len(proposal.file_name) > _LONGEST:
+        raise ParameterError(
+            "name",
+            parameters["name"],
+            f"the name with the version has more than {_LONGEST} characters: choose a shorter one",
+        )
     spec = spec_from_parameters(
         name=parameters["name"],
         version=parameters["version"] + parameters["versionsuffix"],

@@ -61,7 +61,7 @@ def read_module(path: Path, top: Path) -> tuple[Tool, Path]:
         top: the folder of all modules.
 
     Raises:
-        RecipeError: it is not a module of SHPC, or its image is gone.
+        RecipeError: it is not a module of SHPC, or its image is gone or can't be read.
     """
     try:
         text = content_of(path)[:_LARGEST].decode()
@@ -78,7 +78,13 @@ def read_module(path: Path, top: Path) -> tuple[Tool, Path]:
             "not a module of SHPC", f"'{path}' is not a module of SHPC with a SIF: it names no containerPath"
         )
     sif = Path(image[1] or image[2])
-    if not sif.is_absolute() or not sif.is_file():
+    try:
+        is_there = sif.is_absolute() and sif.is_file()
+    except OSError as error:
+        raise RecipeError(
+            "the image can't be read", f"'{path}' can't be converted: its image '{sif}' can't be read: {error.strerror}"
+        ) from error
+    if not is_there:
         raise RecipeError("the image is gone", f"'{path}' can't be converted: its image '{sif}' is not there")
     folder = path.parent.relative_to(top)
     options = next((found["options"] for found in _ANY.finditer(text)), "")

@@ -63,6 +63,26 @@ def test_two_recipes_of_one_name_and_tag_are_named(call: Call) -> None:
     assert "aligner-1.10--h5bf99c6_0: convert both with --full-name" in problem["problem"]
 
 
+def test_a_recipe_that_can_not_be_read_or_named_does_not_stop_the_others(call: Call, tmp_path: Path) -> None:
+    good = (RECIPES / ALIGNER / "container.yaml").read_text()
+    for name, text in {
+        "good": good,
+        "long": good.replace(ALIGNER, f"example.org/{'x' * 250}"),
+        "deep": good.replace(ALIGNER, f"example.org/{'/'.join(['x' * 90] * 3)}"),
+    }.items():
+        folder = tmp_path / "registry" / name
+        folder.mkdir(parents=True)
+        (folder / "container.yaml").write_text(text)
+    gone = tmp_path / "registry/gone"
+    gone.mkdir()
+    (gone / "container.yaml").symlink_to("nowhere")
+    result = call("convert", "--all", "registry", "--output", "out", "--full-name")
+    assert result.exit_code == RecipeError.exit_code
+    assert result.stdout.splitlines()[0] == "wrote 1 easyconfig to out"
+    assert result.stderr.count("has more than 200 characters: choose a shorter one") == 2
+    assert "'registry/gone/container.yaml' can't be read: No such file or directory" in result.stderr
+
+
 def test_an_installed_tree(call: Call, tmp_path: Path) -> None:
     folder = tmp_path / "modules/example/tool/1.0"
     folder.mkdir(parents=True)

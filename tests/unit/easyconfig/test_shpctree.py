@@ -98,6 +98,14 @@ def test_an_image_that_is_gone(make: Make, tmp_path: Path) -> None:
         read_module(path, tmp_path / "modules")
 
 
+def test_an_image_that_can_not_be_looked_at(make: Make, tmp_path: Path) -> None:
+    path = make({})
+    _tool, sif = read_module(path, tmp_path / "modules")
+    path.write_text(path.read_text().replace(str(sif), f"/{'x' * 300}"))
+    with pytest.raises(RecipeError, match=r"its image '/x+' can't be read: File name too long"):
+        read_module(path, tmp_path / "modules")
+
+
 def test_module_files_of_others_are_named(make: Make, tmp_path: Path) -> None:
     path = make({})
     path.write_text("local containerPath = '/x.sif'\n")
