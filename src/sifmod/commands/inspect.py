@@ -17,7 +17,7 @@ from sifmod.image.gpustack import newest
 from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image, inspect_programs
 from sifmod.image.programs import Programs
 from sifmod.image.python import Packages
-from sifmod.text.printable import printable
+from sifmod.text.printable import one_line, printable
 from sifmod.text.size import size_text
 
 _SHOWN_LINES = 40  # lines shown of a script or a definition file
@@ -75,7 +75,8 @@ def _show_commands(programs: Programs, *, as_json: bool) -> None:
         echo_json([{**asdict(command), "no_wrapper": reason} for command, reason in rows])
         return
     heads = ("COMMAND", "FILE", "PACKAGE", "NO WRAPPER BECAUSE")
-    echo_table(heads, [(command.name, command.path, command.package, reason) for command, reason in rows])
+    shown = [(command.name, command.path, command.package, reason) for command, reason in rows]
+    echo_table(heads, [tuple(map(one_line, row)) for row in shown])
     if programs.unread:
         echo_error(f"note: {programs.unread}")
 

@@ -13,7 +13,7 @@ from sifmod.errors import ParameterError
 from sifmod.fetch.uri import LOCAL_SCHEMES
 from sifmod.image.inspection import MAIN_PACKAGES, Inspection
 from sifmod.image.programs import CONDA, Command, Package, Programs
-from sifmod.text.printable import printable
+from sifmod.text.printable import one_line
 
 _MOST_WRAPPERS = 1_000
 _MOST_NAMED = 10  # commands in one note
@@ -199,7 +199,7 @@ def usable_names(found: Sequence[str], notes: list[str]) -> list[str]:
     reasons: Mapping[str, str] = {name: why_not_a_wrapper(name) for name in found}
     usable = [name for name in found if not reasons[name]]
     needed = [name for name in found if reasons[name] and COMMAND_NAME.fullmatch(name)]
-    odd = [printable(name) for name in found if reasons[name] and not COMMAND_NAME.fullmatch(name)]
+    odd = [one_line(name) for name in found if reasons[name] and not COMMAND_NAME.fullmatch(name)]
     if needed:
         notes.append(f"no wrapper for {some_names(needed)}: the host needs its own commands of these names")
     if odd:

@@ -15,6 +15,11 @@ def printable(text: str) -> str:
     return STEERING.sub(lambda found: _escape(ord(found[0])), text)
 
 
+def one_line(text: str) -> str:
+    r"""Return printable text, such as the name of a file in a list, with `\n` and `\t` for line feeds and tabs too."""
+    return printable(text).replace("\n", r"\n").replace("\t", r"\t")
+
+
 def is_utf8(text: str) -> bool:
     """Return whether text is UTF-8: a file name or an argument may hold any bytes."""
     try:

@@ -80,7 +80,7 @@ def test_what_is_no_image_is_an_error_of_its_own(tmp_path: Path, flags: list[str
 
 def test_commands_of_the_programs(tmp_path: Path) -> None:
     top = linux(tmp_path / "image")
-    for name in ("gmx", "ls", "odd \x1b[2J"):
+    for name in ("gmx", "ls", "odd \x1b[2J\nline"):
         write(top, f"/usr/local/bin/{name}").chmod(0o755)
     done = call("--commands", top)
     assert done.exit_code == 0, done.output

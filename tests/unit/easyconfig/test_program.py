@@ -143,13 +143,14 @@ def test_commands_are_chosen_by_patterns() -> None:
 
 
 def test_names_that_the_host_needs_or_that_can_not_be_are_left_out_with_a_note() -> None:
-    odd = package("x", "ls", "bash", "start-shell", "a b", "\x1b[2J", "$(id)", "good")
+    odd = package("x", "ls", "bash", "start-shell", "a b", "\x1b[2J", "a\nwrote it", "$(id)", "good")
     proposal = proposed(Programs(packages=(odd,)))
     assert proposal.parameters["wrappers"] == ["good"]
     needed, names = proposal.notes
     assert needed.startswith("no wrapper for ls, bash, start-shell: the host needs")
     assert "a b" in names
     assert "\x1b" not in names
+    assert r"a\nwrote it" in names
     reasons = {command.name: reason for command, reason in offered(Programs(packages=(odd,)))}
     assert [name for name, reason in reasons.items() if not reason] == ["good"]
     assert reasons["ls"] == "the host needs its own"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sifmod.text.printable import columns, printable
+from sifmod.text.printable import columns, one_line, printable
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,10 @@ def test_no_control_character_is_left(text: str) -> None:
     assert not any(unicodedata.category(character) in ("Cc", "Cs") for character in shown if character not in "\n\t")
     assert shown.encode().decode() == shown
     assert printable(shown) == shown
+
+
+def test_a_name_stays_on_one_line() -> None:
+    assert one_line("a\nwrote it\t\x1b[2J") == r"a\nwrote it\t\x1b[2J"
 
 
 @pytest.mark.parametrize(("text", "width"), [("", 0), ("abc", 3), ("漢字", 4), ("e\u0301", 1), ("\uff46", 2)])
