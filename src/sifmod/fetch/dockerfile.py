@@ -51,8 +51,9 @@ def build_folder(builder: ImageBuilder, site: Site, mark: Path) -> Iterator[Buil
         mark.symlink_to(folder.path)
         yield folder
     finally:
-        folder.remove()
-        mark.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what can't be removed now, the next build finds by the mark
+            folder.remove()
+            mark.unlink(missing_ok=True)
 
 
 def _remove_leftover(builder: ImageBuilder, path: Path) -> None:

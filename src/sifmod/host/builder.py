@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -9,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.errors import ImageError, RuntimeMissingError
+from sifmod.errors import CommandError, ImageError, RuntimeMissingError
 from sifmod.host.command import LOOK, run
 from sifmod.host.files import remove_tree
 from sifmod.site.settings import Site
@@ -63,9 +64,14 @@ class ImageBuilder:
         return self.name != _DOCKER
 
     def remove(self, folder: Path) -> None:
-        """Remove a folder, in which files may belong to subordinate ids."""
+        """Remove a folder, in which files may belong to subordinate ids.
+
+        Raises:
+            OSError: something can't be removed.
+        """
         if self.is_rootless and folder.exists():
-            run([self.path, "unshare", "rm", "-rf", "--", folder])
+            with contextlib.suppress(CommandError):
+                run([self.path, "unshare", "rm", "-rf", "--", folder])
         remove_tree(folder)
 
 
@@ -162,13 +168,18 @@ class BuildFolder:
         return [*places, "--storage-driver", "overlay" if has_overlay else "vfs"]
 
     def drop_image(self) -> None:
-        """Free the space of the image, which is in the archive."""
-        if self.builder.name == _DOCKER:
-            run([self.builder.path, "image", "rm", "--force", self._image], time_limit=LOOK)
-        self.builder.remove(self._storage)
+        """Free the space of the image, which is in the archive, if that is possible now."""
+        with contextlib.suppress(OSError, CommandError):
+            if self.builder.name == _DOCKER:
+                run([self.builder.path, "image", "rm", "--force", self._image], time_limit=LOOK)
+            self.builder.remove(self._storage)
 
     def remove(self) -> None:
-        """Remove all that the build has written."""
+        """Remove all that the build has written.
+
+        Raises:
+            OSError: something can't be removed.
+        """
         if self.builder.name == _DOCKER:
             self.drop_image()
         self.builder.remove(self.path)

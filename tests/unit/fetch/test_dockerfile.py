@@ -239,6 +239,21 @@ def test_what_a_killed_build_has_left_is_removed_by_the_next(place: Place) -> No
     assert not mark.is_symlink()
 
 
+def test_what_can_t_be_removed_is_left_to_the_next_build(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_builder: ImageBuilder, _folder: Path) -> None:
+        raise OSError(39, "Directory not empty")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ImageBuilder, "remove", full)
+        place.build()
+    (left,) = place.leftovers
+    (mark,) = (place.folder / "store").glob(".*.build")
+    assert mark.readlink() == place.folder / "tmp" / left
+    next((place.folder / "store").glob("*.sif")).unlink()
+    place.build()
+    assert not place.leftovers
+
+
 @pytest.mark.parametrize("name", ["precious", "sifmod-build-gone"])
 def test_a_link_to_something_else_removes_nothing(place: Place, name: str) -> None:
     precious = place.folder / "precious"
