@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
 import shutil
 import subprocess
-import tarfile
 import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from smallimage import SMALL_URI, small_image
 from tests.daemon import daemon
 
 from conftest import (
@@ -35,59 +34,12 @@ URI = f"docker://{REGISTRY}/demo/python:3.11"
 
 PYTHON = "python_prefix = '/usr'\nvenv = 'demo'\n"
 
-SMALL_URI = f"docker://{REGISTRY}/demo/small:1"
 GREET = "wrappers = ['greet']\n"
-
-
-def add(archive: tarfile.TarFile, name: str, content: bytes, *, mode: int = 0o644) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(content), mode
-    archive.addfile(entry, io.BytesIO(content))
-
-
-def small_layer() -> bytes:
-    """A root file system with a few of this machine's programs and their libraries, and `greet`."""
-    programs = [shutil.which(name) or name for name in ("sh", "ls", "chmod", "touch", "true")]
-    libraries = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout.split()
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as layer:
-        for name in ("bin", "lib", "lib64"):
-            link = tarfile.TarInfo(name)
-            link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
-            layer.addfile(link)
-        for name in ("opt", "tmp", "usr/local/bin"):
-            folder = tarfile.TarInfo(name)
-            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
-            layer.addfile(folder)
-        for word in dict.fromkeys(programs + [word for word in libraries if word.startswith("/")]):
-            if not word.endswith(":"):
-                add(layer, f"usr/{word.removeprefix('/usr').lstrip('/')}", Path(word).read_bytes(), mode=0o755)
-        add(layer, "usr/bin/greet", b"#!/bin/sh\necho hello\n", mode=0o755)
-        add(layer, "etc/passwd", b"root:x:0:0::/root:/bin/sh\n")
-    return buffer.getvalue()
 
 
 @pytest.fixture(scope="module")
 def small_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small image as `docker save` writes it, which is in the registry too: for tests that need no Python in it."""
-    layer = small_layer()
-    config = {
-        "architecture": "amd64",
-        "os": "linux",
-        "config": {"Env": ["PATH=/usr/bin"]},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-    }
-    manifest = [{"Config": "config.json", "RepoTags": ["demo/small:1"], "Layers": ["layer.tar"]}]
-    path = tmp_path_factory.mktemp("small") / "small.tar"
-    with tarfile.open(path, "w") as archive:
-        add(archive, "config.json", json.dumps(config).encode())
-        add(archive, "manifest.json", json.dumps(manifest).encode())
-        add(archive, "layer.tar", layer)
-    make_user(path.parent / "eb").run(
-        "skopeo --insecure-policy copy --quiet --dest-tls-verify=false "
-        f"--dest-creds '$oauthtoken:{PASSWORD}' docker-archive:{path} {SMALL_URI}"
-    )
-    return path
+    return small_image(tmp_path_factory.mktemp("small"))
 
 
 def install(user: User, text: str, *flags: str) -> subprocess.CompletedProcess[str]:
