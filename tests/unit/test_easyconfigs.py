@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sifmod.container.dockerfile import Dockerfile
 from sifmod.container.spec import ContainerSpec, spec_from_parameters
 from sifmod.fetch.definition import build_arguments
 from sifmod.fetch.uri import image_uri
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # sifmod's own easyconfig is no container: test_robot.py and tests/integration/test_sites.py have it
 EASYCONFIGS = sorted(path for path in (ROOT / "easyconfigs").rglob("*.eb") if path.parent.name != "sifmod")
 DEFINITIONS = sorted((ROOT / "easyconfigs").rglob("*.def"))
+DOCKERFILES = sorted((ROOT / "easyconfigs").rglob("*.Dockerfile"))
 MOST_LINES = 26
 MOST_LINES_OF_A_TOOL = 16
 # The first line of an easyconfig of a tool: the repository of the image, and the tag whose digest is known.
@@ -39,6 +41,7 @@ def name_of(path: Path) -> str:
 
 every_easyconfig = pytest.mark.parametrize("path", EASYCONFIGS, ids=name_of)
 every_definition = pytest.mark.parametrize("path", DEFINITIONS, ids=name_of)
+every_dockerfile = pytest.mark.parametrize("path", DOCKERFILES, ids=name_of)
 
 
 class EasyBuild:
@@ -298,6 +301,41 @@ def test_the_efficient_nbody_leaves_its_tools_in_the_first_stage() -> None:
     assert section(final, "files from build") == ["/usr/local/bin/nbody /usr/local/bin/nbody"]
 
 
+def test_there_are_dockerfiles_beside_the_definitions_of_the_tutorial() -> None:
+    assert [path.stem for path in DOCKERFILES] == ["Lightning-ngc", "nbody-12.4.1-efficient", "nbody-12.4.1"]
+
+
+@every_dockerfile
+def test_a_dockerfile_takes_the_place_of_the_definition_beside_it(easybuild: EasyBuild, path: Path) -> None:
+    definition = path.with_suffix(".def").name
+    (values,) = (found for found in map(easybuild.read, path.parent.glob("*.eb")) if found["definition"] == definition)
+    dockerfile = Dockerfile(path.name, path.read_text(), build_arguments(values["build_args"]))
+    dockerfile.check(target="", files=[path.name])
+    stages = stages_of(path.with_suffix(".def").read_text())
+    froms = [re.findall(r"(?m)^From: (.+)$", stage)[0] for stage in stages]
+    expected = [re.sub(r"\{\{ (\w+) \}\}", lambda match: values["build_args"][match[1]], source) for source in froms]
+    assert list(dockerfile.images.values()) == expected
+    defaults = Dockerfile(path.name, path.read_text(), {})
+    assert dockerfile.images == defaults.images
+    for line in section(stages[-1], "labels"):
+        assert re.sub(r"\{\{ (\w+) \}\}", r"${\1}", line).replace(" ", '="') + '"' in path.read_text()
+
+
+@every_dockerfile
+def test_a_dockerfile_fetches_what_the_definition_beside_it_fetches(path: Path) -> None:
+    ours, theirs = path.read_text(), path.with_suffix(".def").read_text()
+    theirs = re.sub(r"\{\{ (\w+) \}\}", r"${\1}", theirs)
+    for pattern in (r"https://[^\s\"]+", r"[a-z0-9-]+-dev\b", r"--constraint \"\S+\""):
+        assert set(re.findall(pattern, ours)) == set(re.findall(pattern, theirs))
+
+
+@every_dockerfile
+def test_the_scripts_of_a_dockerfile_are_right_for_sh(path: Path, need: Need) -> None:
+    for one in Dockerfile(path.name, path.read_text(), {}).instructions:
+        if one.keyword == "RUN":
+            subprocess.run([need("dash", "sh"), "-n", "-c", one.rest], check=True)
+
+
 def test_the_easyblock_s_methods_take_what_other_releases_of_easybuild_pass(easybuild: EasyBuild) -> None:
     base = easybuild.easyblock.__bases__[0]
     overridden = {
@@ -312,5 +350,5 @@ def test_the_easyblock_s_methods_take_what_other_releases_of_easybuild_pass(easy
 
 
 def test_nothing_names_a_place_of_one_machine() -> None:
-    for path in [*EASYCONFIGS, *DEFINITIONS]:
+    for path in [*EASYCONFIGS, *DEFINITIONS, *DOCKERFILES]:
         assert not re.search(r"/(work|home|tmp|scratch|projappl)\b", path.read_text())
