@@ -42,6 +42,9 @@ _PIECES = 16
 # Lines of a followed command that are kept: what went wrong is at the end, and a build may print for hours.
 _KEPT_LINES = 1000
 
+# Before a command that the kernel kills if its parent is killed: in a session of its own nobody else would end it.
+_TIED = ("setpriv", "--pdeathsig", "KILL")
+
 # Output of a command or an image must not control the terminal that shows a message about it.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -126,7 +129,8 @@ def follow(
         silence: number of seconds before `on_silence` is called.
         env: its environment, `os.environ` by default.
         cwd: folder to run it in, the current one by default.
-        own_session: whether to end all processes that it has started, if it is ended: for one that does not itself.
+        own_session: whether to end all processes that it has started, if it is ended: for one that does not itself. It
+            is also killed if this process is.
 
     Returns:
         Its exit status, and its last lines as standard output.
@@ -135,6 +139,8 @@ def follow(
         CommandError: the command can't be started.
     """
     lines: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
+    if own_session and ask([*_TIED, "true"])[0] == 0:  # since util-linux 2.33
+        command = [*_TIED, *command]
     with _started(
         command, own_session=own_session, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, env=env, cwd=cwd
     ) as process:

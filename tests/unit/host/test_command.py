@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -131,6 +132,28 @@ def test_what_outlives_an_interrupted_command_is_not_waited_for(tmp_path: Path) 
         follow(["sh", "-c", script], on_line=interrupt, on_silence=print, silence=10)
     assert time.monotonic() - before < 60
     os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def test_all_that_a_command_in_its_own_session_has_started_is_ended(tmp_path: Path) -> None:
+    def interrupt(_line: str) -> None:
+        raise KeyboardInterrupt
+
+    script = f"sleep 600 & echo $! >{tmp_path}/pid; echo begun; wait"
+    with pytest.raises(KeyboardInterrupt):
+        follow(["sh", "-c", script], on_line=interrupt, on_silence=print, silence=10, own_session=True)
+    assert ends(tmp_path / "pid")
+
+
+def test_a_command_in_its_own_session_does_not_outlive_a_process_that_is_killed(tmp_path: Path) -> None:
+    script = f"echo $$ >{tmp_path}/pid; echo begun; exec sleep 600"
+    program = (
+        "import os, signal\nfrom sifmod.host.command import follow\n"
+        f"follow(['sh', '-c', {script!r}], on_line=lambda _line: os.kill(os.getpid(), signal.SIGKILL),"
+        " on_silence=print, silence=10, own_session=True)"
+    )
+    done = run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.status == -signal.SIGKILL
+    assert ends(tmp_path / "pid")
 
 
 def test_lines_are_passed_on_while_the_command_runs(tmp_path: Path) -> None:
