@@ -224,6 +224,39 @@ def test_an_image_that_buildah_has_built_is_an_image_too(user: User, small_archi
     user.run("buildah rmi --all; buildah unshare rm -rf data", cwd=user.prefix)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param(
+            "greeter-2.0.Dockerfile",
+            f"FROM {REGISTRY}/demo/small:1\nARG WORD\nCOPY word.txt /opt/\nENTRYPOINT greet\nLABEL a=b\n",
+            id="Dockerfile",
+        ),
+        pytest.param(
+            "greeter-2.0.def",
+            f"Bootstrap: docker\nFrom: {REGISTRY}/demo/small:1\n%files\nword.txt /opt/{{{{ WORD }}}}x\n"
+            "%runscript\nexec greet\n",
+            id="definition file",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+@pytest.mark.usefixtures("small_archive")
+def test_what_is_written_for_a_file_is_rendered_and_built(registry_user: User, name: str, text: str) -> None:
+    user = registry_user
+    (user.prefix / name).write_text(text)
+    (user.prefix / "word.txt").write_text("word")
+    written = user.run(f"sifmod new {name}", cwd=user.prefix)
+    assert "set WORD in build_args" in written.stderr
+    easyconfig = (user.prefix / "greeter-2.0.eb").read_text()
+    assert re.search(rf"# Base image: {REGISTRY}/demo/small:1, which was\s+(# )?sha256:[0-9a-f]{{64}}", easyconfig)
+    assert "definition_files = ['word.txt']" in easyconfig
+    assert "greeter-2.0" in user.out("sifmod render greeter-2.0.eb")
+    user.eb("greeter-2.0.eb")
+    assert user.out("module load greeter/2.0; greet; singularity exec $SIF ls /opt").split()[0] == "hello"
+    assert user.out("cat $EASYBUILD_PREFIX/software/greeter/2.0/share/docker-defs/word.txt", check=False) == "word"
+
+
 def test_oras_brings_a_sif_as_it_is(registry_user: User) -> None:
     tag = f"oras://{REGISTRY}/demo/sif:1"
     registry_user.run(f"singularity push --no-https {IMAGES}/demo.sif {tag}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Optional, Union
+from typing import Any, Callable, Optional, Union
 
 import click
 
@@ -12,6 +14,7 @@ from sifmod.commands.options import json_option, site_option
 from sifmod.commands.output import echo_error, echo_json, echo_whole
 from sifmod.commands.progress import shown_progress
 from sifmod.commands.shpc import echo_converted
+from sifmod.easyconfig.buildfile import BuildFile, base_comment, is_build_file, propose_build, read_build_file
 from sifmod.easyconfig.condaenvironment import CondaSource, make_conda_environment, read_conda
 from sifmod.easyconfig.environment import Environment, Source, file_names, make_environment
 from sifmod.easyconfig.newimage import NewImage, file_image, pulled_image
@@ -31,7 +34,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command("new")
-@click.argument("image", metavar="[IMAGE|URI]", type=click.Path(), default="")
+@click.argument("image", metavar="[IMAGE|URI|DOCKERFILE]", type=click.Path(), default="")
 @click.option("--name", default="", help="Name of the module (default: the main package's).")
 @click.option("--version", default="", help="Version of the module (default: the main package's).")
 @click.option(
@@ -92,11 +95,14 @@ def new(
 ) -> None:
     """Write an easyconfig for an image, based on its contents.
 
-    IMAGE is a SIF. The image of a URI such as docker://debian:12 is pulled into EasyBuild's source path, where eb finds
-    it again.
+    IMAGE is a SIF, a Dockerfile (Dockerfile, Containerfile, NAME.Dockerfile) or a definition file (NAME.def). The image
+    of a URI such as docker://debian:12 is pulled into EasyBuild's source path, where eb finds it again.
 
     If the image is for a program, such as samtools, name, version and commands are those of its package, as conda,
     dpkg or RPM have noted them, and the module can be loaded beside others. Otherwise the module provides its Python.
+
+    A Dockerfile or a definition file is read, not built: the easyconfig is written beside it, names its base image, the
+    files that it copies and the arguments that have no value, and eb builds it.
 
     With --requirements, --pylock, --pyproject or --conda the module also has the packages of that file. A definition
     file and a lock are written beside the easyconfig: eb builds an image from the base in which the base's own packages
@@ -116,6 +122,8 @@ def new(
       sifmod new pytorch-new.sif --like PyTorch-2.2.0-rocm-5.6.1.eb
       sifmod new docker://quay.io/biocontainers/samtools:1.9--h91753b0_8
       sifmod new containers-storage:localhost/mytool:1.0
+      sifmod new samtools.Dockerfile
+      sifmod new image.def --name demo --version 1.0
       sifmod new emboss.sif --commands 'need*' --commands water
       sifmod new tools.sif --name tools --version 1.0 -o - | less
       sifmod new --requirements requirements.txt --base pytorch.sif --name lab
@@ -149,6 +157,12 @@ def new(
     if source:
         name, version = source.named(name, version)
     image = image or base
+    if not source and is_build_file(Path(image)):
+        folder, files, proposal = _from_build_file(
+            read_build_file(Path(image)), site, output, name=name, version=version, like=similar, commands=commands
+        )
+        _write(folder, files, [*notes, *proposal.notes], proposal, output, force=force, as_json=as_json)
+        return
     is_uri = ":" in image and not Path(image).exists()
     progress = shown_progress()
     if is_uri:
@@ -176,16 +190,77 @@ def new(
     else:
         text = easyconfig_text(proposal.parameters, comments=[f"Written by sifmod new from {found.origin}: review it."])
         files = {proposal.file_name if Path(output).is_dir() else Path(output).name: text}
+    _write(
+        folder,
+        files,
+        [*notes, *proposal.notes],
+        proposal,
+        output,
+        force=force,
+        as_json=as_json,
+        options=None if source and not on_top else lambda target: found.options_of_eb(target, site),
+        is_environment=bool(source),
+    )
+
+
+def _from_build_file(
+    found: BuildFile,
+    site: Site,
+    output: str,
+    *,
+    name: str,
+    version: str,
+    like: Mapping[str, Any],
+    commands: tuple[str, ...],
+) -> tuple[Path, Mapping[str, str], Proposal]:
+    """Return the folder of a Dockerfile or a definition file, the easyconfig for it, and what that says."""
+    folder, file_name = found.path.parent, ""
+    if output not in ("", STANDARD_OUTPUT):
+        given = Path(output)
+        given, file_name = (given, "") if given.is_dir() else (given.parent, given.name)
+        if given.resolve() != folder.resolve():
+            raise click.UsageError(f"eb looks for {found.path.name} beside the easyconfig: write into '{folder}'")
+    proposal = propose_build(found, site, name=name, version=version, like=like, commands=commands)
+    notes: list[str] = []
+    comments = [f"Written by sifmod new from {found.path.name}: review it.", base_comment(found, site, notes)]
+    text = easyconfig_text(proposal.parameters, comments=[*filter(None, comments)])
+    return folder, {file_name or proposal.file_name: text}, replace(proposal, notes=(*notes, *proposal.notes))
+
+
+def _write(
+    folder: Path,
+    files: Mapping[str, str],
+    notes: Sequence[str],
+    proposal: Proposal,
+    output: str,
+    *,
+    force: bool,
+    as_json: bool,
+    options: Optional[Callable[[Path], Sequence[str]]] = None,
+    is_environment: bool = False,
+) -> None:
+    """Write an easyconfig and what belongs to it, and tell what was written and how to install it.
+
+    Args:
+        folder: folder to write into.
+        files: texts by file name, that of the easyconfig last.
+        notes: sentences for its author.
+        proposal: what it says.
+        output: what was given as --output.
+        force: whether to overwrite files.
+        as_json: whether to print JSON.
+        options: returns the options that `eb` needs for an easyconfig, quoted for a shell.
+        is_environment: whether there are more files than the easyconfig.
+    """
     to_file = output != STANDARD_OUTPUT
     if to_file:
         write_together(folder, files, force=force)
     written = [folder / one for one in files] if to_file else []
     target = written[-1] if written else None
     text = list(files.values())[-1]
-    notes += proposal.notes
     if as_json:
         shown = {"file": str(target or ""), "parameters": proposal.parameters, "notes": notes, "text": text}
-        echo_json({**shown, "files": {str(folder / one): files[one] for one in files}} if source else shown)
+        echo_json({**shown, "files": {str(folder / one): files[one] for one in files}} if is_environment else shown)
         return
     if target is None:
         echo_whole(text)
@@ -194,8 +269,8 @@ def new(
     for path in written:
         echo_whole(f"wrote {path}")
     if target:
-        options = () if source and not on_top else found.options_of_eb(target, site)
-        echo_whole(f"install it with: eb {' '.join([*options, shlex.quote(str(target))])}")
+        words = [*(options(target) if options else ()), shlex.quote(str(target))]
+        echo_whole(f"install it with: eb {' '.join(words)}")
 
 
 def _write_converted(converted: ConvertedTool, output: str, *, force: bool, as_json: bool) -> None:

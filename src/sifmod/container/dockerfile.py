@@ -7,6 +7,7 @@ import json
 import posixpath
 import re
 import shlex
+from collections import ChainMap
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +21,7 @@ IGNORE_FILE = ".dockerignore"
 _NAMES = ("dockerfile", "containerfile")
 
 # Build arguments that need no ARG (Dockerfile reference, "Predefined ARGs"), or that builders set themselves.
-_PREDEFINED = re.compile(r"(?i:https?|ftp|no|all)_proxy|(?:TARGET|BUILD|SOURCE)[A-Z_]+")
+PREDEFINED_ARGUMENT = re.compile(r"(?i:(?:https?|ftp|no|all)_proxy)|(?:TARGET|BUILD|SOURCE)[A-Z_]+")
 
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*")
 _HEREDOC = re.compile(r"(?:^|\s)\d*<<(-?)([\"']?)([A-Za-z_]\w*)\2(?=\s|$)")
@@ -78,7 +79,7 @@ class Dockerfile:
     @cached_property
     def stages(self) -> tuple[str, ...]:
         """Names of its stages in lower case; empty for one without a name."""
-        froms = (_words(one.rest) for one in self.instructions if one.keyword == "FROM")
+        froms = (instruction_words(one.rest) for one in self.instructions if one.keyword == "FROM")
         return tuple(words[2].lower() if len(words) > 2 and words[1].lower() == "as" else "" for words in froms)
 
     @cached_property
@@ -90,25 +91,29 @@ class Dockerfile:
         found = {}
         values: dict[str, Optional[str]] = {}
         stages: list[str] = []
+        known: set[str] = {"scratch"}
+        numbers: set[str] = set()
         for one in self.instructions:
             if one.keyword == "ARG" and not stages:
                 values.update(self._arguments(one, values))
             is_from = one.keyword == "FROM"
-            others = {"scratch", *stages, *(() if is_from else map(str, range(len(stages))))}
             for written in _images_of(one):
-                if written.lower() not in others:
+                is_number = not is_from and written in numbers
+                if written.lower() not in known and not is_number:
                     # in a stage only the builder's own variables would count, and no builder allows them here
-                    found[written] = _expanded(written, values if is_from else {})
+                    found[written] = expanded(written, values if is_from else {})
             if is_from:
                 stages.append(self.stages[len(stages)])
+                known.add(stages[-1])
+                numbers.add(str(len(numbers)))
         return found
 
-    def _arguments(self, one: Instruction, values: Mapping[str, Optional[str]]) -> dict[str, Optional[str]]:
+    def _arguments(self, one: Instruction, values: dict[str, Optional[str]]) -> dict[str, Optional[str]]:
         """Return the values of the arguments that an instruction ARG declares; None for one without a value."""
         found: dict[str, Optional[str]] = {}
-        for word in _shell_words(one.rest):
+        for word in shell_words(one.rest):
             name, given, default = word.partition("=")
-            value = _expanded(default, {**values, **found}) if given else None
+            value = expanded(default, ChainMap(found, values)) if given else None
             found[name] = self.build_args.get(name, value)
         return found
 
@@ -147,10 +152,10 @@ class Dockerfile:
             word.partition("=")[0]
             for one in self.instructions
             if one.keyword == "ARG"
-            for word in _shell_words(one.rest)
+            for word in shell_words(one.rest)
         }
         for name in self.build_args:
-            if name not in declared and not _PREDEFINED.fullmatch(name):
+            if name not in declared and not PREDEFINED_ARGUMENT.fullmatch(name):
                 known = f"it has {', '.join(sorted(declared))}" if declared else "it has none"
                 raise ParameterError(
                     "build_args", name, f"{self.name} has no ARG of this name{perhaps(name, declared)}: {known}"
@@ -164,7 +169,7 @@ class Dockerfile:
                 self._check_copied(one, files)
 
     def _check_copied(self, one: Instruction, files: Collection[str]) -> None:
-        for source in _copied(one):
+        for source in copied_files(one):
             path = posixpath.normpath(source.lstrip("/"))
             place = f"line {one.first + 1}, {one.keyword} {source}"
             if path == ".." or path.startswith("../"):
@@ -186,6 +191,7 @@ class Dockerfile:
 def _instructions(lines: list[str]) -> Iterator[Instruction]:
     escape = _escape(lines)
     index = 0
+    endless: set[tuple[str, str]] = set()  # heredocs whose end was not found: it is not looked for again
     while index < len(lines):
         first = index
         parts: list[str] = []
@@ -204,7 +210,9 @@ def _instructions(lines: list[str]) -> Iterator[Instruction]:
         yield Instruction(keyword, rest, first, index - 1)
         if keyword in ("RUN", "COPY", "ADD"):
             for dash, _quote, end in _HEREDOC.findall(rest):
-                index = _after_heredoc(lines, index, end, tabs=bool(dash))
+                if (dash, end) not in endless:
+                    begin, index = index, _after_heredoc(lines, index, end, tabs=bool(dash))
+                    endless.update([(dash, end)] if index == begin else [])
 
 
 def _escape(lines: list[str]) -> str:
@@ -225,7 +233,7 @@ def _after_heredoc(lines: list[str], index: int, end: str, *, tabs: bool) -> int
     return index
 
 
-def _words(rest: str) -> list[str]:
+def instruction_words(rest: str) -> list[str]:
     """Return the words of an instruction after its flags."""
     words = rest.split()
     while words and words[0].startswith("--"):
@@ -233,7 +241,8 @@ def _words(rest: str) -> list[str]:
     return words
 
 
-def _shell_words(text: str) -> list[str]:
+def shell_words(text: str) -> list[str]:
+    """Return the words of a text as a shell would read them; without regard to quotes if one is not closed."""
     try:
         return shlex.split(text)
     except ValueError:
@@ -243,8 +252,8 @@ def _shell_words(text: str) -> list[str]:
 def _images_of(one: Instruction) -> list[str]:
     """Return the images, or stages, that an instruction names."""
     if one.keyword == "FROM":
-        return _words(one.rest)[:1]
-    flags = one.rest.split()[: -len(_words(one.rest)) or None]
+        return instruction_words(one.rest)[:1]
+    flags = one.rest.split()[: -len(instruction_words(one.rest)) or None]
     if one.keyword in ("COPY", "ADD"):
         return [flag.partition("=")[2] for flag in flags if flag.startswith("--from=")]
     if one.keyword == "RUN":
@@ -252,23 +261,25 @@ def _images_of(one: Instruction) -> list[str]:
     return []
 
 
-def _copied(one: Instruction) -> list[str]:
+def copied_files(one: Instruction) -> list[str]:
     """Return the files of the build context that COPY or ADD names, as far as they can be told."""
     if _images_of(one) or _HEREDOC.search(one.rest):
         return []
-    words = _words(one.rest)
+    words = instruction_words(one.rest)
     text = one.rest[one.rest.find(words[0]) :] if words else ""
     if text.startswith("["):
         try:
             listed = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return []
         words = [str(word) for word in listed] if isinstance(listed, list) else []
+    else:  # quotes are removed, but white space within them ends a word
+        words = ["".join(shell_words(word)) for word in words]
     remote = re.compile(r"\w+://|git@")
     return [word for word in words[:-1] if "$" not in word and not (one.keyword == "ADD" and remote.match(word))]
 
 
-def _expanded(text: str, values: Mapping[str, Optional[str]]) -> str:
+def expanded(text: str, values: Mapping[str, Optional[str]]) -> str:
     """Return a text with the values of its variables; empty if one is not known."""
     is_known = True
 

@@ -217,7 +217,7 @@ def _wrappers(found: Sequence[str], module: str, notes: list[str]) -> tuple[str,
             f"only the first {_MOST_WRAPPERS} of {len(usable)} commands get a wrapper: choose others with --commands"
         )
     if not usable:
-        notes.append("no command for a wrapper was found in the image: name its commands in wrappers")
+        notes.append("no command for a wrapper was found: name the commands of the image in wrappers")
     return tuple(sorted(usable, key=lambda name: name.lower() != module.lower())[:_MOST_WRAPPERS])
 
 

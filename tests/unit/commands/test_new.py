@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sifmod.cli import cli
 from sifmod.errors import ImageError, ParameterError, RuntimeMissingError, SifmodError
+from sifmod.fetch.registry import Registry
 from sifmod.fetch.uri import ImageUri
 
 from ..imagetrees import linux, partition, sif, squashfs, write
@@ -129,6 +130,41 @@ def test_a_file_name_that_is_no_utf8_is_one_sentence(call: Call, image: Path, tm
     assert isinstance(result.exception, ImageError)
     assert "is not UTF-8" in str(result.exception)
     assert not list(tmp_path.glob("*.eb"))
+
+
+@pytest.fixture
+def dockerfile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(Registry, "digest", lambda _self: f"sha256:{'5' * 64}")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "greet.sh").touch()
+    path = tmp_path / "tools" / "samtools-1.9.Dockerfile"
+    path.write_text("FROM debian:12\nCOPY greet.sh /\n")
+    return path
+
+
+def test_an_easyconfig_is_written_beside_a_dockerfile(call: Call, dockerfile: Path) -> None:
+    result = call("tools/samtools-1.9.Dockerfile")
+    assert result.exit_code == 0, result.output
+    text = (dockerfile.parent / "samtools-1.9.eb").read_text()
+    assert f"# Base image: debian:12, which was sha256:{'5' * 64}\n" in text
+    assert "\ndefinition = 'samtools-1.9.Dockerfile'\ndefinition_files = ['greet.sh']\n" in text
+    assert result.stdout.splitlines() == [
+        "wrote tools/samtools-1.9.eb",
+        "install it with: eb tools/samtools-1.9.eb",
+    ]
+    assert "note: debian:12 may be another image tomorrow" in result.stderr
+    assert json.loads(call(dockerfile, "--json", "--force").stdout)["text"] == text
+    assert call(dockerfile, "-o", "-").stdout == text
+    assert isinstance(call(dockerfile).exception, SifmodError)
+    assert call(dockerfile, "-o", "tools", "--force").exit_code == 0
+    assert call(dockerfile, "-o", "tools/other.eb").exit_code == 0
+
+
+def test_an_easyconfig_elsewhere_would_not_find_its_dockerfile(call: Call, dockerfile: Path, tmp_path: Path) -> None:
+    result = call(dockerfile, "-o", tmp_path / "x.eb")
+    assert result.exit_code == 2
+    assert "eb looks for samtools-1.9.Dockerfile beside the easyconfig" in result.stderr
+    assert not (tmp_path / "x.eb").exists()
 
 
 @pytest.mark.parametrize("text", ["docker://x\udcff", "oci-archive:/a\udcff.tar"])

@@ -1,0 +1,412 @@
+"""What a Dockerfile or a definition file says of an image that is yet to be built, as parameters of an easyconfig."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Any, Optional
+
+from sifmod.container.dockerfile import (
+    PREDEFINED_ARGUMENT,
+    Dockerfile,
+    Instruction,
+    copied_files,
+    expanded,
+    is_dockerfile,
+    shell_words,
+)
+from sifmod.container.gpu import VENDORS
+from sifmod.container.spec import DEFAULT_WRAPPERS
+from sifmod.container.wrappers import COMMAND_NAME, why_not_a_wrapper
+from sifmod.easyconfig.program import named_by
+from sifmod.easyconfig.proposal import Proposal, checked_proposal, propose
+from sifmod.errors import ImageError, ParameterError
+from sifmod.fetch.credentials import find_credentials
+from sifmod.fetch.registry import Registry
+from sifmod.fetch.uri import REGISTRY_SCHEMES, ImageUri
+from sifmod.host.files import content_of
+from sifmod.image.inspection import SIF, Inspection
+from sifmod.image.programs import Command, Programs
+from sifmod.site.settings import Site
+
+_LONGEST = 1 << 17  # bytes of a Dockerfile or a definition file
+_DEFINITION = ".def"
+# Names of files that name no program.
+_PLAIN = frozenset({"", "apptainer", "build", "container", "containerfile", "dockerfile", "image", "singularity"})
+# Images of operating systems, after which no module is named.
+_SYSTEMS = frozenset(
+    {"almalinux", "alpine", "amazonlinux", "archlinux", "busybox", "centos", "debian", "fedora", "leap", "opensuse"}
+    | {"oraclelinux", "rockylinux", "scratch", "sles", "tumbleweed", "ubi8", "ubi9", "ubuntu"}
+)
+_SHELLS = frozenset({"bash", "csh", "dash", "env", "exec", "fish", "ksh", "sh", "tcsh", "tini", "zsh"})
+_PLACE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+@dataclass(frozen=True)
+class BuildFile:
+    """A Dockerfile or a definition file, read and not run.
+
+    Attributes:
+        path: its path.
+        labels: labels of the image, as far as they can be told.
+        base: the image that it starts from, as a URI or a path; empty if there is none, or it can't be told.
+        written: the same as the file writes it.
+        sources: what it copies from its folder, each with its place in the file.
+        arguments: names of build arguments without a value.
+        command: name of the command that the image starts; empty if it is a shell or unknown.
+    """
+
+    path: Path
+    labels: Mapping[str, str] = field(default_factory=dict)
+    base: str = ""
+    written: str = ""
+    sources: tuple[tuple[str, str], ...] = ()
+    arguments: tuple[str, ...] = ()
+    command: str = ""
+
+    @property
+    def uri(self) -> Optional[ImageUri]:
+        """The URI of the base in its registry; None if it is not from one."""
+        try:
+            uri = ImageUri.parse(self.base)
+        except ValueError:
+            return None
+        return uri if uri.registry else None
+
+    @property
+    def reference(self) -> str:
+        """What names the image, besides its labels: its file, else its base, else its folder."""
+        name = re.sub(r"(?i)(^|\.)(dockerfile|containerfile|singularity|apptainer)($|\.)", r"\1\3", self.path.name)
+        name = name.strip(".").removesuffix(_DEFINITION)
+        base = named_by(self.base)[0].lower()
+        if named_by(name)[0].lower() not in _PLAIN:
+            return name
+        return self.base if base and base not in _SYSTEMS else self.path.resolve().parent.name
+
+
+def is_build_file(path: Path) -> bool:
+    """Return whether a file is a Dockerfile or a definition file, by its name."""
+    named = re.fullmatch(r"(?:singularity|apptainer)(?:\..+)?", path.name, re.IGNORECASE)
+    is_definition = path.name.endswith(_DEFINITION) or (named and not path.name.endswith((".sif", ".eb")))
+    return path.is_file() and bool(is_dockerfile(path.name) or is_definition)
+
+
+def read_build_file(path: Path) -> BuildFile:
+    """Return what a file says.
+
+    Raises:
+        ImageError: it can't be read, or is not such a file.
+    """
+    what = "Dockerfile" if is_dockerfile(path.name) else "definition file"
+    try:
+        content = content_of(path)
+        if len(content) > _LONGEST:
+            raise ImageError(f"'{path}' is not a {what}: it has more than {_LONGEST >> 10} KiB")
+        text = content.decode()
+    except OSError as error:
+        raise ImageError(f"the {what} '{path}' can't be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ImageError(f"'{path}' is not a {what}: it is not text in UTF-8") from error
+    if "\0" in text:
+        raise ImageError(f"'{path}' is not a {what}: it is not text")
+    found = _read_dockerfile(path, text) if is_dockerfile(path.name) else _read_definition(path, text)
+    if found is None:
+        begin = "instruction FROM" if is_dockerfile(path.name) else "line 'Bootstrap: ...'"
+        raise ImageError(f"'{path}' is not a {what}: it has no {begin}")
+    return found
+
+
+def propose_build(
+    found: BuildFile,
+    site: Site,
+    *,
+    name: str = "",
+    version: str = "",
+    like: Optional[Mapping[str, Any]] = None,
+    commands: Sequence[str] = (),
+) -> Proposal:
+    """Return a proposal for the easyconfig of an image that is built from a file.
+
+    Args:
+        found: what the file says.
+        site: the site to install it at.
+        name: name of the module; empty for that in the file.
+        version: version of the module; empty for that in the file.
+        like: parameters of a similar container's easyconfig, to take over where they still apply.
+        commands: names of the commands that get wrappers; empty for the command that the image starts.
+
+    Raises:
+        ImageError: the file copies what is not in its folder.
+        ParameterError: a given value can't be used.
+    """
+    for command in commands:
+        if not COMMAND_NAME.fullmatch(command):
+            raise ParameterError("commands", command, "the image is not built yet: give whole names of commands")
+    notes: list[str] = []
+    files = _files(found, notes)
+    named = [Command(one, one, "") for one in commands or filter(None, [found.command])]
+    image = Inspection(path=str(found.path), kind=SIF, labels=found.labels)
+    proposal = propose(
+        image,
+        site,
+        name=name,
+        version=version,
+        like=like,
+        programs=Programs(commands=tuple(named)),
+        origin=found.reference,
+    )
+    kept = {key: value for key, value in proposal.parameters.items() if key not in ("sources", "checksums")}
+    made: dict[str, Any] = {"definition": found.path.name, "gpu": (like or {}).get("gpu") or _gpu(found)}
+    if files:
+        made["definition_files"] = files
+    if found.arguments:
+        made["build_args"] = dict.fromkeys(found.arguments, "")
+        notes.append(f"build arguments without a value: set {', '.join(found.arguments)} in build_args")
+    if not (version or like) and kept["version"] == "1.0":
+        notes.append("the version is unknown: give --version")
+    notes.append(
+        "the image is not built yet: check wrappers, which name its commands, and for a module of its Python say where "
+        "that is, in python_prefix or conda_env"
+    )
+    return checked_proposal(replace(proposal, parameters={**kept, **made}, notes=(*notes, *proposal.notes)))
+
+
+def base_comment(found: BuildFile, site: Site, notes: list[str]) -> str:
+    """Return a comment with the digest of the base image now; empty if there is none.
+
+    Args:
+        found: what the file says.
+        site: which registries may be asked, and how.
+        notes: gets a sentence if the base is not pinned, can't be told, or is not there for this user.
+    """
+    uri = found.uri
+    if uri is None:
+        if found.written and not found.base:
+            notes.append(f"the base image {found.written} depends on a build argument")
+        return ""
+    if uri.digest:
+        return f"Base image: {found.written}"
+    written = f"{found.written} in {found.path.name}"
+    try:
+        digest = Registry(uri, find_credentials(uri.registry, site), site, written=written).digest()
+    except ImageError as error:
+        notes.append(str(error))
+        return ""
+    if not digest:
+        notes.append(f"{uri.registry} can't be reached from here, so the digest of {found.written} is unknown")
+        return ""
+    pinned = uri.pinned(digest).partition("://")[2]
+    notes.append(
+        f"{found.written} may be another image tomorrow: to keep this one, write {pinned} in {found.path.name}"
+    )
+    return f"Base image: {found.written}, which was {digest}"
+
+
+def _gpu(found: BuildFile) -> str:
+    """Return the vendor of GPUs that the name of the base speaks of; empty if it speaks of none."""
+    return next((key for key, one in VENDORS.items() if re.search(one.hints, found.base.lower())), "")
+
+
+def _files(found: BuildFile, notes: list[str]) -> list[str]:
+    """Return the names of the files that are copied; note what can't be told."""
+    folder = found.path.absolute().parent
+    names: dict[str, None] = {}
+    for place, source in found.sources:
+        where = f"{found.path.name}, {place}"
+        path = PurePosixPath(source)
+        if path.is_absolute() and not is_dockerfile(found.path.name):
+            raise ImageError(f"{where}: '{source}' is outside of the folder of the file: copy it there")
+        path = PurePosixPath(*(part for part in path.parts if part != "/"))
+        if ".." in path.parts:
+            raise ImageError(f"{where}: '{source}' is outside of the folder of the file: copy it there")
+        if not path.parts:
+            notes.append(f"{where} copies a folder: add the files that it needs to definition_files")
+            continue
+        matching = _matching(folder, path.name) if len(path.parts) == 1 else []
+        if not matching and (folder / path).exists() and not is_dockerfile(found.path.name):
+            notes.append(f"{where}: '{source}' is copied, but not kept with the installation")
+        elif not matching:
+            raise ImageError(f"{where}: '{source}' {_why_not(folder / path)}")
+        names.update(dict.fromkeys(matching))
+    if not is_dockerfile(found.path.name):
+        names = dict.fromkeys(name for name in names if _is_text(folder / name, notes))
+    for name in names:
+        if name.startswith("."):
+            raise ImageError(f"{found.path.name} copies '{name}': eb takes no file with a leading dot. Rename it")
+    return [name for name in names if name != found.path.name]
+
+
+def _why_not(path: Path) -> str:
+    """Return why eb can't copy what is not a file beside a Dockerfile."""
+    if path.is_dir():
+        return "is a folder, and a build has only files: pack it as .tar, which ADD unpacks"
+    if path.exists():
+        return "is in a folder, and a build has only files beside the Dockerfile: put it there"
+    return "is not there: put it into the folder of the file, or correct the line"
+
+
+def _is_text(path: Path, notes: list[str]) -> bool:
+    """Return whether a file can be kept with an installation."""
+    try:
+        content_of(path).decode()
+    except (OSError, UnicodeDecodeError):
+        notes.append(f"'{path.name}' is copied, but not kept with the installation: it is not text")
+        return False
+    return True
+
+
+def _matching(folder: Path, pattern: str) -> list[str]:
+    """Return the names of files that match, the file of exactly this name alone."""
+    if (folder / pattern).is_file():
+        return [pattern]
+    if not re.search(r"[*?[]", pattern):
+        return []
+    try:
+        return sorted(one.name for one in folder.iterdir() if fnmatchcase(one.name, pattern) and one.is_file())
+    except OSError as error:
+        raise ImageError(f"the folder '{folder}' can't be read: {error.strerror}") from error
+
+
+def _command(words: Sequence[str]) -> str:
+    """Return the name of the command that some words start, if it can be that of a wrapper."""
+    name = PurePosixPath(words[0]).name if words else ""
+    usable = name not in (*_SHELLS, *DEFAULT_WRAPPERS, "python3") and not why_not_a_wrapper(name)
+    return name if usable else ""
+
+
+def _read_dockerfile(path: Path, text: str) -> Optional[BuildFile]:
+    dockerfile = Dockerfile(path.name, text, {})
+    froms = [number for number, one in enumerate(dockerfile.instructions) if one.keyword == "FROM"]
+    if not froms:
+        return None
+    values: dict[str, Optional[str]] = {}
+    names: dict[str, None] = {}
+    given: set[str] = set()
+    labels: dict[str, str] = {}
+    started: dict[str, list[str]] = {}
+    for number, one in enumerate(dockerfile.instructions):
+        if one.keyword == "ARG":
+            for word in shell_words(one.rest):
+                name, is_given, value = word.partition("=")
+                names[name] = None
+                if is_given:
+                    given.add(name)
+                    values[name] = expanded(value, values)
+        if one.keyword == "ENV":
+            values.update(_pairs(one.rest, values))
+        if number > froms[-1]:
+            if one.keyword == "LABEL":
+                labels.update({key: value for key, value in _pairs(one.rest, values).items() if value})
+            if one.keyword in ("ENTRYPOINT", "CMD"):
+                started[one.keyword] = _started_words(one.rest)
+    written, reference = _base(dockerfile)
+    return BuildFile(
+        path=path,
+        labels=labels,
+        base=f"docker://{reference}" if reference else "",
+        written=written,
+        sources=tuple(_dockerfile_sources(dockerfile.instructions)),
+        arguments=_arguments(one for one in names if one not in given and not PREDEFINED_ARGUMENT.fullmatch(one)),
+        command=next(filter(None, map(_command, (started.get("ENTRYPOINT", []), started.get("CMD", [])))), ""),
+    )
+
+
+def _dockerfile_sources(instructions: Iterable[Instruction]) -> Iterator[tuple[str, str]]:
+    for one in instructions:
+        if one.keyword in ("COPY", "ADD"):
+            for source in copied_files(one):
+                yield f"line {one.first + 1}", source
+
+
+def _arguments(found: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in found if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name))
+
+
+def _pairs(rest: str, values: Mapping[str, Optional[str]]) -> dict[str, str]:
+    """Return what LABEL or ENV sets; a value is empty if it can't be told."""
+    words = shell_words(rest)
+    if words and "=" not in words[0]:  # the old form, with one pair
+        return {words[0]: expanded(" ".join(words[1:]), values)}
+    return {key: expanded(value, values) for key, _equals, value in (word.partition("=") for word in words)}
+
+
+def _started_words(rest: str) -> list[str]:
+    try:
+        listed = json.loads(rest)
+    except (ValueError, RecursionError):
+        return shell_words(rest)
+    return [str(word) for word in listed] if isinstance(listed, list) else []
+
+
+def _base(dockerfile: Dockerfile) -> tuple[str, str]:
+    """Return the image below the last stage, as written and as a reference, empty if it can't be told."""
+    froms = [words for words in map(_from_words, dockerfile.instructions) if words]
+    number = len(froms) - 1
+    written = froms[number][0]
+    while written.lower() in dockerfile.stages[:number]:
+        number = dockerfile.stages.index(written.lower())
+        written = froms[number][0]
+    return ("", "") if written.lower() == "scratch" else (written, dockerfile.images.get(written, ""))
+
+
+def _from_words(one: Instruction) -> list[str]:
+    words = [word for word in one.rest.split() if not word.startswith("--")]
+    return (words or [""]) if one.keyword == "FROM" else []
+
+
+def _read_definition(path: Path, text: str) -> Optional[BuildFile]:
+    # each stage begins with its bootstrap agent (Apptainer user guide, "Definition Files")
+    stages = re.split(r"(?im)^(?=[ \t]*bootstrap[ \t]*:)", text)[1:]
+    if not stages:
+        return None
+    values: dict[str, str] = {}
+    for _number, line in _section(text, "arguments"):
+        name, equals, value = line.partition("=")
+        if equals:
+            values[name.strip()] = value.strip()
+    last = _filled(stages[-1], values)
+    header = re.split(r"(?m)^[ \t]*%", last)[0]
+    keys = {name.lower(): value for name, value in re.findall(r"(?m)^[ \t]*(\w+)[ \t]*:[ \t]*(\S*)", header)}
+    agent, source = keys["bootstrap"].lower(), keys.get("from", "")
+    registry = f"{keys['registry'].rstrip('/')}/" if keys.get("registry") else ""
+    is_known = "{{" not in source + registry
+    base = f"{agent}://{registry}{source}" if agent in REGISTRY_SCHEMES else source
+    started = [re.sub(r"^exec\s+", "", line) for _number, line in _section(last, "runscript") if line]
+    labels = (line.partition(" ") for _number, line in _section(last.replace("\t", " "), "labels"))
+    return BuildFile(
+        path=path,
+        labels={key: value.strip() for key, _space, value in labels if key and "{{" not in value},
+        base=base if is_known else "",
+        written=source,
+        sources=tuple(_definition_sources(text, values)),
+        arguments=_arguments(dict.fromkeys(one for one in _PLACE.findall(text) if one not in values)),
+        command=_command(shell_words(started[-1])) if started else "",
+    )
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return _PLACE.sub(lambda match: values.get(match[1], match[0]), text)
+
+
+def _definition_sources(text: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for number, line in _section(text, "files"):
+        words = shell_words(_filled(line, values))
+        if words and "{{" not in words[0]:
+            yield f"line {number}", words[0]
+
+
+def _section(text: str, wanted: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of all sections of a name, with their numbers, without comments; not those of other stages."""
+    name = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        match = re.match(r"[ \t]*%(\w+)[ \t]*(.*)", line)
+        if match:
+            name = "" if match[1] == "files" and match[2].startswith("from") else match[1]
+        elif re.match(r"(?i)[ \t]*bootstrap[ \t]*:", line):
+            name = ""
+        elif name == wanted and line.strip() and not line.strip().startswith("#"):
+            yield number, line.strip()
