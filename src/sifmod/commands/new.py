@@ -23,6 +23,7 @@ from sifmod.easyconfig.requirements import read_pyproject, read_requirements
 from sifmod.easyconfig.shpc import ConvertedTool, convert_recipe
 from sifmod.easyconfig.text import easyconfig_text, read_easyconfig
 from sifmod.fetch.recipes import find_recipe
+from sifmod.host.architecture import why_not_here
 from sifmod.host.files import refuse_existing, write_new, write_together
 from sifmod.site.settings import Site, load_settings
 
@@ -190,10 +191,14 @@ def new(
     else:
         text = easyconfig_text(proposal.parameters, comments=[f"Written by sifmod new from {found.origin}: review it."])
         files = {proposal.file_name if Path(output).is_dir() else Path(output).name: text}
+    notes += proposal.notes
+    elsewhere = why_not_here(found.inspection.architecture)
+    if elsewhere:
+        notes.append(f"{elsewhere}: install it on a host of that kind")
     _write(
         folder,
         files,
-        [*notes, *proposal.notes],
+        notes,
         proposal,
         output,
         force=force,

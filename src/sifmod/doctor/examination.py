@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from sifmod.doctor.mpi import check_mpi
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import ImageError, RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.host.architecture import why_not_here
 from sifmod.host.features import feature_states, sources
 from sifmod.host.gpus import HostGpus, host_gpus
 from sifmod.host.runtime import Release, find_runtime, release_here
@@ -53,9 +53,6 @@ from sifmod.usersoftware.state import (
 _MANY_FILES = (
     10_000  # above it, imports from a parallel file system take longer than from a packed file (docs/explanation)
 )
-
-# uname's names of architectures that SIF names differently.
-_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 @dataclass(frozen=True)
@@ -247,10 +244,8 @@ def _mpi(patient: Patient, site: Site, image: Inspection) -> Iterator[Finding]:
 
 
 def _image(image: Inspection) -> Iterator[Finding]:
-    here = platform.machine()
-    wanted = _ARCHITECTURES.get(image.architecture, image.architecture)
-    if wanted and wanted != here:
-        what = f"the image is for {image.architecture}, and this host is {here}"
+    what = why_not_here(image.architecture)
+    if what:
         yield Finding(PROBLEM, "image", what, "nothing in it runs here", "use an image for this architecture")
         return
     described = ", ".join(filter(None, (image.os, image.libc, image.architecture)))

@@ -83,6 +83,9 @@ def program_of(
     main = _main(programs, [name, label, named])
     package = main.name if main else ""
     notes: list[str] = []
+    rivals = [one for one in others_than_python(programs) if one != package]
+    if rivals and package and package.lower() not in (one.lower() for one in (name, label, named)):
+        notes.append(f"the image has {some_names(rivals)} too: for a module of another name, add --name")
     chosen = _chosen(programs, main, commands)
     if main is None and programs.unread:
         notes.append(f"{programs.unread}: name and version are those of the URI or the file, commands those in PATH")

@@ -53,6 +53,13 @@ def test_the_file_is_written_here_and_the_next_command_named(call: Call, image: 
     ]
 
 
+def test_an_image_for_other_processors_is_noted(call: Call, image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    result = call(image)
+    assert result.exit_code == 0
+    assert "note: the image is for arm64, and this host is riscv64: install it on a host of that kind" in result.stderr
+
+
 def test_beside_the_image_eb_needs_no_option(call: Call, image: Path, tmp_path: Path) -> None:
     (tmp_path / "demo.sif").symlink_to(image)
     assert f"install it with: eb {NAME}" in call("demo.sif").stdout

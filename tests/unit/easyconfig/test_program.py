@@ -131,6 +131,16 @@ def test_a_package_of_the_image_s_name_is_the_main_one_and_what_serves_others_st
     assert parameters(both, name="cmake")["wrappers"] == ["cmake", "bwa", "ace2sam", "samtools"]
 
 
+def test_of_several_programs_that_the_name_does_not_choose_from_the_others_are_noted() -> None:
+    both = Programs(packages=(package("bcftools", "bcftools"), package("vcftools", "vcftools"), SAMTOOLS))
+    proposal = proposed(both, origin="tools_1.0.sif")
+    assert proposal.parameters["name"] == "bcftools"
+    assert proposal.notes == ("the image has vcftools, samtools too: for a module of another name, add --name",)
+    assert not proposed(both, origin="vcftools.sif").notes
+    assert not proposed(both, name="samtools").notes
+    assert not proposed().notes
+
+
 def test_commands_are_chosen_by_patterns() -> None:
     assert parameters(commands=["ace*"])["wrappers"] == ["ace2sam"]
     with pytest.raises(ParameterError, match="inspect --commands"):
