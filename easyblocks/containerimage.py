@@ -54,11 +54,12 @@ from sifmod.host.files import remove_tree
 from sifmod.host.interruption import Interruption
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.host.versions import host_versions
+from sifmod.image.inspection import has_shell
 from sifmod.image.sif import check_is_sif, sif_id
 from sifmod.install.advice import known_problems
 from sifmod.install.commands import check_commands
 from sifmod.install.installer import Installer, check_writable, refresh_scripts, write_artefact
-from sifmod.install.manifest import Manifest, read_manifest
+from sifmod.install.manifest import Manifest, image_of, read_manifest
 from sifmod.install.modulefiles import ModuleFiles, record_module_files
 from sifmod.install.oldimages import remove_old_images
 from sifmod.install.packages import check_packages, installed_packages
@@ -540,11 +541,15 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         # an image's own Python need not be called python, that of a virtual environment is
         command = "python --version" if spec.venv else f"{spec.interpreter} --version" if spec.python else "true"
         kwargs.setdefault("custom_paths", {"files": files, "dirs": ["bin", "runscripts"]})
-        kwargs.setdefault("custom_commands", [f'{runtime} exec {" ".join(CONTAINED)} "$SIF" {command}'])
+        manifest = None if self.dry_run else read_manifest(Path(self.installdir))
+        shell = manifest is None or has_shell(image_of(Path(self.installdir), manifest))
+        # an image that holds nothing but its program has no `true` either; that program is started below
+        commands = [f'{runtime} exec {" ".join(CONTAINED)} "$SIF" {command}'] if shell or spec.python else []
+        kwargs.setdefault("custom_commands", commands)
         super().sanity_check_step(*args, **kwargs)
         if not self.dry_run:
             with _easybuild_errors():
-                started = check_commands(spec)
+                started = check_commands(spec, shell=shell)
             for number, (name, answer) in enumerate(started.versions.items()):
                 self.log.info("%s", printable(f"{name} --version: {answer}"))
                 if number < _MOST_ANSWERS:

@@ -80,3 +80,19 @@ def test_a_map_gives_commands_other_names_and_arguments(user: User) -> None:
     (user.prefix / "Demo-1.0.eb").write_text(f"{source}wrappers = {{'sort-bam': '/usr/bin/samtool'}}\n")
     refused = user.eb("Demo-1.0.eb", "--rebuild", check=False)
     assert "the image has no file '/usr/bin/samtool' (perhaps you meant 'samtools')" in refused.stdout + refused.stderr
+
+
+@pytest.mark.slow
+def test_an_image_with_nothing_but_its_program_is_installed_and_verified(user: User) -> None:
+    """A static program named cal, which is BusyBox's: such images have no shell, no C library and no /etc."""
+    script = f"""set -euo pipefail
+        mkdir -p tree/usr/bin
+        singularity exec {IMAGES / "bwa.sif"} cat /bin/busybox >tree/usr/bin/cal
+        chmod 755 tree/usr/bin/cal
+        singularity build cal_1.0.sif tree
+        sifmod new cal_1.0.sif
+    """
+    user.run(script, cwd=user.prefix)
+    user.eb("cal-1.0.eb")
+    assert user.out("module load cal; cal 2 2024").startswith("   February 2024")
+    assert "the image has no shell" in user.out("sifmod verify cal/1.0")

@@ -149,6 +149,15 @@ def inspect_image(path: Path) -> Inspection:
         return _look_into(known, files) if files else Inspection(**known)
 
 
+def has_shell(path: Path) -> bool:
+    """Return whether an image has `/bin/sh`; true if that is unknown. Some hold nothing but their program."""
+    try:
+        with open_image(path) as (_known, files):
+            return files is None or files.is_program("/bin/sh")
+    except ImageError:
+        return True
+
+
 def inspect_programs(path: Path) -> Programs:
     """Return what programs an image is for, with their commands; none if its files can't be read.
 

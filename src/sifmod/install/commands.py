@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +13,12 @@ from sifmod.host.command import LOOK_IN_CONTAINER, run
 from sifmod.host.runtime import looking_environment
 from sifmod.resources import program
 
-# The shell of the image, through the start of every host command: with its bind paths and variables.
-_LAUNCH = 'set -euo pipefail; source "$1"; shift; launch /bin/sh -s -- "$@"'
+# Through the start of every host command: with its bind paths and variables.
+_LAUNCH = 'set -euo pipefail; source "$1"; shift; launch "$@"'
+_MOST_STARTED = 20
+_SECONDS = 5  # for one command
+# Statuses of a runtime that can't start a command.
+_NOT_STARTED = (126, 127, 255)
 
 
 @dataclass(frozen=True)
@@ -29,14 +34,17 @@ class Started:
     broken: dict[str, str] = field(default_factory=dict)
 
 
-def check_commands(spec: ContainerSpec) -> Started:
+def check_commands(spec: ContainerSpec, *, shell: bool = True) -> Started:
     """Look for the command of each wrapper of a container without Python, and start the first ones.
+
+    In an image without a shell they are not looked for, only started.
 
     Commands that the runtime brings with the GPU libraries of the host are left out, because this node may have none;
     and all of a container that is started by its entry point, which may do anything with a command.
 
     Args:
         spec: an installed container.
+        shell: whether the image has one.
 
     Raises:
         InstallError: a command is missing or not executable, or the container does not start.
@@ -45,8 +53,9 @@ def check_commands(spec: ContainerSpec) -> Started:
     commands = {name: spec.command_of(name)[0] for name in spec.wrappers if name not in brought}
     if spec.python or spec.launch == "run" or not commands:
         return Started()
-    script = str(Path(spec.installdir, "share", "container.sh"))
-    words = ["/bin/bash", "-pc", _LAUNCH, spec.name, script, *dict.fromkeys(commands.values())]
+    if not shell:
+        return _started_one_by_one(spec, commands)
+    words = [*_launch(spec), "/bin/sh", "-s", "--", *dict.fromkeys(commands.values())]
     try:
         done = run(words, stdin=program("commands.sh"), env=looking_environment(), time_limit=LOOK_IN_CONTAINER)
     except CommandError as error:
@@ -68,3 +77,26 @@ def check_commands(spec: ContainerSpec) -> Started:
         },
         broken={name: answers["broken", one] for name, one in commands.items() if ("broken", one) in answers},
     )
+
+
+def _launch(spec: ContainerSpec) -> list[str]:
+    script = str(Path(spec.installdir, "share", "container.sh"))
+    return ["/bin/bash", "-pc", _LAUNCH, spec.name, script]
+
+
+def _started_one_by_one(spec: ContainerSpec, commands: Mapping[str, str]) -> Started:
+    """Start the first commands of wrappers with `--version`, each in a container of its own."""
+    versions, broken = {}, {}
+    for name, command in list(commands.items())[:_MOST_STARTED]:
+        try:
+            done = run([*_launch(spec), command, "--version"], env=looking_environment(), time_limit=_SECONDS)
+        except CommandError:
+            continue  # it runs on, or prints without end
+        first = done.stdout.strip().partition("\n")[0][:300]
+        if done.status in _NOT_STARTED:
+            broken[name] = done.last_lines
+        elif done.status == 0 and re.search(r"\d", first):
+            versions[name] = first
+    if broken and len(broken) == min(len(commands), _MOST_STARTED):
+        raise InstallError(f"no command of {spec.module} starts in the container: {next(iter(broken.values()))}")
+    return Started(versions=versions, broken=broken)

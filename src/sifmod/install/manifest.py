@@ -111,6 +111,11 @@ def read_manifest(installdir: Path) -> Optional[Manifest]:
     return manifest
 
 
+def image_of(installdir: Path, manifest: Manifest) -> Path:
+    """Return the path of the image of an installation: its own, or the original if that is used in place."""
+    return installdir / manifest.image if manifest.image in manifest.files else Path(manifest.image_source)
+
+
 def rewrite_manifest(installdir: Path, manifest: Manifest) -> None:
     """Replace the manifest of an installation that nobody else is changing, also where eb has left it read-only.
 

@@ -12,7 +12,7 @@ from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
 from sifmod.fetch.repository import image_in_repositories
-from sifmod.install.manifest import Manifest, read_manifest
+from sifmod.install.manifest import Manifest, image_of, read_manifest
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.suggest import perhaps
@@ -69,7 +69,7 @@ class Installation:
     @property
     def image(self) -> Path:
         """Path of the image: the installation's own, or the original if that is used in place."""
-        return self.root / self.manifest.image if self.has_own_image else Path(self.manifest.image_source)
+        return image_of(self.root, self.manifest)
 
     @property
     def has_own_image(self) -> bool:

@@ -13,6 +13,7 @@ from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding, worst
 from sifmod.host.command import LOOK_IN_CONTAINER, Result, run
 from sifmod.host.files import content_of, everybody_may_change, inside, sha256_of
 from sifmod.host.runtime import looking_environment
+from sifmod.image.inspection import has_shell
 from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
 from sifmod.installed.consistency import packages_in_container, packages_on_disk
@@ -368,6 +369,9 @@ def _running(installation: Installation, remedy: str) -> Iterator[Finding]:
     manifest, topic = installation.manifest, "sanity check"
     why = "the module does not work on this host"
     if not manifest.python_version:
+        if not has_shell(installation.image):
+            yield Finding(NOTE, topic, "the image has no shell, so the container was not started")
+            return
         try:
             command = [str(installation.root / "bin" / "start-shell"), "-c", "true"]
             done = run(command, env=looking_environment(), time_limit=LOOK_IN_CONTAINER)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import ImageError
-from sifmod.image.inspection import Inspection, inspect_image
+from sifmod.image.inspection import Inspection, has_shell, inspect_image
 
 from ..imagetrees import (
     DEFINITION,
@@ -234,3 +234,13 @@ def test_variables_that_double_end_in_a_sentence(tmp_path: Path) -> None:
     write(top, "/.singularity.d/env/90-environment.sh", f"A0=x\n{lines}")
     with pytest.raises(ImageError, match=f"the environment of '{top}' exceeds a limit of Linux"):
         inspect_image(top)
+
+
+def test_an_image_has_a_shell_unless_its_files_lack_it(tmp_path: Path) -> None:
+    top = write(tmp_path / "tree", "/usr/bin/tool").parents[2]
+    assert not has_shell(top)
+    write(top, "/usr/bin/dash").chmod(0o755)
+    (top / "bin").symlink_to("usr/bin")
+    (top / "usr/bin/sh").symlink_to("/bin/dash")
+    assert has_shell(top)
+    assert has_shell(tmp_path / "gone")

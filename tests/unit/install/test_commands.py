@@ -105,3 +105,25 @@ def test_of_hundreds_of_commands_the_first_ones_are_started_and_all_are_looked_f
     Path(installed, "bin/t49").unlink()
     with pytest.raises(InstallError, match="the wrappers t49:"):
         check_commands(a_program(installed, *wrapped, wrapped=wrapped))
+
+
+def test_without_a_shell_in_the_image_commands_are_started_one_by_one(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sifmod.install.commands._SECONDS", 300)
+    launch = f'launch() {{ [[ $1 != */sh ]] || exit 255; PATH={installed}/bin:$PATH exec "$@"; }}\n'
+    write(installed, "/installed/share/container.sh", launch)
+    spec = a_program(installed, "tool", "dumb", "unlinked", "orphan")
+    with pytest.raises(InstallError):
+        check_commands(spec)
+    started = check_commands(spec, shell=False)
+    assert started.versions == {"tool": "tool 1.2.3"}
+    assert [*started.broken] == ["unlinked", "orphan"]
+    with pytest.raises(InstallError, match=r"no command of .* starts in the container: .*libx\.so"):
+        check_commands(a_program(installed, "unlinked", "gone"), shell=False)
+
+
+def test_a_program_that_does_not_end_is_ended(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sifmod.install.commands._SECONDS", 1)
+    write(installed, "/bin/daemon", "#!/bin/sh\nexec sleep 1000\n").chmod(0o755)
+    assert check_commands(a_program(installed, "daemon"), shell=False) == Started()

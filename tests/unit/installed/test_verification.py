@@ -303,6 +303,15 @@ def test_a_container_without_python_is_started(space: SoftwareSpace, check: Chec
     assert (finding.severity, "no runtime" in finding.what) == (PROBLEM, True)
 
 
+def test_a_container_without_a_shell_is_not_started(
+    space: SoftwareSpace, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_installation(space, MODULE, python_version="", venv="", hashes={})
+    monkeypatch.setattr("sifmod.installed.verification.has_shell", lambda _image: False)
+    (finding,) = check()["sanity check"]
+    assert (finding.severity, "has no shell" in finding.what) == (NOTE, True)
+
+
 def test_without_easyconfig_or_eb_easybuild_s_check_is_refused(
     space: SoftwareSpace, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +60,20 @@ def test_each_command_runs_its_namesake_in_the_container(
 ) -> None:
     call = wrapper(name, "x", spec=replace(installed, wrappers=("python", "pip", "torchrun")))
     assert call["argv"][2:] == [*command, "x"]
+
+
+@pytest.mark.parametrize("words", [["-c", "echo $0 $1", "a b", "c"], []])
+def test_the_shell_of_a_program_s_image_is_bash_or_else_sh(
+    wrapper: Wrapper, installed: ContainerSpec, words: list[str]
+) -> None:
+    program = replace(installed, python=None, venv="", wrappers=("tool",))
+    shell, *options = wrapper("start-shell", *words, spec=program)["argv"][2:]
+    assert shell == "/bin/sh"  # which each image has that has a shell
+    done = subprocess.run(["sh", *options], input="echo in $0\n", capture_output=True, text=True, check=True)
+    assert done.stdout == ("a b c\n" if words else "in /bin/bash\n")
+    without = [one.replace("-x /bin/bash", "-x /bin/gone") for one in options]
+    done = subprocess.run(["sh", *without], input="echo in $0\n", capture_output=True, text=True, check=True)
+    assert done.stdout == ("a b c\n" if words else "in /bin/sh\n")
 
 
 def test_an_image_that_sets_itself_up_is_run(wrapper: Wrapper, installed: ContainerSpec) -> None:
