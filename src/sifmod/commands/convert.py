@@ -9,7 +9,7 @@ from typing import Any, Optional
 import click
 
 from sifmod.commands.options import json_option, site_option
-from sifmod.commands.output import echo_error, echo_json
+from sifmod.commands.output import STANDARD_OUTPUT, echo_error, echo_json
 from sifmod.commands.shpc import convert_installed, convert_registry, echo_batch, echo_converted
 from sifmod.easyconfig.activation import with_conda
 from sifmod.easyconfig.conversion import Converted
@@ -32,7 +32,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
     type=click.Path(path_type=Path),
     metavar="FILE|DIR",
     default=None,
-    help="Write to this file, or into this directory under the name that EasyBuild expects.",
+    help="Write to this file, or into this directory under the name that EasyBuild expects; - is standard output.",
 )
 @click.option("--tag", default="", help="Tag of the recipe (default: its latest).")
 @click.option("--full-name", is_flag=True, help="Name modules as SHPC does, by the whole path of the recipe.")
@@ -70,6 +70,8 @@ def convert(
       sifmod convert --all shpc-registry -o easyconfigs
       sifmod convert --installed /apps/shpc/modules -o easyconfigs --full-name
     """
+    if output and str(output) == STANDARD_OUTPUT:
+        output = None
     _check_usage(files, registry, installed, output, tag=tag, full_name=full_name, as_json=as_json)
     site = load_settings(site=site_name).site
     if output and registry:

@@ -11,7 +11,7 @@ from typing import Any, Callable, Optional, Union
 import click
 
 from sifmod.commands.options import json_option, site_option
-from sifmod.commands.output import echo_error, echo_json, echo_whole
+from sifmod.commands.output import STANDARD_OUTPUT, echo_error, echo_json, echo_whole
 from sifmod.commands.progress import shown_progress
 from sifmod.commands.shpc import echo_converted
 from sifmod.easyconfig.buildfile import BuildFile, base_comment, is_build_file, propose_build, read_build_file
@@ -26,8 +26,6 @@ from sifmod.fetch.recipes import find_recipe
 from sifmod.host.architecture import why_not_here
 from sifmod.host.files import refuse_existing, write_new, write_together
 from sifmod.site.settings import Site, load_settings
-
-STANDARD_OUTPUT = "-"
 
 AnySource = Union[Source, CondaSource]
 _SOURCES = "--requirements, --pylock, --pyproject and --conda"

@@ -22,6 +22,9 @@ from sifmod.text.printable import STEERING, columns, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+# The name of standard output, in options.
+STANDARD_OUTPUT = "-"
+
 _GAP = "  "
 
 _COLOURS = MappingProxyType({OK: "green", NOTE: "blue", WARNING: "yellow", PROBLEM: "red"})

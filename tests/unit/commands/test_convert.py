@@ -51,6 +51,14 @@ def test_two_of_one_module_are_named_and_the_others_converted(call: Call, folder
     assert "sifmod: d.eb: not carried over: gpu" in result.stderr
 
 
+def test_a_dash_is_standard_output(call: Call, folder: Path, tmp_path: Path) -> None:
+    result = call(folder / "a.eb", "--output", "-")
+    assert result.exit_code == 0
+    assert "\nsources = ['x.sif']\n" in result.stdout
+    assert result.stdout == call(folder / "a.eb").stdout
+    assert not (tmp_path / "-").exists()
+
+
 def test_programs_get_what_was_converted_and_what_was_not(call: Call, folder: Path) -> None:
     paths = sorted(folder.iterdir())
     result = call(*paths, "--json")
