@@ -177,6 +177,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             ],
             "pip_requirements": [None, "Requirements that pip installs into the virtual environment", CUSTOM],
             "python_prefix": [None, "Prefix of the Python in the image, such as /usr", CUSTOM],
+            "share_container": [
+                None,
+                "Let the tasks of a Slurm step on a node share one container (default: the site's, else False)",
+                CUSTOM,
+            ],
             "user_commands": [
                 None,
                 "Make commands that users install commands on the host too (default: the site's, else True)",

@@ -31,6 +31,9 @@ USER_SOFTWARE_LOCK = ".user-software.lock"
 USER_COMMANDS = "user-bin"
 USER_COMMAND = "share/user-command"
 USER_COMMANDS_LOCK = ".lock"
+
+# Holds the container that tasks of Slurm share.
+HOLDER = "share/hold-container"
 # With one of these begins every name at the top level of an installation that belongs to users.
 USERS = (USER_SOFTWARE_DIRECTORY, USER_COMMANDS)
 
@@ -93,7 +96,15 @@ RESERVED_VARIABLES = (
 ADVISED = "__SIFMOD_ADVISED"
 
 # sifmod's own host commands and runscripts: a wrapper of the same name would hide one of them.
-COMMANDS = ("start-shell", "make-squashfs", "unmake-squashfs", "carry-over", "list-packages", "refresh-commands")
+COMMANDS = (
+    "start-shell",
+    "in-container",
+    "make-squashfs",
+    "unmake-squashfs",
+    "carry-over",
+    "list-packages",
+    "refresh-commands",
+)
 
 # Host commands that sifmod's scripts, Slurm, Lmod and administrators need: a wrapper of the same name would hide one.
 HOST_COMMANDS = frozenset(
@@ -102,12 +113,16 @@ HOST_COMMANDS = frozenset(
     | {"sacct", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sinfo", "squeue", "srun"}
     | {"cat", "chmod", "cut", "date", "df", "du", "find", "flock", "getent", "grep", "head", "id", "ln", "ls", "mkdir"}
     | {
+        "mkfifo",
         "mktemp",
         "mv",
         "nproc",
+        "nsenter",
         "od",
         "readlink",
         "rm",
+        "setpriv",
+        "setsid",
         "sha256sum",
         "stat",
         "sync",
@@ -124,6 +139,14 @@ HOST_COMMANDS = frozenset(
 # runtime's configuration, nor the environment, nor other processes (/proc/PID/root would show the host).
 # Apptainer and SingularityCE support these options, with and without setuid.
 CONTAINED = ("--containall", "--no-home", "--no-mount", "cwd,hostfs,bind-paths", "--pwd", "/")
+
+# Variables of the runtime, without the prefix, that change only which files a container has and where the runtime keeps
+# its own. With another one, tasks of Slurm do not share a container: it may change namespaces, users or variables.
+SHAREABLE = (
+    *("_BIND", "_BINDPATH", "_MOUNT", "_NO_HOME", "_NO_MOUNT", "_UNDERLAY", "_UNSQUASH", "_USERNS"),
+    *("_CACHEDIR", "_CONFIGDIR", "_LOCALCACHEDIR", "_PULLFOLDER", "_TMPDIR"),
+    *("_DOCKER_PASSWORD", "_DOCKER_USERNAME", "_DISABLE_CACHE", "_MESSAGELEVEL", "_NOCOLOR"),
+)
 
 # Where a runtime puts the host's libraries into a container, those for GPUs among them.
 HOST_LIBRARIES = "/.singularity.d/libs"

@@ -169,6 +169,17 @@ def test_the_module_sets_what_the_image_s_mpi_needs(mpi: User) -> None:
 
 
 @pytest.mark.slow
+def test_row_2_is_right_without_any_setting_if_the_ranks_share_a_container(mpi: User) -> None:
+    """The testbed's nodes are one machine, so the ranks are on one: elsewhere each node has its own shared memory."""
+    srun = "timeout 120 srun --time=2 --mpi=pmi2 -N1 -n4 in-container mpi-check --json --time-limit 30"
+    done = mpi.run(f"module load {MODULE}; SIFMOD_SHARE_CONTAINER=1 {BARE} {srun}")
+    report = json.loads(done.stdout[done.stdout.index("{") :])
+    assert report["works"], report
+    assert [one["rank"] for one in report["ranks"]] == [0, 1, 2, 3]
+    assert "namespace of its own" not in done.stderr
+
+
+@pytest.mark.slow
 def test_row_4_libfabric_needs_one_setting(mpi: User) -> None:
     ofi = f"{BARE} MPIR_CVAR_CH4_NETMOD=ofi"
     run = check(mpi, before=ofi, limit=10)

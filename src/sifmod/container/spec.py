@@ -92,6 +92,7 @@ class ContainerSpec:
         gpu_libraries: whose libraries programs use on its GPUs: `host`, for which the runtime brings them, or `image`.
         mpi: whose MPI programs use, one of `MPIS`; empty if that was not said, or if there is none.
         mpi_env: variables that MPI needs with the runtime of this host; empty until it was installed.
+        share_container: whether the tasks of a Slurm step on a node share one container; a variable overrides it.
         launch: `exec`, or `run` for images that need their entry point.
         pip_requirements: requirements that pip installs into the virtual environment at install time.
         pack_user_software: whether to pack the user software at the end of the install.
@@ -125,6 +126,7 @@ class ContainerSpec:
     gpu_libraries: str = "host"
     mpi: str = ""
     mpi_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    share_container: bool = False
     launch: str = "exec"
     pip_requirements: tuple[str, ...] = ()
     pack_user_software: bool = False
@@ -255,6 +257,7 @@ def spec_from_parameters(
         gpu=gpu,
         gpu_libraries=_choice("gpu_libraries", given.get("gpu_libraries") or usual_libraries, LIBRARIES),
         mpi=_choice("mpi", given["mpi"], MPIS) if given.get("mpi") else "",
+        share_container=_flag("share_container", given.get("share_container", False)),
         launch=_choice("launch", given.get("launch", "exec"), LAUNCHES),
         pip_requirements=requirements,
         pack_user_software=pack,

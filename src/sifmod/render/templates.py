@@ -90,8 +90,11 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
         for name, arguments in _commands(spec, command).items():
             commands.setdefault(name, arguments)
     artefacts = [
+        artefact("bin", "in-container"),
         artefact("bin", "start-shell"),
         artefact("share", "container.sh", executable=False),
+        plain("share", "hold-container"),
+        plain("share", "share-container.sh", executable=False),
         artefact("runscripts", "get-master"),
         artefact("runscripts", "mpi-check"),
         Artefact(PurePosixPath("runscripts", names.MPI_CHECK), program("mpi_check")),
@@ -201,6 +204,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "names": names,
         "superblock": superblock,
         "sif_format": sif,
+        "shareable": (*names.SHAREABLE, *(vendor.variable for vendor in VENDORS.values())),
         "central": _central_images(spec, site),
         "required_binds": [own("runscripts", names.RUNSCRIPTS, "ro"), *settings["required_binds"]],
         "directory_bind": own(names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE),

@@ -165,9 +165,9 @@ def _flag(value: Any) -> bool:
 
 
 def _flag_of_variable(text: str) -> bool:
-    if text not in ("true", "false"):
+    if text not in ("true", "1", "false", "0"):
         raise TypeError("true or false")
-    return text == "true"
+    return text in ("true", "1")
 
 
 def _block_size(value: Any) -> str:

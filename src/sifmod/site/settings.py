@@ -132,6 +132,12 @@ class Site:
         "Whether commands that users install with pip are commands on the host too, for easyconfigs that do not set "
         "`user_commands`.",
     )
+    share_container: bool = described(
+        FLAG,
+        False,
+        "Whether the tasks of a Slurm step on a node share [one container](../howto/share-a-container.md), for "
+        "easyconfigs that do not set `share_container`. In a job, the variable decides for this job.",
+    )
     cpu_bind_masks: tuple[str, ...] = described(
         MASKS, (), "CPU masks for the tasks of a GPU node, in the order of their GPUs (`srun --cpu-bind=mask_cpu:`)."
     )
@@ -238,7 +244,12 @@ class Site:
     @property
     def easyconfig_defaults(self) -> dict[str, Any]:
         """Defaults for parameters that an easyconfig does not set."""
-        return {"gpu": self.gpu, "gpu_libraries": self.gpu_libraries, "user_commands": self.user_commands}
+        return {
+            "gpu": self.gpu,
+            "gpu_libraries": self.gpu_libraries,
+            "user_commands": self.user_commands,
+            "share_container": self.share_container,
+        }
 
 
 KEYS: Mapping[str, Key] = keys_of(Site)

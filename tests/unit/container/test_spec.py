@@ -214,6 +214,7 @@ WRONG = [
     ("pack_user_software", True, {}, "there is nothing to pack without venv"),
     ("pack_user_software", "yes", {"python_prefix": "/usr", "venv": "x"}, "True or False"),
     ("pip_constraints", 1, {}, "True or False"),
+    ("share_container", 1, {}, "True or False"),
     ("user_commands", "yes", {}, "True or False"),
     ("pip_constraints", "no", {}, "True or False"),
     ("wrappers", "python", {}, "a list of names"),

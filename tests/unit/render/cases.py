@@ -147,7 +147,9 @@ PLAIN = {
     "runscripts/mpi_check.py": "src/sifmod/inside/mpi_check.py",
     "share/inside/imports.py": "src/sifmod/inside/imports.py",
     "share/inside/trees.py": "src/sifmod/inside/trees.py",
+    "share/hold-container": "wrappers/share/hold-container",
     "share/packing.sh": "wrappers/share/packing.sh",
+    "share/share-container.sh": "wrappers/share/share-container.sh",
     "share/user-command": "wrappers/share/user-command",
     "share/user-commands.sh": "wrappers/share/user-commands.sh",
 }

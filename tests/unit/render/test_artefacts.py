@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import PurePosixPath
 
 import pytest
@@ -14,7 +15,7 @@ from sifmod.render.templates import render
 from sifmod.site.feature import Feature
 
 from ..support import a_site, a_spec
-from .cases import CASES, MODULE, TCL_MODULE, outputs
+from .cases import CASES, MODULE, TCL_MODULE, outputs, text_of
 
 
 def test_artefacts_come_sorted_each_path_once(case: str) -> None:
@@ -33,7 +34,7 @@ def test_a_versioned_name_that_is_asked_for_as_well_is_one_file(wrappers: tuple[
 
 def test_commands_are_executable_and_what_is_sourced_is_not(case: str) -> None:
     for item in render(*CASES[case]):
-        in_share = item.path.parts[0] == "share" and str(item.path) != names.USER_COMMAND
+        in_share = item.path.parts[0] == "share" and str(item.path) not in (names.USER_COMMAND, names.HOLDER)
         sourced = in_share or item.path.suffix == ".py" or item.path.name == "init-conda-venv"
         assert item.executable != sourced
         assert item.text.startswith("#!/bin/bash") != sourced
@@ -42,6 +43,7 @@ def test_commands_are_executable_and_what_is_sourced_is_not(case: str) -> None:
 def test_a_container_without_a_python_has_no_python_commands() -> None:
     assert sorted(outputs(*CASES["no-python"])) == [
         "bin/gmx",
+        "bin/in-container",
         "bin/start-shell",
         MODULE,
         TCL_MODULE,
@@ -49,6 +51,8 @@ def test_a_container_without_a_python_has_no_python_commands() -> None:
         "runscripts/mpi-check",
         "runscripts/mpi_check.py",
         "share/container.sh",
+        "share/hold-container",
+        "share/share-container.sh",
     ]
 
 
@@ -142,3 +146,14 @@ def test_no_wrapper_may_have_the_name_of_a_command_that_the_scripts_use() -> Non
     tools = {name for name in used if shutil.which(name)}
     assert {"find", "od", "flock"} <= tools
     assert tools <= names.HOST_COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("easyconfig", "variable", "shared"),
+    [(False, "", False), (True, "", True), (False, "1", True), (False, "true", True), (True, "0", False)],
+)
+def test_the_variable_decides_whether_tasks_share_a_container(easyconfig: bool, variable: str, shared: bool) -> None:
+    text = text_of("share/container.sh", a_spec(share_container=easyconfig))
+    (condition,) = re.findall(r"if (\[\[ .*SIFMOD_SHARE_CONTAINER.*\]\]); then", text)
+    done = subprocess.run(["bash", "-c", condition], env={"SIFMOD_SHARE_CONTAINER": variable}, check=False)
+    assert (done.returncode == 0) == shared

@@ -237,3 +237,9 @@ def test_the_command_prints_the_script_or_json() -> None:
     found = json.loads(CliRunner().invoke(cli, [words[0], "--json", *words[1:]]).output)
     assert found["script"] == render_job(job, LUMI)
     assert found["job"]["nodes"] == 2
+
+
+def test_a_site_that_shares_containers_starts_runscripts_by_the_host_command() -> None:
+    job = Job(module="PyTorch/2.2.0", command=("train.py",))
+    assert 'singularity exec "$SIF" \\\n    conda-python-distributed' in render_job(job, a_site())
+    assert "\n    in-container \\\n    conda-python-distributed" in render_job(job, a_site(share_container=True))

@@ -486,13 +486,20 @@ def test_an_empty_text_is_the_default_of_a_choice(write: Write) -> None:
 
 def test_a_site_s_gpu_counts_where_the_easyconfig_gives_none() -> None:
     site = load_site({"SIFMOD_GPU": "amd", "SIFMOD_GPU_LIBRARIES": "image"})
-    assert site.easyconfig_defaults == {"gpu": "amd", "gpu_libraries": "image", "user_commands": True}
+    assert site.easyconfig_defaults == {
+        "gpu": "amd",
+        "gpu_libraries": "image",
+        "share_container": False,
+        "user_commands": True,
+    }
 
 
 def test_a_variable_holds_true_or_false() -> None:
     assert load_site({}).user_commands is True
     assert load_site({"SIFMOD_USER_COMMANDS": "false"}).user_commands is False
     assert load_site({"SIFMOD_USER_COMMANDS": "true"}).user_commands is True
+    assert load_site({"SIFMOD_SHARE_CONTAINER": "1"}).share_container is True
+    assert load_site({"SIFMOD_SHARE_CONTAINER": "0"}).share_container is False
     assert "SIFMOD_USER_COMMANDS is 'no': it takes true or false" in refused({"SIFMOD_USER_COMMANDS": "no"})
 
 

@@ -133,5 +133,10 @@ launch() {
     if [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then
         read -ra sifmod_options <<<"$SIFMOD_RUNTIME_OPTIONS"
     fi
+    if [[ ${SIFMOD_SHARE_CONTAINER:-false} == @(true|1) ]]; then
+        sifmod_shareable='_BIND _BINDPATH _MOUNT _NO_HOME _NO_MOUNT _UNDERLAY _UNSQUASH _USERNS _CACHEDIR _CONFIGDIR _LOCALCACHEDIR _PULLFOLDER _TMPDIR _DOCKER_PASSWORD _DOCKER_USERNAME _DISABLE_CACHE _MESSAGELEVEL _NOCOLOR _ROCM _NV'
+        source /apps/GROMACS/2024.1/share/share-container.sh
+        share_container exec "$@"
+    fi
     exec "$sifmod_runtime" exec ${sifmod_options[@]+"${sifmod_options[@]}"} "$sifmod_image" "$@"
 }

@@ -84,7 +84,7 @@ describe_user_software() {
     seeded=(pip setuptools wheel)
     seeded_commands='python[0-9.]*t?|pip[0-9.]*|easy_install.*|wheel|[Aa]ctivate.*|deactivate.*'
     # no command of a user may hide these
-    host_commands=(apptainer bash cat chmod csh cut date df du eb env find fish flock getent grep head id ksh ln ls lua mkdir mksquashfs mktemp ml module mv nproc od readlink rm sacct salloc sattach sbatch sbcast scancel scontrol sh sha256sum sifmod sinfo singularity squeue srun ssh stat su sudo sync tail tclsh tcsh timeout touch unsquashfs wc xargs zsh)
+    host_commands=(apptainer bash cat chmod csh cut date df du eb env find fish flock getent grep head id ksh ln ls lua mkdir mkfifo mksquashfs mktemp ml module mv nproc nsenter od readlink rm sacct salloc sattach sbatch sbcast scancel scontrol setpriv setsid sh sha256sum sifmod sinfo singularity squeue srun ssh stat su sudo sync tail tclsh tcsh timeout touch unsquashfs wc xargs zsh)
     # the site's defaults
     installer=pip
     pack_compressor=zstd
@@ -445,6 +445,11 @@ launch() {
     local sifmod_options=()
     if [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then
         read -ra sifmod_options <<<"$SIFMOD_RUNTIME_OPTIONS"
+    fi
+    if [[ ${SIFMOD_SHARE_CONTAINER:-false} == @(true|1) ]]; then
+        sifmod_shareable='_BIND _BINDPATH _MOUNT _NO_HOME _NO_MOUNT _UNDERLAY _UNSQUASH _USERNS _CACHEDIR _CONFIGDIR _LOCALCACHEDIR _PULLFOLDER _TMPDIR _DOCKER_PASSWORD _DOCKER_USERNAME _DISABLE_CACHE _MESSAGELEVEL _NOCOLOR _ROCM _NV'
+        source '/tmp/a b,c'"'"'d$e/share/share-container.sh'
+        share_container run "$@"
     fi
     exec "$sifmod_runtime" run ${sifmod_options[@]+"${sifmod_options[@]}"} "$sifmod_image" "$@"
 }
