@@ -8,9 +8,11 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from bench.data import DEMO_MODULE, Data, write_sources, write_wheels
+from bench.footprint import footprint
 from bench.measure import Command, bash
 
 IMAGE_MB = 4096
@@ -248,6 +250,50 @@ def distributed(data: Data) -> Row:
     )
 
 
+def _shared(data: Data, ranks: int) -> Row:
+    root, programs = data.root, 4
+    step = f"{data.load}; %s srun -N1 -n{ranks} --overcommit"
+    shared, own = step % "SIFMOD_SHARE_CONTAINER=1", step % "SIFMOD_SHARE_CONTAINER=0"
+
+    def each(command: str) -> str:
+        return f"bash -c 'for ((i = 0; i < {programs}; i++)); do {command}; done'"
+
+    def costs(start: str) -> Callable[[], Mapping[str, float]]:
+        # the same in each run, and it takes longer than the run
+        return lru_cache(maxsize=1)(lambda: footprint(start, root / "share/hold-container", ranks))
+
+    alone = "singularity exec $SIF python -c pass"
+    return Row(
+        title=f"python -c pass, {ranks} ranks on a node",
+        goal="half the time for the first program, a sixth for later ones, a quarter of the memory",
+        commands=(
+            Command(
+                label="one container for all", script=f"{shared} python -c pass", after=costs(f"{shared} in-container")
+            ),
+            Command(label="a container each", script=f"{own} {alone}", after=costs(f"{own} singularity exec $SIF")),
+            Command(label="one for all, later program", script=f"{shared} {each('python -c pass')}", times=programs),
+            Command(label="each program its own", script=f"{own} {each(alone)}", times=programs),
+        ),
+        figures=("MB beside the programs", "FUSE daemons", "mounts"),
+    )
+
+
+def share_1(data: Data) -> Row:
+    return _shared(data, 1)
+
+
+def share_4(data: Data) -> Row:
+    return _shared(data, 4)
+
+
+def share_16(data: Data) -> Row:
+    return _shared(data, 16)
+
+
+def share_64(data: Data) -> Row:
+    return _shared(data, 64)
+
+
 def packages(data: Data) -> Row:
     """200 packages from a folder, with an empty cache; pip has no cache for files."""
     empty, cache = data.empty(), data.scratch / "uv-cache"
@@ -392,6 +438,10 @@ ROWS: tuple[Callable[[Data], Row], ...] = (
     module,
     wrapper,
     distributed,
+    share_1,
+    share_4,
+    share_16,
+    share_64,
     avail,
     avail_many,
     inspect,
