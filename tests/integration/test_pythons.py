@@ -28,6 +28,7 @@ def path_with(commands: Path) -> str:
     return f"{commands}:{os.environ['PATH']}"
 
 
+@pytest.mark.timeout(1800)  # the whole suite, on a machine that runs another test beside it
 def test_the_unit_tests_pass(commands: Path, tmp_path: Path) -> None:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environ["PATH"] = path_with(commands)
