@@ -125,7 +125,7 @@ def test_a_uri_without_a_digest_is_noted() -> None:
 def test_without_a_python_the_writer_is_told() -> None:
     proposal = propose(replace(IMAGE, pythons=(), default_python="", torch=()), SITE, name="tool")
     assert proposal.parameters["wrappers"] == []
-    assert "name its commands in wrappers" in proposal.notes[0]
+    assert "name the commands of the image in wrappers" in proposal.notes[0]
     assert not {"venv", "python_prefix", "conda_env"} & set(proposal.parameters)
 
 
