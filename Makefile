@@ -68,6 +68,7 @@ LOCK = uv pip compile --quiet --upgrade --universal --python-version 3.9 --gener
 lock:
 	$(LOCK) testbed/requirements-build.in --output-file testbed/requirements-build.txt
 	$(LOCK) --extra dev pyproject.toml testbed/requirements.in --output-file testbed/requirements.txt
+	$(LOCK) bench/requirements-shpc.in --output-file bench/requirements-shpc.txt
 
 stop:
 	testbed/daemons stop

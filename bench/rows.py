@@ -14,6 +14,7 @@ from pathlib import Path
 from bench.data import DEMO_MODULE, Data, write_sources, write_wheels
 from bench.footprint import footprint
 from bench.measure import Command, bash
+from bench.shpc import VERSION, Tools
 
 IMAGE_MB = 4096
 
@@ -392,6 +393,92 @@ def avail_many(data: Data) -> Row:
     return _avail(data, names=2000, versions=1)
 
 
+def _against_shpc(data: Data, count: int, goal: str) -> Row:
+    tools = Tools(data, count)
+    tools.make()
+    title = "Install a tool without Python" if count == 1 else f"Install {count} of them"
+    return Row(
+        title=title,
+        goal=goal,
+        commands=(
+            Command(label="eb, ContainerImage", script=tools.with_eb(), before=tools.clean),
+            Command(label="shpc install, which runs no check", script=tools.with_shpc(), before=tools.clean),
+        ),
+        figures=("read", "written"),
+    )
+
+
+def shpc_one(data: Data) -> Row:
+    return _against_shpc(data, 1, "at most 2 s more")
+
+
+def shpc_many(data: Data) -> Row:
+    return _against_shpc(data, 20, "as fast")
+
+
+def _installed_by_both(data: Data) -> Tools:
+    tools = Tools(data, 20)
+    tools.make()
+    bash(f"{tools.clean}; {tools.with_eb()}")
+    bash(tools.with_shpc())
+    return tools
+
+
+def shpc_avail(data: Data) -> Row:
+    tools = _installed_by_both(data)
+    settings = "export LMOD_CACHED_LOADS=no LMOD_IGNORE_CACHE=1; module unuse $MODULEPATH"
+    times = 10
+
+    def loop(tree: Path) -> str:
+        return f"{settings}; module use {tree}; for ((i = 0; i < {times}; i++)); do module -t avail; done"
+
+    return Row(
+        title="module avail with 20 tools and no cache",
+        goal="faster",
+        commands=(
+            Command(label="sifmod's modules", script=loop(tools.ours), times=times),
+            Command(label="SHPC's modules", script=loop(tools.theirs), times=times),
+        ),
+    )
+
+
+def shpc_load(data: Data) -> Row:
+    tools = _installed_by_both(data)
+    times = 10
+
+    def loop(tree: Path, name: str) -> str:
+        return f"module use {tree}; for ((i = 0; i < {times}; i++)); do module load {name}; module unload {name}; done"
+
+    return Row(
+        title="module load and module unload of a tool",
+        goal="faster",
+        commands=(
+            Command(label="sifmod's module", script=loop(tools.ours, f"tool0/{VERSION}"), times=times),
+            Command(label="SHPC's module", script=loop(tools.theirs, f"bench/tool0/{VERSION}"), times=times),
+        ),
+    )
+
+
+def shpc_start(data: Data) -> Row:
+    tools = _installed_by_both(data)
+    times = 20
+    loop = f"for ((i = 0; i < {times}; i++)); do %s; done"
+    samtools, image = "samtools --version-only", data.images / "samtools.sif"
+
+    def loaded(tree: Path, name: str) -> str:
+        return f"module use {tree}; module load {name}; {loop % samtools}"
+
+    return Row(
+        title="Start of a tool by its wrapper",
+        goal="10 ms more than the runtime alone, at most",
+        commands=(
+            Command(label="sifmod's wrapper", script=loaded(tools.ours, f"tool0/{VERSION}"), times=times),
+            Command(label="SHPC's wrapper", script=loaded(tools.theirs, f"bench/tool0/{VERSION}"), times=times),
+            Command(label="singularity exec", script=loop % f"singularity exec {image} {samtools}", times=times),
+        ),
+    )
+
+
 def inspect(data: Data) -> Row:
     image = data.big_image(IMAGE_MB)
     return Row(
@@ -444,6 +531,11 @@ ROWS: tuple[Callable[[Data], Row], ...] = (
     share_64,
     avail,
     avail_many,
+    shpc_one,
+    shpc_many,
+    shpc_avail,
+    shpc_load,
+    shpc_start,
     inspect,
     link,
     install,
