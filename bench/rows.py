@@ -451,7 +451,7 @@ def shpc_load(data: Data) -> Row:
 
     return Row(
         title="module load and module unload of a tool",
-        goal="faster",
+        goal="as fast",
         commands=(
             Command(label="sifmod's module", script=loop(tools.ours, f"tool0/{VERSION}"), times=times),
             Command(label="SHPC's module", script=loop(tools.theirs, f"bench/tool0/{VERSION}"), times=times),

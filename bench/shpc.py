@@ -74,8 +74,9 @@ class Tools:
         digest = bash(f"sha256sum {shlex.quote(str(image))}").split()[0]
         for name in self.names:
             recipe = self.folder / "registry" / "bench" / name
-            recipe.mkdir(parents=True)
+            recipe.mkdir(parents=True, exist_ok=True)
             file = f"sha256:{digest}.sif"
+            (recipe / file).unlink(missing_ok=True)
             (recipe / file).symlink_to(image)
             (recipe / "container.yaml").write_text(
                 _RECIPE.format(file=file, version=f"'{VERSION}'", digest=f"sha256:{digest}")
