@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import struct
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +223,42 @@ def test_a_database_that_is_none_or_never_ends_is_named(tmp_path: Path, monkeypa
     assert "no table of packages" in found_in(tmp_path).unread
     monkeypatch.setattr(rpm, "_MOST_BYTES", 100)
     assert "is larger than" in found_in(tmp_path).unread
+
+
+def test_columns_that_a_database_computes_are_refused(tmp_path: Path) -> None:
+    """A function such as randomblob runs for seconds, and no look at the clock ends it."""
+    statement = "CREATE TABLE Packages (hnum INTEGER, plain BLOB, blob BLOB AS (zeroblob(8) || plain))"
+    write(tmp_path, "/var/lib/rpm/rpmdb.sqlite").unlink()
+    with contextlib.closing(sqlite3.connect(tmp_path / "var/lib/rpm/rpmdb.sqlite")) as database:
+        database.execute(statement)
+    assert "computed columns" in found_in(tmp_path).unread
+
+
+def test_paths_of_rpm_that_share_a_long_folder_are_not_multiplied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A header of 16 MiB could have a million names in one folder with a name of millions of letters."""
+    monkeypatch.setattr(rpm, "_Allowance", partial(rpm._Allowance, characters=5_000))
+    program(tmp_path, "/usr/bin/gmx")
+    folder = "/" + "d" * 1_000
+    rpm_database(tmp_path, rpm_header(transaction=2, name="x", files=[f"{folder}/{n}" for n in range(10)]))
+    assert "MiB" in found_in(tmp_path).unread
+
+
+def test_values_of_rpm_are_limited_and_a_tag_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpm, "_Allowance", partial(rpm._Allowance, values=50))
+    twice = struct.pack(">2I", 20, 20) + struct.pack(">4I", 1047, 8, 0, 20) * 20 + b"\0" * 20
+    path = rpm_database(tmp_path, twice)
+    assert not found_in(tmp_path).unread
+    path.unlink()
+    rpm_database(tmp_path, twice, twice, twice)
+    assert "files and capabilities" in found_in(tmp_path).unread
+
+
+def test_a_database_of_rpm_that_takes_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpm, "_MOST_SECONDS", -1)
+    rpm_database(tmp_path, rpm_header(transaction=2, name="x", files=["/usr/bin/x"]))
+    assert "seconds" in found_in(tmp_path).unread
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"name": 1}', '{"name": "x", "files": "bin/x"}'])
