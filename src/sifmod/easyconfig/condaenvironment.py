@@ -21,7 +21,7 @@ from sifmod.easyconfig.definition import WORK, Basis, basis
 from sifmod.easyconfig.environment import DEFAULT_NAME, DEFAULT_VERSION, Environment
 from sifmod.easyconfig.newimage import NewImage
 from sifmod.easyconfig.proposal import Proposal, checked_name, checked_proposal
-from sifmod.easyconfig.requirements import text_of
+from sifmod.easyconfig.requirements import has_login, text_of
 from sifmod.easyconfig.text import easyconfig_text, folded
 from sifmod.errors import ImageError, InstallError, SifmodError
 from sifmod.host.command import LOOK_IN_CONTAINER
@@ -29,8 +29,10 @@ from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.install.pip import pip_settings
 from sifmod.site.settings import Site
 from sifmod.text.quoting import shell, without_templates
+from sifmod.text.yaml import read_yaml
 
 _EXPLICIT = "@EXPLICIT"
+_NEITHER = f"is neither an environment.yml with dependencies nor a list with {_EXPLICIT}"
 # Folders of channels by the name that the kernel has for a machine.
 _SUBDIRS = {"x86_64": "linux-64", "aarch64": "linux-aarch64", "ppc64le": "linux-ppc64le"}
 _LARGEST = 10 * 1024 * 1024  # bytes of a file in conda-meta
@@ -147,23 +149,33 @@ class CondaSource:
 
 
 def read_conda(path: Path) -> CondaSource:
-    """Return a file that describes a conda environment; its YAML is left to the base's tool.
+    """Return a file that describes a conda environment.
 
     Raises:
-        SifmodError: it can't be read, or has packages for pip.
+        SifmodError: it can't be read, is neither an environment.yml nor an explicit list, or has what no lock can hold.
     """
     text = text_of(path)
-    pip = re.search(r"(?m)^\s*-\s*[\"']?pip[\"']?\s*:", text)
-    if pip:
-        line = text[: pip.end()].count("\n") + 1
+    if _EXPLICIT in (line.strip() for line in text.splitlines()):
+        return CondaSource(origin=path.name, text=text)
+    try:
+        document = read_yaml(text)
+    except ValueError as error:
+        raise SifmodError(f"'{path}' {_NEITHER}: {error}") from error
+    dependencies = document.get("dependencies") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or not isinstance(dependencies, list):
+        raise SifmodError(f"'{path}' {_NEITHER}")
+    if not all(isinstance(one, str) for one in dependencies):
         raise SifmodError(
-            f"'{path}', line {line}: packages for pip have no place in conda's lock: put them into a requirements "
-            "file, and install that on top of the new image, with --requirements and --on-top"
+            f"'{path}': packages for pip have no place in conda's lock: put them into a requirements file, and install "
+            "that on top of the new image, with --requirements and --on-top"
         )
-    if not re.search(rf"(?m)^({_EXPLICIT}|dependencies\s*:)", text):
-        raise SifmodError(f"'{path}' is neither an environment.yml with dependencies nor a list with {_EXPLICIT}")
-    found = re.search(r"(?m)^name\s*:\s*[\"']?([\w.+-]+)", text)
-    return CondaSource(origin=path.name, text=text, name=found[1] if found else "")
+    if "variables" in document:
+        raise SifmodError(
+            f"'{path}': variables have no place in conda's lock: remove them from the file, and set them in the new "
+            "easyconfig, with container_env"
+        )
+    found = re.match(r"[\w.+-]+", str(document.get("name", "")))
+    return CondaSource(origin=path.name, text=text, name=found[0] if found else "")
 
 
 def make_conda_environment(
@@ -299,12 +311,12 @@ def _package(url: object, md5: object, where: str) -> CondaPackage:
         raise SifmodError(
             f"{where}: a package needs an address and an MD5 sum, as in https://.../x-1.0-0.conda#0123..."
         )
+    if has_login(url) or re.search(r"/t/[^/]+/", url):
+        raise SifmodError(f"{where}: credentials don't belong into a lock: use a channel without a login")
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise SifmodError(f"{where}: '{url}' is not the address of a conda package: {error}") from error
-    if parts.username or parts.password or re.search(r"/t/[^/]+/", parts.path):
-        raise SifmodError(f"{where}: credentials don't belong into a lock: use a channel without a login")
     is_local = parts.scheme == "file" and parts.netloc in ("", "localhost")
     if not (is_local or parts.scheme in ("http", "https")) or not re.fullmatch(r"[!-~]+\.(conda|tar\.bz2)", url):
         raise SifmodError(f"{where}: '{url}' is not the address of a conda package")

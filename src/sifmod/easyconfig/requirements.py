@@ -29,6 +29,7 @@ else:
 
 _LARGEST = 10 * 1024 * 1024  # bytes of a file of requirements or a lock
 _DEEPEST = 50  # files or extras that include each other
+_LONGEST_LINE = 65_536  # characters; a line with 500 hashes has 40,000
 _MOST = 100_000  # requirements of groups that include each other: they multiply
 
 # Options of a line of a requirements file (pip's documentation, "Requirements File Format").
@@ -38,6 +39,8 @@ _FLAGS = ("--no-index", "--pre", "--require-hashes")
 _WITHOUT_EFFECT = ("--only-binary", "--prefer-binary")  # only wheels are installed anyway
 _FILES = {"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c"}
 
+# A password or a token before the host of an address; with ssh, a name alone is no secret.
+_LOGIN = re.compile(r"(?<!ssh)://[^/?#\s]*@|://[^/?#\s@]*:[^/?#\s]*@")
 _HASH = re.compile(r"(?<=\s)--hash(?:=|\s+)(\S+)")
 _ONLY_WHEELS = "only wheels are installed: make one with 'pip wheel --no-deps', and name the wheel"
 _NO_CREDENTIALS = "credentials don't belong here: keep them in pip's configuration or in ~/.netrc"
@@ -128,6 +131,8 @@ def read_pyproject(path: Path, *, extras: Sequence[str] = (), groups: Sequence[s
     wanted += _of_groups(path, tables, groups)
     found = _Found()
     for text in wanted:
+        if has_login(text):
+            raise SifmodError(f"'{path}': {_NO_CREDENTIALS}")
         line, name = _requirement(text, f"'{path}', the requirement {text!r}", path.parent)
         found.requirements[line] = name
     if not found.requirements:
@@ -173,6 +178,11 @@ def text_of(path: Path) -> str:
         raise SifmodError(f"'{path}' is not UTF-8 text: {error}") from error
 
 
+def has_login(text: str) -> bool:
+    """Return whether an address in a text has a password or a token, which no message and no file may contain."""
+    return _LOGIN.search(text) is not None
+
+
 def _read_file(path: Path, found: _Found, target: dict[str, str], *, above: tuple[Path, ...]) -> None:
     """Read a file into `target`, which is either the requirements or the constraints of `found`."""
     real = path.resolve()
@@ -186,10 +196,15 @@ def _read_file(path: Path, found: _Found, target: dict[str, str], *, above: tupl
     found.files.add(part)
     for number, line in _logical_lines(text_of(path)):
         where = f"'{path}', line {number}"
-        if re.search(r"\$\{\w+\}", line):
+        if len(line) > _LONGEST_LINE:
+            raise SifmodError(f"{where}: it has more than {_LONGEST_LINE:,} characters, so it is not a requirement")
+        variable = re.search(r"\$\{\w+\}", line)
+        if variable:
             raise SifmodError(
-                f"{where}: pip would replace the variable in '{line}': write its value. {_NO_CREDENTIALS}"
+                f"{where}: pip would replace the variable {variable[0]}: write its value. {_NO_CREDENTIALS}"
             )
+        if has_login(line):
+            raise SifmodError(f"{where}: {_NO_CREDENTIALS}")
         if not line.startswith("-"):
             requirement, name = _requirement(line, where, path.parent)
             target[requirement] = name
@@ -251,8 +266,6 @@ def _place(value: str, where: str, folder: Path) -> str:
     """Return an address of an index, or of a folder of wheels, as a URL."""
     parts = _parts(value, where)
     if parts.scheme in ("http", "https"):
-        if parts.username or parts.password:
-            raise SifmodError(f"{where}: {_NO_CREDENTIALS}")
         if re.search(r"\s", value):
             raise SifmodError(f"{where}: the address '{value}' has white space")
         return value

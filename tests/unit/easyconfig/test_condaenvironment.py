@@ -145,7 +145,14 @@ def test_a_link_in_place_of_a_record_is_not_followed(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (YAML + "  - pip:\n    - greeting\n", "line 6: packages for pip"),
+        (YAML + "  - pip:\n    - greeting\n", "packages for pip"),
+        (YAML + "  - {pip: [greeting]}\n", "packages for pip"),
+        (YAML + "  - ? pip\n    : [greeting]\n", "packages for pip"),
+        (YAML + '  - "p\\x69p": [greeting]\n', "packages for pip"),
+        ("dependencies: [python, {pip: [greeting]}]\n", "packages for pip"),
+        (YAML + "variables:\n  LIMIT: 1\n", "variables have no place"),
+        (YAML + "again: &a [x]\nmore: *a\n", r"neither .*: line 7: .* repeats another part"),
+        ("dependencies: python\n", "neither an environment.yml"),
         ("numpy\n", "neither an environment.yml"),
         ("", "neither an environment.yml"),
         ("\udcff".encode("utf-8", "surrogatepass").decode("latin-1"), "neither an environment.yml"),
@@ -156,6 +163,11 @@ def test_files_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
         read_conda(write(tmp_path, text))
 
 
+def test_a_file_of_empty_lines_is_read_in_one_pass(tmp_path: Path) -> None:
+    """An expression with `^\\s*` would need hours: each of a million lines was compared with all that follow."""
+    assert read_conda(write(tmp_path, "\n" * 1_000_000 + YAML)).name == "Thesis"
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -163,6 +175,7 @@ def test_files_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
         (f"{PYTHON}#xyz", "line 2: a package needs"),
         (f"{PYTHON.replace('linux', 'osx')}#{MD5}", "is for osx-64, not for linux-"),
         (f"ftp://x.org/linux-64/python-3.12.4-0.conda#{MD5}", "not the address"),
+        (f"https://me:secret@[x/linux-64/python-3.12.4-0.conda#{MD5}", "^'environment.yml', line 2: credentials"),
     ],
 )
 def test_locks_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str) -> None:

@@ -53,6 +53,41 @@ def test_requirements_that_are_taken(tmp_path: Path, text: str, lines: list[str]
     assert read(tmp_path, text).lines == tuple(lines)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git+https://me:secret@example.org/x",
+        "x @ git+https://secret@example.org/x",
+        "-r https://me:secret@example.org/more.txt",
+        "-e git+ssh://me:secret@example.org/x",
+        "https://me:secret@example.org/x-1.tar.gz",
+        "https://me:secret@[example.org/x-1-py3-none-any.whl",
+        "--trusted-host=https://me:secret@example.org",
+        "x @ ftp://me:secret@example.org/x-1-py3-none-any.whl",
+    ],
+)
+def test_no_message_repeats_a_password(tmp_path: Path, line: str) -> None:
+    (tmp_path / "requirements.txt").write_text(f"{line}\n")
+    (tmp_path / "pyproject.toml").write_text(f"[project]\nname = 'x'\ndependencies = ['{line}']\n")
+    for read, name in ((read_requirements, "requirements.txt"), (read_pyproject, "pyproject.toml")):
+        with pytest.raises(SifmodError, match="credentials don't belong") as caught:
+            read(tmp_path / name)
+        assert "secret" not in str(caught.value)
+
+
+def test_a_name_alone_is_no_password_of_ssh(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("git+ssh://git@github.com/x/y\n")
+    with pytest.raises(SifmodError, match="repository of source code"):
+        read_requirements(tmp_path / "requirements.txt")
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
+    """Its parts would be compared with each other for minutes."""
+    (tmp_path / "requirements.txt").write_text("numpy\n/" + ".whl[" * 1_000_000 + " x\n")
+    with pytest.raises(SifmodError, match="line 2: it has more than 65,536 characters"):
+        read_requirements(tmp_path / "requirements.txt")
+
+
 def test_names_are_normalized_and_unique(tmp_path: Path) -> None:
     assert read(tmp_path, "Ruamel.YAML>=0.1\nruamel_yaml<9\n").names == ("ruamel-yaml",)
 
