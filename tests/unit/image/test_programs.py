@@ -192,7 +192,7 @@ def test_a_header_of_rpm_that_repeats_itself_is_read_once(tmp_path: Path, monkey
     assert time.process_time() - begun < 5
     rpm_database(tmp_path, *[header] * 3)
     monkeypatch.setattr(rpm, "_MOST_SECONDS", -1)
-    assert "can't be read: it takes more than" in found_in(tmp_path).unread
+    assert "can't be read: that takes more than" in found_in(tmp_path).unread
 
 
 def test_a_temporary_folder_can_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
