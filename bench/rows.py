@@ -266,14 +266,20 @@ def _shared(data: Data, ranks: int) -> Row:
     alone = "singularity exec $SIF python -c pass"
     return Row(
         title=f"python -c pass, {ranks} ranks on a node",
-        goal="half the time for the first program, a sixth for later ones, a quarter of the memory",
+        goal="half the time for the first program of a step, a sixth for later ones, a quarter of the memory",
         commands=(
             Command(
                 label="one container for all", script=f"{shared} python -c pass", after=costs(f"{shared} in-container")
             ),
             Command(label="a container each", script=f"{own} {alone}", after=costs(f"{own} singularity exec $SIF")),
-            Command(label="one for all, later program", script=f"{shared} {each('python -c pass')}", times=programs),
-            Command(label="each program its own", script=f"{own} {each(alone)}", times=programs),
+            Command(
+                label="one for all, each of 4 programs in a row",
+                script=f"{shared} {each('python -c pass')}",
+                times=programs,
+            ),
+            Command(
+                label="a container each, each of 4 programs in a row", script=f"{own} {each(alone)}", times=programs
+            ),
         ),
         figures=("MB beside the programs", "FUSE daemons", "mounts"),
     )

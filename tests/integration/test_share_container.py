@@ -19,8 +19,17 @@ LOAD = f"module load {DEMO_MODULE}"
 SHARE = f"export SIFMOD_SHARE_CONTAINER=1; {LOAD}"
 OWN = f"export SIFMOD_SHARE_CONTAINER=0; {LOAD}"
 
-# What a task sees, as one line: the node, the container, and all that it could have from its caller.
-LOOK = """import os, resource, sys
+
+def meet(folder: Path, count: int) -> str:
+    """Return a shell command that waits until as many tasks run it: containers that exist at once differ in name."""
+    folder.mkdir(exist_ok=True)
+    come = f"touch {folder}/of-$SLURM_STEP_ID.$SLURM_PROCID.$RANK"
+    return f"{come}; until [ $(ls {folder} | wc -l) -ge {count} ]; do sleep 0.1; done"
+
+
+# What a task sees: on standard output its node and container, on the other all that it could have from its caller.
+LOOK = """import os, resource, subprocess, sys
+subprocess.run(["sh", "-c", sys.argv.pop()], check=True)
 print(os.environ["SLURMD_NODENAME"], os.readlink("/proc/self/ns/mnt"))
 print(sorted(os.environb.items()), os.getcwd(), os.umask(0), sys.argv, file=sys.stderr)
 print(resource.getrlimit(resource.RLIMIT_NOFILE), os.getgroups(), os.sched_getaffinity(0), file=sys.stderr)
@@ -86,8 +95,11 @@ def test_tasks_of_a_node_share_a_container_and_see_in_it_what_they_would_see_in_
     )
     # each task has variables of its own, one of which no shell can have
     task = f"export MINE=$SLURM_PROCID; exec env not-a-name=$SLURM_PROCID python {tmp_path}/look.py 'one two'"
-    step = f"srun -w nid001,nid002 -N2 -n4 -m cyclic --label bash -c {shlex.quote(task)}"
-    own, shared = (sharing.run(f"{load}; {prepare}; {step}") for load in (OWN, SHARE))
+    step = "srun -w nid001,nid002 -N2 -n4 -m cyclic --label bash -c"
+    own, shared = (
+        sharing.run(f"{load}; {prepare}; {step} {shlex.quote(f'{task} {shlex.quote(meet(tmp_path / name, 4))}')}")
+        for name, load in (("own", OWN), ("shared", SHARE))
+    )
     containers = [{line.partition(": ")[2] for line in done.stdout.splitlines()} for done in (own, shared)]
     assert [len(found) for found in containers] == [4, 2]
     seen = [
@@ -118,9 +130,9 @@ def test_a_missing_command_ends_as_without(sharing: User) -> None:
     assert '"no-such": executable file not found' in said[1].stderr
 
 
-def test_a_command_outside_a_step_has_a_container_of_its_own(sharing: User) -> None:
-    show = "python -c 'import os; print(os.readlink(\"/proc/self/ns/user\"))'"
-    lines = sharing.out(f"{SHARE}; {show} & {show} & wait").splitlines()
+def test_a_command_outside_a_step_has_a_container_of_its_own(sharing: User, tmp_path: Path) -> None:
+    show = f"in-container sh -c {shlex.quote('readlink /proc/self/ns/mnt; ' + meet(tmp_path / 'met', 2))}"
+    lines = sharing.out(f"{SHARE}; RANK=0 {show} & RANK=1 {show} & wait").splitlines()
     assert len(set(lines)) == 2
 
 
@@ -132,18 +144,20 @@ def test_a_hundred_steps_of_eight_short_tasks_do_not_fail(sharing: User) -> None
 
 
 @pytest.mark.slow
-def test_later_programs_of_a_step_enter_the_same_container(sharing: User) -> None:
+def test_later_programs_of_a_step_enter_the_same_container(sharing: User, tmp_path: Path) -> None:
     show = "in-container readlink /proc/self/ns/mnt; sleep 0.5"
-    lines = sharing.out(f"{SHARE}; srun -N1 -n3 bash -c '{show}; {show}; {show}'").splitlines()
+    task = f"{show}; {show}; {show}; {meet(tmp_path / 'met', 3)}"
+    lines = sharing.out(f"{SHARE}; srun -N1 -n3 bash -c {shlex.quote(task)}").splitlines()
     assert len(lines) == 9
     assert len(set(lines)) == 1
 
 
 @pytest.mark.slow
-def test_four_nodes_and_two_steps_at_once_have_a_container_each(sharing: User) -> None:
+def test_four_nodes_and_two_steps_at_once_have_a_container_each(sharing: User, tmp_path: Path) -> None:
     """The testbed's nodes are one machine: they share /dev/shm, and still have containers of their own."""
-    step = 'srun --exact -N4 -n8 -m cyclic python -c "import os, time; time.sleep(2); '
-    step += "print(os.environ['SLURMD_NODENAME'], os.environ['SLURM_STEP_ID'], os.readlink('/proc/self/ns/mnt'))\""
+    show = "echo $SLURMD_NODENAME $SLURM_STEP_ID $(readlink /proc/self/ns/mnt)"
+    command = shlex.quote(f"{show}; {meet(tmp_path / 'met', 16)}")
+    step = f"srun --exact -N4 -n8 -m cyclic in-container sh -c {command}"
     done = sharing.run(
         f"{SHARE}; salloc --quiet -N4 --ntasks-per-node=4 bash -c {shlex.quote(f'{step} & {step} & wait')}"
     )
@@ -245,24 +259,25 @@ OBSTACLES = {
 @pytest.mark.parametrize("setting", OBSTACLES)
 def test_a_step_that_can_not_share_says_so_once_and_runs(sharing: User, setting: str) -> None:
     done = sharing.run(f"{SHARE}; export {setting}; srun -N1 -n3 in-container readlink /proc/self/ns/mnt")
-    assert len(set(done.stdout.splitlines())) == 3
+    assert len(done.stdout.splitlines()) == 3
     assert done.stderr == f"in-container: no shared container, so each task has its own: {OBSTACLES[setting]}\n"
 
 
 @pytest.mark.slow
-def test_tasks_whose_variables_the_container_may_depend_on_have_their_own(sharing: User) -> None:
+def test_tasks_whose_variables_the_container_may_depend_on_have_their_own(sharing: User, tmp_path: Path) -> None:
     """PATH and LANG differ: the runtime makes a variable of the one, and a script of the image names the other."""
     for name in ("PATH=$PATH:/x", "LANG=x"):
-        task = f"export {name}$SLURM_PROCID; sleep $SLURM_PROCID; in-container readlink /proc/self/ns/mnt; sleep 3"
+        together = meet(tmp_path / name[:4], 2)
+        task = f"export {name}$SLURM_PROCID; in-container readlink /proc/self/ns/mnt; {together}"
         done = sharing.run(f"{SHARE}; srun -N1 -n2 bash -c {shlex.quote(task)}")
         assert len(set(done.stdout.splitlines())) == 2
         assert done.stderr.count("differs between tasks") == 1
 
 
 @pytest.mark.slow
-def test_tasks_with_other_bind_paths_or_variables_have_other_containers(sharing: User) -> None:
+def test_tasks_with_other_bind_paths_or_variables_have_other_containers(sharing: User, tmp_path: Path) -> None:
     group = "export SINGULARITYENV_GROUP=$((SLURM_PROCID / 2)); export APPTAINERENV_GROUP=$SINGULARITYENV_GROUP"
-    task = f'{group}; in-container sh -c "echo \\$GROUP; readlink /proc/self/ns/mnt"'
+    task = f'{group}; in-container sh -c "echo \\$GROUP; readlink /proc/self/ns/mnt"; {meet(tmp_path / "met", 4)}'
     done = sharing.run(f"{SHARE}; srun -N1 -n4 --label bash -c {shlex.quote(task)}")
     assert done.stderr == ""
     lines = sorted(done.stdout.splitlines())
