@@ -495,6 +495,17 @@ def test_nothing_can_be_written_where_it_would_be_lost(extended: User, wheel: Pa
     assert (root(extended) / "user-software/venv/demo/pyvenv.cfg").exists()
 
 
+def test_options_come_before_words_as_posix_wants_them(extended: User) -> None:
+    """With POSIXLY_CORRECT, the tools take every word after the first one for a file name, `--` too."""
+    folder = root(extended) / "user-software/venv/demo"
+    before = folder.stat().st_mode
+    told = extended.run(f"{LOAD}; env POSIXLY_CORRECT=1 make-squashfs").stderr
+    assert "could be made read-only" not in told
+    assert not folder.stat().st_mode & 0o222
+    extended.run(f"{LOAD}; env POSIXLY_CORRECT=1 unmake-squashfs")
+    assert folder.stat().st_mode == before
+
+
 def modes(top: Path) -> dict[str, int]:
     return {str(path.relative_to(top)): path.lstat().st_mode for path in [top, *top.rglob("*")]}
 

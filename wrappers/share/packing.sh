@@ -154,7 +154,7 @@ take_lock() {
     # Opening must not empty or fill a file elsewhere, which a symbolic link may lead to, nor wait for a named pipe.
     if [[ -L $file || -e $file && ! -f $file ]]; then die 5 "$refusal"; fi
     # A group member with a stricter umask may have created the file: read permission is enough for the lock.
-    if [[ -O $file && ! -r $file ]]; then chmod u+rw -- "$file"; fi
+    if [[ -O $file && ! -r $file ]]; then chmod -- u+rw "$file"; fi
     if [[ -e $file && ! -w $file ]]; then
         [[ -r $file ]] || die 9 "no permission to read '$file', which belongs to $(stat -c %U -- "$file"): ask for group read permission."
         exec {lock}<"$file"
@@ -213,7 +213,7 @@ make_temporary() {
 stripe_temporary() {
     if ((${#stripe[@]} == 0)) || ! command -v lfs >/dev/null; then return; fi
     if said=$(LC_ALL=C lfs setstripe "${stripe[@]}" "$temporary.striped" 2>&1); then
-        chmod 600 -- "$temporary.striped" && mv -T -- "$temporary.striped" "$temporary"
+        chmod -- 600 "$temporary.striped" && mv -T -- "$temporary.striped" "$temporary"
     elif [[ ${said,,} != *'inappropriate ioctl'* && ${said,,} != *'not supported'* && ${said,,} != *'not a'*lustre* ]]; then
         printf 'make-squashfs: the file is packed without the layout of the site, because lfs setstripe failed: %s\n' "$said" >&2
     fi
@@ -361,7 +361,7 @@ forbid_writing() {
     # a new file: others may write to the directory, and could put a link there
     draft=$(mktemp "$record.XXXXXX" 2>/dev/null) || draft=
     if [[ -z $draft ]] ||
-        ! { find "$tree" -type d -printf '%m ./%P\0' >"$draft" && chmod 644 -- "$draft" &&
+        ! { find "$tree" -type d -printf '%m ./%P\0' >"$draft" && chmod -- 644 "$draft" &&
             mv -T -- "$draft" "$record"; } 2>/dev/null ||
         ! find "$tree" -type d -perm /222 -exec chmod a-w {} + 2>/dev/null; then
         printf '%s: not all folders of %s could be made read-only. What is written there from now on is not packed.\n' \
@@ -388,7 +388,7 @@ allow_writing() {
     for mode in "${!modes[@]}"; do
         find "$tree" -type d -printf './%P\0' | while IFS= read -rd '' path; do
             if [[ ${recorded[$path]-} == "$mode" ]]; then printf '%s\0' "$tree/$path"; fi
-        done | xargs -0 -r chmod "$mode" -- || return
+        done | xargs -0 -r chmod -- "$mode" || return
     done
     rm -f -- "$record"
 }
