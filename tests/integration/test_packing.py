@@ -297,6 +297,14 @@ def test_the_calling_shell_reloads_by_itself(extended: User, shell: str) -> None
     assert "make-squashfs" in done.stdout.splitlines()[-1] + done.stderr  # no such command any more
 
 
+def test_a_script_of_sh_loads_the_module_where_sh_is_bash(extended: User) -> None:
+    """As in jobs on Enterprise Linux, with the function `module` of the shell that submitted them."""
+    script = f"{LOAD}; make-squashfs >/dev/null; unmake-squashfs >/dev/null; module unload {DEMO_MODULE}; echo done $?"
+    done = extended.run(f"export -f module; exec -a sh bash -c '{script}'")
+    assert done.stdout == "done 0\n"
+    assert "not a valid identifier" not in done.stderr
+
+
 def log_tool(folder: Path, name: str, before: str = "") -> str:
     """Put a tool that notes its arguments, a line each, before the real one; what is to be put before PATH."""
     folder.mkdir(exist_ok=True)

@@ -430,10 +430,17 @@ end
 -- Packing changes what is bound, so these commands reload the module in the calling shell.
 local shell = myShellName()
 local reload = " && module load " .. myModuleFullName()
+-- Such a name of a function ends a script whose bash is in POSIX mode, as all are that /bin/sh runs where it is bash. So the shell
+-- itself looks, and set_shell_function is not used: it would also undo the function without a look.
+local unless_posix = "case :${SHELLOPTS-}: in *:posix:*) ;; *) "
 for _, command in ipairs({ "make-squashfs", "unmake-squashfs" }) do
     local call = "env SIFMOD_RELOADS=1 " .. command
     if shell == "bash" or shell == "zsh" then
-        set_shell_function(command, call .. ' "$@"' .. reload, "")
+        local define = command .. " () { " .. call .. ' "$@"' .. reload .. "; };;"
+        execute({ cmd = unless_posix .. define .. " esac", modeA = { "load", "refresh" } })
+        if not last or last == myModuleFullName() then -- otherwise they are another container's
+            execute({ cmd = unless_posix .. "unset -f " .. command .. " 2>/dev/null || :;; esac", modeA = { "unload" } })
+        end
     elseif shell == "fish" then
         set_shell_function(command, call .. " $argv" .. reload, "")
     elseif shell == "csh" or shell == "tcsh" then

@@ -88,6 +88,7 @@ if {$sifmod_lmod && $sifmod_unloading && [info exists env($loaded)] && $env($loa
     puts stdout "case :\$LOADEDMODULES: in *:\"$me\":*) ;; *:\"$last\":*) module load \"$last\" ;; esac"
 }
 set is_loaded [sifmod_has $loaded]
+set sifmod_is_last [expr {![info exists env($loaded)] || $env($loaded) eq [module-info name]}]
 sifmod_set $loaded [module-info name]
 
 # The image: the installation's own copy, or one of the site's of the same size and with the same identifier in its header.
@@ -213,10 +214,18 @@ if {$eb_python ne {}} {
 }
 
 # Packing changes what is bound, so these commands reload the module in the calling shell.
+# Such a name of a function ends a script whose bash is in POSIX mode, as all are that /bin/sh runs where it is bash. So the shell
+# itself looks, and set-function is not used: it would also undo the function without a look.
 if {[module-info shell] in {bash zsh}} {
+    set unless_posix "case :\${SHELLOPTS-}: in *:posix:*) ;; *) "
     set me [module-info name]
     set reload [expr {$sifmod_lmod ? "module load $me" : "module switch $me $me"}]
     foreach command {make-squashfs unmake-squashfs} {
-        set-function $command "env SIFMOD_RELOADS=1 $command \"\$@\" && $reload"
+        if {$sifmod_loading} {
+            set define "$command () { env SIFMOD_RELOADS=1 $command \"\$@\" && $reload; };;"
+            puts stdout "$unless_posix$define esac"
+        } elseif {$sifmod_unloading && $sifmod_is_last} {
+            puts stdout "${unless_posix}unset -f $command 2>/dev/null || :;; esac"
+        }
     }
 }

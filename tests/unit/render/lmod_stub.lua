@@ -28,7 +28,12 @@ function LmodError(text)
     os.exit(1)
 end
 function LmodMessage(text) io.stderr:write(text, "\n") end
-function execute(command) io.write("execute\0", command.cmd, "\0") end
+function execute(command)
+    local name = command.cmd:match("([a-z]+-squashfs)")
+    for _, wanted in ipairs(command.modeA) do
+        if wanted == mode() then io.write(name and "function " .. name or "execute", "\0", command.cmd, "\0") end
+    end
+end
 function myShellType() return (arg[3] == "bash" or arg[3] == "zsh") and "sh" or arg[3] end
 function myShellName() return arg[3] end
 function myModuleName() return "Demo" end

@@ -21,7 +21,14 @@ proc setenv {name value} {
 proc unsetenv {name value} { setenv $name $value }
 proc module-whatis {line} {}
 proc family {name} { emit family $name }
-proc set-function {name body} { emit "function $name" $body }
+rename puts really_puts
+proc puts {args} {
+    if {[regexp {^stdout .*?([a-z]+-squashfs)} $args _all command]} {
+        emit "function $command" [lindex $args 1]
+    } else {
+        really_puts {*}$args
+    }
+}
 set ModuleTool Modules
 set code [catch {source -encoding utf-8 $modulefile}]
 if {$code == 1} { puts stderr $::errorInfo }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -170,7 +171,19 @@ def test_loading_without_any_image_fails_with_one_clear_line_and_unloading_does_
 def test_packing_reloads_the_module_in_the_calling_shell(installed: ContainerSpec, load: Load, shell: str) -> None:
     variables = load(installed, calling=shell)
     for command in ("make-squashfs", "unmake-squashfs"):
-        assert variables[f"function {command}"] == f'env SIFMOD_RELOADS=1 {command} "$@" && module load Demo/1.0-x'
+        call = f'env SIFMOD_RELOADS=1 {command} "$@" && module load Demo/1.0-x'
+        assert f"{command} () {{ {call}; }}" in variables[f"function {command}"]
+
+
+@pytest.mark.parametrize("mode", ["load", "unload"])
+def test_the_functions_do_not_end_a_script_of_sh_where_it_is_bash(
+    installed: ContainerSpec, load: Load, mode: str
+) -> None:
+    """In POSIX mode, a function with a hyphen in its name ends a script, whether it is defined or undone."""
+    for name, text in load(installed, calling="bash", mode=mode).items():
+        if name.startswith("function "):
+            done = subprocess.run(["bash", "--posix", "-uc", f"{text}\necho here"], capture_output=True, check=False)
+            assert (done.stdout, done.stderr) == (b"here\n", b"")
 
 
 @pytest.mark.parametrize("state", ["directory", "packed", "both", "unpacked", "empty", "text", "short", "central"])
