@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Optional
 
@@ -90,7 +91,9 @@ def _commands(spec: ContainerSpec, site: Site, image: Path) -> Optional[set[str]
         bound = _bound(spec, site)
         if any(_is_elsewhere(files, folder, bound) for folder in folders):
             return None
-        there = {item.path.name for item in render(spec, site) if item.path.parts[0] == "runscripts"}
+        # without the wrappers, of which there may be hundreds: none is in the container
+        scripts = render(replace(spec, wrappers=(), wrapped={}), site)
+        there = {item.path.name for item in scripts if item.path.parts[0] == "runscripts"}
         there |= {PurePosixPath(place).name for place in bound}
         there |= set(spec.runtime_gpu.commands) if spec.runtime_gpu else set()
         return there | {name for folder in folders if folder.startswith("/") for name in files.names(folder)}

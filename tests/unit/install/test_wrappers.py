@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind
 from sifmod.container.gpu import VENDORS, Vendor
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import ParameterError
 from sifmod.install.wrappers import check_wrappers
+from sifmod.render.templates import render
 from sifmod.site.settings import Site
 
 from .. import imagetrees
@@ -162,3 +164,17 @@ def test_users_may_have_installed_the_command(image: Path, tmp_path: Path) -> No
 def test_an_image_that_can_not_be_read_is_left_to_the_runtime(tmp_path: Path) -> None:
     (tmp_path / "x.sif").write_bytes(b"damaged")
     check_wrappers(a_container("other"), a_site(), tmp_path / "x.sif")
+
+
+def test_the_look_for_commands_renders_no_wrapper(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rendered: list[str] = []
+
+    def recorded(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
+        artefacts = render(spec, site)
+        rendered.extend(str(artefact.path) for artefact in artefacts)
+        return artefacts
+
+    monkeypatch.setattr("sifmod.install.wrappers.render", recorded)
+    check_wrappers(a_container("gmx", "mine", wrapped={"mine": ("get-master",)}, python=None, venv=""), a_site(), image)
+    assert "runscripts/get-master" in rendered
+    assert {"bin/gmx", "bin/mine"}.isdisjoint(rendered)
