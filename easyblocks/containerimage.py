@@ -58,7 +58,7 @@ from sifmod.image.inspection import has_shell
 from sifmod.image.sif import check_is_sif, sif_id
 from sifmod.install.advice import known_problems
 from sifmod.install.commands import check_commands
-from sifmod.install.installer import Installer, check_writable, refresh_scripts, write_artefact
+from sifmod.install.installer import Installer, check_files, check_writable, refresh_scripts, write_artefact
 from sifmod.install.manifest import Manifest, image_of, read_manifest
 from sifmod.install.modulefiles import ModuleFiles, record_module_files
 from sifmod.install.oldimages import remove_old_images
@@ -77,6 +77,7 @@ from sifmod.usersoftware.tree import restore_modes, split_installation, user_mod
 take_from_environment()
 
 _MOST_ANSWERS = 5  # in the trace output; the log has all
+_MOST_LISTED = 100  # files; EasyBuild prints a line for each that it checks
 _WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -545,7 +546,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             runtime = shlex.quote(str(find_runtime(site).path))
         # an image's own Python need not be called python, that of a virtual environment is
         command = "python --version" if spec.venv else f"{spec.interpreter} --version" if spec.python else "true"
-        kwargs.setdefault("custom_paths", {"files": files, "dirs": ["bin", "runscripts"]})
+        listed = files if self.dry_run else files[:_MOST_LISTED]
+        kwargs.setdefault("custom_paths", {"files": listed, "dirs": ["bin", "runscripts"]})
         manifest = None if self.dry_run else read_manifest(Path(self.installdir))
         shell = manifest is None or has_shell(image_of(Path(self.installdir), manifest))
         # an image that holds nothing but its program has no `true` either; that program is started below
@@ -554,6 +556,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         super().sanity_check_step(*args, **kwargs)
         if not self.dry_run:
             with _easybuild_errors():
+                check_files(Path(self.installdir), files[_MOST_LISTED:])
                 started = check_commands(spec, shell=shell)
             for number, (name, answer) in enumerate(started.versions.items()):
                 self.log.info("%s", printable(f"{name} --version: {answer}"))

@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Callable, Optional
@@ -465,6 +465,22 @@ def check_writable(installdir: Path) -> None:
     raise InstallError(
         f"you may not write to '{installdir}', which belongs to {owner_of(installdir)}: ask for group write permission"
     )
+
+
+def check_files(installdir: Path, paths: Iterable[str]) -> None:
+    """Refuse an installation that lacks files.
+
+    Args:
+        installdir: the installation.
+        paths: paths of the files in it.
+
+    Raises:
+        InstallError: a file is missing or is not a file; the message names the first one.
+    """
+    lacking = [path for path in paths if not Path(installdir, path).is_file()]
+    if lacking:
+        count = f"{len(lacking)} files, the first of them" if len(lacking) > 1 else "the file"
+        raise InstallError(f"'{installdir}' lacks {count} '{lacking[0]}': reinstall it with: eb --rebuild")
 
 
 def write_artefact(top: Path, artefact: Artefact) -> None:

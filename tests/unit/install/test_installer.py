@@ -20,7 +20,7 @@ from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.errors import ImageError, InstallError, ParameterError, SifmodError
 from sifmod.fetch.store import StoredImage
 from sifmod.host import files
-from sifmod.install.installer import Installer, refresh_scripts, write_artefact
+from sifmod.install.installer import Installer, check_files, refresh_scripts, write_artefact
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.modulefiles import record_module_files
 from sifmod.install.rollback import forget, remember, remember_renames, undo
@@ -1008,3 +1008,13 @@ def test_the_signature_of_what_is_installed_counts(
     (verified,) = [call["argv"][-1] for call in fake.calls if call["argv"][0] == "verify"]
     assert verified == f"{installdir}/{STAGE}/demo.sif"
     assert verified != str(image)
+
+
+def test_files_that_are_missing_after_an_install_are_named(tmp_path: Path) -> None:
+    for number in range(3):
+        write_artefact(tmp_path, Artefact(PurePosixPath("bin", f"command{number}"), "", True))
+    check_files(tmp_path, [f"bin/command{number}" for number in range(3)])
+    (tmp_path / "bin/command2").unlink()
+    (tmp_path / "bin/command2").mkdir()
+    with pytest.raises(InstallError, match=r"lacks 2 files, the first of them 'bin/command2': .*eb --rebuild"):
+        check_files(tmp_path, [f"bin/command{number}" for number in range(4)])
