@@ -5,15 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Optional, cast
-
-from elftools.elf.dynamic import DynamicSection
-from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerNeedSection
+from typing import TYPE_CHECKING, Any, Optional, cast
 
 from sifmod.errors import ImageError
 from sifmod.image.files import ImageFiles
 from sifmod.text.version import version_order
+
+if TYPE_CHECKING:
+    from elftools.elf.gnuversions import GNUVerNeedSection
 
 _LONGEST = 512 << 20  # bytes; the largest libraries that are looked at have 50 MB
 _BUFFER = 1 << 16
@@ -75,6 +74,11 @@ def read_library(files: ImageFiles[Any], path: str) -> Optional[SharedLibrary]:
     """
     if files.size(path) > _LONGEST or files.read(path, limit=4) != b"\x7fELF":
         return None
+    # here, because they are 50 modules, and most images have no library that is read
+    from elftools.elf.dynamic import DynamicSection
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.gnuversions import GNUVerNeedSection
+
     try:
         elf = ELFFile(io.BufferedReader(_Stream(files, path), _BUFFER))
         dynamic = elf.get_section_by_name(".dynamic")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -147,3 +149,9 @@ def test_the_host_s_own_library_is_read_by_the_same_code(top: Path) -> None:
     found = read_mpi(SandboxFiles(top), "/x/libmpi.so.12")
     assert found
     assert (found.words, found.device, found.ucx) == ("MPICH 4.0.2", "ch4:ucx", True)
+
+
+def test_the_reader_of_elf_is_imported_with_the_first_library_only() -> None:
+    look = "import sys; import sifmod.install.installer; print([name for name in sys.modules if name == 'elftools'])"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
