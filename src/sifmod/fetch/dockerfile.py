@@ -103,9 +103,7 @@ def prepare(folder: BuildFolder, definition: Definition, site: Site, say: Callab
         references = {
             written: _reference(uri, credentials, site, say, written=written) for written, uri in uris.items() if uri
         }
-        folder.dockerfile.write_text(
-            dockerfile.with_images(references), encoding="utf-8", errors="surrogateescape", newline="\n"
-        )
+        folder.dockerfile.write_text(dockerfile.with_images(references), encoding="utf-8", errors="surrogateescape")
         write_whole(folder.logins, login_file(credentials), mode=0o600)
     except OSError as error:
         raise ImageError(f"the build of '{definition.path}' can't be prepared: {error}") from error

@@ -30,7 +30,7 @@ def _registry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(folder: Path, text: str, name: str = "Dockerfile") -> BuildFile:
     path = folder / name
-    path.write_text(text, encoding="utf-8", newline="")
+    path.write_text(text, encoding="utf-8")
     return read_build_file(path)
 
 
