@@ -30,7 +30,19 @@ from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
 from sifmod.text.progress import QUIET, Progress
 
-_DENIED = re.compile(r"unauthorized|authentication required|access (to the resource )?(is )?denied|\b40[13]\b", re.I)
+# HTTP statuses as runtimes print them: "invalid status code from registry 404 (Not Found)", "StatusCode: 401", "HTTP
+# status: 403 Forbidden", "error parsing HTTP 404 response body". A bare number may be anything.
+_STATUS = r"(?:status|code|http|registry)\W{{1,2}}{0}\b|\b{0} \(?(?:unauthorized|forbidden|not found)"
+
+_DENIED = re.compile(
+    r"unauthorized|authentication required|access (to the resource )?(is )?denied|" + _STATUS.format("40[13]"), re.I
+)
+_MISSING = re.compile(
+    r"(?:manifest|name|repository) (?:is )?(?:unknown|not known)|(?<!file )not found|" + _STATUS.format("404"), re.I
+)
+
+# Addresses and names of images in what a runtime prints: ports, tags, digests and words in them do not say what failed.
+_NAMES = re.compile(r"\S*/\S*|(?<=reading manifest )\S+(?= in )")
 
 # A process of a build that the kernel killed: of Apptainer, of buildah with chroot, of an OCI runtime.
 _KILLED = re.compile(r"signal: killed|exited on killed|exit status 137|out of memory", re.I)
@@ -417,9 +429,10 @@ def _explanation(
             f"compute node that has it; {program} printed: {last}"
         )
     if uri and uri.scheme in REGISTRY_SCHEMES:
-        if _DENIED.search(text):
+        said = _NAMES.sub("", text)
+        if _DENIED.search(said):
             return refusal(uri, site, credentials)
-        if re.search(r"manifest unknown|name unknown|not found|404", text, re.I):
+        if _MISSING.search(said):
             name = f"the digest {uri.digest}" if uri.digest else f"the tag '{uri.tag}'"
             return (
                 f"the registry {uri.registry} has no image {uri.repository} with {name}: correct "

@@ -178,3 +178,42 @@ def test_a_build_gets_no_password_that_its_registry_would_have_it_send_elsewhere
         ImageStore(tmp_path, ContainerRuntime(runtime), a_site(), print).build(Definition(definition, {}), stem="x")
     assert asked == ["registry.example.org"]
     assert not Path(f"{runtime}.calls").exists()
+
+
+# What Apptainer prints of a registry's answer, with the image's own names in it.
+REFUSALS = {
+    "a certificate": (
+        'Get "https://127.0.0.1:404/v2/": tls: failed to verify: x509: certificate signed by unknown authority',
+        "x509: certificate signed by unknown authority",
+    ),
+    "no mksquashfs": ('exec: "mksquashfs": executable file not found in $PATH', "mksquashfs"),
+    "an error of the server": (
+        "reading manifest 404 in 127.0.0.1:404/a/not-found-401: received unexpected HTTP status: 500 Internal Error",
+        "HTTP status: 500",
+    ),
+    "a manifest that is unknown": (
+        "reading manifest 404 in 127.0.0.1:404/a/not-found-401: manifest unknown",
+        "has no image",
+    ),
+    "a status": ("Requesting bearer token: invalid status code from registry 404 (Not Found)", "has no image"),
+    "a body": ("error parsing HTTP 404 response body: invalid character '<'", "has no image"),
+    "a wrong password": ("Requesting bearer token: invalid status code from registry 403 (Forbidden)", "refused"),
+    "a login that is needed": ("initializing source docker://127.0.0.1:404/a/b:1: unauthorized: log in", "refused"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_pull_that_fails_is_explained_by_the_answer_and_not_by_the_names_in_it(
+    tmp_path: Path, runtime: Path, case: str
+) -> None:
+    printed, told = REFUSALS[case]
+    (tmp_path / "printed").write_text(f"FATAL:   While making image from oci registry: {printed}\n")
+    runtime.write_text(
+        f'#!/bin/sh\n[ "$1" != --version ] || exec echo fake version 1.0\ncat {tmp_path}/printed\nexit 255\n'
+    )
+    store = ImageStore(tmp_path / "store", ContainerRuntime(runtime), a_site(), lambda _line: None)
+    with pytest.raises(ImageError) as failed:
+        # a port of the system that no server uses: the digest of the tag is not asked for
+        store.pull(image_uri("docker://127.0.0.1:404/a/not-found-401:404"))
+    assert told in str(failed.value)
+    assert ("has no image" in str(failed.value)) is (told == "has no image")
