@@ -98,6 +98,7 @@ def test_a_uri_is_pulled_once_pinned_and_found_again_by_eb(registry_user: User) 
     assert uri.startswith(f"docker://{REGISTRY}/demo/python@sha256:")
     assert PASSWORD not in text
     (image,) = (user.prefix / "sources/p/Python").glob("*.sif")
+    assert "pip==" in user.out(f"sifmod inspect docker://{REGISTRY}/demo/python:3.11 --packages")
     again = user.run(f"sifmod new docker://{REGISTRY}/demo/python:3.11 --force")
     assert "was pulled before" in again.stderr
     done = user.run(command)

@@ -11,12 +11,15 @@ import click
 
 from sifmod.commands.options import json_option
 from sifmod.commands.output import echo, echo_error, echo_json, echo_table, echo_whole
+from sifmod.commands.progress import shown_progress
 from sifmod.container.gpu import VENDORS
+from sifmod.easyconfig.newimage import names_uri, pulled_file
 from sifmod.easyconfig.program import offered
 from sifmod.image.gpustack import newest
 from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image, inspect_programs
 from sifmod.image.programs import Programs
 from sifmod.image.python import Packages
+from sifmod.site.settings import load_site
 from sifmod.text.printable import one_line, printable
 from sifmod.text.size import size_text
 
@@ -24,7 +27,7 @@ _SHOWN_LINES = 40  # lines shown of a script or a definition file
 
 
 @click.command("inspect")
-@click.argument("image", type=click.Path(path_type=Path))
+@click.argument("image", metavar="IMAGE|URI", type=click.Path())
 @click.option("--packages", is_flag=True, help="Print only NAME==VERSION of each package.")
 @click.option("--commands", is_flag=True, help="Print the commands for which 'sifmod new' writes wrappers.")
 @click.option(
@@ -35,12 +38,14 @@ _SHOWN_LINES = 40  # lines shown of a script or a definition file
     help="List the packages of this Python prefix or conda environment.",
 )
 @json_option
-def inspect(image: Path, packages: bool, commands: bool, prefix: str, as_json: bool) -> None:
+def inspect(image: str, packages: bool, commands: bool, prefix: str, as_json: bool) -> None:
     """Show what is in an image, without running it and without a container runtime.
 
-    IMAGE is a SIF, a SquashFS file, a sandbox, or user software (packed or not).
+    IMAGE is a SIF, a SquashFS file, a sandbox, or user software (packed or not). The image of a URI such as
+    docker://debian:12 is pulled into EasyBuild's source path, where eb and 'sifmod new' find it again.
 
-    Exit status: 0, or 5 if IMAGE is not an image or is damaged.
+    Exit status: 0; 4 if the site's settings are wrong; 5 if IMAGE is not an image, is damaged or can't be pulled; 6 if
+    there is no container runtime to pull with.
 
     \b
     Examples:
@@ -49,12 +54,16 @@ def inspect(image: Path, packages: bool, commands: bool, prefix: str, as_json: b
       sifmod inspect pytorch.sif --packages --python /usr
       sifmod inspect samtools.sif --commands
       sifmod inspect pytorch.sif --json | jq .driver
+      sifmod inspect docker://nvcr.io/nvidia/pytorch:24.03-py3
       sifmod inspect $CONTAINERROOT/user-software.squashfs --packages
     """
+    path = Path(image)
+    if names_uri(image):
+        path = pulled_file(image, load_site(), say=echo_error, progress=shown_progress())[0]
     if commands:
-        _show_commands(inspect_programs(image), as_json=as_json)
+        _show_commands(inspect_programs(path), as_json=as_json)
         return
-    found = inspect_image(image)
+    found = inspect_image(path)
     if packages or prefix:
         python = found.python(prefix)
         if as_json:

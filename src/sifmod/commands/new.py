@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from sifmod.commands.shpc import echo_converted
 from sifmod.easyconfig.buildfile import BuildFile, base_comment, is_build_file, propose_build, read_build_file
 from sifmod.easyconfig.condaenvironment import CondaSource, make_conda_environment, read_conda
 from sifmod.easyconfig.environment import Environment, Source, file_names, make_environment
-from sifmod.easyconfig.newimage import NewImage, file_image, pulled_image
+from sifmod.easyconfig.newimage import NewImage, file_image, names_uri, pulled_image
 from sifmod.easyconfig.proposal import TAKEN_OVER, Proposal, checked_name, propose
 from sifmod.easyconfig.requirements import read_pyproject, read_requirements
 from sifmod.easyconfig.shpc import ConvertedTool, convert_recipe
@@ -162,9 +163,8 @@ def new(
         )
         _write(folder, files, [*notes, *proposal.notes], proposal, output, force=force, as_json=as_json)
         return
-    is_uri = ":" in image and not Path(image).exists()
     progress = shown_progress()
-    if is_uri:
+    if names_uri(image):
         # eb builds from the base wherever it lies, so a base that was pulled for another module is not pulled again
         found = pulled_image(image, site, name="" if source and not on_top else name, say=_say, progress=progress)
     else:
@@ -273,7 +273,7 @@ def _write(
         echo_whole(f"wrote {path}")
     if target:
         words = [*(options(target) if options else ()), shlex.quote(str(target))]
-        echo_whole(f"install it with: eb {' '.join(words)}")
+        _tell_install(" ".join(words))
 
 
 def _write_converted(converted: ConvertedTool, output: str, *, force: bool, as_json: bool) -> None:
@@ -287,7 +287,14 @@ def _write_converted(converted: ConvertedTool, output: str, *, force: bool, as_j
         return
     echo_converted(converted, target)
     if target:
-        echo_whole(f"install it with: eb {shlex.quote(str(target))}")
+        _tell_install(shlex.quote(str(target)))
+
+
+def _tell_install(words: str) -> None:
+    """Print the command that installs what was written."""
+    echo_whole(f"install it with: eb {words}")
+    if not shutil.which("eb"):
+        _say("note: there is no command eb in this shell: load EasyBuild's module, or activate its environment, first")
 
 
 def _environment(

@@ -75,6 +75,11 @@ class NewImage:
         return (f"--sourcepath={shlex.quote(str(folder))}",)
 
 
+def names_uri(text: str) -> bool:
+    """Return whether a text that names an image is a URI, or is meant to be one, rather than a path."""
+    return ":" in text and not Path(text).exists()
+
+
 def file_image(path: Path, *, say: Callable[[str], None], progress: Progress = QUIET) -> NewImage:
     """Return the image in a file.
 
@@ -104,7 +109,15 @@ def file_image(path: Path, *, say: Callable[[str], None], progress: Progress = Q
 def pulled_image(
     text: str, site: Site, *, name: str = "", say: Callable[[str], None], progress: Progress = QUIET
 ) -> NewImage:
-    """Return the image of a URI, pulled unless it is in EasyBuild's source path already.
+    """Return the image of a URI, and what is in it: see `pulled_file`."""
+    path, uri = pulled_file(text, site, name=name, say=say, progress=progress)
+    return NewImage(path=path, inspection=inspect_image(path), origin=text, uri=uri, programs=inspect_programs(path))
+
+
+def pulled_file(
+    text: str, site: Site, *, name: str = "", say: Callable[[str], None], progress: Progress = QUIET
+) -> tuple[Path, ImageUri]:
+    """Pull the image of a URI unless it is in EasyBuild's source path already.
 
     Args:
         text: the URI.
@@ -112,6 +125,9 @@ def pulled_image(
         name: name of the module, if it is known.
         say: called with a line at the start of each action, and with each line of the runtime.
         progress: shows long work.
+
+    Returns:
+        The path of the SIF, and the URI, pinned to its digest if that is known.
 
     Raises:
         ImageError: it can't be pulled.
@@ -131,4 +147,4 @@ def pulled_image(
     folder = sources / letter_folder(name) if name else present[0].parent if present else sources / _WAITING
     store = ImageStore(folder=folder, runtime=find_runtime(site), site=site, say=say, progress=progress)
     path, _stored = store.pull(uri)
-    return NewImage(path=path, inspection=inspect_image(path), origin=text, uri=uri, programs=inspect_programs(path))
+    return path, uri

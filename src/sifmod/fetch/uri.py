@@ -48,7 +48,10 @@ class ImageUri:
         """
         scheme, colon, location = text.partition(":")
         if not colon or scheme not in SCHEMES:
-            raise ValueError(f"'{scheme}' is not an image scheme{perhaps(scheme, SCHEMES)}: use {', '.join(SCHEMES)}")
+            similar = perhaps(scheme, SCHEMES)
+            if not similar and _REFERENCE.fullmatch(text):  # as `docker pull` and `podman pull` take it
+                similar = f" (perhaps you meant 'docker://{text}')"
+            raise ValueError(f"'{scheme}' is not an image scheme{similar}: use {', '.join(SCHEMES)}")
         if re.search(r"[\x00-\x20\x7f]", text):
             raise ValueError("an image URI can't contain white space: remove it")
         if not is_utf8(text):

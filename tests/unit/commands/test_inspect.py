@@ -91,3 +91,20 @@ def test_commands_of_the_programs(tmp_path: Path) -> None:
     assert odd.endswith("the name can't be a wrapper's")
     found = json.loads(call("--commands", "--json", top).stdout)
     assert found[0] == {"name": "gmx", "path": "/usr/local/bin/gmx", "package": "", "no_wrapper": ""}
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        (
+            "dokcer://x/y:1",
+            "'dokcer://x/y:1' is neither a file nor the URI of an image: 'dokcer' is not an image scheme",
+        ),
+        ("docker:/x/y:1", "write it as docker://..."),
+        ("debian:12", "perhaps you meant 'docker://debian:12'"),
+    ],
+)
+def test_a_mistyped_uri_is_named_as_it_was_typed(uri: str, said: str) -> None:
+    result = call(uri)
+    assert isinstance(result.exception, ImageError)
+    assert said in str(result.exception)

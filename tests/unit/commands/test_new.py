@@ -53,6 +53,18 @@ def test_the_file_is_written_here_and_the_next_command_named(call: Call, image: 
     ]
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_shell_without_eb_is_told_what_to_load(
+    call: Call, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    (tmp_path / "bin").mkdir()
+    if there:
+        write(tmp_path, "bin/eb").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    note = "note: there is no command eb in this shell: load EasyBuild's module, or activate its environment, first"
+    assert (note in call(image).stderr) is not there
+
+
 def test_an_image_for_other_processors_is_noted(call: Call, image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     result = call(image)
@@ -119,6 +131,9 @@ def test_a_name_is_checked_before_anything_is_pulled(
     [
         (["gone.sif"], "can't be read"),
         (["no-scheme:x"], "neither a file nor the URI of an image"),
+        (["dokcer://x/y"], "perhaps you meant 'docker'"),
+        (["nvcr.io/nvidia/pytorch:24.03-py3"], "perhaps you meant 'docker://nvcr.io/nvidia/pytorch:24.03-py3'"),
+        (["debian:12"], "perhaps you meant 'docker://debian:12'"),
         (["docker://user:pw@x/y"], "credentials do not belong"),
         (["."], "neither an image nor user software"),
     ],
