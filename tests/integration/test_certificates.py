@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import http.server
+import shutil
 import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from conftest import HEAD, ROOT, User
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, HEAD, ROOT, TESTBED, User
 
 # The host in image_uri, the subject alternative names of the certificate, whether the site's CA has signed it, and
 # whether it is still valid; what the runtime prints.
@@ -30,6 +32,9 @@ CERTIFICATES = {
     "expired": ("localhost", "DNS:localhost", True, False, "x509: certificate has expired or is not yet valid"),
 }
 
+Handler = Callable[..., http.server.BaseHTTPRequestHandler]
+Serve = Callable[..., int]
+
 GUIDE = ROOT / "docs/howto/pull-from-a-registry.md"
 
 
@@ -47,6 +52,13 @@ class NoImages(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.send_header("Docker-Content-Digest", f"sha256:{64 * '0'}")
         self.end_headers()
+
+    def log_message(self, *_words: object) -> None:
+        pass
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """A web server of a folder."""
 
     def log_message(self, *_words: object) -> None:
         pass
@@ -74,12 +86,12 @@ def make_certificate(folder: Path, *, names: str, of_ca: bool, valid: bool) -> N
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[[], int]]:
+def serve(tmp_path: Path) -> Iterator[Serve]:
     """Return what starts a registry with the certificate in the temporary folder, and returns its port."""
     servers: list[Server] = []
 
-    def serve() -> int:
-        server = Server(("127.0.0.1", 0), NoImages)
+    def serve(handler: Handler = NoImages) -> int:
+        server = Server(("127.0.0.1", 0), handler)
         servers.append(server)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(tmp_path / "host.pem", tmp_path / "key.pem")
@@ -95,7 +107,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[[], int]]:
 
 @pytest.mark.parametrize("case", CERTIFICATES)
 def test_the_guide_has_a_row_for_each_certificate_that_is_refused(
-    user: User, tmp_path: Path, serve: Callable[[], int], case: str
+    user: User, tmp_path: Path, serve: Serve, case: str
 ) -> None:
     host, names, of_ca, valid, printed = CERTIFICATES[case]
     make_certificate(tmp_path, names=names, of_ca=of_ca, valid=valid)
@@ -112,3 +124,36 @@ def test_the_guide_has_a_row_for_each_certificate_that_is_refused(
         user.env["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")
         told = " ".join(user.eb(str(easyconfig), check=False).stdout.split())
         assert "has no image a/b with the tag '1'" in told
+
+
+def test_pip_in_a_container_uses_the_site_s_authority_and_index_as_the_guide_says(
+    user: User, tmp_path: Path, serve: Serve, wheel: Path
+) -> None:
+    make_certificate(tmp_path, names="DNS:localhost", of_ca=True, valid=True)
+    index = tmp_path / "index"
+    (index / "simple/greeting").mkdir(parents=True)
+    wheel.rename(index / wheel.name)
+    (index / "simple/greeting/index.html").write_text(f"<a href='/{wheel.name}'>{wheel.name}</a>")
+    centre = tmp_path / "centre"
+    centre.mkdir()
+    shutil.copy(tmp_path / "ca.pem", centre)
+    port = serve(partial(Quiet, directory=str(index)))
+    site = tmp_path / "site.toml"
+    site.write_text(
+        f"{(TESTBED / 'plain-site.toml').read_text()}\noptional_binds = ['{centre}']\n[container_env]\n"
+        f"PIP_INDEX_URL = 'https://localhost:{port}/simple'\nPIP_CERT = '{centre}/ca.pem'\n"
+        f"REQUESTS_CA_BUNDLE = '{centre}/ca.pem'\n"
+    )
+    # without what this machine says of indexes; the test's files lie in a folder that the runtime mounts by itself
+    clean = "unset $(compgen -v PIP_) SSL_CERT_FILE; export CURL_CA_BUNDLE=/dev/null SINGULARITY_NO_MOUNT=tmp,cwd"
+    user.env["SIFMOD_SITE"] = str(site)
+    user.eb(DEMO_EASYCONFIG)
+    load = f"{clean}; module load {DEMO_MODULE}"
+    unbound = f"{load}; unset SINGULARITY_BIND SINGULARITY_BINDPATH APPTAINER_BIND APPTAINER_BINDPATH"
+    unseen = user.run(
+        f"{unbound}; singularity exec --env PIP_CONSTRAINT= $SIF python3 -m pip download greeting", check=False
+    )
+    assert unseen.returncode != 0
+    assert "TLS CA certificate bundle, invalid path" in unseen.stderr
+    user.run(f"{load}; pip install greeting")
+    assert user.out(f"{load}; python -c 'import greeting; print(greeting.greet())'") == "hello"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from sifmod.doctor.indexes import check_indexes
 from sifmod.doctor.runtime import check_runtime
 from sifmod.doctor.site import check_site, nearest
 from sifmod.eb.robot import DEMO_EASYCONFIG
@@ -46,6 +47,7 @@ def check_host(site: Site, space: SoftwareSpace, *, image_size: int = 0) -> Iter
     yield from _user_namespaces(site)
     yield from _fuse(site)
     yield from check_site(site)
+    yield from check_indexes(site, os.environ)
     yield from _modules(os.environ)
     yield from _easybuild(os.environ)
     yield from _places(site, space, image_size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sifmod.errors import CommandError, RuntimeMissingError, SiteError
@@ -19,6 +19,9 @@ from sifmod.site.settings import Site
 from sifmod.text.size import counted, size_text
 
 _TIMEOUT = 20  # seconds that Slurm's controller may take to answer
+
+# The runtime mounts them beside the home (Apptainer user guide, "System-defined bind paths").
+_MOUNTED = ("/tmp", "/var/tmp")  # noqa: S108 - not written to
 
 _INTERFACES = Path("/sys/class/net")
 
@@ -167,13 +170,25 @@ def _cache(site: Site) -> Iterator[Finding]:
         why = f"'{path}' {cache.UNUSABLE}: here programs use their defaults"
         yield Finding(PROBLEM, topic, root, why, "name a folder of each user's own, such as one with ${USER}")
         return
-    seen = (os.environ.get("HOME", ""), "/tmp", *(bind.source for bind in (*site.binds, *site.optional_binds)))  # noqa: S108 - the runtime mounts it
-    if any(folder and path.is_relative_to(folder) for folder in seen):
+    if is_seen(path, site, os.environ):
         free = size_text(shutil.disk_usage(there).free)
         yield Finding(OK, topic, f"{path}: {free} free")
     else:
         why = f"no bind path contains '{path}', so programs in a container can't create it"
         yield Finding(WARNING, topic, root, why, "add its file system to optional_binds")
+
+
+def is_seen(path: Path, site: Site, environ: Mapping[str, str]) -> bool:
+    """Return whether the containers of a site see a path of the host under the same name.
+
+    Args:
+        path: the path, which need not exist.
+        site: the settings of the cluster.
+        environ: the environment of the user.
+    """
+    folders = [environ.get("HOME", ""), *_MOUNTED]
+    folders += [bind.source for bind in (*site.binds, *site.optional_binds) if bind.source == bind.destination]
+    return any(folder and path.is_relative_to(folder) for folder in folders)
 
 
 def _signatures(site: Site) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Optional
 from urllib.parse import unquote, urlsplit
@@ -31,6 +31,12 @@ _PLACES = ("PIP_CONFIG_FILE", "PIP_LOG", "PIP_CACHE_DIR")
 # Settings whose values are paths or addresses, as options of pip.
 _PATHS = ("cert", "client-cert", "extra-index-url", "find-links", "index-url")
 
+# uv separates the addresses of its variables by commas or spaces (uv's reference, "Environment variables").
+_OF_UV = ("UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_INDEX", "UV_INDEX_URL", "SSL_CERT_DIR")
+
+# What pip reads for every user of a host (pip's documentation, "Configuration Files").
+SITE_CONFIGURATION = "/etc/pip.conf"
+
 
 def pip_settings(
     scratch: Path, requirements: Iterable[str], environ: Mapping[str, str]
@@ -56,9 +62,7 @@ def pip_settings(
     }
     given.update(network_settings(environ))
     config = _configuration(environ)
-    values = [value for section in config.sections() for key, value in config.items(section) if key in _PATHS]
-    values += [given[name] for name in (f"PIP_{key.upper().replace('-', '_')}" for key in _PATHS) if name in given]
-    values += [given[name] for name in given if name.upper() in _NETWORK and not name.upper().endswith("_PROXY")]
+    values = [value for _setting, value in _values(config, given)]
     words = [word for text in (*values, *requirements) for word in text.split()]
     binds = [Bind(str(path), str(path), "ro") for path in dict.fromkeys(named_paths(words))]
     cache = cache_bind(environ, "PIP_CACHE_DIR")
@@ -74,6 +78,32 @@ def pip_settings(
             config.write(stream)
         given["PIP_CONFIG_FILE"] = "/tmp/pip.conf"  # noqa: S108 - scratch, in the container
     return given, tuple(binds)
+
+
+def _values(config: configparser.RawConfigParser, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the settings whose values are paths or addresses: where each is set, and its value."""
+    for section in config.sections():
+        yield from (
+            (f"{key} in [{section}] of pip.conf", value) for key, value in config.items(section) if key in _PATHS
+        )
+    variables = [f"PIP_{key.upper().replace('-', '_')}" for key in _PATHS]
+    for name, value in environ.items():
+        if name in variables or (name.upper() in _NETWORK and not name.upper().endswith("_PROXY")):
+            yield name, value
+
+
+def named_settings(environ: Mapping[str, str]) -> tuple[tuple[str, Path], ...]:
+    """Return the existing paths that settings of pip and uv name: where each is set, and the path.
+
+    Args:
+        environ: the environment of the user.
+
+    Raises:
+        InstallError: a configuration file of pip can't be read.
+    """
+    of_uv = [(name, value.replace(",", " ")) for name, value in environ.items() if name in _OF_UV]
+    settings = [*_values(_configuration(environ), environ), *of_uv]
+    return tuple((setting, path) for setting, value in settings for path in named_paths(value.split()))
 
 
 def certificates(environ: Mapping[str, str]) -> Optional[Path]:
