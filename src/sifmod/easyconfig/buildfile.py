@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, Optional
 
+from sifmod.container.definitionfile import Stage, stages_of
 from sifmod.container.dockerfile import (
     PREDEFINED_ARGUMENT,
     Dockerfile,
@@ -43,7 +44,6 @@ _SYSTEMS = frozenset(
     | {"oraclelinux", "rockylinux", "scratch", "sles", "tumbleweed", "ubi8", "ubi9", "ubuntu"}
 )
 _SHELLS = frozenset({"bash", "csh", "dash", "env", "exec", "fish", "ksh", "sh", "tcsh", "tini", "zsh"})
-_PLACE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 @dataclass(frozen=True)
@@ -359,54 +359,27 @@ def _from_words(one: Instruction) -> list[str]:
 
 
 def _read_definition(path: Path, text: str) -> Optional[BuildFile]:
-    # each stage begins with its bootstrap agent (Apptainer user guide, "Definition Files")
-    stages = re.split(r"(?im)^(?=[ \t]*bootstrap[ \t]*:)", text)[1:]
+    stages = stages_of(text, {})
     if not stages:
         return None
-    values: dict[str, str] = {}
-    for _number, line in _section(text, "arguments"):
-        name, equals, value = line.partition("=")
-        if equals:
-            values[name.strip()] = value.strip()
-    last = _filled(stages[-1], values)
-    header = re.split(r"(?m)^[ \t]*%", last)[0]
-    keys = {name.lower(): value for name, value in re.findall(r"(?m)^[ \t]*(\w+)[ \t]*:[ \t]*(\S*)", header)}
-    agent, source = keys["bootstrap"].lower(), keys.get("from", "")
-    registry = f"{keys['registry'].rstrip('/')}/" if keys.get("registry") else ""
-    is_known = "{{" not in source + registry
-    base = f"{agent}://{registry}{source}" if agent in REGISTRY_SCHEMES else source
-    started = [re.sub(r"^exec\s+", "", line) for _number, line in _section(last, "runscript") if line]
-    labels = (line.partition(" ") for _number, line in _section(last.replace("\t", " "), "labels"))
+    last = stages[-1]
+    is_remote = bool(last.base) and last.agent in REGISTRY_SCHEMES
+    started = [re.sub(r"^exec\s+", "", line) for _number, line in last.section("runscript")]
+    labels = (line.split(None, 1) for _number, line in last.section("labels"))
     return BuildFile(
         path=path,
-        labels={key: value.strip() for key, _space, value in labels if key and "{{" not in value},
-        base=base if is_known else "",
-        written=source,
-        sources=tuple(_definition_sources(text, values)),
-        arguments=_arguments(dict.fromkeys(one for one in _PLACE.findall(text) if one not in values)),
+        labels={words[0]: words[1] for words in labels if len(words) > 1 and "{{" not in words[1]},
+        base=f"{last.agent}://{last.base}" if is_remote else last.base,
+        written=last.header.get("from", ""),
+        sources=tuple(_definition_sources(stages)),
+        arguments=_arguments(dict.fromkeys(name for stage in stages for name in stage.unset_arguments)),
         command=_command(shell_words(started[-1])) if started else "",
     )
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
-    return _PLACE.sub(lambda match: values.get(match[1], match[0]), text)
-
-
-def _definition_sources(text: str, values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for number, line in _section(text, "files"):
-        words = shell_words(_filled(line, values))
-        if words and "{{" not in words[0]:
-            yield f"line {number}", words[0]
-
-
-def _section(text: str, wanted: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of all sections of a name, with their numbers, without comments; not those of other stages."""
-    name = ""
-    for number, line in enumerate(text.split("\n"), 1):
-        match = re.match(r"[ \t]*%(\w+)[ \t]*(.*)", line)
-        if match:
-            name = "" if match[1] == "files" and match[2].startswith("from") else match[1]
-        elif re.match(r"(?i)[ \t]*bootstrap[ \t]*:", line):
-            name = ""
-        elif name == wanted and line.strip() and not line.strip().startswith("#"):
-            yield number, line.strip()
+def _definition_sources(stages: Iterable[Stage]) -> Iterator[tuple[str, str]]:
+    for stage in stages:
+        for number, line in stage.section("files"):
+            words = shell_words(line)
+            if words and "{{" not in words[0]:
+                yield f"line {number}", words[0]

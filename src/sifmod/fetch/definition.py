@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from sifmod.artefact import Artefact
+from sifmod.container.definitionfile import stages_of
 from sifmod.container.dockerfile import IGNORE_FILE, is_dockerfile
 from sifmod.container.variables import VARIABLE_NAME
 from sifmod.errors import ImageError, InstallError, ParameterError
@@ -114,17 +115,11 @@ def registries_of(definition: Path, build_args: Mapping[str, str]) -> frozenset[
         text = definition.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise ImageError(f"the definition file '{definition}' can't be read: {error.strerror}") from error
-    text = re.sub(r"\{\{\s*(\w+)\s*\}\}", lambda match: build_args.get(match[1], match[0]), text)
     found = set()
-    # each stage begins with its bootstrap agent (Apptainer user guide, "Definition Files")
-    for stage in re.split(r"(?im)^(?=[ \t]*bootstrap[ \t]*:)", text)[1:]:
-        header = dict(re.findall(r"(?m)^[ \t]*(\w+)[ \t]*:[ \t]*(\S*)", re.split(r"(?m)^[ \t]*%", stage)[0]))
-        keys = {name.lower(): value for name, value in header.items()}
-        if keys["bootstrap"].lower() in REGISTRY_SCHEMES:
-            source = keys.get("from", "")
-            known = not keys.get("registry") and "{{" not in source
-            with contextlib.suppress(ValueError):
-                found.add(ImageUri.parse(f"docker://{source}").registry if known else keys.get("registry", ""))
+    for stage in stages_of(text, build_args):
+        if stage.agent in REGISTRY_SCHEMES:
+            with contextlib.suppress(ValueError):  # of a reference that the runtime refuses too
+                found.add(ImageUri.parse(f"docker://{stage.base}").registry if stage.base else "")
     return frozenset(found)
 
 

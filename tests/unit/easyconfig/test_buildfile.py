@@ -166,7 +166,11 @@ Stage: build
     COPY gone /x
 
 Bootstrap: docker
-From: {{ BASE }}
+From: {{ BASE }}:{{ TAG }}
+
+%arguments
+    BASE=nvcr.io/nvidia/cuda
+    TAG=12.4.1
 
 %files from build
     /opt/x /opt/x
@@ -194,6 +198,15 @@ def test_a_whole_definition_file(tmp_path: Path) -> None:
     proposal = propose_build(read(tmp_path, DEFINITION, "image.def"), a_site())
     assert "'binary.bin' is copied, but not kept with the installation: it is not text" in proposal.notes
     assert "image.def, line 12: 'sub/x' is copied, but not kept with the installation" in proposal.notes
+
+
+def test_an_argument_of_one_stage_has_no_value_in_the_next(tmp_path: Path) -> None:
+    (tmp_path / "greet.sh").touch()
+    (tmp_path / "binary.bin").touch()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/x").touch()
+    text = DEFINITION.replace("    TAG=12.4.1\n", "").replace("    WORD = hello\n", "    TAG=12.4.1\n")
+    assert parameters(tmp_path, text, "image.def")["build_args"] == {"WORD": "", "TOKEN": "", "TAG": ""}
 
 
 @pytest.mark.parametrize(
