@@ -25,6 +25,7 @@ PREDEFINED_ARGUMENT = re.compile(r"(?i:(?:https?|ftp|no|all)_proxy)|(?:TARGET|BU
 
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*")
 _HEREDOC = re.compile(r"(?:^|\s)\d*<<(-?)([\"']?)([A-Za-z_]\w*)\2(?=\s|$)")
+_REMOTE = re.compile(r"\w+://|git@")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:?)([-+])([^{}$]*))?\})")
 
 
@@ -79,8 +80,31 @@ class Dockerfile:
     @cached_property
     def stages(self) -> tuple[str, ...]:
         """Names of its stages in lower case; empty for one without a name."""
-        froms = (instruction_words(one.rest) for one in self.instructions if one.keyword == "FROM")
-        return tuple(words[2].lower() if len(words) > 2 and words[1].lower() == "as" else "" for words in froms)
+        return tuple(words[2].lower() if len(words) > 2 and words[1].lower() == "as" else "" for words in self._froms)
+
+    @cached_property
+    def base(self) -> str:
+        """The image below its last stage, as written; empty if it has none."""
+        bases = [words[0] if words else "" for words in self._froms]
+        if not bases:
+            return ""
+        number = len(bases) - 1
+        while bases[number].lower() in self.stages[:number]:
+            number = self.stages.index(bases[number].lower())
+        return "" if bases[number].lower() == "scratch" else bases[number]
+
+    @cached_property
+    def arguments(self) -> Mapping[str, bool]:
+        """Names of its build arguments, and whether an instruction ARG has a value for them."""
+        found: dict[str, bool] = {}
+        for one in self.instructions:
+            for name, default in _declared(one):
+                found[name] = found.get(name, False) or default is not None
+        return found
+
+    @cached_property
+    def _froms(self) -> tuple[list[str], ...]:
+        return tuple(instruction_words(one.rest) for one in self.instructions if one.keyword == "FROM")
 
     @cached_property
     def images(self) -> Mapping[str, str]:
@@ -94,8 +118,8 @@ class Dockerfile:
         known: set[str] = {"scratch"}
         numbers: set[str] = set()
         for one in self.instructions:
-            if one.keyword == "ARG" and not stages:
-                values.update(self._arguments(one, values))
+            if not stages:
+                values.update(self.argument_values(one, values))
             is_from = one.keyword == "FROM"
             for written in _images_of(one):
                 is_number = not is_from and written in numbers
@@ -108,12 +132,16 @@ class Dockerfile:
                 numbers.add(str(len(numbers)))
         return found
 
-    def _arguments(self, one: Instruction, values: dict[str, Optional[str]]) -> dict[str, Optional[str]]:
-        """Return the values of the arguments that an instruction ARG declares; None for one without a value."""
+    def argument_values(self, one: Instruction, values: dict[str, Optional[str]]) -> dict[str, Optional[str]]:
+        """Return the values of the arguments that an instruction ARG declares; None for one without a value.
+
+        Args:
+            one: the instruction; another one declares nothing.
+            values: of what is declared before it; an argument without a value of its own keeps its value from there.
+        """
         found: dict[str, Optional[str]] = {}
-        for word in shell_words(one.rest):
-            name, given, default = word.partition("=")
-            value = expanded(default, ChainMap(found, values)) if given else None
+        for name, default in _declared(one):
+            value = values.get(name) if default is None else expanded(default, ChainMap(found, values))
             found[name] = self.build_args.get(name, value)
         return found
 
@@ -148,17 +176,11 @@ class Dockerfile:
         if "FROM" not in keywords:
             hint = " A definition file has another name, such as image.def" if "BOOTSTRAP:" in keywords else ""
             raise ParameterError("definition", self.name, f"the file has no instruction FROM: correct it.{hint}")
-        declared = {
-            word.partition("=")[0]
-            for one in self.instructions
-            if one.keyword == "ARG"
-            for word in shell_words(one.rest)
-        }
         for name in self.build_args:
-            if name not in declared and not PREDEFINED_ARGUMENT.fullmatch(name):
-                known = f"it has {', '.join(sorted(declared))}" if declared else "it has none"
+            if name not in self.arguments and not PREDEFINED_ARGUMENT.fullmatch(name):
+                known = f"it has {', '.join(sorted(self.arguments))}" if self.arguments else "it has none"
                 raise ParameterError(
-                    "build_args", name, f"{self.name} has no ARG of this name{perhaps(name, declared)}: {known}"
+                    "build_args", name, f"{self.name} has no ARG of this name{perhaps(name, self.arguments)}: {known}"
                 )
         numbers = tuple(str(number) for number in range(len(self.stages)))
         if target and target.lower() not in (*self.stages, *numbers):
@@ -249,6 +271,22 @@ def shell_words(text: str) -> list[str]:
         return text.split()
 
 
+def listed_words(text: str) -> Optional[list[str]]:
+    """Return the words of a JSON list, the other form of some instructions; None if the text is not one."""
+    try:
+        listed = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return [str(word) for word in listed] if isinstance(listed, list) else None
+
+
+def _declared(one: Instruction) -> Iterator[tuple[str, Optional[str]]]:
+    """Yield the arguments that an instruction ARG declares, with their values as written; None for one without."""
+    for word in shell_words(one.rest) if one.keyword == "ARG" else ():
+        name, given, default = word.partition("=")
+        yield name, default if given else None
+
+
 def _images_of(one: Instruction) -> list[str]:
     """Return the images, or stages, that an instruction names."""
     if one.keyword == "FROM":
@@ -267,16 +305,10 @@ def copied_files(one: Instruction) -> list[str]:
         return []
     words = instruction_words(one.rest)
     text = one.rest[one.rest.find(words[0]) :] if words else ""
-    if text.startswith("["):
-        try:
-            listed = json.loads(text)
-        except (ValueError, RecursionError):
-            return []
-        words = [str(word) for word in listed] if isinstance(listed, list) else []
-    else:  # quotes are removed, but white space within them ends a word
-        words = ["".join(shell_words(word)) for word in words]
-    remote = re.compile(r"\w+://|git@")
-    return [word for word in words[:-1] if "$" not in word and not (one.keyword == "ADD" and remote.match(word))]
+    # quotes are removed, but white space within them ends a word
+    bare = ["".join(shell_words(word)) for word in words]
+    words = (listed_words(text) or []) if text.startswith("[") else bare
+    return [word for word in words[:-1] if "$" not in word and not (one.keyword == "ADD" and _REMOTE.match(word))]
 
 
 def expanded(text: str, values: Mapping[str, Optional[str]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from sifmod.container.dockerfile import (
     copied_files,
     expanded,
     is_dockerfile,
+    listed_words,
     shell_words,
 )
 from sifmod.container.gpu import VENDORS
@@ -29,7 +29,7 @@ from sifmod.errors import ImageError, ParameterError
 from sifmod.fetch.credentials import find_credentials
 from sifmod.fetch.registry import Registry
 from sifmod.fetch.uri import REGISTRY_SCHEMES, ImageUri
-from sifmod.host.files import content_of
+from sifmod.host.files import content_of, is_text
 from sifmod.image.inspection import SIF, Inspection
 from sifmod.image.programs import Command, Programs
 from sifmod.site.settings import Site
@@ -233,7 +233,9 @@ def _files(found: BuildFile, notes: list[str]) -> list[str]:
             raise ImageError(f"{where}: '{source}' {_why_not(folder / path)}")
         names.update(dict.fromkeys(matching))
     if not is_dockerfile(found.path.name):
-        names = dict.fromkeys(name for name in names if _is_text(folder / name, notes))
+        lost = [name for name in names if not is_text(folder / name)]
+        notes += [f"'{name}' is copied, but not kept with the installation: it is not text" for name in lost]
+        names = dict.fromkeys(name for name in names if name not in lost)
     for name in names:
         if name.startswith("."):
             raise ImageError(f"{found.path.name} copies '{name}': eb takes no file with a leading dot. Rename it")
@@ -247,16 +249,6 @@ def _why_not(path: Path) -> str:
     if path.exists():
         return "is in a folder, and a build has only files beside the Dockerfile: put it there"
     return "is not there: put it into the folder of the file, or correct the line"
-
-
-def _is_text(path: Path, notes: list[str]) -> bool:
-    """Return whether a file can be kept with an installation."""
-    try:
-        content_of(path).decode()
-    except (OSError, UnicodeDecodeError):
-        notes.append(f"'{path.name}' is copied, but not kept with the installation: it is not text")
-        return False
-    return True
 
 
 def _matching(folder: Path, pattern: str) -> list[str]:
@@ -284,33 +276,27 @@ def _read_dockerfile(path: Path, text: str) -> Optional[BuildFile]:
     if not froms:
         return None
     values: dict[str, Optional[str]] = {}
-    names: dict[str, None] = {}
-    given: set[str] = set()
     labels: dict[str, str] = {}
     started: dict[str, list[str]] = {}
     for number, one in enumerate(dockerfile.instructions):
-        if one.keyword == "ARG":
-            for word in shell_words(one.rest):
-                name, is_given, value = word.partition("=")
-                names[name] = None
-                if is_given:
-                    given.add(name)
-                    values[name] = expanded(value, values)
+        values.update(dockerfile.argument_values(one, values))
         if one.keyword == "ENV":
             values.update(_pairs(one.rest, values))
         if number > froms[-1]:
             if one.keyword == "LABEL":
                 labels.update({key: value for key, value in _pairs(one.rest, values).items() if value})
             if one.keyword in ("ENTRYPOINT", "CMD"):
-                started[one.keyword] = _started_words(one.rest)
-    written, reference = _base(dockerfile)
+                listed = listed_words(one.rest)
+                started[one.keyword] = shell_words(one.rest) if listed is None else listed
+    reference = dockerfile.images.get(dockerfile.base, "")
+    lacking = (name for name, has_value in dockerfile.arguments.items() if not has_value)
     return BuildFile(
         path=path,
         labels=labels,
         base=f"docker://{reference}" if reference else "",
-        written=written,
+        written=dockerfile.base,
         sources=tuple(_dockerfile_sources(dockerfile.instructions)),
-        arguments=_arguments(one for one in names if one not in given and not PREDEFINED_ARGUMENT.fullmatch(one)),
+        arguments=_arguments(name for name in lacking if not PREDEFINED_ARGUMENT.fullmatch(name)),
         command=next(filter(None, map(_command, (started.get("ENTRYPOINT", []), started.get("CMD", [])))), ""),
     )
 
@@ -332,30 +318,6 @@ def _pairs(rest: str, values: Mapping[str, Optional[str]]) -> dict[str, str]:
     if words and "=" not in words[0]:  # the old form, with one pair
         return {words[0]: expanded(" ".join(words[1:]), values)}
     return {key: expanded(value, values) for key, _equals, value in (word.partition("=") for word in words)}
-
-
-def _started_words(rest: str) -> list[str]:
-    try:
-        listed = json.loads(rest)
-    except (ValueError, RecursionError):
-        return shell_words(rest)
-    return [str(word) for word in listed] if isinstance(listed, list) else []
-
-
-def _base(dockerfile: Dockerfile) -> tuple[str, str]:
-    """Return the image below the last stage, as written and as a reference, empty if it can't be told."""
-    froms = [words for words in map(_from_words, dockerfile.instructions) if words]
-    number = len(froms) - 1
-    written = froms[number][0]
-    while written.lower() in dockerfile.stages[:number]:
-        number = dockerfile.stages.index(written.lower())
-        written = froms[number][0]
-    return ("", "") if written.lower() == "scratch" else (written, dockerfile.images.get(written, ""))
-
-
-def _from_words(one: Instruction) -> list[str]:
-    words = [word for word in one.rest.split() if not word.startswith("--")]
-    return (words or [""]) if one.keyword == "FROM" else []
 
 
 def _read_definition(path: Path, text: str) -> Optional[BuildFile]:

@@ -18,7 +18,7 @@ from sifmod.container.dockerfile import IGNORE_FILE, is_dockerfile
 from sifmod.container.variables import VARIABLE_NAME
 from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.fetch.uri import REGISTRY_SCHEMES, ImageUri
-from sifmod.host.files import content_of, sha256_of
+from sifmod.host.files import is_text, sha256_of
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Definition:
         """The files to keep with an installation: of those in the context of a Dockerfile, the ones that are text."""
         if not self.is_dockerfile:
             return tuple(dict.fromkeys((*self.files, self.path)))
-        return tuple(path for path in self.context.values() if _is_text(path))
+        return tuple(path for path in self.context.values() if is_text(path))
 
     @property
     def origin(self) -> str:
@@ -88,14 +88,6 @@ class Definition:
             ImageError: a file can't be read.
         """
         return f"{stem}-{hashlib.sha256(self.origin.encode()).hexdigest()[:8]}.sif"
-
-
-def _is_text(path: Path) -> bool:
-    try:
-        content_of(path).decode()
-    except (OSError, UnicodeDecodeError):
-        return False
-    return True
 
 
 def _sha256(path: Path) -> str:

@@ -57,6 +57,15 @@ def content_of(path: Path) -> bytes:
     return content
 
 
+def is_text(path: Path) -> bool:
+    """Return whether a small file is text in UTF-8; False if it can't be read."""
+    try:
+        content_of(path).decode()
+    except (OSError, UnicodeDecodeError):
+        return False
+    return True
+
+
 def other_writers(path: Path) -> str:
     """Return who but this user and root may change a file or the names in a folder, as a message says it; else ''.
 

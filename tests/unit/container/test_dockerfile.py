@@ -75,6 +75,7 @@ def test_another_escape_character() -> None:
         ("ARG V=1\nFROM a:$V", {"a:$V": "a:1"}),
         ("ARG V=1\nARG W=${V}.2\nFROM a:${W}-b", {"a:${W}-b": "a:1.2-b"}),
         ("ARG V\nFROM a:${V:-3}", {"a:${V:-3}": "a:3"}),
+        ("ARG V=1\nARG V\nFROM a:$V", {"a:$V": "a:1"}),
         ("ARG V=1\nFROM a${V:+:new}", {"a${V:+:new}": "a:new"}),
         ("ARG GIVEN=1 X='a b'\nFROM a:${GIVEN}", {"a:${GIVEN}": "a:9"}),
         ("FROM a:${TARGETARCH}", {"a:${TARGETARCH}": ""}),
@@ -84,6 +85,27 @@ def test_another_escape_character() -> None:
 )
 def test_the_images_that_it_needs_are_known(text: str, images: dict[str, str]) -> None:
     assert dockerfile(text, {"GIVEN": "9"}).images == images
+
+
+@pytest.mark.parametrize(
+    ("text", "base"),
+    [
+        ("FROM --platform=linux/amd64 debian AS x", "debian"),
+        ("FROM a AS one\nFROM b AS two\nFROM ONE", "a"),
+        ("FROM a AS a\nFROM A", "a"),
+        ("FROM one\nFROM b AS one", "b"),
+        ("FROM Scratch", ""),
+        ("FROM", ""),
+        ("RUN true", ""),
+    ],
+)
+def test_the_image_below_the_last_stage(text: str, base: str) -> None:
+    assert dockerfile(text).base == base
+
+
+def test_arguments_may_have_a_value_in_one_of_their_places() -> None:
+    found = dockerfile("ARG A B='b c'\nFROM a\nARG A=\nARG B C\nRUN ARG D\n")
+    assert found.arguments == {"A": True, "B": True, "C": False}
 
 
 def test_references_are_written_in_the_place_of_images() -> None:

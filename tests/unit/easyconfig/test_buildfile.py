@@ -279,6 +279,7 @@ def test_commands_are_named_in_full(tmp_path: Path) -> None:
         ('ENTRYPOINT ["/bin/bash", "-c", "x"]', []),
         ("CMD python3 -m x", []),
         ("ENTRYPOINT tool --flag", ["tool"]),
+        ('ENTRYPOINT "tool"', ["tool"]),
         ('ENTRYPOINT ["env"]\nCMD ["tool"]', ["tool"]),
         ('ENTRYPOINT ["$X"]', []),
         ("ENTRYPOINT []", []),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
@@ -17,6 +18,7 @@ from sifmod.host import files
 from sifmod.host.files import (
     content_of,
     inside,
+    is_text,
     other_writers,
     put_in_place,
     sha256_of,
@@ -62,6 +64,13 @@ def test_only_a_plain_file_of_some_size_is_read_at_once(path: Path, monkeypatch:
     os.mkfifo(path)
     with pytest.raises(OSError, match="not a plain file"):
         content_of(path)
+
+
+@pytest.mark.parametrize(("content", "expected"), [("é".encode(), True), (b"", True), (b"\xff", False), (None, False)])
+def test_a_file_is_text_if_it_can_be_read_as_utf_8(tmp_path: Path, content: Optional[bytes], expected: bool) -> None:
+    if content is not None:
+        (tmp_path / "x").write_bytes(content)
+    assert is_text(tmp_path / "x") is expected
 
 
 def test_a_file_is_written_and_replaced(path: Path) -> None:
