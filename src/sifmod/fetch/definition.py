@@ -64,6 +64,12 @@ class Definition:
         return tuple(path for path in self.context.values() if is_text(path))
 
     @property
+    def build_options(self) -> tuple[str, ...]:
+        """The options of the command that builds it: its arguments and its stage."""
+        arguments = (word for name, value in self.build_args.items() for word in ("--build-arg", f"{name}={value}"))
+        return (*arguments, *(("--target", self.target) if self.target else ()))
+
+    @property
     def origin(self) -> str:
         """A text that identifies a build: the file's name and hash, the build arguments, and what it may copy.
 

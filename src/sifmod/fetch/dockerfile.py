@@ -107,13 +107,11 @@ def prepare(folder: BuildFolder, definition: Definition, site: Site, say: Callab
         write_whole(folder.logins, login_file(credentials), mode=0o600)
     except OSError as error:
         raise ImageError(f"the build of '{definition.path}' can't be prepared: {error}") from error
-    options = [word for item in definition.build_args.items() for word in ("--build-arg", "=".join(item))]
-    if definition.target:
-        options += ["--target", definition.target]
+    options = definition.build_options
     # the option holds for all registries, so that one that speaks TLS is never asked without
     if registries and registries <= set(site.insecure_registries) and folder.builder.has_tls_option:
-        options.append("--tls-verify=false")
-    return Preparation(tuple(options), frozenset(one.password for one in credentials.values()))
+        options += ("--tls-verify=false",)
+    return Preparation(options, frozenset(one.password for one in credentials.values()))
 
 
 def _uri(reference: str) -> Optional[ImageUri]:

@@ -169,10 +169,9 @@ class ImageStore:
                 return target, self._keep(partial, target, origin=origin, digest="")
 
     def _build_definition(self, definition: Definition, partial: Path) -> None:
-        arguments = [word for item in definition.build_args.items() for word in ("--build-arg", "=".join(item))]
         flags = ["--no-https"] if self.site.insecure_registries else []
         credentials = self._credentials_for(definition.path, definition.build_args)
-        command = ["build", *flags, *arguments, str(partial), str(definition.path)]
+        command = ["build", *flags, *definition.build_options, str(partial), str(definition.path)]
         self._runtime(command, partial, credentials, definition=definition)
 
     def _build_dockerfile(self, definition: Definition, target: Path, partial: Path) -> None:
