@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import socket
 import urllib.parse
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from sifmod.errors import ImageError, RuntimeMissingError
 from sifmod.fetch.uri import DOCKER_DAEMON, ImageUri
-from sifmod.host.command import LOOK, run
+from sifmod.host.command import LOOK, first_on_path, run
 from sifmod.text.quoting import shell
 
 # What reads the storage, and its words for the ID of an image (buildah-inspect(1), podman-image-inspect(1)).
@@ -93,9 +92,9 @@ def _storage_digest(uri: ImageUri) -> str:
 
 def _reader(uri: ImageUri) -> Path:
     """Return the command that reads the storage."""
-    found = next(filter(None, map(shutil.which, _READERS)), None)
+    found = first_on_path(_READERS)
     if found:
-        return Path(found)
+        return found
     raise RuntimeMissingError(
         f"container runtimes don't read containers-storage, and neither {' nor '.join(_READERS)} is on PATH: load its "
         f"module, or run {shell(f'buildah push {_name(uri)} oci-archive:/path/image.tar')} where the image was built, "

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.errors import CommandError, ImageError, RuntimeMissingError
-from sifmod.host.command import LOOK, run
+from sifmod.host.command import LOOK, first_on_path, run
 from sifmod.host.files import remove_tree
 from sifmod.site.settings import Site
 
@@ -23,12 +22,15 @@ class ImageBuilder:
     """A command that builds Dockerfiles.
 
     Attributes:
-        name: `buildah`, `podman` or `docker`.
         path: absolute path of the command.
     """
 
-    name: str
     path: Path
+
+    @property
+    def name(self) -> str:
+        """`buildah`, `podman` or `docker`."""
+        return self.path.name
 
     def check(self) -> None:
         """Refuse a host on which this user can't build, before anything is downloaded.
@@ -191,10 +193,9 @@ def find_builder(site: Site) -> ImageBuilder:
     Raises:
         RuntimeMissingError: there is no builder; the message names the commands that were tried.
     """
-    for name in site.image_builders:
-        found = shutil.which(name)
-        if found:
-            return ImageBuilder(name, Path(found))
+    found = first_on_path(site.image_builders)
+    if found:
+        return ImageBuilder(found)
     raise RuntimeMissingError(
         f"nothing on this node builds Dockerfiles: looked for {', '.join(site.image_builders)} on PATH. Install "
         "buildah (the package has this name in Debian, Fedora, RHEL and SUSE) or load its module, or set "

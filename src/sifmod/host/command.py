@@ -7,11 +7,12 @@ import contextlib
 import os
 import queue
 import re
+import shutil
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Callable, Optional, TypeVar, Union
@@ -178,6 +179,12 @@ def ask(command: list[str], *, directory: Optional[Path] = None) -> tuple[int, s
     except CommandError as error:
         return 1, str(error)
     return done.status, f"{done.stdout}{done.stderr}".strip()
+
+
+def first_on_path(commands: Iterable[str]) -> Optional[Path]:
+    """Return the path of the first of some commands that is on PATH; None if none is."""
+    found = next(filter(None, map(shutil.which, commands)), None)
+    return Path(found) if found else None
 
 
 class CommandGroup:

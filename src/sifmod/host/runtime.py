@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Optional, Union
 from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.errors import CommandError, InstallError, RuntimeMissingError
-from sifmod.host.command import LOOK, run
+from sifmod.host.command import LOOK, first_on_path, run
 from sifmod.site.settings import Site
 from sifmod.text.version import version_order
 
@@ -194,8 +193,7 @@ def find_runtime(site: Site) -> ContainerRuntime:
     Raises:
         RuntimeMissingError: there is no runtime; the message names the commands that were tried.
     """
-    for candidate in site.runtimes:
-        found = shutil.which(candidate)
-        if found:
-            return ContainerRuntime(Path(found))
-    raise RuntimeMissingError(site.runtime_is_missing)
+    found = first_on_path(site.runtimes)
+    if found is None:
+        raise RuntimeMissingError(site.runtime_is_missing)
+    return ContainerRuntime(found)

@@ -17,7 +17,7 @@ def stand_in(folder: Path, name: str, script: str) -> ImageBuilder:
     path = folder / name
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
-    return ImageBuilder(name, path)
+    return ImageBuilder(path)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sifmod.errors import CommandError
-from sifmod.host.command import ask, follow, run
+from sifmod.host.command import ask, first_on_path, follow, run
 
 
 def is_running(pid_file: Path) -> bool:
@@ -31,6 +31,14 @@ def ends(pid_file: Path) -> bool:
 def test_status_and_both_kinds_of_output_are_returned() -> None:
     done = run(["sh", "-c", "echo out; echo err >&2; exit 3"])
     assert (done.status, done.stdout, done.stderr) == (3, "out\n", "err\n")
+
+
+def test_the_first_command_on_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("one", "two"):
+        (tmp_path / name).touch(0o755)
+    assert first_on_path(["none", "two", "one"]) == tmp_path / "two"
+    assert first_on_path(["none"]) is None
 
 
 def test_words_are_passed_without_a_shell() -> None:
