@@ -9,7 +9,7 @@ from pathlib import Path
 from sifmod.easyconfig.shpc import ConvertedTool
 from sifmod.eb.space import letter_folder
 from sifmod.errors import RecipeError, SifmodError
-from sifmod.host.files import write_new
+from sifmod.host.files import size_of, write_new
 from sifmod.text.progress import Progress
 
 
@@ -52,7 +52,7 @@ def convert_all(
         output.mkdir(exist_ok=True)
         if not force and any(output.iterdir()):
             raise SifmodError(f"'{output}' is not empty: choose a new folder, or overwrite its files with --force")
-        sizes = [_size_of(path) for path in paths]
+        sizes = [size_of(path) for path in paths]
         with progress.step("converting", size=sum(sizes)) as step:
             for path, size in zip(paths, sizes):
                 try:
@@ -69,13 +69,6 @@ def convert_all(
     except OSError as error:
         raise SifmodError(f"'{error.filename or output}' can't be used: {error.strerror}") from error
     return batch
-
-
-def _size_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:  # a link to nowhere, which is refused as it is read
-        return 0
 
 
 def _refuse_second(made: dict[str, Path], result: ConvertedTool, path: Path) -> None:

@@ -23,7 +23,7 @@ from sifmod.fetch.registry import Registry, check_login, refusal
 from sifmod.fetch.uri import ARCHIVE_SCHEMES, LOCAL_SCHEMES, REGISTRY_SCHEMES, ImageUri
 from sifmod.host.builder import find_builder
 from sifmod.host.command import Result, follow
-from sifmod.host.files import content_of, other_writers, put_in_place, sha256_of, write_whole
+from sifmod.host.files import content_of, other_writers, put_in_place, sha256_of, size_of, write_whole
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.striping import stripe_folder
 from sifmod.image.sif import check_is_sif
@@ -355,7 +355,7 @@ class ImageStore:
 
             def on_silence() -> None:
                 nonlocal written
-                size = growing.stat().st_size if growing.exists() else 0
+                size = size_of(growing)
                 step.advance(size - written)
                 written = size
 

@@ -57,6 +57,14 @@ def content_of(path: Path) -> bytes:
     return content
 
 
+def size_of(path: Path) -> int:
+    """Return the size of a file, for its progress; 0 if it is missing, which whoever reads it reports."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def is_text(path: Path) -> bool:
     """Return whether a small file is text in UTF-8; False if it can't be read."""
     try:

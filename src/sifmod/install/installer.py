@@ -26,7 +26,16 @@ from sifmod.fetch.signature import check_signature
 from sifmod.fetch.store import StoredImage
 from sifmod.finding import NOTE
 from sifmod.host.command import run
-from sifmod.host.files import content_of, inside, lacking_space, other_writers, owner_of, remove_tree, sha256_of
+from sifmod.host.files import (
+    content_of,
+    inside,
+    lacking_space,
+    other_writers,
+    owner_of,
+    remove_tree,
+    sha256_of,
+    size_of,
+)
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.host.striping import striped
 from sifmod.host.versions import host_versions
@@ -203,7 +212,7 @@ class Installer:
 
     def _make_space(self, installdir: Path, before: Optional[Manifest]) -> Optional[Manifest]:
         """Remove images that no module file names if the new image needs their space, and return the manifest then."""
-        needed = _size(self.image) if self.spec.image_mode == "copy" else 0
+        needed = size_of(self.image) if self.spec.image_mode == "copy" else 0
         if not before or not is_complete(before) or shutil.disk_usage(installdir).free >= needed:
             return before
         removed = remove_old_images(installdir)
@@ -316,13 +325,13 @@ class Installer:
 
     def _copy(self, target: Path) -> str:
         with (
-            self.progress.step(f"copying {self.image.name}", size=_size(self.image)) as step,
+            self.progress.step(f"copying {self.image.name}", size=size_of(self.image)) as step,
             striped(target, self.site.stripe, warn=self.warn) as draft,
         ):
             return copy_image(self.image, draft, progress=step.advance)
 
     def _hash(self, path: Path) -> str:
-        with self.progress.step(f"hashing {path.name}", size=_size(path)) as step:
+        with self.progress.step(f"hashing {path.name}", size=size_of(path)) as step:
             return sha256_of(path, progress=step.advance)
 
     def _make_user_software(self, stage: Path, image: Path, runtime: ContainerRuntime, spec: ContainerSpec) -> None:
@@ -555,14 +564,6 @@ def _commit(stage: Path, installdir: Path, manifest: Manifest, before: Optional[
             inside(installdir, name).unlink(missing_ok=True)
     except OSError as error:
         raise InstallError(f"moving the installation into '{installdir}' failed: {error}") from error
-
-
-def _size(path: Path) -> int:
-    """Return the size of a file, for its progress; 0 if it is missing, which the step itself reports."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _content(path: Path) -> Optional[bytes]:

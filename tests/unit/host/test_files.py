@@ -22,6 +22,7 @@ from sifmod.host.files import (
     other_writers,
     put_in_place,
     sha256_of,
+    size_of,
     whole_file,
     write_new,
     write_together,
@@ -64,6 +65,14 @@ def test_only_a_plain_file_of_some_size_is_read_at_once(path: Path, monkeypatch:
     os.mkfifo(path)
     with pytest.raises(OSError, match="not a plain file"):
         content_of(path)
+
+
+def test_the_size_of_what_is_missing_is_0(path: Path) -> None:
+    assert size_of(path) == 3
+    path.unlink()
+    assert size_of(path) == 0
+    path.symlink_to("nowhere")
+    assert size_of(path) == 0
 
 
 @pytest.mark.parametrize(("content", "expected"), [("é".encode(), True), (b"", True), (b"\xff", False), (None, False)])
