@@ -30,7 +30,7 @@ def striped(target: Path, layout: str, *, warn: Callable[[str], object]) -> Iter
     Raises:
         OSError: the file can't be given its name.
     """
-    if not layout or not shutil.which(_LFS):
+    if not _can_set(layout):
         yield target
         return
     # in a folder of its own, because a layout of the installation would also be that of a thousand small files
@@ -49,7 +49,7 @@ def stripe_folder(folder: Path, layout: str, *, warn: Callable[[str], object]) -
         layout: options of `lfs setstripe`; may be empty.
         warn: called with a sentence if Lustre refuses the layout.
     """
-    if not layout or not shutil.which(_LFS):
+    if not _can_set(layout):
         return
     status, said = ask([_LFS, "setstripe", *layout.split(), str(folder)])
     if status and not _NO_LUSTRE.search(said):
@@ -66,7 +66,7 @@ def is_unstriped(path: Path, layout: str) -> bool:
         path: the file.
         layout: options of `lfs setstripe`; may be empty.
     """
-    if not layout or spreads_nothing(layout) or not shutil.which(_LFS):
+    if spreads_nothing(layout) or not _can_set(layout):
         return False
     # the fields as llapi_layout prints them: lcm_ of a layout of several components, lmm_ of one
     status, said = ask([_LFS, "getstripe", str(path)])
@@ -75,6 +75,11 @@ def is_unstriped(path: Path, layout: str) -> bool:
     components = re.search(r"^\s*lcm_entry_count:\s*(\d+)", said, re.M)
     counts = re.findall(r"^\s*lmm_stripe_count:\s*(\d+)", said, re.M)
     return not (components and int(components[1]) > 1) and counts == ["1"]
+
+
+def _can_set(layout: str) -> bool:
+    """Return whether there is a layout, and on this node the command that sets it."""
+    return bool(layout and shutil.which(_LFS))
 
 
 def spreads_nothing(layout: str) -> bool:
