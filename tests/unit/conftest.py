@@ -11,7 +11,7 @@ from tests.lacking import lacking
 from sifmod.eb.space import SoftwareSpace
 from sifmod.host.runtime import ContainerRuntime
 
-from .support import SIF_HEADER, FakeRuntime, Need
+from .support import SIF_HEADER, FakeRuntime, Need, Stubs
 
 # Without a deadline and a database: these tests share machines with builds, and must not write into the checkout.
 settings.register_profile("sifmod", deadline=None, database=None, derandomize=bool(os.environ.get("CI")))
@@ -38,6 +38,22 @@ def need() -> Need:
         return lacking(f"{' or '.join(names)} is not installed")
 
     return find
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stubs:
+    """Put commands before all others on PATH."""
+    folder = tmp_path / "stubs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return Stubs(folder)
+
+
+@pytest.fixture
+def tools(stub: Stubs, monkeypatch: pytest.MonkeyPatch) -> Stubs:
+    """Put commands on PATH, and nothing else."""
+    monkeypatch.setenv("PATH", str(stub.folder))
+    return stub
 
 
 @pytest.fixture

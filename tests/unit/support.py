@@ -274,6 +274,20 @@ elif step == "other":
 """
 
 
+@dataclass(frozen=True)
+class Stubs:
+    """Shell scripts that stand in for commands, in a folder."""
+
+    folder: Path
+
+    def __call__(self, name: str, script: str) -> Path:
+        """Make a command, and return its path."""
+        path = self.folder / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+
 class FakeRuntime:
     """A `singularity` on PATH that notes its calls and imitates what an installation asks of it.
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from .support import Stubs
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -132,13 +134,8 @@ def test_easyconfigs_are_proposed_and_converted_for_it(third: SimpleNamespace) -
     assert "container_env = {'ACCL_DEBUG': 'INFO'}" in text
 
 
-def test_doctor_and_inspect_compare_its_driver(
-    third: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool = tmp_path / "acme-smi"
-    tool.write_text("#!/bin/sh\necho Road Runner\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_doctor_and_inspect_compare_its_driver(third: SimpleNamespace, tools: Stubs) -> None:
+    tools("acme-smi", "echo Road Runner")
     hosts = third.gpus.host_gpus()
     assert [(host.vendor, host.gpus[0].name) for host in hosts] == [("acme", "Road Runner")]
     found = list(third.doctor.check_gpus(hosts, an_image(third), vendor=""))

@@ -1,5 +1,4 @@
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Optional
@@ -23,7 +22,7 @@ from sifmod.site.settings import Site
 
 from ..image.elfs import elf
 from ..imagetrees import squashfs
-from ..support import SIF_HEADER, SQUASHFS, Need, a_site, make_installation
+from ..support import SIF_HEADER, SQUASHFS, Need, Stubs, a_site, make_installation
 
 Found = dict[str, list[Finding]]
 Look = Callable[..., Found]
@@ -215,7 +214,7 @@ def test_the_command_ends_by_severity(call: Call, tmp_path: Path) -> None:
     assert call("Demo/1").exit_code == 20
 
 
-def test_a_sandbox_for_cuda_meets_a_k40(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sandbox_for_cuda_meets_a_k40(tmp_path: Path, stub: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole way, but for the card: recorded output of its driver's tool."""
     files = {
         "etc/os-release": 'ID=ubuntu\nPRETTY_NAME="Ubuntu 20.04.4 LTS"\n',
@@ -226,11 +225,7 @@ def test_a_sandbox_for_cuda_meets_a_k40(tmp_path: Path, monkeypatch: pytest.Monk
         path = tmp_path / "sandbox" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    tool = tmp_path / "bin" / "nvidia-smi"
-    tool.parent.mkdir()
-    tool.write_text("#!/bin/sh\necho 'Tesla K40m, 440.33.01, 3.5'\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    stub("nvidia-smi", "echo 'Tesla K40m, 440.33.01, 3.5'")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
     result = CliRunner().invoke(cli, ["doctor", str(tmp_path / "sandbox"), "--json"])
     found = {one["topic"]: one for one in json.loads(result.stdout)["findings"]}

@@ -13,30 +13,15 @@ from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host import command
 from sifmod.site.settings import Site
 
-from ..support import a_site
+from ..support import Stubs, a_site
 
 Found = dict[str, list[Finding]]
 Check = Callable[..., Found]
-Stub = Callable[[str, str], None]
 SetFree = Callable[..., None]
 
 
-@pytest.fixture
-def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub:
-    """Put commands before all others on PATH: name -> shell script."""
-    folder = tmp_path / "stubs"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-
-    def put(name: str, script: str) -> None:
-        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-        (folder / name).chmod(0o755)
-
-    return put
-
-
 @pytest.fixture(autouse=True)
-def eb(stub: Stub) -> None:
+def eb(stub: Stubs) -> None:
     """Let `eb` find what it is asked for; the real one takes its time."""
     stub("eb", 'echo " * [ ] /robot/path/$2 (module: X)"')
 
@@ -70,13 +55,13 @@ def test_every_finding_that_is_not_fine_says_why_or_what_to_do(check: Check) -> 
         ("something else", False),
     ],
 )
-def test_an_old_runtime_is_a_problem(check: Check, stub: Stub, version: str, is_problem: bool) -> None:
+def test_an_old_runtime_is_a_problem(check: Check, stub: Stubs, version: str, is_problem: bool) -> None:
     stub("singularity", f"echo '{version}'")
     findings = check(a_site(runtime="singularity"))["runtime"]
     assert any(finding.severity == PROBLEM for finding in findings) == is_problem
 
 
-def test_user_namespaces_that_can_t_be_made_are_a_problem(check: Check, stub: Stub) -> None:
+def test_user_namespaces_that_can_t_be_made_are_a_problem(check: Check, stub: Stubs) -> None:
     stub("singularity", "echo 'apptainer version 1.4.5'")
     stub("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
     (finding,) = check(a_site(runtime="singularity"))["user namespaces"]
@@ -87,7 +72,7 @@ def test_user_namespaces_that_can_t_be_made_are_a_problem(check: Check, stub: St
 
 
 def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(
-    check: Check, stub: Stub, monkeypatch: pytest.MonkeyPatch
+    check: Check, stub: Stubs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub("unshare", "exit 1")
     stub("singularity", "echo singularity version 3.11.4")
@@ -109,7 +94,7 @@ def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(
 )
 def test_the_module_tool_is_looked_at(
     check: Check,
-    stub: Stub,
+    stub: Stubs,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     variables: dict[str, str],
@@ -132,7 +117,7 @@ def test_easybuild_is_looked_at(check: Check, monkeypatch: pytest.MonkeyPatch) -
     assert check()["EasyBuild"][0].severity == WARNING
 
 
-def test_easybuild_is_asked_for_an_easyconfig_of_sifmod(check: Check, stub: Stub) -> None:
+def test_easybuild_is_asked_for_an_easyconfig_of_sifmod(check: Check, stub: Stubs) -> None:
     stub(
         "eb", '[ "$1$3" = --dry-run--output-style=basic ] && [ "$PWD" = / ] && echo " * [ ] /robot/path/$2 (module: X)"'
     )
@@ -152,7 +137,7 @@ def test_easybuild_is_asked_for_an_easyconfig_of_sifmod(check: Check, stub: Stub
     ],
 )
 def test_an_easybuild_that_does_not_find_it_is_quoted(
-    check: Check, stub: Stub, script: str, said: str, remedy: str
+    check: Check, stub: Stubs, script: str, said: str, remedy: str
 ) -> None:
     stub("eb", script)
     (finding,) = check()["easyconfigs"]
@@ -161,7 +146,7 @@ def test_an_easybuild_that_does_not_find_it_is_quoted(
     assert remedy in finding.remedy
 
 
-def test_an_easybuild_that_hangs_is_not_waited_for(check: Check, stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_easybuild_that_hangs_is_not_waited_for(check: Check, stub: Stubs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "LOOK", 0.2)
     stub("eb", "exec sleep 60")
     (finding,) = check()["easyconfigs"]
@@ -225,7 +210,7 @@ def test_a_place_that_may_not_be_written_to_is_named(check: Check, space: Softwa
         ("nothing", ""),
     ],
 )
-def test_lustre_s_quota_is_read(check: Check, stub: Stub, line: str, says: str) -> None:
+def test_lustre_s_quota_is_read(check: Check, stub: Stubs, line: str, says: str) -> None:
     stub("lfs", f"echo '{line}'")
     stub("quota", "exit 0")
     found = check().get("quota", [])
@@ -233,12 +218,12 @@ def test_lustre_s_quota_is_read(check: Check, stub: Stub, line: str, says: str) 
     assert all(says in finding.what for finding in found)
 
 
-def test_the_project_s_quota_is_read(check: Check, stub: Stub) -> None:
+def test_the_project_s_quota_is_read(check: Check, stub: Stubs) -> None:
     answers = "project*) echo '462000265 P /x' ;; quota-p) echo \"/x 10 0 0 - $4 0 462000270 -\" ;;"
     stub("lfs", f"case $1$3 in {answers} esac")
     assert [finding.what.partition(" of the ")[2][:7] for finding in check()["quota"]] == ["project"]
 
 
-def test_what_quota_complains_of_is_passed_on(check: Check, stub: Stub) -> None:
+def test_what_quota_complains_of_is_passed_on(check: Check, stub: Stubs) -> None:
     stub("quota", "echo 'Disk quotas for user x (uid 1): In block grace period on /dev/sda1'; exit 1")
     assert "In block grace period" in check()["quota"][0].what

@@ -10,16 +10,15 @@ from sifmod.doctor import runtime
 from sifmod.doctor.runtime import check_runtime
 from sifmod.finding import NOTE, PROBLEM, WARNING, Finding
 
-from ..support import a_site
+from ..support import Stubs, a_site
 
 
 def found(
     folder: Path, version: str, said: str = "", environ: Mapping[str, str] = MappingProxyType({})
 ) -> list[Finding]:
     """Return what is found with a runtime that prints this version, and this as its build configuration."""
-    command = folder / "singularity"
-    command.write_text(f"#!/bin/sh\ncase $1 in --version) echo '{version}' ;; buildcfg) echo '{said}' ;; esac\n")
-    command.chmod(0o755)
+    script = f"case $1 in --version) echo '{version}' ;; buildcfg) echo '{said}' ;; esac"
+    command = Stubs(folder)("singularity", script)
     return list(check_runtime(a_site(runtime=str(command)), environ))
 
 

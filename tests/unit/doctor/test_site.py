@@ -1,6 +1,5 @@
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +14,9 @@ from sifmod.site.cache import UNUSABLE
 from sifmod.site.feature import Feature
 from sifmod.site.settings import Site
 
-from ..support import FakeRuntime, Need, a_site
+from ..support import FakeRuntime, Need, Stubs, a_site
 
 # Put a command on PATH, and return its path.
-Tools = Callable[[str, str], str]
 
 
 def bind(path: Path) -> Bind:
@@ -32,21 +30,6 @@ def found(site: Site, topic: str) -> list[Finding]:
 def one(site: Site, topic: str) -> Finding:
     (finding,) = found(site, topic)
     return finding
-
-
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
-    """Make a PATH of nothing but the commands that a test puts there."""
-    folder = tmp_path / "tools"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-
-    def add(name: str, script: str) -> str:
-        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
-        (folder / name).chmod(0o755)
-        return str(folder / name)
-
-    return add
 
 
 def test_features_are_checked_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,10 +71,10 @@ def test_a_missing_runtime_is_a_problem_that_names_what_was_looked_for() -> None
     assert "udocker" in finding.why
 
 
-def test_a_runtime_that_does_not_run_is_a_problem(tools: Tools) -> None:
+def test_a_runtime_that_does_not_run_is_a_problem(tools: Stubs) -> None:
     path = tools("singularity", "exit 1")
     finding = one(a_site(), "runtime")
-    assert (finding.severity, finding.what) == (PROBLEM, path)
+    assert (finding.severity, finding.what) == (PROBLEM, str(path))
     assert f"{path} --version" in finding.remedy
 
 
@@ -200,7 +183,7 @@ def test_the_key_of_signatures_must_be_a_public_one_in_pem(tmp_path: Path) -> No
     assert one(a_site(signature_key=str(key)), "signature_key").severity == OK
 
 
-def test_missing_squashfs_tools_are_a_problem_that_names_what_does_not_work(tools: Tools) -> None:
+def test_missing_squashfs_tools_are_a_problem_that_names_what_does_not_work(tools: Stubs) -> None:
     tools("mksquashfs", "exit 1")
     findings = found(a_site(), "squashfs-tools")
     assert [finding.severity for finding in findings] == [OK, WARNING]
@@ -210,7 +193,7 @@ def test_missing_squashfs_tools_are_a_problem_that_names_what_does_not_work(tool
 HELP = 'printf "%s\\n" "-comp <comp>" "  Compressors available:" "    gzip (default)" "    lzo" "-b <block_size>  zstd"'
 
 
-def test_the_compressor_must_be_one_that_mksquashfs_was_built_with(tools: Tools) -> None:
+def test_the_compressor_must_be_one_that_mksquashfs_was_built_with(tools: Stubs) -> None:
     tools("mksquashfs", HELP)
     assert one(a_site(pack_compressor="lzo"), "pack_compressor").severity == OK
     lacking = one(a_site(), "pack_compressor")
@@ -219,7 +202,7 @@ def test_the_compressor_must_be_one_that_mksquashfs_was_built_with(tools: Tools)
     assert lacking.remedy.endswith("gzip, lzo")
 
 
-def test_nothing_is_said_of_compressors_where_mksquashfs_lists_none(tools: Tools) -> None:
+def test_nothing_is_said_of_compressors_where_mksquashfs_lists_none(tools: Stubs) -> None:
     tools("mksquashfs", "echo usage; exit 1")
     assert found(a_site(), "pack_compressor") == []
 
@@ -245,7 +228,7 @@ def test_masks_are_compared_with_the_host_s_cpus(monkeypatch: pytest.MonkeyPatch
         ("exit 3", NOTE, "exit status 3"),
     ],
 )
-def test_the_partition_is_asked_of_slurm(tools: Tools, script: str, severity: str, said: str) -> None:
+def test_the_partition_is_asked_of_slurm(tools: Stubs, script: str, severity: str, said: str) -> None:
     tools("sinfo", script)
     finding = one(a_site(slurm_partition="large"), "slurm_partition")
     assert finding.severity == severity

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from pathlib import Path
 from typing import Any, Optional
 
@@ -13,7 +12,7 @@ import pytest
 from sifmod.fetch.credentials import Credentials, find_credentials, runtime_environment
 from sifmod.fetch.definition import registries_of
 
-from ..support import a_site
+from ..support import Stubs, a_site
 
 VARIABLES = {"SINGULARITY_DOCKER_USERNAME": "me", "SINGULARITY_DOCKER_PASSWORD": "secret"}
 
@@ -54,16 +53,12 @@ def test_login_files_of_the_runtimes_and_of_docker_are_read(tmp_path: Path, plac
 
 
 @pytest.mark.parametrize("settings", [{"credHelpers": {"registry.example.org": "demo"}}, {"credsStore": "demo"}])
-def test_a_credential_helper_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
-) -> None:
-    helper = tmp_path / "docker-credential-demo"
-    helper.write_text(
-        '#!/bin/sh\n[ "$1" = get ] && read -r server || [ "$server" ] || exit 1\n'
-        """printf '{"ServerURL": "%s", "Username": "me", "Secret": "for %s"}' "$server" "$server"\n"""
+def test_a_credential_helper_is_asked(tmp_path: Path, stub: Stubs, settings: dict[str, Any]) -> None:
+    stub(
+        "docker-credential-demo",
+        '[ "$1" = get ] && read -r server || [ "$server" ] || exit 1\n'
+        """printf '{"ServerURL": "%s", "Username": "me", "Secret": "for %s"}' "$server" "$server"\n""",
     )
-    helper.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (tmp_path / "config.json").write_text(json.dumps(settings))
     found = find_credentials("registry.example.org", a_site(), {"DOCKER_CONFIG": str(tmp_path)})
     assert pair(found) == ("me", "for registry.example.org")
@@ -81,12 +76,8 @@ def test_a_credential_helper_is_asked(
         ("../demo", """echo '{"Username": "me", "Secret": "x"}'"""),
     ],
 )
-def test_a_helper_that_has_nothing_is_no_accident(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, answer: str
-) -> None:
-    (tmp_path / "docker-credential-demo").write_text(f"#!/bin/sh\n{answer}\n")
-    (tmp_path / "docker-credential-demo").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+def test_a_helper_that_has_nothing_is_no_accident(tmp_path: Path, stub: Stubs, name: str, answer: str) -> None:
+    stub("docker-credential-demo", answer)
     (tmp_path / "config.json").write_text(json.dumps({"credsStore": name}))
     assert find_credentials("registry.example.org", a_site(), {"DOCKER_CONFIG": str(tmp_path)}) is None
 

@@ -10,14 +10,11 @@ import pytest
 from sifmod.errors import ImageError, RuntimeMissingError
 from sifmod.host.builder import BuildFolder, ImageBuilder, find_builder
 
-from ..support import a_site
+from ..support import Stubs, a_site
 
 
 def stand_in(folder: Path, name: str, script: str) -> ImageBuilder:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return ImageBuilder(path)
+    return ImageBuilder(Stubs(folder)(name, script))
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,10 @@
 """Recorded output of nvidia-smi and rocm-smi, printed by commands of that name on PATH."""
 
-from pathlib import Path
-from typing import Callable
-
 import pytest
 
 from sifmod.host.gpus import Gpu, HostGpus, host_gpus
 
-Tools = Callable[..., None]
+from ..support import Stubs
 
 ROCM_6 = """
 
@@ -39,42 +36,27 @@ GPU[1]\t\t: Card series: \t\tInstinct MI100
 """
 
 
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
-    """Put commands on PATH, and nothing else: name -> shell script."""
-    folder = tmp_path / "tools"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-
-    def put(**scripts: str) -> None:
-        for name, script in scripts.items():
-            path = folder / name.replace("_", "-")
-            path.write_text(f"#!/bin/sh\n{script}\n")
-            path.chmod(0o755)
-
-    return put
-
-
 def says(text: str, status: int = 0) -> str:
     return f"/bin/cat <<'END'\n{text}\nEND\nexit {status}"
 
 
-def test_a_host_without_tools_has_no_gpus(tools: Tools) -> None:
-    tools()
+@pytest.mark.usefixtures("tools")
+def test_a_host_without_tools_has_no_gpus() -> None:
     assert host_gpus() == ()
 
 
-def test_nvidia_tells_model_driver_and_compute_capability(tools: Tools) -> None:
-    tools(nvidia_smi=says("NVIDIA A100-SXM4-40GB, 535.104.05, 8.0\nNVIDIA A100-SXM4-40GB, 535.104.05, 8.0"))
+def test_nvidia_tells_model_driver_and_compute_capability(tools: Stubs) -> None:
+    tools("nvidia-smi", says("NVIDIA A100-SXM4-40GB, 535.104.05, 8.0\nNVIDIA A100-SXM4-40GB, 535.104.05, 8.0"))
     gpu = Gpu("NVIDIA A100-SXM4-40GB", "8.0")
     assert host_gpus() == (HostGpus("nvidia", "535.104.05", (gpu, gpu)),)
 
 
-def test_an_old_driver_s_compute_capability_is_that_of_the_model(tools: Tools) -> None:
+def test_an_old_driver_s_compute_capability_is_that_of_the_model(tools: Stubs) -> None:
     tools(
-        nvidia_smi="""
+        "nvidia-smi",
+        """
             case $1 in *compute_cap*) echo 'Field "compute_cap" is not a valid field to query.'; exit 2 ;; esac
-            echo 'Tesla K40m, 440.33.01'; echo 'Some Card, 440.33.01'"""
+            echo 'Tesla K40m, 440.33.01'; echo 'Some Card, 440.33.01'""",
     )
     (host,) = host_gpus()
     assert host == HostGpus("nvidia", "440.33.01", (Gpu("Tesla K40m", "3.5"), Gpu("Some Card", "")))
@@ -90,34 +72,33 @@ def test_an_old_driver_s_compute_capability_is_that_of_the_model(tools: Tools) -
         ("", 0),
     ],
 )
-def test_what_nvidia_s_tool_complains_of_is_passed_on(tools: Tools, text: str, status: int) -> None:
-    tools(nvidia_smi=says(text, status))
+def test_what_nvidia_s_tool_complains_of_is_passed_on(tools: Stubs, text: str, status: int) -> None:
+    tools("nvidia-smi", says(text, status))
     (host,) = host_gpus()
     assert (host.gpus, host.driver) == ((), "")
     assert host.problem == (text or f"nvidia-smi failed with exit status {status}")
 
 
-def test_amd_tells_model_driver_and_architecture(tools: Tools) -> None:
-    tools(rocm_smi=says(ROCM_6))
+def test_amd_tells_model_driver_and_architecture(tools: Stubs) -> None:
+    tools("rocm-smi", says(ROCM_6))
     gpu = Gpu("AMD Instinct MI250X", "gfx90a")
     assert host_gpus() == (HostGpus("amd", "6.3.6", (gpu, gpu)),)
 
 
-def test_an_old_rocm_smi_tells_the_model_only(tools: Tools) -> None:
-    tools(rocm_smi=says(ROCM_5))
+def test_an_old_rocm_smi_tells_the_model_only(tools: Stubs) -> None:
+    tools("rocm-smi", says(ROCM_5))
     (host,) = host_gpus()
     assert host.driver == "5.18.13"
     assert [gpu.architecture for gpu in host.gpus] == ["", "gfx908"]
 
 
-def test_what_amd_s_tool_complains_of_is_passed_on(tools: Tools) -> None:
-    tools(rocm_smi=says("ERROR:root:Driver not initialized (amdgpu not found in modules)", 0))
+def test_what_amd_s_tool_complains_of_is_passed_on(tools: Stubs) -> None:
+    tools("rocm-smi", says("ERROR:root:Driver not initialized (amdgpu not found in modules)", 0))
     (host,) = host_gpus()
     assert host == HostGpus("amd", "", (), "ERROR:root:Driver not initialized (amdgpu not found in modules)")
 
 
-def test_a_tool_that_does_not_start_is_a_problem(tools: Tools, tmp_path: Path) -> None:
-    tools(nvidia_smi="exit")
-    (tmp_path / "tools" / "nvidia-smi").write_text("#!/nowhere/interpreter\n")
+def test_a_tool_that_does_not_start_is_a_problem(tools: Stubs) -> None:
+    tools("nvidia-smi", "exit").write_text("#!/nowhere/interpreter\n")
     (host,) = host_gpus()
     assert "No such file" in host.problem

@@ -10,7 +10,7 @@ from sifmod.errors import InstallError, RuntimeMissingError
 from sifmod.host.runtime import ContainerRuntime, Release, find_runtime, looking_environment
 from sifmod.site.settings import Site
 
-from ..support import FakeRuntime, a_site, split_binds
+from ..support import FakeRuntime, Stubs, a_site, split_binds
 
 # Puts runtimes of these names on PATH, and nothing else.
 Search = Callable[..., dict[str, Path]]
@@ -53,9 +53,7 @@ def test_standard_output_is_returned_as_it_is(fake: FakeRuntime, runtime: Contai
 
 
 def test_output_that_is_no_text_is_no_accident(tmp_path: Path, image: Path) -> None:
-    path = tmp_path / "binary"
-    path.write_text("#!/bin/sh\nprintf 'a\\377b'\n")
-    path.chmod(0o755)
+    path = Stubs(tmp_path)("binary", "printf 'a\\377b'")
     assert ContainerRuntime(path).run(image, ["true"]) == "a\ufffdb"
 
 
@@ -144,9 +142,7 @@ def test_a_failure_names_image_command_status_and_the_last_lines(
 
 
 def test_a_short_failure_is_shown_with_standard_output(tmp_path: Path, image: Path) -> None:
-    path = tmp_path / "short"
-    path.write_text("#!/bin/sh\necho to stdout\necho to stderr >&2\nexit 1\n")
-    path.chmod(0o755)
+    path = Stubs(tmp_path)("short", "echo to stdout; echo to stderr >&2; exit 1")
     with pytest.raises(InstallError, match=r"last lines: to stdout\nto stderr$"):
         ContainerRuntime(path).run(image, ["true"])
 
@@ -156,9 +152,7 @@ def test_the_version_is_what_the_runtime_prints(runtime: ContainerRuntime) -> No
 
 
 def test_a_runtime_that_can_not_tell_its_version_has_none(tmp_path: Path) -> None:
-    path = tmp_path / "old"
-    path.write_text("#!/bin/sh\necho 'unknown flag' >&2\nexit 1\n")
-    path.chmod(0o755)
+    path = Stubs(tmp_path)("old", "echo 'unknown flag' >&2; exit 1")
     assert ContainerRuntime(path).version == ""
 
 
@@ -221,9 +215,7 @@ def test_a_missing_runtime_is_named_with_the_remedy(search: Search, site: Site, 
     ],
 )
 def test_the_release_is_read_from_the_version(tmp_path: Path, said: str, release: Release) -> None:
-    command = tmp_path / "singularity"
-    command.write_text(f"#!/bin/sh\necho '{said}'\n")
-    command.chmod(0o755)
+    command = Stubs(tmp_path)("singularity", f"echo '{said}'")
     assert ContainerRuntime(command).release == release
 
 

@@ -10,6 +10,8 @@ import pytest
 from sifmod.errors import InstallError
 from sifmod.host.striping import is_unstriped, restripe, spreads_nothing, stripe_folder, striped
 
+from ..support import Stubs
+
 LAYOUT = "-E 4M -c 1 -E 64M -c 4 -E -1 -c -1 -S 4M"
 
 ONE_TARGET = """\
@@ -38,17 +40,13 @@ Lfs = Callable[..., Path]
 
 
 @pytest.fixture
-def lfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lfs:
+def lfs(stub: Stubs) -> Lfs:
     """Make an `lfs` that writes down its arguments, prints a text and ends with a status."""
 
     def make(says: str = "", status: int = 0) -> Path:
-        folder = tmp_path / "tools"
-        folder.mkdir()
+        folder = stub.folder
         (folder / "says").write_text(says)
-        script = f'printf "%s\\n" "$*" >>"{folder}/asked"\ncat "{folder}/says"\nexit {status}\n'
-        (folder / "lfs").write_text(f"#!/bin/sh\n{script}")
-        (folder / "lfs").chmod(0o755)
-        monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+        stub("lfs", f'printf "%s\\n" "$*" >>"{folder}/asked"\ncat "{folder}/says"\nexit {status}')
         return folder / "asked"
 
     return make
@@ -63,7 +61,7 @@ def test_a_large_file_is_made_in_a_folder_with_the_layout(lfs: Lfs, tmp_path: Pa
         draft.write_text("image")
         assert not target.exists()
     assert (target.read_text(), warnings) == ("image", [])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["image.sif", "tools"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["image.sif", "stubs"]
 
 
 def test_what_fails_leaves_nothing(lfs: Lfs, tmp_path: Path) -> None:
@@ -76,7 +74,7 @@ def test_what_fails_leaves_nothing(lfs: Lfs, tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="full"):
         write_half()
-    assert [path.name for path in tmp_path.iterdir()] == ["tools"]
+    assert [path.name for path in tmp_path.iterdir()] == ["stubs"]
 
 
 def test_without_a_layout_or_without_lfs_the_file_is_made_in_place(
