@@ -48,8 +48,12 @@ class Data:
         return self.folder / "eb"
 
     @property
+    def testbed(self) -> Path:
+        return Path(os.environ["SIFMOD_TESTBED"])
+
+    @property
     def images(self) -> Path:
-        return Path(os.environ["SIFMOD_TESTBED"]) / "images"
+        return self.testbed / "images"
 
     @property
     def scratch(self) -> Path:

@@ -46,6 +46,20 @@ def _size(path: Path) -> Callable[[], Mapping[str, float]]:
     return lambda: {"size": float(path.stat().st_size)}
 
 
+def _repeated(command: str, times: int) -> str:
+    """Return the bash loop that runs a command several times."""
+    return f"for ((i = 0; i < {times}; i++)); do {command}; done"
+
+
+def _loading(tree: Path, module: str, times: int) -> str:
+    return f"module use {tree}; {_repeated(f'module load {module}; module unload {module}', times)}"
+
+
+def _without_cache(tree: Path) -> str:
+    """Return the bash commands after which Lmod knows this tree alone, and reads it anew each time."""
+    return f"export LMOD_CACHED_LOADS=no LMOD_IGNORE_CACHE=1; module unuse $MODULEPATH; module use {tree}"
+
+
 def _install_space(data: Data, image: Path) -> tuple[str, Path, str]:
     """Return the settings for `eb`, the path of a plain copy, and the command that removes what both have left."""
     prefix, copy = data.scratch / "eb", data.scratch / "copy.sif"
@@ -201,17 +215,13 @@ def module(data: Data) -> Row:
     plain = data.scratch / "modules" / "plain" / "1.lua"
     plain.parent.mkdir(parents=True, exist_ok=True)
     plain.write_text("\n".join(lines) + f'\nprepend_path("PATH", "{data.root}/bin")\n')
-    times = 10
-
-    def loop(tree: Path, name: str) -> str:
-        return f"module use {tree}; for ((i = 0; i < {times}; i++)); do module load {name}; module unload {name}; done"
-
+    ours, times = data.prefix / "modules/all", 10
     return Row(
         title="module load and module unload",
         goal="within 1.2",
         commands=(
-            Command(label="ours", script=loop(data.prefix / "modules/all", DEMO_MODULE), times=times),
-            Command(label="setenv only", script=loop(plain.parents[1], "plain/1"), times=times),
+            Command(label="ours", script=_loading(ours, DEMO_MODULE, times), times=times),
+            Command(label="setenv only", script=_loading(plain.parents[1], "plain/1", times), times=times),
         ),
     )
 
@@ -220,13 +230,16 @@ def wrapper(data: Data) -> Row:
     data.clear()
     bash(f"EASYBUILD_PREFIX={data.prefix} eb Python-3.11-demo-singularity.eb --rebuild")
     times = 20
-    loop = f"{data.load}; for ((i = 0; i < {times}; i++)); do %s; done"
+
+    def script(command: str) -> str:
+        return f"{data.load}; {_repeated(command, times)}"
+
     return Row(
         title="python -c pass",
         goal="10 ms more at most",
         commands=(
-            Command(label="wrapper", script=loop % "python -c pass", times=times),
-            Command(label="singularity exec", script=loop % "singularity exec $SIF python -c pass", times=times),
+            Command(label="wrapper", script=script("python -c pass"), times=times),
+            Command(label="singularity exec", script=script("singularity exec $SIF python -c pass"), times=times),
         ),
     )
 
@@ -234,10 +247,9 @@ def wrapper(data: Data) -> Row:
 def distributed(data: Data) -> Row:
     _ = data.root
     times = 20
-    loop = f"for ((i = 0; i < {times}; i++)); do %s; done"
 
     def in_a_task(command: str) -> str:
-        return f"{data.load}; srun -n1 singularity exec $SIF bash -c '{loop % command}'"
+        return f"{data.load}; srun -n1 singularity exec $SIF bash -c '{_repeated(command, times)}'"
 
     return Row(
         title="Start of one rank, in a task of Slurm",
@@ -257,7 +269,7 @@ def _shared(data: Data, ranks: int) -> Row:
     shared, own = step % "SIFMOD_SHARE_CONTAINER=1", step % "SIFMOD_SHARE_CONTAINER=0"
 
     def each(command: str) -> str:
-        return f"bash -c 'for ((i = 0; i < {programs}; i++)); do {command}; done'"
+        return f"bash -c '{_repeated(command, programs)}'"
 
     def costs(start: str) -> Callable[[], Mapping[str, float]]:
         # the same in each run, and it takes longer than the run
@@ -380,13 +392,12 @@ def _avail(data: Data, names: int, versions: int) -> Row:
             path = folder / "bin" / f"tool{number}"
             path.write_text("#!/bin/bash\n")
             path.chmod(0o755)
-    settings = "export LMOD_CACHED_LOADS=no LMOD_IGNORE_CACHE=1; module unuse $MODULEPATH"
     return Row(
         title=f"module avail with {names} names of {versions} versions and no cache",
         goal="5 times as fast",
         commands=(
-            Command(label="modulefiles only", script=f"{settings}; module use {ours}; module -t avail"),
-            Command(label="wrappers beside them", script=f"{settings}; module use {beside}; module -t avail"),
+            Command(label="modulefiles only", script=f"{_without_cache(ours)}; module -t avail"),
+            Command(label="wrappers beside them", script=f"{_without_cache(beside)}; module -t avail"),
         ),
     )
 
@@ -432,18 +443,17 @@ def _installed_by_both(data: Data) -> Tools:
 
 def shpc_avail(data: Data) -> Row:
     tools = _installed_by_both(data)
-    settings = "export LMOD_CACHED_LOADS=no LMOD_IGNORE_CACHE=1; module unuse $MODULEPATH"
     times = 10
 
-    def loop(tree: Path) -> str:
-        return f"{settings}; module use {tree}; for ((i = 0; i < {times}; i++)); do module -t avail; done"
+    def script(tree: Path) -> str:
+        return f"{_without_cache(tree)}; {_repeated('module -t avail', times)}"
 
     return Row(
         title="module avail with 20 tools and no cache",
         goal="faster",
         commands=(
-            Command(label="sifmod's modules", script=loop(tools.ours), times=times),
-            Command(label="SHPC's modules", script=loop(tools.theirs), times=times),
+            Command(label="sifmod's modules", script=script(tools.ours), times=times),
+            Command(label="SHPC's modules", script=script(tools.theirs), times=times),
         ),
     )
 
@@ -451,16 +461,12 @@ def shpc_avail(data: Data) -> Row:
 def shpc_load(data: Data) -> Row:
     tools = _installed_by_both(data)
     times = 10
-
-    def loop(tree: Path, name: str) -> str:
-        return f"module use {tree}; for ((i = 0; i < {times}; i++)); do module load {name}; module unload {name}; done"
-
     return Row(
         title="module load and module unload of a tool",
         goal="as fast",
         commands=(
-            Command(label="sifmod's module", script=loop(tools.ours, f"tool0/{VERSION}"), times=times),
-            Command(label="SHPC's module", script=loop(tools.theirs, f"bench/tool0/{VERSION}"), times=times),
+            Command(label="sifmod's module", script=_loading(tools.ours, f"tool0/{VERSION}", times), times=times),
+            Command(label="SHPC's module", script=_loading(tools.theirs, f"bench/tool0/{VERSION}", times), times=times),
         ),
     )
 
@@ -468,11 +474,10 @@ def shpc_load(data: Data) -> Row:
 def shpc_start(data: Data) -> Row:
     tools = _installed_by_both(data)
     times = 20
-    loop = f"for ((i = 0; i < {times}; i++)); do %s; done"
     samtools, image = "samtools --version-only", data.images / "samtools.sif"
 
     def loaded(tree: Path, name: str) -> str:
-        return f"module use {tree}; module load {name}; {loop % samtools}"
+        return f"module use {tree}; module load {name}; {_repeated(samtools, times)}"
 
     return Row(
         title="Start of a tool by its wrapper",
@@ -480,7 +485,9 @@ def shpc_start(data: Data) -> Row:
         commands=(
             Command(label="sifmod's wrapper", script=loaded(tools.ours, f"tool0/{VERSION}"), times=times),
             Command(label="SHPC's wrapper", script=loaded(tools.theirs, f"bench/tool0/{VERSION}"), times=times),
-            Command(label="singularity exec", script=loop % f"singularity exec {image} {samtools}", times=times),
+            Command(
+                label="singularity exec", script=_repeated(f"singularity exec {image} {samtools}", times), times=times
+            ),
         ),
     )
 

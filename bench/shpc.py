@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from dataclasses import dataclass
@@ -82,8 +81,7 @@ class Tools:
                 _RECIPE.format(file=file, version=f"'{VERSION}'", digest=f"sha256:{digest}")
             )
             self.data.easyconfig(name, _EASYCONFIG.format(digest=digest))
-        python = Path(os.environ["SIFMOD_TESTBED"], "shpc", "bin", "python")
-        (shipped,) = python.parents[1].glob("lib/python3*/site-packages/shpc/settings.yml")
+        (shipped,) = self.data.testbed.glob("shpc/lib/python3*/site-packages/shpc/settings.yml")
         text = shipped.read_text()
         for key in _FOLDERS:
             text = re.sub(rf"(?m)^{key}:.*$", f"{key}: {self.folder / key}", text)
@@ -92,8 +90,7 @@ class Tools:
 
     def with_shpc(self) -> str:
         """The command that installs all tools with SHPC, which takes one at a time."""
-        shpc = Path(os.environ["SIFMOD_TESTBED"], "shpc", "bin", "shpc")
-        install = f"{shpc} --settings-file {self.settings} install"
+        install = f"{self.data.testbed}/shpc/bin/shpc --settings-file {self.settings} install"
         return "; ".join(f"{install} bench/{name}:{VERSION} || exit" for name in self.names)
 
     def with_eb(self) -> str:
