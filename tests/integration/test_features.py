@@ -107,7 +107,8 @@ def test_what_a_user_asks_for(cluster: Cluster) -> None:
     said = " ".join(done.stderr.split())
     assert "SIFMOD_FEATURES: there is no feature 'fabrik' (perhaps you meant 'fabric'): use libraries, fabric" in said
     assert done.stdout.strip().endswith(f"{DEMO_MODULE},")
-    done = cluster.user.run(f"{cluster.init}\nexport SIFMOD_FEATURES=fabric,other; {LOAD}; echo $SIF", check=False)
+    there = "SLURMD_NODENAME=nid002 SIFMOD_FEATURES=fabric,other"
+    done = cluster.user.run(f"{cluster.init}\nexport {there}; {LOAD}; echo $SIF", check=False)
     assert "the features 'fabric' and 'other' conflict" in " ".join(done.stderr.split())
     assert done.stdout.strip() == ""
     done = cluster.user.run(f"{cluster.init}\nexport SIFMOD_FEATURES=broken; {LOAD}; python -c 1", check=False)

@@ -15,6 +15,7 @@ from sifmod.host.features import feature_states, sources
 from sifmod.host.runtime import find_runtime
 from sifmod.site import cache
 from sifmod.site.advisories import load_advisories
+from sifmod.site.feature import conflicts
 from sifmod.site.settings import Site
 from sifmod.text.size import counted, size_text
 
@@ -86,7 +87,17 @@ def _binds(site: Site) -> Iterator[Finding]:
 
 
 def _features(site: Site) -> Iterator[Finding]:
-    for state in feature_states(site):
+    states = feature_states(site)
+    here = [state.feature for state in states if state.feature.name in site.default_features and not state.why_not]
+    for first, second in conflicts(here):
+        yield Finding(
+            PROBLEM,
+            "default_features",
+            f"'{first.name}' and '{second.name}' conflict, and both apply on this host",
+            "no module loads here",
+            "remove one from default_features, or limit one of them with gpu, hosts or exists to other nodes",
+        )
+    for state in states:
         feature = state.feature
         topic = f"feature.{feature.name}"
         title = feature.help or "without help"

@@ -66,13 +66,26 @@ class RenderedFeature:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """Features that can't be used if all of them apply on a node.
+
+    Attributes:
+        features: their names.
+        message: why, and what to do.
+    """
+
+    features: tuple[str, ...]
+    message: str
+
+
+@dataclass(frozen=True)
 class Features:
     """The features of a site, for one module.
 
     Attributes:
         all: the features, in the site's order.
         chosen: names of those in use, unless the user changes that.
-        conflicts: pairs that can't be used together, each with the message.
+        refusals: what a module is not loaded with, and a command not run with.
         plain: the variables of the shell that they change, each with its value without features; None if it has none.
         twins: the same for variables of the runtime.
         library_tail: what follows their directories in the library path.
@@ -81,7 +94,7 @@ class Features:
 
     all: tuple[RenderedFeature, ...]
     chosen: tuple[str, ...]
-    conflicts: tuple[tuple[str, str, str], ...]
+    refusals: tuple[Refusal, ...]
     plain: Variables
     twins: Variables
     library_tail: str
@@ -113,7 +126,7 @@ def rendered_features(
         switched_on: variables of the runtime, without prefix, that the module sets anyway.
 
     Raises:
-        ParameterError: the site lacks one, or two of them conflict.
+        ParameterError: the site lacks one, or two of them conflict on every node.
     """
     found = tuple(_rendered(feature, overridden, switched_on) for feature in site.feature.values())
     names = {name: plain.get(name) for feature in found for name in feature.plain}
@@ -124,19 +137,19 @@ def rendered_features(
     return Features(
         all=found,
         chosen=tuple(feature.name for feature in site.features_of(changes)),
-        conflicts=tuple(
-            (
-                first,
-                second,
-                f"the features '{first}' and '{second}' conflict: choose one with SIFMOD_FEATURES=-{first} "
-                f"or SIFMOD_FEATURES=-{second}",
-            )
-            for first, second in conflicts(tuple(site.feature.values()))
-        ),
+        refusals=tuple(_conflict(first.name, second.name) for first, second in conflicts(site.feature.values())),
         plain=MappingProxyType(dict(sorted(names.items()))),
         twins=MappingProxyType(dict(sorted(twins.items()))),
         library_tail=f":{own_path}" if own_path else _IMAGE_S,
         record=f"{RECORD}_{env_name}",
+    )
+
+
+def _conflict(first: str, second: str) -> Refusal:
+    return Refusal(
+        (first, second),
+        f"the features '{first}' and '{second}' conflict: choose one with SIFMOD_FEATURES=-{first} "
+        f"or SIFMOD_FEATURES=-{second}",
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from types import MappingProxyType
 from typing import Any, Union
 
@@ -283,13 +284,24 @@ def chosen(changes: Iterable[str], known: Collection[str]) -> tuple[tuple[str, .
     return tuple(name for name in known if name in found), tuple(unknown)
 
 
-def conflicts(features: Sequence[Feature]) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of these features that can't be used together, in their order."""
+def conflicts(features: Iterable[Feature]) -> tuple[tuple[Feature, Feature], ...]:
+    """Return the pairs of these features that can't be used together on a node where both apply, in their order."""
+    return tuple(
+        (first, second)
+        for first, second in combinations(features, 2)
+        if second.name in first.conflicts or first.name in second.conflicts
+    )
+
+
+def certain_conflicts(features: Iterable[Feature]) -> tuple[tuple[str, str], ...]:
+    """Return the names of those pairs that meet wherever one of the two applies.
+
+    Features with conditions of their own may be for different nodes, which only a node can tell.
+    """
     return tuple(
         (first.name, second.name)
-        for index, first in enumerate(features)
-        for second in features[index + 1 :]
-        if second.name in first.conflicts or first.name in second.conflicts
+        for first, second in conflicts(features)
+        if not (first.condition and second.condition) or first.condition == second.condition
     )
 
 

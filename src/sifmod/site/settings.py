@@ -19,9 +19,9 @@ from sifmod.site.feature import (
     FEATURE_NAMES,
     FEATURES,
     Feature,
+    certain_conflicts,
     check_name,
     chosen,
-    conflicts,
     unbound,
 )
 from sifmod.site.file import SiteFile, place
@@ -222,7 +222,7 @@ class Site:
             changes: `features` of the easyconfig.
 
         Raises:
-            ParameterError: the site lacks one, or two of them conflict.
+            ParameterError: the site lacks one, or two of them conflict on every node where one applies.
         """
         names_of, unknown = chosen((*self.default_features, *changes), self.feature)
         if unknown:
@@ -233,7 +233,7 @@ class Site:
                 f"the site {self.name} has no feature '{unknown[0]}'{perhaps(unknown[0], self.feature)}: use {known}",
             )
         found = tuple(self.feature[name] for name in names_of)
-        for first, second in conflicts(found):
+        for first, second in certain_conflicts(found):
             raise ParameterError(
                 "features",
                 list(changes),
@@ -425,7 +425,7 @@ def _check_features(site: Site, origins: Mapping[str, Origin]) -> None:
                 f"no bind path of the feature or the site contains '{path}', so it is not in the container: add one "
                 "to binds of the feature, or correct the path",
             )
-    for first, second in conflicts([site.feature[name] for name in dict.fromkeys(site.default_features)]):
+    for first, second in certain_conflicts(site.feature[name] for name in dict.fromkeys(site.default_features)):
         refuse("default_features", f"'{first}' and '{second}' conflict: remove one of them")
 
 

@@ -217,7 +217,18 @@ if {[sifmod_has SIFMOD_FEATURES]} {
         }
     }
 }
-if {$sifmod_loading && "it-s" in $chosen && "other" in $chosen} {
+# Those in use whose conditions this node meets: the others conflict with nothing here.
+set usable {}
+if {"it-s" in $chosen && [file exists "/it's/\$HOME \[x\]"] && [sifmod_is_host "nid\[0-9\]*" "a-b.c?"]} {
+    lappend usable it-s
+}
+if {"gpus" in $chosen && [file exists "/dev/kfd"]} {
+    lappend usable gpus
+}
+if {"other" in $chosen} {
+    lappend usable other
+}
+if {$sifmod_loading && "it-s" in $usable && "other" in $usable} {
     if {$sifmod_lmod} {
         error "the features 'it-s' and 'other' conflict: choose one with SIFMOD_FEATURES=-it-s or SIFMOD_FEATURES=-other"
     }
@@ -237,7 +248,7 @@ array set twins {}
 set plain(QUOTES) [join [list "it's \"" [sifmod_env HOME] "\" `id` \\n"] {}]
 set twins(ENV_PYTHONNOUSERSITE) "1"
 
-set applies [expr {"it-s" in $chosen && [file exists "/it's/\$HOME \[x\]"] && [sifmod_is_host "nid\[0-9\]*" "a-b.c?"]}]
+set applies [expr {"it-s" in $usable}]
 if {"it-s" in $chosen} {
     lappend in_use it-s
 }
@@ -284,7 +295,7 @@ if {$applies} {
     lappend library_path "/ho+st/lib:/it%s"
 }
 
-set applies [expr {"gpus" in $chosen && [file exists "/dev/kfd"]}]
+set applies [expr {"gpus" in $usable}]
 if {"gpus" in $chosen} {
     lappend in_use gpus
 }
@@ -311,7 +322,7 @@ if {$applies} {
     lappend library_path "/gpus"
 }
 
-set applies [expr {"other" in $chosen}]
+set applies [expr {"other" in $usable}]
 if {"other" in $chosen} {
     lappend in_use other
 }

@@ -59,6 +59,18 @@ def test_features_are_checked_here(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert one(site, "feature.asked").severity == WARNING
 
 
+def test_default_features_that_conflict_here_are_named(tmp_path: Path) -> None:
+    features = {
+        "cpu": Feature("cpu", exists=str(tmp_path), conflicts=("gpu", "fabric")),
+        "gpu": Feature("gpu", exists=str(tmp_path.parent)),
+        "fabric": Feature("fabric", exists="/gone"),
+    }
+    finding = one(a_site(default_features=tuple(features), feature=features), "default_features")
+    assert (finding.severity, finding.what) == (PROBLEM, "'cpu' and 'gpu' conflict, and both apply on this host")
+    assert finding.why == "no module loads here"
+    assert "limit one of them with gpu, hosts or exists" in finding.remedy
+
+
 def test_a_runtime_that_runs_is_found_with_its_version(fake: FakeRuntime) -> None:
     finding = one(a_site(), "runtime")
     assert (finding.severity, finding.what) == (OK, f"{fake.path}: fake version 1.0")

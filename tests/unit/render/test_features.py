@@ -97,6 +97,7 @@ CASES = {
     "a host by a range": Case("fabric", ("mpi", "fabric"), node="nid001"),
     "a pattern matches the whole name": Case("fabric", ("mpi",), node="xnid001"),
     "no such GPU": Case("gpus", ("mpi",)),
+    "no conflict where one does not apply": Case("fabric,slow", ("mpi", "slow"), node="login1"),
     "a word too long": Case("mpich", ("mpi",), ("no feature 'mpich' (perhaps you meant 'mpi'): use mpi, fabric",)),
     "letters changed places": Case("fabirc,slwo", ("mpi",), ("(perhaps you meant 'fabric')", "you meant 'slow')")),
     "nothing like it": Case("xyzzy,-zz", ("mpi",), ("no feature 'xyzzy': use", "no feature 'zz': use")),
@@ -225,13 +226,14 @@ def test_a_bind_path_that_is_missing_is_named(
 def test_features_that_conflict_are_refused_at_load(
     load: Load, installed: ContainerSpec, site: Site, syntax: str
 ) -> None:
-    done = load.run(installed, site, {"SIFMOD_FEATURES": "fabric,slow"}, syntax=syntax)
+    environ = environ_of(Case("fabric,slow", ()))
+    done = load.run(installed, site, environ, syntax=syntax)
     assert "the features 'fabric' and 'slow' conflict: choose one with SIFMOD_FEATURES=-fabric" in done.stderr.decode()
-    assert load.run(installed, site, {"SIFMOD_FEATURES": "fabric,slow"}, syntax=syntax, mode="unload").stderr == b""
+    assert load.run(installed, site, environ, syntax=syntax, mode="unload").stderr == b""
 
 
 def test_features_that_conflict_are_refused_by_commands(wrapper: Wrapper, site: Site) -> None:
-    done = wrapper.run("python", site=site, environ={"SIFMOD_FEATURES": "fabric,slow"})
+    done = wrapper.run("python", site=site, environ=environ_of(Case("fabric,slow", ())))
     assert done.returncode == 126
     assert "the features 'fabric' and 'slow' conflict" in done.stderr
 

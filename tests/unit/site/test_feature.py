@@ -167,6 +167,16 @@ REFUSED = [
         1,
         ["'a' and 'b' conflict", "remove one"],
     ),
+    (
+        "default_features = ['a', 'b']\n[feature.a]\ngpu = 'amd'\n[feature.b]\nconflicts = ['a']",
+        1,
+        ["'a' and 'b' conflict"],
+    ),
+    (
+        "default_features = ['a', 'b']\n[feature.a]\ngpu = 'amd'\n[feature.b]\ngpu = 'amd'\nconflicts = ['a']",
+        1,
+        ["'a' and 'b' conflict"],
+    ),
 ]
 
 
@@ -230,6 +240,20 @@ def test_the_features_of_an_easyconfig_are_the_site_s() -> None:
         site.features_of(("other",))
     with pytest.raises(ParameterError, match="use none: it has no features"):
         a_site().features_of(("mpi",))
+
+
+def test_features_for_different_nodes_may_conflict(read: Read) -> None:
+    site = read(
+        """
+        default_features = ["cpu", "gpu"]
+        [feature.cpu]
+        hosts = ["cpu*"]
+        conflicts = ["gpu"]
+        [feature.gpu]
+        exists = "/dev/kfd"
+        """
+    ).site
+    assert [item.name for item in site.features_of(())] == ["cpu", "gpu"]
 
 
 def test_options_are_of_one_kind() -> None:

@@ -337,21 +337,23 @@ use_features() {
     local chosen applied=, name was one other
     local -A plain=() twins=() plain_before=() twins_before=()
     choose_features
-    if [[ $chosen == *,it-s,* && $chosen == *,other,* ]]; then die 126 'the features '"'"'it-s'"'"' and '"'"'other'"'"' conflict: choose one with SIFMOD_FEATURES=-it-s or SIFMOD_FEATURES=-other'; fi
-    sifmod_feature_binds=()
     if [[ $chosen == *,it-s,* && -e '/it'"'"'s/$HOME [x]' ]] && is_host 'nid[0-9]*' 'a-b.c?'; then
         applied+=it-s,
-        bind_matches '/ho st/' '' '/it'"'"'s $HOME/'[a-c]*/lib?.so || die 126 'the feature '"'"'it-s'"'"' needs '"'"'/it'"'"'s $HOME/[a-c]*/lib?.so'"'"', which this node does not have: use another node, or do without the feature with SIFMOD_FEATURES=-it-s'
-        [[ -e /a,b ]] || die 126 'the feature '"'"'it-s'"'"' needs '"'"'/a,b'"'"', which this node does not have: use another node, or do without the feature with SIFMOD_FEATURES=-it-s'
-        add_bind '/a\,b:/it'"'"'s:ro'
-        bind_matches '' ro /dev/cxi[0-9] || :
-        if [[ -e '/x y' ]]; then add_bind '/x y'; fi
     fi
     if [[ $chosen == *,gpus,* && -e /dev/kfd ]]; then
         applied+=gpus,
     fi
     if [[ $chosen == *,other,* ]]; then
         applied+=other,
+    fi
+    if [[ $applied == *,it-s,* && $applied == *,other,* ]]; then die 126 'the features '"'"'it-s'"'"' and '"'"'other'"'"' conflict: choose one with SIFMOD_FEATURES=-it-s or SIFMOD_FEATURES=-other'; fi
+    sifmod_feature_binds=()
+    if [[ $applied == *,it-s,* ]]; then
+        bind_matches '/ho st/' '' '/it'"'"'s $HOME/'[a-c]*/lib?.so || die 126 'the feature '"'"'it-s'"'"' needs '"'"'/it'"'"'s $HOME/[a-c]*/lib?.so'"'"', which this node does not have: use another node, or do without the feature with SIFMOD_FEATURES=-it-s'
+        [[ -e /a,b ]] || die 126 'the feature '"'"'it-s'"'"' needs '"'"'/a,b'"'"', which this node does not have: use another node, or do without the feature with SIFMOD_FEATURES=-it-s'
+        add_bind '/a\,b:/it'"'"'s:ro'
+        bind_matches '' ro /dev/cxi[0-9] || :
+        if [[ -e '/x y' ]]; then add_bind '/x y'; fi
     fi
     if [[ -n ${__SIFMOD_FEATURES+x} ]]; then
         feature_values ",${__SIFMOD_FEATURES#*:},"
