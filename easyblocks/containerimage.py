@@ -108,6 +108,7 @@ def _seen(spec: ContainerSpec, manifest: Manifest) -> ContainerSpec:
         image_id=manifest.image_id,
         mpi=spec.mpi or manifest.mpi,
         mpi_env=manifest.mpi_env,
+        misfits=manifest.misfits,
     )
 
 

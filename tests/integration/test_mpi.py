@@ -189,10 +189,10 @@ def test_row_4_libfabric_needs_one_setting(mpi: User) -> None:
 
 
 @pytest.fixture(scope="module")
-def open_mpi(tmp_path_factory: pytest.TempPathFactory) -> User:
+def open_mpi(tmp_path_factory: pytest.TempPathFactory, site: Path) -> User:
     """A module of an image with Open MPI, which Slurm starts with PMIx only: that hangs on nodes of one machine."""
     image = image_with(tmp_path_factory.mktemp("open-mpi"), OPEN_MPI)
-    return user_with(tmp_path_factory.mktemp("open-mpi-user"), image)
+    return user_with(tmp_path_factory.mktemp("open-mpi-user"), image, SIFMOD_SITE=str(site))
 
 
 @pytest.mark.slow
@@ -205,6 +205,17 @@ def test_open_mpi_runs_alone_and_says_what_it_needs_from_slurm(open_mpi: User) -
     run = check(open_mpi, limit=20)
     assert run.status != 0
     assert "Use srun --mpi=pmix" in run.errors
+
+
+@pytest.mark.slow
+def test_an_mpi_of_the_host_that_does_not_fit_is_refused_at_load(open_mpi: User) -> None:
+    command = open_mpi.installdir(MODULE) / "bin" / "in-container"
+    done = open_mpi.run(f"export SIFMOD_FEATURES=mpi; module load {MODULE}; echo SIF=$SIF; {command} true", check=False)
+    assert done.stdout.strip() == "SIF="
+    assert done.returncode == 126
+    said = " ".join(done.stderr.split())
+    assert said.count("the feature 'mpi' does not work with this image") == 2
+    assert "of the host has the ABI of MPICH, but the image has that of Open MPI" in said
 
 
 @pytest.mark.slow

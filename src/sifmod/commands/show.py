@@ -46,6 +46,7 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
             "help": state.feature.help,
             "in_use": state.feature.name in item.manifest.features,
             "problem": state.problem,
+            "misfit": item.manifest.misfits.get(state.feature.name, ""),
         }
         for state in feature_states(site)
     ]
@@ -86,5 +87,7 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
 
 def _feature_text(facts: dict[str, Any]) -> str:
     """Return the state of a feature of the site as one line."""
+    if facts["misfit"]:
+        return f"{facts['name']}: not for this image: {facts['misfit']}"
     use = "in use" if facts["in_use"] else f"not in use (SIFMOD_FEATURES={facts['name']} adds it)"
     return f"{facts['name']}: {use}" + (f"; not on this node, because {facts['problem']}" if facts["problem"] else "")

@@ -92,6 +92,7 @@ class ContainerSpec:
         gpu_libraries: whose libraries programs use on its GPUs: `host`, for which the runtime brings them, or `image`.
         mpi: whose MPI programs use, one of `MPIS`; empty if that was not said, or if there is none.
         mpi_env: variables that MPI needs with the runtime of this host; empty until it was installed.
+        misfits: the site's features that its programs can't use, each with the reason; empty until it was installed.
         share_container: whether the tasks of a Slurm step on a node share one container; a variable overrides it.
         launch: `exec`, or `run` for images that need their entry point.
         pip_requirements: requirements that pip installs into the virtual environment at install time.
@@ -126,6 +127,7 @@ class ContainerSpec:
     gpu_libraries: str = "host"
     mpi: str = ""
     mpi_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    misfits: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     share_container: bool = False
     launch: str = "exec"
     pip_requirements: tuple[str, ...] = ()

@@ -47,8 +47,8 @@ def check_mpi(
         yield Finding(PROBLEM, _TOPIC, str(error), "programs of the image can't use that library")
         return
     library = choice.host.library if choice.host else next(iter(image.mpi), None)
-    if choice.reason:
-        yield Finding(NOTE, _TOPIC, choice.reason, "so the image's MPI is used")
+    if choice.is_left_out:
+        yield Finding(NOTE, _TOPIC, choice.misfit, "so the image's MPI is used")
     if library is None:
         return
     whose = "the host's" if choice.host else "the image's"

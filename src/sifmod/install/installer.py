@@ -186,6 +186,7 @@ class Installer:
             old_images=old_images,
             mpi=spec.mpi,
             mpi_env=dict(spec.mpi_env),
+            misfits=dict(spec.misfits),
             features=_features(spec, self.site),
             **_named(spec, before),
         )

@@ -51,6 +51,7 @@ class Manifest:
         install_subdir: path of the installation in the software folder.
         mpi: whose MPI programs use: `host`, `image`, or empty.
         mpi_env: variables that MPI needs with the runtime that was there at the install.
+        misfits: the site's features that programs of the image can't use, each with the reason.
         module_files: SHA-256, in hexadecimal, of each module file that EasyBuild wrote for this installation, by its
             absolute path; empty for a link to one, and until the install is complete.
     """
@@ -77,6 +78,7 @@ class Manifest:
     install_subdir: str = ""
     mpi: str = ""
     mpi_env: Mapping[str, str] = field(default_factory=dict)
+    misfits: Mapping[str, str] = field(default_factory=dict)
     module_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -172,7 +174,7 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
     lists = {key: tuple(data.get(key, ())) for key in ("old_images", "features")}
     lists["files"] = tuple(data["files"])
     manifest = Manifest(**{**{key: data[key] for key in data if key in known}, **lists})
-    tables = ("tools", "hashes", "expected_packages", "mpi_env", "module_files")
+    tables = ("tools", "hashes", "expected_packages", "mpi_env", "misfits", "module_files")
     kinds = {"image_size": int, **dict.fromkeys(lists, tuple), **dict.fromkeys(tables, dict)}
     for name, value in vars(manifest).items():
         if not isinstance(value, kinds.get(name, str)):
@@ -193,9 +195,13 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
     for name in ("module", "full_module", "name", "version"):
         if not getattr(manifest, name).isprintable():
             raise ValueError(f"its {name} is {getattr(manifest, name)!r}")
-    for name in manifest.features:
-        if not FEATURE_NAME.fullmatch(name):
-            raise ValueError(f"its features has {name!r}")
+    for key, features in (("features", manifest.features), ("misfits", manifest.misfits)):
+        for name in features:
+            if not FEATURE_NAME.fullmatch(name):
+                raise ValueError(f"its {key} has {name!r}")
+    for reason in manifest.misfits.values():
+        if not reason.isprintable():
+            raise ValueError(f"its misfits has {reason!r}")
     if not re.fullmatch(r"[0-9a-f]*", manifest.image_id):
         raise ValueError(f"its image_id is {manifest.image_id!r}")
     if manifest.mpi not in ("", *MPIS):

@@ -52,8 +52,8 @@ def with_mpi(
     except ImageError:
         inspection = Inspection(path=str(image), kind="")  # its contents are checked elsewhere
     choice = choose_mpi(site, inspection, mpi=spec.mpi, features=spec.features)
-    if choice.reason:
-        say(f"using the MPI of the image: {choice.reason}")
+    if choice.is_left_out:
+        say(f"using the MPI of the image: {choice.misfit}")
     libraries = (choice.host.library,) if choice.host else inspection.mpi
     families = _families(spec, libraries)
     variables: Mapping[str, str] = {}
@@ -62,7 +62,8 @@ def with_mpi(
         if variables:
             named = ", ".join(f"{name}={value}" for name, value in variables.items())
             say(f"setting {named}, which MPI needs in the user namespaces of a runtime without setuid")
-    return replace(spec, mpi=choice.whose, mpi_env=variables)
+    misfits = {names.MPI_FEATURE: choice.misfit} if choice.misfit else {}
+    return replace(spec, mpi=choice.whose, mpi_env=variables, misfits=misfits)
 
 
 @dataclass(frozen=True)
@@ -72,12 +73,14 @@ class Choice:
     Attributes:
         whose: one of `MPIS`; empty if neither the site nor the image has one.
         host: the library of the host, if that is used and seen on this host.
-        reason: why the MPI of the host, which the site has for all containers, is not used; empty otherwise.
+        misfit: why programs of the image can't use the MPI of the host; empty if they can, or if it is not seen here.
+        is_left_out: whether that is why it is not used, though the site has it for all containers.
     """
 
     whose: str
     host: Optional[HostMpi] = None
-    reason: str = ""
+    misfit: str = ""
+    is_left_out: bool = False
 
 
 def choose_mpi(site: Site, image: Inspection, *, mpi: str = "", features: tuple[str, ...] = ()) -> Choice:
@@ -100,12 +103,12 @@ def choose_mpi(site: Site, image: Inspection, *, mpi: str = "", features: tuple[
             f"the site {site.name} has no feature '{names.MPI_FEATURE}', which binds the MPI of the host: write one "
             "with 'sifmod site discover mpi', or use mpi = 'image'",
         )
-    is_wanted = mpi == "host" or names.MPI_FEATURE in features
+    is_wanted = feature is not None and (mpi == "host" or names.MPI_FEATURE in features)
     is_default = feature is not None and feature in site.features_of(features)
-    if feature is None or mpi == "image" or not (is_wanted or is_default):
-        return Choice(mpi or ("image" if image.mpi else ""))
-    host = host_mpi(feature)
+    host = host_mpi(feature) if feature else None
     reason = misfit(host.library, image.mpi, libc=image.libc, needs_glibc=host.glibc) if host else ""
+    if mpi == "image" or not (is_wanted or is_default):
+        return Choice(mpi or ("image" if image.mpi else ""), misfit=reason)
     if not reason:
         return Choice("host" if image.mpi or mpi else "", host)
     if is_wanted:
@@ -114,7 +117,7 @@ def choose_mpi(site: Site, image: Inspection, *, mpi: str = "", features: tuple[
             mpi or list(features),
             f"{reason}. Use mpi = 'image', or an image that fits",
         )
-    return Choice("image", None, reason)
+    return Choice("image", misfit=reason, is_left_out=True)
 
 
 def _families(spec: ContainerSpec, libraries: Iterable[MpiLibrary]) -> tuple[str, ...]:

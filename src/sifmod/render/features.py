@@ -112,6 +112,7 @@ def rendered_features(
     changes: Sequence[str] = (),
     overridden: Collection[str] = (),
     env_name: str,
+    misfits: Mapping[str, str],
     switched_on: Collection[str] = (),
 ) -> Features:
     """Return the features of a site, for one module.
@@ -123,6 +124,7 @@ def rendered_features(
         changes: `features` of the easyconfig.
         overridden: variables for which the easyconfig has the last word.
         env_name: the module's name in variables.
+        misfits: features that programs of the image can't use, each with the reason.
         switched_on: variables of the runtime, without prefix, that the module sets anyway.
 
     Raises:
@@ -137,7 +139,10 @@ def rendered_features(
     return Features(
         all=found,
         chosen=tuple(feature.name for feature in site.features_of(changes)),
-        refusals=tuple(_conflict(first.name, second.name) for first, second in conflicts(site.feature.values())),
+        refusals=(
+            *(_conflict(first.name, second.name) for first, second in conflicts(site.feature.values())),
+            *(_misfit(name, reason) for name, reason in misfits.items() if name in site.feature),
+        ),
         plain=MappingProxyType(dict(sorted(names.items()))),
         twins=MappingProxyType(dict(sorted(twins.items()))),
         library_tail=f":{own_path}" if own_path else _IMAGE_S,
@@ -151,6 +156,11 @@ def _conflict(first: str, second: str) -> Refusal:
         f"the features '{first}' and '{second}' conflict: choose one with SIFMOD_FEATURES=-{first} "
         f"or SIFMOD_FEATURES=-{second}",
     )
+
+
+def _misfit(name: str, reason: str) -> Refusal:
+    sentence = f"the feature '{name}' does not work with this image: {reason}"
+    return Refusal((name,), f"{sentence}. Do without it: SIFMOD_FEATURES=-{name}")
 
 
 def _rendered(feature: Feature, overridden: Collection[str], switched_on: Collection[str]) -> RenderedFeature:

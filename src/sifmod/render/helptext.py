@@ -185,7 +185,8 @@ def feature_rows(spec: ContainerSpec, site: Site) -> dict[str, str]:
     rows = {}
     for feature in site.feature.values():
         nodes = f"on nodes {feature.condition}" if feature.condition else ""
-        text = "; ".join(filter(None, (feature.help, nodes))) or "-"
+        misfit = f"not for this image: {spec.misfits[feature.name]}" if feature.name in spec.misfits else ""
+        text = "; ".join(filter(None, (feature.help, nodes, misfit))) or "-"
         rows[f"{'*' if feature.name in in_use else ' '} {feature.name}"] = text.translate(_IN_HELP)
     return rows
 

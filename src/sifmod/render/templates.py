@@ -161,6 +161,7 @@ def settings_facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         changes=spec.feature_changes(site.feature),
         overridden=spec.container_env,
         env_name=spec.env_name,
+        misfits=spec.misfits,
         switched_on=(spec.runtime_gpu.variable,) if spec.runtime_gpu else (),
     )
     return {

@@ -14,7 +14,7 @@ from sifmod.host.runtime import ContainerRuntime
 from sifmod.image.inspection import Inspection, inspect_image
 from sifmod.install import hostmpi, mpi
 from sifmod.install.hostmpi import discover, find_library, host_mpi
-from sifmod.install.mpi import choose_mpi, with_namespaces
+from sifmod.install.mpi import choose_mpi, with_mpi, with_namespaces
 from sifmod.render.helptext import feature_rows
 from sifmod.site.feature import Feature
 from sifmod.site.settings import Site
@@ -153,7 +153,7 @@ def with_library(image: Path, data: bytes) -> Inspection:
 
 def test_the_site_s_mpi_is_the_default_if_it_fits(libraries: Path, image: Path) -> None:
     choice = choose_mpi(a_cluster(libraries), with_library(image, mpich("5.0.2")))
-    assert (choice.whose, choice.reason) == ("host", "")
+    assert (choice.whose, choice.misfit) == ("host", "")
     assert choice.host
     assert choice.host.library.version == "4.0.2"
     assert choose_mpi(a_cluster(libraries, default=False), inspect_image(image)).whose == "image"
@@ -164,8 +164,8 @@ def test_the_site_s_mpi_is_the_default_if_it_fits(libraries: Path, image: Path) 
 def test_a_default_that_does_not_fit_is_left_out_with_the_reason(libraries: Path, image: Path) -> None:
     site = a_cluster(libraries)
     choice = choose_mpi(site, with_library(image, open_mpi()))
-    assert (choice.whose, choice.host) == ("image", None)
-    assert "has the ABI of MPICH, but the image has that of Open MPI" in choice.reason
+    assert (choice.whose, choice.host, choice.is_left_out) == ("image", None, True)
+    assert "has the ABI of MPICH, but the image has that of Open MPI" in choice.misfit
     assert a_spec(mpi=choice.whose).feature_changes(site.feature) == ("-mpi",)
 
 
@@ -173,6 +173,32 @@ def test_a_default_that_does_not_fit_is_left_out_with_the_reason(libraries: Path
 def test_what_can_t_work_is_refused_if_it_is_asked_for(libraries: Path, image: Path, fields: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=r"has the ABI of MPICH.* Use mpi = 'image', or an image that fits"):
         choose_mpi(a_cluster(libraries, default=False), with_library(image, open_mpi()), **fields)
+
+
+@pytest.mark.parametrize(("fields", "default"), [({}, True), ({}, False), ({"mpi": "image"}, True)])
+def test_the_module_knows_that_the_host_s_mpi_does_not_fit(
+    libraries: Path, image: Path, tmp_path: Path, fields: dict[str, Any], default: bool
+) -> None:
+    """So that a user who asks for it at load is told, and not left to a program that fails."""
+    with_library(image, open_mpi())
+    spec = with_mpi(
+        a_spec(**fields),
+        a_cluster(libraries, default=default),
+        image,
+        ContainerRuntime(tmp_path),
+        say=lambda _line: None,
+    )
+    assert spec.mpi == "image"
+    assert list(spec.misfits) == ["mpi"]
+    assert "has the ABI of MPICH, but the image has that of Open MPI" in spec.misfits["mpi"]
+
+
+def test_an_mpi_that_fits_is_no_misfit(libraries: Path, image: Path, tmp_path: Path) -> None:
+    with_library(image, mpich())
+    spec = with_mpi(
+        a_spec(mpi="image"), a_cluster(libraries), image, ContainerRuntime(tmp_path), say=lambda _line: None
+    )
+    assert spec.misfits == {}
 
 
 def test_an_older_glibc_is_refused(libraries: Path, image: Path) -> None:

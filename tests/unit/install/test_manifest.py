@@ -29,6 +29,7 @@ def manifest() -> Manifest:
         version="1.0-x",
         full_module="Core/Demo/1.0-x",
         install_subdir="Demo/1.0-x",
+        misfits={"mpi": "libmpi.so.12 of the host needs glibc 2.36, but the image has glibc 2.31"},
         module_files={"/modules/all/Core/Demo/1.0-x.lua": "0" * 64, "/modules/lang/Demo/1.0-x.lua": ""},
     )
 
@@ -172,6 +173,8 @@ def test_names_outside_of_the_installation_are_refused(
         ("venv", ".."),
         ("venv", "a b"),
         ("name", "../x"),
+        ("misfits", {"mpi": "one line\nand another"}),
+        ("misfits", {"a b": "why"}),
         ("module", "Demo/1.0-x\nanother line"),
         ("full_module", "Demo/1.0-x\x1b[2J"),
         ("version", "1.0\r"),

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings, strategies
 from sifmod.container.bind import BindPattern
 from sifmod.container.spec import ContainerSpec
 from sifmod.host.features import feature_states, sources
+from sifmod.render.helptext import feature_rows
 from sifmod.site.feature import Feature, chosen
 from sifmod.site.settings import Site, load_site
 
@@ -236,6 +237,38 @@ def test_features_that_conflict_are_refused_by_commands(wrapper: Wrapper, site: 
     done = wrapper.run("python", site=site, environ=environ_of(Case("fabric,slow", ())))
     assert done.returncode == 126
     assert "the features 'fabric' and 'slow' conflict" in done.stderr
+
+
+UNFIT = "/usr/lib/libmpi.so.12 of the host needs glibc 2.36, but the image has glibc 2.31"
+
+
+@pytest.mark.parametrize(
+    ("users", "node", "is_refused"),
+    [
+        ("-mpi,fabric", HERE, True),
+        ("-mpi,fabric", "login1", False),  # it does not apply there
+        ("-mpi", HERE, False),
+    ],
+)
+def test_a_feature_that_the_image_can_t_use_is_refused(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec, site: Site, users: str, node: str, is_refused: bool
+) -> None:
+    spec = replace(installed, misfits={"fabric": UNFIT, "gone from the site": "never mind"})
+    environ = environ_of(Case(users, (), node=node))
+    said = {syntax: load.run(spec, site, environ, syntax=syntax).stderr.decode() for syntax in ("Lua", "Tcl")}
+    done = wrapper.run("python", spec=spec, site=site, environ=environ)
+    assert done.returncode == (126 if is_refused else 0)
+    said["bash"] = done.stderr
+    sentence = f"the feature 'fabric' does not work with this image: {UNFIT}. Do without it: SIFMOD_FEATURES=-fabric"
+    for text in said.values():
+        assert (sentence in text) == is_refused, text
+    for syntax in ("Lua", "Tcl"):
+        assert load.run(spec, site, environ, syntax=syntax, mode="unload").stderr == b""
+
+
+def test_the_help_names_a_feature_that_the_image_can_t_use(installed: ContainerSpec, site: Site) -> None:
+    rows = feature_rows(replace(installed, misfits={"slow": UNFIT}), site)
+    assert rows["  slow"].endswith(f"; not for this image: {UNFIT}")
 
 
 @SYNTAXES
