@@ -12,7 +12,7 @@ from sifmod.host.namespaces import makes_user_namespaces
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.image.inspection import Inspection
 from sifmod.image.mpi import OPEN_MPI, MpiLibrary
-from sifmod.install.mpi import choose_mpi, namespace_variables
+from sifmod.install.mpi import UNSEEN, choose_mpi, namespace_variables
 from sifmod.site.settings import Site
 
 _TOPIC = "MPI"
@@ -47,6 +47,13 @@ def check_mpi(
         yield Finding(PROBLEM, _TOPIC, str(error), "programs of the image can't use that library")
         return
     library = choice.host.library if choice.host else next(iter(image.mpi), None)
+    if choice.is_unchecked:
+        yield Finding(
+            WARNING, _TOPIC, UNSEEN, "so it is not compared with the image", "run sifmod doctor on a compute node"
+        )
+        if library:
+            yield from _process_manager(library)  # the host's must have the same ABI
+        return
     if choice.is_left_out:
         yield Finding(NOTE, _TOPIC, choice.misfit, "so the image's MPI is used")
     if library is None:

@@ -145,7 +145,7 @@ class Installer:
         image, digest = self._place(stage, runtime)
         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
         self._compare_stand_ins(spec, digest)
-        spec = with_mpi(spec, self.site, image, runtime, say=self.say)
+        spec = with_mpi(spec, self.site, image, runtime, say=self.say, warn=self.warn)
         spec = replace(spec, advisories=self._known_problems(spec, image, digest))
         facts = None
         if spec.python:

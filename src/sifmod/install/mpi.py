@@ -31,9 +31,17 @@ _NOTICES_LATER = "4.0.2"
 # The same of UCX (openucx/ucx PR 9213); a version that is not known may be an older one.
 _UCX_NOTICES = "1.16"
 
+UNSEEN = f"no bind path of the feature '{names.MPI_FEATURE}' has an MPI library on this host"
+
 
 def with_mpi(
-    spec: ContainerSpec, site: Site, image: Path, runtime: ContainerRuntime, *, say: Callable[[str], None]
+    spec: ContainerSpec,
+    site: Site,
+    image: Path,
+    runtime: ContainerRuntime,
+    *,
+    say: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> ContainerSpec:
     """Return the description with whose MPI it uses, and the variables for that.
 
@@ -43,6 +51,7 @@ def with_mpi(
         image: its image.
         runtime: the container runtime.
         say: called with a line about what was found.
+        warn: called with a sentence that the user must see.
 
     Raises:
         ParameterError: `mpi` or `features` want the MPI of the host, and it does not work with this image.
@@ -54,6 +63,11 @@ def with_mpi(
     choice = choose_mpi(site, inspection, mpi=spec.mpi, features=spec.features)
     if choice.is_left_out:
         say(f"using the MPI of the image: {choice.misfit}")
+    if choice.is_unchecked:
+        warn(
+            f"the MPI of the host was not compared with the image: {UNSEEN}. Before the first job, run 'sifmod doctor "
+            f"{spec.module}' on a compute node"
+        )
     libraries = (choice.host.library,) if choice.host else inspection.mpi
     families = _families(spec, libraries)
     variables: Mapping[str, str] = {}
@@ -81,6 +95,11 @@ class Choice:
     host: Optional[HostMpi] = None
     misfit: str = ""
     is_left_out: bool = False
+
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether it uses that of the host, which is not seen on this host, and so may not fit."""
+        return self.whose == "host" and self.host is None
 
 
 def choose_mpi(site: Site, image: Inspection, *, mpi: str = "", features: tuple[str, ...] = ()) -> Choice:

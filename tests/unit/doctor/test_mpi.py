@@ -111,6 +111,24 @@ def test_the_site_s_mpi_falls_into_rows_5_and_6(monkeypatch: pytest.MonkeyPatch,
     assert "row 6" in said(monkeypatch, top, site=site, mpi="host", settings=SETTINGS)[-1][1]
 
 
+@pytest.mark.parametrize("data", [mpich("5.0.2"), open_mpi()], ids=["fits", "does not"])
+def test_an_mpi_that_only_compute_nodes_have_is_looked_at_there(
+    monkeypatch: pytest.MonkeyPatch, top: Path, tmp_path: Path, data: bytes
+) -> None:
+    put(top, data)
+    site = bound(tmp_path, mpich())
+    library = tmp_path / "host" / "libmpi.so.12"
+    library.rename(tmp_path / "elsewhere")
+    unseen = said(monkeypatch, top, site=site, mpi="host", settings=SETTINGS)
+    assert unseen[0][0] == WARNING
+    assert "no bind path of the feature 'mpi' has an MPI library on this host" in unseen[0][1]
+    assert "run sifmod doctor on a compute node" in unseen[0][1]
+    assert not any("programs use" in text or "row 2" in text for _severity, text in unseen)
+    (tmp_path / "elsewhere").rename(library)  # on the compute node
+    seen = said(monkeypatch, top, site=site, mpi="host", settings=SETTINGS)
+    assert seen[0][0] == (OK if data == mpich("5.0.2") else PROBLEM)
+
+
 def test_an_mpi_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch, top: Path, tmp_path: Path) -> None:
     put(top, open_mpi())
     site = bound(tmp_path, mpich())

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sifmod.container.bind import Bind
+from sifmod.container.spec import ContainerSpec
 from sifmod.errors import ParameterError, SifmodError
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.image.inspection import Inspection, inspect_image
@@ -175,30 +176,40 @@ def test_what_can_t_work_is_refused_if_it_is_asked_for(libraries: Path, image: P
         choose_mpi(a_cluster(libraries, default=False), with_library(image, open_mpi()), **fields)
 
 
+def settled(site: Site, image: Path, **fields: Any) -> tuple[ContainerSpec, list[str]]:
+    """Return the description after a look at the image, and what users are warned of."""
+    warned: list[str] = []
+    runtime = ContainerRuntime(Path("/nowhere"))
+    return with_mpi(a_spec(**fields), site, image, runtime, say=lambda _line: None, warn=warned.append), warned
+
+
 @pytest.mark.parametrize(("fields", "default"), [({}, True), ({}, False), ({"mpi": "image"}, True)])
 def test_the_module_knows_that_the_host_s_mpi_does_not_fit(
-    libraries: Path, image: Path, tmp_path: Path, fields: dict[str, Any], default: bool
+    libraries: Path, image: Path, fields: dict[str, Any], default: bool
 ) -> None:
     """So that a user who asks for it at load is told, and not left to a program that fails."""
     with_library(image, open_mpi())
-    spec = with_mpi(
-        a_spec(**fields),
-        a_cluster(libraries, default=default),
-        image,
-        ContainerRuntime(tmp_path),
-        say=lambda _line: None,
-    )
-    assert spec.mpi == "image"
-    assert list(spec.misfits) == ["mpi"]
+    spec, warned = settled(a_cluster(libraries, default=default), image, **fields)
+    assert (spec.mpi, list(spec.misfits), warned) == ("image", ["mpi"], [])
     assert "has the ABI of MPICH, but the image has that of Open MPI" in spec.misfits["mpi"]
 
 
-def test_an_mpi_that_fits_is_no_misfit(libraries: Path, image: Path, tmp_path: Path) -> None:
+def test_an_mpi_that_fits_is_no_misfit(libraries: Path, image: Path) -> None:
     with_library(image, mpich())
-    spec = with_mpi(
-        a_spec(mpi="image"), a_cluster(libraries), image, ContainerRuntime(tmp_path), say=lambda _line: None
-    )
-    assert spec.misfits == {}
+    assert settled(a_cluster(libraries), image, mpi="image")[0].misfits == {}
+
+
+@pytest.mark.parametrize(("fields", "default"), [({"mpi": "host"}, False), ({}, True)])
+def test_an_mpi_that_the_install_does_not_see_is_said_to_be_unchecked(
+    libraries: Path, image: Path, fields: dict[str, Any], default: bool
+) -> None:
+    """A login node often lacks what compute nodes have."""
+    with_library(image, open_mpi())
+    (libraries / "libmpich.so.12").unlink()
+    spec, (warning,) = settled(a_cluster(libraries, default=default), image, **fields)
+    assert (spec.mpi, spec.misfits) == ("host", {})
+    assert warning.startswith("the MPI of the host was not compared with the image: no bind path of the feature 'mpi'")
+    assert f"run 'sifmod doctor {spec.module}' on a compute node" in warning
 
 
 def test_an_older_glibc_is_refused(libraries: Path, image: Path) -> None:

@@ -61,7 +61,9 @@ def settled(
 ) -> tuple[ContainerSpec, list[str]]:
     said: list[str] = []
     monkeypatch.setattr(mpi, "makes_user_namespaces", lambda _runtime: namespaces)
-    return with_mpi(a_spec(**fields), a_site(), top, ContainerRuntime(Path("/nowhere")), say=said.append), said
+    return with_mpi(
+        a_spec(**fields), a_site(), top, ContainerRuntime(Path("/nowhere")), say=said.append, warn=pytest.fail
+    ), said
 
 
 def test_an_image_with_mpich_gets_the_variables_of_mpich(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
