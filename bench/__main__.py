@@ -16,7 +16,7 @@ from typing import Any
 from bench import report
 from bench.data import Data
 from bench.measure import BenchmarkError, Samples, alternate, bash
-from bench.rows import GROWTHS, ROWS
+from bench.rows import GROWTHS, ROWS, lumi
 
 TOOLS = {
     "kernel": "uname -r",
@@ -50,8 +50,11 @@ def _machine() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    keys = [row.__name__ for row in ROWS] + [growth.key for growth in GROWTHS]
+    keys = [*(row.__name__ for row in ROWS), lumi.__name__, *(growth.key for growth in GROWTHS)]
     parser.add_argument("--only", nargs="*", default=keys, choices=keys, help="these rows")
+    parser.add_argument(
+        "--lumi", type=Path, metavar="EASYCONFIG", help="one of LUMI's, from a checkout of LUMI-EasyBuild-containers"
+    )
     parser.add_argument("--pairs", type=int, default=5, help="how often each command is run (default 5)")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "sifmod-bench")
     parser.add_argument("--output", type=Path, default=Path("docs/benchmarks"), help="rows there that are not run stay")
@@ -64,7 +67,7 @@ def main() -> int:
         run = {"date": today, "machine": _machine(), "tools": tools}
         source = Path(__file__).with_name("slowfs.c")
         bash(f"gcc -O2 -o {data.folder}/slowfs {source} $(pkg-config --cflags --libs fuse3)")
-        for make in ROWS:
+        for make in (*ROWS, *([lumi(arguments.lumi.resolve())] if arguments.lumi else [])):
             if make.__name__ in arguments.only:
                 row = make(data)
                 print(row.title, file=sys.stderr, flush=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.data import DEMO_MODULE, Data, write_sources, write_wheels
 from bench.footprint import footprint
+from bench.lumi import Recipe
 from bench.measure import Command, bash
 from bench.shpc import VERSION, Tools
 
@@ -423,6 +424,25 @@ def _against_shpc(data: Data, count: int, goal: str) -> Row:
         ),
         figures=("read", "written"),
     )
+
+
+def lumi(recipe: Path) -> Callable[[Data], Row]:
+    """Return the row of one of LUMI's recipes."""
+
+    def lumi(data: Data) -> Row:
+        found = Recipe(data, recipe)
+        found.make()
+        return Row(
+            title=f"Install LUMI's {recipe.name} with the testbed's image",
+            goal="as fast, with hashing and checks",
+            commands=(
+                Command(label="eb, ContainerImage", script=found.ours, before=found.clean),
+                Command(label="eb, LUMI's, --skip-sanity-check", script=found.theirs, before=found.clean),
+            ),
+            figures=("read", "written"),
+        )
+
+    return lumi
 
 
 def shpc_one(data: Data) -> Row:
