@@ -31,7 +31,7 @@ from easybuild.framework.easyblock import EasyBlock, StopException
 from easybuild.framework.easyconfig import CUSTOM
 from easybuild.framework.easyconfig.easyconfig import ActiveMNS, letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, print_warning
-from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, source_paths
+from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, log_path, source_paths
 from easybuild.tools.filetools import adjust_permissions, convert_name, mkdir, read_file
 from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
 from easybuild.tools.utilities import trace_msg
@@ -359,6 +359,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         try:
             done = bool(super().run_all_steps(*args, **kwargs))
             self._module_files.keep()
+            self._make_room_for_easyconfig()
             self._make_read_only()
         except BaseException:
             self._take_back()  # between two steps, such as where a line can't be printed on a terminal that is gone
@@ -407,6 +408,19 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 elif self._is_new is False:
                     undo(installdir)
                     refresh_commands(installdir)
+
+    def _make_room_for_easyconfig(self) -> None:
+        """Remove the copy of the easyconfig of the last install if EasyBuild can't write over it.
+
+        A copy has the mode of its original, so that of another member of a group can't be written, and one's own can be
+        read-only. EasyBuild itself removes the whole installation before a rebuild.
+        """
+        if self.dry_run or self.cfg["stop"] or build_option("sanity_check_only"):
+            return
+        kept = Path(self.installdir, log_path(ec=self.cfg), self.cfg.filename())
+        with contextlib.suppress(OSError):
+            if kept.stat().st_uid != os.geteuid() or not os.access(kept, os.W_OK):
+                kept.unlink()
 
     def _make_read_only(self) -> None:
         """With --read-only-installdir, remove write permission from everything but user software.

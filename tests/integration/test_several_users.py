@@ -124,7 +124,41 @@ def test_an_installation_of_another_member(own_demo: User, wheel: Path) -> None:
             f"umask 002; {LOAD}; make-squashfs --rollback; cd $CONTAINERROOT; chmod -R u+w user-software; "
             "rm -r user-software; unmake-squashfs"
         )
+        give(root / "easybuild" / DEMO_EASYCONFIG, "1:0", "644")  # as EasyBuild copies that of an installed package
         own_demo.run(f"umask 002; eb --umask=002 --group-writable-installdir --set-gid-bit --rebuild {DEMO_EASYCONFIG}")
+        assert own_demo.out(f"{LOAD}; python -B -c 'import greeting; print(greeting.greet())'") == "hello"
+    finally:
+        give(root, "0:0", "u+rwX")
+
+
+def test_a_copy_of_the_easyconfig_that_is_read_only_is_replaced(own_demo: User) -> None:
+    copy = own_demo.installdir(DEMO_MODULE) / "easybuild" / DEMO_EASYCONFIG
+    copy.chmod(0o444)
+    own_demo.eb(DEMO_EASYCONFIG, "--rebuild")
+    assert "ContainerImage" in copy.read_text()
+
+
+def test_packages_of_two_members_are_packed_and_unpacked_by_one_of_them(own_demo: User, wheel: Path) -> None:
+    root = own_demo.installdir(DEMO_MODULE)
+    theirs = root / "user-software/venv/demo/include"
+    try:
+        own_demo.run(f"umask 002; {LOAD}; pip install --no-index {wheel}")
+        give(theirs, "1:0", "g+rwXs")
+        packed = own_demo.run(f"umask 002; {LOAD}; make-squashfs")
+        assert "not all folders" in packed.stderr
+        assert "nothing can be written there" not in packed.stdout
+        assert not (root / "user-software/venv").stat().st_mode & 0o222
+        done = own_demo.run(f"umask 002; {LOAD}; unmake-squashfs")
+        assert "is in use again" in done.stdout
+        assert "chmod" not in done.stderr
+        own_demo.run(f"umask 002; {LOAD}; make-squashfs --replace")
+        # as if the other member had packed: their folders are read-only, and only they can change that
+        give(theirs, "1:0", "a-w")
+        done = own_demo.run(f"umask 002; {LOAD}; unmake-squashfs", check=False)
+        assert done.returncode == 9
+        assert "which stay read-only. Ask " in done.stderr
+        assert " to run unmake-squashfs." in done.stderr
+        assert not (root / "user-software/venv").stat().st_mode & 0o222, "what was changed for it is as before"
         assert own_demo.out(f"{LOAD}; python -B -c 'import greeting; print(greeting.greet())'") == "hello"
     finally:
         give(root, "0:0", "u+rwX")

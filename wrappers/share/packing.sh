@@ -35,7 +35,7 @@ end_by() {
 clean_up() {
     put_back
     if [[ -n $temporary ]]; then remove_trees "$temporary" "$temporary".* "$mine".* || true; fi
-    if $writing_was_allowed && packed_is_active; then forbid_writing; fi
+    if $writing_was_allowed && packed_is_active; then forbid_writing || true; fi
 }
 trap 'end_by HUP' HUP
 trap 'end_by INT' INT
@@ -353,26 +353,37 @@ warn_of_packages() {
 }
 
 # forbid_writing: take write permission from all folders of the directory, which is no longer used. Containers and shells that
-# still use it can read it, and what they would lose fails. The modes that the folders had are recorded first.
+# still use it can read it, and what they would lose fails. The modes that the folders had are recorded first. Fails if folders
+# stay writable: those of other users, whose modes only they can change.
 forbid_writing() {
     local record=$tree/$folder_modes draft
-    if ! allow_writing; then return; fi
-    writing_was_allowed=false
-    # a new file: others may write to the directory, and could put a link there
-    draft=$(mktemp "$record.XXXXXX" 2>/dev/null) || draft=
-    if [[ -z $draft ]] ||
-        ! { find "$tree" -type d -printf '%m ./%P\0' >"$draft" && chmod -- 644 "$draft" &&
-            mv -T -- "$draft" "$record"; } 2>/dev/null ||
-        ! find "$tree" -type d -perm /222 -exec chmod a-w {} + 2>/dev/null; then
-        printf '%s: not all folders of %s could be made read-only. What is written there from now on is not packed.\n' \
-            "${0##*/}" "'$directory'" >&2
+    # the modes that folders had before an earlier run stay recorded while some of them can't get them back
+    if allow_writing; then
+        writing_was_allowed=false
+        # a new file: others may write to the directory, and could put a link there
+        draft=$(mktemp "$record.XXXXXX" 2>/dev/null) || draft=
+        if [[ -z $draft ]] || ! { find "$tree" -type d -printf '%m ./%P\0' >"$draft" && chmod -- 644 "$draft" &&
+            mv -T -- "$draft" "$record"; } 2>/dev/null; then
+            warn_of_open_folders
+            return 1
+        fi
+    fi
+    if ! find "$tree" -type d -perm /222 -exec chmod a-w {} + 2>/dev/null; then
+        warn_of_open_folders
+        return 1
     fi
 }
 
+warn_of_open_folders() {
+    printf '%s: not all folders of %s could be made read-only. What is written there from now on is not packed.\n' \
+        "${0##*/}" "'$directory'" >&2
+}
+
 # allow_writing: undo forbid_writing, also if a run was killed in the middle of it; fails if folders of others stay as they are.
-# The record is not trusted: only folders that find sees in the directory get another mode.
+# The record is not trusted: only folders that find sees in the directory get another mode. Those that have theirs are left
+# alone: they may be other users', and were writable all the time.
 allow_writing() {
-    local record=$tree/$folder_modes mode path
+    local record=$tree/$folder_modes mode path all=true
     local -A recorded=() modes=()
     # drafts of killed runs
     rm -f -- "$record".* 2>/dev/null || true
@@ -386,11 +397,17 @@ allow_writing() {
         fi
     done <"$record"
     for mode in "${!modes[@]}"; do
-        find "$tree" -type d -printf './%P\0' | while IFS= read -rd '' path; do
+        find "$tree" -type d ! -perm "$mode" -printf './%P\0' | while IFS= read -rd '' path; do
             if [[ ${recorded[$path]-} == "$mode" ]]; then printf '%s\0' "$tree/$path"; fi
-        done | xargs -0 -r chmod -- "$mode" || return
+        done | xargs -0 -r chmod -- "$mode" 2>/dev/null || all=false
     done
+    $all || return
     rm -f -- "$record"
+}
+
+# owners_of_closed_folders: print whose folders of the directory stay read-only for this user.
+owners_of_closed_folders() {
+    find "$tree" -type d ! -perm -u=w ! -user "$EUID" -printf '%u\n' | sort -u | paste -sd ' '
 }
 
 # reload_hint: in an interactive shell, the function that the module defines reloads the module instead. Bash runs each part of a
