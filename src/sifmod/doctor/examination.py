@@ -40,13 +40,11 @@ from sifmod.text.size import counted
 from sifmod.text.version import version_order
 from sifmod.usersoftware.comparison import compare_with_packed
 from sifmod.usersoftware.state import (
-    DAMAGED,
     DIRECTORY,
-    GONE,
     PACK_AGAIN,
     PACKED,
-    REPLACE_LINK,
     UserSoftware,
+    problems,
     tree_files,
 )
 
@@ -295,16 +293,7 @@ def check_libraries(image: Inspection, binds: Sequence[Bind]) -> Iterator[Findin
 def _user_software(item: Installation) -> Iterator[Finding]:
     state = item.user_software
     topic, packages = "user software", counted(len(state.packages), "package")
-    if state.state == GONE:
-        yield Finding(PROBLEM, topic, f"it is missing from '{item.root}'", "containers do not start", "eb --rebuild")
-    elif state.state == DAMAGED:
-        what = f"'{state.packed}' can't be used: {state.packed_problem}"
-        yield Finding(PROBLEM, topic, what, "containers do not start", state.packed_remedy)
-    elif state.packed_problem:
-        what = f"'{state.packed}' can't be used: {state.packed_problem}"
-        yield Finding(WARNING, topic, what, "the directory is used instead", state.packed_remedy)
-    for sentence in state.links_out:
-        yield Finding(PROBLEM, topic, sentence, "packages are missing where containers do not see it", REPLACE_LINK)
+    yield from problems(state)
     if state.state == DIRECTORY and not state.packed_problem:
         files = tree_files(state.directory)
         if files > _MANY_FILES:

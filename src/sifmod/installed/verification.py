@@ -25,8 +25,7 @@ from sifmod.text.progress import QUIET, Progress
 from sifmod.text.size import counted, size_text
 from sifmod.usersoftware.commands import others_among_commands
 from sifmod.usersoftware.startup import starting_code
-from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED, REPLACE_LINK, recorded_sums
-from sifmod.usersoftware.tree import dangling_link
+from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED, problems, recorded_sums
 
 _REINSTALL = "reinstall it with: eb --rebuild"
 _MEND_FIRST = "mend its user software first, as said above: a reinstall keeps it"
@@ -277,26 +276,10 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
     topic = "user software"
     if state.state == NONE:
         return
-    if state.packed_problem:
-        has_directory = state.state == DIRECTORY
-        yield Finding(
-            WARNING if has_directory else PROBLEM,
-            topic,
-            f"'{state.packed}' can't be used: {state.packed_problem}",
-            "the directory is used instead"
-            if has_directory
-            else "containers do not start, and the packages in it are missing",
-            state.packed_remedy,
-        )
+    yield from problems(state)
     if state.state in (DAMAGED, GONE):
-        if state.state == GONE:
-            what = dangling_link(installation.root) or f"neither '{state.directory}' nor '{state.packed}' exists"
-            yield Finding(PROBLEM, topic, what, "containers do not start", "recreate it with: eb --rebuild")
         return
     count = counted(len(state.packages), "package")
-    for sentence in state.links_out:
-        why = "packages are missing where containers do not see the target, and packing would lose them"
-        yield Finding(PROBLEM, topic, sentence, why, REPLACE_LINK)
     if state.state == DIRECTORY:
         yield Finding(OK, topic, f"the directory is in use: {count}")
         if state.has_packed and not state.packed_problem:

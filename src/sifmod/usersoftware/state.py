@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod import names
+from sifmod.finding import PROBLEM, WARNING, Finding
 from sifmod.host.files import content_of
 from sifmod.image import superblock
 from sifmod.inside.trees import SEEDED, links_out
 from sifmod.text import quoting
-from sifmod.usersoftware.tree import packages_in, packed_is_active
+from sifmod.usersoftware.tree import dangling_link, packages_in, packed_is_active
 
 NONE = "none"  # the module has no user software
 DIRECTORY = "directory"
@@ -22,7 +23,7 @@ DAMAGED = "damaged"  # the packed file can't be used, and there is no directory
 GONE = "gone"  # neither directory nor packed file
 
 # What to do about `links_out`.
-REPLACE_LINK = "replace the link by the folder itself; to keep all of it elsewhere, make 'user-software' the link"
+_REPLACE_LINK = "replace the link by the folder itself; to keep all of it elsewhere, make 'user-software' the link"
 
 # What to do if the directory has what the packed file in use lacks.
 PACK_AGAIN = "if it is needed, pack it again with: make-squashfs --replace"
@@ -90,6 +91,26 @@ class UserSoftware:
             return "restore the packed file before it with: make-squashfs --rollback"
         aside = f"mv {quoting.shell(self.packed)} elsewhere"
         return f"restore it from a backup, or begin with new user software: {aside}, then eb --rebuild"
+
+
+def problems(found: UserSoftware) -> Iterator[Finding]:
+    """Yield what keeps containers from starting, or from seeing all that users have installed."""
+    topic = "user software"
+    if found.packed_problem:
+        what = f"'{found.packed}' can't be used: {found.packed_problem}"
+        is_replaced = found.state == DIRECTORY
+        why = (
+            "the directory is used instead" if is_replaced else "containers do not start, and its packages are missing"
+        )
+        yield Finding(WARNING if is_replaced else PROBLEM, topic, what, why, found.packed_remedy)
+    if found.state == GONE:
+        link = dangling_link(found.directory.parent)
+        what = link or f"neither '{found.directory}' nor '{found.packed}' exists"
+        elsewhere = "mount its file system on this node; if the user software is lost, remove the link, then: "
+        yield Finding(PROBLEM, topic, what, "containers do not start", f"{elsewhere if link else ''}eb --rebuild")
+    for sentence in found.links_out:
+        why = "packages are missing where containers do not see the target, and packing would lose them"
+        yield Finding(PROBLEM, topic, sentence, why, _REPLACE_LINK)
 
 
 def user_software(root: Path, *, venv: str) -> UserSoftware:

@@ -156,7 +156,11 @@ def test_user_software_s_state_is_looked_at(look: Look, space: SoftwareSpace, mo
     (root / "user-software.squashfs").write_bytes(SQUASHFS)
     assert look(patient)["user software"][0].severity == OK
     (root / "user-software.squashfs").unlink()
-    assert "missing" in look(patient)["user software"][0].what
+    assert "neither" in look(patient)["user software"][0].what
+    (root / "user-software").symlink_to("/nowhere")
+    (finding,) = look(patient)["user software"]
+    assert "is a link to '/nowhere', which does not exist" in finding.what
+    assert "remove the link" in finding.remedy
 
 
 def test_an_environment_whose_packages_are_elsewhere_is_a_problem(look: Look, space: SoftwareSpace) -> None:

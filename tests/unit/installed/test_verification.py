@@ -234,7 +234,9 @@ def test_user_software_that_is_gone_or_damaged_is_a_problem(root: Path, check: C
     (root / names.USER_SOFTWARE_PACKED).unlink()
     assert "neither" in check()["user software"][0].what
     directory.symlink_to("/nowhere")
-    assert "is a link to '/nowhere', which does not exist" in check()["user software"][0].what
+    (finding,) = check()["user software"]
+    assert "is a link to '/nowhere', which does not exist" in finding.what
+    assert "remove the link" in finding.remedy
 
 
 def test_an_environment_whose_packages_are_elsewhere_is_a_problem(root: Path, check: Check) -> None:
