@@ -24,8 +24,7 @@ from packaging.version import InvalidVersion, Version
 from sifmod.container.bind import is_bindable
 from sifmod.easyconfig.requirements import toml_of
 from sifmod.errors import SifmodError
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+from sifmod.text.digest import SHA256
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def locked_wheel(name: object, version: object, place: object, sha256: object) -
         key, number = canonicalize_name(name, validate=True), str(Version(version))
     except (InvalidName, InvalidVersion) as error:
         raise ValueError(str(error)) from error
-    if not _SHA256.fullmatch(sha256):
+    if not SHA256.fullmatch(sha256):
         raise ValueError("it has no SHA-256: lock it with hashes")
     if not re.fullmatch(r"[\x20-\x7e]+|/[^\x00-\x1f\x7f]+", place) or "{{" in place:
         raise ValueError(f"its address '{place}' has characters that a definition file can't hold")

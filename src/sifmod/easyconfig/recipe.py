@@ -9,6 +9,7 @@ from typing import Optional
 
 from sifmod.errors import RecipeError
 from sifmod.fetch.recipes import RecipeSource
+from sifmod.text.digest import DIGEST
 from sifmod.text.suggest import perhaps
 from sifmod.text.yaml import Node, read_yaml
 
@@ -19,7 +20,6 @@ _NO_DIGEST = "no digest"
 # What SHPC lets the file of a tag replace (load_override_file in its shpc/main/container/config.py).
 _OVERRIDABLE = ("aliases", "env", "features", "description")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _REFERENCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 _RELEASE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _MOST_NAMED = 5
@@ -195,7 +195,7 @@ def _digest(recipe: _Sections, kind: str, tags: Mapping[str, str], tag: str) -> 
     if tag not in tags:
         known = ", ".join(list(tags)[-_MOST_NAMED:])
         raise recipe.refused(f"it has no tag {_short(tag)}{perhaps(tag, tags)}; among its tags are {known}", "no tag")
-    pattern = _RELEASE if kind == "gh" else _DIGEST
+    pattern = _RELEASE if kind == "gh" else DIGEST
     if _TAG.fullmatch(tag) and pattern.fullmatch(tags[tag]):
         return tags[tag]
     if _TAG.fullmatch(tag) and kind == "path":

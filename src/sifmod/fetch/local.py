@@ -14,6 +14,7 @@ from typing import Any
 from sifmod.errors import ImageError, RuntimeMissingError
 from sifmod.fetch.uri import DOCKER_DAEMON, ImageUri
 from sifmod.host.command import LOOK, first_on_path, run
+from sifmod.text.digest import DIGEST, SHA256
 from sifmod.text.quoting import shell
 
 # What reads the storage, and its words for the ID of an image (buildah-inspect(1), podman-image-inspect(1)).
@@ -81,7 +82,7 @@ def _storage_digest(uri: ImageUri) -> str:
     wanted = _hexadecimal(uri.digest) or _name(uri)
     done = run([reader, *_READERS[reader.name], wanted], time_limit=LOOK)
     found = done.stdout.strip().rpartition("sha256:")[2]
-    if done.status == 0 and re.fullmatch(r"[0-9a-f]{64}", found):
+    if done.status == 0 and SHA256.fullmatch(found):
         return f"sha256:{found}"
     if re.search(r"not known|no such image", done.stderr, re.IGNORECASE):
         raise _missing(
@@ -122,7 +123,7 @@ def _daemon_digest(uri: ImageUri) -> str:
     found = str(answer.get("Id", "")) if isinstance(answer, dict) else ""
     if status == http.client.NOT_FOUND:
         raise _missing(uri, f"the docker daemon at '{path}'", "docker images")
-    if status != http.client.OK or not re.fullmatch(r"sha256:[0-9a-f]{64}", found):
+    if status != http.client.OK or not DIGEST.fullmatch(found):
         raise ImageError(f"the docker daemon at '{path}' answers with the status {status} when asked for {uri.text}")
     return found
 

@@ -17,6 +17,7 @@ from sifmod.fetch.credentials import Credentials
 from sifmod.fetch.uri import ImageUri
 from sifmod.site.settings import Site
 from sifmod.text import quoting
+from sifmod.text.digest import DIGEST
 
 _LONGEST_ANSWER = 1024 * 1024  # bytes of a token; they have a few thousand
 
@@ -91,7 +92,7 @@ class Registry:
             request.add_unredirected_header("Authorization", authorization)
         with answer_to(request) as answer:
             digest = answer.headers.get("Docker-Content-Digest", "")
-        return digest if re.fullmatch(r"sha256:[0-9a-f]{64}", digest) else ""
+        return digest if DIGEST.fullmatch(digest) else ""
 
     def _authorization(self, challenge: str) -> str:
         kind, _space, rest = challenge.partition(" ")

@@ -28,6 +28,7 @@ from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.striping import stripe_folder
 from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
+from sifmod.text.digest import DIGEST, SHA256
 from sifmod.text.progress import QUIET, Progress
 
 # HTTP statuses as runtimes print them: "invalid status code from registry 404 (Not Found)", "StatusCode: 401", "HTTP
@@ -390,9 +391,9 @@ def _parsed(text: str) -> StoredImage:
     data = json.loads(text)
     origin, digest, sha256, runtime = (str(data[key]) for key in ("origin", "digest", "sha256", "runtime"))
     size = data["size"]
-    if type(size) is not int or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+    if type(size) is not int or not SHA256.fullmatch(sha256):
         raise ValueError("the size or the SHA-256 is not valid")
-    if not re.fullmatch(r"(sha256:[0-9a-f]{64})?", digest) or not (runtime.isprintable() and len(runtime) < 200):
+    if (digest and not DIGEST.fullmatch(digest)) or not (runtime.isprintable() and len(runtime) < 200):
         raise ValueError("the digest or the version is not valid")
     return StoredImage(origin, digest, sha256, size, runtime)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sifmod.errors import ParameterError
+from sifmod.text.digest import DIGEST
 from sifmod.text.printable import is_utf8
 from sifmod.text.suggest import perhaps
 
@@ -17,7 +18,6 @@ DOCKER_DAEMON = "docker-daemon"
 LOCAL_SCHEMES = (DOCKER_DAEMON, "containers-storage")
 SCHEMES = (*REGISTRY_SCHEMES, "library", "https", *ARCHIVE_SCHEMES, *LOCAL_SCHEMES)
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # A reference as docker, buildah and podman print it: HOST/NAME:TAG; the ID of the image is checked as a digest.
 _WORD = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
@@ -64,7 +64,7 @@ class ImageUri:
             name, at, identifier = location.partition("@")
             if not _REFERENCE.fullmatch(name):
                 raise ValueError(f"write the name and the tag of an image on this host: {scheme}:NAME:TAG")
-            if at and not _DIGEST.fullmatch(identifier):
+            if at and not DIGEST.fullmatch(identifier):
                 raise ValueError("the text after '@' is not an image ID: write @sha256: and 64 hexadecimal digits")
             return cls(text, scheme, location)
         if not location.startswith("//") or not location.strip("/"):
@@ -75,7 +75,7 @@ class ImageUri:
             raise ValueError(
                 "credentials do not belong in an easyconfig: set SINGULARITY_DOCKER_USERNAME and _PASSWORD"
             )
-        if "@" in location and not _DIGEST.fullmatch(location.partition("@")[2]):
+        if "@" in location and not DIGEST.fullmatch(location.partition("@")[2]):
             raise ValueError("the text after '@' is not a digest: write @sha256: and 64 hexadecimal digits")
         return cls(text, scheme, location)
 

@@ -19,6 +19,7 @@ from sifmod.finding import OK, SEVERITIES
 from sifmod.resources import data_path
 from sifmod.site.file import SiteFile, place
 from sifmod.site.settings import Site
+from sifmod.text.digest import DIGEST
 from sifmod.text.printable import STEERING
 from sifmod.text.suggest import perhaps
 
@@ -211,7 +212,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 def _digests(value: Any) -> tuple[str, ...]:
     for item in _texts(value):
-        if not re.fullmatch(r"sha256:[0-9a-f]{64}", item):
+        if not DIGEST.fullmatch(item):
             raise ValueError(f"'{item}' is not a digest: write 'sha256:' and 64 hexadecimal digits")
     return tuple(value)
 

@@ -14,6 +14,7 @@ from sifmod.host.files import content_of
 from sifmod.image import superblock
 from sifmod.inside.trees import SEEDED, links_out
 from sifmod.text import quoting
+from sifmod.text.digest import SHA256
 from sifmod.usersoftware.tree import dangling_link, packages_in, packed_is_active
 
 NONE = "none"  # the module has no user software
@@ -169,7 +170,7 @@ def recorded_sums(root: Path) -> frozenset[str]:
         text = content_of(root / names.USER_SOFTWARE_SHA256).decode(errors="replace")
     except OSError:
         return frozenset()
-    return frozenset(re.findall(r"^[0-9a-f]{64}$", text, re.MULTILINE))
+    return frozenset(line for line in text.split("\n") if SHA256.fullmatch(line))
 
 
 def is_untouched(directory: Path, *, venv: str) -> bool:
