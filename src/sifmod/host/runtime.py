@@ -12,7 +12,7 @@ from typing import Optional, Union
 from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.errors import CommandError, InstallError, RuntimeMissingError
-from sifmod.host.command import LOOK, first_on_path, run
+from sifmod.host.command import LOOK, LOOK_IN_CONTAINER, Result, first_on_path, run
 from sifmod.site.settings import Site
 from sifmod.text.version import version_order
 
@@ -168,11 +168,19 @@ def _steers_containers(name: str) -> bool:
     return name in (*PYTHON_VARIABLES, *_OF_A_MODULE)
 
 
-def looking_environment() -> dict[str, str]:
-    """Return the environment for a look through an installation's own commands: contained, without the user's own."""
-    environ = _plain_environment()
-    environ["SIFMOD_RUNTIME_OPTIONS"] = " ".join(names.CONTAINED)
-    return environ
+def look(command: Sequence[Union[str, Path]], *, stdin: str = "", time_limit: float = LOOK_IN_CONTAINER) -> Result:
+    """Run one of an installation's own commands for a look into its container: contained, without the user's settings.
+
+    Args:
+        command: the command and its arguments.
+        stdin: text for its standard input.
+        time_limit: seconds that it may take.
+
+    Raises:
+        CommandError: it can't be started, took too long, or printed too much.
+    """
+    environ = {**_plain_environment(), "SIFMOD_RUNTIME_OPTIONS": " ".join(names.CONTAINED)}
+    return run(command, stdin=stdin, env=environ, time_limit=time_limit)
 
 
 def _plain_environment() -> dict[str, str]:

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import CommandError, InstallError
-from sifmod.host.command import LOOK_IN_CONTAINER, run
-from sifmod.host.runtime import looking_environment
+from sifmod.host.runtime import look
 from sifmod.resources import program
 
 # Through the start of every host command: with its bind paths and variables.
@@ -57,7 +56,7 @@ def check_commands(spec: ContainerSpec, *, shell: bool = True) -> Started:
         return _started_one_by_one(spec, commands)
     words = [*_launch(spec), "/bin/sh", "-s", "--", *dict.fromkeys(commands.values())]
     try:
-        done = run(words, stdin=program("commands.sh"), env=looking_environment(), time_limit=LOOK_IN_CONTAINER)
+        done = look(words, stdin=program("commands.sh"))
     except CommandError as error:
         raise InstallError(f"the commands of {spec.module} can't be checked: {error}") from error
     if done.status:
@@ -89,7 +88,7 @@ def _started_one_by_one(spec: ContainerSpec, commands: Mapping[str, str]) -> Sta
     versions, broken = {}, {}
     for name, command in list(commands.items())[:_MOST_STARTED]:
         try:
-            done = run([*_launch(spec), command, "--version"], env=looking_environment(), time_limit=_SECONDS)
+            done = look([*_launch(spec), command, "--version"], time_limit=_SECONDS)
         except CommandError:
             continue  # it runs on, or prints without end
         first = done.stdout.strip().partition("\n")[0][:300]

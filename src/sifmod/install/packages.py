@@ -10,8 +10,7 @@ from packaging.utils import canonicalize_name
 from sifmod import names
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import CommandError, InstallError
-from sifmod.host.command import LOOK_IN_CONTAINER, run
-from sifmod.host.runtime import looking_environment
+from sifmod.host.runtime import look
 from sifmod.install.probe import PythonFacts, facts_from_answer
 from sifmod.resources import program
 
@@ -46,7 +45,7 @@ def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:
     """
     command = [str(root / "bin" / "start-shell"), "-c", _CHECKED, "-", interpreter, "-I", "-"]
     try:
-        done = run(command, stdin=program("probe"), env=looking_environment(), time_limit=LOOK_IN_CONTAINER)
+        done = look(command, stdin=program("probe"))
     except CommandError as error:
         raise InstallError(f"the Python of {module} does not run: {error}") from error
     if done.status:

@@ -13,9 +13,8 @@ import packaging.requirements
 from sifmod import names
 from sifmod.errors import CommandError, ImageError
 from sifmod.finding import NOTE, OK, WARNING, Finding
-from sifmod.host.command import LOOK_IN_CONTAINER, run
 from sifmod.host.files import content_of
-from sifmod.host.runtime import looking_environment
+from sifmod.host.runtime import look
 from sifmod.image.files import ImageFiles
 from sifmod.image.inspection import open_image
 from sifmod.inside.consistency import Package, named, package_of
@@ -37,7 +36,7 @@ def packages_in_container(installation: Installation) -> Iterator[Finding]:
         return
     command = [str(installation.root / "bin" / "list-packages"), "--check"]
     try:
-        done = run(command, env=looking_environment(), time_limit=LOOK_IN_CONTAINER)
+        done = look(command)
     except CommandError as error:
         yield Finding(NOTE, _TOPIC, f"they were not compared: {error}")
         return

@@ -14,9 +14,8 @@ from typing import Any, Optional
 from sifmod.container.bind import escape
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import CommandError, KernelError
-from sifmod.host.command import LOOK_IN_CONTAINER, run
 from sifmod.host.files import write_whole
-from sifmod.host.runtime import looking_environment
+from sifmod.host.runtime import look
 from sifmod.inside.has_module import MISSING
 from sifmod.install.manifest import read_manifest
 from sifmod.installed.installation import Installation, find_installation
@@ -113,7 +112,7 @@ def require_ipykernel(installation: Installation) -> None:
     python = installation.root / "bin" / "python"
     try:
         command = [str(python), "-", "ipykernel_launcher"]
-        done = run(command, stdin=program("has_module"), env=looking_environment(), time_limit=LOOK_IN_CONTAINER)
+        done = look(command, stdin=program("has_module"))
     except CommandError as error:
         raise KernelError(str(error)) from error
     if done.status == MISSING:

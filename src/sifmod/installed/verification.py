@@ -10,9 +10,9 @@ from sifmod import names
 from sifmod.container.spec import image_is_gone
 from sifmod.errors import CommandError, ImageError, InstallError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding, worst
-from sifmod.host.command import LOOK_IN_CONTAINER, Result, run
+from sifmod.host.command import Result, run
 from sifmod.host.files import content_of, everybody_may_change, inside, sha256_of
-from sifmod.host.runtime import looking_environment
+from sifmod.host.runtime import look
 from sifmod.image.inspection import has_shell
 from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
@@ -357,7 +357,7 @@ def _running(installation: Installation, remedy: str) -> Iterator[Finding]:
             return
         try:
             command = [str(installation.root / "bin" / "start-shell"), "-c", "true"]
-            done = run(command, env=looking_environment(), time_limit=LOOK_IN_CONTAINER)
+            done = look(command)
         except CommandError as error:
             yield Finding(PROBLEM, topic, f"the container does not start: {error}", why, remedy)
             return

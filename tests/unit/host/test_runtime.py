@@ -7,7 +7,7 @@ import pytest
 
 from sifmod.container.bind import Bind
 from sifmod.errors import InstallError, RuntimeMissingError
-from sifmod.host.runtime import ContainerRuntime, Release, find_runtime, looking_environment
+from sifmod.host.runtime import ContainerRuntime, Release, find_runtime, look
 from sifmod.site.settings import Site
 
 from ..support import FakeRuntime, Stubs, a_site, split_binds
@@ -42,7 +42,7 @@ def test_what_runs_an_image_needs_no_credentials(
 def test_a_look_through_an_installation_sees_nothing_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SINGULARITY_BIND", "/home")
     monkeypatch.setenv("SIFMOD_USER_BINDPATH", "/home")
-    environ = looking_environment()
+    environ = dict(line.partition("=")[::2] for line in look(["env"]).stdout.splitlines())
     assert "/home" not in (environ.get("SINGULARITY_BIND"), environ.get("SIFMOD_USER_BINDPATH"))
     assert "--containall" in environ["SIFMOD_RUNTIME_OPTIONS"].split()
 
