@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from sifmod import __version__, names
+from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.container.gpu import VENDORS
 from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, spec_from_parameters
 from sifmod.easyconfig.proposal import checked_name
-from sifmod.easyconfig.text import easyconfig_text
+from sifmod.easyconfig.text import conversion_comments, easyconfig_text
 from sifmod.errors import EasyconfigError, ParameterError
 from sifmod.site.settings import Site
 from sifmod.text import quoting
@@ -156,7 +156,8 @@ def convert(variables: Mapping[str, Any], site: Site, *, origin: str, with_conda
     _refuse_wrong_values(made)
     _leave_out_what_is_no_literal(made)
     version = _full_version(variables)
-    text = easyconfig_text(made.values, comments=list(_comments(made, origin)))
+    source = f"{origin}, easyblock {made.source.get('easyblock')}."
+    text = easyconfig_text(made.values, comments=conversion_comments(source, lost=made.lost, look=made.look))
     return Converted(
         module=f"{variables['name']}/{version}",
         text=text,
@@ -551,14 +552,6 @@ def _leave_out_what_is_no_literal(made: _Conversion) -> None:
         except TypeError as error:
             del made.values[name]
             made.lost.append(f"the parameter {name}: {_short(str(error))}")
-
-
-def _comments(made: _Conversion, origin: str) -> Iterator[str]:
-    yield f"Converted by sifmod {__version__} from {origin}, easyblock {made.source.get('easyblock')}."
-    for heading, notes in (("Not carried over:", made.lost), ("To be reviewed:", made.look)):
-        if notes:
-            yield heading
-            yield from (f"- {note}" for note in dict.fromkeys(notes))
 
 
 def _post_commands(made: _Conversion) -> list[str]:

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sifmod import __version__
 from sifmod.container.variables import check_variable
 from sifmod.container.wrappers import read_wrappers
 from sifmod.easyconfig.conversion import Converted
 from sifmod.easyconfig.program import moduleclass_by_words, some_names, usable_names
 from sifmod.easyconfig.proposal import Proposal, checked_name, checked_proposal
 from sifmod.easyconfig.recipe import Alias, Recipe, module_path, read_recipe_for, release_address
-from sifmod.easyconfig.text import easyconfig_text, folded
+from sifmod.easyconfig.text import conversion_comments, easyconfig_text, folded
 from sifmod.errors import ParameterError, RecipeError
 from sifmod.fetch.recipes import RecipeSource
 from sifmod.fetch.uri import image_uri
@@ -152,9 +151,7 @@ def _converted(tool: Tool, site: Site, notes: _Notes, *, full_name: bool, commen
         proposal = checked_proposal(Proposal(parameters=parameters, notes=()))
     except ParameterError as error:
         raise _refused(tool.origin, error) from error
-    head = [f"Converted by sifmod {__version__} from {comments[0]}", *comments[1:]]
-    for heading, texts in (("Not carried over:", notes.lost), ("To be reviewed:", notes.look)):
-        head += [heading, *(f"- {text}" for text in texts)] if texts else []
+    head = conversion_comments(*comments, lost=notes.lost, look=notes.look)
     return ConvertedTool(
         module=f"{tool.path if full_name else parameters['name']}/{tool.tag}",
         text=easyconfig_text(parameters, comments=list(map(printable, head))),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sifmod import __version__
 from sifmod.errors import SifmodError
 from sifmod.text import quoting
 
@@ -67,6 +68,22 @@ def easyconfig_text(parameters: Mapping[str, Any], *, comments: Sequence[str]) -
         blocks.append("\n".join(["toolchain = SYSTEM"] if group == ("toolchain",) else lines))
     head = "".join(f"{line}\n" for comment in comments for line in _comment(comment))
     return head + "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def conversion_comments(origin: str, *more: str, lost: Iterable[str], look: Iterable[str]) -> list[str]:
+    """Return the comments of a converted easyconfig.
+
+    Args:
+        origin: what it was converted from.
+        more: comments on that.
+        lost: what was not carried over.
+        look: what is to be reviewed.
+    """
+    comments = [f"Converted by sifmod {__version__} from {origin}", *more]
+    for heading, notes in (("Not carried over:", lost), ("To be reviewed:", look)):
+        items = [f"- {note}" for note in dict.fromkeys(notes)]
+        comments += [heading, *items] if items else []
+    return comments
 
 
 def _comment(text: str) -> list[str]:

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.lacking import lacking
 
-from sifmod.easyconfig.text import easyconfig_text, folded, read_easyconfig
+from sifmod import __version__
+from sifmod.easyconfig.text import conversion_comments, easyconfig_text, folded, read_easyconfig
 from sifmod.errors import SifmodError
 from sifmod.text.quoting import without_templates
 
@@ -212,3 +213,13 @@ def test_what_is_computed_is_named_and_the_last_assignment_counts(tmp_path: Path
     known, computed = read_easyconfig(tmp_path / "x.eb")
     assert known == {"easyblock": "ContainerImage", "venv": "b"}
     assert computed == ("local_x", "binds", "wrappers")
+
+
+def test_the_comments_of_a_conversion_say_each_thing_once() -> None:
+    assert conversion_comments("x.eb", "more", lost=[], look=["a", "b", "a"]) == [
+        f"Converted by sifmod {__version__} from x.eb",
+        "more",
+        "To be reviewed:",
+        "- a",
+        "- b",
+    ]
