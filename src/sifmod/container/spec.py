@@ -25,7 +25,8 @@ MPIS = ("host", "image")
 DEFAULT_CONDA_ROOT = "/opt/miniconda3"
 DEFAULT_WRAPPERS = ("python", "pip")
 
-_SIMPLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+# A name or a version that becomes part of paths.
+SIMPLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
 def conda_prefix(root: str, env: str) -> str:
@@ -292,7 +293,7 @@ def _container_path(parameter: str, value: Any) -> str:
 def _name(parameter: str, value: Any) -> str:
     if value in ("", False):
         return ""
-    if not isinstance(value, str) or not _SIMPLE_NAME.fullmatch(value):
+    if not isinstance(value, str) or not SIMPLE_NAME.fullmatch(value):
         raise ParameterError(parameter, value, "use only letters, digits, '_', '.', '+' and '-', and no slash")
     return value
 

@@ -22,6 +22,7 @@ from sifmod.container.dockerfile import (
 )
 from sifmod.container.gpu import VENDORS
 from sifmod.container.spec import DEFAULT_WRAPPERS
+from sifmod.container.variables import VARIABLE_NAME
 from sifmod.container.wrappers import COMMAND_NAME, why_not_a_wrapper
 from sifmod.easyconfig.program import named_by
 from sifmod.easyconfig.proposal import Proposal, checked_proposal, propose
@@ -309,7 +310,7 @@ def _dockerfile_sources(instructions: Iterable[Instruction]) -> Iterator[tuple[s
 
 
 def _arguments(found: Iterable[str]) -> tuple[str, ...]:
-    return tuple(name for name in found if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name))
+    return tuple(name for name in found if VARIABLE_NAME.fullmatch(name))
 
 
 def _pairs(rest: str, values: Mapping[str, Optional[str]]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Optional
 
+from sifmod.container.spec import SIMPLE_NAME
 from sifmod.container.wrappers import COMMAND_NAME, why_not_a_wrapper
 from sifmod.errors import ParameterError
 from sifmod.fetch.uri import LOCAL_SCHEMES
@@ -250,4 +251,4 @@ def moduleclass_by_words(summary: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    return len(text) <= 100 and bool(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", text))
+    return len(text) <= 100 and bool(SIMPLE_NAME.fullmatch(text))

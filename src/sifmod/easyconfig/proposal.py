@@ -11,7 +11,14 @@ from pathlib import PurePosixPath
 from typing import Any, Optional, Union
 
 from sifmod.container.gpu import VENDORS, vendor_of
-from sifmod.container.spec import DEFAULT_CONDA_ROOT, DEFAULT_WRAPPERS, PythonLayout, conda_prefix, spec_from_parameters
+from sifmod.container.spec import (
+    DEFAULT_CONDA_ROOT,
+    DEFAULT_WRAPPERS,
+    SIMPLE_NAME,
+    PythonLayout,
+    conda_prefix,
+    spec_from_parameters,
+)
 from sifmod.container.wrappers import why_not_a_wrapper
 from sifmod.easyconfig.program import Program, others_than_python, program_of
 from sifmod.easyconfig.text import folded
@@ -373,6 +380,6 @@ def checked_name(key: str, value: Any) -> str:
     Raises:
         ParameterError: it can't be part of a path.
     """
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", value):
+    if not isinstance(value, str) or not SIMPLE_NAME.fullmatch(value):
         raise ParameterError(key, value, "use letters, digits, '_', '.', '+' and '-' only, without a slash")
     return value
