@@ -42,7 +42,7 @@ class Stage:
     @property
     def base(self) -> str:
         """What its agent starts from; empty if the header names nothing, or a place there has no value."""
-        # the agent docker alone heeds a registry and a namespace (conveyorPacker_oci.go)
+        # only the agent docker uses a registry and a namespace (conveyorPacker_oci.go)
         keys = ("registry", "namespace", "from") if self.agent == "docker" else ("from",)
         base = "/".join(filter(None, (self.header.get(key, "") for key in keys)))
         return "" if "{{" in base else base
