@@ -22,6 +22,7 @@ class Finding:
         what: what was found.
         why: why that matters; empty if it does not.
         remedy: what to do; empty if there is nothing to do.
+        origin: file and line, or the variable, of the setting that it is about; empty if it is about none.
     """
 
     severity: str
@@ -29,6 +30,7 @@ class Finding:
     what: str
     why: str = ""
     remedy: str = ""
+    origin: str = ""
 
 
 def worst(findings: Iterable[Finding]) -> str:

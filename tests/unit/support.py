@@ -21,7 +21,7 @@ from sifmod import names
 from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.eb.space import SoftwareSpace
 from sifmod.install.manifest import Manifest
-from sifmod.site.settings import Site
+from sifmod.site.settings import Settings, Site
 
 # The header of a SIF: launch script, magic, version, architecture.
 SIF_HEADER = b"#!/usr/bin/env run-singularity\n\0" + b"SIF_MAGIC\0" + b"01\0" + b"02\0"
@@ -60,6 +60,11 @@ def a_site(**changes: Any) -> Site:
     if "container_env" in changes:
         changes["container_env"] = MappingProxyType(changes["container_env"])
     return Site(**{"name": "test", **changes})
+
+
+def settings_of(site: Site) -> Settings:
+    """Return a site as settings of which it is not known where they come from."""
+    return Settings(site, Path("/site.toml"), {})
 
 
 def make_installation(space: SoftwareSpace, module: str, **changes: Any) -> Path:

@@ -208,7 +208,29 @@ def test_features_and_what_is_unset_are_shown(call: Call, site_file: SiteFile) -
     assert shown["feature.mpi.hosts"] == {"value": ["none"], "origin": {"layer": "site", "file": path, "line": 5}}
     checked = json.loads(call("site", "check", "--json").output)["findings"]
     (finding,) = (item for item in checked if item["topic"] == "feature.mpi")
-    assert (finding["severity"], finding["what"]) == ("note", "of the host")
+    assert (finding["severity"], finding["what"], finding["origin"]) == ("note", "of the host", f"{path}:2")
+
+
+def test_what_is_wrong_with_a_site_is_named_with_file_and_line(
+    call: Call, site_file: SiteFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = site_file(
+        'default_features = ["mpi"]\n\nbinds = [\n"/",\n"/gone"]\n[feature.mpi]\nhelp = "x"\nbinds = ["/gone/too"]\n'
+        '[cache]\nHF_HOME = "hf"\n'
+    )
+    monkeypatch.setenv("SIFMOD_IMAGE_REPOSITORIES", "/gone/images")
+    origins = {
+        "/": f"{path}:3",
+        "/gone": f"{path}:3",
+        "/gone/too": f"{path}:8",
+        "/gone/images": "SIFMOD_IMAGE_REPOSITORIES",
+        "root": f"{path}:10",
+    }
+    checked = {one["what"]: one for one in json.loads(call("site", "check", "--json").output)["findings"]}
+    assert {what: checked[what]["origin"] for what in origins} == origins
+    lines = [line.strip() for line in call("site", "check").output.splitlines()]
+    shown = [line[len("from: ") :] for line in lines if line.startswith("from: ")]
+    assert sorted(shown) == sorted(origin for what, origin in origins.items() if what != "/")  # it is well
 
 
 def test_a_library_that_does_not_exist_is_not_called_no_mpi_library(call: Call) -> None:
@@ -273,7 +295,7 @@ def test_check_prints_json_with_the_same_exit_status(call: Call, site_file: Site
     assert (result.exit_code, report["problems"]) == (1, 1)
     (problem,) = (item for item in report["findings"] if item["severity"] == "problem")
     assert (problem["topic"], problem["what"]) == ("binds", f"{tmp_path}/gone")
-    assert set(problem) == {"severity", "topic", "what", "why", "remedy"}
+    assert set(problem) == {"severity", "topic", "what", "why", "remedy", "origin"}
 
 
 @pytest.mark.parametrize("verb", ["show", "check"])

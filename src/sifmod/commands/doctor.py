@@ -21,7 +21,7 @@ from sifmod.errors import SifmodError
 from sifmod.fetch.repository import image_in_repositories
 from sifmod.finding import NOTE, PROBLEM, WARNING, Finding, worst
 from sifmod.installed.installation import Installation, find_installation, find_installations
-from sifmod.site.settings import Site, load_site
+from sifmod.site.settings import Settings, Site, load_settings
 from sifmod.text.progress import Progress
 from sifmod.text.size import counted
 
@@ -52,12 +52,12 @@ def doctor(target: str, prefix: Optional[Path], check_all: bool, as_json: bool) 
       sifmod doctor ./image.sif --json
       sifmod doctor --all
     """
-    site, space = load_site(), software_space(prefix)
+    settings, space = load_settings(), software_space(prefix)
     if check_all:
         if target:
             raise click.UsageError(f"--all checks every installation: leave out --all or '{target}'")
-        _all(site, space, as_json=as_json)
-    findings = list(examine(_patient(target, site, space, prefix), site, space))
+        _all(settings, space, as_json=as_json)
+    findings = list(examine(_patient(target, settings.site, space, prefix), settings, space))
     outcome = worst(findings)
     if as_json:
         echo_json({"target": target or None, "outcome": outcome, "findings": [vars(finding) for finding in findings]})
@@ -72,9 +72,9 @@ def _counted(findings: Sequence[Finding]) -> str:
     return ", ".join(counted(count, name) for name, count in counts.items())
 
 
-def _all(site: Site, space: SoftwareSpace, *, as_json: bool) -> NoReturn:
+def _all(settings: Settings, space: SoftwareSpace, *, as_json: bool) -> NoReturn:
     """Examine the host and each installation, print what was found, and exit."""
-    host = this_host(site)
+    host = this_host(settings)
     found = find_installations(space)
     findings = list(examine_host(host, space))
     every = list(findings)
@@ -84,7 +84,7 @@ def _all(site: Site, space: SoftwareSpace, *, as_json: bool) -> NoReturn:
 
     def check(item: Installation, _progress: Progress) -> list[Finding]:
         try:
-            return list(examine_container(patient_of(item, site), host))
+            return list(examine_container(patient_of(item, settings.site), host))
         except (SifmodError, OSError) as error:
             return [Finding(PROBLEM, "installation", str(error), "it was not examined further")]
 

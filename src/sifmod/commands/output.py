@@ -82,6 +82,7 @@ def echo_findings(findings: Sequence[Finding]) -> None:
         parts = (
             finding.what,
             f"why: {finding.why}" if finding.why else "",
+            f"from: {finding.origin}" if finding.origin and finding.severity != OK else "",
             f"do: {finding.remedy}" if finding.remedy else "",
         )
         rows.append((finding.severity, finding.topic, "\n".join(filter(None, parts))))

@@ -15,7 +15,7 @@ from sifmod.doctor.examination import advisories_of, this_host
 from sifmod.eb.space import software_space
 from sifmod.host.features import feature_states
 from sifmod.installed.installation import find_installation
-from sifmod.site.settings import load_site
+from sifmod.site.settings import load_settings
 from sifmod.text.size import size_text
 
 
@@ -34,8 +34,8 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
       sifmod show $CONTAINERROOT --json
     """
     item = find_installation(software_space(prefix), module)
-    site = load_site()
-    facts = describe(item, site, fast=False)
+    settings = load_settings()
+    facts = describe(item, settings.site, fast=False)
     own = sorted(path.name for path in (item.root / "bin").glob("*"))
     aside = sorted(path.name for path in item.root.glob(f"{names.USER_SOFTWARE_DIRECTORY}-*"))
     easyconfigs = sorted(str(path) for path in (item.root / "easybuild").glob("*.eb"))
@@ -48,9 +48,9 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
             "problem": state.problem,
             "misfit": item.manifest.misfits.get(state.feature.name, ""),
         }
-        for state in feature_states(site)
+        for state in feature_states(settings.site)
     ]
-    facts["advisories"] = [vars(one) for one in advisories_of(item, this_host(site))]
+    facts["advisories"] = [vars(one) for one in advisories_of(item, this_host(settings))]
     if as_json:
         echo_json(facts)
         return

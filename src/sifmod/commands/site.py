@@ -120,15 +120,17 @@ def check(site_name: str, as_json: bool) -> None:
       srun -N1 sifmod site check             on a compute node
       sifmod site check --site ./our-site.toml --json
     """
-    checked = load_settings(site=site_name).site
-    findings = check_site(checked)
+    settings = load_settings(site=site_name)
+    findings = check_site(settings)
     problems = sum(finding.severity == PROBLEM for finding in findings)
     if as_json:
-        echo_json({"site": checked.name, "problems": problems, "findings": [vars(finding) for finding in findings]})
+        echo_json(
+            {"site": settings.site.name, "problems": problems, "findings": [vars(finding) for finding in findings]}
+        )
     else:
         echo_findings(findings)
         count = counted(problems, "problem") if problems else "no problems"
-        echo(f"\n{count} with the site {checked.name} on this host")
+        echo(f"\n{count} with the site {settings.site.name} on this host")
     sys.exit(1 if problems else 0)
 
 

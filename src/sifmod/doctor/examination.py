@@ -35,7 +35,7 @@ from sifmod.installed.consistency import packages_on_disk
 from sifmod.installed.installation import Installation
 from sifmod.site.advisories import load_advisories
 from sifmod.site.feature import chosen
-from sifmod.site.settings import Site
+from sifmod.site.settings import Settings, Site
 from sifmod.text.size import counted
 from sifmod.text.version import version_order
 from sifmod.usersoftware.comparison import compare_with_packed
@@ -87,30 +87,39 @@ class Host:
     """What containers are compared with: it is looked at once for all of them.
 
     Attributes:
-        site: the settings of the cluster.
+        settings: the settings of the cluster.
         gpus: its GPUs.
         release: that of its container runtime.
         advisories: the advisories in force.
         node: the facts about it that advisories name.
     """
 
-    site: Site
+    settings: Settings
     gpus: tuple[HostGpus, ...]
     release: Release
     advisories: tuple[Advisory, ...]
     node: Subject
 
+    @property
+    def site(self) -> Site:
+        """The settings in force."""
+        return self.settings.site
 
-def this_host(site: Site) -> Host:
+
+def this_host(settings: Settings) -> Host:
     """Return what containers on this host are compared with.
+
+    Args:
+        settings: the settings of the cluster.
 
     Raises:
         SiteError: a file of advisories can't be used.
     """
     gpus = host_gpus()
     drivers = {host.vendor: host.driver for host in gpus if host.driver}
+    site = settings.site
     node = node_subject(site, host_versions(site), drivers)
-    return Host(site, gpus, release_here(site), load_advisories(site), node)
+    return Host(settings, gpus, release_here(site), load_advisories(site), node)
 
 
 def patient_of(item: Installation, site: Site) -> Patient:
@@ -126,15 +135,15 @@ def patient_of(item: Installation, site: Site) -> Patient:
     )
 
 
-def examine(patient: Patient, site: Site, space: SoftwareSpace) -> Iterator[Finding]:
+def examine(patient: Patient, settings: Settings, space: SoftwareSpace) -> Iterator[Finding]:
     """Yield the findings on the host, and on the host together with a container.
 
     Args:
         patient: the container.
-        site: the settings of the cluster.
+        settings: the settings of the cluster.
         space: where containers are installed.
     """
-    host = this_host(site)
+    host = this_host(settings)
     size = patient.image.stat().st_size if patient.image and patient.image.is_file() else 0
     yield from examine_host(host, space, image_size=0 if patient.installation else size)
     yield from examine_container(patient, host)
@@ -148,7 +157,7 @@ def examine_host(host: Host, space: SoftwareSpace, *, image_size: int = 0) -> It
         space: where containers are installed.
         image_size: size in bytes of the image to install; 0 if there is none.
     """
-    yield from check_host(host.site, space, image_size=image_size)
+    yield from check_host(host.settings, space, image_size=image_size)
     for gpus in host.gpus:
         for gpu in {gpu.name: gpu for gpu in gpus.gpus}.values():
             count = sum(other.name == gpu.name for other in gpus.gpus)

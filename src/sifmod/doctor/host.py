@@ -22,7 +22,7 @@ from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import ask
 from sifmod.host.namespaces import makes_user_namespaces
 from sifmod.host.runtime import find_runtime
-from sifmod.site.settings import Site
+from sifmod.site.settings import Settings, Site
 from sifmod.text.size import size_text
 from sifmod.text.version import version_order
 
@@ -35,18 +35,19 @@ _OLDEST_LMOD = "7.7"  # pushenv, family and isloaded as the modulefiles use them
 _OLDEST_EASYBUILD = "5.0"
 
 
-def check_host(site: Site, space: SoftwareSpace, *, image_size: int = 0) -> Iterator[Finding]:
+def check_host(settings: Settings, space: SoftwareSpace, *, image_size: int = 0) -> Iterator[Finding]:
     """Yield the findings on this host.
 
     Args:
-        site: the settings of the cluster.
+        settings: the settings of the cluster.
         space: where containers are installed.
         image_size: size in bytes of the image to install; 0 if there is none.
     """
+    site = settings.site
     yield from check_runtime(site, os.environ)
     yield from _user_namespaces(site)
     yield from _fuse(site)
-    yield from check_site(site)
+    yield from check_site(settings)
     yield from check_indexes(site, os.environ)
     yield from _modules(os.environ)
     yield from _easybuild(os.environ)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from sifmod.errors import CommandError, RuntimeMissingError, SiteError
@@ -16,7 +17,7 @@ from sifmod.host.runtime import find_runtime
 from sifmod.site import cache
 from sifmod.site.advisories import load_advisories
 from sifmod.site.feature import conflicts
-from sifmod.site.settings import Site
+from sifmod.site.settings import Settings, Site
 from sifmod.text.size import counted, size_text
 
 _TIMEOUT = 20  # seconds that Slurm's controller may take to answer
@@ -27,15 +28,16 @@ _MOUNTED = ("/tmp", "/var/tmp")  # noqa: S108 - not written to
 _INTERFACES = Path("/sys/class/net")
 
 
-def check_site(site: Site) -> tuple[Finding, ...]:
+def check_site(settings: Settings) -> tuple[Finding, ...]:
     """Return the findings on a site's settings on this host; the topic is the key, or `squashfs-tools`.
 
     What is missing here, but is not needed on every host, is a note.
     """
-    return (
+    site = settings.site
+    findings = (
         *_runtime(site),
         *_binds(site),
-        *_features(site),
+        *_features(settings),
         *_repositories(site),
         *_folders(site),
         *_cache(site),
@@ -46,6 +48,14 @@ def check_site(site: Site) -> tuple[Finding, ...]:
         *_network(site),
         *_advisories(site),
     )
+    return tuple(_with_origin(finding, settings) for finding in findings)
+
+
+def _with_origin(finding: Finding, settings: Settings) -> Finding:
+    """Return a finding with the origin of its key, or of the first one in its table; as it is if it has an origin."""
+    below = f"{finding.topic}."
+    keys = (key for key in settings.origins if key == finding.topic or key.startswith(below))
+    return replace(finding, origin=finding.origin or str(settings.origins.get(next(keys, ""), "")))
 
 
 def _runtime(site: Site) -> Iterator[Finding]:
@@ -86,7 +96,8 @@ def _binds(site: Site) -> Iterator[Finding]:
             yield Finding(NOTE, "optional_binds", bind.source, "not on this host: containers start without it here")
 
 
-def _features(site: Site) -> Iterator[Finding]:
+def _features(settings: Settings) -> Iterator[Finding]:
+    site = settings.site
     states = feature_states(site)
     here = [state.feature for state in states if state.feature.name in site.default_features and not state.why_not]
     for first, second in conflicts(here):
@@ -113,6 +124,7 @@ def _features(site: Site) -> Iterator[Finding]:
                 "does not exist on this host: commands with the feature do not start here, modules load without it",
                 "correct it, move it to optional_binds, or limit the feature with gpu, hosts or exists to nodes that "
                 "have it",
+                str(settings.origins.get(f"{topic}.binds", "")),
             )
         if not state.missing:
             count = sum(len(sources(bind)) for bind in (*feature.binds, *feature.optional_binds))

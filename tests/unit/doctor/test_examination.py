@@ -22,7 +22,7 @@ from sifmod.site.settings import Site
 
 from ..image.elfs import elf
 from ..imagetrees import squashfs
-from ..support import SIF_HEADER, SQUASHFS, Need, Stubs, a_site, make_installation
+from ..support import SIF_HEADER, SQUASHFS, Need, Stubs, a_site, make_installation, settings_of
 
 Found = dict[str, list[Finding]]
 Look = Callable[..., Found]
@@ -84,7 +84,7 @@ def look(space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> Look:
 
         monkeypatch.setattr(library, "inspect_image", inspected)
         found: Found = {}
-        for finding in examine(patient, site or a_site(), space):
+        for finding in examine(patient, settings_of(site or a_site()), space):
             found.setdefault(finding.topic, []).append(finding)
         return found
 
@@ -211,7 +211,7 @@ def test_the_command_ends_by_severity(call: Call, tmp_path: Path) -> None:
     ill = call(str(tmp_path / "x.sif"), "--json")
     report = json.loads(ill.output)
     assert (ill.exit_code, report["outcome"]) == (1, "problem")
-    assert set(report["findings"][0]) == {"severity", "topic", "what", "why", "remedy"}
+    assert set(report["findings"][0]) == {"severity", "topic", "what", "why", "remedy", "origin"}
     root = make_installation(software_space(), "Demo/1")
     (root / "demo.sif").unlink()
     (root / "user-software.squashfs").write_bytes(b"")

@@ -13,7 +13,7 @@ from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host import command
 from sifmod.site.settings import Site
 
-from ..support import Stubs, a_site
+from ..support import Stubs, a_site, settings_of
 
 Found = dict[str, list[Finding]]
 Check = Callable[..., Found]
@@ -32,7 +32,7 @@ def check(space: SoftwareSpace) -> Check:
 
     def run(site: Optional[Site] = None, **more: Any) -> Found:
         found: Found = {}
-        for finding in check_host(site or a_site(), space, **more):
+        for finding in check_host(settings_of(site or a_site()), space, **more):
             found.setdefault(finding.topic, []).append(finding)
         return found
 

@@ -14,7 +14,7 @@ from sifmod.site.cache import UNUSABLE
 from sifmod.site.feature import Feature
 from sifmod.site.settings import Site
 
-from ..support import FakeRuntime, Need, Stubs, a_site
+from ..support import FakeRuntime, Need, Stubs, a_site, settings_of
 
 # Put a command on PATH, and return its path.
 
@@ -24,7 +24,7 @@ def bind(path: Path) -> Bind:
 
 
 def found(site: Site, topic: str) -> list[Finding]:
-    return [finding for finding in check_site(site) if finding.topic == topic]
+    return [finding for finding in check_site(settings_of(site)) if finding.topic == topic]
 
 
 def one(site: Site, topic: str) -> Finding:
@@ -124,7 +124,7 @@ def test_what_the_user_may_not_read_or_write_is_a_problem_and_no_crash(tmp_path:
         binds=(bind(closed / "inner"),),
         signature_key=str(closed / "key.pem"),
     )
-    problems = [finding.topic for finding in check_site(site) if finding.severity == PROBLEM]
+    problems = [finding.topic for finding in check_site(settings_of(site)) if finding.severity == PROBLEM]
     for key in ("binds", "image_repositories", "runtime_tmpdir", "signature_key"):
         assert key in problems
     assert problems.count("image_repositories") == 2
@@ -268,7 +268,11 @@ def test_the_interfaces_of_nccl_are_looked_for(
 
 @pytest.mark.usefixtures("fake")
 def test_a_site_that_names_nothing_is_asked_only_for_tools() -> None:
-    assert {finding.topic for finding in check_site(a_site())} <= {"runtime", "squashfs-tools", "pack_compressor"}
+    assert {finding.topic for finding in check_site(settings_of(a_site()))} <= {
+        "runtime",
+        "squashfs-tools",
+        "pack_compressor",
+    }
 
 
 @pytest.mark.usefixtures("tools")
@@ -279,7 +283,7 @@ def test_every_problem_says_what_follows_and_what_to_do(tmp_path: Path) -> None:
         runtime_tmpdir=str(tmp_path / "gone"),
         signature_key=str(tmp_path / "gone"),
     )
-    problems = [finding for finding in check_site(site) if finding.severity == PROBLEM]
+    problems = [finding for finding in check_site(settings_of(site)) if finding.severity == PROBLEM]
     assert len(problems) == 5
     # the message of the missing runtime, the first one, has its remedy in it
     assert all(finding.why and finding.remedy for finding in problems[1:])
