@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
+import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Union
 
@@ -63,11 +64,20 @@ def host_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (own, own.partition(".")[0], os.environ.get("SLURMD_NODENAME", "")))))
 
 
+def bound(bind: Union[Bind, BindPattern]) -> Mapping[str, str]:
+    """Return the destination of each path of this node that a bind path is for; empty if there is none."""
+    if isinstance(bind, Bind):
+        return {bind.source: bind.destination} if os.path.exists(bind.source) else {}  # noqa: PTH110 - likewise
+    found = {}
+    for path in sorted(glob.glob(bind.pattern)):  # noqa: PTH207 - text
+        if os.path.exists(path) and not re.search(UNMATCHED, path):  # noqa: PTH110 - likewise
+            found[path] = f"{bind.folder}{posixpath.basename(path)}" if bind.folder else path
+    return found
+
+
 def sources(bind: Union[Bind, BindPattern]) -> tuple[str, ...]:
     """Return the paths of this node that a bind path is for; empty if there is none."""
-    found = sorted(glob.glob(bind.pattern)) if isinstance(bind, BindPattern) else [bind.source]  # noqa: PTH207 - text
-    is_pattern = isinstance(bind, BindPattern)
-    return tuple(path for path in found if os.path.exists(path) and not (is_pattern and re.search(UNMATCHED, path)))  # noqa: PTH110 - likewise
+    return tuple(bound(bind))
 
 
 def _source(bind: Union[Bind, BindPattern]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Optional
 
 from sifmod.image.elf import read_library
@@ -81,8 +82,18 @@ def find_mpi(files: Files, *, environment: Mapping[str, str], pythons: Iterable[
         folders += [f"{top}/{name}" for name in ("lib", "lib64")]
         folders += [f"{top}/{name}/{lib}" for name in files.names(top)[:_MOST_FOLDERS] for lib in ("lib", "lib64")]
     folders.append("/opt/hpcx/ompi/lib")
+    return libraries_in(files, folders)
+
+
+def libraries_in(files: Files, folders: Iterable[str]) -> tuple[MpiLibrary, ...]:
+    """Return the MPI libraries in folders, in the order of these.
+
+    Args:
+        files: files of the image, or of the host.
+        folders: the folders.
+    """
     found: dict[str, MpiLibrary] = {}
-    for folder in dict.fromkeys(filter(None, map(files.resolved, folders[:_MOST_FOLDERS]))):
+    for folder in dict.fromkeys(filter(None, map(files.resolved, islice(folders, _MOST_FOLDERS)))):
         for name in files.names(folder):
             path = files.resolved(f"{folder}/{name}") if _NAME.fullmatch(name) else ""
             if path and path not in found and len(found) < _MOST_LIBRARIES:

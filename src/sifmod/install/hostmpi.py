@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
 
 import tomli_w
 
@@ -16,9 +15,10 @@ from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.errors import CommandError, SifmodError
 from sifmod.host.command import LOOK, run
+from sifmod.host.features import bound
 from sifmod.image.elf import read_library
 from sifmod.image.files import SandboxFiles
-from sifmod.image.mpi import MPICH, OPEN_MPI, STANDARD, MpiLibrary, read_mpi
+from sifmod.image.mpi import MPICH, OPEN_MPI, STANDARD, MpiLibrary, libraries_in, read_mpi
 from sifmod.site.feature import Feature
 from sifmod.text.version import version_order
 
@@ -39,6 +39,7 @@ _MISSING = re.compile(r"^\s*(\S+) => not found$", re.MULTILINE)
 
 # Folders of plugins beside a library, and the variable that tells it where they are.
 _PLUGINS = {"libucs": ("ucx", "UCX_MODULE_DIR"), "libfabric": ("libfabric", "FI_PROVIDER_PATH")}
+_MOST_LIBRARIES = 500  # that are read for one
 _MPI = re.compile(r"libmpi(?:ch|_abi)?\.so[\d.]*")
 
 
@@ -55,21 +56,50 @@ class HostMpi:
     glibc: str
 
 
-def host_mpi(feature: Feature) -> Optional[HostMpi]:
-    """Return the MPI library that a feature binds on this host; None if it is not seen here.
+def host_mpi(feature: Feature, others: Iterable[Bind] = ()) -> tuple[HostMpi, ...]:
+    """Return the MPI libraries that a feature binds on this host; empty if none is seen here.
+
+    They are bound as files, by a pattern, or with their folder. A folder is looked through as the loader does: what the
+    library path leads to; else the folder itself, as it may be bound over one of the image.
 
     Args:
         feature: the feature.
+        others: bind paths of the site, which the library path may lead to as well.
     """
     files = SandboxFiles(Path("/"))
-    found, versions = None, [""]
-    for bind in (*feature.binds, *feature.optional_binds):
-        if not isinstance(bind, Bind) or ".so" not in Path(bind.source).name:
-            continue
-        library = read_library(files, bind.source)
-        versions.append(library.glibc if library else "")
-        found = found or (read_mpi(files, bind.source) if library else None)
-    return HostMpi(found, max(versions, key=version_order)) if found else None
+    own = [pair for bind in (*feature.binds, *feature.optional_binds) for pair in bound(bind).items()]
+    all_bound = [*own, *(pair for bind in others for pair in bound(bind).items())]
+    folders = [
+        source + path[len(destination.rstrip("/")) :]
+        for path in feature.library_path
+        for source, destination in all_bound
+        if f"{path}/".startswith(f"{destination.rstrip('/')}/")
+    ]
+    sources = [source for source, _ in own]
+    folders += [f"{one}{below}" for one in sources if files.is_directory(one) for below in ("", "/lib", "/lib64")]
+    paths = [one for one in sources if ".so" in Path(one).name and files.is_file(one)]
+    versions = [library.glibc for path in paths if (library := read_library(files, path))]
+    alone = {one.path: one for path in paths if (one := read_mpi(files, path))}
+    beside = {one.path: one for one in libraries_in(files, folders) if one.path not in alone}
+    return tuple(
+        HostMpi(one, max([*versions, *_glibc_of(files, one.path, folders)], key=version_order))
+        for one in (*alone.values(), *beside.values())
+    )
+
+
+def _glibc_of(files: SandboxFiles, path: str, folders: Iterable[str]) -> Iterator[str]:
+    """Yield the version of glibc that a library needs, and those of the libraries that it finds in these folders."""
+    waiting = [path]
+    seen: set[str] = set()
+    while waiting and len(seen) < _MOST_LIBRARIES:
+        one = waiting.pop()
+        library = None if one in seen else read_library(files, one)
+        seen.add(one)
+        if library:
+            yield library.glibc
+            for name in library.needed:
+                found = (files.resolved(f"{folder}/{name}") for folder in folders if not _LEFT_OUT.fullmatch(name))
+                waiting += [next(filter(None, found), "")]
 
 
 @dataclass(frozen=True)

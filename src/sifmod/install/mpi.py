@@ -124,8 +124,11 @@ def choose_mpi(site: Site, image: Inspection, *, mpi: str = "", features: tuple[
         )
     is_wanted = feature is not None and (mpi == "host" or names.MPI_FEATURE in features)
     is_default = feature is not None and feature in site.features_of(features)
-    host = host_mpi(feature) if feature else None
-    reason = misfit(host.library, image.mpi, libc=image.libc, needs_glibc=host.glibc) if host else ""
+    found = host_mpi(feature, (*site.binds, *site.optional_binds)) if feature else ()
+    reasons = {host: misfit(host.library, image.mpi, libc=image.libc, needs_glibc=host.glibc) for host in found}
+    # of several in one folder, programs find the one that they were linked with
+    host = min(reasons, key=lambda one: bool(reasons[one]), default=None)
+    reason = reasons[host] if host else ""
     if mpi == "image" or not (is_wanted or is_default):
         return Choice(mpi or ("image" if image.mpi else ""), misfit=reason)
     if not reason:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sifmod.container.bind import Bind
+from sifmod.container.bind import Bind, BindPattern
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import ParameterError, SifmodError
 from sifmod.host.runtime import ContainerRuntime
@@ -90,10 +90,48 @@ def test_what_is_found_is_a_feature(libraries: Path) -> None:
 
 def test_the_feature_tells_which_mpi_it_is(libraries: Path) -> None:
     table = tomllib.loads(discover(libraries / "libmpich.so.12").text)["feature"]["mpi"]
-    found = host_mpi(feature_of(table))
-    assert found
+    (found,) = host_mpi(feature_of(table))
     assert (found.library.words, found.glibc) == ("MPICH 4.0.2", "2.36")
-    assert host_mpi(Feature("mpi", binds=(Bind.parse("/nowhere/libmpi.so.12:/host/mpi/libmpi.so.12"),))) is None
+    assert host_mpi(Feature("mpi", binds=(Bind.parse("/nowhere/libmpi.so.12:/host/mpi/libmpi.so.12"),))) == ()
+
+
+@pytest.mark.parametrize(
+    ("bind", "library_path"),
+    [
+        ("{lib}:/host/mpi", "/host/mpi"),
+        ("{lib}:/usr/lib/mpich", ""),  # over a folder of the image
+        ("{top}:/opt/mpich", "/opt/mpich/lib"),
+        ("{top}", ""),
+        ("{lib}/lib*.so.*:/host/mpi/", "/host/mpi"),
+        ("{top}/l[i]b:/host/", "/host/lib"),
+    ],
+)
+def test_a_folder_or_a_pattern_binds_an_mpi_too(libraries: Path, bind: str, library_path: str) -> None:
+    text = bind.format(lib=libraries, top=libraries.parent)
+    write(libraries, "/libucp.so.0").write_bytes(elf("libucp.so.0", ["libucs.so.0", "libc.so.6"], GLIBC))
+    one = BindPattern.parse(text) if "*" in text or "[" in text else Bind.parse(text)
+    path = (library_path,) if library_path else ()
+    (found,) = host_mpi(Feature("mpi", binds=(one,), library_path=path))
+    # that of another library, which it needs and which comes with it
+    assert (found.library.words, found.glibc) == ("MPICH 4.0.2", "2.36")
+
+
+def test_a_folder_that_the_site_binds_may_have_the_mpi(libraries: Path) -> None:
+    site = a_site(
+        binds=(Bind(str(libraries.parent), "/opt/x"),),
+        feature={"mpi": Feature("mpi", library_path=("/opt/x/lib",))},
+    )
+    assert [one.library.words for one in host_mpi(site.feature["mpi"], site.binds)] == ["MPICH 4.0.2"]
+    assert host_mpi(Feature("mpi"), site.binds) == ()  # the site's folder alone is not what the feature is for
+
+
+def test_the_mpi_of_a_folder_that_fits_is_the_one_that_programs_find(libraries: Path, image: Path) -> None:
+    write(libraries, "/libmpi.so.40").write_bytes(open_mpi())
+    site = a_site(feature={"mpi": Feature("mpi", binds=(Bind(str(libraries), "/host/mpi"),))})
+    for data, words in ((open_mpi(), "Open MPI 4.1.4"), (mpich(), "MPICH 4.0.2")):
+        choice = choose_mpi(site, with_library(image, data), mpi="host")
+        assert choice.host
+        assert choice.host.library.words == words
 
 
 @pytest.mark.parametrize("namespaces", [True, False])
