@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +29,7 @@ from sifmod.host.versions import host_versions
 from sifmod.image.elf import read_library
 from sifmod.image.files import SandboxFiles
 from sifmod.image.inspection import Inspection, inspect_image
+from sifmod.image.system import glibc_problem
 from sifmod.install.advice import container_subject, node_subject
 from sifmod.installed.consistency import packages_on_disk
 from sifmod.installed.installation import Installation
@@ -37,7 +37,6 @@ from sifmod.site.advisories import load_advisories
 from sifmod.site.feature import chosen
 from sifmod.site.settings import Settings, Site
 from sifmod.text.size import counted
-from sifmod.text.version import version_order
 from sifmod.usersoftware.comparison import compare_with_packed
 from sifmod.usersoftware.state import (
     DIRECTORY,
@@ -271,27 +270,22 @@ def check_libraries(image: Inspection, binds: Sequence[Bind]) -> Iterator[Findin
     libraries = [bind for bind in binds if ".so" in Path(bind.source).name and os.path.isfile(bind.source)]  # noqa: PTH113 - without an error where a folder above is not ours
     if not libraries:
         return
-    found = re.match(r"(glibc|GNU libc|musl)\D*(\d+\.\d+)", image.libc, re.IGNORECASE)
-    if not found:
+    if not image.libc:
         what = f"libraries of the host are bound ({len(libraries)}), and the image's C library is unknown"
         yield Finding(NOTE, "host libraries", what, "can't tell whether they work there")
-        return
-    if found[1].lower() == "musl":
-        what = f"{', '.join(bind.source for bind in libraries)} are made for glibc, and the image has {image.libc}"
-        yield Finding(PROBLEM, "host libraries", what, "they can't be loaded", "use an image with glibc")
         return
     fine = 0
     files = SandboxFiles(Path("/"))
     for bind in libraries:
         library = read_library(files, bind.source)
-        needed = library.glibc if library else ""
-        if needed and version_order(needed) > version_order(found[2]):
+        problem = glibc_problem(library.glibc, image.libc) if library else ""
+        if library and problem:
             yield Finding(
                 PROBLEM,
                 "host libraries",
-                f"'{bind.source}' of the host needs glibc {needed}, and the image has {found[2]}",
-                f"programs that load it fail with: version `GLIBC_{needed}' not found",
-                "use an image of a newer Linux distribution, or remove the bind",
+                f"'{bind.source}' of the host {problem}",
+                f"programs that load it fail, for example with: version `GLIBC_{library.glibc}' not found",
+                "use an image with that glibc, of a newer Linux distribution, or remove the bind",
             )
         else:
             fine += 1

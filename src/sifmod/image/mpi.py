@@ -14,8 +14,7 @@ from typing import Any, Optional
 from sifmod.image.elf import read_library
 from sifmod.image.files import ImageFiles
 from sifmod.image.python import ImagePython
-from sifmod.image.system import library_folders
-from sifmod.text.version import version_order
+from sifmod.image.system import glibc_problem, library_folders
 
 Files = ImageFiles[Any]
 
@@ -179,10 +178,5 @@ def misfit(host: MpiLibrary, image: Iterable[MpiLibrary], *, libc: str, needs_gl
     if abis and (host.abi or host.soname) not in abis:
         has = " and ".join(abis)
         return f"{host.path} of the host has the ABI of {host.abi or host.soname}, but the image has that of {has}"
-    needed = needs_glibc or host.glibc
-    name, _, version = libc.partition(" ")
-    if needed and name == "musl":
-        return f"{host.path} of the host needs glibc {needed}, but the image has musl"
-    if needed and name == "glibc" and version_order(version) < version_order(needed):
-        return f"{host.path} of the host needs glibc {needed}, but the image has glibc {version}"
-    return ""
+    problem = glibc_problem(needs_glibc or host.glibc, libc)
+    return f"{host.path} of the host {problem}" if problem else ""

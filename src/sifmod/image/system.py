@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 from sifmod.errors import ImageError
 from sifmod.image.files import ImageFiles
+from sifmod.text.version import version_order
 
 Files = ImageFiles[Any]
 
@@ -107,6 +108,18 @@ def libc(files: Files, packages: Mapping[str, str]) -> str:
     if "musl" in packages:
         return f"musl {packages['musl'].partition('-')[0]}"
     return "musl" if any(name.startswith("ld-musl-") for name in files.names("/lib")) else ""
+
+
+def glibc_problem(needed: str, present: str) -> str:
+    """Return why a library can't be loaded with the C library of an image; empty if it can, or if that is unknown.
+
+    Args:
+        needed: the version of glibc that the library needs; empty if it needs none.
+        present: name and version of the C library of the image, as `libc` returns them.
+    """
+    name, _, version = present.partition(" ")
+    is_older = name == "glibc" and version_order(version) < version_order(needed)
+    return f"needs glibc {needed}, but the image has {present}" if needed and (name == "musl" or is_older) else ""
 
 
 def architecture(files: Files) -> str:

@@ -124,7 +124,7 @@ def library(abi: str, glibc: str = "2.34") -> MpiLibrary:
         (MPICH, [OPEN_MPI], "glibc 2.36", "", "has the ABI of MPICH, but the image has that of Open MPI"),
         (MPICH, [MPICH], "glibc 2.31", "", "needs glibc 2.34, but the image has glibc 2.31"),
         (MPICH, [MPICH], "glibc 2.36", "2.38", "needs glibc 2.38, but the image has glibc 2.36"),
-        (MPICH, [MPICH], "musl 1.2.5", "", "needs glibc 2.34, but the image has musl"),
+        (MPICH, [MPICH], "musl 1.2.5", "", "needs glibc 2.34, but the image has musl 1.2.5"),
         (MPICH, [MPICH], "glibc 2.4", "", "needs glibc 2.34, but the image has glibc 2.4"),
     ],
 )

@@ -34,6 +34,23 @@ def test_alpine(tmp_path: Path) -> None:
     assert system.libc(SandboxFiles(tmp_path), packages) == "musl 1.2.4"
 
 
+@pytest.mark.parametrize(
+    ("needed", "present", "said"),
+    [
+        ("2.34", "glibc 2.31", "needs glibc 2.34, but the image has glibc 2.31"),
+        ("2.4", "glibc 2.31", ""),
+        ("2.34", "glibc 2.34", ""),
+        ("2.34", "musl 1.2.4", "needs glibc 2.34, but the image has musl 1.2.4"),
+        ("2.34", "musl", "needs glibc 2.34, but the image has musl"),
+        ("", "musl", ""),
+        ("", "glibc 2.31", ""),
+        ("2.34", "", ""),
+    ],
+)
+def test_a_library_is_compared_with_the_c_library(needed: str, present: str, said: str) -> None:
+    assert system.glibc_problem(needed, present) == said
+
+
 def test_packages_that_the_image_lists_itself(tmp_path: Path) -> None:
     """The format of LUMI's images; any other file of that name does no harm."""
     listed = (
