@@ -10,12 +10,14 @@ import ast
 import re
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from sifmod.container.variables import HOST_VARIABLES
+from sifmod.site.advisory import ENTRY_KEYS, MATCH_KEYS
 from sifmod.site.feature import FEATURE_KEYS
-from sifmod.site.keys import plain
+from sifmod.site.keys import Key, plain
 from sifmod.site.settings import KEYS
 
 ROOT = Path(__file__).parents[1]
@@ -32,11 +34,11 @@ def site_keys() -> Iterator[str]:
         yield f"| `{key.name}` | {key.kind.title} | {shown} | {variable} | {key.help_text} |"
 
 
-def feature_keys() -> Iterator[str]:
-    """The keys of a feature, from their definition."""
-    yield "| key | takes | meaning |"
+def keys(known: Mapping[str, Key], *, meaning: str = "meaning") -> Iterator[str]:
+    """Some keys, from their definition."""
+    yield f"| key | takes | {meaning} |"
     yield "|---|---|---|"
-    for key in FEATURE_KEYS.values():
+    for key in known.values():
         yield f"| `{key.name}` | {key.kind.title} | {key.help_text} |"
 
 
@@ -81,9 +83,13 @@ def tools() -> Iterator[str]:
     yield from sorted(rows, key=str.lower)
 
 
-PARTS = {
+PARTS: Mapping[str, Mapping[str, Callable[[], Iterator[str]]]] = {
     "docs/reference/variables.md": {"host variables": host_variables},
-    "docs/reference/sites.md": {"site keys": site_keys, "feature keys": feature_keys},
+    "docs/reference/sites.md": {"site keys": site_keys, "feature keys": partial(keys, FEATURE_KEYS)},
+    "docs/reference/advisories.md": {
+        "advisory keys": partial(keys, ENTRY_KEYS),
+        "conditions": partial(keys, MATCH_KEYS, meaning="holds if"),
+    },
     "docs/reference/parameters.md": {"parameters": parameters},
     "docs/reference/tools.md": {"tools": tools},
 }

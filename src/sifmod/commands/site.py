@@ -21,7 +21,7 @@ from sifmod.install.mpi import with_namespaces
 from sifmod.install.sitemodule import site_module_name, write_site_module
 from sifmod.render.sitemodule import USED_KEYS
 from sifmod.site.keys import plain
-from sifmod.site.schema import site_schema
+from sifmod.site.schema import advisories_schema, site_schema
 from sifmod.site.settings import Settings, load_settings, shipped_sites, site_title
 from sifmod.text.quoting import shell
 from sifmod.text.size import counted
@@ -209,14 +209,18 @@ def module(output: Path, name: str, site_name: str, as_json: bool) -> None:
 
 @site.command()
 @click.option("--user", "users", is_flag=True, help="For the user's own settings, which can also name the site.")
-def schema(users: bool) -> None:
+@click.option("--advisories", is_flag=True, help="For files of advisories.")
+def schema(users: bool, advisories: bool) -> None:
     """Print the JSON schema of site files, for editors.
 
-    Editors find it by the first line of a site file: #:schema ./schema.json
+    Editors find it by the first line of a file: #:schema ./schema.json
 
     \b
     Examples:
       sifmod site schema >schema.json
       sifmod site schema --user
+      sifmod site schema --advisories
     """
-    echo_json(site_schema(users=users))
+    if users and advisories:
+        raise click.UsageError("--user and --advisories are for different files: leave out one")
+    echo_json(advisories_schema() if advisories else site_schema(users=users))

@@ -25,12 +25,12 @@ from sifmod.site.keys import (
     described,
     keys_of,
     list_schema,
-    plain,
     read_bind,
     read_items,
     read_text,
     read_variables,
     split,
+    table_schema,
 )
 from sifmod.text import pattern
 from sifmod.text.suggest import perhaps
@@ -251,14 +251,7 @@ FEATURES = Kind(
     {
         "type": "object",
         "propertyNames": {"pattern": f"^{NAME.pattern}$"},
-        "additionalProperties": {
-            "type": "object",
-            "properties": {
-                key.name: {"description": key.help_text, "default": plain(key.default), **key.kind.schema}
-                for key in FEATURE_KEYS.values()
-            },
-            "additionalProperties": False,
-        },
+        "additionalProperties": table_schema(keys=FEATURE_KEYS.values()),
     },
     None,
 )

@@ -33,11 +33,13 @@ class SiteFile:
         path: path of the file.
         text: its text.
         values: its keys and their TOML values.
+        kind: what it is, for messages.
     """
 
     path: Path
     text: str
     values: dict[str, Any]
+    kind: str = SITE_FILE
 
     @classmethod
     def read(cls, path: Path, *, kind: str = SITE_FILE) -> SiteFile:
@@ -62,7 +64,7 @@ class SiteFile:
             raise SiteError(
                 f"the {kind} '{path}' can't be read: it has a number of too many digits, or is nested too deeply"
             ) from error
-        return cls(path, text, values)
+        return cls(path, text, values, kind)
 
     def line(self, *keys: Union[str, int]) -> int:
         """Return the line number of a key, or of the table around it if the key isn't found; 0 without either.
@@ -73,13 +75,17 @@ class SiteFile:
         """
         return next((self._lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self._lines), 0)
 
-    def line_of_item(self, keys: tuple[str, ...], item: str) -> int:
-        """Return the line of one item of a list: the first one after its key that has the item in quotes."""
+    def place(self, *keys: Union[str, int]) -> str:
+        """Return the name of the line of a key for a message."""
+        return place(self.path, self.line(*keys), kind=self.kind)
+
+    def place_of_item(self, keys: tuple[Union[str, int], ...], item: str) -> str:
+        """Return the same for one item of a list: the first line after its key that has the item in quotes."""
         first = self.line(*keys)
-        for number, line in enumerate(self.text.splitlines(), 1):
-            if number >= first and (json.dumps(item, ensure_ascii=False) in line or f"'{item}'" in line):
-                return number
-        return first
+        quoted = json.dumps(item, ensure_ascii=False), f"'{item}'"
+        lines = enumerate(self.text.splitlines(), 1)
+        found = (number for number, line in lines if number >= first and any(text in line for text in quoted))
+        return place(self.path, next(found, first), kind=self.kind)
 
     @cached_property
     def _lines(self) -> dict[tuple[Union[str, int], ...], int]:

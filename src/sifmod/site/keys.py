@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from types import MappingProxyType
@@ -113,32 +113,37 @@ def plain(setting: Any) -> Any:
     return setting
 
 
-def read_text(value: Any) -> str:
-    """Return a text of one line."""
+def read_string(value: Any) -> str:
+    """Return a text, of one or several lines."""
     if not isinstance(value, str):
         raise TypeError('a string in quotes, such as key = "value"')
-    if re.search(r"[\x00-\x1f\x7f]", value):
-        raise ValueError("write it on one line, without control characters")
     return value
 
 
-def _one_of(known: tuple[str, ...], empty: str, value: Any) -> str:
-    text = read_text(value) or empty
-    if text not in (*known, empty):
+def read_text(value: Any) -> str:
+    """Return a text of one line."""
+    text = read_string(value)
+    if re.search(r"[\x00-\x1f\x7f]", text):
+        raise ValueError("write it on one line, without control characters")
+    return text
+
+
+def _one_of(known: tuple[str, ...], empty: Optional[str], value: Any) -> str:
+    text = read_text(value) or empty or ""
+    if text not in known and text != empty:
         raise ValueError(f"use {' or '.join(repr(word) for word in known)}{perhaps(text, known)}")
     return text
 
 
-def choice(*known: str, empty: str = "") -> Kind:
+def choice(*known: str, empty: Optional[str] = "") -> Kind:
     """Return the kind for a choice of words.
 
     Args:
         known: the words.
-        empty: the word that an empty text stands for.
+        empty: the word that an empty text stands for; None if it is refused.
     """
-    return Kind(
-        " or ".join(known), partial(_one_of, known, empty), {"type": "string", "enum": sorted({*known, empty})}, str
-    )
+    allowed = {*known} if empty is None else {*known, empty}
+    return Kind(" or ".join(known), partial(_one_of, known, empty), {"type": "string", "enum": sorted(allowed)}, str)
 
 
 def _whole(lowest: int, highest: int, value: Any) -> int:
@@ -297,6 +302,27 @@ def _cache(value: Any) -> Mapping[str, str]:
 def list_schema(pattern: str) -> Mapping[str, Any]:
     """Return the schema of a list of strings that match a regular expression."""
     return {"type": "array", "items": {"type": "string", "pattern": pattern}}
+
+
+def key_schema(key: Key) -> dict[str, Any]:
+    """Return the schema of a key's value, with its meaning and its default."""
+    default = {} if key.default is None else {"default": plain(key.default)}
+    return {"description": key.help_text, **default, **key.kind.schema}
+
+
+def table_schema(
+    of: Optional[Mapping[str, Any]] = None, *, keys: Iterable[Key] = (), names: Iterable[str] = ()
+) -> Mapping[str, Any]:
+    """Return the schema of a table.
+
+    Args:
+        of: schema of its values; None if it has no keys but those that are named.
+        keys: its keys.
+        names: the names that its other keys may have; empty for any.
+    """
+    named = {"properties": {key.name: key_schema(key) for key in keys}} if keys else {}
+    allowed = {"propertyNames": {"enum": [*names]}} if names else {}
+    return {"type": "object", **named, **allowed, "additionalProperties": False if of is None else of}
 
 
 def split(separator: str, text: str) -> list[str]:

@@ -1,29 +1,31 @@
-"""The JSON schema of site files, for editors: generated from the keys of `Site`."""
+"""The JSON schemas of a site's files, for editors: generated from their keys, in draft 7, which they support best."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sifmod.site.keys import plain
+from sifmod.site.advisory import FILE_KEYS
+from sifmod.site.keys import TEXT, Key, table_schema
 from sifmod.site.settings import KEYS
+
+_SITE = Key("site", TEXT, "Name of a shipped site, or path of a site file.", "")
 
 
 def site_schema(*, users: bool = False) -> dict[str, Any]:
-    """Return the JSON schema of a site file, in draft 7, which TOML editors support best.
+    """Return the schema of a site file.
 
     Args:
         users: whether to return the schema of the user's own settings, which can also name the site.
     """
-    properties: dict[str, Any] = {
-        key.name: {"description": key.help_text, "default": plain(key.default), **key.kind.schema}
-        for key in KEYS.values()
-    }
     if users:
-        properties["site"] = {"description": "Name of a shipped site, or path of a site file.", "type": "string"}
-    return {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "title": "the user's settings of sifmod" if users else "site file of sifmod",
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
-    }
+        return _schema("the user's settings of sifmod", *KEYS.values(), _SITE)
+    return _schema("site file of sifmod", *KEYS.values())
+
+
+def advisories_schema() -> dict[str, Any]:
+    """Return the schema of a file of advisories."""
+    return _schema("advisory file of sifmod", *FILE_KEYS.values())
+
+
+def _schema(title: str, *keys: Key) -> dict[str, Any]:
+    return {"$schema": "http://json-schema.org/draft-07/schema#", "title": title, **table_schema(keys=keys)}

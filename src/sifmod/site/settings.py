@@ -40,13 +40,12 @@ from sifmod.site.keys import (
     TEXT,
     VARIABLES,
     Key,
-    Kind,
-    WrongItemError,
     choice,
     described,
     keys_of,
     number,
 )
+from sifmod.site.reading import read_table, read_value
 from sifmod.text.suggest import perhaps
 
 # Variables of sifmod that are not settings of a site.
@@ -377,7 +376,7 @@ def load_settings(environ: Optional[Mapping[str, str]] = None, site: str = "") -
     if user_path and _is_present(user_path):
         user_file = SiteFile.read(user_path)
         if "site" in user_file.values:
-            users_site = _converted(user_file, ("site",), TEXT, user_file.values.pop("site"))
+            users_site = read_value(user_file, ("site",), TEXT, user_file.values.pop("site"))
         user = _from_file(user_file, "user")
     which = site or environ.get("SIFMOD_SITE") or users_site or "generic"
     path = _site_file(which)
@@ -474,29 +473,29 @@ def _is_present(path: Path) -> bool:
 
 
 def _from_file(file: SiteFile, layer: str) -> _Layer:
-    settings: dict[str, Any] = {}
+    _check_places(file)
     origins: dict[str, Origin] = {}
+    settings = read_table(file, file.values, KEYS)
     for key, value in file.values.items():
-        if key not in KEYS:
-            where = place(file.path, file.line(key)).rstrip(",")
-            raise SiteError(
-                f"unknown key '{key}' in {where}{perhaps(key, KEYS)}: remove it, or write one of {', '.join(KEYS)}"
-            )
-        is_features = KEYS[key].kind is FEATURES
-        for name in value if isinstance(value, Mapping) and not is_features else ():
-            if name in KEYS:
-                raise SiteError(
-                    f"{place(file.path, file.line(key, name))} has {name} in the table {key}, which holds variables "
-                    f"of the container: write the key {name} above the line [{key}]"
-                )
-        settings[key] = _converted(file, (key,), KEYS[key].kind, value)
-        if is_features:
+        if KEYS[key].kind is FEATURES:
             settings[key] = {name: _feature(file, name, table) for name, table in value.items()}
             for name in value:
                 origins[f"{key}.{name}"] = Origin(layer, str(file.path), file.line(key, name))
         for path in _paths(key, settings[key]):
             origins[".".join(path)] = Origin(layer, str(file.path), file.line(*path))
     return _Layer(settings, origins)
+
+
+def _check_places(file: SiteFile) -> None:
+    """Refuse a key of the site below the head of a table of variables: TOML takes it for one of these."""
+    for key, value in file.values.items():
+        if key in KEYS and KEYS[key].kind is not FEATURES and isinstance(value, Mapping):
+            for name in value:
+                if name in KEYS:
+                    raise SiteError(
+                        f"{file.place(key, name)} has {name} in the table {key}, which holds variables of the "
+                        f"container: write the key {name} above the line [{key}]"
+                    )
 
 
 def _paths(key: str, value: Any) -> Iterator[tuple[str, ...]]:
@@ -514,46 +513,8 @@ def _feature(file: SiteFile, name: str, table: Mapping[str, Any]) -> Mapping[str
     try:
         check_name(name)
     except ValueError as error:
-        raise SiteError(f"{place(file.path, file.line(*top))} has [feature.{name}]: {error}") from error
-    for key in table:
-        if key not in FEATURE_KEYS:
-            where = place(file.path, file.line(*top, key)).rstrip(",")
-            advice = (
-                "write it above the first line in brackets, as a key of the site"
-                if key in KEYS
-                else f"remove it, or write one of {', '.join(FEATURE_KEYS)}"
-            )
-            raise SiteError(
-                f"unknown key '{key}' of the feature {name} in {where}{perhaps(key, FEATURE_KEYS)}: {advice}"
-            )
-    return {key: _converted(file, (*top, key), FEATURE_KEYS[key].kind, value) for key, value in table.items()}
-
-
-def _converted(file: SiteFile, keys: tuple[str, ...], kind: Kind, value: Any) -> Any:
-    key = ".".join(keys)
-    try:
-        return kind.read(value)
-    except WrongItemError as error:
-        if isinstance(value, Mapping):
-            where, item = file.line(*keys, error.item), f"{error.item} = {_shown(value[error.item])}"
-        else:
-            where, item = file.line_of_item(keys, error.item), repr(error.item)
-        raise SiteError(f"{place(file.path, where)} has {item} in {key}: {error}") from error
-    except TypeError as error:
-        raise SiteError(
-            f"{place(file.path, file.line(*keys))} has {key} = {_shown(value)}: it takes {error}"
-        ) from error
-    except ValueError as error:
-        raise SiteError(f"{place(file.path, file.line(*keys))} has {key} = {_shown(value)}: {error}") from error
-
-
-def _shown(value: Any) -> str:
-    """Return a wrong value as a message can show it."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # more digits than Python writes, or a table in a table in ...
-        return "a value that is too long to be shown"
-    return text if len(text) <= 200 else f"{text[:197]}..."
+        raise SiteError(f"{file.place(*top)} has [feature.{name}]: {error}") from error
+    return read_table(file, table, FEATURE_KEYS, top=top, of=f"the feature {name}", outer=KEYS)
 
 
 def _from_variables(environ: Mapping[str, str]) -> _Layer:

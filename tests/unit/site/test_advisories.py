@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -14,11 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 from sifmod.advice.advisory import Advisory
 from sifmod.errors import SiteError
+from sifmod.resources import data_path
 from sifmod.site.advisories import load_advisories
+from sifmod.site.schema import advisories_schema
 
 from ..support import a_site
+from .test_schema import allows
 
 SHIPPED = load_advisories(a_site())
 
@@ -41,6 +51,8 @@ packages = { torch = ">=2,<3" }
 drivers = { nvidia = "<550" }
 built_before = 2026-01-31
 """
+
+SOURCES = 'source = ["https://example.org/1", "http://x.org/?a=b#c"]'
 
 Load = Callable[[str], dict[str, Advisory]]
 
@@ -79,18 +91,18 @@ def test_a_later_file_replaces_and_withdraws(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[str, str, int, str]] = {
-    "key": ('remedy = "Wait."', 'remedey = "Wait."', 9, "unknown key 'remedey' (perhaps you meant 'remedy')"),
-    "condition": ("images =", "image =", 14, "unknown key 'image' in match (perhaps you meant 'images')"),
+    "key": ('remedy = "Wait."', 'remedey = "Wait."', 9, "(perhaps you meant 'remedy'): remove it, or write one of id"),
+    "condition": ("images =", "image =", 14, "(perhaps you meant 'images'): remove it, or write one of images"),
     "table": ("[[advisory]]", "[[advisry]]", 2, "unknown key 'advisry'"),
-    "entry": ("[[advisory]]", "[advisory]", 2, "begins an entry with [[advisory]]"),
-    "severity": ('"problem"', '"problm"', 4, "use note or warning or problem (perhaps you meant 'problem')"),
+    "entry": ("[[advisory]]", "[advisory]", 2, "each of which begins with a line [[advisory]]"),
+    "severity": ('"problem"', '"problm"', 4, "use 'note' or 'warning' or 'problem' (perhaps you meant 'problem')"),
     "name": ('"jobs-hang"', '"Jobs hang"', 3, "use lower-case letters"),
     "no name": ('id = "jobs-hang"\n', "", 2, "without id"),
     "no source": ('source = "https://example.org/1"\n', "", 2, "has no source"),
     "source": ('"https://example.org/1"', '"see our wiki"', 8, "not an address"),
     "bracket": ("Jobs\n", "Jobs [1]\n", 5, "can't have '['"),
     "range": ('">=2,<3"', '"2 to 3"', 15, "'2 to 3' is not a range of versions"),
-    "number": ('">=2,<3"', "2", 15, "it takes a table of version ranges"),
+    "number": ('">=2,<3"', "2", 15, "it takes a table of strings, such as { torch"),
     "driver": ('"<550"', '"~=550.1"', 16, "not a range of driver versions"),
     "vendor": ("nvidia =", "nvidea =", 16, "perhaps you meant 'nvidia'"),
     "date": ("2026-01-31", '"2026-01-31"', 17, "it takes a date without quotes"),
@@ -103,6 +115,30 @@ WRONG: dict[str, tuple[str, str, int, str]] = {
     "withdrawn": ('id = "jobs-hang"', 'id = "jobs-hang"\nwithdrawn = true', 4, "write only its id"),
     "toml": ('"Wait."', "Wait.", 9, "is not valid TOML"),
 }
+
+
+# What only reading finds: it compares two places, or the text is not TOML.
+BEYOND_SCHEMA = ("reserved", "both", "no match", "twice", "withdrawn", "time", "toml")
+
+
+def as_editors_have_it(text: str) -> Any:
+    """Return a file as editors compare it with a schema: JSON has no dates."""
+    return json.loads(json.dumps(tomllib.loads(text), default=str))
+
+
+@pytest.mark.parametrize("name", [name for name in WRONG if name not in BEYOND_SCHEMA])
+def test_the_schema_forbids_what_is_refused(name: str) -> None:
+    old, new, _line, _said = WRONG[name]
+    wrong = ENTRY.replace(old, new, 1)
+    if name != "date":  # TOML's and JSON's differ
+        assert not allows(advisories_schema(), as_editors_have_it(wrong))
+
+
+def test_the_schema_allows_what_is_read() -> None:
+    shipped = (data_path("advisories") / "advisories.toml").read_text()
+    withdrawn = '[[advisory]]\nid = "x"\nwithdrawn = true\n'
+    for text in (ENTRY, shipped, withdrawn, "", ENTRY.replace('source = "https://example.org/1"', SOURCES)):
+        assert allows(advisories_schema(), as_editors_have_it(text))
 
 
 @pytest.mark.parametrize("name", WRONG)

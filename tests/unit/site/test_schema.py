@@ -21,7 +21,8 @@ else:
 TYPES: dict[str, type] = {"boolean": bool, "string": str, "integer": int, "array": list, "object": dict}
 # The words of JSON Schema that `allows` below understands, and those that say nothing about a value.
 WORDS = {"anyOf", "not", "type", "enum", "pattern", "minimum", "maximum", "items", "properties", "propertyNames"}
-SILENT = {"$schema", "title", "description", "default"}
+WORDS |= {"required", "minItems"}
+SILENT = {"$schema", "title", "description", "default", "format"}
 
 
 def allows(schema: Mapping[str, Any], value: Any) -> bool:
@@ -40,6 +41,8 @@ def allows(schema: Mapping[str, Any], value: Any) -> bool:
         "pattern" not in schema or bool(re.search(schema["pattern"], value)),
         "minimum" not in schema or value >= schema["minimum"],
         "maximum" not in schema or value <= schema["maximum"],
+        "minItems" not in schema or len(value) >= schema["minItems"],
+        "required" not in schema or set(schema["required"]) <= set(value),
         "items" not in schema or all(allows(schema["items"], item) for item in value),
     ]
     if isinstance(value, dict):

@@ -548,9 +548,10 @@ def test_a_message_names_the_line(write: Write, text: str, line: int) -> None:
 
 
 def test_a_key_below_the_table_of_variables_is_not_taken_for_a_variable(write: Write) -> None:
-    message = refused({"SIFMOD_SITE": write('[container_env]\nmaster_suffix = "-ib"')})
-    assert "master_suffix" in message
-    assert "above the line [container_env]" in message
+    for line in ('master_suffix = "-ib"', 'binds = ["/a"]'):
+        message = refused({"SIFMOD_SITE": write(f"[container_env]\n{line}")})
+        assert f"has {line.partition(' ')[0]} in the table container_env" in message
+        assert "above the line [container_env]" in message
 
 
 def test_the_origin_of_each_setting_is_known(write: Write, users: Users, tmp_path: Path) -> None:

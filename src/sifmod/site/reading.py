@@ -1,0 +1,83 @@
+"""Tables of a site's files, read by the kinds of their keys; what is wrong is refused with file, line and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Union
+
+from sifmod.errors import SiteError
+from sifmod.site.file import SiteFile
+from sifmod.site.keys import Key, Kind, WrongItemError
+from sifmod.text.suggest import perhaps
+
+Keys = tuple[Union[str, int], ...]
+
+
+def read_table(
+    file: SiteFile,
+    table: Mapping[str, Any],
+    known: Mapping[str, Key],
+    *,
+    top: Keys = (),
+    of: str = "",
+    outer: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return the settings of a table by key.
+
+    Args:
+        file: the file.
+        table: the table.
+        known: its keys.
+        top: what leads to it, as for `SiteFile.line`.
+        of: what has these keys, for messages; empty for the file.
+        outer: keys of the file itself, which belong above its first table.
+
+    Raises:
+        SiteError: a key is unknown, or a value is wrong.
+    """
+    for key in table:
+        if key not in known:
+            advice = (
+                "write it above the first line in brackets, as a key of the site"
+                if key in outer
+                else f"remove it, or write one of {', '.join(known)}"
+            )
+            where = file.place(*top, key).rstrip(",")
+            raise SiteError(f"unknown key '{key}'{of and f' of {of}'} in {where}{perhaps(key, known)}: {advice}")
+    return {key: read_value(file, (*top, key), known[key].kind, value) for key, value in table.items()}
+
+
+def read_value(file: SiteFile, keys: Keys, kind: Kind, value: Any) -> Any:
+    """Return the setting that a TOML value is.
+
+    Args:
+        file: the file.
+        keys: what leads to the value, as for `SiteFile.line`.
+        kind: the kind of the key.
+        value: the value.
+
+    Raises:
+        SiteError: it is wrong.
+    """
+    key = ".".join(name for name in keys if isinstance(name, str))
+    try:
+        return kind.read(value)
+    except WrongItemError as error:
+        if isinstance(value, Mapping):
+            where, item = file.place(*keys, error.item), f"{error.item} = {_shown(value[error.item])}"
+        else:
+            where, item = file.place_of_item(keys, error.item), repr(error.item)
+        raise SiteError(f"{where} has {item} in {key}: {error}") from error
+    except TypeError as error:
+        raise SiteError(f"{file.place(*keys)} has {key} = {_shown(value)}: it takes {error}") from error
+    except ValueError as error:
+        raise SiteError(f"{file.place(*keys)} has {key} = {_shown(value)}: {error}") from error
+
+
+def _shown(value: Any) -> str:
+    """Return a wrong value as a message can show it."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # more digits than Python writes, or a table in a table in ...
+        return "a value that is too long to be shown"
+    return text if len(text) <= 200 else f"{text[:197]}..."
