@@ -195,7 +195,13 @@ for change in (os.getenv("SIFMOD_FEATURES") or ""):gmatch("[^,%s]+") do
             .. (near and " (perhaps you meant '" .. near .. "')" or "") .. ": use " .. "it-s, gpus, other")
     end
 end
-if mode() == "load" and chosen["it-s"] and chosen["other"] then
+-- Those in use whose conditions this node meets: the others conflict with nothing here.
+local usable = {}
+for _, feature in ipairs(features) do
+    usable[feature.name] = chosen[feature.name] and is_host(feature.hosts) and not (feature.device and not exists(feature.device))
+        and not (feature.exists and not exists(feature.exists))
+end
+if mode() == "load" and usable["it-s"] and usable["other"] then
     LmodError("the features 'it-s' and 'other' conflict: choose one with SIFMOD_FEATURES=-it-s or SIFMOD_FEATURES=-other")
 end
 
@@ -230,8 +236,7 @@ local plain = {
 local twins = {
 }
 for _, feature in ipairs(features) do
-    local applies = chosen[feature.name] and is_host(feature.hosts) and not (feature.device and not exists(feature.device))
-        and not (feature.exists and not exists(feature.exists))
+    local applies = usable[feature.name]
     if chosen[feature.name] then
         in_use[#in_use + 1] = feature.name
     end
