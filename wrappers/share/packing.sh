@@ -407,7 +407,10 @@ allow_writing() {
 
 # owners_of_closed_folders: print whose folders of the directory stay read-only for this user.
 owners_of_closed_folders() {
-    find "$tree" -type d ! -perm -u=w ! -user "$EUID" -printf '%u\n' | sort -u | paste -sd ' '
+    local owner
+    local -A owners=()
+    while IFS= read -r owner; do owners[$owner]=x; done < <(find "$tree" -type d ! -perm -u=w ! -user "$EUID" -printf '%u\n')
+    printf '%s' "${!owners[*]}"
 }
 
 # reload_hint: in an interactive shell, the function that the module defines reloads the module instead. Bash runs each part of a
