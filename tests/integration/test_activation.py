@@ -20,6 +20,7 @@ ALLOWED = {
     "UV_EXCLUDE": "keeps uv from replacing the image's own packages; a promise beyond activation",
     "UV_LINK_MODE": "what uv would find out with a warning: its cache is on another file system",
     "PYTHONNOUSERSITE": "keeps ~/.local from shadowing the image; a promise beyond activation",
+    "PYTHONHOME": "empty, so that the host's does not count; a promise beyond activation",
     "NCCL_SOCKET_IFNAME": "a setting of the site",
     "APPTAINER_BIND": "the runtime tells what is bound",
     "SINGULARITY_BIND": "the runtime tells what is bound",

@@ -46,6 +46,7 @@ def test_every_documented_variable_is_set(demo: User) -> None:
         "SINGULARITYENV_WITH_VENV": "source /user-software/venv/demo/bin/activate",
         "SINGULARITYENV_WITH_CONDA_VENV": "source /runscripts/init-conda-venv",
         "SINGULARITYENV_PIP_CONSTRAINT": "/runscripts/pip-constraints.txt",
+        "SINGULARITYENV_PYTHONHOME": "",
         "SINGULARITYENV_PYTHONNOUSERSITE": "1",
     }
     assert {name: env.get(name) for name in expected} == expected
@@ -126,6 +127,11 @@ def test_inside_it_is_as_if_activated(lumi: User) -> None:
     again = lumi.out(f"module load {LUMI_MODULE}; singularity exec $SIF bash -c '$WITH_CONDA_VENV; {show}'")
     assert loaded == again
     assert "/user-software/venv/pytorch/bin/python" in loaded
+
+
+@pytest.mark.parametrize("command", ["python", "singularity exec $SIF python"])
+def test_a_home_of_the_host_s_python_does_not_stop_the_container_s(demo: User, command: str) -> None:
+    assert demo.out(f"module load {DEMO_MODULE}; export PYTHONHOME=/usr/local; {command} -c 'print(1)'") == "1"
 
 
 def test_unloading_leaves_the_environment_as_it_was(demo: User) -> None:

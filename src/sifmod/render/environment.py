@@ -63,6 +63,8 @@ def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     own = dict(spec.mpi_env)
     if spec.python:
         own["PYTHONNOUSERSITE"] = "1"
+        # that of a Python of the host, which its module may set: the container's would not start. Empty is none.
+        own["PYTHONHOME"] = ""
     if spec.venv:
         # uv's cache is in the home, mostly another file system: uv would warn that it can't link
         own["UV_LINK_MODE"] = "copy"

@@ -375,6 +375,8 @@ pushenv("SINGULARITYENV_WITH_VENV", "source /user-software/venv/a+b/bin/activate
 pushenv("APPTAINERENV_WITH_VENV", "source /user-software/venv/a+b/bin/activate")
 pushenv("SINGULARITYENV_PREPEND_LD_LIBRARY_PATH", "/.singularity.d/libs")
 pushenv("APPTAINERENV_PREPEND_LD_LIBRARY_PATH", "/.singularity.d/libs")
+pushenv("SINGULARITYENV_PYTHONHOME", "")
+pushenv("APPTAINERENV_PYTHONHOME", "")
 pushenv("SINGULARITYENV_UV_LINK_MODE", "copy")
 pushenv("APPTAINERENV_UV_LINK_MODE", "copy")
 

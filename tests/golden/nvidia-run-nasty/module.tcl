@@ -439,6 +439,8 @@ sifmod_set SINGULARITYENV_WITH_VENV "source /user-software/venv/a+b/bin/activate
 sifmod_set APPTAINERENV_WITH_VENV "source /user-software/venv/a+b/bin/activate"
 sifmod_set SINGULARITYENV_PREPEND_LD_LIBRARY_PATH "/.singularity.d/libs"
 sifmod_set APPTAINERENV_PREPEND_LD_LIBRARY_PATH "/.singularity.d/libs"
+sifmod_set SINGULARITYENV_PYTHONHOME ""
+sifmod_set APPTAINERENV_PYTHONHOME ""
 sifmod_set SINGULARITYENV_UV_LINK_MODE "copy"
 sifmod_set APPTAINERENV_UV_LINK_MODE "copy"
 

@@ -98,9 +98,9 @@ def test_the_host_s_libraries_for_gpus_come_first_whatever_the_runtime_s_default
 
 
 def test_packages_in_the_user_s_home_do_not_shadow_the_image_unless_the_easyconfig_wants_it() -> None:
-    assert setting_variables(a_spec(venv=""), a_site()) == {"PYTHONNOUSERSITE": "1"}
+    assert setting_variables(a_spec(venv=""), a_site()) == {"PYTHONHOME": "", "PYTHONNOUSERSITE": "1"}
     emptied = setting_variables(a_spec(venv=""), a_site(container_env={"PYTHONNOUSERSITE": ""}))
-    assert emptied == {"PYTHONNOUSERSITE": ""}
+    assert emptied == {"PYTHONHOME": "", "PYTHONNOUSERSITE": ""}
     assert setting_variables(a_spec(python=None, venv=""), a_site()) == {}
 
 
@@ -125,7 +125,7 @@ def test_variables_come_in_the_order_of_their_names(spec: ContainerSpec) -> None
 
 def test_what_a_later_origin_removes_is_not_set() -> None:
     site = a_site(container_env={"A": "site", "B": None, "UV_LINK_MODE": None})
-    spec = a_spec(container_env={"A": None, "PYTHONNOUSERSITE": None, "C": "own"})
+    spec = a_spec(container_env={"A": None, "PYTHONHOME": None, "PYTHONNOUSERSITE": None, "C": "own"})
     assert setting_variables(spec, site) == {"C": "own"}
 
 

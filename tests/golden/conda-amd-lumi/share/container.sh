@@ -146,6 +146,7 @@ set_environment() {
     inject _CE_CONDA ''
     inject _CE_M ''
     inject_unless_set PREPEND_LD_LIBRARY_PATH /.singularity.d/libs
+    inject_unless_set PYTHONHOME ''
     inject_unless_set PYTHONNOUSERSITE 1
     inject_unless_set UV_LINK_MODE copy
     # The loaded module has set these, and the user may have changed or unset some since.

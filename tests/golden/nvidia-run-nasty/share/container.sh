@@ -150,6 +150,7 @@ set_environment() {
     inject WITH_CONDA_VENV 'source /runscripts/init-conda-venv'
     inject WITH_VENV 'source /user-software/venv/a+b/bin/activate'
     inject_unless_set PREPEND_LD_LIBRARY_PATH /.singularity.d/libs
+    inject_unless_set PYTHONHOME ''
     inject_unless_set UV_LINK_MODE copy
     # The loaded module has set these, and the user may have changed or unset some since.
     if [[ ${CONTAINERROOT-} == "$sifmod_root" ]]; then return; fi

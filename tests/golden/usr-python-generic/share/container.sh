@@ -127,6 +127,7 @@ set_environment() {
     inject VIRTUAL_ENV_PROMPT '(demo) '
     inject WITH_CONDA_VENV 'source /runscripts/init-conda-venv'
     inject WITH_VENV 'source /user-software/venv/demo/bin/activate'
+    inject_unless_set PYTHONHOME ''
     inject_unless_set PYTHONNOUSERSITE 1
     inject_unless_set UV_LINK_MODE copy
 }
