@@ -211,6 +211,7 @@ make_temporary() {
 
 # stripe_temporary: give the new file the site's layout on Lustre, for a file gets one when it is made. Elsewhere do nothing.
 stripe_temporary() {
+    local LC_ALL=C # in Turkish, the small letter of I is not i
     if ((${#stripe[@]} == 0)) || ! command -v lfs >/dev/null; then return; fi
     if said=$(LC_ALL=C lfs setstripe "${stripe[@]}" "$temporary.striped" 2>&1); then
         chmod -- 600 "$temporary.striped" && mv -T -- "$temporary.striped" "$temporary"

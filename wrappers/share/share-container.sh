@@ -16,6 +16,7 @@ in_own_container() {
 
 # in_step: whether this is a task of a step. Batch scripts and interactive shells have no such number or one with ten digits.
 in_step() {
+    local LC_ALL=C # ranges of letters are those of ASCII
     [[ ${SLURM_JOB_ID-} =~ ^[0-9]{1,10}$ && ${SLURM_STEP_ID-} =~ ^[0-9]{1,9}$ && ${SLURM_PROCID-} =~ ^[0-9]+$ &&
         ${SLURM_GTIDS-} =~ ^[0-9]+(,[0-9]+)*$ && ${SLURMD_NODENAME-} =~ ^[A-Za-z0-9._-]{1,128}$ ]]
 }
