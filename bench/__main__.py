@@ -76,7 +76,8 @@ def main() -> int:
                 one["commands"] = _summary(samples, row.figures, data.folder)
                 print("\n".join(report.table([one])[2:]), file=sys.stderr, flush=True)
                 report.add("rows", one, arguments.output, order=keys)
-                bash(f"for m in {data.scratch}/slow {data.root}/user-software; do fusermount3 -qu $m || true; done")
+                mounts = f"{data.scratch}/slow{{,/*}} {data.root}/user-software"
+                bash(f"for m in {mounts}; do fusermount3 -qu $m || true; done")
                 bash(f"chmod -R u+w {data.scratch}; rm -rf {data.scratch}")
         for growth in GROWTHS:
             if growth.key in arguments.only:
@@ -84,7 +85,7 @@ def main() -> int:
                 points, pairs = [], min(3, arguments.pairs)
                 for at, commands in growth.rows(data):
                     samples = alternate(commands, pairs=pairs, scratch=data.scratch)
-                    points.append({"at": at, "commands": _summary(samples, (), data.folder)})
+                    points.append({"at": at, "commands": _summary(samples, growth.figures, data.folder)})
                 one = {"key": growth.key, "title": growth.title, "unit": growth.unit, "pairs": pairs, "run": run}
                 one["points"] = points
                 report.add("growths", one, arguments.output, order=keys)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +17,7 @@ from bench.data import DEMO_MODULE, Data, write_sources, write_wheels
 from bench.footprint import footprint
 from bench.lumi import Recipe
 from bench.measure import Command, bash
+from bench.scale import replay
 from bench.shpc import VERSION, Tools
 
 IMAGE_MB = 4096
@@ -35,12 +38,16 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """Rows of the same commands at several sizes."""
+    """Rows of the same commands at several sizes.
+
+    figures: which figures beside the time are kept.
+    """
 
     key: str
     title: str
     unit: str
     rows: Callable[[Data], Iterator[tuple[float, tuple[Command, ...]]]]
+    figures: tuple[str, ...] = ()
 
 
 def _size(path: Path) -> Callable[[], Mapping[str, float]]:
@@ -146,33 +153,52 @@ def pack(data: Data) -> Row:
 
 @dataclass(frozen=True)
 class SlowFolder:
-    """A folder shown with 1 ms for each metadata operation and 0.5 ms for each read, mounted anew for each run."""
+    """A folder shown with 1 ms for each metadata operation and 0.5 ms for each read, mounted anew for each run.
+
+    clients: how often it is mounted, each time with a cache of its own. servers: how many metadata operations, and how
+    many reads, are done at once for all clients; unlimited if empty.
+    """
 
     source: Path
     mountpoint: Path
     data: Data
+    clients: int = 1
+    servers: tuple[int, int] | tuple[()] = ()
+
+    @property
+    def mountpoints(self) -> list[Path]:
+        """Where the clients see it."""
+        if self.clients == 1:
+            return [self.mountpoint]
+        return [self.mountpoint / str(number) for number in range(self.clients)]
+
+    @property
+    def _command(self) -> str:
+        metadata, read = (f"/{servers}" for servers in self.servers) if self.servers else ("", "")
+        places = ":".join(map(str, self.mountpoints))
+        return f"{self.data.folder}/slowfs {self.source} {places} 1000{metadata} 500{read} -f"
 
     def mount(self) -> str:
-        self.mountpoint.mkdir(exist_ok=True)
+        places = " ".join(map(str, self.mountpoints))
         words = self.data.scratch / "slowfs"
-        slowfs = f"{self.data.folder}/slowfs {self.source} {self.mountpoint} 1000 500 -f"
         return (
-            f"{self.unmount()}; mkdir -p {self.mountpoint}; setsid {slowfs} </dev/null >/dev/null 2>{words} & "
-            f"until mountpoint -q {self.mountpoint}; do sleep 0.02; done"
+            # a new file: the one before may still be written to by what is just ending
+            f"{self.unmount()}; mkdir -p {places}; rm -f {words}; "
+            f"setsid {self._command} </dev/null >/dev/null 2>{words} & echo $! >{words}.pid; "
+            f"for m in {places}; do until mountpoint -q $m; do sleep 0.02; done; done"
         )
 
     def unmount(self) -> str:
-        once = f"! mountpoint -q {self.mountpoint} || fusermount3 -u {self.mountpoint} || sleep 0.5"
-        return f"for i in 1 2 3 4 5; do {once}; done"
+        once = "! mountpoint -q $m || fusermount3 -u $m || sleep 0.5"
+        return f"for i in 1 2 3 4 5; do for m in {' '.join(map(str, self.mountpoints))}; do {once}; done; done"
 
     def operations(self) -> Mapping[str, float]:
-        """Metadata operations and reads since it was mounted."""
+        """Metadata operations, reads and bytes of all clients since it was mounted."""
         words = self.data.scratch / "slowfs"
-        pids = bash(f"pgrep -f '^{self.data.folder}/slowfs {self.source} {self.mountpoint} '")
-        bash(f"kill -s {signal.SIGUSR1.name} {pids}")
+        os.kill(int(Path(f"{words}.pid").read_text()), signal.SIGUSR1)
         time.sleep(0.2)
-        found = re.findall(r"metadata (\d+) reads (\d+)", words.read_text())[-1]
-        return {"metadata operations": float(found[0]), "reads": float(found[1])}
+        found = re.findall(r"metadata (\d+) reads (\d+) bytes (\d+)", words.read_text())[-1]
+        return dict(zip(("metadata operations", "reads", "bytes"), map(float, found)))
 
 
 def slow_pack(data: Data) -> Row:
@@ -379,6 +405,53 @@ def imports(data: Data) -> Row:
     )
 
 
+def _at_once(words: str, command: str) -> str:
+    """Return bash that runs the command for each word, which is $m, all at once; it fails if one of them does."""
+    return f"for m in {words}; do {command} & pids+=($!); done; for p in ${{pids[@]}}; do wait $p || exit; done"
+
+
+def starts(data: Data) -> Row:
+    """What a file system sees when ranks of a node start: `bench.scale` takes these figures."""
+    kept = data.torch()
+    root = data.with_torch()
+    shown = data.scratch / "shown"
+    bash(f"""rm -rf {shown}; mkdir {shown}; rm -f {root}/user-software.squashfs*
+        {root}/bin/make-squashfs; cp {root}/user-software.squashfs {shown}/packed
+        cp {data.images}/demo.sif {shown}/image; cp -a {kept} {shown}/loose""")
+    slow = SlowFolder(shown, data.scratch / "slow", data)
+    python = "/user-software/venv/demo/bin/python -B -c 'import torch'"
+
+    def start(folder: Path, name: str) -> str:
+        option = "ro" if name == "loose" else "image-src=/"
+        return f"singularity exec -B {folder}/{name}:/user-software:{option} {folder}/image"
+
+    def command(label: str, script: str) -> Command:
+        return Command(label=label, script=script, before=slow.mount(), after=slow.operations)
+
+    def packed_size() -> Mapping[str, float]:
+        return {"size": float(sum((shown / name).stat().st_size for name in ("packed", "image")))}
+
+    loose, packed = start(slow.mountpoint, "loose"), start(slow.mountpoint, "packed")
+    return Row(
+        title="import torch, image and user software from a file system with 1 ms for each operation",
+        goal="the further ranks in one container ask for nothing",
+        commands=(
+            command("packed, 1 rank", f"{packed} {python}"),
+            command("packed, 4 ranks, a container each", _at_once("1 2 3 4", f"{packed} {python}")),
+            command("packed, 4 ranks in one container", f"{packed} bash -c {shlex.quote(_at_once('1 2 3 4', python))}"),
+            command("loose, 1 rank", f"{loose} {python}"),
+            command("loose, 4 ranks, a container each", _at_once("1 2 3 4", f"{loose} {python}")),
+            Command(
+                label="packed, 1 rank, from the local disk",
+                script=f"{start(shown, 'packed')} {python}",
+                after=packed_size,
+            ),
+            Command(label="loose, 1 rank, from the local disk", script=f"{start(shown, 'loose')} {python}"),
+        ),
+        figures=("metadata operations", "reads", "bytes", "size"),
+    )
+
+
 def _avail(data: Data, names: int, versions: int) -> Row:
     """2,000 modules: our tree holds modulefiles only; in the other one wrappers lie beside each modulefile."""
     text = (data.prefix / "modules/all" / f"{DEMO_MODULE}.lua").read_text() if data.root else ""
@@ -554,6 +627,28 @@ def _rank_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
         )
 
 
+# Of what `import torch` asks for, in the row `starts`: a third from a loose directory, most of it from a packed file.
+_REPLAYED = {"loose files": (1550, 700), "a packed file": (30, 750)}
+# of the slow file system, so that 16 clients stand in line
+_SERVERS = (4, 2)
+
+
+def _client_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
+    shown = data.scratch / "replayed"
+    if not shown.exists():
+        replay.write_folder(shown, *(max(counts) for counts in zip(*_REPLAYED.values())))
+    for clients in (1, 2, 4, 8, 16):
+        slow = SlowFolder(shown, data.scratch / "slow", data, clients, _SERVERS)
+
+        def command(label: str, slow: SlowFolder = slow) -> Command:
+            each = f"python {replay.__file__} $m {_REPLAYED[label][0]} {_REPLAYED[label][1]}"
+            script = _at_once(" ".join(map(str, slow.mountpoints)), each)
+            return Command(label=label, script=script, before=slow.mount(), after=slow.operations)
+
+        yield float(clients), tuple(map(command, _REPLAYED))
+        bash(slow.unmount())
+
+
 ROWS: tuple[Callable[[Data], Row], ...] = (
     module,
     wrapper,
@@ -577,9 +672,17 @@ ROWS: tuple[Callable[[Data], Row], ...] = (
     slow_pack,
     packages,
     imports,
+    starts,
 )
 GROWTHS = (
     Growth(key="grow-image", title="Install, by the size of the image", unit="GB", rows=_install_growth),
     Growth(key="grow-files", title="Pack, by the number of files", unit="files", rows=_pack_growth),
     Growth(key="grow-ranks", title="Start, by the number of ranks on two cores", unit="ranks", rows=_rank_growth),
+    Growth(
+        key="grow-clients",
+        title="Operations of a start, by the number of clients of a file system with 4 metadata servers and 2 targets",
+        unit="clients",
+        rows=_client_growth,
+        figures=("metadata operations", "reads", "bytes"),
+    ),
 )
