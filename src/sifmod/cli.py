@@ -15,6 +15,7 @@ from sifmod.errors import OutputError, SifmodError
 
 # The verbs, each a module of `sifmod.commands`, with their summaries; each fits a line of 80 columns.
 _VERBS = {
+    "catalogue": "Write web pages of the containers, to search in.",
     "completion": "Print the completion script of a shell.",
     "convert": "Convert easyconfigs in the style of LUMI's containers.",
     "doctor": "Find problems on this host or in an image.",

@@ -70,6 +70,10 @@ class EasyconfigError(SifmodError):
     exit_code = 9
 
 
+class EasyBuildError(EasyconfigError):
+    """EasyBuild itself can't be used, so no easyconfig can be evaluated."""
+
+
 class KernelError(SifmodError):
     """No Jupyter kernel can be made from an installation."""
 

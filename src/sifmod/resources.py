@@ -8,9 +8,9 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def data_path(name: str) -> Path:
-    """Return the folder of data files called `name`: `advisories`, `jobs`, `modulefiles`, `sites` or `wrappers`.
+    """Return the folder of data files called `name`, such as `sites` or `wrappers`.
 
-    A wheel maps these folders to `sifmod/data/` (pyproject.toml); in a checkout, and so in an editable install, they
+    A wheel maps such folders to `sifmod/data/` (pyproject.toml); in a checkout, and so in an editable install, they
     are at the top level.
 
     Args:

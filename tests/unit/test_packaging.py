@@ -29,6 +29,7 @@ FOLDERS = {
     "modulefiles": "sifmod/data/modulefiles",
     "sites": "sifmod/data/sites",
     "advisories": "sifmod/data/advisories",
+    "catalogue": "sifmod/data/catalogue",
     "wrappers": "sifmod/data/wrappers",
 }
 

@@ -15,6 +15,7 @@ FOLDERS = {
     "modulefiles": "container.lua.j2",
     "sites": "generic.toml",
     "advisories": "advisories.toml",
+    "catalogue": "index.html.j2",
 }
 
 

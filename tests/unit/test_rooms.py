@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # room -> the rooms that it may import; at the root of the package lies what every room may import.
 TABLE = """
-commands: doctor installed install easyconfig usersoftware fetch render host eb site container image advice text
+commands: catalogue doctor installed install easyconfig usersoftware fetch render host eb site container image advice text
+catalogue: doctor installed install usersoftware render host eb site container text
 doctor: installed install usersoftware fetch host eb site container image advice text
 installed: install usersoftware fetch render host eb site container image text inside
 easyconfig: install fetch host eb site container image text
@@ -29,7 +30,7 @@ image: text
 advice:
 text:
 inside:
-"""
+"""  # noqa: E501 - a row is a line
 ROOMS = {room: below.split() for room, _, below in (line.partition(":") for line in TABLE.split("\n") if line)}
 AT_THE_ROOT = ("errors", "names", "artefact", "finding", "resources")
 

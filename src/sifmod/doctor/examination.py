@@ -218,12 +218,21 @@ def _features(item: Installation, site: Site) -> Iterator[Finding]:
 
 def advisories_of(item: Installation, host: Host) -> Iterator[Finding]:
     """Yield the known problems of an installation on a host, without other findings."""
-    patient = patient_of(item, host.site)
+    yield from advisories_for(patient_of(item, host.site), host)
+
+
+def advisories_for(patient: Patient, host: Host) -> Iterator[Finding]:
+    """Yield the known problems of a container on a host, without other findings.
+
+    Args:
+        patient: the container; without an image only its names and digests are compared.
+        host: the host.
+    """
     try:
         image = inspect_image(patient.image) if patient.image else None
     except ImageError:
         image = None
-    yield from container_advisories(host.advisories, _subject(patient, image, host), host.site, item)
+    yield from container_advisories(host.advisories, _subject(patient, image, host), host.site, patient.installation)
 
 
 def _subject(patient: Patient, image: Optional[Inspection], host: Host) -> Subject:

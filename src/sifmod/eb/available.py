@@ -16,7 +16,8 @@ from sifmod.errors import EasyconfigError
 from sifmod.text.suggest import perhaps
 
 # folders that EasyBuild skips: its options ignore-dirs and consider-archived-easyconfigs
-_NOT_SEARCHED = frozenset({".git", ".svn", "__archive__"})
+_ARCHIVE = "__archive__"
+_NOT_SEARCHED = frozenset({".git", ".svn", _ARCHIVE})
 _LARGEST = 64 << 20  # characters of an index or an easyconfig
 
 _VALID_UNTIL = "# valid until: "
@@ -62,6 +63,36 @@ def _easyconfigs_in(folders: Iterable[Path], name: str) -> Iterator[Path]:
         for path in sorted(path for place in _places(folder, name) for path in place.glob(f"{_literal(name)}-*.eb")):
             if _is_ours(path) and _is_indexed(folder, path):
                 yield path
+
+
+def easyconfigs_below(folder: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Return the easyconfigs of container images anywhere below a folder, and those in its archives, each sorted.
+
+    Raises:
+        EasyconfigError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise EasyconfigError(f"there is no directory '{folder}': name a folder of easyconfigs")
+    offered: list[Path] = []
+    archived: list[Path] = []
+    for where, subfolders, files in os.walk(folder):
+        found = (Path(where, name) for name in files if name.endswith(".eb"))
+        is_archive = _ARCHIVE in Path(where).relative_to(folder).parts
+        (archived if is_archive else offered).extend(path for path in found if _is_ours(path))
+        subfolders[:] = [name for name in subfolders if name == _ARCHIVE or name not in _NOT_SEARCHED]
+    return tuple(sorted(offered)), tuple(sorted(archived))
+
+
+def beside_easyconfigs(name: str, file_name: str, folders: Iterable[Path]) -> Optional[Path]:
+    """Return a file that lies beside the easyconfigs of a software; None if no folder of a robot path has it.
+
+    Args:
+        name: name of the software.
+        file_name: name of the file.
+        folders: those of the robot path, the first one first.
+    """
+    places = (folder / place / file_name for folder in folders for place in (letter_folder(name), name))
+    return next((path for path in places if path.is_file()), None)
 
 
 def easyconfig_path(given: Path, environ: Optional[Mapping[str, str]] = None) -> Path:

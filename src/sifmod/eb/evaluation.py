@@ -22,8 +22,25 @@ from typing import Any, Optional
 from sifmod.container.naming import Naming
 from sifmod.container.spec import ContainerSpec
 from sifmod.eb.space import software_space
-from sifmod.errors import EasyconfigError, SifmodError
+from sifmod.errors import EasyBuildError, EasyconfigError, SifmodError
 from sifmod.site.settings import Site
+
+
+@dataclass(frozen=True)
+class Described:
+    """What an easyconfig says of its software, templates resolved.
+
+    Attributes:
+        homepage: address of the software; empty if there is none.
+        description: its description.
+        module_class: its module class, such as `ai`.
+        gpu: vendor of the GPUs that it is for; empty for none, None for the site's.
+    """
+
+    homepage: str
+    description: str
+    module_class: str
+    gpu: Optional[str]
 
 
 @dataclass(frozen=True)
@@ -36,6 +53,7 @@ class Evaluated:
         naming: the names of the module and the installation.
         module: text of the whole module file, EasyBuild's header included.
         definitions: paths of the definition files that an install keeps.
+        described: what the easyconfig says of the software.
     """
 
     spec: ContainerSpec
@@ -43,6 +61,7 @@ class Evaluated:
     naming: Naming
     module: str
     definitions: tuple[Path, ...]
+    described: Described
 
     @property
     def module_file(self) -> Path:
@@ -60,6 +79,19 @@ def variables_of(path: Path) -> Mapping[str, Any]:
         from easybuild.framework.easyconfig.parser import EasyConfigParser
 
         return dict(EasyConfigParser(str(path)).get_config_dict())
+
+
+def description_of(path: Path) -> Described:
+    """Return what an easyconfig of `ContainerImage` says of its software; files beside it need not be there.
+
+    Raises:
+        EasyconfigError: it can't be evaluated.
+    """
+    with _easybuild(path):
+        from easybuild.framework.easyconfig.easyconfig import EasyConfig
+
+        _configure([])
+        return _described(EasyConfig(str(path), validate=False))
 
 
 def container_of(path: Path, *, prefix: Optional[Path] = None) -> Evaluated:
@@ -92,7 +124,16 @@ def container_of(path: Path, *, prefix: Optional[Path] = None) -> Evaluated:
         block.update_config_template_run_step()  # %(installdir)s is known from here on, as in a step of an install
         spec, site = block.describe()
         definitions = block.definitions()
-        return Evaluated(spec, site, block.naming(), block.module_text(), definitions)
+        return Evaluated(spec, site, block.naming(), block.module_text(), definitions, _described(easyconfig))
+
+
+def _described(easyconfig: Any) -> Described:
+    """Return the description in an easyconfig of EasyBuild, a mapping of its parameters."""
+    homepage, description, module_class = (
+        str(easyconfig[key] or "") for key in ("homepage", "description", "moduleclass")
+    )
+    gpu = easyconfig["gpu"]
+    return Described(homepage, description, module_class, None if gpu is None else str(gpu))
 
 
 class _NotConfiguredError(Exception):
@@ -132,13 +173,13 @@ def _easybuild(path: Path) -> Iterator[None]:
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "easybuild":
             raise EasyconfigError(f"the easyconfig '{path}' can't be evaluated: {error}") from error
-        raise EasyconfigError(
+        raise EasyBuildError(
             "sifmod's Python can't import EasyBuild, which evaluates easyconfigs: install sifmod into EasyBuild's "
             "environment, or load EasyBuild's module"
         ) from error
     except _NotConfiguredError as error:
         why = _reason(error.__cause__, printed.getvalue())
-        raise EasyconfigError(
+        raise EasyBuildError(
             f"EasyBuild does not start with its configuration: {why}. Try: eb --show-config"
         ) from error
     except (Exception, SystemExit) as error:

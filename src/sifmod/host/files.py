@@ -145,6 +145,62 @@ def write_together(folder: Path, files: Mapping[str, str], *, force: bool = Fals
         raise SifmodError(f"'{folder}' can't be written to: {error.strerror}") from error
 
 
+def write_folder(folder: Path, files: Mapping[str, str], *, replaceable: Callable[[Path], bool]) -> None:
+    """Write a folder of text files that a user asked for: all of them, in place of an earlier one, or nothing.
+
+    The folder is written under another name beside it and renamed: readers never see a mixture of two.
+
+    Args:
+        folder: the folder; a link to one stays a link.
+        files: texts by relative path.
+        replaceable: whether an existing folder that is not empty is an earlier one.
+
+    Raises:
+        SifmodError: the folder is something else, or can't be written; an earlier one is unchanged.
+    """
+    folder = folder.resolve()
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise SifmodError(f"'{folder}' exists and is not a directory: choose another name")
+    try:
+        if folder.is_dir() and any(folder.iterdir()) and not replaceable(folder):
+            raise SifmodError(f"'{folder}' has files that sifmod did not write: choose a new or an empty directory")
+        draft = folder.with_name(f".{folder.name}.sifmod-{uuid.uuid4().hex}")
+        draft.mkdir(parents=True)
+        try:
+            for name, text in files.items():
+                path = inside(draft, name)
+                path.parent.mkdir(exist_ok=True, parents=True)
+                with path.open("xb") as stream:
+                    stream.write(text.encode())
+                    stream.flush()
+                    os.fsync(stream.fileno())
+            _exchange(draft, folder)
+        finally:
+            remove_tree(draft)
+    except OSError as error:
+        raise SifmodError(
+            f"'{folder}' can't be written: {error.strerror}. sifmod writes a new folder beside it and renames that, so "
+            f"'{folder.parent}' must be writable"
+        ) from error
+
+
+def _exchange(draft: Path, folder: Path) -> None:
+    """Rename a folder to a name that may be taken, and give the draft's name to what had it."""
+    if folder.exists():
+        draft.chmod(stat.S_IMODE(folder.stat().st_mode))
+        aside = draft.with_name(f"{draft.name}-old")
+        folder.rename(aside)
+        try:
+            draft.rename(folder)
+        except OSError:
+            aside.rename(folder)
+            raise
+        aside.rename(draft)
+    else:
+        draft.rename(folder)
+    _sync_folder(folder.parent)
+
+
 def refuse_existing(paths: Iterable[Path]) -> None:
     """Refuse to write over files.
 

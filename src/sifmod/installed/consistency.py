@@ -56,7 +56,7 @@ def packages_on_disk(installation: Installation) -> Iterator[Finding]:
     """
     if not _has_packages(installation):
         return
-    state, image = installation.user_software, _constraints(installation.root)
+    state, image = installation.user_software, recorded_packages(installation.root)
     try:
         with open_image(state.directory if state.state == DIRECTORY else state.packed) as (_known, files):
             environments = [_own(files, folder) for folder in _folders(files)] if files else []
@@ -92,8 +92,8 @@ def _misfit(line: str) -> Finding:
     )
 
 
-def _constraints(root: Path) -> list[Package]:
-    """Return the packages of the image, from the constraints for pip; none if the easyconfig turns these off."""
+def recorded_packages(root: Path) -> list[Package]:
+    """Return the packages of the image that the install recorded for pip; none if the easyconfig turns that off."""
     try:
         text = content_of(root / "runscripts" / names.CONSTRAINTS).decode(errors="replace")
     except OSError:

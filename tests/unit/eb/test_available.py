@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from sifmod.eb.available import easyconfig_path, easyconfigs_of, newer_easyconfigs
+from sifmod.eb.available import (
+    beside_easyconfigs,
+    easyconfig_path,
+    easyconfigs_below,
+    easyconfigs_of,
+    newer_easyconfigs,
+)
 from sifmod.eb.robot import easyconfigs_path
 from sifmod.errors import EasyconfigError
 
@@ -99,3 +105,24 @@ def test_an_easyconfig_is_a_path_or_a_name_in_the_robot_path(
 @pytest.mark.parametrize("name", ["*", "[x]", "..", "a/b", ""])
 def test_odd_names_find_nothing(robot: dict[str, str], name: str) -> None:
     assert newer_easyconfigs(name, "0", robot) == ()
+
+
+def test_easyconfigs_below_a_folder_and_those_in_its_archives(tmp_path: Path) -> None:
+    for name in ("t/Thing/Thing-1.eb", "Other-1.eb", "__archive__/t/Thing/Thing-0.eb", ".git/Thing-9.eb", "note.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(OURS)
+    (tmp_path / "GCC-1.eb").write_text("easyblock = 'EB_GCC'\n")
+    offered, archived = easyconfigs_below(tmp_path)
+    assert names(offered) == ["Other-1.eb", "Thing-1.eb"]
+    assert names(archived) == ["Thing-0.eb"]
+    with pytest.raises(EasyconfigError, match="nowhere': name a folder"):
+        easyconfigs_below(tmp_path / "nowhere")
+
+
+def test_a_file_beside_easyconfigs_is_found_in_the_first_folder(tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for place in ("two/t/Thing", "one/Thing", "one/t/Other"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "USER.md").touch()
+    assert beside_easyconfigs("Thing", "USER.md", folders) == tmp_path / "one/Thing/USER.md"
+    assert beside_easyconfigs("Nothing", "USER.md", folders) is None

@@ -24,6 +24,7 @@ from sifmod.host.files import (
     sha256_of,
     size_of,
     whole_file,
+    write_folder,
     write_new,
     write_together,
     write_whole,
@@ -309,3 +310,49 @@ def test_if_the_disk_is_full_for_one_file_the_others_are_not_written_either(
         write_together(tmp_path, dict.fromkeys(names, "new"), force=force)
     texts = [path.read_text() for path in tmp_path.iterdir() if path.is_file()]
     assert texts == (["old", "old"] if force else [])
+
+
+def test_a_folder_is_written_whole_in_place_of_an_earlier_one(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "pages"
+    write_folder(folder, {"a": "1", "sub/b": "2"}, replaceable=lambda _folder: False)
+    write_folder(folder, {"a": "3"}, replaceable=lambda found: (found / "sub").is_dir())
+    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("a", "3")]
+    assert [path.name for path in folder.parent.iterdir()] == ["pages"]
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    write_folder(tmp_path / "link", {"a": "1"}, replaceable=lambda _folder: False)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real/a").read_text() == "1"
+
+
+def test_a_folder_that_can_t_be_exchanged_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "pages"
+    write_folder(folder, {"a": "old"}, replaceable=lambda _folder: True)
+    rename = Path.rename
+
+    def no_space(self: Path, target: Path) -> Path:
+        if target == folder and not self.name.endswith("-old"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", no_space)
+    with pytest.raises(SifmodError, match="can't be written: No space left on device"):
+        write_folder(folder, {"a": "new"}, replaceable=lambda _folder: True)
+    assert (folder / "a").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["pages"]
+
+
+def test_a_folder_takes_no_file_outside_of_it(tmp_path: Path) -> None:
+    with pytest.raises(InstallError):
+        write_folder(tmp_path / "pages", {"a": "1", "../b": "2"}, replaceable=lambda _folder: True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "pages").write_text("mine")
+    with pytest.raises(SifmodError, match="is not a directory"):
+        write_folder(tmp_path / "pages", {"a": "1"}, replaceable=lambda _folder: True)
+    assert (tmp_path / "pages").read_text() == "mine"

@@ -1,0 +1,311 @@
+"""What goes into a catalogue: the installations of software spaces, and the easyconfigs in folders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path, PurePosixPath
+from typing import Callable, Optional
+
+from packaging.utils import canonicalize_name
+
+from sifmod import names
+from sifmod.catalogue.changes import with_changes
+from sifmod.catalogue.model import INSTALLED, OFFERED, Catalogue, Entry, Image, Package
+from sifmod.container.spec import ContainerSpec
+from sifmod.doctor.examination import Host, Patient, advisories_for, advisories_of, this_host
+from sifmod.eb.available import beside_easyconfigs, easyconfigs_below
+from sifmod.eb.evaluation import Described, Evaluated, container_of, description_of
+from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import EasyBuildError, JobError, SifmodError
+from sifmod.finding import Finding
+from sifmod.host.files import content_of
+from sifmod.installed.consistency import recorded_packages
+from sifmod.installed.installation import Installation, find_installations
+from sifmod.installed.job import fitted
+from sifmod.render.job import PROGRAM, SRUN, Job, render_job
+from sifmod.site.settings import Site
+from sifmod.text.package import is_package
+from sifmod.text.printable import one_line, printable
+from sifmod.text.quoting import shell
+from sifmod.text.version import natural_order
+
+GUIDE = "USER.md"
+_NOTHING_SAID = Described(homepage="", description="", module_class="", gpu=None)
+_SCRIPT = "train.py"
+# What a container without commands of its own can run: in-container is a host command of every module.
+_SYSTEM = ("in-container", "cat", "/etc/os-release")
+_LONGEST_STEM = 200
+_ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A catalogue, and what is not in it.
+
+    Attributes:
+        catalogue: the catalogue.
+        problems: a sentence for each installation or easyconfig that could not be read.
+    """
+
+    catalogue: Catalogue
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """What each container is described with."""
+
+    site: Site
+    host: Host
+    guides: tuple[Path, ...]
+
+
+def collect(
+    spaces: Sequence[SoftwareSpace],
+    folders: Sequence[Path],
+    site: Site,
+    *,
+    seconds: int,
+    robot_paths: Sequence[Path] = (),
+    doing: Callable[[str], object] = lambda _what: None,
+) -> Collected:
+    """Return the catalogue of what is installed and what is on offer.
+
+    An easyconfig whose module is installed is not listed again. As with `eb`, evaluating an easyconfig runs its code.
+
+    Args:
+        spaces: software spaces whose installations are listed.
+        folders: folders of easyconfigs that are on offer.
+        site: the settings of the cluster.
+        seconds: the time of the catalogue, in seconds since 1970.
+        robot_paths: further folders in which guides for users lie beside easyconfigs.
+        doing: called with the module or the file that is looked at.
+
+    Raises:
+        SifmodError: a space or a folder can't be read, or EasyBuild or the site's advisories can't be used.
+    """
+    ready = _Ready(site, this_host(site), (*folders, *robot_paths))
+    entries: list[Entry] = []
+    problems: list[str] = []
+    for space in spaces:
+        found = find_installations(space)
+        problems += [item.problem for item in found.damaged]
+        for item in found.installations:
+            doing(item.module)
+            described, problem = _said_by(item)
+            problems += [problem] if problem else []
+            entries.append(_installed(item, described, ready))
+    listed = {entry.module for entry in entries}
+    archived: dict[str, set[str]] = {}
+    for folder in folders:
+        offered, old = easyconfigs_below(folder)
+        for path in offered:
+            doing(path.name)
+            try:
+                evaluated = container_of(path)
+            except EasyBuildError:
+                raise
+            except SifmodError as error:
+                problems.append(str(error))
+                continue
+            if evaluated.naming.module not in listed:
+                listed.add(evaluated.naming.module)
+                entries.append(_offered(path, evaluated, ready))
+        known = {entry.name for entry in entries}
+        for path in old:
+            # a name may have dashes itself, and archives are not evaluated
+            name = max((name for name in known if path.name.startswith(f"{name}-")), key=len, default="")
+            if name:
+                archived.setdefault(name, set()).add(printable(path.stem[len(name) + 1 :]))
+    return Collected(
+        Catalogue(
+            time=datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            site=printable(PurePosixPath(site.name).stem),
+            modules=with_changes(_with_pages(_sorted(entries))),
+            archived={name: tuple(_newest_first(versions)) for name, versions in sorted(archived.items())},
+        ),
+        tuple(map(printable, problems)),
+    )
+
+
+def _said_by(item: Installation) -> tuple[Described, str]:
+    """Return what the easyconfig in an installation says, and why it can't be read."""
+    path = _easyconfig(item)
+    if path is None:
+        return _NOTHING_SAID, ""
+    try:
+        return description_of(path), ""
+    except EasyBuildError:
+        raise
+    except SifmodError as error:
+        return _NOTHING_SAID, str(error)
+
+
+def _easyconfig(item: Installation) -> Optional[Path]:
+    return min((item.root / "easybuild").glob("*.eb"), default=None)
+
+
+def _installed(item: Installation, described: Described, ready: _Ready) -> Entry:
+    manifest = item.manifest
+    launchers = {PurePosixPath(name).name for name in manifest.files if name.startswith("bin/")}
+    commands = tuple(sorted(map(one_line, launchers - set(names.COMMANDS))))
+    gpu = ready.site.gpu if described.gpu is None else described.gpu
+    has_python = bool(manifest.python_version)
+    path = _easyconfig(item)
+    image = Image(
+        file=one_line(manifest.image),
+        size=manifest.image_size,
+        sha256=one_line(manifest.image_sha256),
+        digest=one_line(manifest.image_digest),
+        origin=one_line(manifest.image_origin),
+    )
+    job = _job(item.module, gpu, has_python=has_python, commands=commands)
+    try:
+        script = render_job(fitted(job, manifest), ready.site)
+    except JobError:  # a name of a module that `sifmod sbatch` refuses too
+        script = ""
+    entry = _entry(item.module, item.name, item.version, INSTALLED, described, gpu, image=image)
+    return replace(
+        entry,
+        easyconfig=one_line(path.name) if path else "",
+        mpi=manifest.mpi,
+        python_version=manifest.python_version,
+        has_python=has_python,
+        features=manifest.features,
+        commands=commands,
+        packages=_packages_of(item),
+        advisories=_advisories(advisories_of(item, ready.host)),
+        run=_run(gpu, has_python=has_python, commands=commands),
+        job=printable(script),
+        guide=_guide(item.name, ready.guides),
+    )
+
+
+def _offered(path: Path, evaluated: Evaluated, ready: _Ready) -> Entry:
+    spec, described, naming = evaluated.spec, evaluated.described, evaluated.naming
+    commands = tuple(sorted(map(one_line, {*spec.wrappers, *spec.wrapped})))
+    has_python = spec.python is not None
+    job = _job(naming.module, spec.gpu, has_python=has_python, commands=commands)
+    try:
+        script = render_job(job, ready.site)
+    except JobError:  # likewise
+        script = ""
+    beside, image = path.with_name(GUIDE), Image(one_line(spec.sif))
+    entry = _entry(naming.module, spec.name, spec.version, OFFERED, described, spec.gpu, image=image)
+    return replace(
+        entry,
+        easyconfig=one_line(path.name),
+        mpi=spec.mpi,
+        python_version=spec.python_version,
+        has_python=has_python,
+        commands=commands,
+        packages=_sorted_packages(Package(*map(one_line, pair)) for pair in spec.expected_packages.items()),
+        advisories=_advisories(advisories_for(_patient(spec), ready.host)),
+        run=_run(spec.gpu, has_python=has_python, commands=commands),
+        job=printable(script),
+        guide=_text(beside) if beside.is_file() else _guide(spec.name, ready.guides),
+    )
+
+
+def _entry(module: str, name: str, version: str, state: str, described: Described, gpu: str, *, image: Image) -> Entry:
+    """Return what is known alike of both kinds; foreign text is printable from here on."""
+    homepage = described.homepage.strip()
+    return Entry(
+        module=one_line(module),
+        name=one_line(name),
+        version=one_line(version),
+        state=state,
+        image=image,
+        description=printable(" ".join(described.description.split())),
+        homepage=printable(homepage) if _ADDRESS.fullmatch(homepage) else "",
+        module_class=one_line(described.module_class),
+        gpu=one_line(gpu),
+        load=f"module load {shell(one_line(module))}",
+    )
+
+
+def _patient(spec: ContainerSpec) -> Patient:
+    return Patient(
+        gpu=spec.gpu,
+        gpu_libraries=spec.gpu_libraries,
+        mpi=spec.mpi,
+        names=tuple(filter(None, (spec.sif, PurePosixPath(spec.image).name))),
+    )
+
+
+def _advisories(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return known problems; that a module does not tell of one is for its installer, not for users."""
+    return tuple(
+        Finding(*map(one_line, (one.severity, one.topic, one.what, one.why, one.remedy)))
+        for one in findings
+        if one.topic != "advisories"
+    )
+
+
+def _packages_of(item: Installation) -> tuple[Package, ...]:
+    """Return the packages that the install recorded, and those of user software, which Python finds first."""
+    manifest = item.manifest
+    pairs = list(manifest.expected_packages.items())
+    pairs += [(package.name, package.version) for package in recorded_packages(item.root)]
+    pairs += [(name, version) for name, _, version in (line.partition("==") for line in item.user_software.packages)]
+    return _sorted_packages(Package(name, version) for name, version in pairs if is_package(name, version))
+
+
+def _sorted_packages(packages: Iterable[Package]) -> tuple[Package, ...]:
+    found: Mapping[str, Package] = {canonicalize_name(one.name): one for one in packages}
+    return tuple(found[name] for name in sorted(found))
+
+
+def _run(gpu: str, *, has_python: bool, commands: tuple[str, ...]) -> str:
+    """Return a line that runs as it stands: host commands need no runtime in front of them."""
+    what = ("python", "--version") if has_python and "python" in commands else commands[:1] or _SYSTEM
+    gpus = ["--gpus-per-node=1"] if gpu else []
+    return " ".join(["srun", "-n1", *gpus, *map(shell, what)])
+
+
+def _job(module: str, gpu: str, *, has_python: bool, commands: tuple[str, ...]) -> Job:
+    return Job(
+        module=module,
+        command=(_SCRIPT,) if has_python else commands[:1] or _SYSTEM,
+        gpus_per_node=1 if gpu else 0,
+        launcher=SRUN if has_python else PROGRAM,
+        is_wrapper=not has_python,
+    )
+
+
+def _guide(name: str, folders: Sequence[Path]) -> str:
+    """Return the centre's instructions for users of a software; empty if there are none."""
+    path = beside_easyconfigs(name, GUIDE, folders)
+    return _text(path) if path else ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return printable(content_of(path).decode(errors="replace"))
+    except OSError:
+        return ""
+
+
+def _sorted(entries: Iterable[Entry]) -> list[Entry]:
+    newest_first = sorted(entries, key=lambda entry: (natural_order(entry.version), entry.module), reverse=True)
+    return sorted(newest_first, key=lambda entry: (entry.name.lower(), entry.name))
+
+
+def _newest_first(versions: Iterable[str]) -> list[str]:
+    return sorted(versions, key=natural_order, reverse=True)
+
+
+def _with_pages(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield entries with the path of a page, which differs also where upper and lower case are the same."""
+    taken: set[str] = set()
+    for entry in entries:
+        stem = re.sub(r"[^A-Za-z0-9._+-]+", "-", entry.module).lstrip(".-")[:_LONGEST_STEM] or "module"
+        unique, number = stem, 1
+        while unique.lower() in taken:
+            number += 1
+            unique = f"{stem}-{number}"
+        taken.add(unique.lower())
+        yield replace(entry, page=f"modules/{unique}.html")

@@ -1,0 +1,234 @@
+"""`sifmod catalogue`: what is collected, and how it is written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import Result
+
+from sifmod import names
+from sifmod.catalogue import collection
+from sifmod.cli import cli
+from sifmod.container.naming import Naming
+from sifmod.eb.evaluation import Described, Evaluated
+from sifmod.eb.space import SoftwareSpace, software_space
+from sifmod.errors import EasyBuildError, EasyconfigError, InstallError, SifmodError
+
+from ..support import a_runner, a_site, a_spec, make_installation, snapshot
+
+SAID = Described("https://example.org/", "A\n demo.", "ai", "amd")
+
+
+@pytest.fixture
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SoftwareSpace:
+    monkeypatch.setenv("EASYBUILD_PREFIX", str(tmp_path / "eb"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1769846400")
+    (tmp_path / "eb").mkdir()
+    return software_space(tmp_path / "eb")
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "www" / "containers"
+
+
+def run(*words: object) -> Result:
+    return a_runner().invoke(cli, ["catalogue", *map(str, words)])
+
+
+def modules(output: Path) -> dict[str, dict[str, Any]]:
+    data = json.loads((output / "catalogue.json").read_text())
+    jsonschema.validate(data, json.loads((output / "catalogue.schema.json").read_text()))
+    return {entry["module"]: entry for entry in data["modules"]}
+
+
+def installed(space: SoftwareSpace, module: str = "Demo/1", *commands: str, **changes: Any) -> Path:
+    files = ("bin/start-shell", "demo.sif", names.MANIFEST, *(f"bin/{command}" for command in commands))
+    return make_installation(space, module, files=tuple(sorted(files)), **changes)
+
+
+def test_the_installed_are_written_with_what_the_install_recorded(space: SoftwareSpace, output: Path) -> None:
+    root = installed(space, "Demo/1", "python", "demo", expected_packages={"torch": "2.2.0"}, mpi="host")
+    (root / "runscripts").mkdir()
+    (root / "runscripts" / names.CONSTRAINTS).write_text("numpy==1.26.4\nTorch==2.2.0\n")
+    (root / "user-software/venv/demo/lib/python3.11/site-packages/extra-1.dist-info").mkdir()
+    (root / "user-software/venv/demo/lib/python3.11/site-packages/extra-1.dist-info/METADATA").write_text(
+        "Metadata-Version: 2.1\nName: extra\nVersion: 1\n"
+    )
+    result = run("--output", output)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == f"wrote 1 module to {output}/index.html\n"
+    entry = modules(output)["Demo/1"]
+    assert [tuple(one.values()) for one in entry["packages"]] == [
+        ("extra", "1"),
+        ("numpy", "1.26.4"),
+        ("Torch", "2.2.0"),
+    ]
+    assert entry["commands"] == ["demo", "python"]
+    assert (entry["state"], entry["mpi"], entry["python_version"]) == ("installed", "host", "3.11")
+    assert entry["image"]["size"] > 0
+    assert entry["load"] == "module load Demo/1"
+    assert entry["run"] == "srun -n1 python --version"
+    assert "module load Demo/1" in entry["job"]
+    assert json.loads((output / "catalogue.json").read_text())["time"] == "2026-01-31T08:00:00Z"
+
+
+def test_what_the_easyconfig_says_is_shown(space: SoftwareSpace, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = installed(space, "Demo/1", "demo", python_version="", venv="")
+    (root / "easybuild").mkdir()
+    (root / "easybuild/Demo-1.eb").touch()
+    monkeypatch.setattr(collection, "description_of", lambda _path: SAID)
+    assert run("--output", output).exit_code == 0
+    entry = modules(output)["Demo/1"]
+    assert (entry["description"], entry["homepage"], entry["module_class"]) == ("A demo.", SAID.homepage, "ai")
+    assert (entry["gpu"], entry["run"]) == ("amd", "srun -n1 --gpus-per-node=1 demo")
+    assert "--gpus-per-node=1" in entry["job"]
+
+
+def test_an_address_that_is_no_web_page_is_left_out(
+    space: SoftwareSpace, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = installed(space)
+    (root / "easybuild").mkdir()
+    (root / "easybuild/Demo-1.eb").touch()
+    monkeypatch.setattr(collection, "description_of", lambda _path: Described("javascript:alert(1)", "", "", ""))
+    assert run("--output", output).exit_code == 0
+    assert modules(output)["Demo/1"]["homepage"] == ""
+
+
+def test_versions_are_compared_and_the_newest_is_first(space: SoftwareSpace, output: Path) -> None:
+    for version in ("1.9", "1.10"):
+        installed(space, f"Demo/{version}", expected_packages={"torch": version})
+    assert run("--output", output, "--quiet").output == ""
+    found = modules(output)
+    assert list(found) == ["Demo/1.10", "Demo/1.9"]
+    assert found["Demo/1.10"]["changes"]["changed"] == [{"name": "torch", "before": "1.9", "after": "1.10"}]
+
+
+def test_a_second_run_replaces_the_whole_catalogue(space: SoftwareSpace, output: Path) -> None:
+    installed(space, "Demo/1")
+    assert run("--output", output).exit_code == 0
+    output.chmod(0o2750)
+    first = snapshot(output)
+    installed(space, "Other/1")
+    assert run("--output", output).exit_code == 0
+    assert (output / "modules/Other-1.html").is_file()
+    assert output.stat().st_mode & 0o7777 == 0o2750
+    assert [path.name for path in output.parent.iterdir()] == ["containers"]
+    for path in sorted((space.software / "Other").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    assert run("--output", output).exit_code == 0
+    assert {name: fact[3] for name, fact in snapshot(output).items()} == {name: fact[3] for name, fact in first.items()}
+
+
+def test_nothing_to_list_keeps_an_earlier_catalogue(space: SoftwareSpace, output: Path) -> None:
+    installed(space)
+    assert run("--output", output).exit_code == 0
+    before = snapshot(output)
+    space.software.rename(space.software.with_name("not-mounted"))
+    result = run("--output", output, "--quiet")
+    assert isinstance(result.exception, InstallError)
+    assert f"there is no container in '{space.software}'" in str(result.exception)
+    assert snapshot(output) == before
+
+
+def test_files_of_others_are_not_replaced(space: SoftwareSpace, output: Path) -> None:
+    installed(space)
+    output.mkdir(parents=True)
+    (output / "thesis.tex").write_text("years")
+    result = run("--output", output)
+    assert isinstance(result.exception, SifmodError)
+    assert "has files that sifmod did not write" in str(result.exception)
+    assert [path.name for path in output.rglob("*")] == ["thesis.tex"]
+
+
+def test_what_can_t_be_read_is_named_and_the_rest_is_written(space: SoftwareSpace, output: Path) -> None:
+    installed(space, "Demo/1")
+    (installed(space, "Bad/1") / names.MANIFEST).write_text("{")
+    result = run("--output", output, "--quiet")
+    assert (result.exit_code, result.stdout) == (20, "")
+    assert "Bad/1/share/sifmod.json' can't be read" in result.stderr
+    assert list(modules(output)) == ["Demo/1"]
+
+
+def test_modules_whose_names_are_alike_have_pages_of_their_own(space: SoftwareSpace, output: Path) -> None:
+    for module in ("Demo/1", "demo/1", "Demo/1+x", "Demo/1 x", "Demo/1?x"):
+        installed(space, module)
+    assert run("--output", output).exit_code == 0
+    pages = [entry["page"].lower() for entry in modules(output).values()]
+    assert len(set(pages)) == len(pages) == 5
+    assert all((output / entry["page"]).is_file() for entry in modules(output).values())
+
+
+def test_a_wrong_time_is_refused(space: SoftwareSpace, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    installed(space)
+    for wrong in ("tomorrow", "99999999999999", "-1"):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", wrong)
+        assert "SOURCE_DATE_EPOCH" in str(run("--output", output).exception)
+    assert not output.exists()
+
+
+@pytest.fixture
+def offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with easyconfigs of Demo/1, Demo/2 and, in the archive, Demo/0; evaluation is imitated."""
+    folder = tmp_path / "easyconfigs"
+    for name in ("d/Demo/Demo-1.eb", "d/Demo/Demo-2.eb", "d/Demo/Bad-1.eb", "__archive__/d/Demo/Demo-0.eb"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("easyblock = 'ContainerImage'\n")
+    (folder / "d/Demo/USER.md").write_text("# Ask us\n")
+
+    def container_of(path: Path) -> Evaluated:
+        name, _, version = path.stem.partition("-")
+        if name == "Bad":
+            raise EasyconfigError(f"'{path}' is bad")
+        naming = Naming(f"{name}/{version}", f"{name}/{version}", f"{name}/{version}", ("/x.lua",))
+        spec = a_spec(name=name, version=version, expected_packages={"torch": version}, gpu="amd")
+        return Evaluated(spec, a_site(), naming, "", (), SAID)
+
+    monkeypatch.setattr(collection, "container_of", container_of)
+    return folder
+
+
+def test_what_is_on_offer_is_listed_without_the_installed(space: SoftwareSpace, offers: Path, output: Path) -> None:
+    installed(space, "Demo/1")
+    prefix = space.software.parent
+    result = run("--output", output, "--prefix", prefix, "--easyconfigs", offers)
+    assert result.exit_code == 20
+    assert "Bad-1.eb' is bad" in result.stderr
+    found = modules(output)
+    assert {module: entry["state"] for module, entry in found.items()} == {"Demo/2": "offered", "Demo/1": "installed"}
+    assert found["Demo/2"]["easyconfig"] == "Demo-2.eb"
+    assert {entry["guide"] for entry in found.values()} == {"# Ask us\n"}
+    assert json.loads((output / "catalogue.json").read_text())["archived"] == {"Demo": ["0"]}
+
+
+def test_easyconfigs_alone_leave_the_installed_out(space: SoftwareSpace, offers: Path, output: Path) -> None:
+    installed(space, "Other/1")
+    (offers / "d/Demo/Bad-1.eb").unlink()
+    assert run("--output", output, "--easyconfigs", offers).exit_code == 0
+    assert list(modules(output)) == ["Demo/2", "Demo/1"]
+
+
+def test_an_easybuild_that_does_not_start_writes_nothing(
+    space: SoftwareSpace, offers: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_path: Path) -> Evaluated:
+        raise EasyBuildError("EasyBuild does not start")
+
+    installed(space)
+    monkeypatch.setattr(collection, "container_of", refuse)
+    result = run("--output", output, "--prefix", space.software.parent, "--easyconfigs", offers)
+    assert isinstance(result.exception, EasyBuildError)
+    assert not output.exists()
+
+
+def test_a_missing_folder_is_named(space: SoftwareSpace, output: Path, tmp_path: Path) -> None:
+    installed(space)
+    result = run("--output", output, "--easyconfigs", tmp_path / "nowhere")
+    assert "nowhere': name a folder of easyconfigs" in str(result.exception)
+    assert not output.exists()
