@@ -154,6 +154,17 @@ def advice(output: str, environ: "Mapping[str, str]", uid_map: str, abi: str) ->
     return found
 
 
+def leaves_ranks_behind(told: "Mapping[str, Any]") -> bool:
+    """Return whether a rank that hangs at the end most likely waits for ranks that wait for it in turn.
+
+    MPICH before 4.2 calls a barrier of PMI there, in which a rank no longer answers others over UCX's tcp
+    (pmodels/mpich, pull request 6596). Seen with 4.0.2 and UCX 1.13.1 in 7 of 16 runs without a container.
+    """
+    version = re.match(r"MPICH (\d+)\.(\d+)", told.get("mpi", ""))
+    is_old = version is not None and (int(version.group(1)), int(version.group(2))) < (4, 2)
+    return is_old and "ucx" in told.get("device", "") and told.get("stage") == "MPI_Finalize"
+
+
 def namespace_settings(abi: str) -> "dict[str, str]":
     """Return the variables that let ranks in different user namespaces share memory (see docs/howto/run-mpi.md)."""
     settings = {"UCX_POSIX_USE_PROC_LINK": "n"}
@@ -384,7 +395,8 @@ def rank_of_mpi(library: str, tell: "Any") -> None:
     environ = os.environ
     tell({"stage": "loading the MPI library"})
     mpi = Mpi(load(library, environ))
-    tell({"stage": "MPI_Init", "abi": mpi.abi})
+    version, device = version_of(mpi.version)
+    tell({"stage": "MPI_Init", "mpi": version, "abi": mpi.abi, "device": device})
     mpi.initialize()
     size, rank = mpi.size, mpi.rank
     problem = alone(size, environ, mpi.abi)
@@ -403,7 +415,6 @@ def rank_of_mpi(library: str, tell: "Any") -> None:
     records = [json.loads(record.decode()) for record in mpi.gather(json.dumps(own).encode()[:RECORD], size) if record]
     report = {}
     if rank == 0:
-        version, device = version_of(mpi.version)
         with open("/proc/self/mountinfo") as stream:
             origin = origin_of(mpi.path, stream)
         found = {match.group(0) for match in map(TRANSPORTS.search, map(os.path.basename, loaded_files())) if match}
@@ -542,6 +553,12 @@ def outcome(rank: "Any", time_limit: float, environ: "Mapping[str, str]") -> "tu
     stage = told.get("stage", "its start")
     if rank.status is None:
         problem = f"no answer within {time_limit:g} seconds; it hangs in: {stage}"
+        if leaves_ranks_behind(told):
+            why = (
+                f"{told['mpi']} often hangs there over UCX's tcp, also without a container. Use MPICH 4.2 or later, or "
+                "another transport of UCX (UCX_TLS)"
+            )
+            return BROKEN, problem, [why]
     elif rank.status < 0:
         problem = f"MPI was ended by signal {-rank.status} in: {stage}"
     else:

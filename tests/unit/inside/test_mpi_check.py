@@ -192,6 +192,28 @@ def test_a_rank_that_is_ended_by_its_library_is_explained(
 
 
 @pytest.mark.parametrize(
+    ("mpi", "device", "stage", "is_known"),
+    [
+        ("MPICH 4.0.2", "ch4:ucx", "MPI_Finalize", True),
+        ("MPICH 4.2.0", "ch4:ucx", "MPI_Finalize", False),
+        ("MPICH 4.0.2", "ch4:ofi", "MPI_Finalize", False),
+        ("MPICH 4.0.2", "ch4:ucx", "MPI_Init", False),
+        ("Open MPI 4.1.4", "", "MPI_Finalize", False),
+    ],
+)
+def test_the_hang_at_the_end_of_an_old_mpich_is_not_blamed_on_the_container(
+    monkeypatch: pytest.MonkeyPatch, mpi: str, device: str, stage: str, is_known: bool
+) -> None:
+    def rank(_library: str, tell: Any) -> None:
+        tell({"stage": stage, "abi": MPICH, "mpi": mpi, "device": device})
+        ctypes.CDLL(None).sleep(600)
+
+    _status, problem, hints = mpi_check.outcome(watched(monkeypatch, rank, 0.5), 0.5, STEP)
+    assert problem.endswith(f"it hangs in: {stage}")
+    assert ("also without a container" in " ".join(hints)) is is_known
+
+
+@pytest.mark.parametrize(
     ("error", "status"), [(mpi_check.UnusableError("no MPI"), UNUSABLE), (ValueError("other data"), BROKEN)]
 )
 def test_an_error_of_a_rank_is_a_sentence(monkeypatch: pytest.MonkeyPatch, error: Exception, status: int) -> None:
