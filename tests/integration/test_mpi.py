@@ -239,7 +239,7 @@ def test_row_6_the_setting_for_shared_memory_alone_fails_for_large_messages(host
 
 
 def test_row_6_the_module_swaps_the_library_and_sets_what_it_needs(host: User) -> None:
-    """Not over tcp, where MPICH before 4.2 often hangs without a container too (row 7). All nodes are one machine here."""
+    """Not over tcp, where MPICH before 4.2 often hangs without a container too (row 7). All nodes are one host here."""
     assert host.out(f"module load {MODULE}; echo $UCX_POSIX_USE_PROC_LINK $UCX_TLS") == "n ^cma"
     manifest = json.loads((host.installdir(MODULE) / "share" / "sifmod.json").read_text())
     assert (manifest["mpi"], manifest["features"]) == ("host", ["mpi"])

@@ -26,7 +26,7 @@ from sifmod.installed.consistency import recorded_packages
 from sifmod.installed.installation import Installation, find_installations
 from sifmod.installed.job import fitted
 from sifmod.render.job import PROGRAM, SRUN, Job, render_job
-from sifmod.site.settings import Site
+from sifmod.site.settings import Settings, Site
 from sifmod.text.package import is_package
 from sifmod.text.printable import one_line, printable
 from sifmod.text.quoting import shell
@@ -66,7 +66,7 @@ class _Ready:
 def collect(
     spaces: Sequence[SoftwareSpace],
     folders: Sequence[Path],
-    site: Site,
+    settings: Settings,
     *,
     seconds: int,
     robot_paths: Sequence[Path] = (),
@@ -79,7 +79,7 @@ def collect(
     Args:
         spaces: software spaces whose installations are listed.
         folders: folders of easyconfigs that are on offer.
-        site: the settings of the cluster.
+        settings: the settings of the cluster.
         seconds: the time of the catalogue, in seconds since 1970.
         robot_paths: further folders in which guides for users lie beside easyconfigs.
         doing: called with the module or the file that is looked at.
@@ -87,7 +87,8 @@ def collect(
     Raises:
         SifmodError: a space or a folder can't be read, or EasyBuild or the site's advisories can't be used.
     """
-    ready = _Ready(site, this_host(site), (*folders, *robot_paths))
+    site = settings.site
+    ready = _Ready(site, this_host(settings), (*folders, *robot_paths))
     entries: list[Entry] = []
     problems: list[str] = []
     for space in spaces:

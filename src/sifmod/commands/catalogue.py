@@ -74,14 +74,14 @@ def catalogue(
       sifmod catalogue --output /srv/www/containers --prefix /apps --quiet
       sifmod catalogue --output site/ --easyconfigs easyconfigs/ --site lumi
     """
-    site = load_settings(site=site_name).site
+    settings = load_settings(site=site_name)
     spaces = [software_space(prefix) for prefix in prefixes]
     if not prefixes and not folders:
         spaces = [software_space()]
     progress = QUIET if quiet else shown_progress()
     with progress.step("reading containers") as step:
         collected = collect(
-            spaces, folders, site, seconds=_time(), robot_paths=configuration().robot_paths, doing=step.tell
+            spaces, folders, settings, seconds=_time(), robot_paths=configuration().robot_paths, doing=step.tell
         )
     if not collected.catalogue.modules:
         # a file system that is not mounted must not empty a catalogue
