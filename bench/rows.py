@@ -641,7 +641,7 @@ def _client_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
         slow = SlowFolder(shown, data.scratch / "slow", data, clients, _SERVERS)
 
         def command(label: str, slow: SlowFolder = slow) -> Command:
-            each = f"python {replay.__file__} $m {_REPLAYED[label][0]} {_REPLAYED[label][1]}"
+            each = f"python -m {replay.__name__} $m {_REPLAYED[label][0]} {_REPLAYED[label][1]}"
             script = _at_once(" ".join(map(str, slow.mountpoints)), each)
             return Command(label=label, script=script, before=slow.mount(), after=slow.operations)
 

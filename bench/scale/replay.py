@@ -1,4 +1,4 @@
-"""replay FOLDER METADATA READS: look at as many names and read as many pages, evenly mixed, one after the other.
+"""python -m bench.scale.replay FOLDER METADATA READS: look at so many names, read so many pages, one after the other.
 
 FOLDER holds files named 0, 1 ... and a file `data`; what was looked at before is in the kernel's memory.
 """
