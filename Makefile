@@ -3,7 +3,7 @@
 # make test-all   set everything up; lint and every test
 # As root on Debian 12 both bring up the real tools by themselves: see testbed/README.md.
 .DEFAULT_GOAL := help
-.PHONY: help testbed testbed-all demo test test-rest test-all bench lint golden docs lock stop
+.PHONY: help testbed testbed-all demo test test-rest test-all bench lint golden docs picture lock stop
 
 VENV ?= $(or $(SIFMOD_TESTBED),/opt/sifmod-testbed)/venv
 PYTEST_ARGS ?=
@@ -18,6 +18,7 @@ help:
 	@echo 'make lint      ruff, mypy and shellcheck'
 	@echo 'make golden    regenerate the golden files of the rendered artefacts'
 	@echo 'make docs      regenerate the generated parts of the reference'
+	@echo 'make picture   regenerate the picture of a terminal in the README'
 	@echo 'make lock      regenerate testbed/requirements*.txt with the newest versions: needs uv'
 	@echo 'make testbed   only set everything up and start the daemons'
 	@echo 'make stop      stop the daemons'
@@ -63,6 +64,11 @@ golden:
 
 docs:
 	PYTHONPATH=src $(VENV)/bin/python docs/generate.py
+
+picture: testbed
+	@copy=$$(testbed/snapshot) && cd "$$copy" && SIFMOD_MAKE_PICTURE=1 "$(CURDIR)/testbed/as-user" \
+		python -m pytest -q tests/integration/test_docs.py -k picture && \
+		cp docs/pictures/terminal.* "$(CURDIR)/docs/pictures/"
 
 LOCK = uv pip compile --quiet --upgrade --universal --python-version 3.9 --generate-hashes --custom-compile-command 'make lock'
 lock:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
 
+from picture import FOLDER, make_picture, picture, session
+from rich.text import Text
 from transcript import console_blocks, same
+
+from conftest import GREETING, make_wheel
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,3 +31,18 @@ def test_the_readme_shows_what_the_demo_prints() -> None:
         assert step.command in printed
         if step.output:
             assert same(step.output, printed[step.command]), printed[step.command]
+
+
+def plain(text: str) -> str:
+    """A session without colours, and without the numbers that differ from run to run."""
+    return re.sub(r"\d+(\.\d+)?", "0", Text.from_ansi(text).plain)
+
+
+def test_the_picture_of_a_terminal_is_of_what_is_printed(tmp_path: Path) -> None:
+    make_wheel(tmp_path, *GREETING)
+    if os.environ.get("SIFMOD_MAKE_PICTURE"):
+        make_picture(tmp_path)
+        return
+    kept = (FOLDER / "terminal.txt").read_text()
+    assert (FOLDER / "terminal.svg").read_text() == picture(kept)
+    assert plain(session(tmp_path)) == plain(kept)
