@@ -17,6 +17,8 @@ from bench import report
 from bench.data import Data
 from bench.measure import BenchmarkError, Samples, alternate, bash
 from bench.rows import GROWTHS, ROWS, lumi
+from bench.scale import report as scale
+from bench.scale.parameters import ParameterError
 
 TOOLS = {
     "kernel": "uname -r",
@@ -89,6 +91,10 @@ def main() -> int:
                 one = {"key": growth.key, "title": growth.title, "unit": growth.unit, "pairs": pairs, "run": run}
                 one["points"] = points
                 report.add("growths", one, arguments.output, order=keys)
+        if {"starts", "grow-clients"} & set(arguments.only):
+            scale.write(arguments.output)
+    except ParameterError as error:
+        print(f"bench: what the model says is not written: {error}", file=sys.stderr)
     except BenchmarkError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

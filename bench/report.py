@@ -90,8 +90,14 @@ def _growth_table(growth: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _plot(results: Mapping[str, Any], path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
+    """Write a figure of matplotlib as SVG: the same bytes for the same figure."""
     matplotlib.rcParams["svg.hashsalt"] = "sifmod"
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def _plot(results: Mapping[str, Any], path: Path) -> None:
     growths = results["growths"]
     figure, axes = pyplot.subplots(1 + len(growths), 1, figsize=(9, 5 + 3 * len(growths)), squeeze=False)
     bars = axes[0][0]
@@ -116,5 +122,4 @@ def _plot(results: Mapping[str, Any], path: Path) -> None:
         axis.set_xlabel(growth["unit"])
         axis.set_ylabel("seconds")
         axis.legend()
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
+    save(figure, path)
