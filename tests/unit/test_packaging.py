@@ -13,6 +13,7 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.lacking import lacking
 
 import sifmod
@@ -95,6 +96,11 @@ def test_the_metadata_names_every_python_from_the_oldest_on(metadata: Message) -
     assert named == ["3.9", "3.10", "3.11", "3.12", "3.13"]
     assert "Typing :: Typed" in classifiers
     assert metadata.get_all("Project-URL")
+
+
+def test_the_citation_names_the_version() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (cited["version"], cited["license"]) == (sifmod.__version__, "GPL-2.0-only")
 
 
 def test_a_wheel_made_from_the_sdist_is_the_same(wheel: Path, sdist: Path, tmp_path: Path) -> None:
