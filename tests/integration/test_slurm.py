@@ -241,6 +241,37 @@ def test_a_job_script_of_sifmod_runs_as_it_is(demo: User, job_directory: Path) -
     assert sorted(path.name for path in job_directory.iterdir()) == ["show it.py", output.name]
 
 
+def options_as_slurm_reads_them(report: str) -> dict[str, str]:
+    """Return the options in what `sbatch --verbose` reports."""
+    lines = [line.removeprefix("sbatch: ") for line in report.splitlines()]
+    block = lines[lines.index("defined options") + 1 : lines.index("end of defined options")]
+    return {name.strip(): value.strip() for name, colon, value in (line.partition(":") for line in block) if colon}
+
+
+@pytest.mark.parametrize("launcher", ["srun", "torchrun"])
+def test_slurm_reads_a_job_of_a_thousand_nodes_as_it_was_asked_for(
+    demo: User, job_directory: Path, launcher: str
+) -> None:
+    """The testbed has four nodes, so the controller refuses the job: sbatch has read the script before it asks."""
+    requested = "--nodes 1000 --tasks-per-node 8 --cpus-per-task 7 --time 1-12:30 --partition main"
+    done = demo.run(
+        f"sifmod sbatch {DEMO_MODULE} {requested} --launcher {launcher} -- x.py --nodes=2 | "
+        "sbatch --verbose --test-only",
+        check=False,
+        cwd=job_directory,
+    )
+    found = options_as_slurm_reads_them(done.stderr)
+    tasks, cores = ("8", "7") if launcher == "srun" else ("1", "56")
+    assert {name: found[name] for name in ("nodes", "ntasks-per-node", "cpus-per-task", "time", "partition")} == {
+        "nodes": "1000",
+        "ntasks-per-node": tasks,
+        "cpus-per-task": cores,
+        "time": "1-12:30:00",
+        "partition": "main",
+    }
+    assert "allocation failure: Requested node configuration is not available" in done.stderr
+
+
 def test_a_job_script_for_torchrun_starts_it_once_on_each_node(with_torchrun: User, job_directory: Path) -> None:
     with_torchrun.run(
         f"sifmod sbatch {DEMO_MODULE} -N 2 --tasks-per-node 3 --launcher torchrun -- x.py 'a b' | sbatch --wait",
