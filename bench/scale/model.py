@@ -91,8 +91,8 @@ class _Start:
         # as many as reach the rate if each is as quick as it is without a queue
         servers = max(1, round(rate * (seconds - cluster.metadata_latency)))
         self._metadata = _Station(environment, servers=servers, rate=rate, alone=seconds, nodes=each)
-        whole = total(way, nodes, ranks)
-        size = max(1, whole.bytes / max(1, whole.reads))
+        asked = _asked_of_nodes(way, nodes, ranks)
+        size = self._read_size = max(1, asked.bytes / max(1, asked.reads))
         targets = cluster.stripes if way.striped else cluster.targets
         # the ranks of a node share its network
         alone = size * max(1 / cluster.target_bandwidth, ranks / cluster.node_bandwidth) + cluster.read_latency
@@ -102,11 +102,8 @@ class _Start:
     def run(self) -> Outcome:
         self._environment.run(self._environment.process(self._all()))
         metadata, reads = self._metadata.served, self._reads.served
-        once = total(self._way, 0, 1)
-        whole = total(self._way, self._nodes, self._ranks)
-        size = (whole.bytes - once.bytes) / max(1, whole.reads - once.reads)
-        served = Demand(metadata=metadata, reads=reads, bytes=round(reads * size)) + once
-        return Outcome(seconds=self._environment.now, served=served)
+        served = Demand(metadata=metadata, reads=reads, bytes=round(reads * self._read_size))
+        return Outcome(seconds=self._environment.now, served=served + _asked_once(self._way))
 
     def _all(self) -> _Process:
         if self._way.broadcast:
@@ -161,7 +158,14 @@ def _levels(nodes: int, fanout: int) -> int:
     return levels
 
 
+def _asked_of_nodes(way: Way, nodes: int, ranks: int) -> Demand:
+    return (way.node + way.rank.times(ranks - 1)).times(nodes)
+
+
+def _asked_once(way: Way) -> Demand:
+    return Demand(metadata=1, reads=1, bytes=way.broadcast) if way.broadcast else Demand()
+
+
 def total(way: Way, nodes: int, ranks: int) -> Demand:
     """Return what the nodes ask of the file system in all, with the one reading of a broadcast."""
-    once = Demand(metadata=1, reads=1, bytes=way.broadcast) if way.broadcast else Demand()
-    return (way.node + way.rank.times(ranks - 1)).times(nodes) + once
+    return _asked_of_nodes(way, nodes, ranks) + _asked_once(way)
