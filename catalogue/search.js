@@ -39,11 +39,11 @@
   function match(word, reasons) {
     const marks = new Uint8Array(modules.length);
     const [name, version] = word.split("==");
-    const note = (number, text) => {
+    const note = (number, title, one = "") => {
       marks[number] = 1;
       const noted = (reasons[number] ??= []);
       if (noted.length < REASONS) {
-        noted.push(text);
+        noted.push(one ? `${title} ${one}` : title);
       }
     };
     for (const { name: title, versions, postings, key } of ranked(words.packages, spelling(name))) {
@@ -55,7 +55,7 @@
       for (let at = 0; at < postings.length; at += 2) {
         number += postings[at];
         if (wanted[postings[at + 1]]) {
-          note(number, `${title} ${versions[postings[at + 1]]}`);
+          note(number, title, versions[postings[at + 1]]);
         }
       }
     }
@@ -146,10 +146,13 @@
     search();
   }
 
-  form.addEventListener("input", () => {
-    search();
-    remember();
-  });
+  // Assistive technology that sets a field may report only one of the two.
+  for (const kind of ["input", "change"]) {
+    form.addEventListener(kind, () => {
+      search();
+      remember();
+    });
+  }
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", () => {
     // the fields are reset after this event

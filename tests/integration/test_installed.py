@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, demo_with, make_user, make_wheel
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, ROOT, User, demo_with, make_user, make_wheel
 
 LOAD = f"module load {DEMO_MODULE}"
 
@@ -42,6 +42,27 @@ def test_list_and_show_see_what_users_installed(owner: User) -> None:
     shown = owner.out("sifmod show Python")
     assert "greeting==1.0" in shown
     assert str(owner.modulefile(DEMO_MODULE)) in shown
+
+
+def test_the_catalogue_has_lines_that_run(owner: User, tmp_path: Path) -> None:
+    pages, offers = tmp_path / "pages", tmp_path / "offers"
+    easyconfig = offers / "b/bwa/bwa-0.7.18-singularity.eb"
+    easyconfig.parent.mkdir(parents=True)
+    easyconfig.write_text((ROOT / "easyconfigs/b/bwa/bwa-0.7.18-singularity.eb").read_text())
+    owner.run(f"sifmod catalogue --output '{pages}' --prefix '{owner.prefix}' --easyconfigs '{offers}' --quiet")
+    offered, installed = json.loads((pages / "catalogue.json").read_text())["modules"]
+    assert (offered["state"], offered["commands"]) == ("offered", ["bwa"])
+    assert offered["module_class"] == "bio"
+    assert installed["module"] == DEMO_MODULE
+    assert installed["description"].startswith("Python 3.11 of Debian")
+    assert {"name": "greeting", "version": "1.0"} in installed["packages"]
+    assert installed["load"] == LOAD
+    assert "Python 3.11" in owner.out(f"{installed['load']}; {installed['run']}")
+    (tmp_path / "train.py").write_text("import greeting; print(greeting.greet())\n")
+    (tmp_path / "job.sh").write_text(installed["job"])
+    owner.run(f"cd '{tmp_path}' && sbatch --wait job.sh")
+    (output,) = tmp_path.glob("*.out")
+    assert output.read_text().splitlines()[-1] == "hello"
 
 
 def test_verify_is_content_with_an_install_and_with_eb_s_own_check(owner: User) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -76,8 +77,10 @@ def _vendor(key: str) -> str:
 
 @lru_cache(maxsize=1)
 def _parser() -> MarkdownIt:
-    """Return a parser for which HTML is text; an image would be a request to somebody else."""
-    return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    """Return a parser for which HTML is text, and a picture its description: it may be somebody else's."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    parser.add_render_rule("image", lambda _self, tokens, number, _options, _env: html.escape(tokens[number].content))
+    return parser
 
 
 def _markdown(text: str) -> Markup:

@@ -15,7 +15,7 @@ GUIDE = f"""# Before you start
 
 Ask for `--gpus-per-node`. See [our pages](https://example.org/docs), not [these](javascript:alert(1)).
 
-![a picture](https://example.org/x.png)
+![a <picture>](https://example.org/x.png)
 
 | queue | hours |
 |---|---|

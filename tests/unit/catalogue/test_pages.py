@@ -141,6 +141,7 @@ def test_a_guide_is_markdown_without_html_pictures_or_scripts(pages: dict[str, P
     page = pages["modules/PyTorch-2.7.1.html"]
     assert "Before you start" in page.texts["h3"]
     assert "small" in page.texts["td"]
+    assert "a <picture>" in page.texts["p"]
     assert HOSTILE in page.texts["p"]
     links = set(page.attributes("a", "href"))
     assert "https://example.org/docs" in links
