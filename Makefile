@@ -3,7 +3,7 @@
 # make test-all   set everything up; lint and every test
 # As root on Debian 12 both bring up the real tools by themselves: see testbed/README.md.
 .DEFAULT_GOAL := help
-.PHONY: help testbed testbed-all demo test test-rest test-all bench lint golden docs picture lock stop
+.PHONY: help testbed testbed-all demo test test-rest test-all bench lint golden docs picture shots lock stop
 
 VENV ?= $(or $(SIFMOD_TESTBED),/opt/sifmod-testbed)/venv
 PYTEST_ARGS ?=
@@ -19,6 +19,7 @@ help:
 	@echo 'make golden    regenerate the golden files of the rendered artefacts'
 	@echo 'make docs      regenerate the generated parts of the reference'
 	@echo 'make picture   regenerate the picture of a terminal in the README'
+	@echo 'make shots     take the pictures of the catalogue anew, in a browser'
 	@echo 'make lock      regenerate testbed/requirements*.txt with the newest versions: needs uv'
 	@echo 'make testbed   only set everything up and start the daemons'
 	@echo 'make stop      stop the daemons'
@@ -69,6 +70,12 @@ picture: testbed
 	@copy=$$(testbed/snapshot) && cd "$$copy" && SIFMOD_MAKE_PICTURE=1 "$(CURDIR)/testbed/as-user" \
 		python -m pytest -q tests/integration/test_docs.py -k picture && \
 		cp docs/pictures/terminal.* "$(CURDIR)/docs/pictures/"
+
+shots:
+	testbed/setup --all
+	@copy=$$(testbed/snapshot) && cd "$$copy" && folder=$$(mktemp -d) && chmod 777 "$$folder" && \
+		"$(CURDIR)/testbed/as-user" env PYTHONPATH=. python docs/pictures.py "$$folder" && \
+		cp "$$folder"/*.png "$(CURDIR)/docs/pictures/"; status=$$?; rm -rf "$$folder"; exit $$status
 
 LOCK = uv pip compile --quiet --upgrade --universal --python-version 3.9 --generate-hashes --custom-compile-command 'make lock'
 lock:
