@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # room -> the rooms that it may import; at the root of the package lies what every room may import.
 TABLE = """
 commands: catalogue doctor installed install easyconfig usersoftware fetch render host eb site container image advice text
-catalogue: doctor installed install usersoftware render host eb site container text
+catalogue: doctor installed install easyconfig usersoftware render host eb site container text
 doctor: installed install usersoftware fetch host eb site container image advice text
 installed: install usersoftware fetch render host eb site container image text inside
 easyconfig: install fetch host eb site container image text

@@ -13,11 +13,13 @@ from packaging.utils import canonicalize_name
 
 from sifmod import names
 from sifmod.catalogue.changes import with_changes
-from sifmod.catalogue.model import INSTALLED, OFFERED, Catalogue, Entry, Image, Package
+from sifmod.catalogue.model import INSTALLED, OFFERED, Catalogue, Entry, Image, KnownProblem, Package
 from sifmod.container.spec import ContainerSpec
+from sifmod.doctor.advisories import OF_MODULE
 from sifmod.doctor.examination import Host, Patient, advisories_for, advisories_of, this_host
+from sifmod.easyconfig.text import read_easyconfig
 from sifmod.eb.available import beside_easyconfigs, easyconfigs_below
-from sifmod.eb.evaluation import Described, Evaluated, container_of, description_of
+from sifmod.eb.evaluation import Described, Evaluated, container_of
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import EasyBuildError, JobError, SifmodError
 from sifmod.finding import Finding
@@ -38,6 +40,7 @@ _SCRIPT = "train.py"
 # What a container without commands of its own can run: in-container is a host command of every module.
 _SYSTEM = ("in-container", "cat", "/etc/os-release")
 _LONGEST_STEM = 200
+_TEMPLATE = re.compile(r"%\((\w+)\)s")
 _ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
 
 
@@ -74,7 +77,7 @@ def collect(
 ) -> Collected:
     """Return the catalogue of what is installed and what is on offer.
 
-    An easyconfig whose module is installed is not listed again. As with `eb`, evaluating an easyconfig runs its code.
+    An easyconfig whose module is installed is not listed again. As with `eb`, the code of those on offer is run.
 
     Args:
         spaces: software spaces whose installations are listed.
@@ -133,16 +136,29 @@ def collect(
 
 
 def _said_by(item: Installation) -> tuple[Described, str]:
-    """Return what the easyconfig in an installation says, and why it can't be read."""
+    """Return what the easyconfig in an installation says, and why it can't be read.
+
+    It is read and not run: others may have written to the installation.
+    """
     path = _easyconfig(item)
     if path is None:
         return _NOTHING_SAID, ""
     try:
-        return description_of(path), ""
-    except EasyBuildError:
-        raise
+        known, _computed = read_easyconfig(path)
     except SifmodError as error:
         return _NOTHING_SAID, str(error)
+    values = {name: value for name, value in known.items() if isinstance(value, str)}
+    homepage, description, module_class = (
+        _resolved(values.get(name, ""), values) for name in ("homepage", "description", "moduleclass")
+    )
+    return Described(homepage, description, module_class, values.get("gpu")), ""
+
+
+def _resolved(text: str, values: Mapping[str, str]) -> str:
+    """Return text with EasyBuild's templates for names and versions resolved; others stay as they are."""
+    names = {key: values.get(key, "") for key in ("name", "version", "versionsuffix")}
+    known = {**names, "namelower": names["name"].lower()}
+    return _TEMPLATE.sub(lambda found: known.get(found[1], found[0]), text)
 
 
 def _easyconfig(item: Installation) -> Optional[Path]:
@@ -237,12 +253,12 @@ def _patient(spec: ContainerSpec) -> Patient:
     )
 
 
-def _advisories(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def _advisories(findings: Iterable[Finding]) -> tuple[KnownProblem, ...]:
     """Return known problems; that a module does not tell of one is for its installer, not for users."""
     return tuple(
-        Finding(*map(one_line, (one.severity, one.topic, one.what, one.why, one.remedy)))
+        KnownProblem(*map(one_line, (one.severity, one.topic, one.what, one.why, one.remedy)))
         for one in findings
-        if one.topic != "advisories"
+        if one.topic != OF_MODULE
     )
 
 

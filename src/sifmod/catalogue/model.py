@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any, Optional
 
-from sifmod.finding import Finding
-
 # Raised for an incompatible change of the JSON only; a new key doesn't need it.
 FORMAT = 1
 INSTALLED, OFFERED = "installed", "offered"
@@ -47,6 +45,25 @@ class Changes:
     added: tuple[Package, ...]
     removed: tuple[Package, ...]
     changed: tuple[NewVersion, ...]
+
+
+@dataclass(frozen=True)
+class KnownProblem:
+    """A known problem of a container, as a finding of doctor tells it.
+
+    Attributes:
+        severity: `note`, `warning` or `problem`.
+        topic: which advisory it is.
+        what: what goes wrong.
+        why: where it is described, and what it depends on.
+        remedy: what to do.
+    """
+
+    severity: str
+    topic: str
+    what: str
+    why: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,7 +131,7 @@ class Entry:
     features: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     packages: tuple[Package, ...] = ()
-    advisories: tuple[Finding, ...] = ()
+    advisories: tuple[KnownProblem, ...] = ()
     load: str = ""
     run: str = ""
     job: str = ""

@@ -63,7 +63,7 @@ def catalogue(
     """Write a catalogue of containers: pages to search in, and catalogue.json.
 
     Users find a module by its name, its commands and its Python packages, and copy the lines that use it. The pages
-    need no server and fetch nothing from elsewhere. As with eb, the code of easyconfigs is run.
+    need no server and fetch nothing from elsewhere. As with eb, the code of easyconfigs on offer is run.
 
     Exit status: 0; 20 if the catalogue was written, but lacks what can't be read, which is named on standard error.
     After any other status an earlier catalogue is unchanged.

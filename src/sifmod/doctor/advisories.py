@@ -16,6 +16,9 @@ from sifmod.install.advice import about, about_node
 from sifmod.installed.installation import Installation
 from sifmod.site.settings import Site
 
+# The topic of what a module does not tell; a known problem has its identifier as topic.
+OF_MODULE = "advisories"
+
 
 def node_advisories(advisories: Sequence[Advisory], node: Subject) -> Iterator[Finding]:
     """Yield the findings on a host, whatever runs there."""
@@ -57,7 +60,7 @@ def container_advisories(
             severity = NOTE if all(one.severity == NOTE for one in missing) else WARNING
             what = f"the module {installation.module} does not tell of {_names(missing)}"
             why = "it was written before they applied"
-            yield Finding(severity, "advisories", what, why, "eb --rebuild --module-only")
+            yield Finding(severity, OF_MODULE, what, why, "eb --rebuild --module-only")
         over = [one for one in advisories if one.identifier in told and one not in of_module]
         if over:
             what = f"the module {installation.module} still tells of {_names(over)}"

@@ -81,19 +81,6 @@ def variables_of(path: Path) -> Mapping[str, Any]:
         return dict(EasyConfigParser(str(path)).get_config_dict())
 
 
-def description_of(path: Path) -> Described:
-    """Return what an easyconfig of `ContainerImage` says of its software; files beside it need not be there.
-
-    Raises:
-        EasyconfigError: it can't be evaluated.
-    """
-    with _easybuild(path):
-        from easybuild.framework.easyconfig.easyconfig import EasyConfig
-
-        _configure([])
-        return _described(EasyConfig(str(path), validate=False))
-
-
 def container_of(path: Path, *, prefix: Optional[Path] = None) -> Evaluated:
     """Return what the easyblock would install from an easyconfig of `ContainerImage`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import grp
 import hashlib
 import os
@@ -11,6 +12,7 @@ import pwd
 import shutil
 import stat
 import tempfile
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +24,7 @@ from sifmod.text.size import size_text
 
 # Bytes of a file of text: manifests, journals, lists of packages and module files have some kilobytes.
 _LARGEST = 64 << 20
+_ABANDONED = 86400  # seconds after which nobody writes to a draft any more
 # Errors of link(2) on a file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -159,12 +162,13 @@ def write_folder(folder: Path, files: Mapping[str, str], *, replaceable: Callabl
         SifmodError: the folder is something else, or can't be written; an earlier one is unchanged.
     """
     folder = folder.resolve()
+    drafts = f".{folder.name}.sifmod-"
     if os.path.lexists(folder) and not folder.is_dir():
         raise SifmodError(f"'{folder}' exists and is not a directory: choose another name")
     try:
         if folder.is_dir() and any(folder.iterdir()) and not replaceable(folder):
             raise SifmodError(f"'{folder}' has files that sifmod did not write: choose a new or an empty directory")
-        draft = folder.with_name(f".{folder.name}.sifmod-{uuid.uuid4().hex}")
+        draft = folder.with_name(f"{drafts}{uuid.uuid4().hex}")
         draft.mkdir(parents=True)
         try:
             for name, text in files.items():
@@ -175,6 +179,10 @@ def write_folder(folder: Path, files: Mapping[str, str], *, replaceable: Callabl
                     stream.flush()
                     os.fsync(stream.fileno())
             _exchange(draft, folder)
+            for path in folder.parent.glob(f"{glob.escape(drafts)}*"):
+                # of a run that was killed: no run takes so long
+                if path != draft and time.time() - path.stat().st_mtime > _ABANDONED:
+                    remove_tree(path)
         finally:
             remove_tree(draft)
     except OSError as error:

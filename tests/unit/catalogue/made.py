@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from sifmod.catalogue.changes import with_changes
-from sifmod.catalogue.model import INSTALLED, Catalogue, Entry, Image, Package
-from sifmod.finding import PROBLEM, Finding
+from sifmod.catalogue.model import INSTALLED, Catalogue, Entry, Image, KnownProblem, Package
+from sifmod.finding import PROBLEM
 
 HOSTILE = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"
 GUIDE = f"""# Before you start
@@ -57,7 +57,7 @@ def a_catalogue() -> Catalogue:
         has_python=True,
         commands=("pip", "python", "torchrun"),
         packages={"numpy": "2.1.0", "torch": "2.7.1", "torchmetrics": "1.7.0"},
-        advisories=(Finding(PROBLEM, "advisory x", "It is slow.", "see https://example.org/1", "Set X=1."),),
+        advisories=(KnownProblem(PROBLEM, "advisory x", "It is slow.", "see https://example.org/1", "Set X=1."),),
         guide=GUIDE,
     )
     older: dict[str, Any] = {"easyconfig": "", "python_version": "3.10", "advisories": (), "guide": "", "changes": None}

@@ -20,6 +20,17 @@ from sifmod.errors import EasyBuildError, EasyconfigError, InstallError, SifmodE
 
 from ..support import a_runner, a_site, a_spec, make_installation, snapshot
 
+EASYCONFIG = """easyblock = 'ContainerImage'
+import os
+os.abort()
+name = 'Demo'
+version = '1'
+homepage = 'https://example.org/'
+description = '''A
+ demo %(version)s.'''
+moduleclass = 'ai'
+gpu = 'amd'
+"""
 SAID = Described("https://example.org/", "A\n demo.", "ai", "amd")
 
 
@@ -78,25 +89,21 @@ def test_the_installed_are_written_with_what_the_install_recorded(space: Softwar
     assert json.loads((output / "catalogue.json").read_text())["time"] == "2026-01-31T08:00:00Z"
 
 
-def test_what_the_easyconfig_says_is_shown(space: SoftwareSpace, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_easyconfig_says_is_shown_and_its_code_is_not_run(space: SoftwareSpace, output: Path) -> None:
     root = installed(space, "Demo/1", "demo", python_version="", venv="")
     (root / "easybuild").mkdir()
-    (root / "easybuild/Demo-1.eb").touch()
-    monkeypatch.setattr(collection, "description_of", lambda _path: SAID)
+    (root / "easybuild/Demo-1.eb").write_text(EASYCONFIG)
     assert run("--output", output).exit_code == 0
     entry = modules(output)["Demo/1"]
-    assert (entry["description"], entry["homepage"], entry["module_class"]) == ("A demo.", SAID.homepage, "ai")
+    assert (entry["description"], entry["homepage"], entry["module_class"]) == ("A demo 1.", SAID.homepage, "ai")
     assert (entry["gpu"], entry["run"]) == ("amd", "srun -n1 --gpus-per-node=1 demo")
     assert "--gpus-per-node=1" in entry["job"]
 
 
-def test_an_address_that_is_no_web_page_is_left_out(
-    space: SoftwareSpace, output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_address_that_is_no_web_page_is_left_out(space: SoftwareSpace, output: Path) -> None:
     root = installed(space)
     (root / "easybuild").mkdir()
-    (root / "easybuild/Demo-1.eb").touch()
-    monkeypatch.setattr(collection, "description_of", lambda _path: Described("javascript:alert(1)", "", "", ""))
+    (root / "easybuild/Demo-1.eb").write_text(EASYCONFIG.replace("https:", "javascript:"))
     assert run("--output", output).exit_code == 0
     assert modules(output)["Demo/1"]["homepage"] == ""
 

@@ -320,6 +320,15 @@ def test_a_folder_is_written_whole_in_place_of_an_earlier_one(tmp_path: Path) ->
     assert [path.name for path in folder.parent.iterdir()] == ["pages"]
 
 
+def test_what_a_killed_run_has_left_is_removed_a_day_later(tmp_path: Path) -> None:
+    for name, day in ((".pages.sifmod-1", 0), (".pages.sifmod-2", 1_700_000_000), (".other.sifmod-3", 1)):
+        (tmp_path / name).mkdir()
+        if day:
+            os.utime(tmp_path / name, (day, day))
+    write_folder(tmp_path / "pages", {"a": "1"}, replaceable=lambda _folder: False)
+    assert {path.name for path in tmp_path.iterdir()} == {"pages", ".pages.sifmod-1", ".other.sifmod-3"}
+
+
 def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
