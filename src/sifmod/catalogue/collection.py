@@ -195,7 +195,7 @@ def _installed(item: Installation, described: Described, ready: _Ready) -> Entry
         commands=commands,
         packages=_packages_of(item),
         advisories=_advisories(advisories_of(item, ready.host)),
-        run=_run(gpu, has_python=has_python, commands=commands),
+        run=_run(gpu, ready.site, has_python=has_python, commands=commands),
         job=printable(script),
         guide=_guide(item.name, ready.guides),
     )
@@ -221,7 +221,7 @@ def _offered(path: Path, evaluated: Evaluated, ready: _Ready) -> Entry:
         commands=commands,
         packages=_sorted_packages(Package(*map(one_line, pair)) for pair in spec.expected_packages.items()),
         advisories=_advisories(advisories_for(_patient(spec), ready.host)),
-        run=_run(spec.gpu, has_python=has_python, commands=commands),
+        run=_run(spec.gpu, ready.site, has_python=has_python, commands=commands),
         job=printable(script),
         guide=_text(beside) if beside.is_file() else _guide(spec.name, ready.guides),
     )
@@ -276,11 +276,15 @@ def _sorted_packages(packages: Iterable[Package]) -> tuple[Package, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def _run(gpu: str, *, has_python: bool, commands: tuple[str, ...]) -> str:
-    """Return a line that runs as it stands: host commands need no runtime in front of them."""
+def _run(gpu: str, site: Site, *, has_python: bool, commands: tuple[str, ...]) -> str:
+    """Return a line that runs as it stands on the site; host commands need no runtime in front of them."""
     what = ("python", "--version") if has_python and "python" in commands else commands[:1] or _SYSTEM
-    gpus = ["--gpus-per-node=1"] if gpu else []
-    return " ".join(["srun", "-n1", *gpus, *map(shell, what)])
+    options = ["-n1"]
+    if gpu:
+        options += ["--gpus-per-node=1", *([f"--partition={site.slurm_partition}"] if site.slurm_partition else [])]
+    if site.slurm_account:
+        options.append(f"--account={site.slurm_account}")
+    return " ".join(["srun", *map(shell, (*options, *what))])
 
 
 def _job(module: str, gpu: str, *, has_python: bool, commands: tuple[str, ...]) -> Job:

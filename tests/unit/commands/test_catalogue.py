@@ -100,6 +100,24 @@ def test_what_the_easyconfig_says_is_shown_and_its_code_is_not_run(space: Softwa
     assert "--gpus-per-node=1" in entry["job"]
 
 
+def test_lines_name_the_partition_and_the_account_of_the_site(
+    space: SoftwareSpace, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, gpu in (("Demo/1", "amd"), ("Plain/1", "")):
+        root = installed(space, module, "demo", python_version="", venv="")
+        (root / "easybuild").mkdir()
+        (root / "easybuild/x.eb").write_text(EASYCONFIG.replace("amd", gpu))
+    monkeypatch.setenv("SIFMOD_SLURM_PARTITION", "gpu nodes")
+    monkeypatch.setenv("SIFMOD_SLURM_ACCOUNT", "project_1")
+    result = run("--output", output)
+    assert result.exit_code == 0, result.exception
+    lines = {module: entry["run"] for module, entry in modules(output).items()}
+    assert lines == {
+        "Demo/1": "srun -n1 --gpus-per-node=1 '--partition=gpu nodes' --account=project_1 demo",
+        "Plain/1": "srun -n1 --account=project_1 demo",
+    }
+
+
 def test_an_address_that_is_no_web_page_is_left_out(space: SoftwareSpace, output: Path) -> None:
     root = installed(space)
     (root / "easybuild").mkdir()
