@@ -14,12 +14,17 @@ from sifmod.image.inspection import Inspection
 from sifmod.image.mpi import OPEN_MPI, MpiLibrary
 from sifmod.install.mpi import UNSEEN, choose_mpi, namespace_variables
 from sifmod.site.settings import Site
+from sifmod.text.version import version_order
 
 _TOPIC = "MPI"
 _ROWS = "of docs/howto/run-mpi.md"
 
 # What Slurm calls the interfaces that the families understand, the usual one first.
 _PMIX, _PMI = ("pmix",), ("pmi2", "cray_shasta", "pmix")
+
+# The first MPICH whose ranks wait for each other before they close their connections, and not after (see row 7);
+# mpi_check.leaves_ranks_behind, which can't import this, has it too.
+_WAITS_FIRST = "4.2"
 
 
 def check_mpi(
@@ -61,6 +66,9 @@ def check_mpi(
     whose = "the host's" if choice.host else "the image's"
     yield Finding(OK, _TOPIC, f"programs use {whose} {library.words}, {library.path}")
     yield from _process_manager(library)
+    if library.device.startswith("ch4:ucx") and version_order(library.version) < version_order(_WAITS_FIRST):
+        what = f"{library.words} may hang in MPI_Finalize over UCX's tcp, also without a container"
+        yield Finding(NOTE, _TOPIC, what, f"row 7 {_ROWS}", f"MPICH {_WAITS_FIRST} or later, or no tcp in UCX_TLS")
     if runtime and makes_user_namespaces(runtime):
         yield from _namespaces(library, is_host=choice.host is not None, settings=settings)
 

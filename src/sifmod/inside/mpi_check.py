@@ -157,8 +157,8 @@ def advice(output: str, environ: "Mapping[str, str]", uid_map: str, abi: str) ->
 def leaves_ranks_behind(told: "Mapping[str, Any]") -> bool:
     """Return whether a rank that hangs at the end most likely waits for ranks that wait for it in turn.
 
-    MPICH before 4.2 calls a barrier of PMI there, in which a rank no longer answers others over UCX's tcp
-    (pmodels/mpich, pull request 6596). Seen with 4.0.2 and UCX 1.13.1 in 7 of 16 runs without a container.
+    MPICH before 4.2 calls a barrier of PMI after it has closed its connections, in which it no longer answers ranks
+    that still close theirs over UCX's tcp (pmodels/mpich, pull request 6596; docs/howto/run-mpi.md has measurements).
     """
     version = re.match(r"MPICH (\d+)\.(\d+)", told.get("mpi", ""))
     is_old = version is not None and (int(version.group(1)), int(version.group(2))) < (4, 2)

@@ -13,6 +13,7 @@ from sifmod.doctor.mpi import check_mpi
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.image.inspection import inspect_image
+from sifmod.inside.mpi_check import leaves_ranks_behind
 from sifmod.site.feature import Feature
 from sifmod.site.settings import Site
 
@@ -61,7 +62,7 @@ def test_without_mpi_nothing_is_said(monkeypatch: pytest.MonkeyPatch, top: Path)
 
 def test_an_image_falls_into_row_2_until_its_module_is_installed(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
     put(top, mpich())
-    (library, start, rows) = said(monkeypatch, top)
+    (library, start, _end, rows) = said(monkeypatch, top)
     assert library == (OK, "programs use the image's MPICH 4.0.2, /usr/lib/libmpi.so |  | ")
     assert start[0] == OK
     assert "srun --mpi=pmi2 | row 1" in start[1]
@@ -89,9 +90,24 @@ def test_an_installation_is_compared_with_what_it_needs(
 
 
 def test_with_setuid_only_the_process_manager_counts(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
-    put(top, mpich())
+    put(top, mpich("5.0.2"))
     assert len(said(monkeypatch, top, namespaces=False)) == 2
     assert len(said(monkeypatch, top, namespaces=False, slurm=(1, "no srun"))) == 1
+
+
+@pytest.mark.parametrize("device", ["ch4:ucx", "ch4:ofi"])
+@pytest.mark.parametrize("version", ["3.4.3", "4.0.2", "4.1.3", "4.2.0", "4.10.0"])
+@pytest.mark.parametrize("namespaces", [True, False])
+def test_an_mpi_that_hangs_at_its_end_is_named_as_mpi_check_does(
+    monkeypatch: pytest.MonkeyPatch, top: Path, version: str, device: str, namespaces: bool
+) -> None:
+    """It also hangs without a container, so user namespaces do not count."""
+    put(top, mpich(version).replace(b"ch4:ucx", device.encode()))
+    hangs = [one for one in said(monkeypatch, top, namespaces=namespaces) if "row 7" in one[1]]
+    assert bool(hangs) is leaves_ranks_behind({"mpi": f"MPICH {version}", "device": device, "stage": "MPI_Finalize"})
+    for severity, text in hangs:
+        assert severity == NOTE
+        assert f"MPICH {version} may hang in MPI_Finalize over UCX's tcp" in text
 
 
 def test_open_mpi_needs_pmix(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
