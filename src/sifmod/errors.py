@@ -73,6 +73,8 @@ class EasyconfigError(SifmodError):
 class EasyBuildError(EasyconfigError):
     """EasyBuild itself can't be used, so no easyconfig can be evaluated."""
 
+    exit_code = 14
+
 
 class KernelError(SifmodError):
     """No Jupyter kernel can be made from an installation."""
