@@ -339,4 +339,4 @@ def test_all_installations_are_examined(call: Call, advise: Callable[..., None],
     assert f"Demo/1  {space.software}/Demo/1" in plain.output
     assert call("--all", "Demo/1").exit_code == 2
     (tmp_path / "ours.toml").write_text("[[advisory]]\nid = 1\n")
-    assert "line 2, has id = 1" in str(call("--all").exception)
+    assert "line 2, has advisory.id = 1" in str(call("--all").exception)
