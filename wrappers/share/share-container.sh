@@ -60,20 +60,20 @@ find_obstacle() {
 describe_container() {
     local name files=("$sifmod_image")
     if packed_is_active; then files+=("$sifmod_packed"); fi
-    sifmod_key="one container of $UID for the tasks $SLURM_GTIDS"$'\n'"$sifmod_runtime"$'\n'
+    sifmod_key="one container of $UID for the tasks $SLURM_GTIDS"$'\n'"$sifmod_way $sifmod_runtime"$'\n'
     sifmod_key+=$(stat -Lc '%n %d:%i %s %Z' -- "${files[@]}")$'\n'
     for name in "${!SINGULARITY@}" "${!APPTAINER@}"; do
         if is_exported "$name"; then sifmod_key+="$name=${!name@Q}"$'\n'; fi
     done
 }
 
-# hold_container: start the holder, and wait until it has the link or has failed
+# hold_container WAY: start the holder, and wait until it has the link or has failed
 hold_container() {
     local tasks=${SLURM_GTIDS//[^,]/} reply
     # shellcheck disable=SC2034 # it is waited for
     reply=$(
         setsid "$sifmod_root/share/hold-container" "$sifmod_holder" "$$" "$((${#tasks} + 1))" \
-            "$sifmod_runtime" exec "$sifmod_image" <<<"$sifmod_key" &
+            "$1" "$sifmod_runtime" "$sifmod_image" <<<"$sifmod_key" &
     )
 }
 
@@ -109,7 +109,7 @@ join_holder() {
     fi
 }
 
-# find_holder: find or start the holder of this container
+# find_holder WAY: find or start the holder of this container
 find_holder() {
     local number=0 attempt status
     sifmod_problem='' sifmod_silence=''
@@ -122,7 +122,7 @@ find_holder() {
             if ((status == 2)); then ((number += 1)); fi
         else
             if [[ -L $sifmod_holder && ! -e $sifmod_holder ]]; then rm -f -- "$sifmod_holder"; fi
-            hold_container
+            hold_container "$1"
         fi
     done
     if [[ -n $sifmod_silence ]]; then exec {sifmod_silence}>&-; fi
@@ -190,14 +190,15 @@ fits() {
 
 # share_container LAUNCH COMMAND [ARGUMENT...]: replace this process with the command in the shared container, unless that can't be.
 share_container() {
-    local sifmod_obstacle='' sifmod_hold='' sifmod_script=0
+    local sifmod_obstacle='' sifmod_hold='' sifmod_script=0 sifmod_instance='' sifmod_way=mounts
     if ! in_step; then return 0; fi
     find_obstacle
     if [[ $1 == run ]]; then sifmod_obstacle='every command starts by the entry point of the image'; fi
     shift
     if [[ -z $sifmod_obstacle ]]; then
+        if [[ ${SIFMOD_SHARE_INSTANCE-} == @(true|1) ]]; then sifmod_way=instance; fi
         describe_container
-        find_holder || sifmod_obstacle=${sifmod_obstacle:-it did not start}
+        find_holder "$sifmod_way" || sifmod_obstacle=${sifmod_obstacle:-it did not start}
     fi
     if [[ -n $sifmod_obstacle ]] || ! fits "$1"; then
         in_own_container "$sifmod_obstacle"
@@ -207,6 +208,10 @@ share_container() {
     # Slurm's own process, which starts tasks, is root's.
     if [[ -O /proc/$PPID ]]; then sifmod_script=$PPID; fi
     printf '%s\n' "$sifmod_script" >&"$sifmod_hold"
+    if [[ -n $sifmod_instance ]]; then
+        export APPTAINER_CONFIGDIR=$sifmod_instance SINGULARITY_CONFIGDIR=$sifmod_instance
+        exec "$sifmod_runtime" exec instance://sifmod "$@"
+    fi
     sifmod_enter=("${BASH_CMDS[setpriv]}" --no-new-privs "${BASH_CMDS[nsenter]}" -t "$sifmod_container" -U --preserve-credentials -m -r
         --wd="/proc/$sifmod_container/root$sifmod_here" /usr/bin/env ${sifmod_late[@]+"${sifmod_late[@]}"})
     if ((${#sifmod_dropped[@]})); then unset "${sifmod_dropped[@]}"; fi
