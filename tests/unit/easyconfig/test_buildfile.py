@@ -387,7 +387,9 @@ def test_whatever_is_in_a_file_it_is_read_or_one_sentence(tmp_path: Path, words:
 
 
 @given(
-    st.dictionaries(st.from_regex(r"[a-z][a-z0-9.]{0,8}", fullmatch=True), st.text("ab c=", max_size=6), min_size=1),
+    st.dictionaries(
+        st.from_regex(r"[a-z][a-z0-9.]{0,8}", fullmatch=True), st.text("ab c=", max_size=6), min_size=1, max_size=30
+    ),
     st.lists(st.sampled_from([" ", " \\\n", " \\\n# comment\n", " \\\n\n"]), min_size=30, max_size=30),
 )
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
