@@ -71,7 +71,7 @@ class EasyconfigError(SifmodError):
 
 
 class EasyBuildError(EasyconfigError):
-    """EasyBuild itself can't be used, so no easyconfig can be evaluated."""
+    """EasyBuild itself can't be used, or its configuration can't be read."""
 
     exit_code = 14
 

@@ -369,9 +369,25 @@ def differing(found: dict[str, str], expected: dict[str, str]) -> dict[str, tupl
     return {name: (found.get(name), expected.get(name)) for name in names if found.get(name) != expected.get(name)}
 
 
+@pytest.fixture
+def pushenv_forgets(couple: User, tmp_path: Path) -> bool:
+    """Return whether `pushenv` does not put an empty value back: Lmod 8.6.19 does not, with any modules."""
+    for name in "AB":
+        (tmp_path / f"{name}.lua").write_text('pushenv("EMPTY", "")\n')
+    script = f"module use {tmp_path}; module load A B; module unload B"
+    return "EMPTY" not in couple.environment(script)
+
+
 @pytest.mark.parametrize("own", [pytest.param(own, marks=pytest.mark.slow if own != "nothing" else ()) for own in OWN])
-def test_without_a_family_two_containers_are_loaded_together_and_unloaded_in_any_order(couple: User, own: str) -> None:
+def test_without_a_family_two_containers_are_loaded_together_and_unloaded_in_any_order(
+    couple: User, own: str, pushenv_forgets: bool
+) -> None:
     own = OWN[own]
+
+    def stays(found: dict[str, str], expected: dict[str, str]) -> bool:
+        forgotten = {name for name, value in expected.items() if value == "" and pushenv_forgets}
+        return differing(found, expected).keys() <= forgotten
+
     before = couple.environment(own)
     alone = {name: couple.environment(f"{own}; module load {name}") for name in ("One", "Two")}
     for first, last in (("One", "Two"), ("Two", "One")):
@@ -381,8 +397,8 @@ def test_without_a_family_two_containers_are_loaded_together_and_unloaded_in_any
         assert both[f"SIF{first.upper()}"].startswith(str(couple.installdir(f"{first}/1.0")))
         assert both["SINGULARITY_BINDPATH"] == alone[last]["SINGULARITY_BINDPATH"]
         # whichever stays, its values are in force
-        assert differing(couple.environment(f"{load}; module unload {last}"), alone[first]) == {}
-        assert differing(couple.environment(f"{load}; module unload {first}"), alone[last]) == {}
+        assert stays(couple.environment(f"{load}; module unload {last}"), alone[first])
+        assert stays(couple.environment(f"{load}; module unload {first}"), alone[last])
         for orders in (f"{first} {last}", f"{last} {first}"):
             one, other = orders.split()
             assert differing(couple.environment(f"{load}; module unload {one}; module unload {other}"), before) == {}

@@ -24,7 +24,7 @@ def with_conda(easyconfig: Path, variables: Mapping[str, Any], site: Site) -> st
         site: the settings of the cluster, with the folders of its images.
 
     Raises:
-        InstallError: EasyBuild's configuration can't be read.
+        EasyBuildError: EasyBuild's configuration can't be read.
     """
     for name in image_names(variables):
         # anything else is refused by the conversion

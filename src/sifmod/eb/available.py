@@ -53,7 +53,7 @@ def easyconfigs_of(name: str, environ: Optional[Mapping[str, str]] = None) -> It
         environ: the environment with EasyBuild's robot path, `os.environ` by default.
 
     Raises:
-        InstallError: EasyBuild's configuration can't be read.
+        EasyBuildError: EasyBuild's configuration can't be read.
     """
     return _easyconfigs_in(configuration(environ=environ).robot_paths, name)
 
@@ -109,7 +109,7 @@ def find_easyconfig(file_name: str, environ: Optional[Mapping[str, str]] = None)
 
     Raises:
         EasyconfigError: there is none; the message suggests similar names.
-        InstallError: EasyBuild's configuration can't be read.
+        EasyBuildError: EasyBuild's configuration can't be read.
     """
     # a name may have dashes itself
     names = sorted({file_name[: match.start()] for match in re.finditer("-", file_name)})

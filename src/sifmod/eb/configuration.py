@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from sifmod.errors import InstallError
+from sifmod.errors import EasyBuildError
 
 _OPTIONS = (
     "installpath",
@@ -80,7 +80,7 @@ def configuration(prefix: Optional[Path] = None, environ: Optional[Mapping[str, 
         environ: the environment to read, `os.environ` by default.
 
     Raises:
-        InstallError: a configuration file can't be read, or a named one does not exist.
+        EasyBuildError: a configuration file can't be read, or a named one does not exist.
     """
     environ = os.environ if environ is None else environ
     default = default_robot_paths(environ)
@@ -166,7 +166,7 @@ def _from_files(environ: Mapping[str, str], robot_paths: Iterable[Path]) -> dict
     except (configparser.Error, OSError, UnicodeDecodeError) as error:
         files = ", ".join(f"'{path}'" for path in paths)
         why = " ".join(str(error).split())
-        raise InstallError(f"EasyBuild's configuration ({files}) can't be read: {why}") from error
+        raise EasyBuildError(f"EasyBuild's configuration ({files}) can't be read: {why}") from error
     for section in SECTIONS:
         found = sections.get(section, {})
         values.update((name, found[name]) for name in _OPTIONS if name in found)
@@ -177,7 +177,7 @@ def _files(environ: Mapping[str, str]) -> list[str]:
     """Return the paths of the configuration files, the least important one first.
 
     Raises:
-        InstallError: a named file does not exist.
+        EasyBuildError: a named file does not exist.
     """
     paths = []
     for folder in reversed(environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":")):
@@ -191,7 +191,7 @@ def _files(environ: Mapping[str, str]) -> list[str]:
     paths += named
     for path in paths:
         if not os.path.isfile(path):  # noqa: PTH113 - likewise
-            raise InstallError(
+            raise EasyBuildError(
                 f"EasyBuild's configuration file '{path}' does not exist or is not a file: correct "
                 f"{_variable('configfiles')} or the file"
             )

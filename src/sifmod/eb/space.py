@@ -49,7 +49,8 @@ def software_space(prefix: Optional[Path] = None, environ: Optional[Mapping[str,
         environ: the environment to read, `os.environ` by default.
 
     Raises:
-        InstallError: the prefix is not a directory, or EasyBuild's configuration can't be read.
+        InstallError: the prefix is not a directory.
+        EasyBuildError: EasyBuild's configuration can't be read.
     """
     if prefix is not None and not prefix.is_dir():
         raise InstallError(f"there is no directory '{prefix}': set --prefix to the prefix of an EasyBuild")
@@ -64,7 +65,7 @@ def source_paths(environ: Optional[Mapping[str, str]] = None) -> tuple[Path, ...
         environ: the environment to read, `os.environ` by default.
 
     Raises:
-        InstallError: EasyBuild's configuration can't be read.
+        EasyBuildError: EasyBuild's configuration can't be read.
     """
     return configuration(environ=environ).sources
 
@@ -78,7 +79,7 @@ def find_image(file_name: str, module_name: str, *, folders: Iterable[Path] = ()
         folders: other folders to look in, last.
 
     Raises:
-        InstallError: EasyBuild's configuration can't be read.
+        EasyBuildError: EasyBuild's configuration can't be read.
     """
     candidates = [path for folder in source_paths() for path in (folder / letter_folder(module_name), folder)]
     images = (folder / file_name for folder in (*candidates, *folders))

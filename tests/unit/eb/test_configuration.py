@@ -18,7 +18,7 @@ import pytest
 from sifmod.eb.available import find_easyconfig, newer_easyconfigs
 from sifmod.eb.configuration import SECTIONS, configuration
 from sifmod.eb.space import letter_folder, software_space
-from sifmod.errors import EasyconfigError, InstallError
+from sifmod.errors import EasyBuildError, EasyconfigError
 
 HELPER = Path(__file__).with_name("easybuild_says.py")
 PATH = f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"
@@ -203,7 +203,7 @@ def test_what_easybuild_refuses_is_one_error(asked: Asked, name: str, monkeypatc
     top, environ, answer = asked[name]
     assert set(answer) == {"error"}
     monkeypatch.chdir(top / "work")
-    with pytest.raises(InstallError, match=r"EasyBuild's configuration.*(can't be read|does not exist)"):
+    with pytest.raises(EasyBuildError, match=r"EasyBuild's configuration.*(can't be read|does not exist)"):
         configuration(environ=environ)
 
 

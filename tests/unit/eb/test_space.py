@@ -7,7 +7,7 @@ from typing import Callable
 import pytest
 
 from sifmod.eb.space import SoftwareSpace, software_space, source_paths
-from sifmod.errors import InstallError
+from sifmod.errors import EasyBuildError, InstallError
 
 Environ = Callable[..., dict[str, str]]
 
@@ -58,7 +58,7 @@ def test_a_file_that_can_t_be_read_is_named(environ: Environ, tmp_path: Path, te
     path = tmp_path / "home" / ".config" / "easybuild" / "config.cfg"
     path.parent.mkdir(parents=True)
     path.write_bytes(text)
-    with pytest.raises(InstallError, match=rf"{re.escape(str(path))}.*can't be read"):
+    with pytest.raises(EasyBuildError, match=rf"{re.escape(str(path))}.*can't be read"):
         software_space(environ=environ())
 
 
