@@ -159,7 +159,7 @@ take_lock() {
         [[ -r $file ]] || die 9 "no permission to read '$file', which belongs to $(stat -c %U -- "$file"): ask for group read permission."
         exec {lock}<"$file"
     else
-        { exec {lock}>>"$file"; } 2>/dev/null || die 8 "not enough space or quota in '$root'. Nothing was changed."
+        { exec {lock}>>"$file"; } 2>/dev/null || die 8 "not enough space, inodes or quota in '$root'. Nothing was changed."
     fi
     if [[ -L $file ]]; then die 5 "$refusal"; fi
     flock --nonblock "$lock" || die 7 "another make-squashfs or unmake-squashfs is running in '$root': wait until it has finished."
@@ -204,8 +204,8 @@ remove_trees() {
 # make_temporary NAME: set `temporary` to a new file in the installation, and `mine` to a name beside the directory; these and
 # what begins with them and a dot are removed when the run ends.
 make_temporary() {
-    temporary=$(mktemp "$root/.$1.XXXXXX") || die 8 "not enough space or quota in '$root'. Nothing was changed."
-    { : >"$temporary.mode"; } 2>/dev/null || die 8 "not enough space or quota in '$root'. Nothing was changed."
+    temporary=$(mktemp "$root/.$1.XXXXXX") || die 8 "not enough space, inodes or quota in '$root'. Nothing was changed."
+    { : >"$temporary.mode"; } 2>/dev/null || die 8 "not enough space, inodes or quota in '$root'. Nothing was changed."
     mine=$beside${temporary#"$root/"}
 }
 
@@ -241,7 +241,7 @@ run_tool() {
 explain_failure() {
     printf '%s\n' "$said" >&2
     if [[ ${said,,} == *'no space left'* || ${said,,} == *'quota exceeded'* ]]; then
-        die 8 "not enough space or quota in '$root'. Nothing was changed: $2"
+        die 8 "not enough space, inodes or quota in '$root'. Nothing was changed: $2"
     fi
     die 5 "$1 failed (see above). Nothing was changed: $2"
 }

@@ -20,13 +20,13 @@ from sifmod.eb.space import SoftwareSpace, source_paths
 from sifmod.errors import RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import ask
+from sifmod.host.files import FEW_INODES, free_inodes
 from sifmod.host.namespaces import makes_user_namespaces
 from sifmod.host.runtime import find_runtime
 from sifmod.site.settings import Settings, Site
-from sifmod.text.size import size_text
+from sifmod.text.size import counted, size_text
 from sifmod.text.version import version_order
 
-_FEW_INODES = 50_000  # two virtual environments with torch
 _FULL = 0.95  # of a quota
 # kB used, soft limit, hard limit and grace period; then the same for files: print_quota in Lustre's lfs.c
 _LIMITS = re.compile(2 * r"\s\[?(\d+)\]?\**\s+\[?(\d+)\]?\s+\[?(\d+)\]?\s+\S+")
@@ -191,18 +191,17 @@ def _place(purpose: str, path: Path, needed: int) -> Iterator[Finding]:
         )
         return
     try:
-        status = os.statvfs(there)
+        free, inodes = shutil.disk_usage(there).free, free_inodes(there)
     except OSError as error:
         yield Finding(WARNING, topic, f"can't query '{there}': {error.strerror}")
         return
-    free = status.f_bavail * status.f_frsize
     if free < needed:
         what = f"{size_text(free)} free in '{there}', and {size_text(needed)} may be needed"
         yield Finding(
             WARNING, topic, what, f"{purpose}: an install may fail half way", "make room, or name another folder"
         )
-    elif 0 < status.f_favail < _FEW_INODES:  # file systems that create inodes on demand report 0
-        what = f"only {status.f_favail} inodes are free in '{there}'"
+    elif inodes is not None and inodes < FEW_INODES:
+        what = f"only {counted(inodes, 'inode')} free in '{there}'"
         yield Finding(
             WARNING, topic, what, "a virtual environment needs tens of thousands", "pack user software, or make room"
         )

@@ -20,7 +20,9 @@ from typing import BinaryIO, Callable, Optional, Union
 
 from sifmod.artefact import path_problem
 from sifmod.errors import InstallError, SifmodError
-from sifmod.text.size import size_text
+from sifmod.text.size import counted, size_text
+
+FEW_INODES = 50_000  # two virtual environments with torch
 
 # Bytes of a file of text: manifests, journals, lists of packages and module files have some kilobytes.
 _LARGEST = 64 << 20
@@ -289,8 +291,20 @@ def lacking_space(folder: Path, size: int) -> str:
             os.posix_fallocate(stream.fileno(), 0, size)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return f"{error.strerror} (free: {size_text(shutil.disk_usage(folder).free)})"
+            inodes = free_inodes(folder)
+            few = f", {counted(inodes, 'inode')}" if inodes is not None and inodes < FEW_INODES else ""
+            return f"{error.strerror} (free: {size_text(shutil.disk_usage(folder).free)}{few})"
     return ""
+
+
+def free_inodes(folder: Path) -> Optional[int]:
+    """Return how many files a file system can still take; None if it makes inodes on demand, and reports no number.
+
+    Raises:
+        OSError: the file system can't be queried.
+    """
+    status = os.statvfs(folder)
+    return status.f_favail if status.f_files else None
 
 
 def owner_of(path: Path) -> str:

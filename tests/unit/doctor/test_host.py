@@ -170,8 +170,10 @@ def test_binds_of_the_site_are_looked_at(check: Check, tmp_path: Path) -> None:
 
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch) -> SetFree:
-    def set_free(*, blocks: int = 10**9, inodes: int = 10**9) -> None:
-        result = SimpleNamespace(f_bavail=blocks, f_frsize=4096, f_favail=inodes)
+    def set_free(*, blocks: int = 10**9, inodes: int = 10**9, limit: int = 10**9) -> None:
+        result = SimpleNamespace(
+            f_blocks=10**9, f_bfree=blocks, f_bavail=blocks, f_frsize=4096, f_files=limit, f_favail=inodes
+        )
         monkeypatch.setattr("os.statvfs", lambda _path: result)
 
     return set_free
@@ -183,8 +185,10 @@ def test_want_of_space_and_of_inodes_is_a_warning(check: Check, full: SetFree) -
     full(blocks=1000)
     assert "4.1 MB free" in check()["space: install and packing"][0].what
     full(inodes=200)
-    assert "only 200 inodes are free" in check()["space: install and packing"][0].what
-    full(inodes=0)  # of file systems that make them as they are needed
+    assert "only 200 inodes free" in check()["space: install and packing"][0].what
+    full(inodes=0)
+    assert "only 0 inodes free" in check()["space: install and packing"][0].what
+    full(inodes=0, limit=0)  # of file systems that make them as they are needed
     assert check()["space: install and packing"][0].severity == OK
     full(blocks=10**6)
     assert check(image_size=10**10)["space: install and packing"][0].severity == WARNING

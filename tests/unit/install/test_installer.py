@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
 from typing import Any, Callable, Optional
 
 import pytest
@@ -504,6 +505,20 @@ def test_a_full_disk_is_named_when_ensurepip_says_nothing(
     assert str(refused.value).startswith(said)
     assert str(refused.value).endswith("Make space there, or install elsewhere: eb --installpath")
     assert not installdir.exists()
+
+
+def test_a_file_system_without_inodes_is_named(
+    install: Install, fake: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_descriptor: int, _offset: int, _size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    result = SimpleNamespace(f_blocks=10**9, f_bfree=10**6, f_bavail=10**6, f_frsize=1000, f_files=150, f_favail=0)
+    fake.answer(fail="venv")
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "statvfs", lambda _path: result)
+    with pytest.raises(InstallError, match=r"No space left on device \(free: 1 GB, 0 inodes\)\. Make space"):
+        install()
 
 
 @pytest.mark.usefixtures("earlier")
