@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Optional
 
 import click
 
 from sifmod.catalogue.collection import collect
 from sifmod.catalogue.pages import TITLE, catalogue_files, is_catalogue
 from sifmod.commands.options import site_option
-from sifmod.commands.output import echo, echo_error
+from sifmod.commands.output import echo, echo_error, output_time
 from sifmod.commands.progress import shown_progress
 from sifmod.eb.configuration import configuration
 from sifmod.eb.space import SoftwareSpace, software_space
-from sifmod.errors import InstallError, SifmodError
+from sifmod.errors import InstallError
 from sifmod.host.files import write_folder
 from sifmod.site.settings import load_settings
 from sifmod.text.printable import printable
@@ -81,7 +78,7 @@ def catalogue(
     progress = QUIET if quiet else shown_progress()
     with progress.step("reading containers") as step:
         collected = collect(
-            spaces, folders, settings, seconds=_time(), robot_paths=configuration().robot_paths, doing=step.tell
+            spaces, folders, settings, seconds=output_time(), robot_paths=configuration().robot_paths, doing=step.tell
         )
     if not collected.catalogue.modules:
         # a file system that is not mounted must not empty a catalogue
@@ -100,14 +97,3 @@ def _nothing_found(spaces: Sequence[SoftwareSpace], folders: Sequence[Path], pro
     return (
         f"there is no container in {where}{why}: name other places with --prefix and --easyconfigs. Nothing was written"
     )
-
-
-def _time() -> int:
-    """Return the time of the catalogue: SOURCE_DATE_EPOCH, for output that can be compared, or now."""
-    given: Optional[str] = os.environ.get("SOURCE_DATE_EPOCH")
-    if not given:
-        return int(time.time())
-    # a second of the year 9999, the last one that has a date
-    if not (given.isascii() and given.isdigit() and int(given[:20]) <= 253402300799):
-        raise SifmodError(f"SOURCE_DATE_EPOCH is '{given}', not a number of seconds since 1970: correct or unset it")
-    return int(given)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import click
 
 from sifmod.commands.options import json_option
-from sifmod.commands.output import echo, echo_error, echo_json, echo_table, echo_whole
+from sifmod.commands.output import echo, echo_error, echo_json, echo_table, echo_whole, output_time
 from sifmod.commands.progress import shown_progress
 from sifmod.container.gpu import VENDORS
 from sifmod.easyconfig.newimage import names_uri, pulled_file
 from sifmod.easyconfig.program import offered
+from sifmod.errors import SifmodError
+from sifmod.host.files import sha256_of
 from sifmod.image.gpustack import newest
-from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image, inspect_programs
+from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image, inspect_inventory, inspect_programs
 from sifmod.image.programs import Programs
 from sifmod.image.python import Packages
 from sifmod.site.settings import load_site
@@ -37,8 +39,14 @@ _SHOWN_LINES = 40  # lines shown of a script or a definition file
     default="",
     help="List the packages of this Python prefix or conda environment.",
 )
+@click.option(
+    "--sbom",
+    metavar="FORMAT",
+    type=click.Choice(["cyclonedx"]),
+    help="Print a software bill of materials (SBOM) of the image: 'cyclonedx' is CycloneDX 1.6 in JSON.",
+)
 @json_option
-def inspect(image: str, packages: bool, commands: bool, prefix: str, as_json: bool) -> None:
+def inspect(image: str, packages: bool, commands: bool, prefix: str, sbom: Optional[str], as_json: bool) -> None:
     """Show what is in an image, without running it and without a container runtime.
 
     IMAGE is a SIF, a SquashFS file, a sandbox, or user software (packed or not). The image of a URI such as
@@ -54,12 +62,18 @@ def inspect(image: str, packages: bool, commands: bool, prefix: str, as_json: bo
       sifmod inspect pytorch.sif --packages --python /usr
       sifmod inspect samtools.sif --commands
       sifmod inspect pytorch.sif --json | jq .driver
+      sifmod inspect pytorch.sif --sbom cyclonedx > pytorch.cdx.json
       sifmod inspect docker://nvcr.io/nvidia/pytorch:24.03-py3
       sifmod inspect $CONTAINERROOT/user-software.squashfs --packages
     """
+    if sbom and (packages or commands or prefix or as_json):
+        raise click.UsageError("--sbom prints one document: call sifmod inspect again for anything else")
     path = Path(image)
     if names_uri(image):
         path = pulled_file(image, load_site(), say=echo_error, progress=shown_progress())[0]
+    if sbom:
+        _show_sbom(path)
+        return
     if commands:
         _show_commands(inspect_programs(path), as_json=as_json)
         return
@@ -75,6 +89,23 @@ def inspect(image: str, packages: bool, commands: bool, prefix: str, as_json: bo
         echo_json(_as_json(found))
     else:
         _show(found)
+
+
+def _show_sbom(path: Path) -> None:
+    try:
+        from sifmod.image.sbom import cyclonedx
+    except ImportError as error:
+        raise SifmodError(
+            f"an SBOM needs libraries that sifmod's Python does not have ({error}): pip install 'sifmod[sbom]'"
+        ) from error
+    found, inventory = inspect_inventory(path)
+    with shown_progress().step(f"hashing '{path}'", size=found.size) as step:
+        sha256 = sha256_of(path, progress=step.advance) if found.size else ""
+    for sentence in inventory.missing:
+        echo_error(f"note: {sentence}")
+    seconds = output_time(default=found.created)
+    name = path.resolve().name
+    echo_whole(cyclonedx(inventory, name=name, labels=found.labels, sha256=sha256, seconds=seconds))
 
 
 def _show_commands(programs: Programs, *, as_json: bool) -> None:

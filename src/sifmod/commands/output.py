@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Optional, TextIO
 
 import click
 
+from sifmod.errors import SifmodError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.text.printable import STEERING, columns, printable
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT = "-"
 
 _GAP = "  "
+_LAST_SECOND = 253402300799  # of the year 9999, the last one that has a date
 
 _COLOURS = MappingProxyType({OK: "green", NOTE: "blue", WARNING: "yellow", PROBLEM: "red"})
 
@@ -132,3 +135,20 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
     widths = [max(map(columns, column)) for column in zip(*lines)]
     for line in lines:
         yield _GAP.join(cell + " " * (width - columns(cell)) for cell, width in zip(line, widths)).rstrip()
+
+
+def output_time(*, default: int = 0) -> int:
+    """Return the time for output that can be compared: `SOURCE_DATE_EPOCH`, else the default, else now.
+
+    Args:
+        default: seconds since 1970; 0 if it is not known.
+
+    Raises:
+        SifmodError: `SOURCE_DATE_EPOCH` is not a time.
+    """
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    if not given:
+        return default if 0 < default <= _LAST_SECOND else int(time.time())
+    if not (given.isascii() and given.isdigit() and int(given[:20]) <= _LAST_SECOND):
+        raise SifmodError(f"SOURCE_DATE_EPOCH is '{given}', not a number of seconds since 1970: correct or unset it")
+    return int(given)

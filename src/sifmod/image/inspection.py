@@ -17,6 +17,7 @@ from sifmod.errors import ImageError
 from sifmod.image import superblock, system
 from sifmod.image.files import ImageFiles, SandboxFiles, SquashFsFiles
 from sifmod.image.gpustack import Component, Torch, find_components, find_torch
+from sifmod.image.inventory import Inventory, find_inventory
 from sifmod.image.mpi import MpiLibrary, find_mpi
 from sifmod.image.programs import Programs, find_programs
 from sifmod.image.python import CONDA, SYSTEM, ImagePython, Packages, find_pythons, user_software_pythons
@@ -169,6 +170,22 @@ def inspect_programs(path: Path) -> Programs:
     """
     with open_image(path) as (_known, files):
         return find_programs(files) if files else Programs()
+
+
+def inspect_inventory(path: Path) -> tuple[Inspection, Inventory]:
+    """Return the contents of an image, and every package that is noted in it.
+
+    Args:
+        path: path of a SIF, a SquashFS file, a sandbox, or user software, packed or not.
+
+    Raises:
+        ImageError: the image can't be read, is of another kind, or is damaged.
+    """
+    with open_image(path) as (known, files):
+        if files is None:
+            raise ImageError(f"the packages of '{path}' can't be read: {known['unread']}")
+        found = _look_into(known, files)
+        return found, find_inventory(files, found.pythons)
 
 
 @contextlib.contextmanager

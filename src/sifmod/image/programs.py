@@ -123,9 +123,8 @@ def find_programs(files: Files) -> Programs:
         found = tuple(_of_conda(files, prefix, folders))
         if found:
             return Programs(packages=found, is_biocontainer=prefix == BIOCONTAINERS)
-    status = files.text("/var/lib/dpkg/status", limit=_DATABASE)
     rpms, unread = rpm_packages(files)
-    by_hand = (*_of_dpkg(files, status, folders), *_of_rpm(rpms, folders))
+    by_hand = (*_of_dpkg(files, folders), *_of_rpm(rpms, folders))
     if any(not one.is_supporting for one in by_hand):
         return Programs(packages=by_hand, unread=unread)
     owned = folders.programs([*_all_of_dpkg(files), *(path for one in rpms for path in one.files), *_all_of_apk(files)])
@@ -233,12 +232,9 @@ def _texts(value: object) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
-def _of_dpkg(files: Files, status: str, folders: _Folders) -> Iterator[Package]:
+def _of_dpkg(files: Files, folders: _Folders) -> Iterator[Package]:
     """Yield the packages that apt has not installed for others; without apt's notes, those that no other one needs."""
-    paragraphs = [_fields(one) for one in status.split("\n\n")]
-    installed = {
-        one["Package"]: one for one in paragraphs if one.get("Status", "").endswith(" installed") and "Package" in one
-    }
+    installed = {one["Package"]: one for one in system.dpkg_packages(files)}
     states = files.text("/var/lib/apt/extended_states", limit=_DATABASE).split("\n\n")
     automatic = {one.get("Package", "") for one in map(_fields, states) if one.get("Auto-Installed") == "1"}
     if not automatic:

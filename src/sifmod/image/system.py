@@ -57,17 +57,24 @@ def _unquoted(value: str) -> str:
         return value
 
 
+def dpkg_packages(files: Files) -> tuple[dict[str, str], ...]:
+    """Return the fields of each package that dpkg has installed (deb-control(5)); of a field the first line."""
+    text = files.text("/var/lib/dpkg/status", limit=_PACKAGE_DATABASE)
+    paragraphs = (dict(re.findall(r"^([A-Z][A-Za-z-]*): (.*)$", one, re.M)) for one in text.split("\n\n"))
+    return tuple(one for one in paragraphs if one.get("Status", "").endswith(" installed") and "Package" in one)
+
+
+def apk_packages(files: Files) -> tuple[dict[str, str], ...]:
+    """Return fields of each package of Alpine: name `P`, version `V`, architecture `A`, licence `L`."""
+    text = files.text("/lib/apk/db/installed", limit=_PACKAGE_DATABASE)
+    paragraphs = (dict(re.findall(r"^([PVAL]):(\S.*)$", one, re.M)) for one in text.split("\n\n"))
+    return tuple(one for one in paragraphs if "P" in one)
+
+
 def system_packages(files: Files) -> dict[str, str]:
     """Return the versions of the packages of Debian, Ubuntu or Alpine, by name; RPM's database is not read."""
-    text = files.text("/var/lib/dpkg/status", limit=_PACKAGE_DATABASE)
-    found = {}
-    for paragraph in text.split("\n\n"):
-        fields = dict(re.findall(r"^(Package|Status|Version): (.*)$", paragraph, re.M))
-        if fields.get("Status", "").endswith(" installed") and "Package" in fields:
-            found[fields["Package"]] = re.sub(r"^\d+:", "", fields.get("Version", ""))
-    text = files.text("/lib/apk/db/installed", limit=_PACKAGE_DATABASE)
-    found.update(re.findall(r"^P:(\S+)\nV:(\S+)", text, re.M))
-    return found
+    found = {one["Package"]: re.sub(r"^\d+:", "", one.get("Version", "")) for one in dpkg_packages(files)}
+    return {**found, **{one["P"]: one["V"] for one in apk_packages(files) if "V" in one}}
 
 
 def listed_packages(files: Files) -> tuple[tuple[str, str], ...]:

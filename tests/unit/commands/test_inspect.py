@@ -1,6 +1,7 @@
 """`sifmod inspect`: what is printed, for people and for programs."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,33 @@ def test_packages_for_scripts(top: Path) -> None:
         "demo-vendor==1.2.3+site",
         "Local.Package==2.0",
     ]
+
+
+def test_a_bill_of_materials_for_scanners(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    result = call(top, "--sbom", "cyclonedx")
+    document = json.loads(result.stdout)
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
+    assert document["metadata"]["timestamp"].startswith("1970-01-01T00:00:00")
+    assert document["metadata"]["component"]["name"] == "box"
+    assert "pkg:pypi/torch@2.2.0%2Bcu121" in [one.get("purl") for one in document["components"]]
+    assert call(top, "--sbom", "cyclonedx").stdout == result.stdout
+    for words, status in ((("--sbom", "spdx"), 2), (("--sbom", "cyclonedx", "--packages"), 2)):
+        assert call(top, *words).exit_code == status
+
+
+def test_a_bill_of_materials_without_the_library_says_what_to_install(
+    top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sifmod.image.sbom", None)
+    result = call(top, "--sbom", "cyclonedx")
+    assert result.stdout == ""
+    assert "pip install 'sifmod[sbom]'" in str(result.exception)
+
+
+def test_a_bill_of_materials_says_what_it_lacks(top: Path) -> None:
+    write(top, "/var/lib/rpm/Packages", "x")
+    assert "only RPM reads" in call(top, "--sbom", "cyclonedx").stderr
 
 
 def test_json_has_everything(top: Path) -> None:

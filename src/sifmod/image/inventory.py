@@ -1,0 +1,131 @@
+"""Every package that an image has by the notes of its package managers, and what identifies it elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sifmod.image import system
+from sifmod.image.files import ImageFiles
+from sifmod.image.python import ImagePython
+from sifmod.image.rpm import rpm_packages
+from sifmod.text.size import counted
+
+Files = ImageFiles[Any]
+
+# The types of package URLs (PURL, ECMA-427) that the package managers have.
+DEB, RPM, APK, CONDA, PYPI = "deb", "rpm", "apk", "conda", "pypi"
+_MOST_CHARACTERS = 200
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_VERSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:~^!*-]*")
+_WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+
+
+@dataclass(frozen=True)
+class InstalledPackage:
+    """One package.
+
+    Attributes:
+        manager: `deb`, `rpm`, `apk`, `conda` or `pypi`.
+        name: its name.
+        version: its full version: with Debian's epoch and revision, or RPM's release.
+        architecture: processor architecture; empty if it is not noted.
+        epoch: RPM's epoch; 0 if it has none.
+        licence: its licence as its packagers write it; empty if it is not noted.
+        prefixes: prefixes of the Pythons that have it; empty for packages of the system.
+    """
+
+    manager: str
+    name: str
+    version: str
+    architecture: str = ""
+    epoch: int = 0
+    licence: str = ""
+    prefixes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The packages of an image.
+
+    Attributes:
+        packages: each package once, in order of manager, name, version and architecture.
+        distribution: identifier of the Linux distribution, such as `debian`; empty if there is none.
+        release: its version, such as `12`; empty if there is none.
+        missing: sentences on what is not in `packages`, although the image may have it.
+    """
+
+    packages: tuple[InstalledPackage, ...]
+    distribution: str = ""
+    release: str = ""
+    missing: tuple[str, ...] = ()
+
+
+def find_inventory(files: Files, pythons: Iterable[ImagePython]) -> Inventory:
+    """Return the packages that dpkg, RPM, apk, conda and pip have noted.
+
+    Notes come from the image: one whose name or version no package manager accepts is counted, and left out.
+
+    Args:
+        files: files of the image.
+        pythons: the Pythons of the image.
+
+    Raises:
+        ImageError: the image is damaged, or exceeds the limits for names or time.
+    """
+    rpms, unread = rpm_packages(files)
+    noted = [*_of_system(files)]
+    noted += [
+        InstalledPackage(RPM, one.name, f"{one.version}-{one.release}", one.architecture, one.epoch, one.licence)
+        for one in rpms
+        if one.name != "gpg-pubkey"  # keys, which RPM keeps among the packages
+    ]
+    for python in pythons:
+        here = (python.prefix,)
+        noted += [InstalledPackage(CONDA, name, version, prefixes=here) for name, version in python.conda_packages]
+        noted += [InstalledPackage(PYPI, name, version, prefixes=here) for name, version in python.packages]
+    right = [one for one in noted if _is_a_package(one)]
+    missing = [f"{unread}: its packages are not listed"] if unread else []
+    if len(right) < len(noted):
+        wrong = len(noted) - len(right)
+        are = "is" if wrong == 1 else "are"
+        missing.append(f"{counted(wrong, 'package')} {are} noted without a valid name and version")
+    release = system.os_release(files)
+    return Inventory(
+        packages=tuple(_merged(right)),
+        distribution=_word(release.get("ID", "")),
+        release=_word(release.get("VERSION_ID", "")),
+        missing=tuple(missing),
+    )
+
+
+def _of_system(files: Files) -> Iterator[InstalledPackage]:
+    for one in system.dpkg_packages(files):
+        yield InstalledPackage(DEB, one["Package"], one.get("Version", ""), one.get("Architecture", ""))
+    for one in system.apk_packages(files):
+        yield InstalledPackage(APK, one["P"], one.get("V", ""), one.get("A", ""), licence=one.get("L", ""))
+
+
+def _is_a_package(one: InstalledPackage) -> bool:
+    texts = (one.name, one.version, one.architecture)
+    return (
+        all(len(text) <= _MOST_CHARACTERS for text in texts)
+        and bool(_NAME.fullmatch(one.name) and _VERSION.fullmatch(one.version))
+        and bool(not one.architecture or _NAME.fullmatch(one.architecture))
+    )
+
+
+def _merged(packages: Iterable[InstalledPackage]) -> list[InstalledPackage]:
+    """Return the packages in order; one that several Pythons have is one package."""
+    found: dict[tuple[str, str, str, str], InstalledPackage] = {}
+    for one in packages:
+        key = (one.manager, one.name, one.version, one.architecture)
+        before = found.get(key, one)
+        found[key] = replace(before, prefixes=tuple(dict.fromkeys((*before.prefixes, *one.prefixes))))
+    return [found[key] for key in sorted(found)]
+
+
+def _word(text: str) -> str:
+    return text if len(text) <= _MOST_CHARACTERS and _WORD.fullmatch(text) else ""

@@ -1,0 +1,151 @@
+"""The packages of an image, and its software bill of materials."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sifmod.image.files import SandboxFiles
+from sifmod.image.inventory import APK, CONDA, DEB, PYPI, RPM, InstalledPackage, Inventory, find_inventory
+from sifmod.image.python import ImagePython
+from sifmod.image.sbom import cyclonedx
+
+from ..imagetrees import write
+from ..rpmdatabases import rpm_database, rpm_header
+
+STATUS = """Package: libc6
+Status: install ok installed
+Architecture: amd64
+Multi-Arch: same
+Version: 1:2.36-9+deb12u7
+Description: GNU C Library
+ of many lines
+
+Package: gone
+Status: deinstall ok config-files
+Version: 1
+
+Package: ../x
+Status: install ok installed
+Version: 1
+"""
+
+
+def validated(text: str) -> dict[str, Any]:
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+def urls(inventory: Inventory) -> list[str]:
+    document = validated(cyclonedx(inventory, name="x.sif", labels={}, sha256="ab" * 32, seconds=1))
+    return [one["purl"] for one in document["components"] if "purl" in one]
+
+
+def python(prefix: str, **facts: Any) -> ImagePython:
+    return replace(ImagePython(prefix=prefix, kind="venv", version="3.11.2", packages=()), **facts)
+
+
+def test_packages_of_debian_conda_and_pip(tmp_path: Path) -> None:
+    write(tmp_path, "/var/lib/dpkg/status", STATUS)
+    write(tmp_path, "/etc/os-release", 'ID=debian\nVERSION_ID="12"\n')
+    pythons = (
+        python("/usr", packages=(("Jinja2", "3.1.2"), ("torch", "2.7.1+rocm6.2"))),
+        python("/opt/conda", packages=(("Jinja2", "3.1.2"),), conda_packages=(("_libgcc_mutex", "0.1"),)),
+    )
+    found = find_inventory(SandboxFiles(tmp_path), pythons)
+    assert [(one.manager, one.name, one.version) for one in found.packages] == [
+        (CONDA, "_libgcc_mutex", "0.1"),
+        (DEB, "libc6", "1:2.36-9+deb12u7"),
+        (PYPI, "Jinja2", "3.1.2"),
+        (PYPI, "torch", "2.7.1+rocm6.2"),
+    ]
+    assert found.packages[2].prefixes == ("/usr", "/opt/conda")
+    assert found.missing == ("1 package is noted without a valid name and version",)
+    assert sorted(urls(found)) == [
+        "pkg:conda/_libgcc_mutex@0.1",
+        "pkg:deb/debian/libc6@1:2.36-9%2Bdeb12u7?arch=amd64&distro=debian-12",
+        "pkg:pypi/jinja2@3.1.2",
+        "pkg:pypi/torch@2.7.1%2Brocm6.2",
+    ]
+
+
+def test_packages_of_rpm(tmp_path: Path) -> None:
+    write(tmp_path, "/etc/os-release", "ID=rhel\nVERSION_ID=9.4\n")
+    rpm_database(
+        tmp_path,
+        rpm_header(transaction=1, name="bash", files=[], epoch=2, licence="GPL-3.0-or-later"),
+        rpm_header(transaction=1, name="gpg-pubkey", files=[]),
+        rpm_header(transaction=1, name="odd", files=[], licence="Public Domain and \x1b[31m"),
+    )
+    found = find_inventory(SandboxFiles(tmp_path), ())
+    assert found.packages[0] == InstalledPackage(
+        RPM, "bash", "2.1-4.el9", "x86_64", epoch=2, licence="GPL-3.0-or-later"
+    )
+    document = validated(cyclonedx(found, name="x.sif", labels={}))
+    by_name = {one["name"]: one for one in document["components"]}
+    assert by_name["bash"]["purl"] == "pkg:rpm/redhat/bash@2.1-4.el9?arch=x86_64&distro=rhel-9.4&epoch=2"
+    assert by_name["bash"]["licenses"] == [{"license": {"id": "GPL-3.0-or-later"}}]
+    assert by_name["odd"]["licenses"] == [{"license": {"name": r"Public Domain and \x1b[31m"}}]
+    assert by_name["rhel"]["type"] == "operating-system"
+    assert "gpg-pubkey" not in by_name
+
+
+def test_packages_of_alpine(tmp_path: Path) -> None:
+    write(tmp_path, "/etc/os-release", "ID=alpine\nVERSION_ID=3.20.1\n")
+    write(tmp_path, "/lib/apk/db/installed", "C:Q1\nP:musl\nV:1.2.5-r0\nA:x86_64\nL:MIT\nF:lib\n\n")
+    found = find_inventory(SandboxFiles(tmp_path), ())
+    assert found.packages == (InstalledPackage(APK, "musl", "1.2.5-r0", "x86_64", licence="MIT"),)
+    assert urls(found) == ["pkg:apk/alpine/musl@1.2.5-r0?arch=x86_64&distro=alpine-3.20.1"]
+
+
+def test_a_database_that_only_rpm_reads_is_named_in_the_document(tmp_path: Path) -> None:
+    write(tmp_path, "/var/lib/rpm/Packages", "x")
+    found = find_inventory(SandboxFiles(tmp_path), ())
+    document = validated(cyclonedx(found, name="x", labels={}))
+    (said,) = document["metadata"]["properties"]
+    assert said["name"] == "sifmod:missing"
+    assert "Berkeley DB" in said["value"]
+
+
+def test_the_image_is_what_the_document_is_about() -> None:
+    labels = {"org.opencontainers.image.title": "vendor/pytorch", "org.opencontainers.image.version": "24.03"}
+    inventory = Inventory(packages=(InstalledPackage(PYPI, "torch", "2.7.1", prefixes=("/usr",)),))
+    text = cyclonedx(inventory, name="x.sif", labels=labels, sha256="ab" * 32, seconds=86400)
+    document = validated(text)
+    image = document["metadata"]["component"]
+    assert (image["type"], image["name"], image["version"]) == ("container", "vendor/pytorch", "24.03")
+    assert image["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}]
+    assert document["metadata"]["timestamp"] == "1970-01-02T00:00:00+00:00"
+    assert {"ref": "image", "dependsOn": ["pkg:pypi/torch@2.7.1"]} in document["dependencies"]
+    assert text == cyclonedx(inventory, name="x.sif", labels=labels, sha256="ab" * 32, seconds=86400)
+    hostile = {"org.opencontainers.image.title": "a\x1b[2J", "org.opencontainers.image.version": "\n" * 9}
+    image = validated(cyclonedx(inventory, name="x\n.sif", labels=hostile))["metadata"]["component"]
+    assert (image["name"], image.get("version")) == (r"x\n.sif", None)
+
+
+def test_a_directory_has_the_serial_number_of_its_packages() -> None:
+    one, other = (Inventory(packages=(InstalledPackage(PYPI, name, "1"),)) for name in ("a", "b"))
+    numbers = [validated(cyclonedx(each, name="x", labels={}))["serialNumber"] for each in (one, one, other)]
+    assert numbers[0] == numbers[1] != numbers[2]
+
+
+texts = st.text(max_size=30) | st.sampled_from(["torch", "2.7", "a" * 300, "x@1?y=z#f", "%41", "\ud800", "../x"])
+
+
+@given(st.lists(st.tuples(texts, texts), max_size=8), texts, texts)
+def test_whatever_an_image_notes_the_document_is_valid(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], prefix: str, name: str
+) -> None:
+    empty = tmp_path_factory.mktemp("image", numbered=True)
+    found = find_inventory(SandboxFiles(empty), (python(prefix, packages=tuple(pairs), conda_packages=tuple(pairs)),))
+    document = validated(cyclonedx(found, name=name, labels={"org.opencontainers.image.title": prefix}))
+    assert len(document.get("components", [])) == len(found.packages)
