@@ -3,7 +3,7 @@
 # make test-all   set everything up; lint and every test
 # As root on Debian 12 both bring up the real tools by themselves: see testbed/README.md.
 .DEFAULT_GOAL := help
-.PHONY: help testbed testbed-all demo test test-rest test-all bench lint golden docs picture shots lock stop
+.PHONY: help testbed testbed-all demo test test-rest test-all bench lint golden docs picture shots site site-tools lock stop
 
 VENV ?= $(or $(SIFMOD_TESTBED),/opt/sifmod-testbed)/venv
 PYTEST_ARGS ?=
@@ -20,6 +20,7 @@ help:
 	@echo 'make docs      regenerate the generated parts of the reference'
 	@echo 'make picture   regenerate the picture of a terminal in the README'
 	@echo 'make shots     take the pictures of the catalogue anew, in a browser'
+	@echo 'make site      build the documentation as a site into site/'
 	@echo 'make lock      regenerate testbed/requirements*.txt with the newest versions: needs uv'
 	@echo 'make testbed   only set everything up and start the daemons'
 	@echo 'make stop      stop the daemons'
@@ -42,9 +43,9 @@ test test-rest test-all:
 
 test: testbed lint
 test: WHICH = -m 'not slow'
-test-rest: testbed-all
+test-rest: testbed-all site-tools
 test-rest: WHICH = -m slow
-test-all: testbed-all lint
+test-all: testbed-all site-tools lint
 
 bench: testbed
 	bench/setup
@@ -56,7 +57,7 @@ lint:
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	shellcheck -x .ci/run src/sifmod/launcher.sh src/sifmod/inside/commands.sh $$(grep -lE -d skip '^(#!/bin/bash|# shellcheck shell=bash)' testbed/* bench/*)
+	shellcheck -x .ci/run src/sifmod/launcher.sh src/sifmod/inside/commands.sh $$(grep -lE -d skip '^(#!/bin/bash|# shellcheck shell=bash)' testbed/* bench/* docs/*)
 	# what is rendered, and sets their variables, is checked with them by tests/unit/render/test_languages.py
 	shellcheck -x -P SCRIPTDIR -e SC1091,SC2154 $$(find wrappers -type f ! -name '*.j2')
 
@@ -77,10 +78,19 @@ shots:
 		"$(CURDIR)/testbed/as-user" env PYTHONPATH=. python docs/pictures.py "$$folder" && \
 		cp "$$folder"/*.png "$(CURDIR)/docs/pictures/"; status=$$?; rm -rf "$$folder"; exit $$status
 
+site-tools: testbed
+	docs/setup
+
+site: site-tools
+	@copy=$$(testbed/snapshot) && cd "$$copy" && "$(CURDIR)/testbed/as-user" env NO_MKDOCS_2_WARNING=1 \
+		"$(dir $(VENV))site/bin/mkdocs" build --strict && \
+		rm -rf "$(CURDIR)/site" && cp -r site "$(CURDIR)/site"
+
 LOCK = uv pip compile --quiet --upgrade --universal --python-version 3.9 --generate-hashes --custom-compile-command 'make lock'
 lock:
 	$(LOCK) testbed/requirements-build.in --output-file testbed/requirements-build.txt
 	$(LOCK) --extra dev pyproject.toml testbed/requirements.in --output-file testbed/requirements.txt
+	$(LOCK) --extra docs pyproject.toml --output-file docs/requirements.txt
 	$(LOCK) bench/requirements-shpc.in --output-file bench/requirements-shpc.txt
 
 stop:

@@ -28,7 +28,7 @@ def main() -> None:
         pages = Path(folder, "pages")
         places = ["--output", str(pages), "--easyconfigs", str(ROOT / "easyconfigs")]
         names = ["--site", "lumi", "--title", "Containers on LUMI"]
-        subprocess.run(["sifmod", "catalogue", *places, *names], check=True)  # noqa: S603, S607 - this sifmod
+        subprocess.run(["sifmod", "catalogue", *places, *names], check=True)
         for name, (page, size, dark) in PICTURES.items():
             look(window, size, dark=dark)
             window.get("about:blank")
