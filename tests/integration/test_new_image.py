@@ -139,6 +139,9 @@ def test_carry_over_refuses_what_it_does_not_know(own_demo: User, tmp_path: Path
     assert carry(own_demo, tmp_path / "nothing", tmp_path).returncode == 1
     (tmp_path / "empty.txt").write_text("")
     assert carry(own_demo, tmp_path / "empty.txt", tmp_path).returncode == 2
+    (tmp_path / "empty.txt").chmod(0)
+    refused = carry(own_demo, tmp_path / "empty.txt", tmp_path)
+    assert (refused.returncode, refused.stderr) == (1, f"carry-over: '{tmp_path}/empty.txt' can't be read.\n")
 
 
 @pytest.mark.slow

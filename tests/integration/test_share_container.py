@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -181,7 +182,31 @@ def test_four_nodes_and_two_steps_at_once_have_a_container_each(sharing: User, t
     )
     lines = [line.split() for line in done.stdout.splitlines()]
     assert len(lines) == 16
-    assert len({tuple(line) for line in lines}) == len({line[2] for line in lines}) == 8
+    assert len({tuple(line) for line in lines}) == len({line[2] for line in lines}) == 8, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share, start", [(SHARE, "exec"), (INSTANCE, "instance start")], ids=["mounts", "instance"])
+def test_processes_that_end_while_the_container_starts_do_no_harm(
+    sharing: User, tmp_path: Path, share: str, start: str
+) -> None:
+    """On a busy node, processes end between the moment at which they are listed and that at which they are looked at."""
+    counting = tmp_path / "bin" / "singularity"
+    counting.parent.mkdir()
+    counting.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/calls\nexec {shutil.which("apptainer")} "$@"\n')
+    counting.chmod(0o755)
+    (counting.parent / "apptainer").symlink_to("singularity")
+    busy = "while :; do /bin/true; done"
+    command = shlex.quote(f"readlink /proc/self/ns/mnt; {meet(tmp_path / 'met', 2)}")
+    step = f"srun -N1 -n2 in-container sh -c {command}"
+    done = sharing.run(
+        f"{share}; PATH={counting.parent}:$PATH; {busy} & {busy} & {busy} & {step}; {step}; {step}; kill %1 %2 %3"
+    )
+    names = done.stdout.split()
+    assert len(names) == 6, done.stderr
+    assert names[0::2] == names[1::2], done.stderr
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len([call for call in calls if call.startswith(f"{start} /")]) == 3
 
 
 # One line, which a task prints when it is in the container; then it waits.
