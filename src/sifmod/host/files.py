@@ -27,6 +27,7 @@ FEW_INODES = 50_000  # two virtual environments with torch
 # Bytes of a file of text: manifests, journals, lists of packages and module files have some kilobytes.
 _LARGEST = 64 << 20
 _ABANDONED = 86400  # seconds after which nobody writes to a draft any more
+_ATTEMPTS = 10  # to rename a folder that other runs rename at the same time
 # Errors of link(2) on a file system without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -153,7 +154,8 @@ def write_together(folder: Path, files: Mapping[str, str], *, force: bool = Fals
 def write_folder(folder: Path, files: Mapping[str, str], *, replaceable: Callable[[Path], bool]) -> None:
     """Write a folder of text files that a user asked for: all of them, in place of an earlier one, or nothing.
 
-    The folder is written under another name beside it and renamed: readers never see a mixture of two.
+    The folder is written under another name beside it and renamed: readers never see a mixture of two. It has the group
+    and the permissions of the earlier one, and so has what is in it: a web server can read what it could read before.
 
     Args:
         folder: the folder; a link to one stays a link.
@@ -163,16 +165,20 @@ def write_folder(folder: Path, files: Mapping[str, str], *, replaceable: Callabl
     Raises:
         SifmodError: the folder is something else, or can't be written; an earlier one is unchanged.
     """
-    folder = folder.resolve()
+    folder = Path(os.path.realpath(folder))  # Path.resolve has a RuntimeError for a link to itself
     drafts = f".{folder.name}.sifmod-"
     if os.path.lexists(folder) and not folder.is_dir():
         raise SifmodError(f"'{folder}' exists and is not a directory: choose another name")
     try:
-        if folder.is_dir() and any(folder.iterdir()) and not replaceable(folder):
+        earlier = folder.stat() if folder.exists() else None
+        if earlier and any(folder.iterdir()) and not replaceable(folder):
             raise SifmodError(f"'{folder}' has files that sifmod did not write: choose a new or an empty directory")
         draft = folder.with_name(f"{drafts}{uuid.uuid4().hex}")
         draft.mkdir(parents=True)
         try:
+            if earlier:
+                with contextlib.suppress(PermissionError):  # of a group that this user has left
+                    os.chown(draft, -1, earlier.st_gid)
             for name, text in files.items():
                 path = inside(draft, name)
                 path.parent.mkdir(exist_ok=True, parents=True)
@@ -180,6 +186,8 @@ def write_folder(folder: Path, files: Mapping[str, str], *, replaceable: Callabl
                     stream.write(text.encode())
                     stream.flush()
                     os.fsync(stream.fileno())
+            if earlier:
+                _share_as(draft, draft.stat().st_gid, stat.S_IMODE(earlier.st_mode))
             _exchange(draft, folder)
             for path in folder.parent.glob(f"{glob.escape(drafts)}*"):
                 # of a run that was killed: no run takes so long
@@ -194,21 +202,35 @@ def write_folder(folder: Path, files: Mapping[str, str], *, replaceable: Callabl
         ) from error
 
 
+def _share_as(folder: Path, group: int, mode: int) -> None:
+    """Set the group and permissions of a folder and of all that is in it; files are not executable."""
+    for path in (*folder.rglob("*"), folder):
+        if path.stat().st_gid != group:
+            os.chown(path, -1, group)
+        path.chmod(mode if path.is_dir() else mode & 0o666)
+
+
 def _exchange(draft: Path, folder: Path) -> None:
-    """Rename a folder to a name that may be taken, and give the draft's name to what had it."""
-    if folder.exists():
-        draft.chmod(stat.S_IMODE(folder.stat().st_mode))
-        aside = draft.with_name(f"{draft.name}-old")
-        folder.rename(aside)
+    """Rename a folder to a name that may be taken; what had it is deleted.
+
+    Another run may do the same at the same time: the last one wins.
+    """
+    aside = draft.with_name(f"{draft.name}-old")
+    for attempt in range(_ATTEMPTS):
+        with contextlib.suppress(FileNotFoundError):
+            folder.rename(aside)
         try:
             draft.rename(folder)
-        except OSError:
-            aside.rename(folder)
+        except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST) and attempt + 1 < _ATTEMPTS:
+                remove_tree(aside)  # another run was quicker: its folder is the earlier one now
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                aside.rename(folder)
             raise
-        aside.rename(draft)
-    else:
-        draft.rename(folder)
-    _sync_folder(folder.parent)
+        _sync_folder(folder.parent)
+        remove_tree(aside)
+        return
 
 
 def refuse_existing(paths: Iterable[Path]) -> None:

@@ -354,6 +354,57 @@ def test_a_folder_that_can_t_be_exchanged_stays_as_it_was(tmp_path: Path, monkey
     assert [path.name for path in tmp_path.iterdir()] == ["pages"]
 
 
+def test_a_folder_keeps_its_group_and_mode_for_all_that_is_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    group = next((group for group in os.getgroups() if group != os.getgid()), 4242 if os.getuid() == 0 else os.getgid())
+    os.chown(folder, -1, group)
+    folder.chmod(0o2750)
+    umask = os.umask(0o077)
+    try:
+        write_folder(folder, {"a": "1", "sub/b": "2"}, replaceable=lambda _folder: True)
+    finally:
+        os.umask(umask)
+    facts = {path.name: (path.stat().st_gid, path.stat().st_mode & 0o7777) for path in (folder, *folder.rglob("*"))}
+    assert facts == {
+        "pages": (group, 0o2750),
+        "a": (group, 0o640),
+        "sub": (group, 0o2750),
+        "b": (group, 0o640),
+    }
+
+
+@pytest.mark.parametrize("quicker", ["took it away", "put it back", "is the first"])
+def test_another_run_that_is_quicker_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quicker: str
+) -> None:
+    folder = tmp_path / "pages"
+    if quicker != "is the first":
+        write_folder(folder, {"a": "old"}, replaceable=lambda _folder: True)
+    rename = Path.rename
+    done: list[str] = []
+
+    def meanwhile(self: Path, target: Path) -> Path:
+        if not done and folder == (self if quicker == "took it away" else target):
+            done.append(quicker)
+            if quicker == "took it away":
+                rename(folder, tmp_path / "aside")
+            else:
+                write_folder(folder, {"a": "other", "b": "other"}, replaceable=lambda _folder: True)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", meanwhile)
+    write_folder(folder, {"a": "new"}, replaceable=lambda _folder: True)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a": "new"}
+    assert {path.name for path in tmp_path.iterdir()} <= {"pages", "aside"}
+
+
+def test_a_link_to_itself_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "pages").symlink_to("pages")
+    with pytest.raises(SifmodError, match="is not a directory"):
+        write_folder(tmp_path / "pages", {"a": "1"}, replaceable=lambda _folder: True)
+
+
 def test_a_folder_takes_no_file_outside_of_it(tmp_path: Path) -> None:
     with pytest.raises(InstallError):
         write_folder(tmp_path / "pages", {"a": "1", "../b": "2"}, replaceable=lambda _folder: True)
