@@ -10,6 +10,8 @@ from typing import Any, Optional
 
 # Raised for an incompatible change of the JSON only; a new key doesn't need it.
 FORMAT = 1
+# How the JSON begins, whatever is in it.
+BEGIN = '{\n "$schema": "catalogue.schema.json",'
 INSTALLED, OFFERED = "installed", "offered"
 
 

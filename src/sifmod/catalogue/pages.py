@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from sifmod import __version__
 from sifmod.catalogue.index import search_script
-from sifmod.catalogue.model import INSTALLED, Catalogue, Entry
+from sifmod.catalogue.model import BEGIN, INSTALLED, Catalogue, Entry
 from sifmod.container.gpu import VENDORS
 from sifmod.resources import data_path
 from sifmod.text.size import counted, size_text
@@ -36,9 +36,19 @@ def catalogue_files(catalogue: Catalogue, *, title: str = TITLE) -> dict[str, st
 
 
 def is_catalogue(folder: Path) -> bool:
-    """Return whether a folder is a catalogue: it has the data, and nothing else than a catalogue has."""
+    """Return whether a folder is a catalogue: it has the data of one, and nothing else than a catalogue has.
+
+    Raises:
+        OSError: it can't be read.
+    """
     found = {path.name for path in folder.iterdir()}
-    return _DATA in found and found <= _TOP
+    data, pages = folder / _DATA, folder / "modules"
+    if not (found <= _TOP and data.is_file() and pages.is_dir()):
+        return False
+    if any(path.suffix != ".html" for path in pages.iterdir()):
+        return False
+    with data.open("rb") as stream:  # other programs have a file of this name too
+        return stream.read(len(BEGIN)) == BEGIN.encode()
 
 
 def _files(catalogue: Catalogue, title: str) -> Iterator[tuple[str, str]]:

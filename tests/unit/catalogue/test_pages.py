@@ -180,11 +180,20 @@ def test_any_text_comes_out_as_it_went_in(text: str) -> None:
 
 def test_an_earlier_catalogue_is_known_by_its_files(tmp_path: Path, files: dict[str, str]) -> None:
     assert not is_catalogue(tmp_path)
-    for name in files:
+    for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text(text)
     assert is_catalogue(tmp_path)
-    (tmp_path / "thesis.tex").touch()
+    for mine in ("thesis.tex", "modules/thesis.tex", "modules/years"):
+        (tmp_path / mine).touch()
+        assert not is_catalogue(tmp_path), mine
+        (tmp_path / mine).unlink()
+    assert is_catalogue(tmp_path)
+
+
+@pytest.mark.parametrize("data", ["", "[]", '{"type": "Catalog", "dataset": []}\n'])
+def test_a_catalogue_of_something_else_is_not_an_earlier_one(tmp_path: Path, data: str) -> None:
+    (tmp_path / "catalogue.json").write_text(data)
     assert not is_catalogue(tmp_path)
 
 
