@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 from typing import Callable, Optional
@@ -50,20 +50,30 @@ class Collected:
 
     Attributes:
         catalogue: the catalogue.
-        problems: a sentence for each installation or easyconfig that could not be read.
+        problems: a sentence for each installation, easyconfig or guide that could not be read.
+        empty: software spaces and folders of easyconfigs without any container.
     """
 
     catalogue: Catalogue
     problems: tuple[str, ...]
+    empty: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
 class _Ready:
-    """What each container is described with."""
+    """What each container is described with.
+
+    Attributes:
+        site: the settings of the cluster.
+        host: this host, for known problems.
+        guides: folders with guides for users.
+        unread: a sentence for each guide that could not be read.
+    """
 
     site: Site
     host: Host
     guides: tuple[Path, ...]
+    unread: dict[Path, str] = field(default_factory=dict)
 
 
 def collect(
@@ -77,7 +87,8 @@ def collect(
 ) -> Collected:
     """Return the catalogue of what is installed and what is on offer.
 
-    An easyconfig whose module is installed is not listed again. As with `eb`, the code of those on offer is run.
+    A module that several spaces have is listed as the first one has it, and an easyconfig whose module is installed is
+    not listed again. As with `eb`, the code of those on offer is run.
 
     Args:
         spaces: software spaces whose installations are listed.
@@ -94,10 +105,16 @@ def collect(
     ready = _Ready(site, this_host(settings), (*folders, *robot_paths))
     entries: list[Entry] = []
     problems: list[str] = []
+    empty: list[Path] = []
+    listed: set[str] = set()
     for space in spaces:
         found = find_installations(space)
         problems += [item.problem for item in found.damaged]
-        for item in found.installations:
+        if not found.installations and not found.damaged:
+            empty.append(space.software)
+        here = [item for item in found.installations if item.full_module not in listed]
+        listed.update(item.full_module for item in here)
+        for item in here:
             doing(item.module)
             described, problem = _said_by(item)
             problems += [problem] if problem else []
@@ -105,8 +122,11 @@ def collect(
     listed = {entry.module for entry in entries}
     archived: dict[str, set[str]] = {}
     for folder in folders:
-        offered, old = easyconfigs_below(folder)
-        for path in offered:
+        below = easyconfigs_below(folder)
+        problems += below.problems
+        if not (below.offered or below.archived or below.problems):
+            empty.append(folder)
+        for path in below.offered:
             doing(path.name)
             try:
                 evaluated = container_of(path)
@@ -119,7 +139,7 @@ def collect(
                 listed.add(evaluated.naming.module)
                 entries.append(_offered(path, evaluated, ready))
         known = {entry.name for entry in entries}
-        for path in old:
+        for path in below.archived:
             # a name may have dashes itself, and archives are not evaluated
             name = max((name for name in known if path.name.startswith(f"{name}-")), key=len, default="")
             if name:
@@ -131,7 +151,8 @@ def collect(
             modules=with_changes(_with_pages(_sorted(entries))),
             archived={name: tuple(_newest_first(versions)) for name, versions in sorted(archived.items())},
         ),
-        tuple(map(printable, problems)),
+        tuple(map(printable, (*problems, *ready.unread.values()))),
+        tuple(empty),
     )
 
 
@@ -197,7 +218,7 @@ def _installed(item: Installation, described: Described, ready: _Ready) -> Entry
         advisories=_advisories(advisories_of(item, ready.host)),
         run=_run(gpu, ready.site, has_python=has_python, commands=commands),
         job=printable(script),
-        guide=_guide(item.name, ready.guides),
+        guide=_guide(item.name, ready),
     )
 
 
@@ -223,7 +244,7 @@ def _offered(path: Path, evaluated: Evaluated, ready: _Ready) -> Entry:
         advisories=_advisories(advisories_for(_patient(spec), ready.host)),
         run=_run(spec.gpu, ready.site, has_python=has_python, commands=commands),
         job=printable(script),
-        guide=_text(beside) if beside.is_file() else _guide(spec.name, ready.guides),
+        guide=_text(beside, ready) if beside.is_file() else _guide(spec.name, ready),
     )
 
 
@@ -297,16 +318,17 @@ def _job(module: str, gpu: str, *, has_python: bool, commands: tuple[str, ...]) 
     )
 
 
-def _guide(name: str, folders: Sequence[Path]) -> str:
+def _guide(name: str, ready: _Ready) -> str:
     """Return the centre's instructions for users of a software; empty if there are none."""
-    path = beside_easyconfigs(name, GUIDE, folders)
-    return _text(path) if path else ""
+    path = beside_easyconfigs(name, GUIDE, ready.guides)
+    return _text(path, ready) if path else ""
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, ready: _Ready) -> str:
     try:
         return printable(content_of(path).decode(errors="replace"))
-    except OSError:
+    except OSError as error:
+        ready.unread[path] = f"'{path}' can't be read: {error.strerror}"
         return ""
 
 

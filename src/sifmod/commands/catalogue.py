@@ -14,7 +14,7 @@ from sifmod.commands.options import site_option
 from sifmod.commands.output import echo, echo_error, output_time
 from sifmod.commands.progress import shown_progress
 from sifmod.eb.configuration import configuration
-from sifmod.eb.space import SoftwareSpace, software_space
+from sifmod.eb.space import software_space
 from sifmod.errors import InstallError
 from sifmod.host.files import write_folder
 from sifmod.site.settings import load_settings
@@ -60,7 +60,8 @@ def catalogue(
     """Write a catalogue of containers: pages to search in, and catalogue.json.
 
     Users find a module by its name, its commands and its Python packages, and copy the lines that use it. The pages
-    need no server and fetch nothing from elsewhere. As with eb, the code of easyconfigs on offer is run.
+    need no server and fetch nothing from elsewhere. As with eb, the code of easyconfigs on offer is run. A module of
+    several prefixes is listed once, as the first prefix has it.
 
     Exit status: 0; 20 if the catalogue was written, but lacks what can't be read, which is named on standard error.
     After any other status an earlier catalogue is unchanged.
@@ -80,9 +81,11 @@ def catalogue(
         collected = collect(
             spaces, folders, settings, seconds=output_time(), robot_paths=configuration().robot_paths, doing=step.tell
         )
-    if not collected.catalogue.modules:
-        # a file system that is not mounted must not empty a catalogue
-        raise InstallError(_nothing_found(spaces, folders, collected.problems))
+    places = (*(space.software for space in spaces), *folders)
+    empty = collected.empty if collected.catalogue.modules else places
+    if empty:
+        # a file system that is not mounted must not empty a catalogue, nor a part of it
+        raise InstallError(_nothing_found(empty, collected.problems))
     write_folder(output, catalogue_files(collected.catalogue, title=printable(title)), replaceable=is_catalogue)
     for problem in collected.problems:
         echo_error(f"sifmod: {problem}")
@@ -91,8 +94,8 @@ def catalogue(
     sys.exit(_INCOMPLETE if collected.problems else 0)
 
 
-def _nothing_found(spaces: Sequence[SoftwareSpace], folders: Sequence[Path], problems: Sequence[str]) -> str:
-    where = ", ".join(f"'{place}'" for place in (*(space.software for space in spaces), *folders))
+def _nothing_found(places: Sequence[Path], problems: Sequence[str]) -> str:
+    where = ", ".join(f"'{place}'" for place in places)
     why = f" ({problems[0]})" if problems else ""
     return (
         f"there is no container in {where}{why}: name other places with --prefix and --easyconfigs. Nothing was written"

@@ -6,6 +6,7 @@ import datetime
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
@@ -65,8 +66,23 @@ def _easyconfigs_in(folders: Iterable[Path], name: str) -> Iterator[Path]:
                 yield path
 
 
-def easyconfigs_below(folder: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Return the easyconfigs of container images anywhere below a folder, and those in its archives, each sorted.
+@dataclass(frozen=True)
+class Below:
+    """The easyconfigs of container images anywhere below a folder, each tuple sorted.
+
+    Attributes:
+        offered: those that `eb` finds.
+        archived: those in archives.
+        problems: a sentence for each folder and each easyconfig that can't be read.
+    """
+
+    offered: tuple[Path, ...]
+    archived: tuple[Path, ...]
+    problems: tuple[str, ...]
+
+
+def easyconfigs_below(folder: Path) -> Below:
+    """Return the easyconfigs of container images anywhere below a folder.
 
     Raises:
         EasyconfigError: there is no such folder.
@@ -75,12 +91,20 @@ def easyconfigs_below(folder: Path) -> tuple[tuple[Path, ...], tuple[Path, ...]]
         raise EasyconfigError(f"there is no directory '{folder}': name a folder of easyconfigs")
     offered: list[Path] = []
     archived: list[Path] = []
-    for where, subfolders, files in os.walk(folder):
-        found = (Path(where, name) for name in files if name.endswith(".eb"))
+    unread: list[OSError] = []
+    for where, subfolders, files in os.walk(folder, onerror=unread.append):
         is_archive = _ARCHIVE in Path(where).relative_to(folder).parts
-        (archived if is_archive else offered).extend(path for path in found if _is_ours(path))
+        # hidden files are those of editors: Emacs marks an open file with a link that leads nowhere
+        for path in (Path(where, name) for name in files if name.endswith(".eb") and not name.startswith(".")):
+            try:
+                path.stat()
+                if _EASYBLOCK.search(_text(path)):
+                    (archived if is_archive else offered).append(path)
+            except OSError as error:
+                unread.append(error)
         subfolders[:] = [name for name in subfolders if name == _ARCHIVE or name not in _NOT_SEARCHED]
-    return tuple(sorted(offered)), tuple(sorted(archived))
+    problems = (f"'{error.filename}' can't be read: {error.strerror}" for error in unread)
+    return Below(tuple(sorted(offered)), tuple(sorted(archived)), tuple(sorted(problems)))
 
 
 def beside_easyconfigs(name: str, file_name: str, folders: Iterable[Path]) -> Optional[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,37 @@ def test_files_of_others_are_not_replaced(space: SoftwareSpace, output: Path) ->
     assert [path.name for path in output.rglob("*")] == ["thesis.tex"]
 
 
+def test_a_module_of_two_prefixes_is_listed_once_as_the_first_has_it(
+    space: SoftwareSpace, output: Path, tmp_path: Path
+) -> None:
+    prefixes = [space.software.parent, tmp_path / "other"]
+    for prefix, torch in zip(prefixes, ("2.2.0", "2.7.1")):
+        prefix.mkdir(exist_ok=True)
+        installed(software_space(prefix), "Demo/1", expected_packages={"torch": torch})
+    for first, second in (prefixes, reversed(prefixes)):
+        assert run("--output", output, "--prefix", first, "--prefix", second).exit_code == 0
+        data = json.loads((output / "catalogue.json").read_text())
+        assert [(entry["module"], entry["changes"]) for entry in data["modules"]] == [("Demo/1", None)]
+        torch = "2.2.0" if first == prefixes[0] else "2.7.1"
+        assert {"name": "torch", "version": torch} in data["modules"][0]["packages"]
+
+
+@pytest.mark.parametrize("gone", ["--prefix", "--easyconfigs"])
+def test_one_place_of_two_that_is_not_mounted_keeps_an_earlier_catalogue(
+    space: SoftwareSpace, output: Path, tmp_path: Path, gone: str
+) -> None:
+    installed(space)
+    here = space.software.parent
+    assert run("--output", output, "--prefix", here).exit_code == 0
+    before = snapshot(output)
+    (tmp_path / "not-mounted").mkdir()
+    result = run("--output", output, "--prefix", here, gone, tmp_path / "not-mounted", "--quiet")
+    assert isinstance(result.exception, InstallError)
+    assert f"there is no container in '{tmp_path}/not-mounted" in str(result.exception)
+    assert f"'{space.software}'" not in str(result.exception)
+    assert snapshot(output) == before
+
+
 def test_what_can_t_be_read_is_named_and_the_rest_is_written(space: SoftwareSpace, output: Path) -> None:
     installed(space, "Demo/1")
     (installed(space, "Bad/1") / names.MANIFEST).write_text("{")
@@ -230,6 +262,37 @@ def test_what_is_on_offer_is_listed_without_the_installed(space: SoftwareSpace, 
     assert found["Demo/2"]["easyconfig"] == "Demo-2.eb"
     assert {entry["guide"] for entry in found.values()} == {"# Ask us\n"}
     assert json.loads((output / "catalogue.json").read_text())["archived"] == {"Demo": ["0"]}
+
+
+@pytest.mark.usefixtures("space")
+def test_easyconfigs_and_guides_that_can_t_be_read_are_named(
+    offers: Path, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (offers / "d/Demo/Bad-1.eb").unlink()
+    (offers / "d/Demo/Gone-1.eb").symlink_to("nowhere.eb")
+    (offers / "d/Demo/.#Demo-1.eb").symlink_to("me@login1.123")  # Emacs marks open files so
+    monkeypatch.setattr("sifmod.host.files._LARGEST", 3)
+    result = run("--output", output, "--easyconfigs", offers, "--quiet")
+    assert result.exit_code == 20, result.exception
+    first, second = result.stderr.splitlines()
+    assert first == f"sifmod: '{offers}/d/Demo/Gone-1.eb' can't be read: No such file or directory"
+    assert second.startswith(f"sifmod: '{offers}/d/Demo/USER.md' can't be read: ")
+    assert set(modules(output)) == {"Demo/1", "Demo/2"}
+
+
+@pytest.mark.usefixtures("space")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_folders_of_easyconfigs_that_can_t_be_read_are_named(offers: Path, output: Path) -> None:
+    (offers / "d/Demo/Bad-1.eb").chmod(0)
+    (offers / "p").mkdir(mode=0)
+    result = run("--output", output, "--easyconfigs", offers, "--quiet")
+    (offers / "p").chmod(0o700)
+    assert result.exit_code == 20, result.exception
+    assert result.stderr.splitlines() == [
+        f"sifmod: '{offers}/d/Demo/Bad-1.eb' can't be read: Permission denied",
+        f"sifmod: '{offers}/p' can't be read: Permission denied",
+    ]
+    assert set(modules(output)) == {"Demo/1", "Demo/2"}
 
 
 def test_easyconfigs_alone_leave_the_installed_out(space: SoftwareSpace, offers: Path, output: Path) -> None:

@@ -112,9 +112,12 @@ def test_easyconfigs_below_a_folder_and_those_in_its_archives(tmp_path: Path) ->
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(OURS)
     (tmp_path / "GCC-1.eb").write_text("easyblock = 'EB_GCC'\n")
-    offered, archived = easyconfigs_below(tmp_path)
-    assert names(offered) == ["Other-1.eb", "Thing-1.eb"]
-    assert names(archived) == ["Thing-0.eb"]
+    (tmp_path / "Gone-1.eb").symlink_to("nowhere")
+    (tmp_path / ".#Other-1.eb").symlink_to("me@login1.123")
+    found = easyconfigs_below(tmp_path)
+    assert names(found.offered) == ["Other-1.eb", "Thing-1.eb"]
+    assert names(found.archived) == ["Thing-0.eb"]
+    assert found.problems == (f"'{tmp_path}/Gone-1.eb' can't be read: No such file or directory",)
     with pytest.raises(EasyconfigError, match="nowhere': name a folder"):
         easyconfigs_below(tmp_path / "nowhere")
 
