@@ -182,9 +182,9 @@ def read_easyconfig(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     Raises:
         SifmodError: it can't be read, or is not an easyconfig of `ContainerImage`.
     """
-    if path.exists() and not path.is_file():
-        raise SifmodError(f"'{path}' is not a file: give the path of an easyconfig")
     try:
+        if path.exists() and not path.is_file():
+            raise SifmodError(f"'{path}' is not a file: give the path of an easyconfig")
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SifmodError(f"the easyconfig '{path}' can't be read: {error.strerror}") from error

@@ -23,7 +23,7 @@ _NETWORK = (
     "REQUESTS_CA_BUNDLE",
     "SSL_CERT_FILE",
 )
-# What pip reads if it has no setting of its own (the library "requests", "SSL Cert Verification").
+# What pip takes before its own setting: its library "requests" does (Session.merge_environment_settings).
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 # They name files of the host: the configuration is merged, the log left out, and the cache bound if the user names it.
 _PLACES = ("PIP_CONFIG_FILE", "PIP_LOG", "PIP_CACHE_DIR")
@@ -117,7 +117,7 @@ def certificates(environ: Mapping[str, str]) -> Optional[Path]:
     """
     config = _configuration(environ)
     configured = [config.get(section, "cert", fallback="") for section in ("install", "global")]
-    named = [environ.get("PIP_CERT", ""), *configured, *(environ.get(name, "") for name in _CERTIFICATES)]
+    named = [*(environ.get(name, "") for name in (*_CERTIFICATES, "PIP_CERT")), *configured]
     return next((Path(path) for path in named if Path(path).is_absolute() and Path(path).is_file()), None)
 
 

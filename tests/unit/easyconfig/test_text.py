@@ -200,6 +200,8 @@ def test_what_is_no_easyconfig_of_ours_is_refused(tmp_path: Path, text: str, sai
         read_easyconfig(tmp_path / "x.eb")
     with pytest.raises(SifmodError, match="can't be read"):
         read_easyconfig(tmp_path / "gone.eb")
+    with pytest.raises(SifmodError, match="can't be read: File name too long"):  # and not a traceback of `exists`
+        read_easyconfig(tmp_path / ("x" * 300))
     os.mkfifo(tmp_path / "fifo.eb")
     with pytest.raises(SifmodError, match="not a file"):
         read_easyconfig(tmp_path / "fifo.eb")

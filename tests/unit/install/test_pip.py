@@ -7,7 +7,7 @@ import pytest
 
 from sifmod.container.bind import Bind
 from sifmod.errors import InstallError
-from sifmod.install.pip import pip_settings
+from sifmod.install.pip import certificates, pip_settings
 
 
 @pytest.fixture
@@ -87,3 +87,17 @@ def test_a_configuration_file_that_is_none_is_named(scratch: Path, tmp_path: Pat
     (tmp_path / "pip.conf").write_text("index-url = x\n")
     with pytest.raises(InstallError, match="can't be read"):
         pip_settings(scratch, [], {"PIP_CONFIG_FILE": str(tmp_path / "pip.conf")})
+
+
+def test_the_certificates_are_those_that_pip_takes(tmp_path: Path) -> None:
+    """As `PipSession.merge_environment_settings` does: variables of requests hide pip's own setting."""
+    home = tmp_path / "home"
+    (home / ".pip").mkdir(parents=True)
+    (home / ".pip/pip.conf").write_text(f"[global]\ncert = {tmp_path}/configured.pem\n")
+    for name in ("configured", "PIP_CERT", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+        (tmp_path / f"{name}.pem").touch()
+    environ = {"HOME": str(home)}
+    assert certificates(environ) == tmp_path / "configured.pem"
+    for name in ("PIP_CERT", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
+        environ[name] = str(tmp_path / f"{name}.pem")
+        assert certificates(environ) == tmp_path / f"{name}.pem"
