@@ -112,6 +112,9 @@ def main(words: Optional[Sequence[str]] = None) -> int:
     except ParameterError as error:
         print(f"bench.scale: {error}", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"bench.scale: '{error.filename}' can't be read or written: {error.strerror}", file=sys.stderr)
+        return 1
     return 0
 
 

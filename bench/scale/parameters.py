@@ -172,5 +172,6 @@ def with_changes(changes: Mapping[str, str]) -> Cluster:
         try:
             values[name] = kinds[name](text)
         except ValueError:
-            raise ParameterError(f"{name} is {text!r}: it must be a number") from None
+            kind = "whole number" if kinds[name] is int else "number"
+            raise ParameterError(f"{name} is {text!r}: it must be a {kind}") from None
     return Cluster(**values)

@@ -104,7 +104,9 @@ def test_the_comparison_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "message"),
     [
         (["--set", "target=1"], "no parameter 'target'"),
-        (["--set", "targets=1.5"], "targets is '1.5': it must be a number"),
+        (["--set", "targets=1.5"], "targets is '1.5': it must be a whole number"),
+        (["--set", "read_latency=x"], "read_latency is 'x': it must be a number"),
+        (["--write", "/nowhere"], "'/nowhere/results.json' can't be read or written: No such file or directory"),
         (["--set", "targets"], "targets is ''"),
         (["--set", "stripes=40"], "there are 32 targets"),
         (["--way", "tape"], "no way 'tape'"),
