@@ -158,7 +158,8 @@ def _from_login_file(path: Path, hosts: tuple[str, ...]) -> Optional[Credentials
             host = key.partition("://")[2] or key
             if host.partition("/")[0] in hosts and entry.get("auth"):
                 username, _colon, password = base64.b64decode(entry["auth"]).decode().partition(":")
-                return Credentials(username, password, f"'{path}'")
+                if username and password:  # beside an identity token, the entry has a name alone
+                    return Credentials(username, password, f"'{path}'")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return None
@@ -183,6 +184,6 @@ def _from_helper(name: str, server: str) -> Optional[Credentials]:
     answer = json.loads(done.stdout)
     username, password = answer["Username"], answer["Secret"]
     # this name says that the secret is a token, which is no password
-    if not isinstance(username, str) or not isinstance(password, str) or username in ("", "<token>"):
+    if not isinstance(username, str) or not isinstance(password, str) or username in ("", "<token>") or not password:
         return None
     return Credentials(username, password, f"the credential helper {command}")

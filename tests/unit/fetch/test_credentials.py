@@ -52,6 +52,20 @@ def test_login_files_of_the_runtimes_and_of_docker_are_read(tmp_path: Path, plac
     assert find_credentials("other.example.org", a_site(), environ) is None
 
 
+@pytest.mark.parametrize(("username", "password"), [("00000000-0000-0000-0000-000000000000", ""), ("", "x"), ("", "")])
+def test_an_entry_without_a_password_is_no_login(tmp_path: Path, username: str, password: str) -> None:
+    """`az acr login` writes such an entry beside an identity token, and an empty password would be in every message."""
+    (tmp_path / ".apptainer").mkdir()
+    (tmp_path / ".apptainer/docker-config.json").write_text(
+        json.dumps(login("registry.example.org", username, password))
+    )
+    environ = {"HOME": str(tmp_path)}
+    assert find_credentials("registry.example.org", a_site(), environ) is None
+    (tmp_path / ".docker").mkdir()
+    (tmp_path / ".docker/config.json").write_text(json.dumps(login("registry.example.org", "me", "x")))
+    assert pair(find_credentials("registry.example.org", a_site(), environ)) == ("me", "x")
+
+
 @pytest.mark.parametrize("settings", [{"credHelpers": {"registry.example.org": "demo"}}, {"credsStore": "demo"}])
 def test_a_credential_helper_is_asked(tmp_path: Path, stub: Stubs, settings: dict[str, Any]) -> None:
     stub(
@@ -72,6 +86,7 @@ def test_a_credential_helper_is_asked(tmp_path: Path, stub: Stubs, settings: dic
         ("demo", "echo '[1]'"),
         ("demo", """echo '{"Username": "<token>", "Secret": "x"}'"""),
         ("demo", """echo '{"Username": 1, "Secret": "x"}'"""),
+        ("demo", """echo '{"Username": "me", "Secret": ""}'"""),
         ("missing", ""),
         ("../demo", """echo '{"Username": "me", "Secret": "x"}'"""),
     ],
