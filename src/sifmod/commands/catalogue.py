@@ -81,11 +81,11 @@ def catalogue(
         collected = collect(
             spaces, folders, settings, seconds=output_time(), robot_paths=configuration().robot_paths, doing=step.tell
         )
-    places = (*(space.software for space in spaces), *folders)
-    empty = collected.empty if collected.catalogue.modules else places
-    if empty:
-        # a file system that is not mounted must not empty a catalogue, nor a part of it
-        raise InstallError(_nothing_found(empty, collected.problems))
+    # a file system that is not mounted must not empty a catalogue, nor a part of it
+    if not collected.catalogue.modules:
+        raise InstallError(_nothing_found((*(space.software for space in spaces), *folders), collected.problems))
+    if collected.empty:
+        raise InstallError(_nothing_found(collected.empty))
     write_folder(output, catalogue_files(collected.catalogue, title=printable(title)), replaceable=is_catalogue)
     for problem in collected.problems:
         echo_error(f"sifmod: {problem}")
@@ -94,7 +94,7 @@ def catalogue(
     sys.exit(_INCOMPLETE if collected.problems else 0)
 
 
-def _nothing_found(places: Sequence[Path], problems: Sequence[str]) -> str:
+def _nothing_found(places: Sequence[Path], problems: Sequence[str] = ()) -> str:
     where = ", ".join(f"'{place}'" for place in places)
     why = f" ({problems[0]})" if problems else ""
     return (
