@@ -65,6 +65,28 @@ def test_a_bill_of_materials_for_scanners(top: Path, monkeypatch: pytest.MonkeyP
         assert call(top, *words).exit_code == status
 
 
+def test_a_bill_of_materials_is_written_to_a_file(top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    target = tmp_path / "box.cdx.json"
+    result = call(top, "--sbom", "cyclonedx", "--output", target)
+    assert result.stdout == f"wrote {target}\n"
+    assert target.read_text() == call(top, "--sbom", "cyclonedx").stdout == call(top, "--sbom=cyclonedx", "-o-").stdout
+    assert target.read_text().endswith("}\n")
+    target.write_text("mine")
+    refused = call(top, "--sbom", "cyclonedx", "-o", target)
+    assert "overwrite it with --force" in str(refused.exception)
+    assert target.read_text() == "mine"
+    assert call(top, "--sbom", "cyclonedx", "-o", target, "--force").exit_code == 0
+    assert json.loads(target.read_text())["bomFormat"] == "CycloneDX"
+    assert call(top, "--output", target, "--force").exit_code == 2
+    assert [one.name for one in tmp_path.iterdir() if one != top] == [target.name]
+
+
+def test_an_existing_bill_of_materials_is_refused_before_the_image_is_read(tmp_path: Path) -> None:
+    target = write(tmp_path, "/box.cdx.json", "mine")
+    assert "exists" in str(call(tmp_path / "gone.sif", "--sbom", "cyclonedx", "-o", target).exception)
+
+
 def test_a_bill_of_materials_without_the_library_says_what_to_install(
     top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
