@@ -163,7 +163,7 @@ def _as_json(found: Inspection) -> dict[str, Any]:
     for name in ("signatures", "pythons", "components", "torch", "mpi"):
         plain[name] = [asdict(one) for one in plain[name]]
     for python in plain["pythons"]:
-        del python["commands"]
+        del python["commands"], python["licences"]
         for name in ("packages", "conda_packages"):
             python[name] = _named(python[name])
     plain["packages"] = _named(found.packages)

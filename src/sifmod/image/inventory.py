@@ -9,7 +9,7 @@ from typing import Any
 
 from sifmod.image import system
 from sifmod.image.files import ImageFiles
-from sifmod.image.python import ImagePython
+from sifmod.image.python import ImagePython, conda_licences
 from sifmod.image.rpm import rpm_packages
 from sifmod.text.size import counted
 
@@ -20,6 +20,7 @@ DEB, RPM, APK, CONDA, PYPI = "deb", "rpm", "apk", "conda", "pypi"
 _MOST_CHARACTERS = 200
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _VERSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:~^!*-]*")
+_SOURCE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.+-]*)(?: \(([A-Za-z0-9][A-Za-z0-9_.+:~-]*)\))?")  # deb-control(5)
 _WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
@@ -34,6 +35,8 @@ class InstalledPackage:
         architecture: processor architecture; empty if it is not noted.
         epoch: RPM's epoch; 0 if it has none.
         licence: its licence as its packagers write it; empty if it is not noted.
+        source: Debian's or Alpine's source package that it was built from: `NAME` or, if it has another version than
+            this package, `NAME@VERSION`. Empty if it has the same name. Advisories are for source packages.
         prefixes: prefixes of the Pythons that have it; empty for packages of the system.
     """
 
@@ -43,6 +46,7 @@ class InstalledPackage:
     architecture: str = ""
     epoch: int = 0
     licence: str = ""
+    source: str = ""
     prefixes: tuple[str, ...] = ()
 
 
@@ -83,9 +87,7 @@ def find_inventory(files: Files, pythons: Iterable[ImagePython]) -> Inventory:
         if one.name != "gpg-pubkey"  # keys, which RPM keeps among the packages
     ]
     for python in pythons:
-        here = (python.prefix,)
-        noted += [InstalledPackage(CONDA, name, version, prefixes=here) for name, version in python.conda_packages]
-        noted += [InstalledPackage(PYPI, name, version, prefixes=here) for name, version in python.packages]
+        noted += _of_python(files, python)
     right = [one for one in noted if _is_a_package(one)]
     missing = [f"{unread}: its packages are not listed"] if unread else []
     if len(right) < len(noted):
@@ -103,9 +105,33 @@ def find_inventory(files: Files, pythons: Iterable[ImagePython]) -> Inventory:
 
 def _of_system(files: Files) -> Iterator[InstalledPackage]:
     for one in system.dpkg_packages(files):
-        yield InstalledPackage(DEB, one["Package"], one.get("Version", ""), one.get("Architecture", ""))
+        name, architecture = one["Package"], one.get("Architecture", "")
+        yield InstalledPackage(DEB, name, one.get("Version", ""), architecture, source=_source(one.get("Source", "")))
     for one in system.apk_packages(files):
-        yield InstalledPackage(APK, one["P"], one.get("V", ""), one.get("A", ""), licence=one.get("L", ""))
+        name, source = one["P"], _source(one.get("o", ""))
+        yield InstalledPackage(
+            APK,
+            name,
+            one.get("V", ""),
+            one.get("A", ""),
+            licence=one.get("L", ""),
+            source="" if source == name else source,
+        )
+
+
+def _of_python(files: Files, python: ImagePython) -> Iterator[InstalledPackage]:
+    here = (python.prefix,)
+    licences = conda_licences(files, python.prefix) if python.conda_packages else {}
+    for name, version in python.conda_packages:
+        yield InstalledPackage(CONDA, name, version, licence=licences.get((name, version), ""), prefixes=here)
+    of_pip = dict(python.licences)
+    for name, version in python.packages:
+        yield InstalledPackage(PYPI, name, version, licence=of_pip.get(name, ""), prefixes=here)
+
+
+def _source(noted: str) -> str:
+    match = _SOURCE.fullmatch(noted) if len(noted) <= _MOST_CHARACTERS else None
+    return "@".join(filter(None, match.groups())) if match else ""
 
 
 def _is_a_package(one: InstalledPackage) -> bool:
@@ -123,7 +149,8 @@ def _merged(packages: Iterable[InstalledPackage]) -> list[InstalledPackage]:
     for one in packages:
         key = (one.manager, one.name, one.version, one.architecture)
         before = found.get(key, one)
-        found[key] = replace(before, prefixes=tuple(dict.fromkeys((*before.prefixes, *one.prefixes))))
+        prefixes = tuple(dict.fromkeys((*before.prefixes, *one.prefixes)))
+        found[key] = replace(before, licence=before.licence or one.licence, prefixes=prefixes)
     return [found[key] for key in sorted(found)]
 
 

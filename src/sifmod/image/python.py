@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +27,9 @@ _MOST_PACKAGES = 20_000  # in one Python
 _MOST_SITE_DIRECTORIES = 1000  # in one Python: each line of a .pth file adds one
 _DISTRIBUTION_OR_LINK = re.compile(r"\.(dist-info|egg-info|egg|egg-link)$")
 _METADATA = 32_768  # bytes; name and version are in the first lines
+_NO_LICENCES = {"", "UNKNOWN", "None"}  # what setuptools and others write if there is none
+_LICENCE_CLASSIFIER = "License :: "
+_CONDA_NOTE = 4 << 20  # bytes; it names each file of the package
 _INTERPRETER = re.compile(r"python(3\.\d+)?t?")
 _DISTRIBUTION = re.compile(r"(?P<name>[^-]+)(-(?P<version>[^-]+))?(-.*)?\.(dist-info|egg-info|egg)")
 
@@ -39,6 +43,7 @@ class ImagePython:
         kind: `conda`, `venv`, `system` (`/usr`) or `other`.
         version: full version such as `3.11.2` if it can be read, else `3.11`.
         packages: name and version of each distribution, as in `pip list`, sorted by name.
+        licences: name and licence of each distribution that notes one.
         conda_packages: name and version of each conda package, Python or not.
         conda_root: root of its conda installation; empty if it is not a conda environment.
         conda_env: name of the conda environment, `base` for the root; empty if it is not a conda environment.
@@ -51,6 +56,7 @@ class ImagePython:
     kind: str
     version: str
     packages: Packages = field(repr=False)
+    licences: Packages = field(default=(), repr=False)
     conda_packages: Packages = field(default=(), repr=False)
     conda_root: str = ""
     conda_env: str = ""
@@ -129,13 +135,15 @@ def _python(files: Files, prefix: str, system_packages: Mapping[str, str]) -> Op
     conda_packages = _conda_packages(files.names(f"{prefix}/conda-meta")) if is_conda else ()
     root, env = _conda_place(files, prefix) if is_conda else ("", "")
     folders = _site_directories(files, prefix, library, config)
-    packages = _packages(files, folders)
+    distributions = _distributions(files, folders)
+    packages = tuple((one.name, one.version) for one in distributions)
     commands = files.names(f"{prefix}/bin") + (files.names("/usr/local/bin") if prefix == "/usr" else [])
     return ImagePython(
         prefix=prefix,
         kind=VENV if config else CONDA if is_conda else SYSTEM if prefix == "/usr" else OTHER,
         version=_full_version(files, prefix, version, config, conda_packages, system_packages),
         packages=packages,
+        licences=tuple((one.name, one.licence) for one in distributions if one.licence),
         conda_packages=conda_packages,
         conda_root=root,
         conda_env=env,
@@ -225,20 +233,27 @@ def _site_directories(files: Files, prefix: str, library: str, config: Mapping[s
     return [folder for folder in dict.fromkeys(resolved) if folder]
 
 
-def _packages(files: Files, folders: Iterable[str]) -> Packages:
+@dataclass(frozen=True)
+class _Distribution:
+    name: str
+    version: str
+    licence: str
+
+
+def _distributions(files: Files, folders: Iterable[str]) -> tuple[_Distribution, ...]:
     """Return the distributions without duplicates: Python imports the first one found."""
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, _Distribution] = {}
     for folder in folders:
         for entry in filter(_DISTRIBUTION_OR_LINK.search, files.names(folder)):
             if len(found) >= _MOST_PACKAGES:
                 break
             distribution = _distribution(files, folder, entry)
             if distribution:
-                found.setdefault(canonicalize_name(distribution[0]), distribution)
+                found.setdefault(canonicalize_name(distribution.name), distribution)
     return tuple(found[key] for key in sorted(found))
 
 
-def _distribution(files: Files, folder: str, entry: str) -> Optional[tuple[str, str]]:
+def _distribution(files: Files, folder: str, entry: str) -> Optional[_Distribution]:
     named = _DISTRIBUTION.fullmatch(entry)
     if entry.endswith(".egg-link"):
         target = files.text(f"{folder}/{entry}", limit=4096).split("\n")[0].strip()
@@ -250,7 +265,41 @@ def _distribution(files: Files, folder: str, entry: str) -> Optional[tuple[str, 
     metadata = {".dist-info": "/METADATA", ".egg-info": "/PKG-INFO", ".egg": "/EGG-INFO/PKG-INFO"}
     suffix = metadata[posixpath.splitext(entry)[1]]
     # distutils installed the metadata as a file
-    text = files.text(path if files.is_file(path) else path + suffix, limit=_METADATA)
-    fields = dict(re.findall(r"^(Name|Version):[ \t]*(\S+)[ \t]*\r?$", text.partition("\n\n")[0], re.M))
+    text = files.text(path if files.is_file(path) else path + suffix, limit=_METADATA).partition("\n\n")[0]
+    fields = dict(re.findall(r"^(Name|Version):[ \t]*(\S+)[ \t]*\r?$", text, re.M))
     name, version = fields.get("Name", ""), fields.get("Version", "")
-    return (name, version) if name and version else None
+    return _Distribution(name, version, _licence(text)) if name and version else None
+
+
+def _licence(metadata: str) -> str:
+    """Return the licence of a distribution (core metadata): what identifies it best, of at most one line."""
+    lines = metadata.splitlines()
+    # a line that goes on in the next one begins a whole text
+    pairs = (line.partition(":") for line, after in zip(lines, [*lines[1:], ""]) if not after.startswith((" ", "\t")))
+    headers = [(key, value.strip()) for key, colon, value in pairs if colon]
+    fields = dict(headers)
+    for key in ("License-Expression", "License"):
+        if fields.get(key, "") not in _NO_LICENCES:
+            return fields[key]
+    classifiers = (value for key, value in headers if key == "Classifier" and value.startswith(_LICENCE_CLASSIFIER))
+    return next((one.rpartition(" :: ")[2] for one in classifiers if one.count(" :: ") > 1), "")
+
+
+def conda_licences(files: Files, prefix: str) -> dict[tuple[str, str], str]:
+    """Return the licences of conda packages by name and version.
+
+    They are in the large files that name each file of a package, so no other facts are read from there.
+    """
+    found = {}
+    for name in files.names(f"{prefix}/conda-meta")[:_MOST_PACKAGES]:
+        path = f"{prefix}/conda-meta/{name}"
+        if not name.endswith(".json") or files.size(path) > _CONDA_NOTE:
+            continue
+        try:
+            note = json.loads(files.text(path, limit=_CONDA_NOTE))
+        except (ValueError, RecursionError):
+            continue
+        licence = note.get("license") if isinstance(note, dict) else None
+        if isinstance(licence, str):
+            found.update(dict.fromkeys(_conda_packages([name]), licence))
+    return found

@@ -87,7 +87,7 @@ def _package_url(package: InstalledPackage, inventory: Inventory) -> PackageURL:
         namespace = _NAMESPACES.get(inventory.distribution, inventory.distribution) or None
         distribution = "-".join(filter(None, (inventory.distribution, inventory.release)))
         epoch = str(package.epoch) if package.epoch else ""
-        noted = {"arch": package.architecture, "epoch": epoch, "distro": distribution}
+        noted = {"arch": package.architecture, "epoch": epoch, "distro": distribution, "upstream": package.source}
         qualifiers = {key: value for key, value in noted.items() if value}
     elif package.manager == PYPI:
         name = re.sub(r"[-_.]+", "-", name).lower()

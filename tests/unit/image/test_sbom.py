@@ -23,6 +23,7 @@ from ..rpmdatabases import rpm_database, rpm_header
 
 STATUS = """Package: libc6
 Status: install ok installed
+Source: glibc (1:2.36-9)
 Architecture: amd64
 Multi-Arch: same
 Version: 1:2.36-9+deb12u7
@@ -56,9 +57,12 @@ def python(prefix: str, **facts: Any) -> ImagePython:
 
 def test_packages_of_debian_conda_and_pip(tmp_path: Path) -> None:
     write(tmp_path, "/var/lib/dpkg/status", STATUS)
+    conda_note = {"name": "_libgcc_mutex", "files": ["a"], "license": "LGPL-2.1-only"}
+    write(tmp_path, "/opt/conda/conda-meta/_libgcc_mutex-0.1-main.json", json.dumps(conda_note))
     write(tmp_path, "/etc/os-release", 'ID=debian\nVERSION_ID="12"\n')
+    of_pip = (("Jinja2", "3.1.2"), ("torch", "2.7.1+rocm6.2"))
     pythons = (
-        python("/usr", packages=(("Jinja2", "3.1.2"), ("torch", "2.7.1+rocm6.2"))),
+        python("/usr", packages=of_pip, licences=(("Jinja2", "BSD-3-Clause"),)),
         python("/opt/conda", packages=(("Jinja2", "3.1.2"),), conda_packages=(("_libgcc_mutex", "0.1"),)),
     )
     found = find_inventory(SandboxFiles(tmp_path), pythons)
@@ -69,10 +73,11 @@ def test_packages_of_debian_conda_and_pip(tmp_path: Path) -> None:
         (PYPI, "torch", "2.7.1+rocm6.2"),
     ]
     assert found.packages[2].prefixes == ("/usr", "/opt/conda")
+    assert [one.licence for one in found.packages] == ["LGPL-2.1-only", "", "BSD-3-Clause", ""]
     assert found.missing == ("1 package is noted without a valid name and version",)
     assert sorted(urls(found)) == [
         "pkg:conda/_libgcc_mutex@0.1",
-        "pkg:deb/debian/libc6@1:2.36-9%2Bdeb12u7?arch=amd64&distro=debian-12",
+        "pkg:deb/debian/libc6@1:2.36-9%2Bdeb12u7?arch=amd64&distro=debian-12&upstream=glibc%401:2.36-9",
         "pkg:pypi/jinja2@3.1.2",
         "pkg:pypi/torch@2.7.1%2Brocm6.2",
     ]
@@ -101,10 +106,33 @@ def test_packages_of_rpm(tmp_path: Path) -> None:
 
 def test_packages_of_alpine(tmp_path: Path) -> None:
     write(tmp_path, "/etc/os-release", "ID=alpine\nVERSION_ID=3.20.1\n")
-    write(tmp_path, "/lib/apk/db/installed", "C:Q1\nP:musl\nV:1.2.5-r0\nA:x86_64\nL:MIT\nF:lib\n\n")
+    musl = "C:Q1\nP:musl\nV:1.2.5-r0\nA:x86_64\nL:MIT\no:musl\nF:lib\n"
+    write(tmp_path, "/lib/apk/db/installed", f"{musl}\nP:musl-utils\nV:1.2.5-r0\no:musl\n\n")
     found = find_inventory(SandboxFiles(tmp_path), ())
-    assert found.packages == (InstalledPackage(APK, "musl", "1.2.5-r0", "x86_64", licence="MIT"),)
-    assert urls(found) == ["pkg:apk/alpine/musl@1.2.5-r0?arch=x86_64&distro=alpine-3.20.1"]
+    assert found.packages[0] == InstalledPackage(APK, "musl", "1.2.5-r0", "x86_64", licence="MIT")
+    assert sorted(urls(found)) == [
+        "pkg:apk/alpine/musl-utils@1.2.5-r0?distro=alpine-3.20.1&upstream=musl",
+        "pkg:apk/alpine/musl@1.2.5-r0?arch=x86_64&distro=alpine-3.20.1",
+    ]
+
+
+def test_a_source_package_that_dpkg_would_not_accept_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "/var/lib/dpkg/status", STATUS.replace("glibc (1:2.36-9)", "glibc (1?x=y&z)"))
+    (found,) = find_inventory(SandboxFiles(tmp_path), ()).packages
+    assert (found.name, found.source) == ("libc6", "")
+
+
+@pytest.mark.parametrize(
+    "note",
+    ["", "[]", "{", '{"license": 7}', "[" * 100_000, json.dumps({"license": "MIT", "files": "a" * (5 << 20)})],
+    ids=["empty", "list", "cut off", "number", "deep", "large"],
+)
+def test_a_note_of_conda_that_is_not_one_has_no_licence(tmp_path: Path, note: str) -> None:
+    write(tmp_path, "/opt/conda/conda-meta/zlib-1.3-h1.json", note)
+    write(tmp_path, "/opt/conda/conda-meta/history", "not a package")
+    conda = python("/opt/conda", conda_packages=(("zlib", "1.3"),))
+    (found,) = find_inventory(SandboxFiles(tmp_path), (conda,)).packages
+    assert (found.name, found.licence) == ("zlib", "")
 
 
 def test_a_database_that_only_rpm_reads_is_named_in_the_document(tmp_path: Path) -> None:
@@ -141,11 +169,27 @@ def test_a_directory_has_the_serial_number_of_its_packages() -> None:
 texts = st.text(max_size=30) | st.sampled_from(["torch", "2.7", "a" * 300, "x@1?y=z#f", "%41", "\ud800", "../x"])
 
 
-@given(st.lists(st.tuples(texts, texts), max_size=8), texts, texts)
+# What names of files can be: bytes that are not UTF-8 are surrogates.
+prefixes = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30) | st.just("/o\udcff")
+
+
+@given(st.lists(st.tuples(texts, texts), max_size=8), prefixes, texts)
 def test_whatever_an_image_notes_the_document_is_valid(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], prefix: str, name: str
 ) -> None:
     empty = tmp_path_factory.mktemp("image", numbered=True)
-    found = find_inventory(SandboxFiles(empty), (python(prefix, packages=tuple(pairs), conda_packages=tuple(pairs)),))
+    foreign = python(prefix, packages=tuple(pairs), conda_packages=tuple(pairs), licences=tuple(pairs))
+    found = find_inventory(SandboxFiles(empty), (foreign,))
     document = validated(cyclonedx(found, name=name, labels={"org.opencontainers.image.title": prefix}))
     assert len(document.get("components", [])) == len(found.packages)
+
+
+odd_licences = ["MIT", "mit", "MIT OR", "GPL-2.0+ AND (", "A" * 9000, "\ud800", " "]
+licences = st.text(max_size=300) | st.sampled_from(odd_licences)
+
+
+@given(st.lists(licences, min_size=1, max_size=4))
+def test_whatever_an_image_notes_as_licence_the_document_is_valid(noted: list[str]) -> None:
+    packages = tuple(InstalledPackage(PYPI, "a", str(i), licence=licence) for i, licence in enumerate(noted))
+    document = validated(cyclonedx(Inventory(packages=packages), name="x", labels={}))
+    assert len(document["components"]) == len(noted)
