@@ -3,7 +3,7 @@
 # make test-all   set everything up; lint and every test
 # As root on Debian 12 both bring up the real tools by themselves: see testbed/README.md.
 .DEFAULT_GOAL := help
-.PHONY: help testbed testbed-all demo test test-rest test-all bench lint golden docs picture shots site site-tools lock stop
+.PHONY: help testbed testbed-all demo test test-rest test-all bench lint golden docs picture shots site site-tools sbom lock stop
 
 VENV ?= $(or $(SIFMOD_TESTBED),/opt/sifmod-testbed)/venv
 PYTEST_ARGS ?=
@@ -21,6 +21,7 @@ help:
 	@echo 'make picture   regenerate the picture of a terminal in the README'
 	@echo 'make shots     take the pictures of the catalogue anew, in a browser'
 	@echo 'make site      build the documentation as a site into site/'
+	@echo 'make sbom      write the software bill of materials of sifmod into dist/'
 	@echo 'make lock      regenerate testbed/requirements*.txt with the newest versions: needs uv'
 	@echo 'make testbed   only set everything up and start the daemons'
 	@echo 'make stop      stop the daemons'
@@ -85,6 +86,21 @@ site: site-tools
 	@copy=$$(testbed/snapshot) && cd "$$copy" && "$(CURDIR)/testbed/as-user" env NO_MKDOCS_2_WARNING=1 \
 		"$(dir $(VENV))site/bin/mkdocs" build --strict && \
 		rm -rf "$(CURDIR)/site" && cp -r site "$(CURDIR)/site"
+
+# Of a Python environment that has sifmod and what it needs, in the versions that the tests ran with. pyproject.toml has its
+# version from the source, where cyclonedx-py does not look.
+sbom:
+	@work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && version=$$(PYTHONPATH=src $(VENV)/bin/python -c \
+			'import sifmod; print(sifmod.__version__)') && \
+		sed "s/^dynamic = .*/version = \"$$version\"/" pyproject.toml >"$$work/pyproject.toml" && \
+		sed -n 's/ *\\$$//; /^[A-Za-z0-9]/p' testbed/requirements.txt >"$$work/versions.txt" && \
+		$(VENV)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$$work" . && \
+		$(VENV)/bin/python -m venv --without-pip "$$work/sifmod" && \
+		$(VENV)/bin/pip --python "$$work/sifmod" install --quiet -c "$$work/versions.txt" "$$work"/*.whl && \
+		$(VENV)/bin/python -m venv "$$work/tool" && "$$work/tool/bin/pip" install --quiet 'cyclonedx-bom>=7.5,<8' && \
+		mkdir -p dist && "$$work/tool/bin/cyclonedx-py" environment --pyproject "$$work/pyproject.toml" \
+			--output-reproducible --output-file "$$work/sbom" "$$work/sifmod/bin/python" && \
+		cp "$$work/sbom" "dist/sifmod-$$version.cdx.json" && echo "wrote dist/sifmod-$$version.cdx.json"
 
 LOCK = uv pip compile --quiet --upgrade --universal --python-version 3.9 --generate-hashes --custom-compile-command 'make lock'
 lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -9,8 +10,12 @@ from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+import sifmod
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, ROOT, TESTBED, User, make_user
 
 USER_OF_THE_DEMO = """easyblock = 'Bundle'
@@ -138,3 +143,18 @@ def test_the_oldest_and_the_newest_easybuild_install_containers(
     assert user.out(f"module load {DEMO_MODULE}; singularity exec $SIF python -c 'print(6 * 7)'") == "42"
     shown = user.out(f"PATH={path}:$PATH; sifmod render --diff {DEMO_EASYCONFIG}; sifmod list")
     assert DEMO_MODULE in shown
+
+
+@pytest.mark.slow
+def test_the_bill_of_materials_of_sifmod_names_what_it_needs_and_nothing_else(user: User, checkout: Path) -> None:
+    user.run(f"make -C {checkout} sbom VENV={TESTBED}/venv")
+    text = (checkout / "dist" / f"sifmod-{sifmod.__version__}.cdx.json").read_text()
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    document = json.loads(text)
+    root = document["metadata"]["component"]
+    assert (root["name"], root["version"]) == ("sifmod", sifmod.__version__)
+    found = {canonicalize_name(one["name"]) for one in document["components"]}
+    needed = {canonicalize_name(one.name) for one in map(Requirement, requires("sifmod") or []) if not one.marker}
+    assert needed <= found
+    assert not found & {"pip", "setuptools", "pytest", "cyclonedx-bom"}
+    assert str(checkout) not in text
