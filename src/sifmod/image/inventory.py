@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from sifmod.image import system
 from sifmod.image.files import ImageFiles
 from sifmod.image.python import ImagePython, conda_licences
@@ -147,7 +149,8 @@ def _merged(packages: Iterable[InstalledPackage]) -> list[InstalledPackage]:
     """Return the packages in order; one that several Pythons have is one package."""
     found: dict[tuple[str, str, str, str], InstalledPackage] = {}
     for one in packages:
-        key = (one.manager, one.name, one.version, one.architecture)
+        name = canonicalize_name(one.name) if one.manager == PYPI else one.name
+        key = (one.manager, name, one.version, one.architecture)
         before = found.get(key, one)
         prefixes = tuple(dict.fromkeys((*before.prefixes, *one.prefixes)))
         found[key] = replace(before, licence=before.licence or one.licence, prefixes=prefixes)

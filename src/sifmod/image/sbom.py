@@ -16,6 +16,7 @@ from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output import make_outputter
 from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
+from packaging.utils import canonicalize_name
 
 from sifmod import __version__
 from sifmod.image.inventory import APK, DEB, PYPI, RPM, InstalledPackage, Inventory
@@ -90,7 +91,7 @@ def _package_url(package: InstalledPackage, inventory: Inventory) -> PackageURL:
         noted = {"arch": package.architecture, "epoch": epoch, "distro": distribution, "upstream": package.source}
         qualifiers = {key: value for key, value in noted.items() if value}
     elif package.manager == PYPI:
-        name = re.sub(r"[-_.]+", "-", name).lower()
+        name = canonicalize_name(name)
     return PackageURL(package.manager, namespace, name, package.version, qualifiers)
 
 

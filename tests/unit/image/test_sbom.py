@@ -83,6 +83,13 @@ def test_packages_of_debian_conda_and_pip(tmp_path: Path) -> None:
     ]
 
 
+def test_a_package_that_two_pythons_spell_differently_is_one(tmp_path: Path) -> None:
+    pythons = (python("/usr", packages=(("Zope.Event", "5"),)), python("/opt/x", packages=(("zope_event", "5"),)))
+    found = find_inventory(SandboxFiles(tmp_path), pythons)
+    assert [(one.name, one.prefixes) for one in found.packages] == [("Zope.Event", ("/usr", "/opt/x"))]
+    assert urls(found) == ["pkg:pypi/zope-event@5"]
+
+
 def test_packages_of_rpm(tmp_path: Path) -> None:
     write(tmp_path, "/etc/os-release", "ID=rhel\nVERSION_ID=9.4\n")
     rpm_database(
