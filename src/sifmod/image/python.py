@@ -28,6 +28,7 @@ _MOST_SITE_DIRECTORIES = 1000  # in one Python: each line of a .pth file adds on
 _DISTRIBUTION_OR_LINK = re.compile(r"\.(dist-info|egg-info|egg|egg-link)$")
 _METADATA = 32_768  # bytes; name and version are in the first lines
 _NO_LICENCES = {"", "UNKNOWN", "None"}  # what setuptools and others write if there is none
+_LONGEST_LICENCE = 200  # longer ones are texts, not names
 _LICENCE_CLASSIFIER = "License :: "
 _CONDA_NOTE = 4 << 20  # bytes; it names each file of the package
 _INTERPRETER = re.compile(r"python(3\.\d+)?t?")
@@ -279,10 +280,12 @@ def _licence(metadata: str) -> str:
     headers = [(key, value.strip()) for key, colon, value in pairs if colon]
     fields = dict(headers)
     for key in ("License-Expression", "License"):
-        if fields.get(key, "") not in _NO_LICENCES:
-            return fields[key]
+        licence = fields.get(key, "")
+        if licence not in _NO_LICENCES and len(licence) <= _LONGEST_LICENCE:
+            return licence
     classifiers = (value for key, value in headers if key == "Classifier" and value.startswith(_LICENCE_CLASSIFIER))
-    return next((one.rpartition(" :: ")[2] for one in classifiers if one.count(" :: ") > 1), "")
+    names = (one.rpartition(" :: ")[2] for one in classifiers if one.count(" :: ") > 1)
+    return next((name for name in names if len(name) <= _LONGEST_LICENCE), "")
 
 
 def conda_licences(files: Files, prefix: str) -> dict[tuple[str, str], str]:
@@ -300,6 +303,6 @@ def conda_licences(files: Files, prefix: str) -> dict[tuple[str, str], str]:
         except (ValueError, RecursionError):
             continue
         licence = note.get("license") if isinstance(note, dict) else None
-        if isinstance(licence, str):
+        if isinstance(licence, str) and len(licence) <= _LONGEST_LICENCE:
             found.update(dict.fromkeys(_conda_packages([name]), licence))
     return found

@@ -98,6 +98,7 @@ def test_every_way_that_packages_are_installed(top: Path) -> None:
         ("License: Copyright (c) 2003\n        Redistribution ...\nClassifier: License :: Public Domain\n", ""),
         ("License: Copyright\n\tof\nClassifier: License :: OSI Approved :: BSD License\n", "BSD License"),
         ("License: MIT\r\n", "MIT"),
+        (f"License: {'text ' * 50}\nClassifier: License :: OSI Approved :: MIT License\n", "MIT License"),
         ("Summary: License: MIT\n License: MIT\n", ""),
         ("", ""),
     ],
