@@ -77,6 +77,13 @@ def test_the_wheel_has_what_sifmod_needs_and_nothing_else(wheel: Path) -> None:
     assert {"sifmod/py.typed", "sifmod/launcher.sh", "sifmod/inside/__init__.py"} <= found
 
 
+def test_the_wheel_is_small_and_has_no_data_of_tests(wheel: Path) -> None:
+    assert wheel.stat().st_size < 1_000_000
+    names = {Path(name) for name in names_in(wheel)}
+    assert not [name for name in names if {"tests", "golden", "testbed", "pictures"} & set(name.parts)]
+    assert not [name for name in names if name.suffix in {".sif", ".squashfs", ".sqlite", ".png", ".gz"}]
+
+
 def test_the_wheel_leaves_to_easybuild_what_is_easybuild_s(wheel: Path) -> None:
     """A file of ours in `PREFIX/easybuild/easyconfigs` is hidden by the index of easybuild-easyconfigs."""
     found = names_in(wheel)
