@@ -37,8 +37,9 @@ from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION
 
-# For a sifmod outside EasyBuild's own environment: `sifmod env` and sifmod's module set the variable.
-sys.path.extend(path for path in os.environ.get("SIFMOD_PYTHONPATH", "").split(":") if path and path not in sys.path)
+# For a sifmod outside EasyBuild's own environment: `sifmod env` and sifmod's module set the variable. Its folders go
+# first, because EasyBuild's Python may have older libraries than sifmod needs, such as those of its Linux distribution.
+sys.path[:0] = [path for path in os.environ.get("SIFMOD_PYTHONPATH", "").split(":") if path and path not in sys.path]
 
 from sifmod.advice.advisory import Advisory
 from sifmod.container.naming import Naming

@@ -186,11 +186,13 @@ def test_four_nodes_and_two_steps_at_once_have_a_container_each(sharing: User, t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share, start", [(SHARE, "exec"), (INSTANCE, "instance start")], ids=["mounts", "instance"])
+@pytest.mark.parametrize(
+    ("share", "start"), [(SHARE, "exec"), (INSTANCE, "instance start")], ids=["mounts", "instance"]
+)
 def test_processes_that_end_while_the_container_starts_do_no_harm(
     sharing: User, tmp_path: Path, share: str, start: str
 ) -> None:
-    """On a busy node, processes end between the moment at which they are listed and that at which they are looked at."""
+    """On a busy node, processes end between the moments at which they are listed and at which they are looked at."""
     counting = tmp_path / "bin" / "singularity"
     counting.parent.mkdir()
     counting.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/calls\nexec {shutil.which("apptainer")} "$@"\n')

@@ -124,6 +124,10 @@ def cluster(tmp_path: Path) -> ModuleUser:
     own = prefix / "easybuild" / "easyconfigs" / "t" / "toy" / "toy-0.0.eb"
     own.parent.mkdir(parents=True)
     own.write_text("easyblock = 'Toy'\n")
+    # an older library than sifmod needs, as Debian 12 and Enterprise Linux 9 have it among their own
+    (prefix / "lib" / "packaging").mkdir()
+    (prefix / "lib" / "packaging" / "__init__.py").write_text("__version__ = '23.0'\n")
+    (prefix / "lib" / "packaging" / "utils.py").write_text("canonicalize_name = str.lower\n")
     eb = prefix / "bin" / "eb"
     eb.parent.mkdir()
     eb.write_text(
