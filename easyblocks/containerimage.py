@@ -53,11 +53,10 @@ from sifmod.fetch.store import ImageStore, StoredImage
 from sifmod.fetch.uri import image_uri
 from sifmod.host.files import remove_tree
 from sifmod.host.interruption import Interruption
-from sifmod.host.runtime import ContainerRuntime, find_runtime
-from sifmod.host.versions import host_versions
-from sifmod.image.inspection import has_shell
+from sifmod.host.runtime import ContainerRuntime, find_runtime, release_here
+from sifmod.image.inspection import contents_of, has_shell
 from sifmod.image.sif import check_is_sif, sif_id
-from sifmod.install.advice import known_problems
+from sifmod.install.advice import advised_versions, known_problems
 from sifmod.install.commands import check_commands
 from sifmod.install.installer import Installer, check_files, check_writable, refresh_scripts, write_artefact
 from sifmod.install.manifest import Manifest, image_of, read_manifest
@@ -271,8 +270,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         return known_problems(
             spec,
             site,
-            host_versions(site),
-            own if manifest.image in manifest.files else Path(manifest.image_source),
+            advised_versions(site, release_here(site)),
+            contents_of(own if manifest.image in manifest.files else Path(manifest.image_source)),
             names=(manifest.image, Path(manifest.image_source).name, manifest.image_origin),
             digests=(manifest.image_sha256, manifest.image_digest),
         )

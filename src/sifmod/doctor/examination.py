@@ -117,8 +117,9 @@ def this_host(settings: Settings) -> Host:
     gpus = host_gpus()
     drivers = {host.vendor: host.driver for host in gpus if host.driver}
     site = settings.site
-    node = node_subject(site, host_versions(site), drivers)
-    return Host(settings, gpus, release_here(site), load_advisories(site), node)
+    release = release_here(site)
+    node = node_subject(site, host_versions(release), drivers)
+    return Host(settings, gpus, release, load_advisories(site), node)
 
 
 def patient_of(item: Installation, site: Site) -> Patient:

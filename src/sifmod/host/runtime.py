@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Optional, Union
 
@@ -94,9 +95,9 @@ class ContainerRuntime:
 
     path: Path
 
-    @property
+    @cached_property
     def version(self) -> str:
-        """The output of `singularity --version`, such as `apptainer version 1.4.5`; empty if it fails."""
+        """The output of `singularity --version`, such as `apptainer version 1.4.5`; empty if it fails. Asked once."""
         try:
             return run([self.path, "--version"], time_limit=LOOK).stdout.strip()
         except CommandError:

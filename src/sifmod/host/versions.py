@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sifmod.host.command import ask
-from sifmod.host.runtime import release_here
-from sifmod.site.settings import Site
+from sifmod.host.runtime import Release
 
 # Each with the option for which it prints its version.
 _TOOLS = MappingProxyType({"mksquashfs": "-version", "squashfuse": "--help"})
@@ -33,13 +32,18 @@ class HostVersions:
     tools: Mapping[str, str] = field(default_factory=_nothing)
 
 
-def host_versions(site: Site) -> HostVersions:
-    """Return the versions of this host, by running each of its commands once."""
-    runtime = release_here(site)
-    tools = {
-        tool: found for tool, found in ((tool, _version(tool, option)) for tool, option in _TOOLS.items()) if found
-    }
-    return HostVersions({runtime.name: runtime.number} if runtime.name else {}, tools)
+def host_versions(release: Release, tools: Iterable[str] = tuple(_TOOLS)) -> HostVersions:
+    """Return the versions of this host, by running each of the tools once.
+
+    Args:
+        release: the release of its container runtime.
+        tools: names of the tools that are asked; those that sifmod does not run are left out.
+    """
+    asked = {tool: _version(tool, _TOOLS[tool]) for tool in tools if tool in _TOOLS}
+    return HostVersions(
+        {release.name: release.number} if release.name else {},
+        {tool: version for tool, version in asked.items() if version},
+    )
 
 
 def _version(tool: str, option: str) -> str:

@@ -188,6 +188,14 @@ def inspect_inventory(path: Path) -> tuple[Inspection, Inventory]:
         return found, find_inventory(files, found.pythons)
 
 
+def contents_of(path: Path) -> Optional[Inspection]:
+    """Return the contents of an image; None if they can't be read."""
+    try:
+        return inspect_image(path)
+    except ImageError:
+        return None
+
+
 @contextlib.contextmanager
 def open_image(path: Path) -> Iterator[tuple[dict[str, Any], Optional[ImageFiles[Any]]]]:
     """Yield fields of `Inspection` that the file format provides, and the files; None if they can't be read.

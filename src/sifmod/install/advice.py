@@ -6,20 +6,33 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, datetime, timezone
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Optional
 
 from sifmod.advice.advisory import Advisory
 from sifmod.advice.subject import Subject
 from sifmod.container.spec import ContainerSpec
-from sifmod.errors import ImageError
-from sifmod.host.versions import HostVersions
-from sifmod.image.inspection import Inspection, inspect_image
+from sifmod.host.runtime import Release
+from sifmod.host.versions import HostVersions, host_versions
+from sifmod.image.inspection import Inspection
 from sifmod.site.advisories import load_advisories
 from sifmod.site.settings import Site
 
 _NO_DRIVERS: Mapping[str, str] = MappingProxyType({})
+
+
+def advised_versions(site: Site, release: Release) -> HostVersions:
+    """Return the versions of this host that the site's advisories ask for; other tools are not started.
+
+    Args:
+        site: the settings of the cluster.
+        release: the release of the container runtime of this host.
+
+    Raises:
+        SiteError: a file of advisories can't be used.
+    """
+    return host_versions(release, sorted({tool for one in load_advisories(site) for tool in one.match.tools}))
 
 
 def node_subject(site: Site, versions: HostVersions, drivers: Mapping[str, str] = _NO_DRIVERS) -> Subject:
@@ -99,7 +112,7 @@ def known_problems(
     spec: ContainerSpec,
     site: Site,
     versions: HostVersions,
-    image: Path,
+    image: Optional[Inspection],
     *,
     names: Iterable[str],
     digests: Iterable[str],
@@ -110,7 +123,7 @@ def known_problems(
         spec: the container.
         site: the settings of the cluster.
         versions: versions of the container runtime and of tools.
-        image: path of its image; if it can't be read, only its names and digests are compared.
+        image: the contents of its image; if they are None, only its names and digests are compared.
         names: file names and URI of the image.
         digests: its SHA-256 and its digest in a registry.
 
@@ -118,11 +131,7 @@ def known_problems(
         SiteError: a file of advisories can't be used.
     """
     advisories = load_advisories(site)
-    try:
-        read = inspect_image(image)
-    except ImageError:
-        read = None
     node = node_subject(site, versions)
     gpu, libraries = spec.gpu, spec.gpu_libraries
-    subject = container_subject(node, read, names=names, digests=digests, gpu=gpu, gpu_libraries=libraries)
+    subject = container_subject(node, image, names=names, digests=digests, gpu=gpu, gpu_libraries=libraries)
     return tuple(about(advisories, subject))

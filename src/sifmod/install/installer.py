@@ -38,9 +38,9 @@ from sifmod.host.files import (
 )
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.host.striping import striped
-from sifmod.host.versions import host_versions
+from sifmod.image.inspection import Inspection, contents_of
 from sifmod.image.sif import check_is_sif, sif_id
-from sifmod.install.advice import about_node, known_problems, node_subject
+from sifmod.install.advice import about_node, advised_versions, known_problems, node_subject
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.mpi import with_mpi
 from sifmod.install.oldimages import is_complete, remove_old_images, superseded_images
@@ -145,8 +145,9 @@ class Installer:
         image, digest = self._place(stage, runtime)
         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
         self._compare_stand_ins(spec, digest)
-        spec = with_mpi(spec, self.site, image, runtime, say=self.say, warn=self.warn)
-        spec = replace(spec, advisories=self._known_problems(spec, image, digest))
+        contents = contents_of(image)
+        spec = with_mpi(spec, self.site, contents, runtime, say=self.say, warn=self.warn)
+        spec = replace(spec, advisories=self._known_problems(spec, runtime, contents, digest))
         facts = None
         if spec.python:
             self.say(f"looking at the Python of the image in {spec.python.prefix}")
@@ -193,12 +194,14 @@ class Installer:
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
         return spec, manifest, outdated
 
-    def _known_problems(self, spec: ContainerSpec, image: Path, digest: str) -> tuple[Advisory, ...]:
+    def _known_problems(
+        self, spec: ContainerSpec, runtime: ContainerRuntime, contents: Optional[Inspection], digest: str
+    ) -> tuple[Advisory, ...]:
         """Return the advisories about this container, and tell of them and of those about this host."""
-        versions = host_versions(self.site)
+        versions = advised_versions(self.site, runtime.release)
         origin, registry = (self.stored.origin, self.stored.digest) if self.stored else ("", "")
         names = (spec.sif, self.image.name, origin)
-        found = known_problems(spec, self.site, versions, image, names=names, digests=(digest, registry))
+        found = known_problems(spec, self.site, versions, contents, names=names, digests=(digest, registry))
         settings = setting_variables(replace(spec, advisories=found), self.site)
         for advisory in (*found, *about_node(load_advisories(self.site), node_subject(self.site, versions))):
             if advisory.is_remedied(settings):

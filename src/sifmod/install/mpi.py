@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Callable, Optional
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -13,10 +12,10 @@ from packaging.utils import canonicalize_name
 
 from sifmod import names
 from sifmod.container.spec import ContainerSpec
-from sifmod.errors import ImageError, ParameterError
+from sifmod.errors import ParameterError
 from sifmod.host.namespaces import makes_user_namespaces
 from sifmod.host.runtime import ContainerRuntime
-from sifmod.image.inspection import Inspection, inspect_image
+from sifmod.image.inspection import Inspection
 from sifmod.image.mpi import MPICH, OPEN_MPI, MpiLibrary, misfit
 from sifmod.install.hostmpi import Discovery, HostMpi, host_mpi
 from sifmod.site.settings import Site
@@ -37,7 +36,7 @@ UNSEEN = f"no bind path of the feature '{names.MPI_FEATURE}' has an MPI library 
 def with_mpi(
     spec: ContainerSpec,
     site: Site,
-    image: Path,
+    image: Optional[Inspection],
     runtime: ContainerRuntime,
     *,
     say: Callable[[str], None],
@@ -48,7 +47,7 @@ def with_mpi(
     Args:
         spec: the container.
         site: the settings of the cluster.
-        image: its image.
+        image: the contents of its image; None if they can't be read.
         runtime: the container runtime.
         say: called with a line about what was found.
         warn: called with a sentence that the user must see.
@@ -56,10 +55,7 @@ def with_mpi(
     Raises:
         ParameterError: `mpi` or `features` want the MPI of the host, and it does not work with this image.
     """
-    try:
-        inspection = inspect_image(image)
-    except ImageError:
-        inspection = Inspection(path=str(image), kind="")  # its contents are checked elsewhere
+    inspection = image or Inspection(path=spec.sif, kind="")  # its contents are checked elsewhere
     choice = choose_mpi(site, inspection, mpi=spec.mpi, features=spec.features)
     if choice.is_left_out:
         say(f"using the MPI of the image: {choice.misfit}")

@@ -54,9 +54,7 @@ def test_a_site_s_own_file_has_its_name(name: str) -> None:
     ],
 )
 def test_what_is_shipped_about_lumi_is_for_its_images_there(image: str, site: str, found: list[str]) -> None:
-    problems = known_problems(
-        a_spec(sif=image), a_site(name=site), HostVersions(), Path("/nowhere"), names=(image,), digests=()
-    )
+    problems = known_problems(a_spec(sif=image), a_site(name=site), HostVersions(), None, names=(image,), digests=())
     assert [one.identifier for one in problems] == [f"lumi-{name}" for name in found]
 
 

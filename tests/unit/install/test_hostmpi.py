@@ -218,7 +218,9 @@ def settled(site: Site, image: Path, **fields: Any) -> tuple[ContainerSpec, list
     """Return the description after a look at the image, and what users are warned of."""
     warned: list[str] = []
     runtime = ContainerRuntime(Path("/nowhere"))
-    return with_mpi(a_spec(**fields), site, image, runtime, say=lambda _line: None, warn=warned.append), warned
+    return with_mpi(
+        a_spec(**fields), site, inspect_image(image), runtime, say=lambda _line: None, warn=warned.append
+    ), warned
 
 
 @pytest.mark.parametrize(("fields", "default"), [({}, True), ({}, False), ({"mpi": "image"}, True)])

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -20,7 +21,8 @@ from sifmod.container.naming import Naming
 from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.errors import ImageError, InstallError, ParameterError, SifmodError
 from sifmod.fetch.store import StoredImage
-from sifmod.host import files
+from sifmod.host import command, files
+from sifmod.image import inspection
 from sifmod.install.installer import Installer, check_files, refresh_scripts, write_artefact
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.modulefiles import record_module_files
@@ -276,6 +278,30 @@ def test_known_problems_are_told_and_returned(install: Install, image: Path, tmp
     told_again = "advisory by-name: It fails. Wait. See https://example.org/by-name; the module does so: WAIT=1"
     assert told_again in install.said
     assert "WAIT" in Path(spec.installdir, "share/container.sh").read_text()
+
+
+def test_an_image_is_inspected_once_and_each_command_asked_for_its_version_once(
+    install: Install, fake: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Contents of an image with a thousand packages take long to read; tools that no advisory names are not asked."""
+    inspected: list[Path] = []
+    started: list[list[str]] = []
+    look, start = inspection.inspect_image, command.CommandGroup.start
+
+    def noted_look(path: Path) -> inspection.Inspection:
+        inspected.append(path)
+        return look(path)
+
+    def noted_start(self: command.CommandGroup, words: list[str], **options: Any) -> subprocess.Popen[str]:
+        started.append(words)
+        return start(self, words, **options)
+
+    monkeypatch.setattr(inspection, "inspect_image", noted_look)
+    monkeypatch.setattr(command.CommandGroup, "start", noted_start)
+    install()
+    assert len(inspected) == 1
+    assert [words for words in started if words[1:] == ["--version"]] == [[str(fake.path), "--version"]]
+    assert not [words for words in started if words[0].endswith("squashfuse")]
 
 
 def test_a_checksum_may_be_written_in_capitals(install: Install, installdir: Path, image: Path) -> None:

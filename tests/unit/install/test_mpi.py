@@ -9,6 +9,7 @@ import pytest
 
 from sifmod.container.spec import ContainerSpec
 from sifmod.host.runtime import ContainerRuntime
+from sifmod.image.inspection import contents_of
 from sifmod.image.mpi import MPICH, OPEN_MPI, STANDARD, MpiLibrary
 from sifmod.install import mpi
 from sifmod.install.mpi import namespace_variables, with_mpi
@@ -62,7 +63,12 @@ def settled(
     said: list[str] = []
     monkeypatch.setattr(mpi, "makes_user_namespaces", lambda _runtime: namespaces)
     return with_mpi(
-        a_spec(**fields), a_site(), top, ContainerRuntime(Path("/nowhere")), say=said.append, warn=pytest.fail
+        a_spec(**fields),
+        a_site(),
+        contents_of(top),
+        ContainerRuntime(Path("/nowhere")),
+        say=said.append,
+        warn=pytest.fail,
     ), said
 
 
