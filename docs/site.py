@@ -26,7 +26,10 @@ DOCS = "docs"
 # Pages beside docs, and where they are in the site.
 BESIDE = {name: f"project/{name.lower()}" for name in ("CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md")}
 BESIDE["README.md"] = "project/about.md"
+_ORIGINS = {place: name for name, place in BESIDE.items()}
 CATALOGUE = "catalogue"
+EXAMPLE = f"{CATALOGUE}-example.md"
+API = "api/"
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _CODE = re.compile(r"(?ms)^```.*?^```$|^(?: {4}|\t).*?$|`[^`\n]+`")
@@ -37,8 +40,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.nav = [
         {"Documentation": ["README.md", "tutorial.md"]},
         *_sections((ROOT / DOCS / "README.md").read_text()),
-        {"Catalogue": f"{CATALOGUE}-example.md"},
-        {"API": [f"api/{room}.md" for room in _rooms()]},
+        {"Catalogue": EXAMPLE},
+        {"API": [f"{API}{room}.md" for room in _rooms()]},
         {"Project": list(BESIDE.values())},
     ]
     return config
@@ -49,8 +52,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, path in BESIDE.items():
         files.append(File.generated(config, path, content=(ROOT / name).read_text()))
     for room, modules in _rooms().items():
-        files.append(File.generated(config, f"api/{room}.md", content=_api_page(room, modules)))
-    files.append(File.generated(config, f"{CATALOGUE}-example.md", content=_CATALOGUE_PAGE))
+        files.append(File.generated(config, f"{API}{room}.md", content=_api_page(room, modules)))
+    files.append(File.generated(config, EXAMPLE, content=_CATALOGUE_PAGE))
     for name, content in _catalogue():
         files.append(File.generated(config, f"{CATALOGUE}/{name}", content=content))
     return files
@@ -59,10 +62,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, **_others: Any) -> str:
     """Lead links where their targets are in the site, or make them text; code stays as it is."""
     path = page.file.src_uri
-    if path in (f"{CATALOGUE}-example.md", *(f"api/{room}.md" for room in _rooms())):
+    if path == EXAMPLE or path.startswith(API):  # written for the site
         return markdown
-    beside = {there: name for name, there in BESIDE.items()}
-    origin = beside.get(path, f"{DOCS}/{path}")
+    origin = _ORIGINS.get(path, f"{DOCS}/{path}")
     parts, end = [], 0
     for code in _CODE.finditer(markdown):
         parts += [_linked(markdown[end : code.start()], origin=origin, path=path), code[0]]

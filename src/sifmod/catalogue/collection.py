@@ -106,14 +106,14 @@ def collect(
     entries: list[Entry] = []
     problems: list[str] = []
     empty: list[Path] = []
-    listed: set[str] = set()
+    seen: set[str] = set()
     for space in spaces:
         found = find_installations(space)
         problems += [item.problem for item in found.damaged]
         if not found.installations and not found.damaged:
             empty.append(space.software)
-        here = [item for item in found.installations if item.full_module not in listed]
-        listed.update(item.full_module for item in here)
+        here = [item for item in found.installations if item.full_module not in seen]
+        seen.update(item.full_module for item in here)
         for item in here:
             doing(item.module)
             described, problem = _said_by(item)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 from sifmod.image import system
 from sifmod.image.files import ImageFiles
+from sifmod.image.notes import control_fields, json_object
 from sifmod.image.rpm import RpmPackage, rpm_packages
 
 Files = ImageFiles[Any]
@@ -189,7 +189,7 @@ def _of_conda(files: Files, prefix: str, folders: _Folders) -> Iterator[Package]
     for name in names:
         # NAME-VERSION-BUILD.json: the notes of all others need not be read if the history says what was wanted
         if not specs or name.rsplit("-", 2)[0] in specs:
-            note = _json(files.text(f"{prefix}/conda-meta/{name}", limit=_METADATA))
+            note = json_object(files.text(f"{prefix}/conda-meta/{name}", limit=_METADATA))
             if isinstance(note.get("name"), str):
                 notes[str(note["name"])] = note
     requested = specs or [name for name, note in notes.items() if _spec_name(note.get("requested_spec"))]
@@ -209,7 +209,7 @@ def _requested_in_history(text: str) -> list[str]:
     """Return the names of packages that were asked for, in order, from the `history` of conda."""
     found: dict[str, None] = {}
     for line in re.findall(r"^# (?:update|install) specs: (.*)$", text, re.M)[-100:]:
-        specs = _json(f'{{"specs": {line}}}'.replace("'", '"')).get("specs")
+        specs = json_object(f'{{"specs": {line}}}'.replace("'", '"')).get("specs")
         found.update(dict.fromkeys(filter(None, map(_spec_name, _texts(specs)))))
     return list(found)
 
@@ -220,14 +220,6 @@ def _spec_name(spec: object) -> str:
     return found[1] if found else ""
 
 
-def _json(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _texts(value: object) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
@@ -236,7 +228,7 @@ def _of_dpkg(files: Files, folders: _Folders) -> Iterator[Package]:
     """Yield the packages that apt has not installed for others; without apt's notes, those that no other one needs."""
     installed = {one["Package"]: one for one in system.dpkg_packages(files)}
     states = files.text("/var/lib/apt/extended_states", limit=_DATABASE).split("\n\n")
-    automatic = {one.get("Package", "") for one in map(_fields, states) if one.get("Auto-Installed") == "1"}
+    automatic = {one.get("Package", "") for one in map(control_fields, states) if one.get("Auto-Installed") == "1"}
     if not automatic:
         automatic = {
             name
@@ -265,10 +257,6 @@ def _of_dpkg(files: Files, folders: _Folders) -> Iterator[Package]:
                 commands=commands,
                 is_supporting=section in _SUPPORTING,
             )
-
-
-def _fields(paragraph: str) -> dict[str, str]:
-    return dict(re.findall(r"^([A-Z][A-Za-z-]*): (.*)$", paragraph, re.M))
 
 
 def _upstream(version: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from typing import Any, Optional
 from packaging.utils import canonicalize_name
 
 from sifmod.image.files import ImageFiles
+from sifmod.image.notes import json_object
 
 Files = ImageFiles[Any]
 Packages = tuple[tuple[str, str], ...]
@@ -298,11 +298,7 @@ def conda_licences(files: Files, prefix: str) -> dict[tuple[str, str], str]:
         path = f"{prefix}/conda-meta/{name}"
         if not name.endswith(".json") or files.size(path) > _CONDA_NOTE:
             continue
-        try:
-            note = json.loads(files.text(path, limit=_CONDA_NOTE))
-        except (ValueError, RecursionError):
-            continue
-        licence = note.get("license") if isinstance(note, dict) else None
+        licence = json_object(files.text(path, limit=_CONDA_NOTE)).get("license")
         if isinstance(licence, str) and len(licence) <= _LONGEST_LICENCE:
             found.update(dict.fromkeys(_conda_packages([name]), licence))
     return found

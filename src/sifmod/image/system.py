@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections import ChainMap
@@ -11,6 +10,7 @@ from typing import Any, Optional
 
 from sifmod.errors import ImageError
 from sifmod.image.files import ImageFiles
+from sifmod.image.notes import control_fields, json_object
 from sifmod.text.version import version_order
 
 Files = ImageFiles[Any]
@@ -60,7 +60,7 @@ def _unquoted(value: str) -> str:
 def dpkg_packages(files: Files) -> tuple[dict[str, str], ...]:
     """Return the fields of each package that dpkg has installed (deb-control(5)); of a field the first line."""
     text = files.text("/var/lib/dpkg/status", limit=_PACKAGE_DATABASE)
-    paragraphs = (dict(re.findall(r"^([A-Z][A-Za-z-]*): (.*)$", one, re.M)) for one in text.split("\n\n"))
+    paragraphs = map(control_fields, text.split("\n\n"))
     return tuple(one for one in paragraphs if one.get("Status", "").endswith(" installed") and "Package" in one)
 
 
@@ -82,11 +82,7 @@ def listed_packages(files: Files) -> tuple[tuple[str, str], ...]:
 
     It has a list of packages for each package manager. Other files of that name are ignored.
     """
-    try:
-        managers = json.loads(files.text("/.sbom.json", limit=_PACKAGE_DATABASE) or "{}")
-    except (ValueError, RecursionError):
-        return ()
-    lists = managers.values() if isinstance(managers, dict) else ()
+    lists = json_object(files.text("/.sbom.json", limit=_PACKAGE_DATABASE)).values()
     entries = (entry for listed in lists if isinstance(listed, list) for entry in listed if isinstance(entry, dict))
     pairs = ((entry.get("name"), entry.get("version")) for entry in entries)
     return tuple((name, version) for name, version in pairs if isinstance(name, str) and isinstance(version, str))
@@ -140,11 +136,8 @@ def architecture(files: Files) -> str:
 
 def labels(files: Files) -> dict[str, str]:
     """Return the labels of an image."""
-    try:
-        found = json.loads(files.text(f"{_METADATA}/labels.json") or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}
+    found = json_object(files.text(f"{_METADATA}/labels.json"))
+    return {str(name): str(value) for name, value in found.items()}
 
 
 def script(files: Files, name: str) -> str:
