@@ -58,7 +58,7 @@ lint:
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	shellcheck -x .ci/run src/sifmod/launcher.sh src/sifmod/inside/commands.sh $$(grep -lE -d skip '^(#!/bin/bash|# shellcheck shell=bash)' testbed/* bench/* docs/*)
+	shellcheck -x .ci/run src/sifmod/launcher.sh src/sifmod/inside/commands.sh catalogue/ondemand/template/before.sh $$(grep -lE -d skip '^(#!/bin/bash|# shellcheck shell=bash)' testbed/* bench/* docs/*)
 	# what is rendered, and sets their variables, is checked with them by tests/unit/render/test_languages.py
 	shellcheck -x -P SCRIPTDIR -e SC1091,SC2154 $$(find wrappers -type f ! -name '*.j2')
 

@@ -9,6 +9,7 @@ import shutil
 import sysconfig
 import zipfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from testbed.pip_folders import folders_of_pip
@@ -67,12 +68,12 @@ class Data:
         """The bash command that loads the demo container."""
         return f"module use {self.prefix}/modules/all; module load {DEMO_MODULE}"
 
-    @property
+    @cached_property
     def root(self) -> Path:
-        """The installation of the demo container."""
+        """The installation of the demo container, made anew in each run: an earlier one may be of older code."""
         path = self.prefix / "software" / DEMO_MODULE
-        if not path.exists():
-            bash(f"EASYBUILD_PREFIX={self.prefix} eb Python-3.11-demo-singularity.eb")
+        bash(f"chmod -R u+w {path}/user-software 2>/dev/null || true; rm -rf {path}/user-software*")
+        bash(f"EASYBUILD_PREFIX={self.prefix} eb Python-3.11-demo-singularity.eb --rebuild")
         return path
 
     def torch(self) -> Path:
@@ -95,10 +96,9 @@ class Data:
     def empty(self) -> Path:
         """A copy of the demo container's user software before anything was installed into it."""
         kept = self.folder / "empty"
-        if not kept.exists():
-            self.clear()
-            bash(f"EASYBUILD_PREFIX={self.prefix} eb Python-3.11-demo-singularity.eb --rebuild")
-            bash(f"cp -a {self.root}/user-software {kept}.part; mv {kept}.part {kept}")
+        self.clear()
+        bash(f"EASYBUILD_PREFIX={self.prefix} eb Python-3.11-demo-singularity.eb --rebuild")
+        bash(f"rm -rf {kept}; cp -a {self.root}/user-software {kept}")
         return kept
 
     def clear(self) -> None:

@@ -106,6 +106,7 @@ def _seen(spec: ContainerSpec, manifest: Manifest) -> ContainerSpec:
         spec,
         image_size=manifest.image_size,
         image_id=manifest.image_id,
+        image_sha256=manifest.image_sha256,
         mpi=spec.mpi or manifest.mpi,
         mpi_env=manifest.mpi_env,
         misfits=manifest.misfits,
@@ -509,7 +510,17 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             super().checksum_step(*args, **kwargs)
 
     def _expected_sha256(self) -> str:
-        checksum = self.src[0]["checksum"]
+        return self._sha256_in(self.src[0]["checksum"])
+
+    def stated_image(self) -> tuple[str, str, str]:
+        """Return the URI of the image, its digest in the registry and its SHA-256; empty if the easyconfig has none."""
+        found = self.get_checksum_for(checksums=self.cfg["checksums"], filename=self._image_file_name(), index=0)
+        uri = self.cfg["image_uri"] or ""
+        return uri, image_uri(uri).digest if uri else "", self._sha256_in(found).lower()
+
+    @staticmethod
+    def _sha256_in(checksum: object) -> str:
+        """Return the SHA-256 in a checksum of EasyBuild; empty if it is another or none."""
         if isinstance(checksum, tuple) and len(checksum) == 2 and checksum[0] == "sha256":
             checksum = checksum[1]
         return checksum if isinstance(checksum, str) and re.fullmatch(r"[0-9a-fA-F]{64}", checksum) else ""

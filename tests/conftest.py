@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from typing import Optional
 
 import pytest
 from tests.lacking import lacking
@@ -21,6 +22,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> Optional[str]:
+    """Return a short name for a test whose parameter is long: logs repeat names."""
+    return f"{argname} of {len(val)}" if isinstance(val, (str, bytes)) and len(val) > 200 else None
 
 
 def missing_tools() -> list[str]:

@@ -32,8 +32,8 @@ USER_COMMANDS = "user-bin"
 USER_COMMAND = "share/user-command"
 USER_COMMANDS_LOCK = ".lock"
 
-# Holds the container that tasks of Slurm share.
-HOLDER = "share/hold-container"
+# With this begins the name of a folder on a node for one job's copies of images.
+NODE_COPIES = "sifmod-copies-"
 # With one of these begins every name at the top level of an installation that belongs to users.
 USERS = (USER_SOFTWARE_DIRECTORY, USER_COMMANDS)
 
@@ -104,6 +104,7 @@ COMMANDS = (
     "carry-over",
     "list-packages",
     "refresh-commands",
+    "broadcast-image",
 )
 
 # Host commands that sifmod's scripts, Slurm, Lmod and administrators need: a wrapper of the same name would hide one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,9 @@ def test_the_catalogue_has_lines_that_run(owner: User, tmp_path: Path) -> None:
     offered, installed = json.loads((pages / "catalogue.json").read_text())["modules"]
     assert (offered["state"], offered["commands"]) == ("offered", ["bwa"])
     assert offered["module_class"] == "bio"
+    image = offered["image"]
+    assert image["origin"] == f"docker://quay.io/biocontainers/bwa@{image['digest']}"
+    assert re.fullmatch("sha256:[0-9a-f]{64}", image["digest"])
     assert installed["module"] == DEMO_MODULE
     assert installed["description"].startswith("Python 3.11 of Debian")
     assert {"name": "greeting", "version": "1.0"} in installed["packages"]

@@ -125,6 +125,24 @@ def test_tasks_of_a_node_share_a_container_and_see_in_it_what_they_would_see_in_
     assert [seen[0] - seen[1], seen[1] - seen[0]] == [set(), set()]
 
 
+@WAYS
+def test_tasks_share_the_mount_of_packed_user_software(extended: User, tmp_path: Path, share: str) -> None:
+    """The kernel shows it to processes in the container only, so no task can look into it before it enters."""
+    extended.run(f"{LOAD}; make-squashfs")
+    look = "import greeting, os; print(greeting.greet(), os.readlink('/proc/self/ns/mnt'), greeting.__file__)"
+    task = f"{meet(tmp_path / 'met', 4)}; exec python -c {shlex.quote(look)}"
+    done = extended.run(f"{share}; srun -N1 -n4 bash -c {shlex.quote(task)}")
+    lines = done.stdout.splitlines()
+    assert (len(lines), len({*lines}), done.stderr) == (4, 1, "")
+    assert lines[0].startswith("hello mnt:[")
+    assert "/user-software/venv/" in lines[0]
+
+    lost = extended.run(f"{share}; srun -N1 -n1 in-container /user-software/venv/demo/bin/nothing", check=False)
+    assert lost.returncode in (127, 255)
+    assert "nothing" in lost.stderr
+    assert eventually(lambda: not left(extended)), left(extended)
+
+
 STATUSES = {"exit 7": 7, "kill -9 $$": 137, "kill -TERM $$": 143, "kill -SEGV $$": 139}
 
 

@@ -265,7 +265,7 @@ def test_show_can_print_json(call: Call, site_file: SiteFile) -> None:
     shown = json.loads(call("site", "show", "--json").output)
     assert (shown["site"], shown["file"]) == (path, path)
     assert shown["settings"]["binds"] == {"value": ["/a"], "origin": {"layer": "site", "file": path, "line": 2}}
-    assert shown["settings"]["pack_level"] == {"value": 6, "origin": {"layer": "default"}}
+    assert shown["settings"]["pack_level"] == {"value": 5, "origin": {"layer": "default"}}
 
 
 def test_show_and_check_take_another_site_than_the_one_in_force(call: Call, site_file: SiteFile) -> None:

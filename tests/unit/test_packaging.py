@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -108,6 +109,12 @@ def test_the_metadata_names_every_python_from_the_oldest_on(metadata: Message) -
 def test_the_citation_names_the_version() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert (cited["version"], cited["license"]) == (sifmod.__version__, "GPL-2.0-only")
+
+
+def test_the_newest_release_of_the_changelog_is_the_version_that_is_cited() -> None:
+    headings = re.findall(r"^## \[(.+?)\](?: - (.+))?$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert headings[:2] == [("Unreleased", ""), (sifmod.__version__, str(cited["date-released"]))]
 
 
 def test_a_wheel_made_from_the_sdist_is_the_same(wheel: Path, sdist: Path, tmp_path: Path) -> None:

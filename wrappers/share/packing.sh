@@ -340,15 +340,21 @@ list_user_packages() {
     trees "$(bind_source "$1"):$user_software:ro,image-src=/" packages "$venv" </dev/null >"$2"
 }
 
-# warn_of_packages: name packages in the packed file that do not fit each other or the image's. They are packed all the same.
-warn_of_packages() {
+# misfits PACKED: print the exit status of the check whether the packages in a packed file fit each other and the image's, then a line
+# for each that does not.
+misfits() {
     local lines status=0
-    lines=$(run_python "$(bind_source "$packed"):$user_software:ro,image-src=/" - "$user_software" \
+    lines=$(run_python "$(bind_source "$1"):$user_software:ro,image-src=/" - "$user_software" \
         <"$root/runscripts/consistency.py" 2>/dev/null) || status=$?
-    if ((status == 1)) && [[ -n $lines ]]; then
+    printf '%s\n' "$status" "$lines"
+}
+
+# warn_of_packages STATUS LINE...: say what `misfits` has found. The packages are packed all the same.
+warn_of_packages() {
+    if (($1 == 1)) && [[ ${2-} ]]; then
         printf '%s: warning: %s\n' "${0##*/}" "these packages do not fit: programs may fail." >&2
-        printf '%s\n' "$lines" >&2
-    elif ((status)); then
+        printf '%s\n' "${@:2}" >&2
+    elif (($1)); then
         printf '%s: the packages could not be compared with those of the image.\n' "${0##*/}" >&2
     fi
 }

@@ -140,17 +140,31 @@ is_here() {
     [[ . -ef $path ]]
 }
 
-# has_command COMMAND: whether the container has it
+# may_be_there PATH: whether the container has it, as far as can be seen: the kernel lets nobody outside of it into packed user
+# software and other images that are bound. Their mount points are listed, but can't be looked at.
+may_be_there() {
+    local root=/proc/$sifmod_container/root parent=$1 child='' entry
+    if [[ -e $root$1 || -L $root$1 ]]; then return 0; fi
+    until [[ -z $parent || -e $root$parent ]]; do
+        child=$parent parent=${parent%/*}
+    done
+    for entry in "$root$parent"/*; do
+        if [[ $entry == "$root$child" && ! -L $entry ]]; then return 0; fi
+    done
+    return 1
+}
+
+# has_command COMMAND: whether the container has it; one that can't be seen is looked for when it starts
 has_command() {
-    local root=/proc/$sifmod_container/root folder folders
+    local folder folders
     case $1 in
     *=*) return 1 ;;
-    /*) [[ -e $root$1 || -L $root$1 ]] ;;
+    /*) may_be_there "$1" ;;
     */*) [[ -e $1 ]] ;;
     *)
         IFS=: read -ra folders <<<"$sifmod_path"
         for folder in "${folders[@]}"; do
-            if [[ -e $root$folder/$1 || -L $root$folder/$1 ]]; then return 0; fi
+            if may_be_there "$folder/$1"; then return 0; fi
         done
         return 1
         ;;

@@ -231,7 +231,13 @@ def _offered(path: Path, evaluated: Evaluated, ready: _Ready) -> Entry:
         script = render_job(job, ready.site)
     except JobError:  # likewise
         script = ""
-    beside, image = path.with_name(GUIDE), Image(one_line(spec.sif))
+    beside = path.with_name(GUIDE)
+    image = Image(
+        file=one_line(spec.sif),
+        sha256=evaluated.image_sha256,
+        digest=evaluated.image_digest,
+        origin=one_line(evaluated.image_uri),
+    )
     entry = _entry(naming.module, spec.name, spec.version, OFFERED, described, spec.gpu, image=image)
     return replace(
         entry,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Optional
 
 import click
 
 from sifmod.catalogue.collection import collect
+from sifmod.catalogue.ondemand import PROGRAM_FILES, app_files, is_app
 from sifmod.catalogue.pages import TITLE, catalogue_files, is_catalogue
 from sifmod.commands.options import site_option
 from sifmod.commands.output import echo, echo_error, output_time
@@ -16,7 +19,7 @@ from sifmod.commands.progress import shown_progress
 from sifmod.eb.configuration import configuration
 from sifmod.eb.space import software_space
 from sifmod.errors import InstallError
-from sifmod.host.files import write_folder
+from sifmod.host.files import check_folder, write_folder
 from sifmod.site.settings import load_settings
 from sifmod.text.printable import printable
 from sifmod.text.progress import QUIET
@@ -32,8 +35,20 @@ _INCOMPLETE = 20
     "-o",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    required=True,
     help="Directory to write: new, empty, or an earlier catalogue, which is replaced as a whole.",
+)
+@click.option(
+    "--ood",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write an app of Open OnDemand into this directory too: Jupyter in the containers that have one.",
+)
+@click.option(
+    "--ood-cluster",
+    "clusters",
+    metavar="ID",
+    multiple=True,
+    help="Cluster of the app, as in Open OnDemand's clusters.d; may be repeated.",
 )
 @click.option(
     "--prefix",
@@ -55,7 +70,14 @@ _INCOMPLETE = 20
 @site_option
 @click.option("--quiet", "-q", is_flag=True, help="Print errors only, for cron.")
 def catalogue(
-    output: Path, prefixes: tuple[Path, ...], folders: tuple[Path, ...], title: str, site_name: str, quiet: bool
+    output: Optional[Path],
+    ood: Optional[Path],
+    clusters: tuple[str, ...],
+    prefixes: tuple[Path, ...],
+    folders: tuple[Path, ...],
+    title: str,
+    site_name: str,
+    quiet: bool,
 ) -> None:
     """Write a catalogue of containers: pages to search in, and catalogue.json.
 
@@ -71,7 +93,9 @@ def catalogue(
       sifmod catalogue --output ~/public_html/containers
       sifmod catalogue --output /srv/www/containers --prefix /apps --quiet
       sifmod catalogue --output site/ --easyconfigs easyconfigs/ --site lumi
+      sifmod catalogue --ood ood/containers --ood-cluster mycluster
     """
+    _check_usage(output, ood, clusters)
     settings = load_settings(site=site_name)
     spaces = [software_space(prefix) for prefix in prefixes]
     if not prefixes and not folders:
@@ -86,12 +110,33 @@ def catalogue(
         raise InstallError(_nothing_found((*(space.software for space in spaces), *folders), collected.problems))
     if collected.empty:
         raise InstallError(_nothing_found(collected.empty))
-    write_folder(output, catalogue_files(collected.catalogue, title=printable(title)), replaceable=is_catalogue)
+    app = app_files(collected.catalogue, clusters) if ood else {}
+    if output and ood:
+        check_folder(ood, replaceable=is_app)  # before the pages are replaced
+    if output:
+        write_folder(output, catalogue_files(collected.catalogue, title=printable(title)), replaceable=is_catalogue)
+    if ood:
+        write_folder(ood, app, replaceable=is_app, executable=PROGRAM_FILES)
     for problem in collected.problems:
         echo_error(f"sifmod: {problem}")
     if not quiet:
-        echo(f"wrote {counted(len(collected.catalogue.modules), 'module')} to {output / 'index.html'}")
+        if output:
+            echo(f"wrote {counted(len(collected.catalogue.modules), 'module')} to {output / 'index.html'}")
+        if ood:
+            echo(f"wrote an app of Open OnDemand to {ood}")
     sys.exit(_INCOMPLETE if collected.problems else 0)
+
+
+def _check_usage(output: Optional[Path], ood: Optional[Path], clusters: Sequence[str]) -> None:
+    if not output and not ood:
+        raise click.UsageError("name a directory to write with --output or --ood")
+    if output and ood and output.resolve() == ood.resolve():
+        raise click.UsageError("--output and --ood are the same directory: name two")
+    if bool(ood) != bool(clusters):
+        raise click.UsageError("--ood and --ood-cluster need each other: the form names the clusters that have jobs")
+    for cluster in clusters:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", cluster):
+            raise click.UsageError(f"'{cluster}' is no identifier of a cluster: it is the name of a file in clusters.d")
 
 
 def _nothing_found(places: Sequence[Path], problems: Sequence[str] = ()) -> str:

@@ -34,6 +34,7 @@ from sifmod.site.settings import load_settings
 @click.option("--time", "-t", default=Job.time, show_default=True, help="Time limit, as for sbatch.")
 @click.option("--partition", "-p", default="", help="Partition (default: the site's if the job requests GPUs).")
 @click.option("--account", "-A", default="", help="Account (default: the site's).")
+@click.option("--broadcast", is_flag=True, help="Copy the image to each node first, and remove the copies at the end.")
 @site_option
 @json_option
 def sbatch(
@@ -47,6 +48,7 @@ def sbatch(
     time: str,
     partition: str,
     account: str,
+    broadcast: bool,
     site_name: str,
     as_json: bool,
 ) -> None:
@@ -62,6 +64,7 @@ def sbatch(
       sifmod sbatch PyTorch/2.2.0 -- train.py --epochs 10 >job.sh
       sifmod sbatch PyTorch/2.2.0 --nodes 4 --gpus-per-node 8 -- train.py | sbatch
       sifmod sbatch PyTorch/2.2.0 -N 2 --launcher torchrun -- -m package.train
+      sifmod sbatch PyTorch/2.2.0 -N 1000 --broadcast -- train.py
       sifmod sbatch samtools/1.16.1 --cpus-per-task 8 -- samtools index -@8 a.bam
     """
     # a naming scheme may have made another name for `module load` of NAME/VERSION
@@ -77,6 +80,7 @@ def sbatch(
         time=time,
         partition=partition,
         account=account,
+        broadcast=broadcast,
     )
     if installed:
         job = fitted(job, installed.manifest, launcher=launcher or "")

@@ -78,6 +78,7 @@ class ContainerSpec:
         image: absolute path of the source image; empty until EasyBuild has found it.
         image_size: its size in bytes; 0 until it was installed.
         image_id: the identifier in its header; empty until it was installed.
+        image_sha256: its SHA-256; empty until it was installed, and if it was linked and not read.
         definition_files: files kept in share/docker-defs/ for reference.
         expected_packages: names and exact versions of distributions that the container's Python must have.
         python: the Python of the image; None if the module provides no Python.
@@ -113,6 +114,7 @@ class ContainerSpec:
     image: str = ""
     image_size: int = 0
     image_id: str = ""
+    image_sha256: str = ""
     definition_files: tuple[str, ...] = ()
     expected_packages: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     python: Optional[PythonLayout] = None

@@ -14,6 +14,7 @@ from sifmod.image.inspection import Inspection
 from sifmod.image.mpi import OPEN_MPI, MpiLibrary
 from sifmod.install.mpi import UNSEEN, choose_mpi, namespace_variables
 from sifmod.site.settings import Site
+from sifmod.text.printable import one_line
 from sifmod.text.version import version_order
 
 _TOPIC = "MPI"
@@ -80,13 +81,27 @@ def _process_manager(library: MpiLibrary) -> Iterator[Finding]:
         return  # this host has no Slurm
     offered = {word for line in said.splitlines() for word in line.replace(",", " ").split()}
     known = _PMIX if library.abi == OPEN_MPI else _PMI
-    usual = next((name for name in known if name in offered), "")
     row = f"row 1 {_ROWS}: with another one, each rank is alone"
-    if usual:
-        yield Finding(OK, _TOPIC, f"start it with srun --mpi={usual}", row)
-    else:
-        what = f"Slurm offers none of {', '.join(known)}, which {library.words} understands"
-        yield Finding(PROBLEM, _TOPIC, what, row, "ask an administrator for Slurm's plugin (srun --mpi=list)")
+    what = f"Slurm offers none of {', '.join(known)}, which {library.words} understands"
+    for name in known:
+        if name in offered:
+            reason = _why_not_loaded(name)
+            if not reason:
+                yield Finding(OK, _TOPIC, f"start it with srun --mpi={name}", row)
+                return
+            what = f"Slurm lists {name}, which {library.words} understands, and can't load it: {reason}"
+    yield Finding(PROBLEM, _TOPIC, what, row, "ask an administrator for Slurm's plugin (srun --mpi=list)")
+
+
+def _why_not_loaded(plugin: str) -> str:
+    """Return why srun can't load a plugin that it lists, such as one without its library; empty if it can.
+
+    With --test-only srun loads the plugin, and starts no job or step, in an allocation either (seen: Slurm 22.05).
+    """
+    status, said = ask(["srun", f"--mpi={plugin}", "--test-only", "true"])
+    if not status or "Invalid MPI type" not in said:
+        return ""
+    return one_line(said.splitlines()[0].removeprefix("srun: error:").strip())
 
 
 def _namespaces(library: MpiLibrary, *, is_host: bool, settings: Optional[Mapping[str, str]]) -> Iterator[Finding]:

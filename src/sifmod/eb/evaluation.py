@@ -54,6 +54,9 @@ class Evaluated:
         module: text of the whole module file, EasyBuild's header included.
         definitions: paths of the definition files that an install keeps.
         described: what the easyconfig says of the software.
+        image_uri: URI of the image; empty if it is fetched in another way.
+        image_digest: its digest in the registry, if the URI states it.
+        image_sha256: SHA-256 of the image in `checksums`; empty if it is not there.
     """
 
     spec: ContainerSpec
@@ -62,6 +65,9 @@ class Evaluated:
     module: str
     definitions: tuple[Path, ...]
     described: Described
+    image_uri: str = ""
+    image_digest: str = ""
+    image_sha256: str = ""
 
     @property
     def module_file(self) -> Path:
@@ -111,7 +117,8 @@ def container_of(path: Path, *, prefix: Optional[Path] = None) -> Evaluated:
         block.update_config_template_run_step()  # %(installdir)s is known from here on, as in a step of an install
         spec, site = block.describe()
         definitions = block.definitions()
-        return Evaluated(spec, site, block.naming(), block.module_text(), definitions, _described(easyconfig))
+        described, stated = _described(easyconfig), block.stated_image()
+        return Evaluated(spec, site, block.naming(), block.module_text(), definitions, described, *stated)
 
 
 def _described(easyconfig: Any) -> Described:

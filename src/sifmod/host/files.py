@@ -14,7 +14,7 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Callable, Optional, Union
 
@@ -151,7 +151,28 @@ def write_together(folder: Path, files: Mapping[str, str], *, force: bool = Fals
         raise SifmodError(f"'{folder}' can't be written to: {error.strerror}") from error
 
 
-def write_folder(folder: Path, files: Mapping[str, str], *, replaceable: Callable[[Path], bool]) -> None:
+def check_folder(folder: Path, *, replaceable: Callable[[Path], bool]) -> None:
+    """Refuse a folder that `write_folder` would not replace.
+
+    Raises:
+        SifmodError: the folder is something else, has files of others, or can't be read.
+    """
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise SifmodError(f"'{folder}' exists and is not a directory: choose another name")
+    try:
+        if folder.exists() and any(folder.iterdir()) and not replaceable(folder):
+            raise SifmodError(f"'{folder}' has files that sifmod did not write: choose a new or an empty directory")
+    except OSError as error:
+        raise SifmodError(f"'{folder}' can't be read: {error.strerror}") from error
+
+
+def write_folder(
+    folder: Path,
+    files: Mapping[str, str],
+    *,
+    replaceable: Callable[[Path], bool],
+    executable: Collection[str] = (),
+) -> None:
     """Write a folder of text files that a user asked for: all of them, in place of an earlier one, or nothing.
 
     The folder is written under another name beside it and renamed: readers never see a mixture of two. It has the group
@@ -161,18 +182,16 @@ def write_folder(folder: Path, files: Mapping[str, str], *, replaceable: Callabl
         folder: the folder; a link to one stays a link.
         files: texts by relative path.
         replaceable: whether an existing folder that is not empty is an earlier one.
+        executable: relative paths of programs.
 
     Raises:
         SifmodError: the folder is something else, or can't be written; an earlier one is unchanged.
     """
     folder = Path(os.path.realpath(folder))  # Path.resolve has a RuntimeError for a link to itself
     drafts = f".{folder.name}.sifmod-"
-    if os.path.lexists(folder) and not folder.is_dir():
-        raise SifmodError(f"'{folder}' exists and is not a directory: choose another name")
+    check_folder(folder, replaceable=replaceable)
     try:
         earlier = folder.stat() if folder.exists() else None
-        if earlier and any(folder.iterdir()) and not replaceable(folder):
-            raise SifmodError(f"'{folder}' has files that sifmod did not write: choose a new or an empty directory")
         draft = folder.with_name(f"{drafts}{uuid.uuid4().hex}")
         draft.mkdir(parents=True)
         try:
@@ -186,6 +205,8 @@ def write_folder(folder: Path, files: Mapping[str, str], *, replaceable: Callabl
                     stream.write(text.encode())
                     stream.flush()
                     os.fsync(stream.fileno())
+                if name in executable:
+                    path.chmod(path.stat().st_mode | _runnable(path.stat().st_mode))
             if earlier:
                 _share_as(draft, draft.stat().st_gid, stat.S_IMODE(earlier.st_mode))
             _exchange(draft, folder)
@@ -203,11 +224,18 @@ def write_folder(folder: Path, files: Mapping[str, str], *, replaceable: Callabl
 
 
 def _share_as(folder: Path, group: int, mode: int) -> None:
-    """Set the group and permissions of a folder and of all that is in it; files are not executable."""
+    """Set the group and permissions of a folder and of all that is in it; only programs are executable."""
     for path in (*folder.rglob("*"), folder):
-        if path.stat().st_gid != group:
+        found = path.stat()
+        if found.st_gid != group:
             os.chown(path, -1, group)
-        path.chmod(mode if path.is_dir() else mode & 0o666)
+        plain = mode & 0o666
+        path.chmod(mode if path.is_dir() else plain | (_runnable(plain) if found.st_mode & stat.S_IXUSR else 0))
+
+
+def _runnable(mode: int) -> int:
+    """Return the bits with which those who may read a file may run it."""
+    return (mode & 0o444) >> 2
 
 
 def _exchange(draft: Path, folder: Path) -> None:

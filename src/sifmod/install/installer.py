@@ -62,6 +62,7 @@ from sifmod.usersoftware.tree import (
     dangling_link,
     has_user_software,
     make_user_software,
+    packed_is_active,
     python_version,
     set_aside,
 )
@@ -143,7 +144,7 @@ class Installer:
         """
         spec = self.spec
         image, digest = self._place(stage, runtime)
-        spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
+        spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image), image_sha256=digest)
         self._compare_stand_ins(spec, digest)
         contents = contents_of(image)
         spec = with_mpi(spec, self.site, contents, runtime, say=self.say, warn=self.warn)
@@ -162,6 +163,8 @@ class Installer:
         outdated = self._outdated_python(spec.python_version, before) if spec.venv else ""
         if spec.venv and before and not outdated:
             self._check_venv(before)
+        if spec.venv and not outdated:
+            self._check_environment()
         if spec.venv and (outdated or not has_user_software(Path(spec.installdir))):
             self._check_link(outdated)
             self._make_user_software(stage, image, runtime, spec)
@@ -246,6 +249,18 @@ class Installer:
                 self.spec.venv,
                 f"the user software in '{installdir}' has the virtual environment '{', '.join(present)}': keep that "
                 "name, or give this module another version",
+            )
+
+    def _check_environment(self) -> None:
+        """Refuse user software without the virtual environment, in which containers find their Python."""
+        installdir = Path(self.spec.installdir)
+        directory = installdir / names.USER_SOFTWARE_DIRECTORY
+        if not directory.is_dir() or packed_is_active(installdir):
+            return
+        if not (directory / "venv" / self.spec.venv).is_dir():
+            raise InstallError(
+                f"'{directory}' has no virtual environment '{self.spec.venv}', so containers would not find their "
+                "Python. Restore it from a backup. To begin with a new one, move the directory away, and install again"
             )
 
     def _outdated_python(self, version: str, before: Optional[Manifest]) -> str:

@@ -7,13 +7,16 @@ import fcntl
 import hashlib
 import itertools
 import os
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Callable
 
 from sifmod.errors import ImageError
 
 _CHUNK = 4 * 1024 * 1024
+# chunks in memory: the disk stops writers for a while now and then, and hashing then has some to go on with
+_CHUNKS = 4
 # bytes of one write: for larger ones ext4 (Linux 6.18) makes larger pages, which took five times as long as the rest
 _WRITTEN = 128 * 1024
 # bytes of the copy after which the page cache is asked to write them to disk, and then to drop them
@@ -27,8 +30,9 @@ def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] 
     """Copy an image to a new file and return its SHA-256, in hexadecimal.
 
     Hashing and writing share one read: `hashlib` releases the interpreter lock on large buffers, so a second thread
-    hashes a chunk while this one writes it. As with cp, there is no fsync: an image can be copied again. Unlike with
-    cp, the copy does not stay in the page cache, because all users of a login node share its memory.
+    hashes chunks while this one writes them and reads further ones. As with cp, there is no fsync: an image can be
+    copied again. Unlike with cp, the copy does not stay in the page cache, because all users of a login node share its
+    memory.
 
     Args:
         source: the image.
@@ -44,16 +48,16 @@ def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] 
             descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777)
             try:
                 with os.fdopen(descriptor, "wb", buffering=0) as writer:
-                    hashing = None
+                    hashing: deque[Future[None]] = deque()
                     before = begin = end = 0
-                    for buffer in itertools.cycle((bytearray(_CHUNK), bytearray(_CHUNK))):
+                    for buffer in itertools.cycle([bytearray(_CHUNK) for _ in range(_CHUNKS)]):
+                        if len(hashing) == _CHUNKS:
+                            hashing.popleft().result()
                         view = memoryview(buffer)
                         length = reader.readinto(view) or 0
-                        if hashing:
-                            hashing.result()
                         if not length:
                             break
-                        hashing = hasher.submit(digest.update, view[:length])
+                        hashing.append(hasher.submit(digest.update, view[:length]))
                         written = 0
                         while written < length:
                             written += writer.write(view[written : min(written + _WRITTEN, length)]) or 0
@@ -63,6 +67,8 @@ def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] 
                             # for the older half it is the second time: pages are dropped once they are on disk
                             os.posix_fadvise(descriptor, before, end - before, os.POSIX_FADV_DONTNEED)
                             before, begin = begin, end
+                    for each in hashing:
+                        each.result()
             except BaseException:
                 target.unlink()
                 raise

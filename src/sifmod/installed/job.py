@@ -18,8 +18,13 @@ def fitted(job: Job, manifest: Manifest, *, launcher: str = "") -> Job:
         launcher: the launcher that the user chose; empty for the one that fits the container.
 
     Raises:
-        JobError: the container lacks the runscript of the launcher.
+        JobError: the container lacks the runscript of the launcher, or `broadcast-image`.
     """
+    if job.broadcast and "bin/broadcast-image" not in manifest.files:
+        raise JobError(
+            f"'{job.module}' was installed by a sifmod that had no broadcast-image: install it again with eb --rebuild "
+            "--module-only, or leave --broadcast out"
+        )
     has_python = f"runscripts/{LAUNCHERS[SRUN]}" in manifest.files
     job = replace(job, launcher=launcher or (SRUN if has_python else PROGRAM))
     check_runscript(job, manifest)

@@ -37,6 +37,7 @@ class Job:
             default.
         launcher: `srun` starts every process of Python; `torchrun` is started once on each node and starts the others;
             `program` starts the command itself in every task.
+        broadcast: whether each node gets a copy of the image first.
         is_wrapper: whether the command is a host command of the module; for `program` only.
         time: time limit in a format of sbatch.
         partition: partition; empty for the site's if GPUs are requested, else Slurm's default.
@@ -53,6 +54,7 @@ class Job:
     time: str = "1:00:00"
     partition: str = ""
     account: str = ""
+    broadcast: bool = False
     is_wrapper: bool = False
 
 
@@ -69,6 +71,11 @@ def render_job(job: Job, site: Site) -> str:
         JobError: a value is invalid; the message says which and why.
     """
     _check(job)
+    if job.broadcast and not site.node_local_dir:
+        raise JobError(
+            f"the site '{site.name}' names no folder that each node has of its own, for copies of the image: set "
+            "node_local_dir in its file, or SIFMOD_NODE_LOCAL_DIR"
+        )
     processes = job.processes_per_node or job.gpus_per_node or 1
     is_whole_node = bool(site.cpu_bind_masks) and processes == job.gpus_per_node == len(site.cpu_bind_masks)
     cores = sorted({bin(int(mask, 16)).count("1") for mask in site.cpu_bind_masks}) if is_whole_node else []

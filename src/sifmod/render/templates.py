@@ -5,6 +5,7 @@ A file that needs no value of the installation is in `wrappers/` or `inside/` an
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -92,8 +93,11 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
     artefacts = [
         artefact("bin", "in-container"),
         artefact("bin", "start-shell"),
+        plain("bin", "broadcast-image"),
         artefact("share", "container.sh", executable=False),
         plain("share", "hold-container"),
+        plain("share", "node-copies.sh", executable=False),
+        plain("share", "node-copy"),
         plain("share", "share-container.sh", executable=False),
         artefact("runscripts", "get-master"),
         artefact("runscripts", "mpi-check"),
@@ -207,6 +211,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "sif_format": sif,
         "shareable": (*names.SHAREABLE, *(vendor.variable for vendor in VENDORS.values())),
         "central": _central_images(spec, site),
+        "copies_key": hashlib.sha256(spec.installdir.encode()).hexdigest()[:12],
         "required_binds": [own("runscripts", names.RUNSCRIPTS, "ro"), *settings["required_binds"]],
         "directory_bind": own(names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE),
         "packed_bind": own(names.USER_SOFTWARE_PACKED, names.USER_SOFTWARE, "ro,image-src=/"),

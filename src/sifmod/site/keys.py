@@ -233,6 +233,14 @@ def _path(value: Any) -> str:
     return path and absolute(path)
 
 
+def _node_path(value: Any) -> str:
+    """Return an absolute path for other hosts and users: nothing in it is expanded, and it can stand in a bind path."""
+    path = read_text(value)
+    if path and not re.fullmatch(r"/[^,:\\$~]*", path):
+        raise ValueError("write an absolute path without $ ~ , : and backslash, such as '/tmp'")
+    return path and absolute(path)
+
+
 def read_items(value: Any, check: Callable[[str], Any] = str) -> tuple[Any, ...]:
     """Return the list with each item checked; an error names its item."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -338,6 +346,12 @@ FLAG = Kind("true or false", _flag, {"type": "boolean"}, _flag_of_variable)
 TEXT = Kind("string", read_text, {"type": "string"}, str)
 PATH = Kind(
     "absolute path; `~` and `$VARIABLES` are expanded", _path, {"type": "string", "pattern": "^([/~$].*)?$"}, str
+)
+NODE_PATH = Kind(
+    "absolute path on compute nodes, in which nothing is expanded",
+    _node_path,
+    {"type": "string", "pattern": r"^(/[^,:\\$~]*)?$"},
+    str,
 )
 PATHS = Kind(
     "list of absolute paths; in the variable separated by colons",

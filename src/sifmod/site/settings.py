@@ -34,6 +34,7 @@ from sifmod.site.keys import (
     HOSTS,
     LEVELS,
     MASKS,
+    NODE_PATH,
     PATH,
     PATHS,
     STRIPE,
@@ -138,6 +139,13 @@ class Site:
         "Whether the tasks of a Slurm step on a node share [one container](../howto/share-a-container.md), for "
         "easyconfigs that do not set `share_container`. In a job, the variable decides for this job.",
     )
+    node_local_dir: str = described(
+        NODE_PATH,
+        "",
+        "Folder that each compute node has of its own, on its disk or in its memory, and that users may write to: "
+        "`broadcast-image` puts [copies of images](../howto/broadcast-an-image.md) there. In a job, the variable "
+        "decides for this job.",
+    )
     cpu_bind_masks: tuple[str, ...] = described(
         MASKS, (), "CPU masks for the tasks of a GPU node, in the order of their GPUs (`srun --cpu-bind=mask_cpu:`)."
     )
@@ -160,10 +168,10 @@ class Site:
     pack_compressor: str = described(choice(*COMPRESSORS, empty="zstd"), "zstd", "Compressor of `make-squashfs`.")
     pack_level: int = described(
         number(1, 22),
-        6,
+        5,
         "Compression level of `make-squashfs`: up to 22 for zstd, 9 for gzip and lzo. The others have no levels.",
     )
-    pack_block_size: str = described(BLOCK_SIZE, "128K", "Block size of `make-squashfs`.")
+    pack_block_size: str = described(BLOCK_SIZE, "256K", "Block size of `make-squashfs`.")
     pack_processors: int = described(
         number(0, 9999), 0, "Most processors that `make-squashfs` uses; 0 for all that the process may use."
     )

@@ -200,4 +200,4 @@ def test_a_catalogue_of_something_else_is_not_an_earlier_one(tmp_path: Path, dat
 def test_every_file_of_the_folder_is_used(files: dict[str, str]) -> None:
     templates = {path.name for path in data_path("catalogue").iterdir() if path.suffix == ".j2"}
     assert templates == {"index.html.j2", "layout.html.j2", "macros.html.j2", "module.html.j2"}
-    assert {path.name for path in data_path("catalogue").iterdir()} - templates <= set(files)
+    assert {path.name for path in data_path("catalogue").iterdir() if path.is_file()} - templates <= set(files)

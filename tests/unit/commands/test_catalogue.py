@@ -245,7 +245,9 @@ def offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             raise EasyconfigError(f"'{path}' is bad")
         naming = Naming(f"{name}/{version}", f"{name}/{version}", f"{name}/{version}", ("/x.lua",))
         spec = a_spec(name=name, version=version, expected_packages={"torch": version}, gpu="amd")
-        return Evaluated(spec, a_site(), naming, "", (), SAID)
+        digest = f"sha256:{'b' * 64}"
+        uri = f"docker://example.org/demo@{digest}"
+        return Evaluated(spec, a_site(), naming, "", (), SAID, uri, digest, "a" * 64)
 
     monkeypatch.setattr(collection, "container_of", container_of)
     return folder
@@ -260,6 +262,9 @@ def test_what_is_on_offer_is_listed_without_the_installed(space: SoftwareSpace, 
     found = modules(output)
     assert {module: entry["state"] for module, entry in found.items()} == {"Demo/2": "offered", "Demo/1": "installed"}
     assert found["Demo/2"]["easyconfig"] == "Demo-2.eb"
+    image = found["Demo/2"]["image"]
+    assert (image["sha256"], image["digest"]) == ("a" * 64, f"sha256:{'b' * 64}")
+    assert image["origin"].startswith("docker://example.org/demo@sha256:")
     assert {entry["guide"] for entry in found.values()} == {"# Ask us\n"}
     assert json.loads((output / "catalogue.json").read_text())["archived"] == {"Demo": ["0"]}
 
@@ -320,3 +325,44 @@ def test_a_missing_folder_is_named(space: SoftwareSpace, output: Path, tmp_path:
     result = run("--output", output, "--easyconfigs", tmp_path / "nowhere")
     assert "nowhere': name a folder of easyconfigs" in str(result.exception)
     assert not output.exists()
+
+
+def test_an_app_of_open_ondemand_beside_the_pages_or_alone(space: SoftwareSpace, output: Path, tmp_path: Path) -> None:
+    installed(space, "Demo/1", "python", expected_packages={"jupyterlab": "4.2"})
+    app = tmp_path / "app"
+    done = run("--ood", app, "--ood-cluster", "main", "--ood-cluster", "gpu")
+    assert (done.exit_code, done.output) == (0, f"wrote an app of Open OnDemand to {app}\n")
+    assert not output.exists()
+    assert os.access(app / "template" / "script.sh.erb", os.X_OK)
+    assert run("--ood", app, "--ood-cluster", "main", "--output", output, "--quiet").exit_code == 0
+    assert (output / "index.html").exists()
+    assert os.access(app / "template" / "script.sh.erb", os.X_OK)
+    assert not os.access(app / "template" / "before.sh", os.X_OK)
+    before = snapshot(app)
+    (app / "mine").touch()
+    assert "has files that sifmod did not write" in str(run("--ood", app, "--ood-cluster", "main").exception)
+    (app / "mine").unlink()
+    assert snapshot(app) == before
+
+
+def test_without_a_jupyter_nothing_is_written(space: SoftwareSpace, output: Path, tmp_path: Path) -> None:
+    installed(space, "Demo/1", "python")
+    done = run("--ood", tmp_path / "app", "--ood-cluster", "main", "--output", output)
+    assert "pip install jupyterlab" in str(done.exception)
+    assert not output.exists()
+    assert not (tmp_path / "app").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "--output or --ood"),
+        (("--ood", "app"), "--ood-cluster"),
+        (("--output", "pages", "--ood-cluster", "main"), "need each other"),
+        (("--ood", "a", "--ood-cluster", "main", "--output", "./a"), "the same directory"),
+        (("--ood", "app", "--ood-cluster", "a b"), "'a b' is no identifier of a cluster"),
+    ],
+)
+def test_options_that_miss_another_one(words: tuple[str, ...], said: str) -> None:
+    done = run(*words)
+    assert (done.exit_code, said in done.stderr) == (2, True)

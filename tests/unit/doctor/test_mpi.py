@@ -22,6 +22,10 @@ from ..imagetrees import linux, write
 from ..support import a_site
 
 SETTINGS = {"MPIR_CVAR_CH4_CMA_ENABLE": "0", "UCX_POSIX_USE_PROC_LINK": "n", "UCX_TLS": "^cma"}
+# as Slurm 22.05 says it
+NOT_LOADED = """srun: error:  mpi/pmix_v4: init: (null) [0]: mpi_pmix.c:195: pmi/pmix: can not load PMIx library
+srun: error: Couldn't load specified plugin name for mpi/pmix: Plugin init() callback failed
+srun: error: Invalid MPI type '{}', --mpi=list for acceptable types"""
 LISTED = "MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\n"
 
 
@@ -37,10 +41,18 @@ def said(
     site: Site | None = None,
     namespaces: bool = True,
     slurm: tuple[int, str] = (0, LISTED),
+    unloadable: tuple[str, ...] = (),
     **options: Any,
 ) -> list[tuple[str, str]]:
+    def srun(command: list[str]) -> tuple[int, str]:
+        if command == ["srun", "--mpi=list"]:
+            return slurm
+        plugin = command[1].removeprefix("--mpi=")
+        assert command == ["srun", f"--mpi={plugin}", "--test-only", "true"]
+        return (1, NOT_LOADED.format(plugin)) if plugin in unloadable else (0, "srun: Job 7 to start at ...")
+
     monkeypatch.setattr(library, "makes_user_namespaces", lambda _runtime: namespaces)
-    monkeypatch.setattr(library, "ask", lambda _command: slurm)
+    monkeypatch.setattr(library, "ask", srun)
     runtime = ContainerRuntime(Path("/nowhere"))
     findings = check_mpi(site or a_site(), inspect_image(top), runtime, **options)
     return [(one.severity, f"{one.what} | {one.why} | {one.remedy}") for one in findings]
@@ -116,6 +128,21 @@ def test_open_mpi_needs_pmix(monkeypatch: pytest.MonkeyPatch, top: Path) -> None
     severity, text = said(monkeypatch, top, slurm=(0, "none\npmi2\n"))[1]
     assert severity == PROBLEM
     assert "Slurm offers none of pmix, which Open MPI 4.1.4 understands" in text
+
+
+def test_a_plugin_that_slurm_lists_and_can_t_load_is_not_recommended(
+    monkeypatch: pytest.MonkeyPatch, top: Path
+) -> None:
+    put(top, open_mpi())
+    severity, text = said(monkeypatch, top, unloadable=("pmix",))[1]
+    assert severity == PROBLEM
+    assert "Slurm lists pmix, which Open MPI 4.1.4 understands, and can't load it" in text
+    assert "mpi_pmix.c:195: pmi/pmix: can not load PMIx library |" in text
+
+
+def test_the_next_plugin_is_recommended_then(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
+    put(top, mpich("4.2.0"))
+    assert "srun --mpi=cray_shasta |" in said(monkeypatch, top, unloadable=("pmi2",))[1][1]
 
 
 def test_the_site_s_mpi_falls_into_rows_5_and_6(monkeypatch: pytest.MonkeyPatch, top: Path, tmp_path: Path) -> None:

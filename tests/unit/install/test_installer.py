@@ -982,6 +982,20 @@ def test_another_name_for_the_virtual_environment_is_refused_after_a_time_withou
 
 
 @pytest.mark.usefixtures("earlier")
+@pytest.mark.parametrize("lost", ["venv", "venv/demo"])
+def test_user_software_without_its_virtual_environment_is_refused(
+    install: Install, installdir: Path, lost: str
+) -> None:
+    """Somebody has removed it, or it lies on a file system that is not mounted."""
+    shutil.rmtree(installdir / "user-software" / lost)
+    (installdir / "user-software" / "notes.txt").touch()
+    before = snapshot(installdir)
+    with pytest.raises(InstallError, match="has no virtual environment 'demo'"):
+        install()
+    assert snapshot(installdir) == before
+
+
+@pytest.mark.usefixtures("earlier")
 def test_the_environments_that_users_have_made_besides_are_not_looked_at(install: Install, installdir: Path) -> None:
     other = installdir / "user-software" / "venv" / "alt"
     other.mkdir()

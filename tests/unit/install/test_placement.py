@@ -45,13 +45,55 @@ def test_the_copy_says_how_far_it_is(tmp_path: Path, target: Path) -> None:
     assert copied == [CHUNK, CHUNK, 17]
 
 
-@pytest.mark.parametrize("size", [0, 1, 4095, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 17])
+@pytest.mark.parametrize("size", [0, 1, 4095, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 9 * CHUNK + 17])
 def test_the_copy_is_the_image_and_the_digest_is_its_sha256(tmp_path: Path, target: Path, size: int) -> None:
     source = tmp_path / "source.sif"
     source.write_bytes(os.urandom(size))
     digest = copy_image(source, target)
     assert target.read_bytes() == source.read_bytes()
     assert digest == hashlib.sha256(source.read_bytes()).hexdigest()
+
+
+def test_hashing_may_fall_behind_by_some_chunks(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = os.urandom(placement._CHUNKS * CHUNK)
+    source = tmp_path / "source.sif"
+    source.write_bytes(content)
+    all_written = threading.Event()
+    digest, seen = hashlib.sha256(), []
+
+    class Waiting:
+        hexdigest = digest.hexdigest
+
+        def update(self, data: memoryview) -> None:
+            seen.append(all_written.wait(60))
+            digest.update(data)
+
+    monkeypatch.setattr(hashlib, "sha256", Waiting)
+    copied: list[int] = []
+
+    def progress(size: int) -> None:
+        copied.append(size)
+        if len(copied) == placement._CHUNKS:
+            all_written.set()
+
+    assert copy_image(source, target, progress=progress) == digest.hexdigest()
+    assert seen == [True] * placement._CHUNKS
+    monkeypatch.undo()
+    assert digest.hexdigest() == hashlib.sha256(content).hexdigest()
+
+
+def test_an_error_of_hashing_ends_the_copy(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "source.sif"
+    source.write_bytes(bytes(CHUNK))
+
+    class Failing:
+        def update(self, _data: memoryview) -> None:
+            raise MemoryError("no memory")
+
+    monkeypatch.setattr(hashlib, "sha256", Failing)
+    with pytest.raises(MemoryError, match="no memory"):
+        copy_image(source, target)
+    assert not target.exists()
 
 
 def test_the_digest_is_what_sha256sum_prints(image: Path, target: Path) -> None:

@@ -61,3 +61,17 @@ def test_without_a_python_the_command_is_a_program_of_the_container(prefix: Path
     assert "conda-python-distributed" in script("Elsewhere/1", "--", "train.py")
     elsewhere = script("Elsewhere/1", "--launcher", "program", "--", "samtools")
     assert elsewhere.endswith('exec "$SIF" \\\n    samtools\n')
+
+
+def test_an_installation_without_broadcast_image_can_not_broadcast(
+    prefix: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIFMOD_NODE_LOCAL_DIR", "/tmp")
+    make_installation(software_space(prefix), "Old/1", files=("runscripts/conda-python-distributed",))
+    result = a_runner().invoke(cli, ["sbatch", "--broadcast", "Old/1", "--", "train.py"])
+    assert result.exit_code != 0
+    assert "install it again with eb --rebuild --module-only" in str(result.exception)
+    result = a_runner().invoke(cli, ["sbatch", "--broadcast", "Elsewhere/1", "--", "train.py"])
+    lines = result.output.splitlines()
+    assert "export SIFMOD_NODE_LOCAL_DIR=/tmp" in lines
+    assert lines.index('eval "$(broadcast-image)"') > lines.index("module load Elsewhere/1")

@@ -137,6 +137,7 @@ CASES: dict[str, tuple[ContainerSpec, Site]] = {
 
 # What is installed as it lies in the repository.
 PLAIN = {
+    "bin/broadcast-image": "wrappers/bin/broadcast-image",
     "bin/carry-over": "wrappers/bin/carry-over",
     "bin/make-squashfs": "wrappers/bin/make-squashfs",
     "bin/refresh-commands": "wrappers/bin/refresh-commands",
@@ -148,6 +149,8 @@ PLAIN = {
     "share/inside/imports.py": "src/sifmod/inside/imports.py",
     "share/inside/trees.py": "src/sifmod/inside/trees.py",
     "share/hold-container": "wrappers/share/hold-container",
+    "share/node-copies.sh": "wrappers/share/node-copies.sh",
+    "share/node-copy": "wrappers/share/node-copy",
     "share/packing.sh": "wrappers/share/packing.sh",
     "share/share-container.sh": "wrappers/share/share-container.sh",
     "share/user-command": "wrappers/share/user-command",

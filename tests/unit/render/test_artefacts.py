@@ -34,14 +34,14 @@ def test_a_versioned_name_that_is_asked_for_as_well_is_one_file(wrappers: tuple[
 
 def test_commands_are_executable_and_what_is_sourced_is_not(case: str) -> None:
     for item in render(*CASES[case]):
-        in_share = item.path.parts[0] == "share" and str(item.path) not in (names.USER_COMMAND, names.HOLDER)
-        sourced = in_share or item.path.suffix == ".py" or item.path.name == "init-conda-venv"
+        sourced = item.path.suffix in (".sh", ".py") or item.path.name == "init-conda-venv"
         assert item.executable != sourced
         assert item.text.startswith("#!/bin/bash") != sourced
 
 
 def test_a_container_without_a_python_has_no_python_commands() -> None:
     assert sorted(outputs(*CASES["no-python"])) == [
+        "bin/broadcast-image",
         "bin/gmx",
         "bin/in-container",
         "bin/start-shell",
@@ -52,6 +52,8 @@ def test_a_container_without_a_python_has_no_python_commands() -> None:
         "runscripts/mpi_check.py",
         "share/container.sh",
         "share/hold-container",
+        "share/node-copies.sh",
+        "share/node-copy",
         "share/share-container.sh",
     ]
 

@@ -228,6 +228,9 @@ def test_an_unknown_key_of_the_user_s_file_is_refused_too(users: Users, tmp_path
         ('optional_binds = ["/ok", "/a,/b"]', "optional_binds", "/a,/b", r"'\,'"),
         ('optional_binds = ["/a\\\\b"]', "optional_binds", r"/a\b", "rename it"),
         ('image_repositories = ["images"]', "image_repositories", "'images'", "begin it with '/'"),
+        ('node_local_dir = "/tmp/$USER"', "node_local_dir", "'/tmp/$USER'", "an absolute path without $"),
+        ('node_local_dir = "~"', "node_local_dir", "'~'", "an absolute path without $"),
+        ('node_local_dir = "/a,b"', "node_local_dir", "'/a,b'", "an absolute path without $"),
         ('image_repositories = "/images"', "image_repositories", "'/images'", 'key = ["one", "two"]'),
         ('container_env = "A=b"', "container_env", "'A=b'", "a table of NAME = value lines"),
         ("container_env = ['A']", "container_env", "['A']", "a table of NAME = value lines"),
@@ -475,7 +478,7 @@ def test_the_new_keys_can_be_given_in_the_environment() -> None:
 
 def test_what_nobody_sets_is_what_the_documentation_says() -> None:
     site = load_site({})
-    assert (site.pack_compressor, site.pack_level, site.pack_block_size, site.pack_processors) == ("zstd", 6, "128K", 0)
+    assert (site.pack_compressor, site.pack_level, site.pack_block_size, site.pack_processors) == ("zstd", 5, "256K", 0)
     assert (site.gpu, site.signatures) == ("", "none")
 
 

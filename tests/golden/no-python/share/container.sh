@@ -10,6 +10,12 @@ sifmod_image=$sifmod_root/gromacs.sif
 sifmod_directory=$sifmod_root/user-software
 sifmod_packed=$sifmod_root/user-software.squashfs
 sifmod_mark=$sifmod_root/user-software.unpacked
+# empty if it was not read at the install
+sifmod_image_sha256=''
+# of packed user software; empty if there can be none
+sifmod_packed_bind=''
+# the copy of packed user software on this node
+sifmod_packed_copy=
 
 # die STATUS MESSAGE
 die() {
@@ -24,6 +30,15 @@ in_container() {
 find_image() {
     if [[ -f $sifmod_image ]]; then return; fi
     die 126 'the image '"'"'/apps/GROMACS/2024.1/gromacs.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
+}
+
+# find_node_copies: set sifmod_copies to the folder for this job's copies on this node; empty if there can be none
+find_node_copies() {
+    local place=${SIFMOD_NODE_LOCAL_DIR:-''}
+    sifmod_copies=
+    if [[ ${SLURM_JOB_ID-} =~ ^[0-9]{1,10}$ && $place == /* && $place != *[,:\\]* ]]; then
+        sifmod_copies=${place%/}/sifmod-copies-$UID-$SLURM_JOB_ID-ed77204aa31e
+    fi
 }
 
 find_runtime() {
@@ -45,7 +60,7 @@ packed_is_active() {
 packed_is_whole() {
     local magic length
     IFS= read -rd '' -n 4 magic <"$sifmod_packed" && [[ $magic == hsqs ]] || return
-    [[ ,${SINGULARITY_BINDPATH-}, != *,/apps/GROMACS/2024.1/user-software.squashfs:/user-software:ro,image-src=/,* ]] || return 0
+    [[ ,${SINGULARITY_BINDPATH-}, != *,"$sifmod_packed_bind",* ]] || return 0
     read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$sifmod_packed") &&
         ((length >= 96 && length <= $(stat -Lc %s -- "$sifmod_packed")))
 }
@@ -126,6 +141,11 @@ launch() {
     fi
     find_runtime
     find_image
+    find_node_copies
+    if [[ -n $sifmod_copies && -e $sifmod_copies ]]; then
+        source /apps/GROMACS/2024.1/share/node-copies.sh
+        use_node_copies
+    fi
     set_environment
     set_binds
     check_working_directory

@@ -10,6 +10,12 @@ sifmod_image=$sifmod_root/'nasty $image "1".sif'
 sifmod_directory=$sifmod_root/user-software
 sifmod_packed=$sifmod_root/user-software.squashfs
 sifmod_mark=$sifmod_root/user-software.unpacked
+# empty if it was not read at the install
+sifmod_image_sha256=''
+# of packed user software; empty if there can be none
+sifmod_packed_bind='/tmp/a b\,c'"'"'d$e/user-software.squashfs:/user-software:ro,image-src=/'
+# the copy of packed user software on this node
+sifmod_packed_copy=
 sifmod_host_uv=
 
 # die STATUS MESSAGE
@@ -43,6 +49,15 @@ find_image() {
         return
     fi
     die 126 'the image '"'"'/tmp/a b,c'"'"'d$e/nasty $image "1".sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
+}
+
+# find_node_copies: set sifmod_copies to the folder for this job's copies on this node; empty if there can be none
+find_node_copies() {
+    local place=${SIFMOD_NODE_LOCAL_DIR:-''}
+    sifmod_copies=
+    if [[ ${SLURM_JOB_ID-} =~ ^[0-9]{1,10}$ && $place == /* && $place != *[,:\\]* ]]; then
+        sifmod_copies=${place%/}/sifmod-copies-$UID-$SLURM_JOB_ID-6b6c6b3e9eec
+    fi
 }
 
 find_runtime() {
@@ -88,8 +103,8 @@ describe_user_software() {
     # the site's defaults
     installer=pip
     pack_compressor=zstd
-    pack_level=6
-    pack_block_size=128K
+    pack_level=5
+    pack_block_size=256K
     pack_processors=0
     stripe=()
 }
@@ -114,7 +129,7 @@ packed_is_active() {
 packed_is_whole() {
     local magic length
     IFS= read -rd '' -n 4 magic <"$sifmod_packed" && [[ $magic == hsqs ]] || return
-    [[ ,${SINGULARITY_BINDPATH-}, != *,'/tmp/a b\,c'"'"'d$e/user-software.squashfs:/user-software:ro,image-src=/',* ]] || return 0
+    [[ ,${SINGULARITY_BINDPATH-}, != *,"$sifmod_packed_bind",* ]] || return 0
     read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$sifmod_packed") &&
         ((length >= 96 && length <= $(stat -Lc %s -- "$sifmod_packed")))
 }
@@ -171,11 +186,13 @@ set_binds() {
     if packed_is_active && ! [[ -r $sifmod_packed ]]; then
         beside='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, so /tmp/a b,c'"'"'d$e/user-software is used. Its owner can allow it with: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
         alone='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, and your packages are in it. Its owner can allow it with: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
+    elif [[ -n $sifmod_packed_copy ]]; then
+        binds+=("$sifmod_packed_copy${sifmod_packed_bind#"$sifmod_packed"}")
     elif packed_is_active && ! packed_is_whole; then
         beside='/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, so /tmp/a b,c'"'"'d$e/user-software is used. Pack it again with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; make-squashfs'
         alone='/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; eb --rebuild'
     elif packed_is_active; then
-        binds+=('/tmp/a b\,c'"'"'d$e/user-software.squashfs:/user-software:ro,image-src=/')
+        binds+=("$sifmod_packed_bind")
         if [[ ${SLURM_PROCID:-0} == 0 && ,${SINGULARITY_BINDPATH-}, == *,'/tmp/a b\,c'"'"'d$e/user-software:/user-software',* ]]; then
             printf '%s: %s\n' "${0##*/}" 'this shell loaded PyTorch-NGC/24.05 it'"'"'s before its user software was packed, so singularity here still uses the old directory. Run: module load PyTorch-NGC/24.05 it'"'"'s' >&2
         fi
@@ -439,6 +456,11 @@ launch() {
     fi
     find_runtime
     find_image
+    find_node_copies
+    if [[ -n $sifmod_copies && -e $sifmod_copies ]]; then
+        source '/tmp/a b,c'"'"'d$e/share/node-copies.sh'
+        use_node_copies
+    fi
     set_environment
     use_features
     set_binds

@@ -10,6 +10,12 @@ sifmod_image=$sifmod_root/demo.sif
 sifmod_directory=$sifmod_root/user-software
 sifmod_packed=$sifmod_root/user-software.squashfs
 sifmod_mark=$sifmod_root/user-software.unpacked
+# empty if it was not read at the install
+sifmod_image_sha256=''
+# of packed user software; empty if there can be none
+sifmod_packed_bind=/apps/Python/3.11-demo-singularity/user-software.squashfs:/user-software:ro,image-src=/
+# the copy of packed user software on this node
+sifmod_packed_copy=
 sifmod_host_uv=
 
 # die STATUS MESSAGE
@@ -25,6 +31,15 @@ in_container() {
 find_image() {
     if [[ -f $sifmod_image ]]; then return; fi
     die 126 'the image '"'"'/apps/Python/3.11-demo-singularity/demo.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
+}
+
+# find_node_copies: set sifmod_copies to the folder for this job's copies on this node; empty if there can be none
+find_node_copies() {
+    local place=${SIFMOD_NODE_LOCAL_DIR:-''}
+    sifmod_copies=
+    if [[ ${SLURM_JOB_ID-} =~ ^[0-9]{1,10}$ && $place == /* && $place != *[,:\\]* ]]; then
+        sifmod_copies=${place%/}/sifmod-copies-$UID-$SLURM_JOB_ID-b0f59bb05f49
+    fi
 }
 
 find_runtime() {
@@ -70,8 +85,8 @@ describe_user_software() {
     # the site's defaults
     installer=pip
     pack_compressor=zstd
-    pack_level=6
-    pack_block_size=128K
+    pack_level=5
+    pack_block_size=256K
     pack_processors=0
     stripe=()
 }
@@ -96,7 +111,7 @@ packed_is_active() {
 packed_is_whole() {
     local magic length
     IFS= read -rd '' -n 4 magic <"$sifmod_packed" && [[ $magic == hsqs ]] || return
-    [[ ,${SINGULARITY_BINDPATH-}, != *,/apps/Python/3.11-demo-singularity/user-software.squashfs:/user-software:ro,image-src=/,* ]] || return 0
+    [[ ,${SINGULARITY_BINDPATH-}, != *,"$sifmod_packed_bind",* ]] || return 0
     read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$sifmod_packed") &&
         ((length >= 96 && length <= $(stat -Lc %s -- "$sifmod_packed")))
 }
@@ -140,11 +155,13 @@ set_binds() {
     if packed_is_active && ! [[ -r $sifmod_packed ]]; then
         beside='/apps/Python/3.11-demo-singularity/user-software.squashfs can'"'"'t be read, so /apps/Python/3.11-demo-singularity/user-software is used. Its owner can allow it with: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs'
         alone='/apps/Python/3.11-demo-singularity/user-software.squashfs can'"'"'t be read, and your packages are in it. Its owner can allow it with: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs'
+    elif [[ -n $sifmod_packed_copy ]]; then
+        binds+=("$sifmod_packed_copy${sifmod_packed_bind#"$sifmod_packed"}")
     elif packed_is_active && ! packed_is_whole; then
         beside='/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, so /apps/Python/3.11-demo-singularity/user-software is used. Pack it again with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; make-squashfs'
         alone='/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or begin anew with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; eb --rebuild'
     elif packed_is_active; then
-        binds+=(/apps/Python/3.11-demo-singularity/user-software.squashfs:/user-software:ro,image-src=/)
+        binds+=("$sifmod_packed_bind")
         if [[ ${SLURM_PROCID:-0} == 0 && ,${SINGULARITY_BINDPATH-}, == *,/apps/Python/3.11-demo-singularity/user-software:/user-software,* ]]; then
             printf '%s: %s\n' "${0##*/}" 'this shell loaded Python/3.11-demo-singularity before its user software was packed, so singularity here still uses the old directory. Run: module load Python/3.11-demo-singularity' >&2
         fi
@@ -204,6 +221,11 @@ launch() {
     fi
     find_runtime
     find_image
+    find_node_copies
+    if [[ -n $sifmod_copies && -e $sifmod_copies ]]; then
+        source /apps/Python/3.11-demo-singularity/share/node-copies.sh
+        use_node_copies
+    fi
     set_environment
     set_binds
     check_working_directory

@@ -1,0 +1,19 @@
+#!/bin/bash -e
+#SBATCH --job-name=train
+#SBATCH --output=%x-%j.out
+#SBATCH --time=1:00:00
+#SBATCH --nodes=1000
+#SBATCH --ntasks-per-node=8
+# Written by sifmod for the site test.
+
+module load PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
+: "${SIF:?the module is not a container module of sifmod}"
+
+# Each node gets a copy of the image, which is removed when the job ends. If that fails, the job goes on without.
+export SIFMOD_NODE_LOCAL_DIR='/mnt/it'"'"'s nvme'
+eval "$(broadcast-image)"
+
+srun --kill-on-bad-exit \
+    singularity exec "$SIF" \
+    conda-python-distributed -u \
+    train.py
