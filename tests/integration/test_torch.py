@@ -23,7 +23,8 @@ HOWTO = HERE.parents[1] / "docs/howto/distributed-training.md"
 # The nodes of the testbed are one machine: a rank takes one core.
 LOAD = f"module load {DEMO_MODULE}; export OMP_NUM_THREADS=1"
 NODES = "--nodes=2 --nodelist=nid003,nid004"
-# A thread of gloo may abort a rank while its Python ends, after all its work (docs/howto/distributed-training.md): such a run is repeated.
+# A thread of gloo may abort a rank while its Python ends, after all its work: such a run is repeated. See "A rank ends
+# with" in docs/howto/distributed-training.md.
 ABORTED = "terminate called without an active exception"
 LAUNCHERS = ("conda-python-distributed", "torchrun-distributed")
 
@@ -83,7 +84,7 @@ def trainer(tutorial: Tutorial) -> User:
 
 
 def at_once(one: str, other: str) -> str:
-    """The script that runs two commands at the same time and fails if either does, repeated if a rank was aborted at its end."""
+    """The script that runs two commands at once and fails if either does, repeated if a rank was aborted at its end."""
     both = f"{{ {one} & first=$!; {other} && wait $first; }} 2> >(tee -a messages >&2)"
     return f"{both} || {{ wait; grep -q '{ABORTED}' messages && {both}; }}"
 
