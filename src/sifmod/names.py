@@ -4,6 +4,17 @@ from __future__ import annotations
 
 RUNSCRIPTS = "/runscripts"
 USER_SOFTWARE = "/user-software"
+# Packed user software below the user's own, the newest at /user-layers/1.
+USER_LAYERS = "/user-layers"
+# How many; the list of bind paths and Python's search path grow with each.
+MOST_LAYERS = 8
+# Where programs look for what a layer has beside packages and commands: variable -> folder of its virtual environment.
+LAYER_VARIABLES = {
+    "CMAKE_PREFIX_PATH": "",
+    "JUPYTER_PATH": "/share/jupyter",
+    "MANPATH": "/share/man",
+    "PKG_CONFIG_PATH": "/lib/pkgconfig",
+}
 # The feature of a site that binds its MPI.
 MPI_FEATURE = "mpi"
 
@@ -24,6 +35,12 @@ USER_SOFTWARE_PREVIOUS = "user-software.squashfs.previous"
 USER_SOFTWARE_SHA256 = "user-software.sha256"
 # What is in the packed file, as `pip install -r` reads it.
 USER_SOFTWARE_LIST = "user-software.txt"
+# A folder with the layers: 1.squashfs is the oldest.
+USER_SOFTWARE_LAYERS = "user-software.layers"
+# The layers before flatten-layers made one file of them, and what was on top.
+USER_SOFTWARE_FLATTENED = "user-software.layers.flattened"
+# What remove-layer took away.
+USER_SOFTWARE_REMOVED = "user-software.removed"
 # Held while a command changes which copy of user software exists.
 USER_SOFTWARE_LOCK = ".user-software.lock"
 
@@ -70,6 +87,9 @@ INSTALLED = (
     USER_SOFTWARE_LIST,
     USER_SOFTWARE_PREVIOUS,
     USER_SOFTWARE_SHA256,
+    USER_SOFTWARE_LAYERS,
+    USER_SOFTWARE_FLATTENED,
+    USER_SOFTWARE_REMOVED,
 )
 
 # Set in the container by sifmod itself: another value would break what the module promises.
@@ -101,6 +121,9 @@ COMMANDS = (
     "in-container",
     "make-squashfs",
     "unmake-squashfs",
+    "add-layer",
+    "remove-layer",
+    "flatten-layers",
     "carry-over",
     "list-packages",
     "refresh-commands",
@@ -112,7 +135,7 @@ HOST_COMMANDS = frozenset(
     {"bash", "csh", "env", "fish", "ksh", "lua", "ml", "module", "sh", "tclsh", "tcsh", "zsh"}
     | {"eb", "sifmod", "ssh", "su", "sudo"}
     | {"sacct", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sinfo", "squeue", "srun"}
-    | {"cat", "chmod", "cut", "date", "df", "du", "find", "flock", "getent", "grep", "head", "id", "ln", "ls", "mkdir"}
+    | {"cat", "chmod", "cp", "cut", "date", "df", "diff", "du", "find", "flock", "getent", "grep", "head", "id", "ln", "ls", "mkdir"}
     | {
         "mkfifo",
         "mktemp",

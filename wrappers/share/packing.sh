@@ -176,7 +176,8 @@ clean_up_after_killed_runs() {
         rollback_is_done=true
     fi
     # files of other users, or of an orphan that still writes, may stay
-    for path in "$root"/.packing.* "$root"/.unpacking.* "$beside".packing.* "$beside".unpacking.* "$packed.replaced"; do
+    for path in "$root"/.packing.* "$root"/.unpacking.* "$root"/.layering.* "$beside".packing.* "$beside".unpacking.* \
+        "$beside".layering.* "$packed.replaced"; do
         # if put_back could not rename it, nobody has looked for changes in it
         if [[ $path != *.looking ]]; then remove_trees "$path" || true; fi
     done
@@ -340,11 +341,17 @@ list_user_packages() {
     trees "$(bind_source "$1"):$user_software:ro,image-src=/" packages "$venv" </dev/null >"$2"
 }
 
+# layer_binds: print the binds of the layers, each with a comma before it.
+layer_binds() {
+    find_layers 2>/dev/null
+    if ((${#sifmod_layer_binds[@]})); then printf ',%s' "${sifmod_layer_binds[@]}"; fi
+}
+
 # misfits PACKED: print the exit status of the check whether the packages in a packed file fit each other and the image's, then a line
 # for each that does not.
 misfits() {
     local lines status=0
-    lines=$(run_python "$(bind_source "$1"):$user_software:ro,image-src=/" - "$user_software" \
+    lines=$(run_python "$(bind_source "$1"):$user_software:ro,image-src=/$(layer_binds)" - "$user_software" \
         <"$root/runscripts/consistency.py" 2>/dev/null) || status=$?
     printf '%s\n' "$status" "$lines"
 }

@@ -86,7 +86,7 @@ class Bind:
                 "write source:destination with another destination"
             )
         inside = f"{posixpath.normpath(destination).replace('//', '/')}/"
-        for path in (names.RUNSCRIPTS, names.USER_SOFTWARE):
+        for path in (names.RUNSCRIPTS, names.USER_SOFTWARE, names.USER_LAYERS):
             if inside.startswith(f"{path}/"):
                 raise ValueError(f"sifmod uses the destination '{destination}' itself: choose another destination")
         return cls(source, destination, options)

@@ -3,7 +3,7 @@
     trees.py compare LEFT RIGHT sizes|full [SINCE VENV]   compare names, types, modes, link targets, sizes (full: bytes)
     trees.py tar DIRECTORY FREE VENV [MODULE...]          write it as a tar archive to standard output
     trees.py order DIRECTORY VENV [MODULE...]             print the same order for mksquashfs's option -sort
-    trees.py packages VENV                                list name==version of a virtual environment
+    trees.py packages VENV...                             list name==version of virtual environments, the first wins
     trees.py set-id-bits FROM TO                          copy setuid and setgid bits from FROM to TO
 
 LEFT is a directory; if it has the record FOLDER_MODES, its folders count with the modes in that. RIGHT is a mounted
@@ -448,9 +448,10 @@ def requirements(folders: "Iterable[str]") -> "list[str]":
     return sorted(found.values(), key=str.lower)
 
 
-def packages(venv: str) -> int:
-    """Print name==version of the packages in a virtual environment."""
-    for line in requirements(glob.glob(os.path.join(glob.escape(venv), "lib/python3*/site-packages"))):
+def packages(*venvs: str) -> int:
+    """Print name==version of the packages in virtual environments; of one in several, what the first has."""
+    pattern = "lib/python3*/site-packages"
+    for line in requirements(path for venv in venvs for path in glob.glob(os.path.join(glob.escape(venv), pattern))):
         print(line)
     return 0
 

@@ -1,6 +1,9 @@
 """Makes a virtual environment that sees the packages of the Python that runs it.
 
-    venv.py DIRECTORY
+    venv.py DIRECTORY [LAYERS]
+
+With a number of layers it has no pip of its own, and sees the packages of as many trees below /user-layers, after its
+own and before the image's. A folder that is missing there is left out when Python starts.
 
 Debian and Ubuntu package ensurepip separately. Without it the virtual environment uses the image's pip, if there is
 one. If the image's Python is itself a virtual environment, `--system-site-packages` would mean the packages of the
@@ -13,10 +16,13 @@ import site
 import subprocess
 import sys
 
+# Below /user-software, and of the layers below it.
+TOP, LAYERS = "/user-software", "/user-layers"
 
-def make(target: str) -> None:
+
+def make(target: str, layers: int = 0) -> None:
     """Make the virtual environment."""
-    flags = [] if importlib.util.find_spec("ensurepip") else ["--without-pip"]
+    flags = [] if importlib.util.find_spec("ensurepip") and not layers else ["--without-pip"]
     command = [sys.executable, "-m", "venv", "--system-site-packages", *flags, target]
     subprocess.run(command, check=True)  # noqa: S603 - this Python itself
     name = "python{}.{}".format(*sys.version_info[:2])
@@ -24,9 +30,18 @@ def make(target: str) -> None:
         with open(os.path.join(target, "lib", name, "site-packages", "_image.pth"), "w") as stream:
             for folder in site.getsitepackages():
                 stream.write(f"import site; site.addsitedir({folder!r})\n")
-    if flags and importlib.util.find_spec("pip"):
+    if layers:
+        folder = os.path.join(target, "lib", name, "site-packages")
+        with open(os.path.join(folder, "_below.pth"), "w") as stream:
+            stream.writelines(line_for(f"{LAYERS}/{number + 1}{folder[len(TOP) :]}") for number in range(layers))
+    elif flags and importlib.util.find_spec("pip"):
         for command_name in ("pip", "pip3", name.replace("python", "pip")):
             lend_pip(target, os.path.join(target, "bin", command_name))
+
+
+def line_for(folder: str) -> str:
+    """Return the line of a .pth file that adds a folder: once, for that folder may have such a file too."""
+    return f"import os, site, sys; p = {folder!r}; p in sys.path or not os.path.isdir(p) or site.addsitedir(p)\n"
 
 
 def lend_pip(target: str, path: str) -> None:
@@ -36,4 +51,4 @@ def lend_pip(target: str, path: str) -> None:
 
 
 if __name__ == "__main__":
-    make(sys.argv[1])
+    make(sys.argv[1], *map(int, sys.argv[2:]))

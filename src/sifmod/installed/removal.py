@@ -47,7 +47,7 @@ _PACKING = (
 
 # At the top level, besides files of the manifest and user software: EasyBuild's logs, and what a killed run left.
 _KNOWN = ("easybuild",)
-_OF_RUNS = (names.OURS, ".packing.", ".unpacking.")
+_OF_RUNS = (names.OURS, ".packing.", ".unpacking.", ".layering.")
 
 
 @dataclass(frozen=True)

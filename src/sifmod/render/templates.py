@@ -119,14 +119,21 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
         ]
     if spec.venv:
         artefacts += [
+            plain("bin", "add-layer"),
             plain("bin", "carry-over"),
+            plain("bin", "flatten-layers"),
             plain("bin", "make-squashfs"),
             plain("bin", "refresh-commands"),
+            plain("bin", "remove-layer"),
             plain("bin", "unmake-squashfs"),
+            plain("share", "layering.sh", executable=False),
             plain("share", "packing.sh", executable=False),
             plain("share", "user-command"),
             plain("share", "user-commands.sh", executable=False),
-            *(Artefact(PurePosixPath("share", "inside", f"{name}.py"), program(name)) for name in ("imports", "trees")),
+            *(
+                Artefact(PurePosixPath("share", "inside", f"{name}.py"), program(name))
+                for name in ("imports", "merge", "trees", "venv")
+            ),
             Artefact(PurePosixPath("runscripts", names.PLAIN_FILES), program("plain_files")),
             Artefact(PurePosixPath("runscripts", names.INSTALLERS), program("installers")),
             *(
@@ -201,7 +208,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
     def own_path(name: str) -> str:
         return str(installdir / name)
 
-    packed = own_path(names.USER_SOFTWARE_PACKED)
+    packed, layers = own_path(names.USER_SOFTWARE_PACKED), own_path(names.USER_SOFTWARE_LAYERS)
     readable = f"chmod ug+r {quoting.shell(packed)}"
     return {
         **settings,
@@ -216,6 +223,14 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "directory_bind": own(names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE),
         "packed_bind": own(names.USER_SOFTWARE_PACKED, names.USER_SOFTWARE, "ro,image-src=/"),
         "own_path": own_path,
+        "layers_source": escape(layers),
+        "layer_is_left_out": "is left out, and its packages are missing: it can't be read, or it is damaged. "
+        f"Restore it from a backup, or make it readable: chmod ug+r {quoting.shell(layers)}/*",
+        # the search path up to the commands of user software, and what follows
+        "search_path": _split_after(structural["PREPEND_PATH"], f"{spec.venv_path}/bin"),
+        "layer_variables": {
+            name: folder for name, folder in names.LAYER_VARIABLES.items() if name not in settings["injected"]
+        },
         "image_is_gone": f"{image_is_gone(own_path(spec.sif))}. Reinstall the module with: eb --rebuild",
         "unreadable_beside_directory": f"{packed} can't be read, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. "
         f"Its owner can allow it with: {readable}",
@@ -240,6 +255,12 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "advised": names.ADVISED,
         "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],
     }
+
+
+def _split_after(path: str, folder: str) -> tuple[str, str]:
+    """Return a search path up to a folder, and what follows it with its colon."""
+    head, found, tail = path.partition(folder)
+    return head + found, tail
 
 
 def _shown_at_load(spec: ContainerSpec, site: Site) -> Iterator[dict[str, Any]]:

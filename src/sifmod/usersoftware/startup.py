@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from sifmod import names
 from sifmod.errors import ImageError
 from sifmod.image.files import ImageFiles
 from sifmod.image.inspection import open_image
@@ -20,6 +21,12 @@ _OF_SETUPTOOLS = re.compile(
 )
 # What sifmod writes for an image whose Python is a virtual environment (inside/venv.py).
 _OF_SIFMOD = "_image.pth"
+# What it writes for an environment above layers.
+_OF_LAYERS = "_below.pth"
+_ADDS_LAYER = re.compile(
+    rf"(?:import os, site, sys; p = '{names.USER_LAYERS}/[1-9]/venv/[A-Za-z0-9._-]+/lib/python3\.[0-9]{{1,3}}t?"
+    r"/site-packages'; p in sys\.path or not os\.path\.isdir\(p\) or site\.addsitedir\(p\)\n)*"
+)
 _OF_A_PREFIX = re.compile(r"(/.+)/lib(?:64)?/python3\.[0-9]+t?/site-packages")
 _ADDS_FOLDER = re.compile(r"import site; site\.addsitedir\('(/[^'\\\n]*/(?:site|dist)-packages)'\)\n")
 _CUSTOMIZE = re.compile(r"(site|user)customize(\..*)?")
@@ -58,7 +65,11 @@ def _starts(files: ImageFiles[Any], path: str, image: Path) -> bool:
     runs = any(line.startswith(_CODE) for line in text.lstrip("\ufeff").splitlines())
     if files.size(path) > _LONGEST:
         return True
-    is_known = _OF_SETUPTOOLS.fullmatch(text) or (name == _OF_SIFMOD and _adds_only_the_image(text, image))
+    is_known = (
+        _OF_SETUPTOOLS.fullmatch(text)
+        or (name == _OF_LAYERS and _ADDS_LAYER.fullmatch(text))
+        or (name == _OF_SIFMOD and _adds_only_the_image(text, image))
+    )
     return runs and not is_known
 
 

@@ -39,7 +39,7 @@ _UNTOUCHED = {
     "lib": re.compile(r"python3[0-9.]*t?"),
 }
 _UNTOUCHED_PACKAGES = re.compile(
-    rf"({'|'.join(SEEDED)})(-.*)?|pkg_resources|_distutils_hack|distutils-precedence\.pth|_image\.pth|easy_install\.py"
+    rf"({'|'.join(SEEDED)})(-.*)?|pkg_resources|_distutils_hack|distutils-precedence\.pth|_image\.pth|_below\.pth|easy_install\.py"
     r"|__pycache__"
 )
 

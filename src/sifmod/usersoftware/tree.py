@@ -27,6 +27,7 @@ PARTS = {
     names.USER_SOFTWARE_PACKED: ".squashfs",
     names.USER_SOFTWARE_UNPACKED: ".unpacked",
     names.USER_SOFTWARE_SHA256: ".sha256",
+    names.USER_SOFTWARE_LAYERS: ".layers",
     names.USER_SOFTWARE_LIST: ".txt",
 }
 

@@ -125,6 +125,24 @@ elseif has_directory then
 elseif mode() == "load" and not problem then
     LmodMessage("Warning: the user software is missing: neither /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software nor /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs exists. Make it again, without your packages, with: eb --rebuild")
 end
+
+-- Layers: packed user software below the user's own. The newest, which has the highest number, is the first below it.
+local layers, layer_folders = 0, {}
+local function layer_path(number)
+    return pathJoin(installdir, "user-software.layers", number .. ".squashfs")
+end
+while layers < 8 and isFile(layer_path(layers + 1)) do
+    layers = layers + 1
+end
+for number = layers, 1, -1 do
+    local below = "/user-layers/" .. (layers - number + 1)
+    if not problem_of(layer_path(number)) then
+        binds[#binds + 1] = "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.layers/" .. number .. ".squashfs:" .. below .. ":ro,image-src=/"
+        layer_folders[#layer_folders + 1] = below .. "/venv/pytorch"
+    elseif mode() == "load" then
+        LmodMessage("Warning: " .. layer_path(number) .. " is left out, and its packages are missing: it can't be read, or it is damaged. Restore it from a backup, or make it readable: chmod ug+r /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.layers/*")
+    end
+end
 local users_binds = last and os.getenv("SIFMOD_USER_BINDPATH")
     or not last and (os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH")) or ""
 if users_binds ~= "" then
@@ -153,8 +171,6 @@ pushenv("SINGULARITYENV_CONDA_SHLVL", "1")
 pushenv("APPTAINERENV_CONDA_SHLVL", "1")
 pushenv("SINGULARITYENV_PIP_CONSTRAINT", "/runscripts/pip-constraints.txt")
 pushenv("APPTAINERENV_PIP_CONSTRAINT", "/runscripts/pip-constraints.txt")
-pushenv("SINGULARITYENV_PREPEND_PATH", "/runscripts:/user-software/venv/pytorch/bin:/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/condabin")
-pushenv("APPTAINERENV_PREPEND_PATH", "/runscripts:/user-software/venv/pytorch/bin:/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/condabin")
 pushenv("SINGULARITYENV_UV_EXCLUDE", "/runscripts/pip-constraints.txt")
 pushenv("APPTAINERENV_UV_EXCLUDE", "/runscripts/pip-constraints.txt")
 pushenv("SINGULARITYENV_VIRTUAL_ENV", "/user-software/venv/pytorch")
@@ -171,6 +187,28 @@ pushenv("SINGULARITYENV__CE_CONDA", "")
 pushenv("APPTAINERENV__CE_CONDA", "")
 pushenv("SINGULARITYENV__CE_M", "")
 pushenv("APPTAINERENV__CE_M", "")
+local search_path = "/runscripts:/user-software/venv/pytorch/bin"
+for _, folder in ipairs(layer_folders) do
+    search_path = search_path .. ":" .. folder .. "/bin"
+end
+search_path = search_path .. ":/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/condabin"
+pushenv("SINGULARITYENV_PREPEND_PATH", search_path)
+pushenv("APPTAINERENV_PREPEND_PATH", search_path)
+-- what was set when the module was loaded is unset, however many layers there are by then
+if #layer_folders > 0 and mode() ~= "unload" or mode() == "unload" and os.getenv("__SIFMOD_LAYERS") then
+    pushenv("__SIFMOD_LAYERS", #layer_folders)
+    for name, folder in pairs({ CMAKE_PREFIX_PATH = "", JUPYTER_PATH = "/share/jupyter", MANPATH = "/share/man", PKG_CONFIG_PATH = "/lib/pkgconfig", }) do
+        local found = {}
+        for _, layer in ipairs(layer_folders) do
+            found[#found + 1] = layer .. folder
+        end
+        -- an empty entry stands for the places where man looks by itself
+        found[#found + 1] = os.getenv("SINGULARITYENV_" .. name) or name == "MANPATH" and "" or nil
+        local value = table.concat(found, ":")
+        pushenv("SINGULARITYENV_" .. name, value)
+        pushenv("APPTAINERENV_" .. name, value)
+    end
+end
 pushenv("SINGULARITYENV_PREPEND_LD_LIBRARY_PATH", "/.singularity.d/libs")
 pushenv("APPTAINERENV_PREPEND_LD_LIBRARY_PATH", "/.singularity.d/libs")
 pushenv("SINGULARITYENV_PYTHONHOME", "")
@@ -202,7 +240,7 @@ local reload = " && module load " .. myModuleFullName()
 -- Such a name of a function ends a script whose bash is in POSIX mode, as all are that /bin/sh runs where it is bash. So the shell
 -- itself looks, and set_shell_function is not used: it would also undo the function without a look.
 local unless_posix = "case :${SHELLOPTS-}: in *:posix:*) ;; *) "
-for _, command in ipairs({ "make-squashfs", "unmake-squashfs" }) do
+for _, command in ipairs({ "make-squashfs", "unmake-squashfs", "add-layer", "remove-layer", "flatten-layers" }) do
     local call = "env SIFMOD_RELOADS=1 " .. command
     if shell == "bash" or shell == "zsh" then
         local define = command .. " () { " .. call .. ' "$@"' .. reload .. "; };;"

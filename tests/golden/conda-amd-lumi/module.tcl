@@ -196,6 +196,23 @@ if {$is_packed} {
 } elseif {$sifmod_loading && $problem eq {}} {
     puts stderr "Warning: the user software is missing: neither /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software nor /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs exists. Make it again, without your packages, with: eb --rebuild"
 }
+
+# Layers: packed user software below the user's own. The newest, which has the highest number, is the first below it.
+set layers "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.layers"
+set layer_folders {}
+set count 0
+while {$count < 8 && [file isfile $layers/[expr {$count + 1}].squashfs]} {
+    incr count
+}
+for {set number $count} {$number > 0} {incr number -1} {
+    set below "/user-layers/"[expr {$count - $number + 1}]
+    if {[sifmod_problem_of $layers/$number.squashfs] eq {}} {
+        lappend binds "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.layers/"$number.squashfs:$below:ro,image-src=/
+        lappend layer_folders $below"/venv/pytorch"
+    } elseif {$sifmod_loading} {
+        puts stderr "Warning: $layers/$number.squashfs [lindex [list "is left out, and its packages are missing: it can't be read, or it is damaged. Restore it from a backup, or make it readable: chmod ug+r /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.layers/*"] 0]"
+    }
+}
 set users_binds {}
 foreach name [expr {$is_loaded ? {SIFMOD_USER_BINDPATH} : {APPTAINER_BINDPATH SINGULARITY_BINDPATH}}] {
     if {[sifmod_has $name]} {
@@ -229,8 +246,6 @@ sifmod_set SINGULARITYENV_CONDA_SHLVL "1"
 sifmod_set APPTAINERENV_CONDA_SHLVL "1"
 sifmod_set SINGULARITYENV_PIP_CONSTRAINT "/runscripts/pip-constraints.txt"
 sifmod_set APPTAINERENV_PIP_CONSTRAINT "/runscripts/pip-constraints.txt"
-sifmod_set SINGULARITYENV_PREPEND_PATH "/runscripts:/user-software/venv/pytorch/bin:/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/condabin"
-sifmod_set APPTAINERENV_PREPEND_PATH "/runscripts:/user-software/venv/pytorch/bin:/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/condabin"
 sifmod_set SINGULARITYENV_UV_EXCLUDE "/runscripts/pip-constraints.txt"
 sifmod_set APPTAINERENV_UV_EXCLUDE "/runscripts/pip-constraints.txt"
 sifmod_set SINGULARITYENV_VIRTUAL_ENV "/user-software/venv/pytorch"
@@ -247,6 +262,31 @@ sifmod_set SINGULARITYENV__CE_CONDA ""
 sifmod_set APPTAINERENV__CE_CONDA ""
 sifmod_set SINGULARITYENV__CE_M ""
 sifmod_set APPTAINERENV__CE_M ""
+set search_path "/runscripts:/user-software/venv/pytorch/bin"
+foreach folder $layer_folders {
+    append search_path :$folder/bin
+}
+append search_path ":/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/condabin"
+sifmod_set SINGULARITYENV_PREPEND_PATH $search_path
+sifmod_set APPTAINERENV_PREPEND_PATH $search_path
+# what was set when the module was loaded is unset, however many layers there are by then
+if {$sifmod_unloading ? [sifmod_has __SIFMOD_LAYERS] : [llength $layer_folders]} {
+    sifmod_set __SIFMOD_LAYERS [llength $layer_folders]
+    foreach {name folder} [list CMAKE_PREFIX_PATH "" JUPYTER_PATH "/share/jupyter" MANPATH "/share/man" PKG_CONFIG_PATH "/lib/pkgconfig" ] {
+        set found {}
+        foreach layer $layer_folders {
+            lappend found $layer$folder
+        }
+        # an empty entry stands for the places where man looks by itself
+        if {[sifmod_has SINGULARITYENV_$name]} {
+            lappend found $env(SINGULARITYENV_$name)
+        } elseif {$name eq "MANPATH"} {
+            lappend found {}
+        }
+        sifmod_set SINGULARITYENV_$name [join $found :]
+        sifmod_set APPTAINERENV_$name [join $found :]
+    }
+}
 sifmod_set SINGULARITYENV_PREPEND_LD_LIBRARY_PATH "/.singularity.d/libs"
 sifmod_set APPTAINERENV_PREPEND_LD_LIBRARY_PATH "/.singularity.d/libs"
 sifmod_set SINGULARITYENV_PYTHONHOME ""
@@ -282,7 +322,7 @@ if {[module-info shell] in {bash zsh}} {
     set unless_posix "case :\${SHELLOPTS-}: in *:posix:*) ;; *) "
     set me [module-info name]
     set reload [expr {$sifmod_lmod ? "module load $me" : "module switch $me $me"}]
-    foreach command {make-squashfs unmake-squashfs} {
+    foreach command {make-squashfs unmake-squashfs add-layer remove-layer flatten-layers} {
         if {$sifmod_loading} {
             set define "$command () { env SIFMOD_RELOADS=1 $command \"\$@\" && $reload; };;"
             puts stdout "$unless_posix$define esac"

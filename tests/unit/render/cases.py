@@ -138,6 +138,12 @@ CASES: dict[str, tuple[ContainerSpec, Site]] = {
 # What is installed as it lies in the repository.
 PLAIN = {
     "bin/broadcast-image": "wrappers/bin/broadcast-image",
+    "bin/add-layer": "wrappers/bin/add-layer",
+    "bin/flatten-layers": "wrappers/bin/flatten-layers",
+    "bin/remove-layer": "wrappers/bin/remove-layer",
+    "share/layering.sh": "wrappers/share/layering.sh",
+    "share/inside/merge.py": "src/sifmod/inside/merge.py",
+    "share/inside/venv.py": "src/sifmod/inside/venv.py",
     "bin/carry-over": "wrappers/bin/carry-over",
     "bin/make-squashfs": "wrappers/bin/make-squashfs",
     "bin/refresh-commands": "wrappers/bin/refresh-commands",

@@ -29,7 +29,7 @@ function LmodError(text)
 end
 function LmodMessage(text) io.stderr:write(text, "\n") end
 function execute(command)
-    local name = command.cmd:match("([a-z]+-squashfs)")
+    local name = command.cmd:match("[a-z]+%-squashfs") or command.cmd:match("[a-z]+%-layers?")
     for _, wanted in ipairs(command.modeA) do
         if wanted == mode() then io.write(name and "function " .. name or "execute", "\0", command.cmd, "\0") end
     end

@@ -170,7 +170,7 @@ def test_loading_without_any_image_fails_with_one_clear_line_and_unloading_does_
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_packing_reloads_the_module_in_the_calling_shell(installed: ContainerSpec, load: Load, shell: str) -> None:
     variables = load(installed, calling=shell)
-    for command in ("make-squashfs", "unmake-squashfs"):
+    for command in ("make-squashfs", "unmake-squashfs", "add-layer", "remove-layer", "flatten-layers"):
         call = f'env SIFMOD_RELOADS=1 {command} "$@" && module load Demo/1.0-x'
         assert f"{command} () {{ {call}; }}" in variables[f"function {command}"]
 

@@ -10,6 +10,7 @@ sifmod_image=$sifmod_root/'nasty $image "1".sif'
 sifmod_directory=$sifmod_root/user-software
 sifmod_packed=$sifmod_root/user-software.squashfs
 sifmod_mark=$sifmod_root/user-software.unpacked
+sifmod_layers=$sifmod_root/user-software.layers
 # empty if it was not read at the install
 sifmod_image_sha256=''
 # of packed user software; empty if there can be none
@@ -79,6 +80,10 @@ describe_user_software() {
     unpacked_mark=$sifmod_mark
     module='PyTorch-NGC/24.05 it'"'"'s'
     previous=$root/user-software.squashfs.previous
+    layers=$root/user-software.layers
+    flattened=$root/user-software.layers.flattened
+    removed=$root/user-software.removed
+    most_layers=8
     sums=$root/user-software.sha256
     package_list=$root/user-software.txt
     lock_file=$root/.user-software.lock
@@ -124,15 +129,65 @@ packed_is_active() {
     [[ -f $sifmod_packed ]] && ! [[ -d $sifmod_directory && -e $sifmod_mark ]]
 }
 
-# packed_is_whole: whether a readable packed file is as long as its superblock says. Reading the length takes two more
-# processes; it is skipped if the loaded module has bound the file, because the module checked it.
+# packed_is_whole: whether the readable packed file can be used.
 packed_is_whole() {
-    local magic length
-    IFS= read -rd '' -n 4 magic <"$sifmod_packed" && [[ $magic == hsqs ]] || return
-    [[ ,${SINGULARITY_BINDPATH-}, != *,"$sifmod_packed_bind",* ]] || return 0
-    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$sifmod_packed") &&
-        ((length >= 96 && length <= $(stat -Lc %s -- "$sifmod_packed")))
+    is_whole "$sifmod_packed" "$sifmod_packed_bind"
 }
+
+# is_whole FILE BIND: whether a readable packed file is as long as its superblock says. Reading the length takes two more
+# processes; it is skipped if the loaded module has bound the file, because the module checked it.
+is_whole() {
+    local magic length
+    IFS= read -rd '' -n 4 magic <"$1" && [[ $magic == hsqs ]] || return
+    [[ ,${SINGULARITY_BINDPATH-}, != *,"$2",* ]] || return 0
+    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$1") &&
+        ((length >= 96 && length <= $(stat -Lc %s -- "$1")))
+}
+
+# count_layers: set sifmod_layer_count to the number of layers: packed user software below the user's own.
+count_layers() {
+    sifmod_layer_count=0
+    while ((sifmod_layer_count < 8)) && [[ -f $sifmod_layers/$((sifmod_layer_count + 1)).squashfs ]]; do
+        ((sifmod_layer_count += 1))
+    done
+}
+
+# find_layers: set sifmod_layer_binds and sifmod_layer_folders. The newest layer, which has the highest number, is the first below the
+# user's own.
+find_layers() {
+    local number below file bind
+    sifmod_layer_binds=() sifmod_layer_folders=()
+    count_layers
+    for ((number = sifmod_layer_count; number > 0; number--)); do
+        below=/user-layers/$((sifmod_layer_count - number + 1))
+        file=$sifmod_layers/$number.squashfs
+        bind='/tmp/a b\,c'"'"'d$e/user-software.layers/'$number.squashfs:$below:ro,image-src=/
+        if [[ -r $file ]] && is_whole "$file" "$bind"; then
+            sifmod_layer_binds+=("$bind")
+            sifmod_layer_folders+=("$below/venv/"a+b)
+        else
+            printf '%s: %s %s\n' "${0##*/}" "$file" 'is left out, and its packages are missing: it can'"'"'t be read, or it is damaged. Restore it from a backup, or make it readable: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.layers'"'"'/*' >&2
+        fi
+    done
+}
+
+# set_layer_variables: the search paths of programs begin with the folders of the layers.
+set_layer_variables() {
+    local own
+    inject PREPEND_PATH /runscripts:/user-software/venv/a+b/bin"$(printf ':%s/bin' "${sifmod_layer_folders[@]}")":/opt/venv/bin
+    # the loaded module has set these
+    if [[ -v __SIFMOD_LAYERS && ${CONTAINERROOT-} == "$sifmod_root" ]]; then return; fi
+    own=${SINGULARITYENV_CMAKE_PREFIX_PATH+:${SINGULARITYENV_CMAKE_PREFIX_PATH}}
+    inject CMAKE_PREFIX_PATH "$(IFS=: && printf '%s' "${sifmod_layer_folders[*]/%/}")$own"
+    own=${SINGULARITYENV_JUPYTER_PATH+:${SINGULARITYENV_JUPYTER_PATH}}
+    inject JUPYTER_PATH "$(IFS=: && printf '%s' "${sifmod_layer_folders[*]/%/\/share\/jupyter}")$own"
+    own=${SINGULARITYENV_MANPATH+:${SINGULARITYENV_MANPATH}}
+    own=${own:-:} # an empty entry stands for the places where man looks by itself
+    inject MANPATH "$(IFS=: && printf '%s' "${sifmod_layer_folders[*]/%/\/share\/man}")$own"
+    own=${SINGULARITYENV_PKG_CONFIG_PATH+:${SINGULARITYENV_PKG_CONFIG_PATH}}
+    inject PKG_CONFIG_PATH "$(IFS=: && printf '%s' "${sifmod_layer_folders[*]/%/\/lib\/pkgconfig}")$own"
+}
+
 
 # inject NAME VALUE: set both spellings, because APPTAINERENV_NAME overrides SINGULARITYENV_NAME.
 inject() {
@@ -207,6 +262,7 @@ set_binds() {
         printf '%s: %s\n' "${0##*/}" "$beside" >&2
         binds+=('/tmp/a b\,c'"'"'d$e/user-software:/user-software')
     fi
+    binds+=(${sifmod_layer_binds[@]+"${sifmod_layer_binds[@]}"})
     if [[ -n $sifmod_host_uv ]]; then binds+=("$sifmod_host_uv:/sifmod/uv:ro"); fi
     # With a module loaded, BINDPATH is the module's list and what the user has added to it since, and SIFMOD_USER_BINDPATH is
     # what the user had set before.
@@ -462,6 +518,8 @@ launch() {
         use_node_copies
     fi
     set_environment
+    find_layers
+    if ((${#sifmod_layer_folders[@]})); then set_layer_variables; fi
     use_features
     set_binds
     check_working_directory
@@ -481,6 +539,8 @@ launch() {
 
 # launch_user_command NAME [ARGUMENT...]: replace this process with a command that users installed.
 launch_user_command() {
+    if ! in_container; then count_layers; fi
+    if ((${sifmod_layer_count-0})); then launch "$@"; fi # found along the search path
     if ! in_container && ! packed_is_active && ! [[ -e $sifmod_directory/venv/a+b/bin/$1 ]]; then
         die 127 'the user software of PyTorch-NGC/24.05 it'"'"'s no longer has this command; run: refresh-commands'
     fi

@@ -1,0 +1,155 @@
+"""Copies trees of user software into one, as Python sees them together: the first has precedence.
+
+    merge.py TARGET TREE...
+
+TARGET exists and is empty. A package that a tree has is not taken from those after it: neither its files nor its
+metadata. Other files are taken from the first tree that has them. Printed is name==version of each package that
+remains, sorted, as trees.py does for one tree.
+
+Exit status: 0 done, 8 no space is left, 9 something can't be read or written.
+"""
+
+import errno
+import os
+import re
+import shutil
+import stat
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# What an environment above layers has, and one file of all has no use for.
+OF_LAYERS = "_below.pth"
+
+
+def canonical(name: str) -> str:
+    """Return the normalized name of a package, by which pip compares names (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def site_folders(tree: str) -> "Iterator[str]":
+    """Yield the folders of packages in a tree, relative to it, sorted."""
+    for venv in sorted(names_in(os.path.join(tree, "venv"))):
+        for python in sorted(names_in(os.path.join(tree, "venv", venv, "lib"))):
+            folder = os.path.join("venv", venv, "lib", python, "site-packages")
+            if os.path.isdir(os.path.join(tree, folder)):
+                yield folder
+
+
+def names_in(folder: str) -> "list[str]":
+    """Return the names in a folder; none if it is not there."""
+    return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+def packages_in(tree: str, folder: str) -> "dict[str, list[str]]":
+    """Return the metadata folders of the packages in a folder of a tree, by normalized name."""
+    found = {}  # type: dict[str, list[str]]
+    for name in sorted(os.listdir(os.path.join(tree, folder))):
+        match = re.match(r"([^~][^-]*)(-[^-]+)?\.(dist|egg)-info$", name)
+        if match:
+            found.setdefault(canonical(match.group(1)), []).append(name)
+    return found
+
+
+def files_of(tree: str, folder: str, metadata: str) -> "set[str]":
+    """Return the paths of a package's files relative to the tree, by its RECORD; none if it has no RECORD."""
+    found = set()
+    try:
+        with open(os.path.join(tree, folder, metadata, "RECORD"), encoding="utf-8", errors="surrogateescape") as lines:
+            for line in lines:
+                quoted = re.match(r'"((?:[^"]|"")*)",', line)
+                name = quoted.group(1).replace('""', '"') if quoted else line.split(",")[0]
+                found.add(os.path.normpath(os.path.join(folder, name)))
+    except OSError:
+        pass
+    return found
+
+
+def hidden(tree: str, have: "set[tuple[str, str]]") -> "set[str]":
+    """Return what of a tree is not taken, because a tree before it has the package; note which packages it adds."""
+    paths, added = set(), set()
+    for folder in site_folders(tree):
+        for package, names in packages_in(tree, folder).items():
+            if (folder, package) in have:
+                for name in names:
+                    paths.add(os.path.join(folder, name))
+                    paths |= files_of(tree, folder, name)
+            else:
+                added.add((folder, package))
+    have |= added
+    return paths
+
+
+def is_cache_of(path: str, paths: "set[str]") -> bool:
+    """Return whether a file is what Python compiled from one of these paths."""
+    folder, name = os.path.split(path)
+    above, cache = os.path.split(folder)
+    return cache == "__pycache__" and os.path.join(above, name.split(".")[0] + ".py") in paths
+
+
+def copy(tree: str, target: str, without: "set[str]") -> None:
+    """Copy what the target does not have, except for some paths and what is below them."""
+    for top, folders, files in os.walk(tree, onerror=fail):
+        below = os.path.relpath(top, tree)
+        links = [name for name in folders if os.path.islink(os.path.join(top, name))]
+        folders[:] = [name for name in folders if name not in links]
+        for name in list(folders):
+            path = os.path.normpath(os.path.join(below, name))
+            new = os.path.join(target, path)
+            if path in without or (os.path.lexists(new) and not is_folder(new)):
+                folders.remove(name)
+            elif not os.path.lexists(new):
+                os.mkdir(new)
+                # its own mode follows when all is copied
+        for name in files + links:
+            path = os.path.normpath(os.path.join(below, name))
+            new = os.path.join(target, path)
+            if path in without or name == OF_LAYERS or is_cache_of(path, without) or os.path.lexists(new):
+                continue
+            old = os.path.join(top, name)
+            if not stat.S_ISFIFO(os.lstat(old).st_mode):
+                shutil.copy2(old, new, follow_symlinks=False)
+
+
+def is_folder(path: str) -> bool:
+    """Return whether this is a folder itself, not a link to one."""
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def fail(error: OSError) -> None:
+    """Raise what os.walk would pass over."""
+    raise error
+
+
+def remove_empty_folders(target: str, trees: "list[str]") -> None:
+    """Remove the folders that are empty because nothing in them was taken; give the others the mode that they had."""
+    for top, _folders, _files in os.walk(target, topdown=False):
+        if top == target:
+            continue
+        path = os.path.relpath(top, target)
+        origins = [os.path.join(tree, path) for tree in trees if is_folder(os.path.join(tree, path))]
+        if not os.listdir(top) and all(os.listdir(origin) for origin in origins):
+            os.rmdir(top)
+        elif origins:
+            shutil.copystat(origins[0], top)
+            os.chmod(top, stat.S_IMODE(os.stat(origins[0]).st_mode) | stat.S_IRWXU)
+
+
+def main(target: str, trees: "list[str]") -> int:
+    """Merge the trees; return the exit status."""
+    have = set()  # type: set[tuple[str, str]]
+    try:
+        for tree in trees:
+            copy(tree, target, hidden(tree, have))
+        remove_empty_folders(target, trees)
+    except (OSError, shutil.Error) as error:
+        print(str(error), file=sys.stderr)
+        is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return 8 if is_full else 9
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
