@@ -35,6 +35,14 @@ put_layer() {
 # has taken it away. Either way the layer is one no longer.
 settle_layers() {
     local newest
+    # flatten-layers was killed before or after it put the file of all layers into use, or --rollback before it took it away
+    if packed_is_active && [[ -f $layers/top.squashfs ]]; then
+        if [[ $layers/top.squashfs -ef $packed || -e $flattened ]]; then
+            rm -f -- "$layers"/top.*
+        else
+            mv -T -- "$layers" "$flattened"
+        fi
+    fi
     newest=$(newest_layer)
     if [[ -z $newest ]] || ! packed_is_active || ! [[ $newest.squashfs -ef $packed ]]; then return; fi
     if [[ -f $newest.previous && ! -e $previous ]]; then mv -T -- "$newest.previous" "$previous"; fi

@@ -56,22 +56,33 @@ find_user_commands() {
     done
 }
 
-# list_environment: print target and name of each executable file and link in the bin of the virtual environment in use, each
-# with a null character; the target of a file is empty.
+# list_packed FILE FOLDER: print target and name of each executable file and link in a folder of a packed file, each with a null
+# character; the target of a file is empty.
+list_packed() {
+    local listing line mode path
+    command -v unsquashfs >/dev/null ||
+        die 4 "'unsquashfs' (of squashfs-tools) is not installed on this node; run refresh-commands on a login node."
+    listing=$(LC_ALL=C unsquashfs -lln "$1" "$2" 2>&1) || die 5 "the commands in '$1' can't be listed: ${listing##*$'\n'}"
+    while IFS= read -r line; do
+        mode=${line%% *} path=${line#*" squashfs-root/$2/"}
+        case $mode in
+        l*) if [[ $path != "$line" ]]; then printf '%s\0%s\0' "${path#*" -> "}" "${path%%" -> "*}"; fi ;;
+        -*[xs]*) if [[ $path != "$line" ]]; then printf '\0%s\0' "$path"; fi ;;
+        esac
+    done <<<"$listing"
+}
+
+# list_environment: print as `list_packed` does what is in the bin of the virtual environment in use, and in that of its layers.
 list_environment() {
-    local folder=venv/${venv##*/}/bin listing line mode path part
+    local folder=venv/${venv##*/}/bin path part number
+    count_layers
+    for ((number = 1; number <= sifmod_layer_count; number++)); do
+        if [[ -r $sifmod_layers/$number.squashfs ]] && is_whole "$sifmod_layers/$number.squashfs" -; then
+            list_packed "$sifmod_layers/$number.squashfs" "$folder"
+        fi
+    done
     if packed_is_active; then
-        command -v unsquashfs >/dev/null ||
-            die 4 "'unsquashfs' (of squashfs-tools) is not installed on this node; run refresh-commands on a login node."
-        listing=$(LC_ALL=C unsquashfs -lln "$packed" "$folder" 2>&1) ||
-            die 5 "the commands in '$packed' can't be listed: ${listing##*$'\n'}"
-        while IFS= read -r line; do
-            mode=${line%% *} path=${line#*" squashfs-root/$folder/"}
-            case $mode in
-            l*) if [[ $path != "$line" ]]; then printf '%s\0%s\0' "${path#*" -> "}" "${path%%" -> "*}"; fi ;;
-            -*[xs]*) if [[ $path != "$line" ]]; then printf '\0%s\0' "$path"; fi ;;
-            esac
-        done <<<"$listing"
+        list_packed "$packed" "$folder"
         return
     fi
     path=$directory

@@ -196,7 +196,7 @@ pushenv("SINGULARITYENV_PREPEND_PATH", search_path)
 pushenv("APPTAINERENV_PREPEND_PATH", search_path)
 -- what was set when the module was loaded is unset, however many layers there are by then
 if #layer_folders > 0 and mode() ~= "unload" or mode() == "unload" and os.getenv("__SIFMOD_LAYERS") then
-    pushenv("__SIFMOD_LAYERS", #layer_folders)
+    pushenv("__SIFMOD_LAYERS", tostring(#layer_folders))
     for name, folder in pairs({ CMAKE_PREFIX_PATH = "", JUPYTER_PATH = "/share/jupyter", MANPATH = "/share/man", PKG_CONFIG_PATH = "/lib/pkgconfig", }) do
         local found = {}
         for _, layer in ipairs(layer_folders) do
