@@ -135,8 +135,26 @@ HOST_COMMANDS = frozenset(
     {"bash", "csh", "env", "fish", "ksh", "lua", "ml", "module", "sh", "tclsh", "tcsh", "zsh"}
     | {"eb", "sifmod", "ssh", "su", "sudo"}
     | {"sacct", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sinfo", "squeue", "srun"}
-    | {"cat", "chmod", "cp", "cut", "date", "df", "diff", "du", "find", "flock", "getent", "grep", "head", "id", "ln", "ls", "mkdir"}
     | {
+        "cat",
+        "chmod",
+        "cp",
+        "cut",
+        "date",
+        "df",
+        "diff",
+        "du",
+        "find",
+        "flock",
+        "getent",
+        "grep",
+        "head",
+        "id",
+        "ln",
+        "ls",
+    }
+    | {
+        "mkdir",
         "mkfifo",
         "mktemp",
         "mv",

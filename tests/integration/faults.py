@@ -44,6 +44,7 @@ READING: tuple[str, ...] = (
     "cat",
     "cut",
     "date",
+    "diff",
     "df",
     "du",
     "find",

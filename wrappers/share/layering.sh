@@ -28,6 +28,8 @@ put_layer() {
     # a link: jobs whose bind list names the packed file keep it
     try ln -- "$packed" "$layers/$1.squashfs"
     if [[ -f $package_list ]]; then try cp -- "$package_list" "$layers/$1.txt"; fi
+    # make-squashfs forgets the sums of earlier files
+    if [[ -f $sums ]]; then try cp -- "$sums" "$layers/$1.sha256"; fi
     if [[ -f $previous ]]; then try mv -T -- "$previous" "$layers/$1.previous"; fi
 }
 
@@ -47,7 +49,7 @@ settle_layers() {
     if [[ -z $newest ]] || ! packed_is_active || ! [[ $newest.squashfs -ef $packed ]]; then return; fi
     if [[ -f $newest.previous && ! -e $previous ]]; then mv -T -- "$newest.previous" "$previous"; fi
     if [[ -f $newest.txt ]]; then mv -T -- "$newest.txt" "$package_list"; fi
-    rm -f -- "$newest.squashfs" "$newest.previous"
+    rm -f -- "$newest.squashfs" "$newest.previous" "$newest.sha256"
     rm -d -- "$layers" 2>/dev/null || true
     if [[ ! -e $directory ]]; then rm -f -- "$unpacked_mark"; fi
 }

@@ -16,6 +16,7 @@ from sifmod.installed.installation import Installation, find_installations
 from sifmod.installed.placement import unstriped_files
 from sifmod.site.settings import Site, load_site
 from sifmod.text.size import counted, size_text
+from sifmod.usersoftware.layers import layers
 from sifmod.usersoftware.state import DIRECTORY, PACKED, UserSoftware
 
 
@@ -89,7 +90,7 @@ def describe(item: Installation, site: Site, *, fast: bool) -> dict[str, Any]:
         "venv": manifest.venv,
         "features": list(manifest.features),
         "unstriped": [str(path) for path in unstriped_files(item, site)],
-        "user_software": _user_software(item.user_software, fast=fast),
+        "user_software": {**_user_software(item.user_software, fast=fast), "layers": _layers(item.root)},
         "loaded": item.is_loaded(),
         "module_files": [str(path) for path in item.module_files],
         "newer_easyconfigs": [str(path) for path in newer_easyconfigs(item.name, item.version)],
@@ -102,7 +103,21 @@ def user_software_text(facts: dict[str, Any]) -> str:
     if facts["state"] not in (DIRECTORY, PACKED):
         return "-" if facts["state"] == "none" else str(facts["state"])
     size = f", {size_text(facts['size'])}" if facts["size"] is not None else ""
-    return f"{facts['state']}, {counted(len(facts['packages']), 'package')}{size}"
+    below = f", on {counted(len(facts['layers']), 'layer')}" if facts["layers"] else ""
+    return f"{facts['state']}, {counted(len(facts['packages']), 'package')}{size}{below}"
+
+
+def _layers(root: Path) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": str(layer.path),
+            "place": layer.place,
+            "size": layer.size,
+            "problem": layer.problem,
+            "packages": list(layer.packages),
+        }
+        for layer in layers(root)
+    ]
 
 
 def _user_software(state: UserSoftware, *, fast: bool) -> dict[str, Any]:

@@ -77,12 +77,19 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
             "  packed file",
             (state["packed"] or "-") + (f": {state['packed_problem']}" if state["packed_problem"] else ""),
         ),
+        *((f"  {layer['place']}", _layer_text(layer)) for layer in state["layers"]),
         ("  set aside", "\n".join(facts["set_aside"]) or "-"),
         ("commands", " ".join(facts["commands"])),
         ("known problems", "\n".join(f"{one['topic']}: {one['what']}" for one in facts["advisories"]) or "-"),
         ("installed with", "\n".join(f"{name} {version}" for name, version in sorted(facts["tools"].items()))),
     ]
     echo_table(("WHAT", "VALUE"), rows)
+
+
+def _layer_text(facts: dict[str, Any]) -> str:
+    """Return a layer of user software, and below it its packages."""
+    problem = f": {facts['problem']}" if facts["problem"] else ""
+    return "\n".join([f"{facts['path']}, {size_text(facts['size'])}{problem}", *facts["packages"]])
 
 
 def _feature_text(facts: dict[str, Any]) -> str:

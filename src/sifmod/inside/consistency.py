@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 # Packages of every new virtual environment, which no user installed; the same as in trees.py.
 SEEDED = ("pip", "setuptools", "wheel")
 
+# What is packed below user software, the newest first.
+LAYERS = "/user-layers"
+
 MOST_READ = 1 << 20  # bytes of one package's metadata
 MOST_CHARACTERS = 1000  # of one requirement; no tool writes longer ones
 MOST_SHOWN = 200  # characters of one value in a line
@@ -146,11 +149,26 @@ class Requirements:
 
 
 def unmet(
-    own: "Sequence[Package]", image: "Mapping[str, Package]", requirements: "Requirements", is_complete: bool
+    own: "Sequence[Package]",
+    image: "Mapping[str, Package]",
+    requirements: "Requirements",
+    is_complete: bool,
+    below: "Mapping[str, Package]",
 ) -> "Iterator[str]":
-    """Yield a line for each requirement of user software that is not met; extras count if a package asks for them."""
-    visible = dict(image)
-    visible.update(of_name(own))
+    """Yield a line for each requirement of user software that is not met; extras count if a package asks for them.
+
+    Of what the packages of layers require, only what one of user software's own does not meet.
+    """
+    visible, on_top = dict(image), of_name(own)
+    visible.update(below)
+    visible.update(on_top)
+    for name, package in below.items():
+        for need in requirements.of(package, "") if name not in on_top else ():
+            there = on_top.get(canonical(need.name))
+            if there is not None and not requirements.are_met(need, there.version):
+                said = f"{shown(package.name)} {shown(package.version)} of a layer"
+                said += f" requires {shown(f'{need.name}{need.specifier}')}"
+                yield f"{said}, but user software has {shown(there.name)} {shown(there.version)}"
     asked = [(package, "") for package in own]
     known = set(asked)
     for package, extra in asked:
@@ -164,7 +182,8 @@ def unmet(
                     yield f"{said}, which is not installed"
                 continue
             if not requirements.are_met(need, there.version):
-                where = "the image" if image.get(canonical(need.name)) is there else "user software"
+                places = {"the image": image, "a layer": below, "user software": visible}
+                where = next(name for name, place in places.items() if place.get(canonical(need.name)) is there)
                 yield f"{said}, but {where} has {shown(there.name)} {shown(there.version)}"
             more = [(there, word) for word in sorted(need.extras) if (there, word) not in known]
             asked += more
@@ -177,6 +196,7 @@ def named(
     parsing: "Any",
     environment: "Optional[Mapping[str, str]]" = None,
     is_complete: bool = True,
+    below: "Iterable[Package]" = (),
 ) -> "list[str]":
     """Return a line for each package of a virtual environment that does not fit, sorted.
 
@@ -186,9 +206,11 @@ def named(
         parsing: the module `packaging.requirements`, of any release.
         environment: values for markers, if another Python runs this than the container's.
         is_complete: whether `image` has all packages of the image; else none is said to be missing.
+        below: the packages of the layers, the first layer's first.
     """
     own, by_name = list(own), of_name(image)
-    lines = sorted({*twice(own, by_name), *unmet(own, by_name, Requirements(parsing, environment or {}), is_complete)})
+    requirements = Requirements(parsing, environment or {})
+    lines = sorted({*twice(own, by_name), *unmet(own, by_name, requirements, is_complete, of_name(below))})
     if len(lines) > MOST_LINES:
         lines[MOST_LINES:] = [f"... and {len(lines) - MOST_LINES} more"]
     return lines
@@ -213,12 +235,14 @@ def main(user_software: str) -> int:
     """Print the lines for each virtual environment; return the exit status."""
     folders = sorted(glob.glob(os.path.join(glob.escape(user_software), "venv/*/lib/python3*/site-packages")))
     image = [package for folder in sys.path for package in packages_in(folder)]
+    layers = sorted(glob.glob(os.path.join(LAYERS, "[1-9]/venv/*/lib/python3*/site-packages")))
+    below = [package for folder in layers for package in packages_in(folder)]
     own = [list(packages_in(folder)) for folder in folders]
     parsing = packaging_requirements(folders)
     if parsing is None:
         print("can't be checked: the image has neither the Python package packaging nor pip", file=sys.stderr)
         return 2
-    lines = sorted({line for packages in own for line in named(packages, image, parsing)})
+    lines = sorted({line for packages in own for line in named(packages, image, parsing, below=below)})
     for line in lines:
         print(line)
     if not lines:

@@ -3,8 +3,7 @@
     merge.py TARGET TREE...
 
 TARGET exists and is empty. A package that a tree has is not taken from those after it: neither its files nor its
-metadata. Other files are taken from the first tree that has them. Printed is name==version of each package that
-remains, sorted, as trees.py does for one tree.
+metadata. Other files are taken from the first tree that has them.
 
 Exit status: 0 done, 8 no space is left, 9 something can't be read or written.
 """
@@ -91,6 +90,7 @@ def is_cache_of(path: str, paths: "set[str]") -> bool:
 
 def copy(tree: str, target: str, without: "set[str]") -> None:
     """Copy what the target does not have, except for some paths and what is below them."""
+    copied = {}  # type: dict[int, str]
     for top, folders, files in os.walk(tree, onerror=fail):
         below = os.path.relpath(top, tree)
         links = [name for name in folders if os.path.islink(os.path.join(top, name))]
@@ -101,16 +101,20 @@ def copy(tree: str, target: str, without: "set[str]") -> None:
             if path in without or (os.path.lexists(new) and not is_folder(new)):
                 folders.remove(name)
             elif not os.path.lexists(new):
-                os.mkdir(new)
                 # its own mode follows when all is copied
+                os.mkdir(new, 0o700)
         for name in files + links:
             path = os.path.normpath(os.path.join(below, name))
             new = os.path.join(target, path)
             if path in without or name == OF_LAYERS or is_cache_of(path, without) or os.path.lexists(new):
                 continue
             old = os.path.join(top, name)
-            if not stat.S_ISFIFO(os.lstat(old).st_mode):
+            status = os.lstat(old)
+            if status.st_ino in copied and status.st_nlink > 1:
+                os.link(copied[status.st_ino], new, follow_symlinks=False)
+            elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
                 shutil.copy2(old, new, follow_symlinks=False)
+                copied[status.st_ino] = new
 
 
 def is_folder(path: str) -> bool:
@@ -134,7 +138,6 @@ def remove_empty_folders(target: str, trees: "list[str]") -> None:
             os.rmdir(top)
         elif origins:
             shutil.copystat(origins[0], top)
-            os.chmod(top, stat.S_IMODE(os.stat(origins[0]).st_mode) | stat.S_IRWXU)
 
 
 def main(target: str, trees: "list[str]") -> int:

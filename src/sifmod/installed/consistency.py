@@ -19,6 +19,7 @@ from sifmod.image.files import ImageFiles
 from sifmod.image.inspection import open_image
 from sifmod.inside.consistency import Package, named, package_of
 from sifmod.installed.installation import Installation
+from sifmod.usersoftware.layers import layers
 from sifmod.usersoftware.state import DIRECTORY, PACKED
 
 _TOPIC = "packages"
@@ -61,12 +62,13 @@ def packages_on_disk(installation: Installation) -> Iterator[Finding]:
         with open_image(state.directory if state.state == DIRECTORY else state.packed) as (_known, files):
             environments = [_own(files, folder) for folder in _folders(files)] if files else []
             markers = _markers(files, installation) if files else {}
+        below = list(_below(installation.root))
     except ImageError as error:
         yield Finding(NOTE, _TOPIC, f"they were not compared: {error}")
         return
     lines: set[str] = set()
     for own in environments:
-        lines.update(named(own, image, packaging.requirements, environment=markers, is_complete=False))
+        lines.update(named(own, image, packaging.requirements, environment=markers, is_complete=False, below=below))
     yield from map(_misfit, sorted(lines))
     if not image:
         what = "the install listed no packages of the image to compare with (pip_constraints is off)"
@@ -119,6 +121,16 @@ def _own(files: ImageFiles[Any], folder: str) -> list[Package]:
         for name in entries[:_MOST_METADATA]
     )
     return list(filter(None, map(package_of, texts)))
+
+
+def _below(root: Path) -> Iterator[Package]:
+    """Yield the packages of the layers that can be used, the first layer's first."""
+    for layer in layers(root):
+        if not layer.problem:
+            with open_image(layer.path) as (_known, files):
+                if files:
+                    for folder in _folders(files):
+                        yield from _own(files, folder)
 
 
 def _markers(files: ImageFiles[Any], installation: Installation) -> dict[str, str]:

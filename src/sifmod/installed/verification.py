@@ -24,6 +24,7 @@ from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
 from sifmod.text.size import counted, size_text
 from sifmod.usersoftware.commands import others_among_commands
+from sifmod.usersoftware.layers import layer_findings
 from sifmod.usersoftware.startup import starting_code
 from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED, problems, recorded_sums
 
@@ -277,6 +278,7 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
     if state.state == NONE:
         return
     yield from problems(state)
+    yield from layer_findings(installation.root, sums=True)
     if state.state in (DAMAGED, GONE):
         return
     count = counted(len(state.packages), "package")

@@ -139,7 +139,7 @@ def user_software(root: Path, *, venv: str) -> UserSoftware:
         astray = tuple(f"in '{directory}', {sentence}" for sentence in links_out(str(directory)))
         packages = tuple(packages_in(directory).splitlines())
     elif state == PACKED:
-        packages = _listed(root / names.USER_SOFTWARE_LIST)
+        packages = listed(root / names.USER_SOFTWARE_LIST)
     return UserSoftware(state, directory, packed, has_directory, has_packed, problem, packages, astray)
 
 
@@ -166,8 +166,13 @@ def packed_problem(path: Path) -> str:
 
 def recorded_sums(root: Path) -> frozenset[str]:
     """Return the SHA-256 of the packed files that make-squashfs has written; empty if an older one wrote them."""
+    return sums_in(root / names.USER_SOFTWARE_SHA256)
+
+
+def sums_in(path: Path) -> frozenset[str]:
+    """Return the SHA-256 in a record of make-squashfs; none if it can't be read."""
     try:
-        text = content_of(root / names.USER_SOFTWARE_SHA256).decode(errors="replace")
+        text = content_of(path).decode(errors="replace")
     except OSError:
         return frozenset()
     return frozenset(line for line in text.split("\n") if SHA256.fullmatch(line))
@@ -217,7 +222,8 @@ def _sizes(top: Path) -> Iterator[int]:
             continue
 
 
-def _listed(path: Path) -> tuple[str, ...]:
+def listed(path: Path) -> tuple[str, ...]:
+    """Return the lines of a list that make-squashfs has written; none if it can't be read."""
     try:
         lines = content_of(path).decode(errors="replace").splitlines()
     except OSError:

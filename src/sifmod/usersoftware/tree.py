@@ -51,6 +51,17 @@ def packed_is_active(installdir: Path) -> bool:
     return (installdir / names.USER_SOFTWARE_PACKED).is_file() and not (directory.is_dir() and mark.exists())
 
 
+def layers_in(installdir: Path) -> tuple[Path, ...]:
+    """Return the packed files of the layers, the newest first, by the same rule as the scripts."""
+    found: list[Path] = []
+    while len(found) < names.MOST_LAYERS:
+        path = installdir / names.USER_SOFTWARE_LAYERS / f"{len(found) + 1}.squashfs"
+        if not path.is_file():
+            break
+        found.insert(0, path)
+    return tuple(found)
+
+
 def split_installation(installdir: Path) -> tuple[list[Path], list[Path]]:
     """Return the top level of an installation: what belongs to users, set aside or not, and everything else."""
     entries = sorted(installdir.iterdir()) if installdir.is_dir() else []
@@ -145,18 +156,24 @@ def set_aside(
         if not list(installdir.glob(f"{stem}*"))
     )
     directory, *_others, package_list = parts = tuple(installdir / name for name in PARTS)
+    below = [path.with_suffix(".txt") for path in layers_in(installdir)]
     new_names = tuple(installdir / f"{stem}{suffix}" for suffix in PARTS.values())
     # beside a packed file in use, the list describes that file
     is_listed_anew = directory.is_dir() and not packed_is_active(installdir)
     try:
-        present = [os.path.lexists(path) or (path == package_list and is_listed_anew) for path in parts]
+        lists = [content_of(path).decode(errors="replace") for path in below if path.is_file()]
+        present = [os.path.lexists(path) or (path == package_list and bool(is_listed_anew or lists)) for path in parts]
         renames = tuple(itertools.compress(zip(parts, new_names), present))
         note(renames)
         for path, new in renames:
             if os.path.lexists(path):
                 path.rename(new)
         if is_listed_anew:
-            write_whole(new_names[-1], packages_in(new_names[0]))
+            lists.insert(0, packages_in(new_names[0]))
+        elif lists and new_names[-1].is_file():
+            lists.insert(0, content_of(new_names[-1]).decode(errors="replace"))
+        if lists:
+            write_whole(new_names[-1], first_of_each("".join(lists)))
     except OSError as error:
         raise InstallError(f"renaming the user software in '{installdir}' failed: {error}") from error
     return renames
@@ -168,6 +185,14 @@ def _stems(stem: str) -> Iterator[str]:
     while True:
         yield f"{stem}-{number}"
         number += 1
+
+
+def first_of_each(text: str) -> str:
+    """Return lines `name==version` without those of a package that an earlier line has."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        found.setdefault(re.sub(r"[-_.]+", "-", line.split("==", 1)[0]).lower(), line)
+    return "".join(f"{line}\n" for line in found.values())
 
 
 def packages_in(directory: Path) -> str:

@@ -28,6 +28,7 @@ STARTED = {
     "imports": (["1", "json"], 0),
     "plain_files": (["/nowhere"], 0),
     "mpi_check": (["--help"], 0),
+    "merge": (["/nowhere"], 0),
     "probe": ([], 0),
     "resolve": ([], 0),
     "trees": (["packages", "/nowhere"], 0),

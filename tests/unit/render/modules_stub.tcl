@@ -23,7 +23,7 @@ proc module-whatis {line} {}
 proc family {name} { emit family $name }
 rename puts really_puts
 proc puts {args} {
-    if {[regexp {^stdout .*?((?:[a-z]+-squashfs|[a-z]+-layers?))} $args _all command]} {
+    if {[regexp {^stdout .*?(make-squashfs|unmake-squashfs|add-layer|remove-layer|flatten-layers)} $args _all command]} {
         emit "function $command" [lindex $args 1]
     } else {
         really_puts {*}$args

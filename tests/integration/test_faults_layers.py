@@ -1,0 +1,191 @@
+"""Kill the commands that change layers at every point: what users have installed is never lost, or half in use."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from faults import NAMES, Tree, calls, run, said
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+# What may lie at the top besides.
+KEPT = {"user-software.layers", "user-software.layers.flattened", "user-software.removed"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, and the versions from top to bottom before and after it; '' is an empty directory.
+
+    Attributes:
+        command: what is typed.
+        own: what `Tree.reset` gets.
+        layers: versions of the layers, the oldest first.
+        removed: what is in `user-software.removed`: its name there, and its version.
+        flattened: the versions of layers that were made one, the oldest first, and at last what was on top.
+        before: what containers see.
+        after: what they see when it is done.
+        repeated: exit statuses of the same command, given once more after a fault.
+    """
+
+    command: str
+    own: dict[str, str]
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    layers: tuple[str, ...] = ()
+    removed: tuple[str, str] = ("", "")
+    flattened: tuple[str, ...] = ()
+    repeated: tuple[int, ...] = (0,)
+
+
+CASES = {
+    "add": Case("add-layer", {"packed": "one", "previous": "zero"}, ("one",), ("", "one"), repeated=(0, 2)),
+    "remove-directory": Case(
+        "remove-layer",
+        {"directory": "two", "packed": "one", "mark": "x"},
+        ("two", "one"),
+        ("one",),
+        ("one",),
+        repeated=(0, 2),
+    ),
+    "remove-unpacked": Case(
+        "remove-layer",
+        {"directory": "two", "packed": "zero", "mark": "x"},
+        ("two", "one"),
+        ("one",),
+        ("one",),
+        repeated=(0, 2),
+    ),
+    "remove-packed": Case(
+        "remove-layer", {"packed": "two", "previous": "zero"}, ("two", "one"), ("one",), ("one",), repeated=(0, 2)
+    ),
+    "put-back-directory": Case(
+        "remove-layer --rollback",
+        {"packed": "one"},
+        ("one",),
+        ("two", "one"),
+        removed=("directory", "two"),
+        repeated=(0, 2),
+    ),
+    "put-back-packed": Case(
+        "remove-layer --rollback",
+        {"packed": "one"},
+        ("one",),
+        ("two", "one"),
+        removed=("squashfs", "two"),
+        repeated=(0, 2),
+    ),
+    "flatten": Case("flatten-layers", {"packed": "two"}, ("two", "one"), ("two",), ("one",), repeated=(0, 2)),
+    "unflatten": Case(
+        "flatten-layers --rollback",
+        {"packed": "zero"},
+        ("zero",),
+        ("two", "one"),
+        flattened=("one", "two"),
+        repeated=(0, 2),
+    ),
+}
+
+
+def reset(tree: Tree, case: Case) -> None:
+    tree.reset(**case.own)
+    for folder, words in (
+        ("user-software.layers", case.layers),
+        ("user-software.layers.flattened", case.flattened[:-1]),
+    ):
+        for number, word in enumerate(words, 1):
+            (tree.root / folder).mkdir(exist_ok=True)
+            shutil.copyfile(tree.saved / f"{word}.squashfs", tree.root / folder / f"{number}.squashfs")
+    if case.flattened:
+        top = tree.root / "user-software.layers.flattened/top.squashfs"
+        shutil.copyfile(tree.saved / f"{case.flattened[-1]}.squashfs", top)
+    name, word = case.removed
+    if name:
+        (tree.root / "user-software.removed").mkdir()
+        source = tree.saved / (word if name == "directory" else f"{word}.squashfs")
+        target = tree.root / "user-software.removed" / name
+        if name == "directory":
+            shutil.copytree(source, target, symlinks=True)
+            (target / "venv/demo/odd/locked").chmod(0o555)
+        else:
+            shutil.copyfile(source, target)
+
+
+def word(tree: Tree, path: Path) -> str:
+    """Return the version that a directory or a packed file has; '' for a new, empty environment."""
+    packages = path / "venv/demo/lib/python3.11/site-packages"
+    if path.is_dir() and not (packages / "greeting.py").exists():
+        return ""
+    if path.is_dir():
+        return (packages / "greeting.py").read_text().split("'")[1]
+    return tree.word(path)
+
+
+def seen(tree: Tree) -> tuple[str, ...]:
+    """Return what containers see, from top to bottom; a version that is there twice in a row counts once."""
+    root = tree.root
+    directory, packed = root / "user-software", root / "user-software.squashfs"
+    marked = directory.is_dir() and (root / "user-software.unpacked").exists()
+    found = [word(tree, packed if packed.is_file() and not marked else directory)]
+    number = 1
+    layers = []
+    while (root / f"user-software.layers/{number}.squashfs").is_file():
+        layers.append(word(tree, root / f"user-software.layers/{number}.squashfs"))
+        number += 1
+    for one in reversed(layers):
+        if one != found[-1]:
+            found.append(one)
+    return tuple(found)
+
+
+def everything(tree: Tree) -> set[str]:
+    """Return all versions that lie anywhere in the installation."""
+    tops = [path for path in tree.root.iterdir() if path.name.startswith("user-software")]
+    files = [path for top in tops for path in ([top] if top.is_file() else top.glob("*"))]
+    packed = {word(tree, path) for path in files if path.is_file() and re.search(r"squashfs|previous", path.name)}
+    folders = [
+        path for path in (tree.root / "user-software", tree.root / "user-software.removed/directory") if path.is_dir()
+    ]
+    return packed | {word(tree, path) for path in folders}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_killed_before_and_after_each_tool(tree: Tree, tools: Path, name: str) -> None:
+    case = CASES[name]
+    reset(tree, case)
+    versions = everything(tree)
+    quick = {"FAULT_RUNTIME": str(tools.parent / "quick-runtime"), "FAULT_WORD": "one"}
+    if name == "flatten":  # its programs in the container are what is tested
+        quick = {}
+    points = 0
+    for how in ("before", "after"):
+        number = 0
+        while True:
+            number += 1
+            reset(tree, case)
+            assert seen(tree) == case.before
+            status = run(tree, case.command, tools, FAULT_AT=str(number), FAULT_HOW=how, **quick)
+            where = f"{how} call {number}, {calls(tools)[-1]!r}"
+            if len(calls(tools)) < number:
+                assert status == 0, said(tools)
+                assert seen(tree) == case.after
+                break
+            assert status == -signal.SIGKILL, said(tools)
+            points += 1
+            # above the file of all layers these may stay for a moment
+            between = {case.before, case.after, *((("two", "one"), ("zero", "one")) if "flatten" in name else ())}
+            assert seen(tree) in between, where
+            assert everything(tree) >= versions, where
+            status = run(tree, case.command, tools, **quick)
+            assert status in case.repeated, (where, status, said(tools))
+            assert seen(tree) == case.after, (where, said(tools))
+            assert everything(tree) >= versions, where
+            litter = {path.name for path in tree.root.iterdir()} - NAMES - KEPT
+            assert litter == set(), where
+            assert not (tree.root / "user-software.removed/incomplete").exists(), where
+    print(f"{name}: {points} points")
+    assert points >= 6
