@@ -79,6 +79,12 @@ def test_what_members_of_a_group_install_and_pack_is_the_groups(tmp_path: Path, 
     assert (root / "user-software").is_dir()
     user.run(f"umask {umask}; {LOAD}; make-squashfs --replace; make-squashfs --rollback; make-squashfs --rollback")
     check("replaced")
+    user.run(f"umask {umask}; {LOAD}; make-squashfs --replace --remove-directory; add-layer")
+    check("a layer")
+    user.run(f"umask {umask}; {LOAD}; remove-layer; remove-layer --rollback; make-squashfs --remove-directory")
+    check("taken away and put back")
+    user.run(f"umask {umask}; {LOAD}; flatten-layers; flatten-layers --rollback; flatten-layers")
+    check("one file again")
     user.run(f"umask {umask}; {LOAD}; unmake-squashfs")
     check("in use again")
     assert user.out(f"{LOAD}; python -B -c 'import greeting; print(greeting.greet())'") == "hello"

@@ -61,6 +61,10 @@ PIP_COMMANDS = frozenset(
 )
 
 
+# What is packed below user software.
+LAYERS = "/user-layers/"
+
+
 def refuse(tool: str, status: int, message: str) -> "NoReturn":
     """End with a message."""
     print(f"{tool}: {message}", file=sys.stderr)
@@ -285,6 +289,10 @@ def install(program: str, arguments: "list[str]", given: "list[Option]", at: int
     """
     with open(HELD, encoding="utf-8") as lines:
         held = {canonical(name): version for name, _, version in (line.strip().partition("==") for line in lines)}
+    # uv does not look into layers either
+    below = {name: version for name, version in in_layers().items() if name not in held}
+    below = {name: version for name, version in below.items() if name not in on_top()}
+    held.update(below)
     is_lock = any(option.name in REQUIREMENTS and is_pylock(option.value or "") for option in given)
     extras = {} if is_lock else extras_of(held)  # type: dict[str, list[str]]
     offsets = buffered(arguments, given)
@@ -293,11 +301,16 @@ def install(program: str, arguments: "list[str]", given: "list[Option]", at: int
         if not is_lock:
             write_stand_ins(folder, held, extras)
             more += ["--no-verify-hashes", *own_and(given, CONSTRAINTS, HELD), *own_and(given, FIND_LINKS, folder)]
+            if below:
+                path = os.path.join(folder, "below.txt")
+                with open(path, "w", encoding="utf-8") as stream:
+                    stream.writelines(f"{name}=={version}\n" for name, version in below.items())
+                more.append(f"--constraints={path}")
         status, said = run_trial([program, *trial_words(arguments, given, at, more)], offsets)
     plan = read_plan(said)
     if status or not plan:
         sys.stderr.write(said)
-        explain(said, held, arguments)
+        explain(said, held, below, arguments)
         sys.exit(status or 2)
     removed, installs = plan
     of_image = sorted(name for name in installs if name in held)
@@ -309,8 +322,13 @@ def install(program: str, arguments: "list[str]", given: "list[Option]", at: int
             "Type instead: uv export --no-emit-project | uv pip install -r -",
         )
     if of_image and not any(option.name in ("--quiet", "-q") for option in given):
-        print(f"In the image: {', '.join(f'{name}=={held[name]}' for name in of_image)}", file=sys.stderr)
+        for where, names in (("the image", held.keys() - below.keys()), ("a layer", below.keys())):
+            kept = [f"{name}=={held[name]}" for name in of_image if name in names]
+            if kept:
+                print(f"In {where}: {', '.join(kept)}", file=sys.stderr)
     more = own_and(given, EXCLUDES, HELD)
+    if below:
+        more.append(f"--excludes={unnamed_file(''.join(name + chr(10) for name in below))}")
     needed = []
     if not is_lock:
         state = {name: version for name, version in installed().items() if name not in removed}
@@ -459,10 +477,14 @@ def read_plan(said: str) -> "Optional[tuple[set[str], dict[str, str]]]":
     return removed, installs
 
 
-def explain(said: str, held: "dict[str, str]", arguments: "list[str]") -> None:
-    """Say which packages of the image were in the way."""
+def explain(said: str, held: "dict[str, str]", below: "dict[str, str]", arguments: "list[str]") -> None:
+    """Say which packages of the image or of a layer were in the way."""
     named = sorted(name for name, version in held.items() if re.search(rf"\b{re.escape(f'{name}=={version}')}", said))
-    if named:
+    if any(name in below for name in named):
+        found = ", ".join(f"{name}=={below[name]}" for name in named if name in below)
+        command = quoted(["pip", *(word for word in arguments if word != "pip")])
+        print(f"uv: a layer has {found}. pip can put another version on top: {command}", file=sys.stderr)
+    elif named:
         command = shlex.quote(f"UV_EXCLUDE= {quoted(['uv', *arguments])}")
         print(
             f"uv: the image has {', '.join(f'{name}=={held[name]}' for name in named)}, which it keeps. "
@@ -471,14 +493,40 @@ def explain(said: str, held: "dict[str, str]", arguments: "list[str]") -> None:
         )
 
 
+def in_layers() -> "dict[str, str]":
+    """Return name and version of the packages in the layers, the first layer's first."""
+    found = {}  # type: dict[str, str]
+    for folder in sys.path:
+        if folder.startswith(LAYERS):
+            for name, (version, _has_address) in packages_in(folder).items():
+                found.setdefault(name, version)
+    return found
+
+
+def site_packages() -> str:
+    """Return the folder of the packages in user software."""
+    return os.path.join(sys.prefix, "lib", "python{}.{}".format(*sys.version_info[:2]), "site-packages")
+
+
 def installed() -> "dict[str, str]":
     """Return name and version of the packages in user software, without those that came from an address."""
-    folder = os.path.join(sys.prefix, "lib", "python{}.{}".format(*sys.version_info[:2]), "site-packages")
+    found = packages_in(site_packages()).items()
+    return {name: version for name, (version, has_address) in found if not has_address}
+
+
+def on_top() -> "set[str]":
+    """Return the names of the packages in user software itself."""
+    return set(packages_in(site_packages()))
+
+
+def packages_in(folder: str) -> "dict[str, tuple[str, bool]]":
+    """Return version of each package in a folder, and whether it came from an address, by name."""
     found = {}
     for entry in os.listdir(folder):
         name = re.fullmatch(r"([A-Za-z0-9._]+)-([A-Za-z0-9.!+_]+)\.dist-info", entry)
-        if name and not os.path.exists(os.path.join(folder, entry, "direct_url.json")):
-            found[canonical(name.group(1))] = name.group(2)
+        if name:
+            has_address = os.path.exists(os.path.join(folder, entry, "direct_url.json"))
+            found[canonical(name.group(1))] = (name.group(2), has_address)
     return found
 
 
