@@ -428,3 +428,61 @@ def change(tools: Path, name: str, body: str) -> None:
     (tools / name).unlink()
     (tools / name).write_text(f"#!/bin/bash\nREAL={shutil.which(name)}\n{body}\n")
     (tools / name).chmod(0o755)
+
+
+FULL_DISK = r"""
+# full-disk ROOT SAVED OUT TOOLS UNIT COMMAND...: run the command with more and more room, until it ends well.
+root=$1 saved=$2 out=$3 tools=$4 unit=$5
+shift 5
+as_user=(unshare --user "--map-user=$FAULT_UID" "--map-group=$FAULT_GID" -- env "PATH=$tools")
+mount -t tmpfs -o mode=755 none "$root"
+cp -a "$saved"/. "$root"
+used=$(df --output=used --block-size=1 "$root" | tail -n 1) inodes=$(df --output=iused "$root" | tail -n 1)
+for ((more = 0; more < 400; more++)); do
+    umount -l "$root"
+    limit=size=$((used + more * 4096))
+    if [[ $unit == inodes ]]; then limit=size=1g,nr_inodes=$((inodes + more)); fi
+    mount -t tmpfs -o "mode=755,$limit" none "$root"
+    cp -a "$saved"/. "$root" || exit
+    mkdir "$out/$more"
+    "${as_user[@]}" "$@" >"$out/$more/said" 2>&1
+    status=$?
+    ls -A "$root" >"$out/$more/names"
+    cp -a "$root"/user-software* "$out/$more/"
+    echo "$status" >"$out/$more/status"
+    if ((status == 0)); then exit 0; fi
+done
+exit 1
+"""
+
+
+def on_full_disks(tree: Tree, command: str, tools: Path, base: Path, unit: str) -> list[Path]:
+    """Run a command with a disk that has a page or an inode more each time, until it ends well; df sees no limit.
+
+    Returns:
+        A folder for each run: `status`, `said`, `names` of what is in the installation, and the user software.
+    """
+    change(tools, "df", "echo - -; echo - -")
+    for tool in (*CHANGING, RUNTIME):
+        change(tools, tool, 'exec "$REAL" "$@"')
+    saved = base / "saved"
+    shutil.copytree(tree.root, saved, symlinks=True, ignore=lambda *_: {"demo.sif", "user-software"})
+    if (tree.root / "user-software").exists():
+        subprocess.run(["cp", "-a", tree.root / "user-software", saved], check=True)
+    shutil.copyfile(tree.root / "demo.sif", base / "demo.sif")
+    (saved / "demo.sif").symlink_to(base / "demo.sif")
+    (base / "out").mkdir()
+    words = [str(tree.root / "bin" / command.split()[0]), *command.split()[1:]]
+    environ = {name: value for name, value in os.environ.items() if name != "BASH_ENV"}
+    environ.update(FAULT_UID=str(os.getuid()), FAULT_GID=str(os.getgid()))
+    arguments = [str(tree.root), str(saved), f"{base}/out", str(tools), unit, *words]
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "--", "bash", "-c", FULL_DISK, "full-disk", *arguments],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    remove(saved)
+    return sorted((base / "out").iterdir(), key=lambda path: int(path.name))

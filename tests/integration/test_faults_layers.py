@@ -7,9 +7,12 @@ import shutil
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 import pytest
-from faults import NAMES, Tree, calls, run, said
+from faults import NAMES, Tree, calls, on_full_disks, run, said
+
+from conftest import remove
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -125,9 +128,9 @@ def word(tree: Tree, path: Path) -> str:
     return tree.word(path)
 
 
-def seen(tree: Tree) -> tuple[str, ...]:
+def seen(tree: Tree, folder: Optional[Path] = None) -> tuple[str, ...]:
     """Return what containers see, from top to bottom; a version that is there twice in a row counts once."""
-    root = tree.root
+    root = folder or tree.root
     directory, packed = root / "user-software", root / "user-software.squashfs"
     marked = directory.is_dir() and (root / "user-software.unpacked").exists()
     found = [word(tree, packed if packed.is_file() and not marked else directory)]
@@ -189,3 +192,20 @@ def test_killed_before_and_after_each_tool(tree: Tree, tools: Path, name: str) -
             assert not (tree.root / "user-software.removed/incomplete").exists(), where
     print(f"{name}: {points} points")
     assert points >= 6
+
+
+@pytest.mark.parametrize("unit", ["bytes", "inodes"])
+@pytest.mark.parametrize("name", ["add", "remove-unpacked", "remove-packed", "put-back-directory", "flatten"])
+def test_a_full_disk_at_each_stage(tree: Tree, tools: Path, tmp_path: Path, name: str, unit: str) -> None:
+    case = CASES[name]
+    reset(tree, case)
+    points = on_full_disks(tree, case.command, tools, tmp_path, unit)
+    for point in points:
+        where = (point.name, (point / "said").read_text(errors="replace"))
+        status = int((point / "status").read_text())
+        assert status == (0 if point == points[-1] else 8), where
+        assert seen(tree, point) == (case.after if point == points[-1] else case.before), where
+        for copy in point.glob("user-software*"):
+            remove(copy)
+    print(f"{name}, {unit}: {len(points) - 1} points")
+    assert len(points) > 1

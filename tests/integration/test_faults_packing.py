@@ -19,6 +19,7 @@ from faults import (
     RUNTIME,
     Tree,
     change,
+    on_full_disks,
     run,
     said,
     signature,
@@ -91,63 +92,13 @@ def test_an_orphan_of_a_killed_run_does_no_harm(tree: Tree, tools: Path, name: s
     assert tree.litter() == set()
 
 
-FULL_DISK = r"""
-# full-disk ROOT SAVED OUT TOOLS UNIT COMMAND...: run the command with more and more room, until it ends well.
-root=$1 saved=$2 out=$3 tools=$4 unit=$5
-shift 5
-as_user=(unshare --user "--map-user=$FAULT_UID" "--map-group=$FAULT_GID" -- env "PATH=$tools")
-mount -t tmpfs -o mode=755 none "$root"
-cp -a "$saved"/. "$root"
-used=$(df --output=used --block-size=1 "$root" | tail -n 1) inodes=$(df --output=iused "$root" | tail -n 1)
-for ((more = 0; more < 400; more++)); do
-    umount -l "$root"
-    limit=size=$((used + more * 4096))
-    if [[ $unit == inodes ]]; then limit=size=1g,nr_inodes=$((inodes + more)); fi
-    mount -t tmpfs -o "mode=755,$limit" none "$root"
-    cp -a "$saved"/. "$root" || exit
-    mkdir "$out/$more"
-    "${as_user[@]}" "$@" >"$out/$more/said" 2>&1
-    status=$?
-    ls -A "$root" >"$out/$more/names"
-    for name in user-software user-software.squashfs user-software.squashfs.previous user-software.unpacked; do
-        if [[ -e $root/$name ]]; then cp -a "$root/$name" "$out/$more/"; fi
-    done
-    echo "$status" >"$out/$more/status"
-    if ((status == 0)); then exit 0; fi
-done
-exit 1
-"""
-
-
 @pytest.mark.parametrize("unit", ["bytes", "inodes"])
 @pytest.mark.parametrize("name", ["pack", "replace", "rollback", "unpack"])
 def test_a_full_disk_at_each_stage(tree: Tree, tools: Path, tmp_path: Path, name: str, unit: str) -> None:
     """A small tmpfs, a page or an inode larger each time; df says that all is well, so that the run goes on."""
     case = CASES[name]
-    change(tools, "df", "echo - -; echo - -")
-    for tool in (*CHANGING, RUNTIME):
-        change(tools, tool, 'exec "$REAL" "$@"')
     tree.reset(**case.before)
-    saved = tmp_path / "saved"
-    shutil.copytree(tree.root, saved, symlinks=True, ignore=lambda *_: {"demo.sif", "user-software"})
-    if (tree.root / "user-software").exists():
-        subprocess.run(["cp", "-a", tree.root / "user-software", saved], check=True)
-    shutil.copyfile(tree.root / "demo.sif", tmp_path / "demo.sif")
-    (saved / "demo.sif").symlink_to(tmp_path / "demo.sif")
-    (tmp_path / "out").mkdir()
-    command = [str(tree.root / "bin" / case.command.split()[0]), *case.command.split()[1:]]
-    environ = {name: value for name, value in os.environ.items() if name != "BASH_ENV"}
-    environ.update(FAULT_UID=str(os.getuid()), FAULT_GID=str(os.getgid()))
-    arguments = [str(tree.root), str(saved), f"{tmp_path}/out", str(tools), unit, *command]
-    done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--mount", "--", "bash", "-c", FULL_DISK, "full-disk", *arguments],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    points = sorted((tmp_path / "out").iterdir(), key=lambda path: int(path.name))
+    points = on_full_disks(tree, case.command, tools, tmp_path, unit)
     for point in points:
         where = (point.name, (point / "said").read_text(errors="replace"))
         status = int((point / "status").read_text())
@@ -160,7 +111,6 @@ def test_a_full_disk_at_each_stage(tree: Tree, tools: Path, tmp_path: Path, name
         assert set((point / "names").read_text().split()) <= NAMES, where
         for copy in state:
             remove(point / copy)
-    remove(saved)
     print(f"{name}, {unit}: {len(points) - 1} points")
     assert len(points) > 1
 
