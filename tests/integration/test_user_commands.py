@@ -190,11 +190,11 @@ def test_what_is_not_as_expected_is_named_and_nothing_is_changed(
 
 
 def test_a_command_of_the_host_that_is_hidden_is_named_once(own_demo: User, tmp_path: Path) -> None:
-    wheel = make_wheel(tmp_path, "tree", "1", SAY, scripts=dict.fromkeys(("diff", "sort"), IN_BASH))
+    wheel = make_wheel(tmp_path, "tree", "1", SAY, scripts=dict.fromkeys(("cmp", "sort"), IN_BASH))
     done = own_demo.run(f"{LOAD}; pip install --no-index {wheel}")
     (line,) = [line for line in done.stderr.splitlines() if "come before" in line]
     assert line.startswith("pip: with the module loaded, commands of user software now come before: /")
-    assert {path.rpartition("/")[2] for path in line.split(": ")[-1].split()} == {"diff", "sort"}
+    assert {path.rpartition("/")[2] for path in line.split(": ")[-1].split()} == {"cmp", "sort"}
     assert "come before" not in own_demo.run(f"{LOAD}; pip install --no-index --force-reinstall {wheel}").stderr
 
 
