@@ -195,5 +195,8 @@ HOST_LIBRARIES = "/.singularity.d/libs"
 
 # Tried in this order, unless the site names one.
 CONTAINER_RUNTIMES = ("singularity", "apptainer")
+# What may run the containers of a cluster. `apptainer` is what starts SIFs, SingularityCE included.
+APPTAINER, ENROOT = "apptainer", "enroot"
+RUNTIMES = (APPTAINER, ENROOT)
 # What builds Dockerfiles, in the order in which a host is searched.
 IMAGE_BUILDERS = ("buildah", "podman", "docker")

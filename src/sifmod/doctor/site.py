@@ -62,7 +62,7 @@ def _runtime(site: Site) -> Iterator[Finding]:
     try:
         runtime = find_runtime(site)
     except RuntimeMissingError as error:
-        yield Finding(PROBLEM, "runtime", ", ".join(site.runtimes), str(error))
+        yield Finding(PROBLEM, "runtime", ", ".join(site.runtime_commands), str(error))
         return
     version = runtime.version
     if version:

@@ -202,7 +202,7 @@ def find_runtime(site: Site) -> ContainerRuntime:
     Raises:
         RuntimeMissingError: there is no runtime; the message names the commands that were tried.
     """
-    found = first_on_path(site.runtimes)
+    found = first_on_path(site.runtime_commands)
     if found is None:
         raise RuntimeMissingError(site.runtime_is_missing)
     return ContainerRuntime(found)

@@ -63,7 +63,7 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         "This module is a container, with commands to use it.",
         f"Variables:\n{_table(variables)}",
         f"Commands:\n{_table(commands)}",
-        f"Runscripts, after {site.runtimes[0]} {spec.launch} $SIF:\n{_table(runscripts)}",
+        f"Runscripts, after {site.runtime_commands[0]} {spec.launch} $SIF:\n{_table(runscripts)}",
         fill(
             "The module sets the variables and bind paths that the container needs. To add your own bind paths, set "
             "$SINGULARITY_BIND. The container inherits the variables that you export.",
@@ -114,7 +114,7 @@ def examples(spec: ContainerSpec, site: Site) -> str:
         site: the settings of the cluster.
     """
     load = f"module load {spec.module}"
-    enter = f"{site.runtimes[0]} {spec.launch} $SIF"
+    enter = f"{site.runtime_commands[0]} {spec.launch} $SIF"
     if spec.python:
         first = ("One process:", f"srun -n1 {enter} python3 --version")
         second = (

@@ -55,7 +55,7 @@ def render_site_module(name: str, site: Site) -> dict[str, str]:
         "help": _help(spec, site),
         "whatis": [
             f"Description: Bind paths, variables and GPU support of {short_name(site)} for containers of any image",
-            f"Keywords: container, {', '.join(site.runtimes)}, {short_name(site)}",
+            f"Keywords: container, {', '.join(site.runtime_commands)}, {short_name(site)}",
         ],
     }
     return {f"{name}.lua": render_template("site.lua", **facts), name: render_template("site.tcl", **facts)}
@@ -95,7 +95,7 @@ def _help(spec: ContainerSpec, site: Site) -> list[str]:
         f"This module sets what containers of any image need at the site {short_name(site)}:",
         "",
         f"  module load {spec.name}",
-        f"  {site.runtimes[0]} run IMAGE.sif",
+        f"  {site.runtime_commands[0]} run IMAGE.sif",
     ]
     for title, items in sections.items():
         if items:

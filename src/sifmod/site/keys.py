@@ -265,6 +265,14 @@ def _host(text: str) -> str:
     raise ValueError(f"'{text}' is not a host: write 'host' or 'host:port' alone, without 'http://' and without a path")
 
 
+def _runtimes(value: Any) -> tuple[str, ...]:
+    found = read_items(value, check=partial(_one_of, names.RUNTIMES, None))
+    for number, name in enumerate(found):
+        if name in found[:number]:
+            raise WrongItemError(name, "it is there twice: name each runtime once")
+    return found
+
+
 def read_bind(text: str) -> Bind:
     """Return a bind path; an address or the name of a host gets a message of its own."""
     if "://" in text or _SEEMS_A_HOST.fullmatch(text):
@@ -375,6 +383,12 @@ MASKS = Kind(
     "list of hexadecimal masks; in the variable separated by commas",
     partial(read_items, check=_mask),
     list_schema("^0x[0-9A-Fa-f]+$"),
+    partial(split, ","),
+)
+RUNTIMES = Kind(
+    f"list of {' and '.join(f'`{name}`' for name in names.RUNTIMES)}; in the variable separated by commas",
+    _runtimes,
+    {"type": "array", "items": {"type": "string", "enum": [*names.RUNTIMES]}, "uniqueItems": True},
     partial(split, ","),
 )
 BLOCK_SIZE = Kind(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, Optional
 
@@ -37,6 +37,7 @@ from sifmod.site.keys import (
     NODE_PATH,
     PATH,
     PATHS,
+    RUNTIMES,
     STRIPE,
     TEXT,
     VARIABLES,
@@ -75,6 +76,13 @@ class Site:
     name: str
     runtime: str = described(
         TEXT, "", "Command of the container runtime. If empty, `singularity` is tried first, then `apptainer`."
+    )
+    runtimes: tuple[str, ...] = described(
+        RUNTIMES,
+        (),
+        "What runs containers on the cluster; the first one is what job scripts of `sifmod sbatch` use. `apptainer` "
+        "stands for SingularityCE too. With `enroot`, each installation also holds [an image for enroot and "
+        "pyxis](../howto/use-enroot.md). If empty, `apptainer` alone.",
     )
     binds: tuple[Bind, ...] = described(BINDS, (), "Bind paths for every container. They must exist on every node.")
     optional_binds: tuple[Bind, ...] = described(BINDS, (), "Bind paths used on the nodes where their source exists.")
@@ -206,17 +214,22 @@ class Site:
     )
 
     @property
-    def runtimes(self) -> tuple[str, ...]:
-        """Commands of container runtimes to try, in this order."""
+    def runtime_commands(self) -> tuple[str, ...]:
+        """Commands that start SIFs to try, in this order."""
         return (self.runtime,) if self.runtime else names.CONTAINER_RUNTIMES
 
     @property
     def runtime_is_missing(self) -> str:
         """The message for a node that has none of them."""
         return (
-            f"no container runtime on this node: looked for {' and '.join(self.runtimes)} on PATH. Load its module, "
-            "use a node that has one, or set 'runtime' in the site file"
+            f"no container runtime on this node: looked for {' and '.join(self.runtime_commands)} on PATH. Load its "
+            "module, use a node that has one, or set 'runtime' in the site file"
         )
+
+    @property
+    def has_enroot(self) -> bool:
+        """Whether installations also hold an image for enroot."""
+        return names.ENROOT in self.runtimes
 
     @property
     def image_builders(self) -> tuple[str, ...]:
@@ -396,6 +409,7 @@ def load_settings(environ: Optional[Mapping[str, str]] = None, site: str = "") -
         origins.update(layer.origins)
     features = {name: Feature(name, **values) for name, values in settings.get("feature", {}).items()}
     merged = Site(name=which, **{**settings, "feature": MappingProxyType(features)})
+    _check_runtime(merged, origins)
     _check_level(merged, origins)
     _check_features(merged, origins)
     return Settings(merged, path, MappingProxyType(origins))
@@ -435,6 +449,14 @@ def _check_features(site: Site, origins: Mapping[str, Origin]) -> None:
             )
     for first, second in certain_conflicts(site.feature[name] for name in dict.fromkeys(site.default_features)):
         refuse("default_features", f"'{first}' and '{second}' conflict: remove one of them")
+
+
+def _check_runtime(site: Site, origins: Mapping[str, Origin]) -> None:
+    if PurePosixPath(site.runtime).name == names.ENROOT:
+        raise SiteError(
+            f"runtime is '{site.runtime}' ({origins['runtime']}), but this key names the command that starts SIFs, "
+            f'which enroot does not: remove it, and write runtimes = ["{names.ENROOT}"]'
+        )
 
 
 def _check_level(site: Site, origins: Mapping[str, Origin]) -> None:

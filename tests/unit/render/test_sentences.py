@@ -49,5 +49,5 @@ def test_the_module_says_the_same_of_the_image(syntax: str, quoted: Callable[[ob
 )
 def test_the_runtimes_that_are_looked_for(runtime: str, runtimes: tuple[str, ...]) -> None:
     site = a_site(runtime=runtime)
-    assert site.runtimes == runtimes
+    assert site.runtime_commands == runtimes
     assert all(name in site.runtime_is_missing for name in runtimes)

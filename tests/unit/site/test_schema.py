@@ -21,7 +21,7 @@ else:
 TYPES: dict[str, type] = {"boolean": bool, "string": str, "integer": int, "array": list, "object": dict}
 # The words of JSON Schema that `allows` below understands, and those that say nothing about a value.
 WORDS = {"anyOf", "not", "type", "enum", "pattern", "minimum", "maximum", "items", "properties", "propertyNames"}
-WORDS |= {"required", "minItems"}
+WORDS |= {"required", "minItems", "uniqueItems"}
 SILENT = {"$schema", "title", "description", "default", "format"}
 
 
@@ -42,6 +42,7 @@ def allows(schema: Mapping[str, Any], value: Any) -> bool:
         "minimum" not in schema or value >= schema["minimum"],
         "maximum" not in schema or value <= schema["maximum"],
         "minItems" not in schema or len(value) >= schema["minItems"],
+        "uniqueItems" not in schema or len({*map(str, value)}) == len(value),
         "required" not in schema or set(schema["required"]) <= set(value),
         "items" not in schema or all(allows(schema["items"], item) for item in value),
     ]
@@ -77,6 +78,8 @@ GOOD = [
     'runtime_tmpdir = "$HOME/tmp"',
     'gpu = ""',
     'container_env = { A_1 = "" }',
+    'runtimes = ["enroot", "apptainer"]',
+    "runtimes = []",
     'cpu_bind_masks = ["0xfe"]',
     "user_commands = false",
     'cache = { root = "/scratch/${SLURM_JOB_ACCOUNT}/${USER}", HF_HOME = "hugging/face", TORCH_HOME = "" }',
@@ -89,6 +92,10 @@ BAD = [
     'binds = "/a"',
     'binds = ["a"]',
     "runtime = 1",
+    'runtimes = "enroot"',
+    'runtimes = ["enroot", "enroot"]',
+    'runtimes = ["singularity"]',
+    'runtimes = [""]',
     "pack_level = 23",
     "pack_level = 1.5",
     "pack_level = true",

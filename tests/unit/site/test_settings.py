@@ -221,6 +221,13 @@ def test_an_unknown_key_of_the_user_s_file_is_refused_too(users: Users, tmp_path
     ("text", "key", "value", "remedy"),
     [
         ("runtime = 1", "runtime", "1", 'key = "value"'),
+        ('runtimes = "enroot"', "runtimes", "'enroot'", 'key = ["one", "two"]'),
+        ('runtimes = ["enrot"]', "runtimes", "'enrot'", "perhaps you meant 'enroot'"),
+        ('runtimes = ["singularity"]', "runtimes", "'singularity'", "use 'apptainer' or 'enroot'"),
+        ('runtimes = ["apptainer", ""]', "runtimes", "''", "use 'apptainer' or 'enroot'"),
+        ('runtimes = ["enroot", "enroot"]', "runtimes", "'enroot'", "name each runtime once"),
+        ('runtime = "enroot"', "runtime", "'enroot'", 'write runtimes = ["enroot"]'),
+        ('runtime = "/opt/bin/enroot"', "runtime", "'/opt/bin/enroot'", 'write runtimes = ["enroot"]'),
         ('binds = "/a"', "binds", "'/a'", 'key = ["one", "two"]'),
         ("binds = [1]", "binds", "[1]", 'key = ["one", "two"]'),
         ('binds = ["a"]', "binds", "'a'", "begin it with '/'"),
@@ -330,6 +337,16 @@ def test_a_wrong_variable_is_refused_with_its_name_value_and_remedy(variable: st
     assert variable in message
     assert f"'{value}'" in message
     assert remedy in message
+
+
+def test_runtimes_are_read_in_their_order_and_leave_the_command_alone(write: Write) -> None:
+    site = load_site({"SIFMOD_SITE": write('runtime = "singularity-ce"\nruntimes = ["enroot", "apptainer"]')})
+    assert (site.runtimes, site.has_enroot) == (("enroot", "apptainer"), True)
+    assert site.runtime_commands == ("singularity-ce",)
+    assert load_site({"SIFMOD_RUNTIMES": "apptainer,enroot"}).runtimes == ("apptainer", "enroot")
+    assert "SIFMOD_RUNTIMES is 'podman'" in refused({"SIFMOD_RUNTIMES": "podman"})
+    site = load_site({})
+    assert (site.runtimes, site.has_enroot, site.runtime_commands) == ((), False, names.CONTAINER_RUNTIMES)
 
 
 @pytest.mark.parametrize("name", names.RESERVED_VARIABLES)
