@@ -43,7 +43,7 @@ sys.path[:0] = [path for path in os.environ.get("SIFMOD_PYTHONPATH", "").split("
 
 from sifmod.advice.advisory import Advisory
 from sifmod.container.naming import Naming
-from sifmod.container.spec import ContainerSpec, file_names, spec_from_parameters
+from sifmod.container.spec import ContainerSpec, file_names, spec_from_parameters, squashfs_name
 from sifmod.eb.progress import easybuild_progress
 from sifmod.errors import ParameterError, SifmodError
 from sifmod.fetch.credentials import take_from_environment
@@ -107,6 +107,7 @@ def _seen(spec: ContainerSpec, manifest: Manifest) -> ContainerSpec:
         image_size=manifest.image_size,
         image_id=manifest.image_id,
         image_sha256=manifest.image_sha256,
+        squashfs=manifest.squashfs,
         mpi=spec.mpi or manifest.mpi,
         mpi_env=manifest.mpi_env,
         misfits=manifest.misfits,
@@ -262,6 +263,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     image = self._in_repositories(spec, site)
                     if image and os.access(image, os.R_OK):
                         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
+                if not keep_image:
+                    spec = replace(spec, squashfs=squashfs_name(spec.sif) if site.has_enroot else "")
                 self._description = replace(spec, naming=self.naming()), site
         return self._description
 

@@ -84,6 +84,7 @@ def describe(item: Installation, site: Site, *, fast: bool) -> dict[str, Any]:
             "source": manifest.image_source,
             "origin": manifest.image_origin,
             "digest": manifest.image_digest,
+            "for_enroot": _for_enroot(item),
             "old": [{"path": str(path), "size": path.stat().st_size} for path in item.old_images],
         },
         "python_version": manifest.python_version,
@@ -95,6 +96,18 @@ def describe(item: Installation, site: Site, *, fast: bool) -> dict[str, Any]:
         "module_files": [str(path) for path in item.module_files],
         "newer_easyconfigs": [str(path) for path in newer_easyconfigs(item.name, item.version)],
         "tools": dict(manifest.tools),
+    }
+
+
+def _for_enroot(item: Installation) -> Optional[dict[str, Any]]:
+    manifest, path = item.manifest, item.squashfs
+    if path is None:
+        return None
+    return {
+        "path": str(path),
+        "size": manifest.squashfs_size,
+        "is_there": path.is_file(),
+        "sha256": manifest.squashfs_sha256,
     }
 
 

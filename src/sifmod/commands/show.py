@@ -66,6 +66,7 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
         ("  SHA-256", image["sha256"] or "not recorded, because the image was linked"),
         ("  from", image["origin"] or image["source"]),
         ("  digest", image["digest"] or "-"),
+        *_rows_for_enroot(image["for_enroot"]),
         ("  old", "\n".join(f"{old['path']}, {size_text(old['size'])}" for old in image["old"]) or "-"),
         ("Python", facts["python_version"] or "-"),
         ("virtual environment", facts["venv"] or "-"),
@@ -90,6 +91,13 @@ def _layer_text(facts: dict[str, Any]) -> str:
     """Return a layer of user software, and below it its packages."""
     problem = f": {facts['problem']}" if facts["problem"] else ""
     return "\n".join([f"{facts['path']}, {size_text(facts['size'])}{problem}", *facts["packages"]])
+
+
+def _rows_for_enroot(facts: Optional[dict[str, Any]]) -> list[tuple[str, str]]:
+    if facts is None:
+        return []
+    place = facts["path"] + ("" if facts["is_there"] else " (gone)")
+    return [("  for enroot", f"{place}, {size_text(facts['size'])}, SHA-256 {facts['sha256']}")]
 
 
 def _feature_text(facts: dict[str, Any]) -> str:

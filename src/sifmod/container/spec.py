@@ -79,6 +79,7 @@ class ContainerSpec:
         image_size: its size in bytes; 0 until it was installed.
         image_id: the identifier in its header; empty until it was installed.
         image_sha256: its SHA-256; empty until it was installed, and if it was linked and not read.
+        squashfs: file name of the image for enroot in the installation; empty if it has none.
         definition_files: files kept in share/docker-defs/ for reference.
         expected_packages: names and exact versions of distributions that the container's Python must have.
         python: the Python of the image; None if the module provides no Python.
@@ -115,6 +116,7 @@ class ContainerSpec:
     image_size: int = 0
     image_id: str = ""
     image_sha256: str = ""
+    squashfs: str = ""
     definition_files: tuple[str, ...] = ()
     expected_packages: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     python: Optional[PythonLayout] = None
@@ -184,6 +186,15 @@ class ContainerSpec:
         if self.venv:
             return f"{self.venv_path}/bin/python"
         return self.python.executable if self.python else ""
+
+
+def squashfs_name(sif: str) -> str:
+    """Return the file name of the image for enroot that belongs to a SIF: `demo.sqsh` to `demo.sif`.
+
+    Args:
+        sif: file name of the SIF.
+    """
+    return f"{sif[:-4] if sif.endswith('.sif') and sif != '.sif' else sif}.sqsh"
 
 
 def image_is_gone(image: object) -> str:

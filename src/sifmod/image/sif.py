@@ -197,6 +197,43 @@ def sif_id(path: Path) -> str:
         os.close(descriptor)
 
 
+def squashfs_partition(path: Path) -> Descriptor:
+    """Return the partition of a SIF with its root file system: written as a file, it is an image for enroot.
+
+    Args:
+        path: the SIF.
+
+    Raises:
+        ImageError: the file can't be read or is not a SIF, or its root file system is no whole SquashFS; the message
+            says what it is instead.
+    """
+
+    def unfit(found: str) -> ImageError:
+        return ImageError(
+            f"the image '{path}' has no SquashFS partition, which enroot needs ({found}): build the image again, or "
+            "take enroot out of 'runtimes' in the site file"
+        )
+
+    check_is_sif(path)
+    try:
+        with path.open("rb") as stream:
+            partition = read_sif(stream, name=str(path)).system
+            if partition is None:
+                raise unfit("it has no root file system")
+            if file_system(partition) != SQUASHFS:
+                found = FILE_SYSTEMS.get(file_system(partition), "unknown")
+                raise unfit(f"the file system of its root is {found}")
+            head = os.pread(stream.fileno(), superblock.SIZE, partition.offset)
+    except OSError as error:
+        raise ImageError(f"the image '{path}' can't be read: {error.strerror}") from error
+    if not head.startswith(superblock.MAGIC):
+        raise unfit("what it names as SquashFS does not begin as one")
+    length = int.from_bytes(head[superblock.LENGTH_AT : superblock.LENGTH_AT + 8], "little")
+    if not superblock.SIZE <= length <= partition.size:
+        raise unfit(f"its SquashFS has {length} bytes, in a partition of {partition.size}")
+    return partition
+
+
 def check_is_sif(path: Path) -> None:
     """Check that a file starts with the header of a SIF.
 

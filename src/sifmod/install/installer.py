@@ -19,7 +19,7 @@ from sifmod import __version__, names
 from sifmod.advice.advisory import Advisory
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind
-from sifmod.container.spec import ContainerSpec
+from sifmod.container.spec import ContainerSpec, squashfs_name
 from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.fetch.definition import kept_definition
 from sifmod.fetch.signature import check_signature
@@ -39,7 +39,7 @@ from sifmod.host.files import (
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.host.striping import striped
 from sifmod.image.inspection import Inspection, contents_of
-from sifmod.image.sif import check_is_sif, sif_id
+from sifmod.image.sif import check_is_sif, sif_id, squashfs_partition
 from sifmod.install.advice import about_node, advised_versions, known_problems, node_subject
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.mpi import with_mpi
@@ -69,6 +69,15 @@ from sifmod.usersoftware.tree import (
 
 # Bytes that a new virtual environment takes at most: pip and setuptools, and while they are installed, their wheels.
 _OF_A_VENV = 32 << 20
+
+
+@dataclass(frozen=True)
+class _SquashFs:
+    """The image for enroot: its file name, empty if there is none, its SHA-256 and its size in bytes."""
+
+    name: str = ""
+    sha256: str = ""
+    size: int = 0
 
 
 @dataclass(frozen=True)
@@ -108,6 +117,8 @@ class Installer:
             SifmodError: a step failed; an earlier installation still works, and nothing is left of a new one.
         """
         runtime = find_runtime(self.site)
+        if self.site.has_enroot:
+            squashfs_partition(self.image)  # refuse an unfit image before anything is written
         check_wrappers(self.spec, self.site, self.image)
         with _stage(Path(self.spec.installdir)) as stage:
             installdir = Path(self.spec.installdir)
@@ -146,6 +157,8 @@ class Installer:
         image, digest = self._place(stage, runtime)
         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image), image_sha256=digest)
         self._compare_stand_ins(spec, digest)
+        squashfs = self._place_squashfs(stage, image) if self.site.has_enroot else _SquashFs()
+        spec = replace(spec, squashfs=squashfs.name)
         contents = contents_of(image)
         spec = with_mpi(spec, self.site, contents, runtime, say=self.say, warn=self.warn)
         spec = replace(spec, advisories=self._known_problems(spec, runtime, contents, digest))
@@ -172,7 +185,9 @@ class Installer:
         files = [str(artefact.path) for artefact in artefacts]
         if image.parent == stage:
             files.append(spec.sif)
-        old_images = superseded_images(Path(spec.installdir), before, spec.sif)
+        images = [name for name in (spec.sif, spec.squashfs) if name]
+        files += [spec.squashfs] if spec.squashfs else []
+        old_images = superseded_images(Path(spec.installdir), before, images)
         manifest = Manifest(
             image=spec.sif,
             image_source=str(self.image),
@@ -192,6 +207,9 @@ class Installer:
             mpi_env=dict(spec.mpi_env),
             misfits=dict(spec.misfits),
             features=_features(spec, self.site),
+            squashfs=squashfs.name,
+            squashfs_sha256=squashfs.sha256,
+            squashfs_size=squashfs.size,
             **_named(spec, before),
         )
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
@@ -220,6 +238,7 @@ class Installer:
     def _make_space(self, installdir: Path, before: Optional[Manifest]) -> Optional[Manifest]:
         """Remove images that no module file names if the new image needs their space, and return the manifest then."""
         needed = size_of(self.image) if self.spec.image_mode == "copy" else 0
+        needed += squashfs_partition(self.image).size if self.site.has_enroot else 0
         if not before or not is_complete(before) or shutil.disk_usage(installdir).free >= needed:
             return before
         removed = remove_old_images(installdir)
@@ -299,6 +318,19 @@ class Installer:
         if how in (HARD_LINK, "central"):
             self._warn_of_writers()
         return target, digest
+
+    def _place_squashfs(self, stage: Path, image: Path) -> _SquashFs:
+        """Write the image for enroot, the root file system of the SIF that was placed."""
+        name = squashfs_name(self.spec.sif)
+        partition = squashfs_partition(image)
+        self.say(f"writing {name}, the image for enroot")
+        with (
+            self.progress.step(f"writing {name}", size=partition.size) as step,
+            striped(stage / name, self.site.stripe, warn=self.warn) as draft,
+        ):
+            digest = copy_image(image, draft, offset=partition.offset, size=partition.size, progress=step.advance)
+            draft.chmod(draft.stat().st_mode & ~0o111)
+        return _SquashFs(name, digest, partition.size)
 
     def _compare(self, digest: str) -> None:
         """Refuse an image that is not the one that the easyconfig names, or not the one that was pulled or built."""

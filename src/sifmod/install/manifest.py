@@ -52,6 +52,9 @@ class Manifest:
         mpi: whose MPI programs use: `host`, `image`, or empty.
         mpi_env: variables that MPI needs with the runtime that was there at the install.
         misfits: the site's features that programs of the image can't use, each with the reason.
+        squashfs: file name of the image for enroot, which the SIF's own partition is; empty if there is none.
+        squashfs_sha256: its SHA-256, in hexadecimal.
+        squashfs_size: its size in bytes.
         module_files: SHA-256, in hexadecimal, of each module file that EasyBuild wrote for this installation, by its
             absolute path; empty for a link to one, and until the install is complete.
     """
@@ -79,6 +82,9 @@ class Manifest:
     mpi: str = ""
     mpi_env: Mapping[str, str] = field(default_factory=dict)
     misfits: Mapping[str, str] = field(default_factory=dict)
+    squashfs: str = ""
+    squashfs_sha256: str = ""
+    squashfs_size: int = 0
     module_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -175,7 +181,7 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
     lists["files"] = tuple(data["files"])
     manifest = Manifest(**{**{key: data[key] for key in data if key in known}, **lists})
     tables = ("tools", "hashes", "expected_packages", "mpi_env", "misfits", "module_files")
-    kinds = {"image_size": int, **dict.fromkeys(lists, tuple), **dict.fromkeys(tables, dict)}
+    kinds = {"image_size": int, "squashfs_size": int, **dict.fromkeys(lists, tuple), **dict.fromkeys(tables, dict)}
     for name, value in vars(manifest).items():
         if not isinstance(value, kinds.get(name, str)):
             raise TypeError(f"its {name} is {value!r}")
@@ -189,8 +195,14 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
             if problem:
                 raise ValueError(f"its {name} has {path!r}: {problem}")
     for name in manifest.old_images:
-        if "/" in name or name not in manifest.files or name == manifest.image:
+        if "/" in name or name not in manifest.files or name in (manifest.image, manifest.squashfs):
             raise ValueError(f"its old_images has {name!r}, which can't be an old image")
+    if manifest.squashfs and ("/" in manifest.squashfs or manifest.squashfs not in manifest.files):
+        raise ValueError(f"its squashfs is {manifest.squashfs!r}, which is not among its files")
+    if manifest.squashfs and manifest.squashfs == manifest.image:
+        raise ValueError(f"its squashfs is {manifest.squashfs!r}, which is the image")
+    if not re.fullmatch(r"[0-9a-f]{64}" if manifest.squashfs else "", manifest.squashfs_sha256):
+        raise ValueError(f"its squashfs_sha256 is {manifest.squashfs_sha256!r}")
     # messages and job scripts have them on a line of their own
     for name in ("module", "full_module", "name", "version"):
         if not getattr(manifest, name).isprintable():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional
@@ -11,8 +12,8 @@ from sifmod.host.files import inside
 from sifmod.install.manifest import Manifest, read_manifest, rewrite_manifest, writable
 
 
-def superseded_images(installdir: Path, before: Optional[Manifest], image: str) -> tuple[str, ...]:
-    """Return the names of images that stay when an installation is replaced: the one in use so far, if it has its own.
+def superseded_images(installdir: Path, before: Optional[Manifest], images: Collection[str]) -> tuple[str, ...]:
+    """Return the names of images that stay when an installation is replaced: those in use so far, if it has its own.
 
     After a run that was stopped or killed, the module file may still name an old image, so these stay too. An image of
     the same name as the new one is not kept: with `image_mode = 'central'` the module names another place.
@@ -20,12 +21,13 @@ def superseded_images(installdir: Path, before: Optional[Manifest], image: str) 
     Args:
         installdir: the installation.
         before: its manifest so far; None for a first install.
-        image: file name of the new image.
+        images: file names of the new images, that for enroot included.
     """
     if before is None:
         return ()
-    replaced = (before.image,) if is_complete(before) else (*before.old_images, before.image)
-    own = [name for name in replaced if name in before.files and name != image]
+    current = tuple(filter(None, (before.image, before.squashfs)))
+    replaced = current if is_complete(before) else (*before.old_images, *current)
+    own = [name for name in replaced if name in before.files and name not in images]
     return tuple(name for name in own if inside(installdir, name).is_file())
 
 

@@ -10,7 +10,7 @@ import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Optional
 
 from sifmod.errors import ImageError
 
@@ -26,8 +26,15 @@ _CACHED = 32 * 1024 * 1024
 _FICLONE = 0x40049409
 
 
-def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] = lambda _size: None) -> str:
-    """Copy an image to a new file and return its SHA-256, in hexadecimal.
+def copy_image(
+    source: Path,
+    target: Path,
+    *,
+    offset: int = 0,
+    size: Optional[int] = None,
+    progress: Callable[[int], object] = lambda _size: None,
+) -> str:
+    """Copy an image, or a part of it, to a new file and return the SHA-256 of that, in hexadecimal.
 
     Hashing and writing share one read: `hashlib` releases the interpreter lock on large buffers, so a second thread
     hashes chunks while this one writes them and reads further ones. As with cp, there is no fsync: an image can be
@@ -37,6 +44,8 @@ def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] 
     Args:
         source: the image.
         target: path of the copy; must not exist.
+        offset: where the part begins, in bytes.
+        size: how many bytes it has; None for all up to the end.
         progress: called with the number of bytes after each piece that was written.
 
     Raises:
@@ -45,6 +54,8 @@ def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] 
     digest = hashlib.sha256()
     try:
         with source.open("rb", buffering=0) as reader, ThreadPoolExecutor(max_workers=1) as hasher:
+            if offset:
+                reader.seek(offset)
             descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777)
             try:
                 with os.fdopen(descriptor, "wb", buffering=0) as writer:
@@ -53,7 +64,7 @@ def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] 
                     for buffer in itertools.cycle([bytearray(_CHUNK) for _ in range(_CHUNKS)]):
                         if len(hashing) == _CHUNKS:
                             hashing.popleft().result()
-                        view = memoryview(buffer)
+                        view = memoryview(buffer)[: None if size is None else size - end]
                         length = reader.readinto(view) or 0
                         if not length:
                             break
@@ -69,12 +80,19 @@ def copy_image(source: Path, target: Path, *, progress: Callable[[int], object] 
                             before, begin = begin, end
                     for each in hashing:
                         each.result()
+                    if size is not None:
+                        _check_length(source, end, size)
             except BaseException:
                 target.unlink()
                 raise
     except OSError as error:
         raise ImageError(f"copying the image '{source}' to '{target}' failed: {error.strerror}") from error
     return digest.hexdigest()
+
+
+def _check_length(source: Path, copied: int, size: int) -> None:
+    if copied < size:
+        raise ImageError(f"the image '{source}' ends {size - copied} bytes too early: was it changed during the copy?")
 
 
 # How a file came to have the bytes of an image without a copy.

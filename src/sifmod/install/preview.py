@@ -94,7 +94,7 @@ def differences(
         InstallError: an installed file can't be read, or a name in the manifest leads out of the installation.
     """
     new = {str(artefact.path): artefact.text for artefact in artefacts}
-    old = set(manifest.files) - {manifest.image, *_FROM_IMAGE}
+    old = set(manifest.files) - {manifest.image, manifest.squashfs, *manifest.old_images, *_FROM_IMAGE}
     for name in sorted({*old, *new}):
         yield from _difference(str(PurePosixPath(name)), _text(inside(installdir, name)), new.get(name))
     path, text = module

@@ -82,6 +82,11 @@ class Installation:
         return os.path.isfile(self.image)  # noqa: PTH113 - without an error where a folder above is not ours
 
     @property
+    def squashfs(self) -> Optional[Path]:
+        """Path of the image for enroot; None if none was installed. It may have been deleted since."""
+        return self.root / self.manifest.squashfs if self.manifest.squashfs else None
+
+    @property
     def old_images(self) -> tuple[Path, ...]:
         """Images of the installation before this one that are still there."""
         return tuple(self.root / name for name in self.manifest.old_images if (self.root / name).is_file())

@@ -66,6 +66,7 @@ def verify(
     yield from _module_file(installation)
     yield from _writable(installation)
     yield from _image(installation, site, progress)
+    yield from _squashfs(installation, site, progress)
     yield from _old_images(installation)
     yield from _placement(installation, site)
     with progress.step(f"{installation.module}: reading user software"):
@@ -122,7 +123,8 @@ def sanity_check_with_easybuild(installation: Installation) -> Finding:
 
 def _files(installation: Installation) -> Iterator[Finding]:
     root, manifest = installation.root, installation.manifest
-    texts = [name for name in manifest.files if name not in (manifest.image, names.MANIFEST, *manifest.old_images)]
+    images = (manifest.image, manifest.squashfs, *manifest.old_images)
+    texts = [name for name in manifest.files if name not in (names.MANIFEST, *images)]
     gone, changed = [], []
     for name in texts:
         try:
@@ -248,6 +250,36 @@ def _image(installation: Installation, site: Site, progress: Progress) -> Iterat
     else:
         what = f"'{image}' has the SHA-256 {digest}, and {manifest.image_sha256} was installed"
         yield Finding(PROBLEM, "image", what, why, remedy)
+
+
+def _squashfs(installation: Installation, site: Site, progress: Progress) -> Iterator[Finding]:
+    """Check the image for enroot. Nothing stands in for a missing one: jobs name it by its path."""
+    manifest, image, topic = installation.manifest, installation.squashfs, "image for enroot"
+    why = "jobs with enroot or pyxis fail, or run something else"
+    if image is None:
+        if site.has_enroot:
+            what = "the site has enroot, and the module was installed without an image for it"
+            yield Finding(WARNING, topic, what, "jobs can't use enroot or pyxis", _REINSTALL)
+        return
+    try:
+        size = image.stat().st_size
+        if size != manifest.squashfs_size:
+            what = f"'{image}' has {size} bytes, and {manifest.squashfs_size} were installed"
+            yield Finding(PROBLEM, topic, what, why, _REINSTALL)
+            return
+        with progress.step(f"{installation.module}: hashing the image for enroot", size=size) as step:
+            digest = sha256_of(image, progress=step.advance)
+    except FileNotFoundError:
+        yield Finding(PROBLEM, topic, f"'{image}' is gone", why, _REINSTALL)
+        return
+    except OSError as error:
+        yield Finding(PROBLEM, topic, f"'{image}' can't be read: {error.strerror}", why, _REINSTALL)
+        return
+    if digest == manifest.squashfs_sha256:
+        yield Finding(OK, topic, f"{size_text(size)}, SHA-256 {digest} as installed")
+    else:
+        what = f"'{image}' has the SHA-256 {digest}, and {manifest.squashfs_sha256} was installed"
+        yield Finding(PROBLEM, topic, what, why, _REINSTALL)
 
 
 def _old_images(installation: Installation) -> Iterator[Finding]:

@@ -229,6 +229,18 @@ def test_remove_names_files_of_others_before_it_asks(call: Call, root: Path) -> 
     assert not root.exists()
 
 
+def test_an_image_for_enroot_is_shown(call: Call, root: Path) -> None:
+    manifest = read_manifest(root)
+    assert manifest
+    assert "  for enroot" not in call("show", MODULE).output
+    files, name = (*manifest.files, "demo.sqsh"), root / names.MANIFEST
+    changed = replace(manifest, files=files, squashfs="demo.sqsh", squashfs_sha256="1" * 64, squashfs_size=2_000_000)
+    name.write_text(changed.text)
+    assert f"{root}/demo.sqsh (gone), 2 MB, SHA-256 1111" in call("show", MODULE).output
+    (root / "demo.sqsh").touch()
+    assert json.loads(call("show", MODULE, "--json").output)["image"]["for_enroot"]["is_there"]
+
+
 def test_an_old_image_is_shown_and_removed_alone(call: Call, root: Path) -> None:
     assert call("remove", MODULE, "--old-images", "--yes").output == "there is no old image\n"
     manifest = read_manifest(root)

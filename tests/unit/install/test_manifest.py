@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 
 import pytest
 
@@ -23,12 +24,15 @@ def manifest() -> Manifest:
         image_sha256="0" * 64,
         image_size=12345,
         python_version="3.11",
-        files=("bin/python", "démo image.sif", names.MANIFEST),
+        files=("bin/python", "demo.sqsh", "démo image.sif", names.MANIFEST),
         tools={"sifmod": "0", "runtime": "fake 1.0"},
         name="Demo",
         version="1.0-x",
         full_module="Core/Demo/1.0-x",
         install_subdir="Demo/1.0-x",
+        squashfs="demo.sqsh",
+        squashfs_sha256="1" * 64,
+        squashfs_size=12000,
         misfits={"mpi": "libmpi.so.12 of the host needs glibc 2.36, but the image has glibc 2.31"},
         module_files={"/modules/all/Core/Demo/1.0-x.lua": "0" * 64, "/modules/lang/Demo/1.0-x.lua": ""},
     )
@@ -46,7 +50,7 @@ def test_a_manifest_is_read_back_as_it_was_written(tmp_path: Path, path: Path, m
     assert read_manifest(tmp_path) == manifest
 
 
-@pytest.mark.parametrize("name", ["bin/python", "démo image.sif", "nobody's", names.MANIFEST, "../x"])
+@pytest.mark.parametrize("name", ["bin/python", "démo image.sif", "demo.sqsh", "nobody's", names.MANIFEST, "../x"])
 def test_an_old_image_is_another_file_of_the_installation(
     tmp_path: Path, path: Path, manifest: Manifest, name: str
 ) -> None:
@@ -55,12 +59,33 @@ def test_an_old_image_is_another_file_of_the_installation(
         read_manifest(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"squashfs": "bin/python"}, "its squashfs is 'bin/python'"),
+        ({"squashfs": "nobody's"}, "not among its files"),
+        ({"squashfs": "démo image.sif"}, "which is the image"),
+        ({"squashfs": 1}, "its squashfs is 1"),
+        ({"squashfs_sha256": ""}, "its squashfs_sha256 is ''"),
+        ({"squashfs_sha256": "1" * 63 + "/"}, "its squashfs_sha256 is"),
+        ({"squashfs": ""}, "its squashfs_sha256 is"),
+        ({"squashfs_size": "12"}, "its squashfs_size is '12'"),
+    ],
+)
+def test_the_image_for_enroot_is_another_file_of_the_installation(
+    tmp_path: Path, path: Path, manifest: Manifest, changes: dict[str, Any], said: str
+) -> None:
+    path.write_text(replace(manifest, **changes).text, encoding="utf-8")
+    with pytest.raises(InstallError, match=re.escape(said)):
+        read_manifest(tmp_path)
+
+
 def test_the_text_is_json_with_sorted_keys_and_a_format(manifest: Manifest) -> None:
     data = json.loads(manifest.text)
     assert list(data) == sorted(data)
     assert data["format"] == 1
     assert data["image_sha256"] == "0" * 64
-    assert data["files"] == ["bin/python", "démo image.sif", "share/sifmod.json"]
+    assert data["files"] == ["bin/python", "demo.sqsh", "démo image.sif", "share/sifmod.json"]
     assert manifest.text.endswith("}\n")
 
 

@@ -54,6 +54,25 @@ def test_the_copy_is_the_image_and_the_digest_is_its_sha256(tmp_path: Path, targ
     assert digest == hashlib.sha256(source.read_bytes()).hexdigest()
 
 
+@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 9 * CHUNK + 17])
+def test_a_part_is_copied_and_hashed_alone(tmp_path: Path, target: Path, size: int) -> None:
+    source = tmp_path / "source.sif"
+    part = os.urandom(size)
+    source.write_bytes(b"before" + part + b"after")
+    copied: list[int] = []
+    assert copy_image(source, target, offset=6, size=size, progress=copied.append) == hashlib.sha256(part).hexdigest()
+    assert target.read_bytes() == part
+    assert sum(copied) == size
+
+
+def test_a_part_that_is_not_all_there_leaves_nothing(tmp_path: Path, target: Path) -> None:
+    source = tmp_path / "source.sif"
+    source.write_bytes(bytes(100))
+    with pytest.raises(ImageError, match="ends 10 bytes too early: was it changed during the copy"):
+        copy_image(source, target, offset=50, size=60)
+    assert not target.exists()
+
+
 def test_hashing_may_fall_behind_by_some_chunks(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = os.urandom(placement._CHUNKS * CHUNK)
     source = tmp_path / "source.sif"

@@ -601,6 +601,17 @@ def test_a_full_disk_leaves_it_unpacked(
     assert not root.exists()
 
 
+def test_the_image_for_enroot_goes_with_the_installation(space: SoftwareSpace) -> None:
+    files = ("bin/start-shell", "demo.sif", "demo.sqsh", "share/container.sh", names.MANIFEST)
+    more = {"squashfs": "demo.sqsh", "squashfs_sha256": "1" * 64, "squashfs_size": 1}
+    root = make_installation(space, "Other/1", files=files, **more)
+    (root / "demo.sqsh").touch()
+    removal = Removal(find_installation(space, "Other/1"), say=print)
+    assert (removal.others, removal.users_own) == ((), ())
+    removal.remove(keep=None)
+    assert not root.exists()
+
+
 # What make-squashfs does in the end, with --replace or without.
 PACKER = """#!/bin/bash
 set -e

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -144,6 +145,42 @@ def test_an_image_that_is_gone_may_have_a_stand_in(root: Path, check: Check, tmp
     (repository / "demo.sif").write_bytes(SIF_HEADER + b"x")
     (problem,) = check(a_site(image_repositories=(str(repository),)))["image"]
     assert "is gone" in problem.what
+
+
+def with_squashfs(space: SoftwareSpace, content: bytes = SQUASHFS) -> Path:
+    """Write an installation that has an image for enroot, and return the path of that."""
+    files = ("bin/start-shell", "demo.sif", "demo.sqsh", "share/container.sh", names.MANIFEST)
+    recorded = {"squashfs_sha256": hashlib.sha256(SQUASHFS).hexdigest(), "squashfs_size": len(SQUASHFS)}
+    root = make_installation(space, MODULE, files=files, squashfs="demo.sqsh", **recorded)
+    (root / "demo.sqsh").write_bytes(content)
+    return root / "demo.sqsh"
+
+
+def test_an_image_for_enroot_is_hashed(space: SoftwareSpace, check: Check) -> None:
+    path, progress = with_squashfs(space), Recorded()
+    found = check(a_site(runtimes=("apptainer", "enroot")), progress=progress)
+    (finding,) = found["image for enroot"]
+    assert (finding.severity, "as installed" in finding.what) == (OK, True)
+    assert severities(found)["files"] == OK
+    assert f"{MODULE}: hashing the image for enroot" in [step.title for step in progress.steps]
+    path.write_bytes(SQUASHFS[:-1] + b"x")
+    (finding,) = check()["image for enroot"]
+    assert (finding.severity, finding.remedy) == (PROBLEM, "reinstall it with: eb --rebuild")
+    assert "has the SHA-256" in finding.what
+    path.write_bytes(SQUASHFS + b"x")
+    assert f"has {len(SQUASHFS) + 1} bytes, and {len(SQUASHFS)} were installed" in check()["image for enroot"][0].what
+    path.unlink()
+    (finding,) = check()["image for enroot"]
+    assert (finding.severity, finding.what) == (PROBLEM, f"'{path}' is gone")
+    path.mkdir()
+    assert check()["image for enroot"][0].severity == PROBLEM
+
+
+@pytest.mark.usefixtures("root")
+def test_a_module_without_an_image_for_the_site_s_enroot_is_named(check: Check) -> None:
+    assert "image for enroot" not in check()
+    (finding,) = check(a_site(runtimes=("enroot",)))["image for enroot"]
+    assert (finding.severity, finding.remedy) == (WARNING, "reinstall it with: eb --rebuild")
 
 
 def test_code_that_starts_by_itself_is_listed(root: Path, check: Check) -> None:
