@@ -35,6 +35,11 @@ from sifmod.site.settings import load_settings
 @click.option("--partition", "-p", default="", help="Partition (default: the site's if the job requests GPUs).")
 @click.option("--account", "-A", default="", help="Account (default: the site's).")
 @click.option("--broadcast", is_flag=True, help="Copy the image to each node first, and remove the copies at the end.")
+@click.option(
+    "--pyxis/--no-pyxis",
+    default=None,
+    help="Start the container with enroot, through Slurm's plugin pyxis (default: if the site names enroot first).",
+)
 @site_option
 @json_option
 def sbatch(
@@ -49,6 +54,7 @@ def sbatch(
     partition: str,
     account: str,
     broadcast: bool,
+    pyxis: Optional[bool],
     site_name: str,
     as_json: bool,
 ) -> None:
@@ -65,10 +71,12 @@ def sbatch(
       sifmod sbatch PyTorch/2.2.0 --nodes 4 --gpus-per-node 8 -- train.py | sbatch
       sifmod sbatch PyTorch/2.2.0 -N 2 --launcher torchrun -- -m package.train
       sifmod sbatch PyTorch/2.2.0 -N 1000 --broadcast -- train.py
+      sifmod sbatch PyTorch/2.2.0 -N 2 --gpus-per-node 8 --pyxis -- train.py
       sifmod sbatch samtools/1.16.1 --cpus-per-task 8 -- samtools index -@8 a.bam
     """
     # a naming scheme may have made another name for `module load` of NAME/VERSION
     installed = _installation(module)
+    site = load_settings(site=site_name).site
     job = Job(
         module=installed.module if installed else module,
         command=command,
@@ -81,10 +89,11 @@ def sbatch(
         partition=partition,
         account=account,
         broadcast=broadcast,
+        pyxis=site.prefers_enroot if pyxis is None else pyxis,
     )
     if installed:
         job = fitted(job, installed.manifest, launcher=launcher or "")
-    script = render_job(job, load_settings(site=site_name).site)
+    script = render_job(job, site)
     if as_json:
         echo_json({"job": asdict(job), "script": script})
     else:

@@ -34,6 +34,8 @@ class Vendor:
             available in a container.
         commands: commands of the host that the runtime's option brings into a container.
         device: a device file that exists on nodes with a loaded driver.
+        enroot: variables with which enroot brings its devices and the host's libraries into a container, each with the
+            value that it has unless the user sets another; empty if enroot needs none.
         gpus: shell pattern of the device files, one for each GPU.
         libraries: whose libraries programs use unless the site or the easyconfig says otherwise, one of `LIBRARIES`.
         driver_library: library that must be that of the host's driver; empty if images have all that they need.
@@ -65,6 +67,7 @@ class Vendor:
     gpus: str
     hints: str
     commands: tuple[str, ...] = ()
+    enroot: Mapping[str, str] = field(default_factory=_nothing)
     libraries: str = "host"
     driver_library: str = ""
     caches: tuple[str, ...] = ()
@@ -205,6 +208,8 @@ _NVIDIA = Vendor(
         *("nvidia-smi", "nvidia-debugdump", "nvidia-persistenced"),
         *("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
     ),
+    # 98-nvidia.sh of enroot 4.1.2 does nothing without the first, and brings no compute library without the second
+    enroot=MappingProxyType({"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}),
     tool="nvidia-smi",
     queries=(
         ("--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"),

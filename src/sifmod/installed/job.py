@@ -18,8 +18,13 @@ def fitted(job: Job, manifest: Manifest, *, launcher: str = "") -> Job:
         launcher: the launcher that the user chose; empty for the one that fits the container.
 
     Raises:
-        JobError: the container lacks the runscript of the launcher, or `broadcast-image`.
+        JobError: the container lacks the runscript of the launcher, `broadcast-image`, or an image for enroot.
     """
+    if job.pyxis and not manifest.squashfs:
+        raise JobError(
+            f"'{job.module}' was installed without an image for enroot, which pyxis needs: name enroot in 'runtimes' "
+            "of the site file and install it again with eb --rebuild, or leave --pyxis out"
+        )
     if job.broadcast and "bin/broadcast-image" not in manifest.files:
         raise JobError(
             f"'{job.module}' was installed by a sifmod that had no broadcast-image: install it again with eb --rebuild "

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from sifmod import names
 from sifmod.errors import JobError
 from sifmod.render.templates import render_template
 from sifmod.site.settings import Site
@@ -38,6 +39,7 @@ class Job:
         launcher: `srun` starts every process of Python; `torchrun` is started once on each node and starts the others;
             `program` starts the command itself in every task.
         broadcast: whether each node gets a copy of the image first.
+        pyxis: whether Slurm's plugin pyxis starts the container, with enroot, instead of a runtime for SIFs.
         is_wrapper: whether the command is a host command of the module; for `program` only.
         time: time limit in a format of sbatch.
         partition: partition; empty for the site's if GPUs are requested, else Slurm's default.
@@ -55,6 +57,7 @@ class Job:
     partition: str = ""
     account: str = ""
     broadcast: bool = False
+    pyxis: bool = False
     is_wrapper: bool = False
 
 
@@ -71,6 +74,16 @@ def render_job(job: Job, site: Site) -> str:
         JobError: a value is invalid; the message says which and why.
     """
     _check(job)
+    if job.pyxis and not site.has_enroot:
+        raise JobError(
+            f"the site '{site.name}' does not have enroot, with which pyxis starts containers: leave --pyxis out, or "
+            'set runtimes = ["apptainer", "enroot"] in its file, or SIFMOD_RUNTIMES'
+        )
+    if job.pyxis and job.broadcast:
+        raise JobError(
+            "--broadcast copies SIFs, and pyxis starts no SIF: leave one of --broadcast and --pyxis out"
+            + (" (with --no-pyxis, because the site names enroot first)" if site.prefers_enroot else "")
+        )
     if job.broadcast and not site.node_local_dir:
         raise JobError(
             f"the site '{site.name}' names no folder that each node has of its own, for copies of the image: set "
@@ -96,6 +109,8 @@ def render_job(job: Job, site: Site) -> str:
         runtime=site.runtime_commands[0],
         is_torchrun=is_torchrun,
         runscript=LAUNCHERS[job.launcher],
+        # by its whole path: srun would take a program of the host that has the name of the command
+        with_environment=f"{names.RUNSCRIPTS}/with-environment",
     )
 
 

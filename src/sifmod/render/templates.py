@@ -141,6 +141,11 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
                 for name, arguments in {**_commands(spec, "pip"), **_commands(spec, "uv")}.items()
             ),
         ]
+    if spec.squashfs:
+        artefacts += [
+            artefact("runscripts", "with-environment", commands=commands),
+            artefact("share", "pyxis.sh", executable=False, passed=_passed(spec, site)),
+        ]
     return tuple(sorted(artefacts, key=lambda item: item.path))
 
 
@@ -232,6 +237,9 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
             name: folder for name, folder in names.LAYER_VARIABLES.items() if name not in settings["injected"]
         },
         "image_is_gone": f"{image_is_gone(own_path(spec.sif))}. Reinstall the module with: eb --rebuild",
+        "squashfs_is_gone": f"the image for enroot, {own_path(spec.squashfs)}, is gone: reinstall the module with: "
+        "eb --rebuild",
+        "enroot_gpu": spec.runtime_gpu.enroot if spec.runtime_gpu else {},
         "unreadable_beside_directory": f"{packed} can't be read, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. "
         f"Its owner can allow it with: {readable}",
         "unreadable_alone": f"{packed} can't be read, and your packages are in it. "
@@ -284,6 +292,13 @@ def _shown_at_load(spec: ContainerSpec, site: Site) -> Iterator[dict[str, Any]]:
                 ],
                 "variables": [] if is_spoilt else _as_set(others),
             }
+
+
+def _passed(spec: ContainerSpec, site: Site) -> list[str]:
+    """Return the names of the variables that a module may set in the shell for its container."""
+    settings = settings_facts(spec, site)
+    of_gpu = spec.runtime_gpu.enroot if spec.runtime_gpu else {}
+    return sorted({*settings["plain"], *settings["loaded_caches"], *settings["features"].plain, *of_gpu})
 
 
 def _as_set(variables: Mapping[str, Optional[str]]) -> list[tuple[str, Optional[str]]]:

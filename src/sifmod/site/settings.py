@@ -232,6 +232,11 @@ class Site:
         return names.ENROOT in self.runtimes
 
     @property
+    def prefers_enroot(self) -> bool:
+        """Whether job scripts use enroot, through pyxis, unless the user chooses otherwise."""
+        return self.runtimes[:1] == (names.ENROOT,)
+
+    @property
     def image_builders(self) -> tuple[str, ...]:
         """Commands that build Dockerfiles to try, in this order."""
         return (self.image_builder,) if self.image_builder else names.IMAGE_BUILDERS

@@ -1,4 +1,4 @@
-"""Four containers and what is rendered for them, which several tests here start from."""
+"""Five containers and what is rendered for them, which several tests here start from."""
 
 from __future__ import annotations
 
@@ -60,11 +60,13 @@ NASTY_SITE = a_site(
 
 def made(python_version: str, image_size: int = 0, image_id: str = "", **parameters: Any) -> ContainerSpec:
     fields = {key: parameters.pop(key) for key in ("name", "version", "env_name", "installdir", "sif")}
+    squashfs = parameters.pop("squashfs", "")
     return replace(
         spec_from_parameters(**fields, parameters=parameters),
         python_version=python_version,
         image_size=image_size,
         image_id=image_id,
+        squashfs=squashfs,
     )
 
 
@@ -131,6 +133,28 @@ CASES: dict[str, tuple[ContainerSpec, Site]] = {
             pip_constraints=False,
         ),
         NASTY_SITE,
+    ),
+    "enroot-nvidia": (
+        made(
+            "3.10",
+            name="PyTorch",
+            version="24.03-ngc",
+            env_name="PYTORCH",
+            installdir="/apps/PyTorch/24.03-ngc",
+            sif="pytorch.sif",
+            squashfs="pytorch.sqsh",
+            gpu="nvidia",
+            python_prefix="/usr",
+            wrappers={"python": "python", "train": "/opt/bin/train --all='GPUs of a node'"},
+            container_env={"OMP_NUM_THREADS": "4", "LD_PRELOAD": "/opt/lib/x.so"},
+        ),
+        a_site(
+            runtimes=("enroot", "apptainer"),
+            optional_binds=(Bind("/scratch", "/scratch"),),
+            cache={"root": "/scratch/${USER}", "HF_HOME": "hf"},
+            default_features=("ib",),
+            feature={"ib": Feature("ib", env={"NCCL_SOCKET_IFNAME": "ib0"}, container_env={"PYTHONPATH": "/x"})},
+        ),
     ),
 }
 

@@ -16,7 +16,7 @@ from .running import Done, GetMaster, Load, Runscript, Wrapper
 
 @pytest.fixture(params=CASES)
 def case(request: pytest.FixtureRequest) -> str:
-    """Name one of the four containers after the other."""
+    """Name one of the five containers after the other."""
     name: str = request.param
     return name
 

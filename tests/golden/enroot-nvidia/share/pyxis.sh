@@ -1,0 +1,111 @@
+# What a job script of `sifmod sbatch --pyxis` gives to srun for the container of PyTorch/24.03-ngc. It sources this file
+# after it has loaded the module, whose list of bind paths and whose variables are taken as they are then, with what the user has
+# changed. Sets container_image, container_mounts and container_env, or ends the job with one sentence.
+# shellcheck shell=bash
+
+# pyxis_refuse MESSAGE
+pyxis_refuse() {
+    printf '%s: %s\n' PyTorch/24.03-ngc "$1" >&2
+    exit 1
+}
+
+# pyxis_mount SOURCE DESTINATION OPTIONS: add a mount. Commas and colons separate for pyxis (0.24), which has no escape for them, and
+# it writes paths into a bash script between double quotes.
+pyxis_mount() {
+    local source=$1 destination=$2 option flags='' path
+    local -a options
+    IFS=, read -ra options <<<"$3"
+    for option in ${options[@]+"${options[@]}"}; do
+        case $option in
+        ro | rw) flags=:$option ;;
+        image-src=*)
+            if [[ $destination == /user-software ]]; then
+                pyxis_refuse "the user software is packed into '$source', which pyxis can't mount: unpack it with unmake-squashfs, or run the job without pyxis"
+            fi
+            pyxis_refuse "pyxis can't mount the file system in '$source': take it out of the bind paths, or run the job without pyxis"
+            ;;
+        esac
+    done
+    for path in "$source" "$destination"; do
+        if [[ $path == *[,:\"\$\`\\]* || $path == *[[:cntrl:]]* ]]; then
+            pyxis_refuse "pyxis can't mount '$path', because of a comma, colon, quote, dollar sign, backquote, backslash or control character in it: rename it, or run the job without pyxis"
+        fi
+    done
+    container_mounts+=${container_mounts:+,}$source:$destination$flags
+}
+
+# pyxis_binds LIST: add the mounts of a list of bind paths as Apptainer reads it: a backslash before a comma or a colon makes it part
+# of a path, and what does not begin with a slash is one more option of the bind path before.
+pyxis_binds() {
+    local text=$1, field='' char next i count=0
+    local -a fields=() sources=() destinations=() options=()
+    for ((i = 0; i < ${#text}; i += 1)); do
+        char=${text:i:1}
+        next=${text:i+1:1}
+        case $char in
+        \\)
+            field+=$char
+            if [[ $next == [,:] ]]; then
+                field=${field%?}$next
+                i=$((i + 1))
+            fi
+            ;;
+        :)
+            fields+=("$field")
+            field=''
+            ;;
+        ,)
+            fields+=("$field")
+            field=''
+            if [[ ${fields[0]} == /* ]]; then
+                sources[count]=${fields[0]}
+                destinations[count]=${fields[1]:-${fields[0]}}
+                options[count]=${fields[2]-}
+                count=$((count + 1))
+            elif [[ -n ${fields[0]} ]] && ((count)); then
+                options[count - 1]+=,${fields[0]}
+            fi
+            fields=()
+            ;;
+        *) field+=$char ;;
+        esac
+    done
+    for ((i = 0; i < count; i += 1)); do
+        pyxis_mount "${sources[i]}" "${destinations[i]}" "${options[i]}"
+    done
+}
+
+# pyxis_names: set container_env to the names of the module's variables, and of the user's for the container, that have a value. pyxis
+# writes each as a line of a file, so a value of several lines is left out: the container inherits it anyway.
+pyxis_names() {
+    local name
+    container_env=SQSH
+    while IFS= read -r name; do
+        case $name in
+        SINGULARITYENV_* | APPTAINERENV_* | HF_HOME | NCCL_SOCKET_IFNAME | NVIDIA_DRIVER_CAPABILITIES | NVIDIA_VISIBLE_DEVICES | OMP_NUM_THREADS) ;;
+        *) continue ;;
+        esac
+        if [[ -n ${!name} && ${!name} != *$'\n'* ]]; then container_env+=,$name; fi
+    done < <(compgen -e)
+}
+
+export SQSH=/apps/PyTorch/24.03-ngc/pytorch.sqsh
+container_image=$SQSH
+if [[ ! -f $container_image ]]; then
+    pyxis_refuse 'the image for enroot, /apps/PyTorch/24.03-ngc/pytorch.sqsh, is gone: reinstall the module with: eb --rebuild'
+fi
+# with these enroot brings the GPUs and the libraries of the host's driver into the container
+if [[ -e /dev/nvidiactl ]]; then
+    if [[ -z ${NVIDIA_VISIBLE_DEVICES-} ]]; then export NVIDIA_VISIBLE_DEVICES=all; fi
+    if [[ -z ${NVIDIA_DRIVER_CAPABILITIES-} ]]; then export NVIDIA_DRIVER_CAPABILITIES=compute,utility; fi
+fi
+
+# The working directory comes first: a mount hides what is mounted below its destination before. As Apptainer does, it is left out if it
+# is a folder of the system, which is the image's in the container.
+container_mounts=''
+case $PWD in
+/ | /bin | /dev | /etc | /lib | /lib64 | /mnt | /opt | /proc | /sbin | /sys | /tmp | /usr | /var) ;;
+*) pyxis_mount "$PWD" "$PWD" '' ;;
+esac
+pyxis_binds "${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}},${APPTAINER_BIND-${SINGULARITY_BIND-}}"
+pyxis_names
