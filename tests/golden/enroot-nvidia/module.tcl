@@ -137,161 +137,12 @@ foreach name [list SQSH "SQSHPYTORCH"] {
     }
 }
 
-# What the cluster offers to containers: each feature in use that applies on this node adds bind paths and variables. The record
-# says which these were, for the unload, and for commands on other nodes.
-
-# sifmod_is_host PATTERN...: whether one of them matches the name of this node: its own, short or in full, or Slurm's for it. The
-# variable HOSTNAME of a job is that of the login node.
-proc sifmod_is_host {args} {
-    set names {}
-    if {![catch {open /proc/sys/kernel/hostname} file]} {
-        set name [gets $file]
-        close $file
-        lappend names $name [lindex [split $name .] 0]
-    }
-    if {[sifmod_has SLURMD_NODENAME]} {
-        lappend names $::env(SLURMD_NODENAME)
-    }
-    foreach pattern $args {
-        if {[lsearch -glob $names $pattern] >= 0} {
-            return 1
-        }
-    }
-    return 0
-}
-
-# sifmod_nearest WORD KNOWN...: the known name with the fewest differences, if these are at most half of its letters, rounded up.
-proc sifmod_nearest {word args} {
-    set near {}
-    set best 99
-    foreach known $args {
-        set row {0}
-        for {set j 1} {$j <= [string length $known]} {incr j} {
-            lappend row $j
-        }
-        for {set i 1} {$i <= [string length $word]} {incr i} {
-            set diagonal [lindex $row 0]
-            lset row 0 $i
-            for {set j 1} {$j <= [string length $known]} {incr j} {
-                set above [lindex $row $j]
-                set changed [expr {[string index $word $i-1] ne [string index $known $j-1]}]
-                lset row $j [expr {min($above + 1, [lindex $row $j-1] + 1, $diagonal + $changed)}]
-                set diagonal $above
-            }
-        }
-        if {[lindex $row end] < $best && 2 * [lindex $row end] <= [string length $known] + 1} {
-            set best [lindex $row end]
-            set near $known
-        }
-    }
-    return $near
-}
-
-# sifmod_matches PATTERN FOLDER OPTIONS: the bind paths of what it matches, into a folder of the container if there is one.
-proc sifmod_matches {pattern folder options} {
-    set found {}
-    foreach path [lsort [glob -nocomplain -- $pattern]] {
-        if {![file exists $path] || [regexp {[,:\\^[:cntrl:]]|\s$} $path]} {
-            continue
-        }
-        set bind [list $path]
-        if {$folder ne {}} {
-            lappend bind $folder[file tail $path]
-        } elseif {$options ne {}} {
-            lappend bind $path
-        }
-        if {$options ne {}} {
-            lappend bind $options
-        }
-        lappend found [join $bind :]
-    }
-    return $found
-}
-
-set known [list ib]
-set chosen [list ib]
-if {[sifmod_has SIFMOD_FEATURES]} {
-    foreach change [regexp -all -inline {[^,\s]+} $env(SIFMOD_FEATURES)] {
-        set name [regsub {^-} $change {}]
-        if {$name in $known} {
-            set chosen [lsearch -all -inline -not -exact $chosen $name]
-            if {$change eq $name} {
-                lappend chosen $name
-            }
-        } elseif {$sifmod_loading} {
-            set name [string range [regsub -all {[^a-zA-Z0-9_-]} $name ?] 0 39]
-            set near [sifmod_nearest $name {*}$known]
-            set perhaps [expr {$near eq {} ? {} : " (perhaps you meant '$near')"}]
-            puts stderr "SIFMOD_FEATURES: there is no feature '$name'$perhaps: use [join $known {, }]"
-        }
-    }
-}
-# Those in use whose conditions this node meets: the others conflict with nothing here.
-set usable {}
-if {"ib" in $chosen} {
-    lappend usable ib
-}
-set before {}
-if {[sifmod_has __SIFMOD_FEATURES_PYTORCH]} {
-    set before [split [lindex [split $env(__SIFMOD_FEATURES_PYTORCH) :] 1] ,]
-}
-set features_binds {}
-set in_use {}
-set applied {}
-set library_path {}
-array set plain {}
-array set twins {}
-
-set applies [expr {"ib" in $usable}]
-if {"ib" in $chosen} {
-    lappend in_use ib
-}
-if {$sifmod_unloading} {
-    set applies [expr {"ib" in $before}]
-} elseif {$applies} {
-    set found {}
-    set missing {}
-    if {$missing ne {}} {
-        set applies 0
-        if {$sifmod_loading} {
-            puts stderr "Warning: $missing"
-        }
-    } else {
-        foreach bind $found {
-            if {$bind ni $features_binds} {
-                lappend features_binds $bind
-            }
-        }
-    }
-}
-if {$applies} {
-    lappend applied ib
-    set plain(NCCL_SOCKET_IFNAME) "ib0"
-    set twins(ENV_PYTHONPATH) "/x"
-}
-
-if {$library_path ne {}} {
-    set twins(ENV_LD_LIBRARY_PATH) [join $library_path :]
-    append twins(ENV_LD_LIBRARY_PATH) "\$\{LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH\}"
-}
-foreach name [lsort [array names plain]] {
-    sifmod_set $name $plain($name)
-}
-foreach name [lsort [array names twins]] {
-    sifmod_set SINGULARITY$name $twins($name)
-    sifmod_set APPTAINER$name $twins($name)
-}
-foreach name [list __SIFMOD_FEATURES_PYTORCH __SIFMOD_FEATURES] {
-    sifmod_set $name [join $in_use ,]:[join $applied ,]
-}
-
 # Bind paths: those that the container needs, the optional ones that exist here, and the user's own.
 set binds {}
 lappend binds "/apps/PyTorch/24.03-ngc/runscripts:/runscripts:ro"
 if {[file exists "/scratch"]} {
     lappend binds "/scratch"
 }
-lappend binds {*}$features_binds
 set users_binds {}
 foreach name [expr {$is_loaded ? {SIFMOD_USER_BINDPATH} : {APPTAINER_BINDPATH SINGULARITY_BINDPATH}}] {
     if {[sifmod_has $name]} {
@@ -331,9 +182,9 @@ sifmod_set OMP_NUM_THREADS "4"
 
 # Caches, for `singularity exec`; commands and runscripts find and make the folders on their own node. Loading makes no folder, so
 # only one of the user's that exists is used. What the user has set stays, but is pushed: unload pops each variable.
-set cache [join [list "/scratch/" [sifmod_env USER]] {}]
+set cache "/scratch/caches"
 set cache_is_known 1
-foreach name [list USER] {
+foreach name [list ] {
     if {[sifmod_env $name] eq {}} {
         set cache_is_known 0
     }
@@ -362,7 +213,7 @@ if {$sifmod_unloading || $cache_is_used} {
     sifmod_set __SIFMOD_CACHE $cache
 }
 if {$sifmod_loading && $cache_is_known && $cache_problem ne {} && $lacks_cache} {
-    puts stderr "Warning: [append cache_problem ", " "so `singularity exec` uses default places for caches. The site has them in /scratch/\$\{USER\}"]"
+    puts stderr "Warning: [append cache_problem ", " "so `singularity exec` uses default places for caches. The site has them in /scratch/caches"]"
 }
 
 # The `eb` of EasyBuild takes the first python3 in PATH, which is this container's now, unless this variable names another.

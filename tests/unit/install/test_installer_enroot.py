@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from sifmod.install.rollback import undo
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
 
-from ..imagetrees import SifObject, partition, sif
-from ..support import FakeRuntime, a_site, a_spec, mode_of, snapshot
+from ..imagetrees import SifObject, partition, sif, signature
+from ..imagetrees import squashfs as pack
+from ..support import FakeRuntime, Need, a_site, a_spec, mode_of, snapshot
 from . import test_installer
 from .test_installer import Install, manifest_of
 
@@ -70,6 +72,23 @@ def test_the_root_file_system_of_the_sif_is_beside_it(
     assert own == set(manifest.files)
     for artefact in render(spec, ENROOT):
         assert (installdir / artefact.path).read_text() == artefact.text
+
+
+def test_what_is_written_is_what_the_tools_of_enroot_read(
+    install: Install, installdir: Path, image: Path, tmp_path: Path, need: Need
+) -> None:
+    """enroot asks `unsquashfs -s` whether a file is an image, and unpacks it with that."""
+    (tmp_path / "tree" / "etc").mkdir(parents=True)
+    (tmp_path / "tree" / "etc" / "os-release").write_text("ID=demo\n")
+    packed = pack(need("mksquashfs"), tmp_path / "tree", tmp_path / "tree.sqfs")
+    sif(image, partition(packed.read_bytes()), signature(bytes(20)))
+    install(site=ENROOT, python=None, python_version="", venv="", wrappers=())
+    unsquashfs = need("unsquashfs")
+    subprocess.run([unsquashfs, "-s", installdir / "demo.sqsh"], check=True, capture_output=True)
+    done = subprocess.run(
+        [unsquashfs, "-cat", installdir / "demo.sqsh", "etc/os-release"], check=True, capture_output=True
+    )
+    assert done.stdout == b"ID=demo\n"
 
 
 @pytest.mark.parametrize("runtimes", [(), ("apptainer",)])

@@ -63,6 +63,30 @@ def test_without_a_python_the_command_is_a_program_of_the_container(prefix: Path
     assert elsewhere.endswith('exec "$SIF" \\\n    samtools\n')
 
 
+def test_a_job_with_pyxis_needs_an_image_for_enroot(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space, runscripts = software_space(prefix), ("runscripts/conda-python-distributed",)
+    make_installation(space, "Old/1", files=runscripts)
+    recorded = {"squashfs": "demo.sqsh", "squashfs_sha256": "1" * 64, "squashfs_size": 1}
+    make_installation(space, "New/1", files=(*runscripts, "demo.sqsh"), **recorded)
+
+    def call(*words: str) -> tuple[int, str]:
+        result = a_runner().invoke(cli, ["sbatch", *words, "--", "train.py"])
+        return result.exit_code, result.output + str(result.exception or "")
+
+    assert "does not have enroot" in call("New/1", "--pyxis")[1]
+    monkeypatch.setenv("SIFMOD_RUNTIMES", "apptainer,enroot")
+    assert "--container-image" not in call("New/1")[1]
+    assert "'Old/1' was installed without an image for enroot" in call("Old/1", "--pyxis")[1]
+    for module in ("New/1", "Elsewhere/1"):
+        status, said = call(module, "--pyxis")
+        assert (status, '    --container-image="$SQSH"' in said) == (0, True)
+    assert "leave one of --broadcast and --pyxis out" in call("Elsewhere/1", "--pyxis", "--broadcast")[1]
+    monkeypatch.setenv("SIFMOD_RUNTIMES", "enroot,apptainer")
+    assert "--container-image" in call("New/1")[1]
+    assert "--container-image" not in call("New/1", "--no-pyxis")[1]
+    assert "with --no-pyxis" in call("Elsewhere/1", "--broadcast")[1]
+
+
 def test_an_installation_without_broadcast_image_can_not_broadcast(
     prefix: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,18 @@ CASES = {
         Job(MODULE, ("train.py",), nodes=1000, processes_per_node=8, broadcast=True),
         a_site(node_local_dir="/mnt/it's nvme"),
     ),
+    "pyxis-srun": (
+        Job(MODULE, ("train.py", "it's"), nodes=2, gpus_per_node=8, pyxis=True),
+        a_site(runtimes=("enroot",), cpu_bind_masks=LUMI.cpu_bind_masks),
+    ),
+    "pyxis-torchrun": (
+        Job(MODULE, ("-m", "package.train"), nodes=2, gpus_per_node=4, launcher="torchrun", pyxis=True),
+        a_site(runtimes=("apptainer", "enroot")),
+    ),
+    "pyxis-program": (
+        Job("samtools/1.22", ("samtools", "index"), launcher="program", is_wrapper=True, pyxis=True),
+        a_site(runtimes=("enroot",)),
+    ),
     "hostile": (
         Job("Python/3.11", ("my script.py", *HOSTILE), nodes=2, processes_per_node=2),
         a_site(name="it's\n#SBATCH --nodes=9", runtime="my runtime"),

@@ -109,7 +109,6 @@ set_binds() {
         /apps/PyTorch/24.03-ngc/runscripts:/runscripts:ro
     )
     if [[ -e /scratch ]]; then binds+=(/scratch); fi
-    binds+=(${sifmod_feature_binds[@]+"${sifmod_feature_binds[@]}"})
     # With a module loaded, BINDPATH is the module's list and what the user has added to it since, and SIFMOD_USER_BINDPATH is
     # what the user had set before.
     local users added loaded previous=''
@@ -146,139 +145,6 @@ check_working_directory() {
     esac
 }
 
-# is_host PATTERN...: whether one of the patterns matches the name of this node: its own, short or in full, or Slurm's for it. The
-# variable HOSTNAME of a job is that of the login node.
-is_host() {
-    local pattern name=
-    IFS= read -r name </proc/sys/kernel/hostname || :
-    for pattern in "$@"; do
-        # shellcheck disable=SC2053 # it is a pattern
-        if [[ $name == $pattern || ${name%%.*} == $pattern || ( ${SLURMD_NODENAME-} && $SLURMD_NODENAME == $pattern ) ]]; then return 0; fi
-    done
-    return 1
-}
-
-# nearest NAME KNOWN...: set near to the known name with the fewest differences, if these are at most half of its letters, rounded up.
-nearest() {
-    local known i j diagonal above best=99
-    local -a row
-    near=''
-    for known in "${@:2}"; do
-        for ((j = 0; j <= ${#known}; j++)); do row[j]=$j; done
-        for ((i = 1; i <= ${#1}; i++)); do
-            diagonal=${row[0]} row[0]=$i
-            for ((j = 1; j <= ${#known}; j++)); do
-                above=${row[j]}
-                if [[ ${1:i-1:1} != "${known:j-1:1}" ]]; then ((diagonal += 1)); fi
-                row[j]=$((above < row[j - 1] ? above + 1 : row[j - 1] + 1))
-                if ((diagonal < row[j])); then row[j]=$diagonal; fi
-                diagonal=$above
-            done
-        done
-        if ((row[${#known}] < best && 2 * row[${#known}] <= ${#known} + 1)); then best=${row[${#known}]} near=$known; fi
-    done
-}
-
-# choose_features: set chosen to the features in use, with a comma around each: those of the module, plus and minus those in
-# SIFMOD_FEATURES. Without this variable, those that were chosen when the module was loaded.
-choose_features() {
-    local -a known=(ib) changes
-    local change name near
-    chosen=,ib,
-    if [[ -z ${SIFMOD_FEATURES+x} && ${CONTAINERROOT-} == "$sifmod_root" && ${__SIFMOD_FEATURES+x} ]]; then
-        chosen=,${__SIFMOD_FEATURES%%:*},
-        return
-    fi
-    IFS=$', \t\n' read -rd '' -a changes <<<"${SIFMOD_FEATURES-}" || :
-    for change in ${changes[@]+"${changes[@]}"}; do
-        name=${change#-}
-        if [[ -z $change ]]; then continue; fi
-        if [[ " ${known[*]} " != *" $name "* ]]; then
-            name=${name//[^[:alnum:]_-]/'?'}
-            nearest "${name::40}" "${known[@]}"
-            if [[ ${SLURM_PROCID:-0} == 0 ]]; then
-                printf '%s: SIFMOD_FEATURES: there is no feature %s%s: use %s\n' "${0##*/}" "'${name::40}'" "${near:+ (perhaps you meant '$near')}" ib >&2
-            fi
-            continue
-        fi
-        chosen=${chosen/",$name,"/,}
-        if [[ $change == "$name" ]]; then chosen+=$name,; fi
-    done
-}
-
-# bind_matches FOLDER OPTIONS PATH...: bind each of these that exists, into a folder of the container if there is one; a pattern
-# without a match is its own text. Fails if there is none.
-bind_matches() {
-    local path destination status=1
-    for path in "${@:3}"; do
-        if [[ ! -e $path || $path =~ [,:\\^[:cntrl:]]|[[:space:]]$ ]]; then continue; fi
-        destination=$path
-        if [[ -n $1 ]]; then destination=$1${path##*/}; fi
-        if [[ -n $1 || -n $2 ]]; then path+=:$destination; fi
-        add_bind "$path${2:+:$2}"
-        status=0
-    done
-    return "$status"
-}
-
-add_bind() {
-    local bind
-    for bind in ${sifmod_feature_binds[@]+"${sifmod_feature_binds[@]}"}; do
-        if [[ $bind == "$1" ]]; then return 0; fi
-    done
-    sifmod_feature_binds+=("$1")
-}
-
-# feature_values NAMES: set plain and twins to the variables with these features, whose names have a comma around each; only those
-# of the variables that features change.
-feature_values() {
-    local library_path=
-    plain=() twins=()
-    if [[ $1 == *,ib,* ]]; then
-        plain[NCCL_SOCKET_IFNAME]=ib0
-        twins[ENV_PYTHONPATH]=/x
-    fi
-    if [[ -n $library_path ]]; then twins[ENV_LD_LIBRARY_PATH]=${library_path#:}'${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}'; fi
-}
-
-# use_features: find the bind paths and set the variables of the features that apply on this node. The loaded module has done so
-# on its node: what it has set there is changed, and what the user has set since stays.
-use_features() {
-    local chosen applied=, name was one other
-    local -A plain=() twins=() plain_before=() twins_before=()
-    choose_features
-    if [[ $chosen == *,ib,* ]]; then
-        applied+=ib,
-    fi
-    sifmod_feature_binds=()
-    if [[ -n ${__SIFMOD_FEATURES+x} ]]; then
-        feature_values ",${__SIFMOD_FEATURES#*:},"
-        for name in "${!plain[@]}"; do plain_before[$name]=${plain[$name]}; done
-        for name in "${!twins[@]}"; do twins_before[$name]=${twins[$name]}; done
-    fi
-    feature_values "$applied"
-    for name in NCCL_SOCKET_IFNAME; do
-        if [[ ${!name+x}${!name-} != "${plain_before[$name]+x}${plain_before[$name]-}" ]]; then
-            continue
-        elif [[ -n ${plain[$name]+x} ]]; then
-            export "$name=${plain[$name]}"
-        else
-            unset "$name"
-        fi
-    done
-    for name in ENV_PYTHONPATH; do
-        was=${twins_before[$name]+x}${twins_before[$name]-}
-        one=SINGULARITY$name other=APPTAINER$name
-        if [[ ${!one+x}${!one-} != "$was" || ${!other+x}${!other-} != "$was" ]]; then
-            continue
-        elif [[ -n ${twins[$name]+x} ]]; then
-            export "$one=${twins[$name]}" "$other=${twins[$name]}"
-        else
-            unset "$one" "$other"
-        fi
-    done
-}
-
 # is_private FOLDER: whether it is a folder of the user's to write to. It is made if it is missing.
 is_private() {
     if [[ ! -d $1 ]]; then (umask 077 && mkdir -p -- "$1") 2>/dev/null || return; fi
@@ -301,8 +167,7 @@ use_caches() {
         fi
     done
     if ((${#variables[@]} == 0)); then return 0; fi
-    root=/scratch/"${USER-}"
-    if [[ -z ${USER-} ]]; then problem='USER is not set'; fi
+    root=/scratch/caches
     if [[ -n $problem ]]; then
         :
     elif [[ $root != /* || $root/ =~ $unclean ]]; then
@@ -317,7 +182,7 @@ use_caches() {
     done
     if [[ -n $problem ]]; then
         [[ ${SLURM_LOCALID:-0} != 0 ]] ||
-            printf '%s: %s, so caches are in their default places. The site has them in %s\n' "${0##*/}" "$problem" '/scratch/${USER}' >&2
+            printf '%s: %s, so caches are in their default places. The site has them in %s\n' "${0##*/}" "$problem" /scratch/caches >&2
         return 0
     fi
     for index in "${!variables[@]}"; do
@@ -339,7 +204,6 @@ launch() {
         use_node_copies
     fi
     set_environment
-    use_features
     set_binds
     check_working_directory
     use_caches

@@ -1,7 +1,7 @@
 # What a job script of `sifmod sbatch --pyxis` gives to srun for the container of PyTorch/24.03-ngc. It sources this file
 # after it has loaded the module, whose list of bind paths and whose variables are taken as they are then, with what the user has
-# changed. Sets container_image, container_mounts and container_env, or ends the job with one sentence.
-# shellcheck shell=bash
+# changed. Sets SQSH, CONTAINER_MOUNTS and CONTAINER_ENV, or ends the job with one sentence.
+# shellcheck shell=bash disable=SC2034 # for the job script
 
 # pyxis_refuse MESSAGE
 pyxis_refuse() {
@@ -31,7 +31,7 @@ pyxis_mount() {
             pyxis_refuse "pyxis can't mount '$path', because of a comma, colon, quote, dollar sign, backquote, backslash or control character in it: rename it, or run the job without pyxis"
         fi
     done
-    container_mounts+=${container_mounts:+,}$source:$destination$flags
+    CONTAINER_MOUNTS+=${CONTAINER_MOUNTS:+,}$source:$destination$flags
 }
 
 # pyxis_binds LIST: add the mounts of a list of bind paths as Apptainer reads it: a backslash before a comma or a colon makes it part
@@ -75,23 +75,23 @@ pyxis_binds() {
     done
 }
 
-# pyxis_names: set container_env to the names of the module's variables, and of the user's for the container, that have a value. pyxis
+# pyxis_names: set CONTAINER_ENV to the names of the module's variables, and of the user's for the container, that have a value. pyxis
 # writes each as a line of a file, so a value of several lines is left out: the container inherits it anyway.
 pyxis_names() {
     local name
-    container_env=SQSH
+    CONTAINER_ENV=SQSH
     while IFS= read -r name; do
         case $name in
-        SINGULARITYENV_* | APPTAINERENV_* | HF_HOME | NCCL_SOCKET_IFNAME | NVIDIA_DRIVER_CAPABILITIES | NVIDIA_VISIBLE_DEVICES | OMP_NUM_THREADS) ;;
+        SINGULARITYENV_* | APPTAINERENV_* | HF_HOME | NVIDIA_DRIVER_CAPABILITIES | NVIDIA_VISIBLE_DEVICES | OMP_NUM_THREADS) ;;
         *) continue ;;
         esac
-        if [[ -n ${!name} && ${!name} != *$'\n'* ]]; then container_env+=,$name; fi
+        if [[ -n ${!name} && ${!name} != *$'\n'* ]]; then CONTAINER_ENV+=,$name; fi
     done < <(compgen -e)
 }
 
+# the module has set it, unless the image was gone then
 export SQSH=/apps/PyTorch/24.03-ngc/pytorch.sqsh
-container_image=$SQSH
-if [[ ! -f $container_image ]]; then
+if [[ ! -f $SQSH ]]; then
     pyxis_refuse 'the image for enroot, /apps/PyTorch/24.03-ngc/pytorch.sqsh, is gone: reinstall the module with: eb --rebuild'
 fi
 # with these enroot brings the GPUs and the libraries of the host's driver into the container
@@ -102,7 +102,7 @@ fi
 
 # The working directory comes first: a mount hides what is mounted below its destination before. As Apptainer does, it is left out if it
 # is a folder of the system, which is the image's in the container.
-container_mounts=''
+CONTAINER_MOUNTS=''
 case $PWD in
 / | /bin | /dev | /etc | /lib | /lib64 | /mnt | /opt | /proc | /sbin | /sys | /tmp | /usr | /var) ;;
 *) pyxis_mount "$PWD" "$PWD" '' ;;

@@ -1,0 +1,370 @@
+"""A container for enroot and pyxis: what the module sets, what a job gives to srun, and what runs in the container."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+from tests.standins import StandIns, write_stand_ins
+
+from sifmod.container.bind import Bind
+from sifmod.container.spec import ContainerSpec
+from sifmod.errors import JobError
+from sifmod.render.job import Job, render_job
+from sifmod.render.templates import render_module
+from sifmod.site.feature import Feature
+from sifmod.site.settings import Site
+
+from ..support import SQUASHFS, a_site, a_spec
+from .cases import outputs, text_of, write_out
+from .running import Done, Load, put_into_state
+
+ENROOT = a_site(runtimes=("apptainer", "enroot"))
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> ContainerSpec:
+    """Return a container with an image for enroot, in a directory with an unusual name that pyxis can mount."""
+    installdir = str(tmp_path / "a b'c")
+    spec: ContainerSpec = a_spec(installdir=installdir, squashfs="demo.sqsh", container_env={"OMP_NUM_THREADS": "4"})
+    write_out(spec, ENROOT)
+    top = Path(spec.installdir)
+    (top / "demo.sif").touch()
+    (top / "demo.sqsh").write_bytes(SQUASHFS)
+    (top / "user-software").mkdir()
+    return spec
+
+
+# The module
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_the_module_names_the_image_for_enroot(installed: ContainerSpec, load: Load, syntax: str) -> None:
+    variables = load(installed, syntax=syntax)
+    assert variables["SQSH"] == variables["SQSHDEMO"] == f"{installed.installdir}/demo.sqsh"
+    assert variables["SIF"] == f"{installed.installdir}/demo.sif"
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_where_it_is_gone_the_module_sets_nothing_and_keeps_the_user_s(
+    installed: ContainerSpec, load: Load, syntax: str
+) -> None:
+    Path(installed.installdir, "demo.sqsh").unlink()
+    assert "SQSH" not in load(installed, syntax=syntax)
+    assert load(installed, environ={"SQSH": "/mine.sqsh"}, syntax=syntax)["SQSH"] == "/mine.sqsh"
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_without_one_the_module_does_not_know_the_variable(syntax: str) -> None:
+    assert "SQSH" not in render_module(a_spec(), ENROOT, syntax)
+    assert not {"share/pyxis.sh", "runscripts/with-environment"} & set(outputs(a_spec(), ENROOT))
+
+
+@pytest.mark.parametrize("was", [None, "/mine.sqsh"])
+def test_unload_of_environment_modules_restores_the_user_s_value(
+    installed: ContainerSpec, load: Load, was: Optional[str]
+) -> None:
+    before = {"SQSH": was} if was else {}
+    module = Path(installed.installdir).parent / "module.tcl"
+    module.write_text(render_module(installed, ENROOT, "Tcl"), encoding="utf-8")
+    # the stub prints what setenv and unsetenv set; the stack is what a loaded module leaves
+    stack = f"Demo/1.0-x {{{installed.installdir}/demo.sqsh}}" + (f" {{}} {was}" if was else "")
+    environ = {**before, "SQSH": f"{installed.installdir}/demo.sqsh", "__SIFMOD_STACK_SQSH": stack}
+    Path(installed.installdir, "demo.sqsh").unlink()
+    done = load.run_file(module, environ, mode="unload", syntax="Tcl")
+    assert load.variables(done)["SQSH"] == (was or "")
+
+
+# The job
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """Runs a job script with the stand-in for srun, after a module that sets what the real one sets."""
+
+    load: Load
+    stand_ins: StandIns
+    folder: Path
+
+    def run(
+        self, job: Job, spec: ContainerSpec, site: Site = ENROOT, environ: Optional[Mapping[str, str]] = None
+    ) -> Done:
+        """Return what the script has printed, and how it ended."""
+        environ = environ or {}
+        variables = self.load(spec, site, environ)
+        own = {name: value for name, value in variables.items() if name.isidentifier() and "\0" not in value}
+        own.pop("family", None)
+        lines = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in own.items())
+        (self.folder / "module").write_text(lines)
+        text = f"module() {{ source {shlex.quote(str(self.folder / 'module'))}; }}\n{render_job(job, site)}"
+        (self.folder / "work dir").mkdir(exist_ok=True)
+        return subprocess.run(
+            ["bash", "-e", "-c", text],
+            env={"PATH": f"{self.stand_ins.folder}:/usr/bin:/bin", **environ},
+            cwd=self.folder / "work dir",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def __call__(self, job: Job, spec: ContainerSpec, **more: Any) -> dict[str, Any]:
+        """Return how srun was called."""
+        done = self.run(job, spec, **more)
+        assert (done.returncode, done.stderr) == (0, "")
+        (call,) = self.stand_ins.calls
+        return call
+
+
+@pytest.fixture
+def run(load: Load, tmp_path: Path) -> RunJob:
+    return RunJob(load, write_stand_ins(tmp_path / "stand-ins"), tmp_path)
+
+
+def mounts(call: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return target -> (source, flags)."""
+    return {mount["target"]: (mount["source"], "+".join(mount["flags"])) for mount in call["mounts"]}
+
+
+JOBS = {
+    "single task": (Job("Demo/1", ("x.py", "a b"), pyxis=True), ["conda-python-distributed", "-u", "x.py", "a b"], {}),
+    "a rank a task": (
+        Job("Demo/1", ("x.py",), nodes=2, processes_per_node=4, pyxis=True),
+        ["conda-python-distributed", "-u", "x.py"],
+        {},
+    ),
+    "torchrun": (
+        Job("Demo/1", ("-m", "x"), nodes=2, gpus_per_node=4, launcher="torchrun", pyxis=True),
+        ["torchrun-distributed", "--nproc_per_node=4", "-m", "x"],
+        {},
+    ),
+    "program": (Job("Demo/1", ("pip", "list"), launcher="program", is_wrapper=True, pyxis=True), ["pip", "list"], {}),
+    "masks": (
+        Job("Demo/1", ("x.py",), gpus_per_node=2, pyxis=True),
+        ["conda-python-distributed", "-u", "x.py"],
+        {"cpu_bind_masks": ("0x1", "0x2")},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", JOBS)
+def test_srun_is_called_as_pyxis_documents_it(run: RunJob, installed: ContainerSpec, case: str, tmp_path: Path) -> None:
+    job, words, more = JOBS[case]
+    call = run(job, installed, site=a_site(runtimes=("apptainer", "enroot"), **more))
+    top, here = installed.installdir, str(tmp_path / "work dir")
+    assert call["image"] == f"{top}/demo.sqsh"
+    assert call["words"] == ["/runscripts/with-environment", *words]
+    assert mounts(call) == {
+        here: (here, ""),
+        "/runscripts": (f"{top}/runscripts", "ro"),
+        "/user-software": (f"{top}/user-software", ""),
+    }
+    assert dict(call["others"]) == {
+        "container-mount-home": None,
+        "container-workdir": here,
+        "no-container-remap-root": None,
+    }
+    bound = [["--cpu-bind", "mask_cpu:0x1,0x2"]] if case == "masks" else []
+    assert call["options"] == [["--kill-on-bad-exit", None], *bound]
+    assert call["env"][0] == "SQSH"
+    assert {"SINGULARITYENV_PREPEND_PATH", "APPTAINERENV_VIRTUAL_ENV", "OMP_NUM_THREADS"} <= set(call["env"])
+    for name in call["env"]:
+        assert call["environ"][name]
+
+
+def test_bind_paths_of_the_site_the_features_and_the_user_are_mounted(
+    run: RunJob, installed: ContainerSpec, tmp_path: Path
+) -> None:
+    for name in ("site", "here", "feature", "users", "later", "x y"):
+        (tmp_path / name).mkdir()
+    site = a_site(
+        runtimes=("enroot",),
+        binds=(Bind(str(tmp_path / "site"), "/site", "ro"), Bind(str(tmp_path / "x y"), "/x y")),
+        optional_binds=(Bind(str(tmp_path / "here"), "/here"), Bind(str(tmp_path / "gone"), "/gone")),
+        default_features=("f",),
+        feature={"f": Feature("f", binds=(Bind(str(tmp_path / "feature"), "/f"),), env={"F": "1"})},
+    )
+    write_out(installed, site)
+    environ = {"SINGULARITY_BINDPATH": f"{tmp_path}/users:/u:rw", "SINGULARITY_BIND": f"{tmp_path}/later,ro"}
+    call = run(Job("Demo/1", ("x.py",), pyxis=True), installed, site=site, environ=environ)
+    found = mounts(call)
+    assert {target: found[target] for target in ("/site", "/here", "/x y", "/f", "/u", f"{tmp_path}/later")} == {
+        "/site": (f"{tmp_path}/site", "ro"),
+        "/x y": (f"{tmp_path}/x y", ""),
+        "/here": (f"{tmp_path}/here", ""),
+        "/f": (f"{tmp_path}/feature", ""),
+        "/u": (f"{tmp_path}/users", "rw"),
+        f"{tmp_path}/later": (f"{tmp_path}/later", "ro"),
+    }
+    assert "/gone" not in found
+    assert "F" in call["env"]
+    assert call["mounts"][0]["target"] == str(tmp_path / "work dir")
+
+
+def test_variables_of_several_lines_and_empty_ones_are_not_named(run: RunJob, installed: ContainerSpec) -> None:
+    environ = {"SINGULARITYENV_LINES": "a\nb", "SINGULARITYENV_EMPTY": "", "SINGULARITYENV_MINE": "1", "OTHER": "1"}
+    call = run(Job("Demo/1", ("x.py",), pyxis=True), installed, environ=environ)
+    assert "SINGULARITYENV_MINE" in call["env"]
+    assert not {"SINGULARITYENV_LINES", "SINGULARITYENV_EMPTY", "OTHER"} & set(call["env"])
+
+
+@pytest.mark.parametrize("state", ["packed", "both"])
+def test_packed_user_software_is_refused_with_the_remedy(run: RunJob, installed: ContainerSpec, state: str) -> None:
+    put_into_state(Path(installed.installdir), state)
+    done = run.run(Job("Demo/1", ("x.py",), pyxis=True), installed)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"Demo/1.0-x: the user software is packed into '{installed.installdir}/user-software.squashfs', which pyxis "
+        "can't mount: unpack it with unmake-squashfs, or run the job without pyxis\n"
+    )
+    assert run.stand_ins.calls == []
+
+
+@pytest.mark.parametrize("name", ["a,b", "a:b", 'a"b', "a$b", "a`b"])
+def test_a_path_that_pyxis_can_not_mount_is_refused(
+    run: RunJob, installed: ContainerSpec, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    site = a_site(runtimes=("enroot",), binds=(Bind(str(tmp_path / name), "/a"),))
+    done = run.run(Job("Demo/1", ("x.py",), pyxis=True), installed, site)
+    assert (done.returncode, run.stand_ins.calls) == (1, [])
+    assert done.stderr.startswith(f"Demo/1.0-x: pyxis can't mount '{tmp_path}/{name}', because of a comma, colon,")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_file_system_in_a_file_is_refused(run: RunJob, installed: ContainerSpec, tmp_path: Path) -> None:
+    (tmp_path / "data.sqfs").touch()
+    environ = {"SINGULARITY_BIND": f"{tmp_path}/data.sqfs:/data:image-src=/"}
+    done = run.run(Job("Demo/1", ("x.py",), pyxis=True), installed, environ=environ)
+    assert (done.returncode, run.stand_ins.calls) == (1, [])
+    assert f"pyxis can't mount the file system in '{tmp_path}/data.sqfs'" in done.stderr
+
+
+def test_a_module_without_an_image_for_enroot_ends_the_job(run: RunJob, installed: ContainerSpec) -> None:
+    job = Job("Demo/1", ("x.py",), pyxis=True)
+    Path(installed.installdir, "demo.sqsh").unlink()
+    done = run.run(job, installed)
+    image = f"{installed.installdir}/demo.sqsh"
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"Demo/1.0-x: the image for enroot, {image}, is gone: reinstall the module with: eb --rebuild\n",
+    )
+    Path(installed.installdir, "share/pyxis.sh").unlink()
+    done = run.run(job, installed)
+    assert (done.returncode, done.stderr.startswith("Demo/1 was installed without an image for enroot")) == (1, True)
+    assert run.stand_ins.calls == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "site", "said"),
+    [
+        ({}, a_site(), "the site 'test' does not have enroot"),
+        ({}, a_site(runtimes=("apptainer",)), "SIFMOD_RUNTIMES"),
+        ({"broadcast": True}, ENROOT, "leave one of --broadcast and --pyxis out"),
+        ({"broadcast": True}, a_site(runtimes=("enroot",)), "with --no-pyxis, because the site names enroot first"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(changes: dict[str, Any], site: Site, said: str) -> None:
+    with pytest.raises(JobError) as refused:
+        render_job(Job("Demo/1", ("x.py",), pyxis=True, **changes), site)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_enroot_is_asked_for_the_gpus_where_there_are_some(
+    run: RunJob, installed: ContainerSpec, tmp_path: Path, there: bool
+) -> None:
+    spec = replace(installed, gpu="nvidia")
+    if there:
+        (tmp_path / "nvidiactl").touch()
+    write_out(spec, ENROOT)
+    path = Path(spec.installdir, "share/pyxis.sh")
+    path.write_text(path.read_text().replace("/dev/nvidiactl", shlex.quote(str(tmp_path / "nvidiactl"))))
+    environ = {"NVIDIA_DRIVER_CAPABILITIES": "all"}
+    call = run(Job("Demo/1", ("x.py",), pyxis=True), spec, environ=environ)
+    assert ("NVIDIA_VISIBLE_DEVICES" in call["env"]) == there
+    assert call["environ"].get("NVIDIA_VISIBLE_DEVICES") == ("all" if there else None)
+    assert call["environ"]["NVIDIA_DRIVER_CAPABILITIES"] == "all"
+
+
+# In the container
+
+Inside = Callable[..., Done]
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Inside:
+    """Run with-environment, with /.singularity.d in a folder."""
+    env = tmp_path / "singularity.d" / "env"
+    env.mkdir(parents=True)
+    (env / "10-docker.sh").write_text('export PATH="/image/bin:$PATH"\nexport OF_IMAGE="${OF_IMAGE:-image}" A=image\n')
+    (env / "90-environment.sh").write_text("export LD_LIBRARY_PATH=/image/lib\n")
+
+    def run(*words: str, spec: Optional[ContainerSpec] = None, **environ: str) -> Done:
+        text = text_of("runscripts/with-environment", spec or a_spec(squashfs="demo.sqsh"), ENROOT)
+        script = tmp_path / "with-environment"
+        script.write_text(text.replace("/.singularity.d/env", str(env)))
+        script.chmod(0o755)
+        return subprocess.run([script, *words], env=environ, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_the_image_s_variables_come_first_then_the_module_s(inside: Inside) -> None:
+    done = inside(
+        *("env", "-0"),
+        PATH="/host/bin",
+        LD_LIBRARY_PATH="/host/lib",
+        HOST="1",
+        OF_IMAGE="host",
+        SINGULARITYENV_A="module",
+        APPTAINERENV_A="module",
+        SINGULARITYENV_B="wrong",
+        APPTAINERENV_B='it\'s "$HOME" `id`\nA=2\\n',
+        SINGULARITYENV_PREPEND_PATH="/runscripts:/venv/bin",
+        APPTAINERENV_PREPEND_PATH="/runscripts:/venv/bin",
+        APPTAINERENV_PREPEND_LD_LIBRARY_PATH="/.singularity.d/libs",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    found = dict(word.split("=", 1) for word in done.stdout.split("\0")[:-1])
+    assert {name: found[name] for name in ("A", "B", "HOST", "OF_IMAGE", "LD_LIBRARY_PATH")} == {
+        "A": "module",
+        "B": 'it\'s "$HOME" `id`\nA=2\\n',
+        "HOST": "1",
+        "OF_IMAGE": "host",
+        "LD_LIBRARY_PATH": "/image/lib",
+    }
+    default = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    assert found["PATH"] == f"/runscripts:/venv/bin:/image/bin:{default}"
+    assert not [name for name in found if "sifmod" in name or name.startswith(("SINGULARITY", "APPTAINER", "PREPEND"))]
+
+
+def test_a_value_that_looks_like_other_variables_sets_none(inside: Inside) -> None:
+    done = inside("env", "-0", SINGULARITYENV_X="1\nSINGULARITYENV_Y=2\nAPPTAINERENV_$(id)=3")
+    found = dict(word.split("=", 1) for word in done.stdout.split("\0")[:-1])
+    assert found["X"].startswith("1\n")
+    assert found.get("Y", "") == ""
+
+
+def test_commands_are_found_by_the_names_that_they_have_on_the_host(inside: Inside) -> None:
+    wrapped = {"train": ("echo", "a  b", "$HOME", "it's")}
+    spec = a_spec(squashfs="demo.sqsh", python=None, python_version="", venv="", wrappers=("train",), wrapped=wrapped)
+    done = inside("train", "*", "", spec=spec)
+    assert (done.stdout, done.stderr, done.returncode) == ("a  b $HOME it's * \n", "", 0)
+
+
+@pytest.mark.parametrize(("words", "status"), [((), 2), (("no-such-command",), 127), (("sh", "-c", "exit 3"), 3)])
+def test_the_exit_status_is_that_of_the_command(inside: Inside, words: tuple[str, ...], status: int) -> None:
+    assert inside(*words).returncode == status
+
+
+def test_an_image_without_such_files_has_the_usual_path(inside: Inside, tmp_path: Path) -> None:
+    for path in (tmp_path / "singularity.d" / "env").iterdir():
+        path.unlink()
+    done = inside("sh", "-c", "echo $PATH", PATH=os.environ["PATH"])
+    assert done.stdout == "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
