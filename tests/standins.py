@@ -188,6 +188,8 @@ def _fstab(text: str) -> Mount:
         others.pop()
     if len(others) > 1:
         raise RefusedError(f"enroot: unknown mount options in '{text}'")
+    if source.startswith(("/", ".")) and flags and not {"bind", "rbind", "remount", "x-move", "x-detach"} & set(flags):
+        raise RefusedError(f"enroot: no bind in '{text}': without options it is assumed, with some it is not")
     if not source.startswith(("/", ".")) and source not in ("tmpfs", "none", "umount"):
         raise RefusedError(f"enroot: the source of the mount '{text}' is not a path")
     return _checked(Mount(source, others[0] if others else source, tuple(flags)))
