@@ -10,6 +10,7 @@ sifmod_image=$sifmod_root/pytorch.sif
 sifmod_directory=$sifmod_root/user-software
 sifmod_packed=$sifmod_root/user-software.squashfs
 sifmod_mark=$sifmod_root/user-software.unpacked
+sifmod_layers=$sifmod_root/user-software.layers
 # empty if it was not read at the install
 sifmod_image_sha256=''
 # of packed user software; empty if there can be none
@@ -55,15 +56,21 @@ packed_is_active() {
     [[ -f $sifmod_packed ]] && ! [[ -d $sifmod_directory && -e $sifmod_mark ]]
 }
 
-# packed_is_whole: whether a readable packed file is as long as its superblock says. Reading the length takes two more
-# processes; it is skipped if the loaded module has bound the file, because the module checked it.
+# packed_is_whole: whether the readable packed file can be used.
 packed_is_whole() {
-    local magic length
-    IFS= read -rd '' -n 4 magic <"$sifmod_packed" && [[ $magic == hsqs ]] || return
-    [[ ,${SINGULARITY_BINDPATH-}, != *,"$sifmod_packed_bind",* ]] || return 0
-    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$sifmod_packed") &&
-        ((length >= 96 && length <= $(stat -Lc %s -- "$sifmod_packed")))
+    is_whole "$sifmod_packed" "$sifmod_packed_bind"
 }
+
+# is_whole FILE BIND: whether a readable packed file is as long as its superblock says. Reading the length takes two more
+# processes; it is skipped if the loaded module has bound the file, because the module checked it.
+is_whole() {
+    local magic length
+    IFS= read -rd '' -n 4 magic <"$1" && [[ $magic == hsqs ]] || return
+    [[ ,${SINGULARITY_BINDPATH-}, != *,"$2",* ]] || return 0
+    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$1") &&
+        ((length >= 96 && length <= $(stat -Lc %s -- "$1")))
+}
+
 
 # inject NAME VALUE: set both spellings, because APPTAINERENV_NAME overrides SINGULARITYENV_NAME.
 inject() {
