@@ -16,6 +16,7 @@ from sifmod.host.runtime import look
 from sifmod.image.inspection import has_shell
 from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
+from sifmod.installed.base import base_findings
 from sifmod.installed.consistency import packages_in_container, packages_on_disk
 from sifmod.installed.installation import Installation
 from sifmod.installed.placement import unstriped_files
@@ -69,6 +70,7 @@ def verify(
     yield from _squashfs(installation, site, progress)
     yield from _old_images(installation)
     yield from _placement(installation, site)
+    yield from base_findings(installation)
     with progress.step(f"{installation.module}: reading user software"):
         findings = list(_user_software(installation, fast=fast or not is_whole))
     yield from findings
@@ -310,7 +312,7 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
     if state.state == NONE:
         return
     yield from problems(state)
-    yield from layer_findings(installation.root, sums=True)
+    yield from layer_findings(installation.root, installation.bases_below, sums=True)
     if state.state in (DAMAGED, GONE):
         return
     count = counted(len(state.packages), "package")
