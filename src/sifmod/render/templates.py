@@ -215,7 +215,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
     def own_path(name: str) -> str:
         return str(installdir / name)
 
-    packed, layers = own_path(names.USER_SOFTWARE_PACKED), own_path(names.USER_SOFTWARE_LAYERS)
+    packed = own_path(names.USER_SOFTWARE_PACKED)
     readable = f"chmod ug+r {quoting.shell(packed)}"
     return {
         **settings,
@@ -234,7 +234,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "too_many_layers": "is left out, and its packages are missing: containers have at most "
         f"{names.MOST_LAYERS} layers",
         "layer_is_left_out": "is left out, and its packages are missing: it can't be read, or it is damaged. "
-        f"Restore it from a backup, or make it readable: chmod ug+r {quoting.shell(layers)}/*",
+        "Its owner can restore it from a backup, or make it readable with chmod ug+r",
         # the search path up to the commands of user software, and what follows
         "search_path": _split_after(structural["PREPEND_PATH"], f"{spec.venv_path}/bin"),
         "layer_variables": {
@@ -287,7 +287,7 @@ def _base_facts(spec: ContainerSpec, base: Base) -> dict[str, str]:
         "venv_line": line("venv", base.venv),
         "image_line": line("image_id", base.image_id),
         "other_python": f"{described} has another Python now than {base.python_version}, and {spec.module} "
-        "builds on it with packages for that one: reinstall it with eb --rebuild, then install your packages "
+        "builds on it with packages for that one: reinstall it with eb --rebuild, and install your packages anew "
         "with carry-over",
         "other_venv": f"{described} has another virtual environment now than {base.venv}, so its packages are "
         f"missing. Reinstall {spec.module} with: eb --rebuild",

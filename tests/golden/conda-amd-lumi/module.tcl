@@ -222,7 +222,7 @@ foreach {path source is_packed} $layers {
         lappend binds $source:$below[expr {$is_packed ? ":ro,image-src=/" : ":ro"}]
         lappend layer_folders [join [list $below venv "pytorch"] /]
     } elseif {$sifmod_loading && $number <= 8} {
-        puts stderr "Warning: $path [lindex [list "is left out, and its packages are missing: it can't be read, or it is damaged. Restore it from a backup, or make it readable: chmod ug+r /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.layers/*"] 0]"
+        puts stderr "Warning: $path [lindex [list "is left out, and its packages are missing: it can't be read, or it is damaged. Its owner can restore it from a backup, or make it readable with chmod ug+r"] 0]"
     } elseif {$sifmod_loading} {
         puts stderr "Warning: $path [lindex [list "is left out, and its packages are missing: containers have at most 8 layers"] 0]"
     }

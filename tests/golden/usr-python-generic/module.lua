@@ -113,7 +113,7 @@ end
 -- below. `source` is its path in a bind path.
 local layers, layer_folders = {}, {}
 local function find_layers(root, source)
-    local folder, count = "/" .. "user-software.layers" .. "/", 0
+    local folder, count = "/user-software.layers/", 0
     while count < 8 and isFile(root .. folder .. (count + 1) .. ".squashfs") do
         count = count + 1
     end
@@ -130,7 +130,7 @@ for number, layer in ipairs(layers) do
         binds[#binds + 1] = layer[2] .. ":" .. below .. (layer[3] and ":ro,image-src=/" or ":ro")
         layer_folders[#layer_folders + 1] = below .. "/venv/demo"
     elseif mode() == "load" then
-        LmodMessage("Warning: " .. layer[1] .. " " .. (is_one_too_many and "is left out, and its packages are missing: containers have at most 8 layers" or "is left out, and its packages are missing: it can't be read, or it is damaged. Restore it from a backup, or make it readable: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.layers/*"))
+        LmodMessage("Warning: " .. layer[1] .. " " .. (is_one_too_many and "is left out, and its packages are missing: containers have at most 8 layers" or "is left out, and its packages are missing: it can't be read, or it is damaged. Its owner can restore it from a backup, or make it readable with chmod ug+r"))
     end
 end
 local users_binds = last and os.getenv("SIFMOD_USER_BINDPATH")

@@ -161,7 +161,7 @@ find_layers() {
             sifmod_layer_binds+=("$bind")
             sifmod_layer_folders+=("$below/venv/"demo)
         else
-            printf '%s: %s %s\n' "${0##*/}" "$file" 'is left out, and its packages are missing: it can'"'"'t be read, or it is damaged. Restore it from a backup, or make it readable: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.layers/*' >&2
+            printf '%s: %s %s\n' "${0##*/}" "$file" 'is left out, and its packages are missing: it can'"'"'t be read, or it is damaged. Its owner can restore it from a backup, or make it readable with chmod ug+r' >&2
         fi
     done
 }
