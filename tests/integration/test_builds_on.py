@@ -289,3 +289,20 @@ def test_more_layers_than_the_limit(base: User, tmp_path: Path, syntax: str) -> 
     done = user.run(f"{LOAD}; {GREET}")
     assert done.stdout == "hello\n"
     assert f"{layers}/1.squashfs is left out" in " ".join(done.stderr.split())
+
+
+def test_an_easyconfig_for_it(base: User, tmp_path: Path) -> None:
+    """`sifmod new --on` writes one that installs as it is."""
+    user = member_of(base, tmp_path / "member")
+    said = user.out(f"sifmod new --on {DEMO_MODULE} --name Lab --version 7")
+    assert said.splitlines()[0] == "wrote Lab-7.eb"
+    text = (user.prefix / "Lab-7.eb").read_text()
+    assert f"builds_on = '{DEMO_MODULE}'" in text
+    assert "homepage = 'https://www.python.org/'" in text
+    user.eb(str(user.prefix / "Lab-7.eb"))
+    assert user.out(f"module load Lab/7; {GREET}") == "hello"
+    done = user.run("sifmod new --on Python/3 --name Lab -o other.eb", check=False)
+    assert done.returncode == 3
+    assert "there is no module 'Python/3' of sifmod" in done.stderr
+    assert not (user.prefix / "other.eb").exists()
+    assert "--on needs --name" in user.run(f"sifmod new --on {DEMO_MODULE}", check=False).stderr

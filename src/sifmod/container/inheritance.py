@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from sifmod.container.spec import DEFAULT_WRAPPERS, TAKEN_OVER, Base
+from sifmod.container.spec import DEFAULT_WRAPPERS, INHERITED, Base
 from sifmod.container.wrappers import read_wrappers
 from sifmod.errors import ParameterError
 
@@ -43,7 +43,7 @@ def inherited(base: Base, parameters: Mapping[str, Any], own: Mapping[str, Any])
         raise ParameterError(
             "venv", venv, f"the user software of {base.module} has the virtual environment '{base.venv}': remove it"
         )
-    merged = {name: value for name, value in parameters.items() if name in TAKEN_OVER}
+    merged = {name: value for name, value in parameters.items() if name in INHERITED}
     for name, value in own.items():
         below = merged.get(name)
         if name in _LISTS and isinstance(below, (list, tuple)) and isinstance(value, (list, tuple)):

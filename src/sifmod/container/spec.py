@@ -26,7 +26,7 @@ DEFAULT_CONDA_ROOT = "/opt/miniconda3"
 DEFAULT_WRAPPERS = ("python", "pip")
 
 # Parameters that a module which builds on this one takes over. What this one has installed is in its user software.
-TAKEN_OVER = (
+INHERITED = (
     *("python_prefix", "conda_root", "conda_env", "venv", "wrappers", "binds", "container_env", "features", "gpu"),
     *("gpu_libraries", "mpi", "share_container", "launch", "expected_packages", "user_commands", "pip_constraints"),
     "module_family",
@@ -114,7 +114,7 @@ class ContainerSpec:
         wrappers: names of host commands that run a command in the container.
         wrapped: the words of that command by name; without an entry it has the same name, and no arguments of its own.
         bases: the installations that it builds on, the nearest first.
-        taken_over: values of `TAKEN_OVER`, for modules that build on it.
+        inheritable: values of `INHERITED`, for modules that build on it.
         user_commands: whether commands that users install are host commands too.
         binds: bind paths for this container, in addition to the site's.
         container_env: variables for this container, in addition to the site's; None removes one of the site's.
@@ -153,7 +153,7 @@ class ContainerSpec:
     wrappers: tuple[str, ...] = ()
     wrapped: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     bases: tuple[Base, ...] = ()
-    taken_over: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    inheritable: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     user_commands: bool = True
     binds: tuple[Bind, ...] = ()
     container_env: Mapping[str, Optional[str]] = field(default_factory=lambda: MappingProxyType({}))
@@ -301,7 +301,7 @@ def spec_from_parameters(
         venv=venv,
         wrappers=tuple(wrappers),
         wrapped=MappingProxyType({name: words for name, words in wrappers.items() if words != (name,)}),
-        taken_over=MappingProxyType({name: given[name] for name in TAKEN_OVER if name in given}),
+        inheritable=MappingProxyType({name: given[name] for name in INHERITED if name in given}),
         user_commands=_flag("user_commands", given.get("user_commands", True)) and bool(venv),
         binds=_binds("binds", given.get("binds", ())),
         container_env=_variables("container_env", given.get("container_env", {})),

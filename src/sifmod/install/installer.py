@@ -219,7 +219,7 @@ class Installer:
             squashfs_sha256=squashfs.sha256,
             squashfs_size=squashfs.size,
             bases=spec.bases,
-            parameters=dict(spec.taken_over),
+            parameters=dict(spec.inheritable),
             **_named(spec, before),
         )
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
@@ -520,7 +520,7 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
         files=tuple(sorted(files)),
         hashes=hashes,
         features=_features(spec, site),
-        parameters=dict(spec.taken_over),
+        parameters=dict(spec.inheritable),
         **_named(spec, manifest),
     )
     record = Artefact(PurePosixPath(names.MANIFEST), manifest.text)
