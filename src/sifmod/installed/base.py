@@ -15,7 +15,7 @@ from sifmod.errors import InstallError, ParameterError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.files import content_of
 from sifmod.install.manifest import Manifest, read_manifest
-from sifmod.installed.installation import Installation, find_installation
+from sifmod.installed.installation import Installation, find_installation, find_installations
 from sifmod.usersoftware.layers import trees_below
 
 _TOPIC = "bases"
@@ -106,6 +106,16 @@ def identity(root: Path, manifest: Manifest) -> Base:
         venv=manifest.venv,
         python_version=manifest.python_version,
         image_id=manifest.image_id,
+    )
+
+
+def built_on(base: Installation) -> tuple[Installation, ...]:
+    """Return the installations of its software space that build on one; others may be in other spaces."""
+    root = str(base.root)
+    return tuple(
+        one
+        for one in find_installations(base.space).installations
+        if root in (below.root for below in one.manifest.bases)
     )
 
 

@@ -12,7 +12,7 @@ from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import ParameterError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING
 from sifmod.install.manifest import Manifest, read_manifest
-from sifmod.installed.base import base_findings, bases_of, find_base, identity
+from sifmod.installed.base import base_findings, bases_of, built_on, find_base, identity
 from sifmod.installed.installation import Installation
 
 from ..support import SQUASHFS
@@ -144,3 +144,11 @@ def test_what_has_changed_of_a_base_is_told(
     (finding,) = base_findings(found(tmp_path / "own", space))
     assert finding.severity == severity
     assert says in finding.what
+
+
+def test_who_builds_on_it(space: SoftwareSpace) -> None:
+    base = install(space.software / "Team" / "1")
+    install(space.software / "Mine" / "1", bases=(base,), module="Mine/1")
+    install(space.software / "Other" / "1", module="Other/1")
+    assert [one.module for one in built_on(found(Path(base.root), space))] == ["Mine/1"]
+    assert built_on(found(space.software / "Mine" / "1", space)) == ()
