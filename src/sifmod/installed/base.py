@@ -47,7 +47,10 @@ def find_base(wanted: Any, space: SoftwareSpace, environ: Mapping[str, str]) -> 
             return find_installation(space, str(root))
         return find_installation(space, wanted)
     except InstallError as error:
-        raise ParameterError(BUILDS_ON, wanted, f"{error}. 'module avail' shows the modules of MODULEPATH") from error
+        remedy = f"{error}. 'module avail' shows the modules of MODULEPATH"
+        if isinstance(error.__cause__, PermissionError):
+            remedy = f"you may not read '{error.__cause__.filename}': ask its owner for permission"
+        raise ParameterError(BUILDS_ON, wanted, remedy) from error
 
 
 def _roots_of_modules(name: str, environ: Mapping[str, str]) -> Iterator[Path]:
@@ -127,7 +130,8 @@ def base_findings(installation: Installation) -> Iterator[Finding]:
         try:
             present = read_manifest(Path(base.root))
         except InstallError as error:
-            yield Finding(PROBLEM, _TOPIC, f"{what} can't be read: {error}", _LEFT_OUT, "ask its owner")
+            reason = "permission denied" if isinstance(error.__cause__, PermissionError) else str(error)
+            yield Finding(PROBLEM, _TOPIC, f"{what} can't be read: {reason}", _LEFT_OUT, "ask its owner")
             continue
         if present is None:
             why, remedy = _LEFT_OUT, "ask its owner, or choose another base: change builds_on, then eb --rebuild"
