@@ -87,20 +87,8 @@ site: site-tools
 		"$(dir $(VENV))site/bin/mkdocs" build --strict && \
 		rm -rf "$(CURDIR)/site" && cp -r site "$(CURDIR)/site"
 
-# Of a Python environment that has sifmod and what it needs, in the versions that the tests ran with. pyproject.toml has its
-# version from the source, where cyclonedx-py does not look.
 sbom:
-	@work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && version=$$(PYTHONPATH=src $(VENV)/bin/python -c \
-			'import sifmod; print(sifmod.__version__)') && \
-		sed "s/^dynamic = .*/version = \"$$version\"/" pyproject.toml >"$$work/pyproject.toml" && \
-		sed -n 's/ *\\$$//; /^[A-Za-z0-9]/p' testbed/requirements.txt >"$$work/versions.txt" && \
-		$(VENV)/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$$work" . && \
-		$(VENV)/bin/python -m venv --without-pip "$$work/sifmod" && \
-		$(VENV)/bin/pip --python "$$work/sifmod" install --quiet -c "$$work/versions.txt" "$$work"/*.whl && \
-		$(VENV)/bin/python -m venv "$$work/tool" && "$$work/tool/bin/pip" install --quiet 'cyclonedx-bom>=7.5,<8' && \
-		mkdir -p dist && "$$work/tool/bin/cyclonedx-py" environment --pyproject "$$work/pyproject.toml" \
-			--output-reproducible --output-file "$$work/sbom" "$$work/sifmod/bin/python" && \
-		cp "$$work/sbom" "dist/sifmod-$$version.cdx.json" && echo "wrote dist/sifmod-$$version.cdx.json"
+	@testbed/sbom
 
 LOCK = uv pip compile --quiet --upgrade --universal --python-version 3.9 --generate-hashes --custom-compile-command 'make lock'
 lock:
