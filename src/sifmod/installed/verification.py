@@ -27,6 +27,7 @@ from sifmod.usersoftware.commands import others_among_commands
 from sifmod.usersoftware.layers import layer_findings
 from sifmod.usersoftware.startup import starting_code
 from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED, problems, recorded_sums
+from sifmod.usersoftware.tree import layers_in
 
 _REINSTALL = "reinstall it with: eb --rebuild"
 _MEND_FIRST = "mend its user software first, as said above: a reinstall keeps it"
@@ -208,6 +209,7 @@ def _writable(installation: Installation) -> Iterator[Finding]:
     """Look for what everybody on the machine may change, at the folders above too: there they may put another one."""
     root, image = installation.root, installation.image
     own = [root, *(root / name for name in installation.manifest.files), root / names.USER_SOFTWARE_DIRECTORY]
+    own += layers_in(root)
     found: set[Path] = set()
     for path in (*own, root / names.USER_SOFTWARE_PACKED, image, *installation.module_files):
         found.update(one for one in (path, *path.parents) if everybody_may_change(one))

@@ -235,6 +235,28 @@ def test_what_everybody_may_change_is_named(root: Path, check: Check, name: str)
         assert "permissions" not in check()
 
 
+@pytest.mark.parametrize("name", ["user-software.layers", "user-software.layers/1.squashfs"])
+def test_a_layer_that_everybody_may_change_is_named(root: Path, check: Check, name: str) -> None:
+    (root / "user-software.layers").mkdir(mode=0o755)
+    (root / "user-software.layers/1.squashfs").write_bytes(SQUASHFS)
+    (root / "user-software.layers/1.squashfs").chmod(0o664)  # a group may share a layer
+    assert "permissions" not in check()
+    (root / name).chmod(0o777)
+    [found] = check()["permissions"]
+    assert (found.severity, found.what) == (WARNING, f"everybody may change '{root / name}'")
+    assert found.remedy == f"chmod o-w {root / name}"
+
+
+def test_layers_are_looked_at(root: Path, check: Check) -> None:
+    (root / "user-software.layers").mkdir()
+    layer = root / "user-software.layers/1.squashfs"
+    layer.write_bytes(SQUASHFS)
+    assert "layers" not in check()
+    layer.write_bytes(SQUASHFS[:-1])
+    (found,) = check()["layers"]
+    assert (found.severity, str(layer) in found.what) == (PROBLEM, True)
+
+
 def test_a_module_file_is_compared_with_what_was_written(space: SoftwareSpace, check: Check) -> None:
     names_of = named(space, MODULE)
     file, link = map(Path, names_of["module_files"])
