@@ -417,10 +417,10 @@ while {$count < 8 && [file isfile $layers/[expr {$count + 1}].squashfs]} {
     incr count
 }
 for {set number $count} {$number > 0} {incr number -1} {
-    set below "/user-layers/"[expr {$count - $number + 1}]
+    set below [join [list "/user-layers" [expr {$count - $number + 1}]] /]
     if {[sifmod_problem_of $layers/$number.squashfs] eq {}} {
-        lappend binds "/tmp/a b\\,c'd\$e/user-software.layers/"$number.squashfs:$below:ro,image-src=/
-        lappend layer_folders $below"/venv/a+b"
+        lappend binds [join [list "/tmp/a b\\,c'd\$e/user-software.layers" $number.squashfs:$below:ro,image-src=/] /]
+        lappend layer_folders [join [list $below venv "a+b"] /]
     } elseif {$sifmod_loading} {
         puts stderr "Warning: $layers/$number.squashfs [lindex [list "is left out, and its packages are missing: it can't be read, or it is damaged. Restore it from a backup, or make it readable: chmod ug+r '/tmp/a b,c'\"'\"'d\$e/user-software.layers'/*"] 0]"
     }
