@@ -174,7 +174,7 @@ def test_nothing_is_tried_if_the_user_software_is_packed(
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     (tmp_path / "list.txt").write_text("a==1\n")
     done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
-    assert (done.returncode, "run unmake-squashfs first" in done.stderr) == (9, True)
+    assert (done.returncode, "run add-layer or unmake-squashfs first" in done.stderr) == (9, True)
     assert wrapper.fake.calls == []
 
 
