@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional
 
@@ -31,7 +32,14 @@ from easybuild.framework.easyblock import EasyBlock, StopException
 from easybuild.framework.easyconfig import CUSTOM
 from easybuild.framework.easyconfig.easyconfig import ActiveMNS, letter_dir_for
 from easybuild.tools.build_log import EasyBuildError, print_warning
-from easybuild.tools.config import FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES, build_option, log_path, source_paths
+from easybuild.tools.config import (
+    FORCE_DOWNLOAD_ALL,
+    FORCE_DOWNLOAD_SOURCES,
+    build_option,
+    install_path,
+    log_path,
+    source_paths,
+)
 from easybuild.tools.filetools import adjust_permissions, convert_name, mkdir, read_file
 from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
 from easybuild.tools.utilities import trace_msg
@@ -42,9 +50,18 @@ from easybuild.tools.version import VERSION
 sys.path[:0] = [path for path in os.environ.get("SIFMOD_PYTHONPATH", "").split(":") if path and path not in sys.path]
 
 from sifmod.advice.advisory import Advisory
+from sifmod.container.inheritance import BUILDS_ON, OF_THE_IMAGE, inherited
 from sifmod.container.naming import Naming
-from sifmod.container.spec import ContainerSpec, file_names, spec_from_parameters, squashfs_name
+from sifmod.container.spec import (
+    Base,
+    ContainerSpec,
+    file_names,
+    image_is_gone,
+    spec_from_parameters,
+    squashfs_name,
+)
 from sifmod.eb.progress import easybuild_progress
+from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import ParameterError, SifmodError
 from sifmod.fetch.credentials import take_from_environment
 from sifmod.fetch.definition import Definition, build_arguments, build_target
@@ -64,6 +81,8 @@ from sifmod.install.modulefiles import ModuleFiles, record_module_files
 from sifmod.install.oldimages import remove_old_images
 from sifmod.install.packages import check_packages, installed_packages
 from sifmod.install.rollback import forget, settle, undo
+from sifmod.installed.base import bases_of, find_base
+from sifmod.installed.installation import Installation
 from sifmod.names import CONTAINED, USER_COMMANDS, USER_COMMANDS_LOCK
 from sifmod.render.helptext import examples, usage, whatis
 from sifmod.render.templates import render, render_module
@@ -125,6 +144,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         """Define the easyconfig parameters of this easyblock; docs/reference/parameters.md explains them."""
         own = {
             "binds": [None, "Bind paths (source[:destination[:options]]), in addition to the site's", CUSTOM],
+            "builds_on": [
+                None,
+                "Module whose image, settings and user software this one takes over: user software goes on top",
+                CUSTOM,
+            ],
             "build_args": [None, "Build arguments for the definition", CUSTOM],
             "build_target": [None, "Stage of the Dockerfile to build (default: the last one)", CUSTOM],
             "conda_env": [None, "Conda environment in the image whose Python is used", CUSTOM],
@@ -240,6 +264,14 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 keep_image = manifest and (build_option("module_only") or build_option("sanity_check_only"))
                 site = load_site()
                 given = {key: self.cfg[key] for key in self.extra_options() if self.cfg.get(key) is not None}
+                bases: tuple[Base, ...] = ()
+                if self._base:
+                    bases = bases_of(self._base, Path(self.installdir))
+                    of_image = {key: self.cfg[key] for key in OF_THE_IMAGE if self.cfg[key]}
+                    given = {
+                        **inherited(bases[0], self._base.manifest.parameters, {**of_image, **given}),
+                        "image_mode": "central",
+                    }
                 spec = spec_from_parameters(
                     name=self.name,
                     version=det_full_ec_version(self.cfg),
@@ -264,7 +296,10 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     if image and os.access(image, os.R_OK):
                         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
                 if not keep_image:
-                    spec = replace(spec, squashfs=squashfs_name(spec.sif) if site.has_enroot else "")
+                    squashfs = squashfs_name(spec.sif) if site.has_enroot and not bases else ""
+                    spec = replace(spec, squashfs=squashfs, bases=bases)
+                elif manifest:
+                    spec = replace(spec, bases=manifest.bases)
                 self._description = replace(spec, naming=self.naming()), site
         return self._description
 
@@ -290,13 +325,26 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             module_files=tuple(map(os.path.abspath, (path(), *(path(mod_path_suffix=link) for link in links)))),
         )
 
+    @cached_property
+    def _base(self) -> Optional[Installation]:
+        """The installation that the easyconfig builds on; None if it has an image of its own."""
+        wanted = self.cfg[BUILDS_ON]
+        if not wanted:
+            return None
+        space = SoftwareSpace(software=Path(install_path()), modules=Path(install_path("mod")))
+        return find_base(wanted, space, os.environ)
+
     def _image_file_name(self) -> str:
         """Return the file name of the image, from the parameter that says where the image comes from."""
+        if self._base:
+            return self._base.manifest.image
         sources, uri, definition = self.cfg["sources"], self.cfg["image_uri"], self.cfg["definition"]
         given = [name for name in ("sources", "image_uri", "definition") if self.cfg[name]]
         if len(given) != 1:
             found = " and ".join(given) if given else "none"
-            raise ParameterError("sources", sources, f"give one of sources, image_uri and definition; found {found}")
+            raise ParameterError(
+                "sources", sources, f"give one of sources, image_uri, definition and builds_on; found {found}"
+            )
         for name in ("build_args", "build_target"):
             if self.cfg[name] and not definition:
                 raise ParameterError(
@@ -494,7 +542,16 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             )
 
     def _fetch_image(self, runtime: ContainerRuntime, site: Site) -> None:
-        """Pull or build the image into EasyBuild's source path, unless it is there."""
+        """Pull or build the image into EasyBuild's source path, unless it is there, or take that of the base."""
+        if self._base:
+            path = self._base.image if self._base.has_image else self._base.stand_in(site)
+            if path is None:
+                raise ParameterError(BUILDS_ON, self.cfg[BUILDS_ON], image_is_gone(self._base.image))
+            checksum = self._base.manifest.image_sha256 or None
+            self.src.append(
+                {"name": path.name, "path": str(path), "cmd": None, "checksum": checksum, "finalpath": self.builddir}
+            )
+            return
         folder = Path(source_paths()[0], letter_dir_for(self.name), self.name)
         store = ImageStore(folder=folder, runtime=runtime, site=site, say=_trace, progress=easybuild_progress())
         again = build_option("force_download") in (FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES)

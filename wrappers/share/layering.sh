@@ -79,9 +79,9 @@ use_directory_from_now() {
 # report_layers: say what containers see now.
 report_layers() {
     local number
-    count_layers
-    for ((number = sifmod_layer_count; number > 0; number--)); do
-        printf '  /user-layers/%s  %s\n' "$((sifmod_layer_count - number + 1))" "$layers/$number.squashfs"
+    find_layers 2>/dev/null
+    for number in "${!sifmod_layer_files[@]}"; do
+        printf '  /user-layers/%s  %s\n' "$((number + 1))" "${sifmod_layer_files[number]}"
     done
     refresh_commands || true
     reload_hint

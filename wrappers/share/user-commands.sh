@@ -74,19 +74,26 @@ list_packed() {
 
 # list_environment: print as `list_packed` does what is in the bin of the virtual environment in use, and in that of its layers.
 list_environment() {
-    local folder=venv/${venv##*/}/bin path part number
-    count_layers
-    for ((number = 1; number <= sifmod_layer_count; number++)); do
-        if [[ -r $sifmod_layers/$number.squashfs ]] && is_whole "$sifmod_layers/$number.squashfs" -; then
-            list_packed "$sifmod_layers/$number.squashfs" "$folder"
+    local folder=venv/${venv##*/}/bin path
+    find_layers 2>/dev/null
+    for path in ${sifmod_layer_files[@]+"${sifmod_layer_files[@]}"}; do
+        if [[ -d $path ]]; then
+            list_directory "$path" "$folder"
+        elif [[ -r $path ]] && is_whole "$path" -; then
+            list_packed "$path" "$folder"
         fi
     done
     if packed_is_active; then
         list_packed "$packed" "$folder"
-        return
+    else
+        list_directory "$directory" "$folder"
     fi
-    path=$directory
-    for part in ${folder//\// }; do
+}
+
+# list_directory DIRECTORY FOLDER: print the same for a folder of a directory.
+list_directory() {
+    local path=$1 part
+    for part in ${2//\// }; do
         path+=/$part
         if [[ -L $path ]]; then die 5 "'$path' is a symbolic link: commands in it can't be commands of the host."; fi
     done

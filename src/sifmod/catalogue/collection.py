@@ -33,7 +33,7 @@ from sifmod.text.package import is_package
 from sifmod.text.printable import one_line, printable
 from sifmod.text.quoting import shell
 from sifmod.text.version import natural_order
-from sifmod.usersoftware.layers import layers, packages_of_all
+from sifmod.usersoftware.layers import packages_of_all
 
 GUIDE = "USER.md"
 _NOTHING_SAID = Described(homepage="", description="", module_class="", gpu=None)
@@ -295,7 +295,7 @@ def _packages_of(item: Installation) -> tuple[Package, ...]:
     manifest = item.manifest
     pairs = list(manifest.expected_packages.items())
     pairs += [(package.name, package.version) for package in recorded_packages(item.root)]
-    lines = packages_of_all(item.user_software.packages, layers(item.root))
+    lines = packages_of_all(item.user_software.packages, item.layers)
     pairs += [(name, version) for name, _, version in (line.partition("==") for line in lines)]
     return _sorted_packages(Package(name, version) for name, version in pairs if is_package(name, version))
 

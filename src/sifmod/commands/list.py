@@ -16,7 +16,6 @@ from sifmod.installed.installation import Installation, find_installations
 from sifmod.installed.placement import unstriped_files
 from sifmod.site.settings import Site, load_site
 from sifmod.text.size import counted, size_text
-from sifmod.usersoftware.layers import layers
 from sifmod.usersoftware.state import DIRECTORY, PACKED, UserSoftware
 
 
@@ -91,7 +90,7 @@ def describe(item: Installation, site: Site, *, fast: bool) -> dict[str, Any]:
         "venv": manifest.venv,
         "features": list(manifest.features),
         "unstriped": [str(path) for path in unstriped_files(item, site)],
-        "user_software": {**_user_software(item.user_software, fast=fast), "layers": _layers(item.root)},
+        "user_software": {**_user_software(item.user_software, fast=fast), "layers": _layers(item)},
         "loaded": item.is_loaded(),
         "module_files": [str(path) for path in item.module_files],
         "newer_easyconfigs": [str(path) for path in newer_easyconfigs(item.name, item.version)],
@@ -120,7 +119,7 @@ def user_software_text(facts: dict[str, Any]) -> str:
     return f"{facts['state']}, {counted(len(facts['packages']), 'package')}{size}{below}"
 
 
-def _layers(root: Path) -> list[dict[str, Any]]:
+def _layers(item: Installation) -> list[dict[str, Any]]:
     return [
         {
             "path": str(layer.path),
@@ -129,7 +128,7 @@ def _layers(root: Path) -> list[dict[str, Any]]:
             "problem": layer.problem,
             "packages": list(layer.packages),
         }
-        for layer in layers(root)
+        for layer in item.layers
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
@@ -19,13 +21,17 @@ from sifmod.easyconfig.buildfile import BuildFile, base_comment, is_build_file, 
 from sifmod.easyconfig.condaenvironment import CondaSource, make_conda_environment, read_conda
 from sifmod.easyconfig.environment import Environment, Source, file_names, make_environment
 from sifmod.easyconfig.newimage import NewImage, file_image, names_uri, pulled_image
+from sifmod.easyconfig.onmodule import propose_on
 from sifmod.easyconfig.proposal import TAKEN_OVER, Proposal, checked_name, propose
 from sifmod.easyconfig.requirements import read_pyproject, read_requirements
 from sifmod.easyconfig.shpc import ConvertedTool, convert_recipe
 from sifmod.easyconfig.text import easyconfig_text, read_easyconfig
+from sifmod.eb.space import software_space
+from sifmod.errors import SifmodError
 from sifmod.fetch.recipes import find_recipe
 from sifmod.host.architecture import why_not_here
 from sifmod.host.files import refuse_existing, write_new, write_together
+from sifmod.installed.base import bases_of, find_base
 from sifmod.site.settings import Site, load_settings
 
 AnySource = Union[Source, CondaSource]
@@ -65,6 +71,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--group", "groups", multiple=True, help="Dependency group of the project to install too.")
 @click.option("--base", default="", metavar="IMAGE|URI", help="Image to install the packages on.")
 @click.option("--on-top", is_flag=True, help="Install the packages into user software, not into a new image.")
+@click.option("--on", "base_module", default="", metavar="MODULE", help="Module to build on: name no image.")
 @click.option("--shpc", "recipe", default="", metavar="NAME[:TAG]", help="Recipe of SHPC to convert: name no image.")
 @click.option("--registry", default="", metavar="DIR|URL", help="Checkout or address of the registry with the recipe.")
 @click.option("--full-name", is_flag=True, help="Name the module as SHPC does, by the whole path of the recipe.")
@@ -86,6 +93,7 @@ def new(
     groups: tuple[str, ...],
     base: str,
     on_top: bool,
+    base_module: str,
     recipe: str,
     registry: str,
     full_name: bool,
@@ -108,6 +116,10 @@ def new(
     file and a lock are written beside the easyconfig: eb builds an image from the base in which the base's own packages
     are kept. With --on-top the image is the base's, and the packages are in user software.
 
+    With --on the module takes over the image, the settings and the user software of another one, such as a
+    colleague's, and has nothing but user software of its own, on top. MODULE is one of MODULEPATH or of your software
+    space, or the path of an installation.
+
     With --shpc the easyconfig is that of a recipe of SHPC, from a checkout of its registry or from the index that the
     registry publishes; no image is pulled.
 
@@ -129,13 +141,19 @@ def new(
       sifmod new --requirements requirements.txt --base pytorch.sif --name lab
       sifmod new --pyproject pyproject.toml --base pytorch.sif --on-top
       sifmod new --conda environment.yml --base docker://mambaorg/micromamba:2
+      sifmod new --on PyTorch/2.7.1 --name lab
       sifmod new --shpc samtools --registry shpc-registry
       sifmod new --shpc bwa:0.7.17 --registry https://github.com/ORG/REPO
     """
+    others = (image, commands, like, requirements, pylock, pyproject, conda, extras, groups, base, on_top)
+    if base_module:
+        if not name or any((*others, recipe, registry, full_name)):
+            raise click.UsageError("--on needs --name, the name of the new module, and takes --version and --output")
+        folder, files, proposal = _on_module(base_module, output, name=name, version=version)
+        _write(folder, files, [*proposal.notes], proposal, output, force=force, as_json=as_json)
+        return
     if recipe or registry or full_name:
-        if not (recipe and registry) or any(
-            (image, name, version, commands, like, requirements, pylock, pyproject, conda, extras, groups, base, on_top)
-        ):
+        if not (recipe and registry) or any((*others, name, version)):
             raise click.UsageError("--shpc and --registry belong together, and with --full-name, --output and --force")
         site = load_settings(site=site_name).site
         named, _colon, tag = recipe.partition(":")
@@ -204,6 +222,20 @@ def new(
         options=None if source and not on_top else lambda target: found.options_of_eb(target, site),
         is_environment=bool(source),
     )
+
+
+def _on_module(base_module: str, output: str, *, name: str, version: str) -> tuple[Path, Mapping[str, str], Proposal]:
+    """Return the folder to write into, the easyconfig for a module on top of another one, and what that says."""
+    found = find_base(base_module, software_space(), os.environ)
+    bases_of(found, Path("/"))
+    kept: Mapping[str, Any] = {}
+    with contextlib.suppress(SifmodError):  # then it has general words
+        kept = read_easyconfig(found.root / "easybuild" / f"{found.name}-{found.version}.eb")[0]
+    proposal = propose_on(base_module, kept, name=name, version=version or found.version)
+    text = easyconfig_text(proposal.parameters, comments=[f"Written by sifmod new --on {base_module}: review it."])
+    given = Path(output)
+    folder, file_name = (given, "") if given.is_dir() else (given.parent, given.name)
+    return folder, {file_name or proposal.file_name: text}, proposal
 
 
 def _from_build_file(

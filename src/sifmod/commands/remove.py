@@ -11,6 +11,7 @@ from sifmod.commands.options import complete_modules, json_option, prefix_option
 from sifmod.commands.output import echo, echo_error, echo_json
 from sifmod.eb.space import software_space
 from sifmod.errors import InstallError
+from sifmod.installed.base import built_on
 from sifmod.installed.installation import find_installation
 from sifmod.installed.removal import Removal, remove_leftovers
 from sifmod.text.size import size_text
@@ -79,6 +80,10 @@ def remove(
     own = removal.users_own
     if item.is_loaded():
         echo_error(f"sifmod: {item.module} is loaded in this shell; afterwards run: module unload {item.module}")
+    above = built_on(item)
+    if above:
+        lost = "they lose its image and its packages"
+        echo_error(f"sifmod: {', '.join(one.module for one in above)} of this software space build on it: {lost}")
     if own and not keep and not delete:
         raise InstallError(
             f"'{item.root}' contains user files ({', '.join(path.name for path in own)}): keep them with "

@@ -90,7 +90,8 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
 def _layer_text(facts: dict[str, Any]) -> str:
     """Return a layer of user software, and below it its packages."""
     problem = f": {facts['problem']}" if facts["problem"] else ""
-    return "\n".join([f"{facts['path']}, {size_text(facts['size'])}{problem}", *facts["packages"]])
+    size = "directory" if facts["size"] is None else size_text(facts["size"])
+    return "\n".join([f"{facts['path']}, {size}{problem}", *facts["packages"]])
 
 
 def _rows_for_enroot(facts: Optional[dict[str, Any]]) -> list[tuple[str, str]]:

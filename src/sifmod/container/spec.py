@@ -25,6 +25,13 @@ MPIS = ("host", "image")
 DEFAULT_CONDA_ROOT = "/opt/miniconda3"
 DEFAULT_WRAPPERS = ("python", "pip")
 
+# Parameters that a module which builds on this one takes over. What this one has installed is in its user software.
+INHERITED = (
+    *("python_prefix", "conda_root", "conda_env", "venv", "wrappers", "binds", "container_env", "features", "gpu"),
+    *("gpu_libraries", "mpi", "share_container", "launch", "expected_packages", "user_commands", "pip_constraints"),
+    "module_family",
+)
+
 # A name or a version that becomes part of paths.
 SIMPLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
@@ -65,6 +72,25 @@ class PythonLayout:
 
 
 @dataclass(frozen=True)
+class Base:
+    """An installation whose user software is below that of a container, as it was when the container was installed.
+
+    Attributes:
+        module: name of its module.
+        root: its installation directory.
+        venv: name of its virtual environment; empty if it has no user software.
+        python_version: `major.minor` of its Python; empty if it has none.
+        image_id: the identifier in the header of its image.
+    """
+
+    module: str
+    root: str
+    venv: str
+    python_version: str
+    image_id: str
+
+
+@dataclass(frozen=True)
 class ContainerSpec:
     """One container as a module, independent of the site.
 
@@ -87,6 +113,8 @@ class ContainerSpec:
         venv: name of the virtual environment; empty if there is no user software.
         wrappers: names of host commands that run a command in the container.
         wrapped: the words of that command by name; without an entry it has the same name, and no arguments of its own.
+        bases: the installations that it builds on, the nearest first.
+        inheritable: values of `INHERITED`, for modules that build on it.
         user_commands: whether commands that users install are host commands too.
         binds: bind paths for this container, in addition to the site's.
         container_env: variables for this container, in addition to the site's; None removes one of the site's.
@@ -124,6 +152,8 @@ class ContainerSpec:
     venv: str = ""
     wrappers: tuple[str, ...] = ()
     wrapped: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    bases: tuple[Base, ...] = ()
+    inheritable: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     user_commands: bool = True
     binds: tuple[Bind, ...] = ()
     container_env: Mapping[str, Optional[str]] = field(default_factory=lambda: MappingProxyType({}))
@@ -174,6 +204,11 @@ class ContainerSpec:
         if not self.mpi or names.MPI_FEATURE not in known:
             return self.features
         return (*self.features, names.MPI_FEATURE if self.mpi == "host" else f"-{names.MPI_FEATURE}")
+
+    @property
+    def bases_below(self) -> tuple[Base, ...]:
+        """The installations whose user software containers see below their own."""
+        return tuple(base for base in self.bases if self.venv and base.venv == self.venv)
 
     @property
     def venv_path(self) -> str:
@@ -266,6 +301,7 @@ def spec_from_parameters(
         venv=venv,
         wrappers=tuple(wrappers),
         wrapped=MappingProxyType({name: words for name, words in wrappers.items() if words != (name,)}),
+        inheritable=MappingProxyType({name: given[name] for name in INHERITED if name in given}),
         user_commands=_flag("user_commands", given.get("user_commands", True)) and bool(venv),
         binds=_binds("binds", given.get("binds", ())),
         container_env=_variables("container_env", given.get("container_env", {})),

@@ -308,7 +308,7 @@ def _user_software(item: Installation) -> Iterator[Finding]:
     state = item.user_software
     topic, packages = "user software", counted(len(state.packages), "package")
     yield from problems(state)
-    yield from layer_findings(item.root, sums=False)
+    yield from layer_findings(item.root, item.bases_below, sums=False)
     if state.state == DIRECTORY and not state.packed_problem:
         files = tree_files(state.directory)
         if files > _MANY_FILES:

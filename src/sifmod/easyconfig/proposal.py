@@ -39,7 +39,7 @@ _ABOUT = {
     "mpi4py": ("https://mpi4py.readthedocs.io/", "the Message Passing Interface for Python", "devel"),
     "Python": ("https://www.python.org/", "a programming language", "lang"),
 }
-_NO_HOMEPAGE = "https://apptainer.org/"
+NO_HOMEPAGE = "https://apptainer.org/"
 # Characters of NAME-VERSION.eb. Names of files have at most 255; EasyBuild's logs of an install have date and time too.
 _LONGEST = 200
 
@@ -80,7 +80,7 @@ class Proposal:
     @property
     def file_name(self) -> str:
         """The name by which `eb` finds the easyconfig."""
-        given = (str(self.parameters[key]) for key in ("version", "versionsuffix"))
+        given = (str(self.parameters.get(key, "")) for key in ("version", "versionsuffix"))
         return f"{self.parameters['name']}-{''.join(given)}.eb"
 
 
@@ -232,7 +232,7 @@ def _words(
     pages = [image.labels.get(f"org.opencontainers.image.{key}", "") for key in ("url", "source", "documentation")]
     if uri and uri.registry == "docker.io":
         pages.append(f"https://hub.docker.com/r/{uri.repository}")
-    homepage = homepage or next((one for one in pages if re.fullmatch(r"https?://[\w./%~-]+", one)), _NO_HOMEPAGE)
+    homepage = homepage or next((one for one in pages if re.fullmatch(r"https?://[\w./%~-]+", one)), NO_HOMEPAGE)
     notable = _notable(python)
     platform = [f"Python {python.minor_version}"] if python and module != "Python" else []
     vendor = VENDORS.get(gpu)

@@ -37,7 +37,7 @@ FILES = "images beside the recipe"
 _FOR_A_SHELL = re.compile(r"[$`|;&<>*?~#\n]")
 _BIOCONTAINERS = "quay.io/biocontainers/"
 _BY_A_BOT = re.compile(r"shpc-registry automated .* addition for .*")
-_NO_HOMEPAGE = "https://singularity-hpc.readthedocs.io/"
+NO_HOMEPAGE = "https://singularity-hpc.readthedocs.io/"
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _parameters(tool: Tool, site: Site, notes: _Notes, *, full_name: bool) -> di
         "name": name,
         "version": version,
         "versionsuffix": f"{dashes}{build}",
-        "homepage": tool.url if re.fullmatch(r"https?://[\w./%~+?=&#:-]{1,200}", tool.url) else _NO_HOMEPAGE,
+        "homepage": tool.url if re.fullmatch(r"https?://[\w./%~+?=&#:-]{1,200}", tool.url) else NO_HOMEPAGE,
         "description": folded("description", _clean(what or f"{short_name} {version}, in a container of {tool.path}.")),
         "whatis": [_clean(f"Description: {what or short_name}"), f"Keywords: {short_name}, container"],
         **tool.image,

@@ -21,6 +21,7 @@ _GROUPS = (
     ("name", "version", "versionsuffix"),
     ("homepage", "description", "whatis", "docurls", "upstream_contacts", "site_contacts", "citing", "usage"),
     ("toolchain",),
+    ("builds_on",),
     ("sources", "checksums", "image_uri", "definition", "build_args", "build_target", "definition_files", "image_mode"),
     (
         *(

@@ -20,9 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What an environment above layers has, and one file of all has no use for.
-OF_LAYERS = "_below.pth"
-
 
 def canonical(name: str) -> str:
     """Return the normalized name of a package, by which pip compares names (PEP 503)."""
@@ -120,7 +117,7 @@ def copy(tree: str, target: str, without: "set[str]") -> None:
         for name in files + links:
             path = os.path.normpath(os.path.join(below, name))
             new = os.path.join(target, path)
-            if path in without or name == OF_LAYERS or is_cache_of(path, without) or os.path.lexists(new):
+            if path in without or is_cache_of(path, without) or os.path.lexists(new):
                 continue
             old = os.path.join(top, name)
             status = os.lstat(old)

@@ -19,6 +19,7 @@ from sifmod import __version__, names
 from sifmod.advice.advisory import Advisory
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind
+from sifmod.container.inheritance import BUILDS_ON
 from sifmod.container.spec import ContainerSpec, squashfs_name
 from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.fetch.definition import kept_definition
@@ -57,6 +58,7 @@ from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.progress import QUIET, Progress
 from sifmod.usersoftware.commands import refresh_commands, remove_commands
+from sifmod.usersoftware.layers import layer_binds, trees_below
 from sifmod.usersoftware.tree import (
     PARTS,
     dangling_link,
@@ -117,7 +119,7 @@ class Installer:
             SifmodError: a step failed; an earlier installation still works, and nothing is left of a new one.
         """
         runtime = find_runtime(self.site)
-        if self.site.has_enroot:
+        if self._needs_squashfs:
             squashfs_partition(self.image)  # refuse an unfit image before anything is written
         check_wrappers(self.spec, self.site, self.image)
         with _stage(Path(self.spec.installdir)) as stage:
@@ -141,6 +143,11 @@ class Installer:
             remove_commands(installdir)
         return spec
 
+    @property
+    def _needs_squashfs(self) -> bool:
+        """Whether the installation has an image for enroot; with the image of another one it has none."""
+        return self.site.has_enroot and not self.spec.bases
+
     def _prepare(
         self, stage: Path, runtime: ContainerRuntime, before: Optional[Manifest]
     ) -> tuple[ContainerSpec, Manifest, str]:
@@ -157,7 +164,7 @@ class Installer:
         image, digest = self._place(stage, runtime)
         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image), image_sha256=digest)
         self._compare_stand_ins(spec, digest)
-        squashfs = self._place_squashfs(stage, image) if self.site.has_enroot else _SquashFs()
+        squashfs = self._place_squashfs(stage, image) if self._needs_squashfs else _SquashFs()
         spec = replace(spec, squashfs=squashfs.name)
         contents = contents_of(image)
         spec = with_mpi(spec, self.site, contents, runtime, say=self.say, warn=self.warn)
@@ -176,6 +183,7 @@ class Installer:
         outdated = self._outdated_python(spec.python_version, before) if spec.venv else ""
         if spec.venv and before and not outdated:
             self._check_venv(before)
+            self._check_bases(before)
         if spec.venv and not outdated:
             self._check_environment()
         if spec.venv and (outdated or not has_user_software(Path(spec.installdir))):
@@ -210,6 +218,8 @@ class Installer:
             squashfs=squashfs.name,
             squashfs_sha256=squashfs.sha256,
             squashfs_size=squashfs.size,
+            bases=spec.bases,
+            parameters=dict(spec.inheritable),
             **_named(spec, before),
         )
         write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
@@ -238,7 +248,7 @@ class Installer:
     def _make_space(self, installdir: Path, before: Optional[Manifest]) -> Optional[Manifest]:
         """Remove images that no module file names if the new image needs their space, and return the manifest then."""
         needed = size_of(self.image) if self.spec.image_mode == "copy" else 0
-        needed += squashfs_partition(self.image).size if self.site.has_enroot else 0
+        needed += squashfs_partition(self.image).size if self._needs_squashfs else 0
         if not before or not is_complete(before) or shutil.disk_usage(installdir).free >= needed:
             return before
         removed = remove_old_images(installdir)
@@ -268,6 +278,17 @@ class Installer:
                 self.spec.venv,
                 f"the user software in '{installdir}' has the virtual environment '{', '.join(present)}': keep that "
                 "name, or give this module another version",
+            )
+
+    def _check_bases(self, before: Manifest) -> None:
+        """Refuse to put user software on a base, or to take it off one: its environment was made for what it has."""
+        if has_user_software(Path(self.spec.installdir)) and bool(before.bases) != bool(self.spec.bases):
+            below = ", ".join(base.module for base in before.bases) or "no other module"
+            raise ParameterError(
+                BUILDS_ON,
+                self.spec.bases[0].module if self.spec.bases else None,
+                f"the user software in '{self.spec.installdir}' was made on {below}: keep that, or give this module "
+                "another version, and install the packages there with carry-over",
             )
 
     def _check_environment(self) -> None:
@@ -334,6 +355,11 @@ class Installer:
 
     def _compare(self, digest: str) -> None:
         """Refuse an image that is not the one that the easyconfig names, or not the one that was pulled or built."""
+        if self.spec.bases and self.expected_sha256 and digest != self.expected_sha256:
+            raise ImageError(
+                f"the image '{self.image}' has the SHA-256 {digest}, but {self.expected_sha256} was recorded when "
+                f"{self.spec.bases[0].module} was installed: its owner finds out more with sifmod verify"
+            )
         if self.expected_sha256 and digest != self.expected_sha256.lower():
             raise ImageError(
                 f"the image '{self.image}' has the SHA-256 {digest}, but checksums in the easyconfig expects "
@@ -389,7 +415,8 @@ class Installer:
         self.say(f"making the virtual environment {spec.venv_path}")
         directory = stage / names.USER_SOFTWARE_DIRECTORY
         try:
-            binds = make_user_software(directory, stage / "runscripts", image, runtime, spec)
+            below = layer_binds(trees_below([base.root for base in spec.bases_below]))
+            binds = make_user_software(directory, stage / "runscripts", image, runtime, spec, below=below)
         except InstallError as error:
             # ensurepip fails without a word about it
             problem = lacking_space(stage, _OF_A_VENV)
@@ -489,7 +516,12 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
     files = {*manifest.files, *(str(artefact.path) for artefact in artefacts)}
     hashes = {**manifest.hashes, **{str(artefact.path): artefact.sha256 for artefact in artefacts}}
     manifest = replace(
-        manifest, files=tuple(sorted(files)), hashes=hashes, features=_features(spec, site), **_named(spec, manifest)
+        manifest,
+        files=tuple(sorted(files)),
+        hashes=hashes,
+        features=_features(spec, site),
+        parameters=dict(spec.inheritable),
+        **_named(spec, manifest),
     )
     record = Artefact(PurePosixPath(names.MANIFEST), manifest.text)
     changed = [

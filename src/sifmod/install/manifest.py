@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import posixpath
 import re
 import stat
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,8 @@ from typing import Any, Optional
 
 from sifmod import names
 from sifmod.artefact import path_problem
-from sifmod.container.spec import MPIS
+from sifmod.container.bind import is_bindable
+from sifmod.container.spec import MPIS, Base
 from sifmod.container.variables import check_variable
 from sifmod.errors import InstallError
 from sifmod.host.files import content_of, inside, put_in_place, write_whole
@@ -22,6 +24,8 @@ from sifmod.text.package import PYTHON_VERSION
 
 # Raised for an incompatible change only; a new key doesn't need it.
 _FORMAT = 1
+
+VENV = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.+-]+")
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Manifest:
         squashfs: file name of the image for enroot, which the SIF's own partition is; empty if there is none.
         squashfs_sha256: its SHA-256, in hexadecimal.
         squashfs_size: its size in bytes.
+        bases: the installations that it builds on, the nearest first.
+        parameters: the easyconfig parameters that a module which builds on this one takes over.
         module_files: SHA-256, in hexadecimal, of each module file that EasyBuild wrote for this installation, by its
             absolute path; empty for a link to one, and until the install is complete.
     """
@@ -85,6 +91,8 @@ class Manifest:
     squashfs: str = ""
     squashfs_sha256: str = ""
     squashfs_size: int = 0
+    bases: tuple[Base, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     module_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -179,9 +187,11 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
     known = {key.name for key in fields(Manifest)}
     lists = {key: tuple(data.get(key, ())) for key in ("old_images", "features")}
     lists["files"] = tuple(data["files"])
+    lists["bases"] = tuple(_base(one) for one in data.get("bases", ()))
     manifest = Manifest(**{**{key: data[key] for key in data if key in known}, **lists})
     tables = ("tools", "hashes", "expected_packages", "mpi_env", "misfits", "module_files")
-    kinds = {"image_size": int, "squashfs_size": int, **dict.fromkeys(lists, tuple), **dict.fromkeys(tables, dict)}
+    kinds = {"image_size": int, "squashfs_size": int, **dict.fromkeys(lists, tuple)}
+    kinds.update(dict.fromkeys((*tables, "parameters"), dict))  # whose values a spec checks
     for name, value in vars(manifest).items():
         if not isinstance(value, kinds.get(name, str)):
             raise TypeError(f"its {name} is {value!r}")
@@ -230,6 +240,25 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
             raise ValueError(f"its {name} is {path!r}")
     if manifest.python_version and not PYTHON_VERSION.fullmatch(manifest.python_version):
         raise ValueError(f"its python_version is {manifest.python_version!r}")
-    if not re.fullmatch(r"[A-Za-z0-9_.+-]*", manifest.venv) or manifest.venv in (".", ".."):
+    if manifest.venv and not VENV.fullmatch(manifest.venv):
         raise ValueError(f"its venv is {manifest.venv!r}")
     return manifest
+
+
+def _base(data: Mapping[str, Any]) -> Base:
+    """Return an installation that another one builds on, checked.
+
+    Raises:
+        KeyError, TypeError, ValueError: a value is lacking or wrong; the message names it.
+    """
+    base = Base(**{key.name: data[key.name] for key in fields(Base)})
+    for name, value in vars(base).items():
+        if not isinstance(value, str) or not value.isprintable():
+            raise TypeError(f"the {name} of one of its bases is {value!r}")
+    if posixpath.normpath(base.root) != base.root or not base.root.startswith("/") or not is_bindable(base.root):
+        raise ValueError(f"the root of one of its bases is {base.root!r}")
+    if base.venv and not VENV.fullmatch(base.venv):
+        raise ValueError(f"the venv of one of its bases is {base.venv!r}")
+    if base.python_version and not PYTHON_VERSION.fullmatch(base.python_version):
+        raise ValueError(f"the python_version of one of its bases is {base.python_version!r}")
+    return base

@@ -19,7 +19,6 @@ from sifmod.image.files import ImageFiles
 from sifmod.image.inspection import open_image
 from sifmod.inside.consistency import Package, named, package_of
 from sifmod.installed.installation import Installation
-from sifmod.usersoftware.layers import layers
 from sifmod.usersoftware.state import DIRECTORY, PACKED
 
 _TOPIC = "packages"
@@ -62,7 +61,7 @@ def packages_on_disk(installation: Installation) -> Iterator[Finding]:
         with open_image(state.directory if state.state == DIRECTORY else state.packed) as (_known, files):
             environments = [_own(files, folder) for folder in _folders(files)] if files else []
             markers = _markers(files, installation) if files else {}
-        below = list(_below(installation.root))
+        below = list(_below(installation))
     except ImageError as error:
         yield Finding(NOTE, _TOPIC, f"they were not compared: {error}")
         return
@@ -123,9 +122,9 @@ def _own(files: ImageFiles[Any], folder: str) -> list[Package]:
     return list(filter(None, map(package_of, texts)))
 
 
-def _below(root: Path) -> Iterator[Package]:
+def _below(installation: Installation) -> Iterator[Package]:
     """Yield the packages of the layers that can be used, the first layer's first."""
-    for layer in layers(root):
+    for layer in installation.layers:
         if not layer.problem:
             with open_image(layer.path) as (_known, files):
                 if files:

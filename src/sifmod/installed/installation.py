@@ -16,6 +16,7 @@ from sifmod.install.manifest import Manifest, image_of, read_manifest
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.suggest import perhaps
+from sifmod.usersoftware.layers import Layer, layers
 from sifmod.usersoftware.state import UserSoftware, user_software
 
 # Folders between the software folder and what is in an installation: a hierarchy with module classes has most of them,
@@ -95,6 +96,17 @@ class Installation:
         """Return the site's copy, of the same name, size and identifier, which replaces a missing image; else None."""
         manifest = self.manifest
         return image_in_repositories(site, manifest.image, size=manifest.image_size, identifier=manifest.image_id)
+
+    @property
+    def bases_below(self) -> tuple[str, ...]:
+        """The installations whose user software containers see below its own, the nearest first."""
+        venv = self.manifest.venv
+        return tuple(base.root for base in self.manifest.bases if venv and base.venv == venv)
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers of user software below its own, the nearest first."""
+        return layers(self.root, self.bases_below)
 
     @property
     def user_software(self) -> UserSoftware:

@@ -16,6 +16,7 @@ from sifmod.host.runtime import look
 from sifmod.image.inspection import has_shell
 from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
+from sifmod.installed.base import base_findings
 from sifmod.installed.consistency import packages_in_container, packages_on_disk
 from sifmod.installed.installation import Installation
 from sifmod.installed.placement import unstriped_files
@@ -27,7 +28,6 @@ from sifmod.usersoftware.commands import others_among_commands
 from sifmod.usersoftware.layers import layer_findings
 from sifmod.usersoftware.startup import starting_code
 from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED, problems, recorded_sums
-from sifmod.usersoftware.tree import layers_in
 
 _REINSTALL = "reinstall it with: eb --rebuild"
 _MEND_FIRST = "mend its user software first, as said above: a reinstall keeps it"
@@ -70,6 +70,7 @@ def verify(
     yield from _squashfs(installation, site, progress)
     yield from _old_images(installation)
     yield from _placement(installation, site)
+    yield from base_findings(installation)
     with progress.step(f"{installation.module}: reading user software"):
         findings = list(_user_software(installation, fast=fast or not is_whole))
     yield from findings
@@ -209,7 +210,7 @@ def _writable(installation: Installation) -> Iterator[Finding]:
     """Look for what everybody on the machine may change, at the folders above too: there they may put another one."""
     root, image = installation.root, installation.image
     own = [root, *(root / name for name in installation.manifest.files), root / names.USER_SOFTWARE_DIRECTORY]
-    own += layers_in(root)
+    own += [layer.path for layer in installation.layers]
     found: set[Path] = set()
     for path in (*own, root / names.USER_SOFTWARE_PACKED, image, *installation.module_files):
         found.update(one for one in (path, *path.parents) if everybody_may_change(one))
@@ -312,7 +313,7 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
     if state.state == NONE:
         return
     yield from problems(state)
-    yield from layer_findings(installation.root, sums=True)
+    yield from layer_findings(installation.root, installation.bases_below, sums=True)
     if state.state in (DAMAGED, GONE):
         return
     count = counted(len(state.packages), "package")

@@ -6,6 +6,7 @@ A file that needs no value of the installation is in `wrappers/` or `inside/` an
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -18,7 +19,7 @@ from sifmod import __version__, names
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind, escape
 from sifmod.container.gpu import VENDORS
-from sifmod.container.spec import ContainerSpec, image_is_gone
+from sifmod.container.spec import Base, ContainerSpec, image_is_gone
 from sifmod.container.variables import is_for_host
 from sifmod.image import sif, superblock
 from sifmod.inside.trees import FOLDER_MODES, SEEDED
@@ -49,6 +50,7 @@ def _templates() -> jinja2.Environment:
         autoescape=False,  # noqa: S701 - shell and Lua, not HTML: the filters below quote
     )
     environment.filters.update(sh=quoting.shell, lua=quoting.lua, tcl=quoting.tcl, comment=quoting.comment)
+    environment.filters.update(bind_escape=escape)
     environment.filters.update(
         sh_expanding=quoting.shell_expanding, lua_expanding=quoting.lua_expanding, tcl_expanding=quoting.tcl_expanding
     )
@@ -213,7 +215,7 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
     def own_path(name: str) -> str:
         return str(installdir / name)
 
-    packed, layers = own_path(names.USER_SOFTWARE_PACKED), own_path(names.USER_SOFTWARE_LAYERS)
+    packed = own_path(names.USER_SOFTWARE_PACKED)
     readable = f"chmod ug+r {quoting.shell(packed)}"
     return {
         **settings,
@@ -228,9 +230,11 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "directory_bind": own(names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE),
         "packed_bind": own(names.USER_SOFTWARE_PACKED, names.USER_SOFTWARE, "ro,image-src=/"),
         "own_path": own_path,
-        "layers_source": escape(layers),
+        "bases": [_base_facts(spec, base) for base in spec.bases_below],
+        "too_many_layers": "is left out, and its packages are missing: containers have at most "
+        f"{names.MOST_LAYERS} layers",
         "layer_is_left_out": "is left out, and its packages are missing: it can't be read, or it is damaged. "
-        f"Restore it from a backup, or make it readable: chmod ug+r {quoting.shell(layers)}/*",
+        "Its owner can restore it from a backup, or make it readable with chmod ug+r",
         # the search path up to the commands of user software, and what follows
         "search_path": _split_after(structural["PREPEND_PATH"], f"{spec.venv_path}/bin"),
         "layer_variables": {
@@ -262,6 +266,34 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "advisories": list(_shown_at_load(spec, site)),
         "advised": names.ADVISED,
         "absent": [name for name in names.RESERVED_VARIABLES if name not in structural],
+    }
+
+
+def _base_facts(spec: ContainerSpec, base: Base) -> dict[str, str]:
+    """Return what templates refer to for an installation whose user software is below that of a container.
+
+    Its manifest has these lines as long as it fits. Only keys of the manifest itself are indented so little.
+    """
+
+    def line(key: str, value: str) -> str:
+        return f"\n  {json.dumps(key)}: {json.dumps(value)},\n"
+
+    described = f"{base.root} ({base.module})"
+    return {
+        "root": base.root,
+        "source": escape(base.root),
+        "manifest": f"{base.root}/{names.MANIFEST}",
+        "python_line": line("python_version", base.python_version),
+        "venv_line": line("venv", base.venv),
+        "image_line": line("image_id", base.image_id),
+        "other_python": f"{described} has another Python now than {base.python_version}, and {spec.module} "
+        "builds on it with packages for that one: reinstall it with eb --rebuild, and install your packages anew "
+        "with carry-over",
+        "other_venv": f"{described} has another virtual environment now than {base.venv}, so its packages are "
+        f"missing. Reinstall {spec.module} with: eb --rebuild",
+        "is_gone": f"{described} is gone or can't be read, so its packages are missing. Ask its owner",
+        "other_image": f"{described} has another image now than when {spec.module} was installed, with the same "
+        "Python. To see what does not fit: list-packages --check",
     }
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 from sifmod import names
+from sifmod.container.bind import Bind
 from sifmod.finding import PROBLEM, Finding
 from sifmod.host.files import sha256_of
 from sifmod.text import quoting
 from sifmod.usersoftware.state import listed, packed_problem, sums_in
-from sifmod.usersoftware.tree import first_of_each, layers_in
+from sifmod.usersoftware.tree import first_of_each, layers_in, packages_in, packed_is_active
 
 _TOPIC = "layers"
 
@@ -23,7 +25,7 @@ class Layer:
     """One layer of an installation.
 
     Attributes:
-        path: its packed file.
+        path: its packed file, or the directory of an installation that one builds on.
         place: where containers see it.
         problem: why it can't be used; empty if it can.
         packages: `name==version` of what it had when it was packed.
@@ -35,20 +37,69 @@ class Layer:
     packages: tuple[str, ...]
 
     @property
-    def size(self) -> int:
-        """Bytes of the packed file; 0 if it has gone since."""
+    def size(self) -> Optional[int]:
+        """Bytes of the packed file; None for a directory, and if it has gone since."""
         try:
-            return self.path.stat().st_size
+            return None if self.path.is_dir() else self.path.stat().st_size
         except OSError:
-            return 0
+            return None
 
 
-def layers(root: Path) -> tuple[Layer, ...]:
-    """Return the layers of an installation; the first is the one directly below the user's own software."""
+def trees_below(roots: Sequence[str]) -> tuple[Path, ...]:
+    """Return the user software of installations that one builds on, by the same rule as the scripts.
+
+    Each is a packed file or a directory, what is nearest first.
+
+    Args:
+        roots: the installations, the nearest first.
+    """
+    found: list[Path] = []
+    for root in map(Path, roots):
+        if not os.access(root, os.R_OK | os.X_OK):
+            continue  # it is gone, or private now
+        directory, packed = root / names.USER_SOFTWARE_DIRECTORY, root / names.USER_SOFTWARE_PACKED
+        if packed_is_active(root) and not (directory.is_dir() and packed_problem(packed)):
+            found.append(packed)
+        elif directory.is_dir():
+            found.append(directory)
+        found += layers_in(root)
+    return tuple(found)
+
+
+def layer_binds(paths: Sequence[Path]) -> tuple[Bind, ...]:
+    """Return the bind paths of layers.
+
+    Args:
+        paths: packed files and directories, what is nearest first.
+    """
     return tuple(
-        Layer(path, f"{names.USER_LAYERS}/{number}", packed_problem(path), listed(path.with_suffix(".txt")))
-        for number, path in enumerate(layers_in(root), 1)
+        Bind(str(path), f"{names.USER_LAYERS}/{number}", "ro" if path.is_dir() else "ro,image-src=/")
+        for number, path in enumerate(paths[: names.MOST_LAYERS], 1)
     )
+
+
+def layers(root: Path, bases: Sequence[str] = ()) -> tuple[Layer, ...]:
+    """Return the layers of an installation; the first is the one directly below the user's own software.
+
+    Args:
+        root: the installation.
+        bases: the installations that it builds on, the nearest first.
+    """
+    found = []
+    for number, path in enumerate((*layers_in(root), *trees_below(bases)), 1):
+        if path.is_dir():
+            problem, packages = _directory_problem(path), tuple(packages_in(path).splitlines())
+        else:
+            problem, packages = packed_problem(path), listed(path.with_suffix(".txt"))
+        if number > names.MOST_LAYERS:
+            problem = f"containers have {names.MOST_LAYERS} layers at most"
+        found.append(Layer(path, f"{names.USER_LAYERS}/{number}", problem, packages))
+    return tuple(found)
+
+
+def _directory_problem(path: Path) -> str:
+    """Return why a directory can't be a layer; empty if it can."""
+    return "" if os.access(path, os.R_OK | os.X_OK) else "it can't be read"
 
 
 def packages_of_all(own: tuple[str, ...], below: tuple[Layer, ...]) -> tuple[str, ...]:
@@ -57,16 +108,17 @@ def packages_of_all(own: tuple[str, ...], below: tuple[Layer, ...]) -> tuple[str
     return tuple(sorted(first_of_each("\n".join(lines)).splitlines(), key=str.lower))
 
 
-def layer_findings(root: Path, *, sums: bool) -> Iterator[Finding]:
+def layer_findings(root: Path, bases: Sequence[str] = (), *, sums: bool) -> Iterator[Finding]:
     """Yield what keeps containers from seeing a layer.
 
     Args:
         root: the installation.
+        bases: the installations that it builds on, the nearest first.
         sums: whether to read the layers and compare their SHA-256 with what make-squashfs recorded.
     """
     yield from _unseen(root)
-    for layer in layers(root):
-        recorded = sums_in(layer.path.with_suffix(".sha256")) if sums else frozenset()
+    for layer in layers(root, bases):
+        recorded = sums_in(layer.path.with_suffix(".sha256")) if sums and layer.path.is_file() else frozenset()
         if layer.problem:
             why = "its packages are missing in containers"
             remedy = f"restore it from a backup; if it may not be read: chmod ug+r {quoting.shell(layer.path)}"

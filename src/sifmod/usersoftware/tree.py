@@ -92,7 +92,13 @@ def restore_modes(modes: Mapping[Path, int]) -> None:
 
 
 def make_user_software(
-    directory: Path, runscripts: Path, image: Path, runtime: ContainerRuntime, spec: ContainerSpec
+    directory: Path,
+    runscripts: Path,
+    image: Path,
+    runtime: ContainerRuntime,
+    spec: ContainerSpec,
+    *,
+    below: Sequence[Bind] = (),
 ) -> tuple[Bind, ...]:
     """Make a new tree with the virtual environment of a container.
 
@@ -102,6 +108,7 @@ def make_user_software(
         image: the SIF.
         runtime: the container runtime.
         spec: the container; it has a Python and names a virtual environment.
+        below: bind paths of the layers below the tree.
 
     Returns:
         The bind paths that make the tree available in the container.
@@ -109,10 +116,10 @@ def make_user_software(
     Raises:
         InstallError: the image's Python failed; the message has its last lines.
     """
-    binds = (Bind(str(directory), names.USER_SOFTWARE), Bind(str(runscripts), names.RUNSCRIPTS, "ro"))
+    binds = (Bind(str(directory), names.USER_SOFTWARE), Bind(str(runscripts), names.RUNSCRIPTS, "ro"), *below)
     (directory / "venv").mkdir(parents=True)
     python = spec.python.executable if spec.python else ""
-    command = [python, "-I", "-", spec.venv_path]
+    command = [python, "-I", "-", spec.venv_path, *([str(names.MOST_LAYERS)] if below else [])]
     runtime.run(image, command, binds=binds, stdin=program("venv"), time_limit=WRITE_FROM_CONTAINER)
     return binds
 

@@ -109,21 +109,28 @@ elseif mode() == "load" and not problem then
     LmodMessage("Warning: the user software is missing: neither /apps/Python/3.11-demo-singularity/user-software nor /apps/Python/3.11-demo-singularity/user-software.squashfs exists. Make it again, without your packages, with: eb --rebuild")
 end
 
--- Layers: packed user software below the user's own. The newest, which has the highest number, is the first below it.
-local layers, layer_folders = 0, {}
-local function layer_path(number)
-    return pathJoin(installdir, "user-software.layers", number .. ".squashfs")
+-- Layers: user software below the user's own. Of an installation's, the one with the highest number is the newest, and the first
+-- below. `source` is its path in a bind path.
+local layers, layer_folders = {}, {}
+local function find_layers(root, source)
+    local folder, count = "/user-software.layers/", 0
+    while count < 8 and isFile(root .. folder .. (count + 1) .. ".squashfs") do
+        count = count + 1
+    end
+    for number = count, 1, -1 do
+        local name = folder .. number .. ".squashfs"
+        layers[#layers + 1] = { root .. name, source .. name, true }
+    end
 end
-while layers < 8 and isFile(layer_path(layers + 1)) do
-    layers = layers + 1
-end
-for number = layers, 1, -1 do
-    local below = "/user-layers/" .. (layers - number + 1)
-    if not problem_of(layer_path(number)) then
-        binds[#binds + 1] = "/apps/Python/3.11-demo-singularity/user-software.layers/" .. number .. ".squashfs:" .. below .. ":ro,image-src=/"
+find_layers(installdir, "/apps/Python/3.11-demo-singularity")
+for number, layer in ipairs(layers) do
+    local below = "/user-layers/" .. number
+    local is_one_too_many = number > 8
+    if not is_one_too_many and not (layer[3] and problem_of(layer[1])) then
+        binds[#binds + 1] = layer[2] .. ":" .. below .. (layer[3] and ":ro,image-src=/" or ":ro")
         layer_folders[#layer_folders + 1] = below .. "/venv/demo"
     elseif mode() == "load" then
-        LmodMessage("Warning: " .. layer_path(number) .. " is left out, and its packages are missing: it can't be read, or it is damaged. Restore it from a backup, or make it readable: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.layers/*")
+        LmodMessage("Warning: " .. layer[1] .. " " .. (is_one_too_many and "is left out, and its packages are missing: containers have at most 8 layers" or "is left out, and its packages are missing: it can't be read, or it is damaged. Its owner can restore it from a backup, or make it readable with chmod ug+r"))
     end
 end
 local users_binds = last and os.getenv("SIFMOD_USER_BINDPATH")

@@ -162,20 +162,34 @@ if {$is_packed} {
     puts stderr "Warning: the user software is missing: neither /apps/Python/3.11-demo-singularity/user-software nor /apps/Python/3.11-demo-singularity/user-software.squashfs exists. Make it again, without your packages, with: eb --rebuild"
 }
 
-# Layers: packed user software below the user's own. The newest, which has the highest number, is the first below it.
-set layers "/apps/Python/3.11-demo-singularity/user-software.layers"
+# Layers: user software below the user's own. Of an installation's, the one with the highest number is the newest, and the first
+# below. `source` is its path in a bind path.
+set layers {}
 set layer_folders {}
-set count 0
-while {$count < 8 && [file isfile $layers/[expr {$count + 1}].squashfs]} {
-    incr count
+proc sifmod_find_layers {root source} {
+    set folder "/user-software.layers/"
+    set count 0
+    while {$count < 8 && [file isfile $root$folder[expr {$count + 1}].squashfs]} {
+        incr count
+    }
+    set found {}
+    for {set number $count} {$number > 0} {incr number -1} {
+        lappend found $root$folder$number.squashfs $source$folder$number.squashfs 1
+    }
+    return $found
 }
-for {set number $count} {$number > 0} {incr number -1} {
-    set below [join [list "/user-layers" [expr {$count - $number + 1}]] /]
-    if {[sifmod_problem_of $layers/$number.squashfs] eq {}} {
-        lappend binds [join [list "/apps/Python/3.11-demo-singularity/user-software.layers" $number.squashfs:$below:ro,image-src=/] /]
+lappend layers {*}[sifmod_find_layers "/apps/Python/3.11-demo-singularity" "/apps/Python/3.11-demo-singularity"]
+set number 0
+foreach {path source is_packed} $layers {
+    incr number
+    set below [join [list "/user-layers" $number] /]
+    if {$number <= 8 && (!$is_packed || [sifmod_problem_of $path] eq {})} {
+        lappend binds $source:$below[expr {$is_packed ? ":ro,image-src=/" : ":ro"}]
         lappend layer_folders [join [list $below venv "demo"] /]
+    } elseif {$sifmod_loading && $number <= 8} {
+        puts stderr "Warning: $path [lindex [list "is left out, and its packages are missing: it can't be read, or it is damaged. Its owner can restore it from a backup, or make it readable with chmod ug+r"] 0]"
     } elseif {$sifmod_loading} {
-        puts stderr "Warning: $layers/$number.squashfs [lindex [list "is left out, and its packages are missing: it can't be read, or it is damaged. Restore it from a backup, or make it readable: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.layers/*"] 0]"
+        puts stderr "Warning: $path [lindex [list "is left out, and its packages are missing: containers have at most 8 layers"] 0]"
     }
 }
 set users_binds {}

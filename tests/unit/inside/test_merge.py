@@ -237,14 +237,13 @@ def test_without_a_list_of_files_the_upper_one_s_are_used(upper: Path, lower: Pa
     assert requirements([str(top / SITE)]) == ["two==3"]
 
 
-def test_the_file_that_finds_layers_is_left_out_and_others_of_its_kind_are_not(
-    upper: Path, lower: Path, merged: Merged
-) -> None:
+def test_files_that_add_to_python_s_path_are_taken(upper: Path, lower: Path, merged: Merged) -> None:
+    """Among them the one that finds layers: there may be others below, of what a module builds on."""
     for tree, text in ((upper, "upper"), (lower, "lower")):
-        put(tree, f"{SITE}/_below.pth", text)
         put(tree, f"{SITE}/_image.pth", text)
+    put(upper, f"{SITE}/_below.pth", "layers")
     put(lower, f"{SITE}/editable.pth", "/home/me/project")
-    assert in_site(merged()) == {"_image.pth": "upper", "editable.pth": "/home/me/project"}
+    assert in_site(merged()) == {"_below.pth": "layers", "_image.pth": "upper", "editable.pth": "/home/me/project"}
 
 
 def test_between_a_file_and_a_folder_of_one_name_the_upper_one_is_taken(

@@ -11,6 +11,7 @@ from typing import Any, Union
 import pytest
 
 from sifmod import names
+from sifmod.container.spec import Base
 from sifmod.errors import InstallError
 from sifmod.install.manifest import Manifest, read_manifest
 
@@ -30,6 +31,8 @@ def manifest() -> Manifest:
         version="1.0-x",
         full_module="Core/Demo/1.0-x",
         install_subdir="Demo/1.0-x",
+        bases=(Base("Team/1", "/apps/Team/1", "demo", "3.11", "ab"), Base("X/1", "/apps/it's,X", "", "", "")),
+        parameters={"venv": "demo", "binds": ["/a"], "container_env": {"A": None}, "pip_constraints": False},
         squashfs="demo.sqsh",
         squashfs_sha256="1" * 64,
         squashfs_size=12000,
@@ -56,6 +59,38 @@ def test_an_old_image_is_another_file_of_the_installation(
 ) -> None:
     path.write_text(replace(manifest, old_images=(name,)).text, encoding="utf-8")
     with pytest.raises(InstallError, match="which can't be an old image"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"root": "apps"},
+        {"root": "/apps/../etc"},
+        {"root": "/apps//x"},
+        {"root": "/a,b:c"},
+        {"root": "/apps\n"},
+        {"root": 1},
+        {"module": "x\x1b[2J"},
+        {"venv": "../x"},
+        {"venv": ".."},
+        {"python_version": '3.11" '},
+        {"image_id": None},
+    ],
+)
+def test_a_base_is_an_absolute_path_with_narrow_values(
+    tmp_path: Path, path: Path, manifest: Manifest, changes: dict[str, Any]
+) -> None:
+    path.write_text(replace(manifest, bases=(replace(manifest.bases[0], **changes),)).text, encoding="utf-8")
+    with pytest.raises(InstallError, match="one of its bases is"):
+        read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("value", [1, [1], [{}], "x", {"a": 1}, [{"root": "/x"}]])
+def test_bases_of_another_type(tmp_path: Path, path: Path, manifest: Manifest, value: Any) -> None:
+    data = json.loads(manifest.text)
+    path.write_text(json.dumps({**data, "bases": value}))
+    with pytest.raises(InstallError, match="can't be read"):
         read_manifest(tmp_path)
 
 

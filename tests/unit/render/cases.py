@@ -1,4 +1,4 @@
-"""Five containers and what is rendered for them, which several tests here start from."""
+"""Six containers and what is rendered for them, which several tests here start from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from sifmod.container.bind import Bind, BindPattern
-from sifmod.container.spec import ContainerSpec, spec_from_parameters
+from sifmod.container.spec import Base, ContainerSpec, spec_from_parameters
 from sifmod.render.templates import render, render_module
 from sifmod.site.feature import Feature
 from sifmod.site.settings import Site, load_site
@@ -133,6 +133,26 @@ CASES: dict[str, tuple[ContainerSpec, Site]] = {
             pip_constraints=False,
         ),
         NASTY_SITE,
+    ),
+    "on-a-base": (
+        replace(
+            made(
+                "3.11",
+                name="Mine",
+                version="1",
+                env_name="MINE",
+                installdir="/home/me/Mine/1",
+                sif="demo.sif",
+                image_mode="central",
+                python_prefix="/usr",
+                venv="demo",
+            ),
+            bases=(
+                Base("Team/1", "/projects/it's, [x]", "demo", "3.11", "0123"),
+                Base("Python/3.11", "/apps/Python/3.11", "demo", "3.11", "0123"),
+            ),
+        ),
+        load_site({}),
     ),
     "enroot-nvidia": (
         made(

@@ -152,21 +152,34 @@ count_layers() {
     done
 }
 
-# find_layers: set sifmod_layer_binds and sifmod_layer_folders. The newest layer, which has the highest number, is the first below the
-# user's own.
+# list_layers ROOT: add the layers of an installation to sifmod_layer_files, the newest, which has the highest number, first.
+list_layers() {
+    local folder=$1/user-software.layers count=0
+    while ((count < 8)) && [[ -f $folder/$((count + 1)).squashfs ]]; do ((count += 1)); done
+    for (( ; count > 0; count--)); do sifmod_layer_files+=("$folder/$count.squashfs"); done
+}
+
+# find_layers: set sifmod_layer_files, the user software below the user's own, that directly below it first, and of those that can be
+# used sifmod_layer_binds and sifmod_layer_folders.
 find_layers() {
-    local number below file bind
-    sifmod_layer_binds=() sifmod_layer_folders=()
-    count_layers
-    for ((number = sifmod_layer_count; number > 0; number--)); do
-        below=/user-layers/$((sifmod_layer_count - number + 1))
-        file=$sifmod_layers/$number.squashfs
-        bind='/tmp/a b\,c'"'"'d$e/user-software.layers/'$number.squashfs:$below:ro,image-src=/
-        if [[ -r $file ]] && is_whole "$file" "$bind"; then
+    local number=0 below file bind options source
+    sifmod_layer_files=() sifmod_layer_binds=() sifmod_layer_folders=()
+    list_layers "$sifmod_root"
+    for file in ${sifmod_layer_files[@]+"${sifmod_layer_files[@]}"}; do
+        ((number += 1))
+        if ((number > 8)); then
+            printf '%s: %s %s\n' "${0##*/}" "$file" 'is left out, and its packages are missing: containers have at most 8 layers' >&2
+            continue
+        fi
+        below=/user-layers/$number
+        source=${file//,/\\,} options=ro
+        if [[ -f $file ]]; then options=ro,image-src=/; fi
+        bind=${source//:/\\:}:$below:$options
+        if [[ -d $file ]] || { [[ -r $file ]] && is_whole "$file" "$bind"; }; then
             sifmod_layer_binds+=("$bind")
             sifmod_layer_folders+=("$below/venv/"a+b)
         else
-            printf '%s: %s %s\n' "${0##*/}" "$file" 'is left out, and its packages are missing: it can'"'"'t be read, or it is damaged. Restore it from a backup, or make it readable: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.layers'"'"'/*' >&2
+            printf '%s: %s %s\n' "${0##*/}" "$file" 'is left out, and its packages are missing: it can'"'"'t be read, or it is damaged. Its owner can restore it from a backup, or make it readable with chmod ug+r' >&2
         fi
     done
 }

@@ -1,0 +1,37 @@
+"""An easyconfig for a module on top of another module: its image and its settings, and user software of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sifmod.easyconfig.proposal import NO_HOMEPAGE, Proposal, checked_name
+
+# What the base's easyconfig says about its image holds for the new module too.
+_ABOUT = ("homepage", "moduleclass")
+
+
+def propose_on(base: str, kept: Mapping[str, Any], *, name: str, version: str) -> Proposal:
+    """Return a proposal for the easyconfig of a module that builds on another one.
+
+    Args:
+        base: the module, or the path of its installation.
+        kept: parameters of the base's easyconfig that are known; empty if it can't be read.
+        name: name of the new module.
+        version: its version.
+
+    Raises:
+        ParameterError: the name or the version can't be part of a path.
+    """
+    about = {key: kept[key] for key in _ABOUT if isinstance(kept.get(key), str) and "%" not in kept[key]}
+    parameters = {
+        "easyblock": "ContainerImage",
+        "name": checked_name("name", name),
+        "version": checked_name("version", version),
+        "homepage": NO_HOMEPAGE,
+        "description": f"Packages on top of {base.replace('%', '%%')}.",
+        "builds_on": base.replace("%", "%%"),
+        "moduleclass": "devel",
+        **about,
+    }
+    return Proposal(parameters, ())

@@ -1,0 +1,156 @@
+"""The installation that a module builds on: found by its name, in whoever's space, and checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from sifmod import names
+from sifmod.container.inheritance import BUILDS_ON
+from sifmod.container.spec import Base
+from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import InstallError, ParameterError
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
+from sifmod.host.files import content_of
+from sifmod.install.manifest import Manifest, read_manifest
+from sifmod.installed.installation import Installation, find_installation, find_installations
+from sifmod.usersoftware.layers import trees_below
+
+_TOPIC = "bases"
+_LEFT_OUT = "packages of it are missing in containers"
+_IMAGE_CHANGED = "see what does not fit with list-packages --check; eb --rebuild takes note of the new image"
+# How EasyBuild's module files, in Lua and in Tcl, name the installation (module_generator, get_description).
+_ROOT = re.compile(r'^(?:local root = "(?P<lua>/[^"\\]+)"|set root (?P<tcl>/\S+))$', re.MULTILINE)
+
+
+def find_base(wanted: Any, space: SoftwareSpace, environ: Mapping[str, str]) -> Installation:
+    """Return the installation that an easyconfig builds on.
+
+    Args:
+        wanted: the parameter: name of a module in `MODULEPATH` or of the user's own space, or path of an installation.
+        space: the user's own software space.
+        environ: the environment, for `MODULEPATH`.
+
+    Raises:
+        ParameterError: there is none, or it can't be built on; the message says why.
+    """
+    if not isinstance(wanted, str) or not re.fullmatch(r"/?[^/\s\x00-\x1f]+(/[^/\s\x00-\x1f]+)*", wanted):
+        raise ParameterError(BUILDS_ON, wanted, "use the name of a module, such as 'PyTorch/2.7.1'")
+    if {".", ".."} & set(wanted.split("/")):
+        raise ParameterError(BUILDS_ON, wanted, "use neither '.' or '..' as a folder")
+    try:
+        if wanted.startswith("/"):
+            return find_installation(space, wanted)
+        for root in _roots_of_modules(wanted, environ):
+            return find_installation(space, str(root))
+        return find_installation(space, wanted)
+    except InstallError as error:
+        remedy = f"{error}. 'module avail' shows the modules of MODULEPATH"
+        if isinstance(error.__cause__, PermissionError):
+            remedy = f"you may not read '{error.__cause__.filename}': ask its owner for permission"
+        raise ParameterError(BUILDS_ON, wanted, remedy) from error
+
+
+def _roots_of_modules(name: str, environ: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the installations of the module files of a name, as Lmod finds them, if sifmod has made them."""
+    for folder in filter(None, environ.get("MODULEPATH", "").split(":")):
+        for path in (Path(folder, f"{name}.lua"), Path(folder, name)):
+            try:
+                text = content_of(path).decode(errors="replace")
+            except OSError:
+                continue  # another folder has it, or it is not ours to read
+            found = _ROOT.search(text)
+            root = Path(found["lua"] or found["tcl"]) if found else None
+            if root and (root / names.MANIFEST).is_file():
+                yield root
+
+
+def bases_of(base: Installation, installdir: Path) -> tuple[Base, ...]:
+    """Return what a new installation builds on, the nearest first.
+
+    Args:
+        base: the installation that its easyconfig names.
+        installdir: the new installation.
+
+    Raises:
+        ParameterError: it would build on itself, what is below has more layers than containers can have, or the base
+            is of a sifmod that did not record what others take over.
+    """
+    manifest = base.manifest
+    if not manifest.parameters:
+        raise ParameterError(
+            BUILDS_ON,
+            base.module,
+            f"'{base.root}' was installed by sifmod {manifest.tools.get('sifmod', '')}, which did not record its "
+            "parameters: reinstall it with eb --rebuild",
+        )
+    bases = (identity(base.root, manifest), *manifest.bases)
+    if str(installdir) in (one.root for one in bases):
+        chain = " builds on ".join(one.module for one in bases)
+        raise ParameterError(BUILDS_ON, base.module, f"a circle: {chain}, which is this module")
+    below = trees_below(tuple(one.root for one in bases if one.venv))
+    if len(below) > names.MOST_LAYERS:
+        raise ParameterError(
+            BUILDS_ON,
+            base.module,
+            f"containers can have {names.MOST_LAYERS} layers, and there would be {len(below)}; the first one too many "
+            f"is '{below[names.MOST_LAYERS]}'. Its owner can make one file of several: flatten-layers",
+        )
+    return bases
+
+
+def identity(root: Path, manifest: Manifest) -> Base:
+    """Return how an installation is recorded in those that build on it."""
+    return Base(
+        module=manifest.full_module or manifest.module,
+        root=str(root),
+        venv=manifest.venv,
+        python_version=manifest.python_version,
+        image_id=manifest.image_id,
+    )
+
+
+def built_on(base: Installation) -> tuple[Installation, ...]:
+    """Return the installations of its software space that build on one; others may be in other spaces."""
+    root = str(base.root)
+    return tuple(
+        one
+        for one in find_installations(base.space).installations
+        if root in (below.root for below in one.manifest.bases)
+    )
+
+
+def base_findings(installation: Installation) -> Iterator[Finding]:
+    """Yield what has changed of the installations that one builds on."""
+    manifest = installation.manifest
+    for number, base in enumerate(manifest.bases):
+        what = f"'{base.root}' ({base.module})"
+        try:
+            present = read_manifest(Path(base.root))
+        except InstallError as error:
+            reason = "permission denied" if isinstance(error.__cause__, PermissionError) else str(error)
+            yield Finding(PROBLEM, _TOPIC, f"{what} can't be read: {reason}", _LEFT_OUT, "ask its owner")
+            continue
+        if present is None:
+            why, remedy = _LEFT_OUT, "ask its owner, or choose another base: change builds_on, then eb --rebuild"
+            yield Finding(PROBLEM, _TOPIC, f"{what} is gone", why, remedy)
+            continue
+        now, problem = identity(Path(base.root), present), ""
+        if now.python_version != base.python_version:
+            why = f"packages for Python {base.python_version} do not work with it, so the module can't be loaded"
+            remedy = "reinstall this module with eb --rebuild, then install your packages with carry-over"
+            yield Finding(PROBLEM, _TOPIC, f"{what} has Python {now.python_version} now", why, remedy)
+            continue
+        if now.venv != base.venv:
+            problem = f"has the virtual environment '{now.venv}' now, and had '{base.venv}'"
+        elif present.bases != manifest.bases[number + 1 :]:
+            problem = f"builds on {', '.join(one.root for one in present.bases) or 'nothing'} now"
+        if problem:
+            yield Finding(WARNING, _TOPIC, f"{what} {problem}", _LEFT_OUT, "reinstall this module with: eb --rebuild")
+        elif now.image_id != base.image_id:
+            what += " has another image than when this module was installed, with the same Python"
+            yield Finding(NOTE, _TOPIC, what, "packages may need what the earlier image had", _IMAGE_CHANGED)
+        else:
+            yield Finding(OK, _TOPIC, f"{what} is as it was when this module was installed")

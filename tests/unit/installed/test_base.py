@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sifmod import names
+from sifmod.container.spec import Base
+from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import ParameterError
+from sifmod.finding import NOTE, OK, PROBLEM, WARNING
+from sifmod.install.manifest import Manifest, read_manifest
+from sifmod.installed.base import base_findings, bases_of, built_on, find_base, identity
+from sifmod.installed.installation import Installation
+
+from ..support import SQUASHFS
+
+MANIFEST = Manifest(
+    module="Team/1",
+    image="x.sif",
+    image_source="/x.sif",
+    image_sha256="",
+    image_size=1,
+    python_version="3.11",
+    files=(names.MANIFEST,),
+    tools={"sifmod": "0.1"},
+    venv="demo",
+    image_id="00",
+    parameters={"venv": "demo"},
+)
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> SoftwareSpace:
+    return SoftwareSpace(tmp_path / "software", tmp_path / "modules")
+
+
+def install(root: Path, **changes: Any) -> Base:
+    (root / "share").mkdir(parents=True, exist_ok=True)
+    manifest = replace(MANIFEST, **changes)
+    (root / names.MANIFEST).write_text(manifest.text)
+    return identity(root, manifest)
+
+
+def module_file(folder: Path, root: Path, *, syntax: str = "lua") -> str:
+    path = folder / "Team" / ("1.lua" if syntax == "lua" else "1")
+    path.parent.mkdir(parents=True)
+    head = f'help([==[x]==])\n\nlocal root = "{root}"\n' if syntax == "lua" else f"#%Module\n\nset root {root}\n"
+    path.write_text(head)
+    return str(folder)
+
+
+@pytest.mark.parametrize("syntax", ["lua", "tcl"])
+def test_a_module_of_modulepath_is_found_in_whoever_s_space(tmp_path: Path, space: SoftwareSpace, syntax: str) -> None:
+    theirs, other = tmp_path / "theirs" / "Team" / "1", tmp_path / "other"
+    install(theirs)
+    paths = [
+        str(tmp_path / "missing"),
+        module_file(tmp_path / "first", other),  # of other software
+        module_file(tmp_path / "second", theirs, syntax=syntax),
+    ]
+    assert find_base("Team/1", space, {"MODULEPATH": ":".join(paths)}).root == theirs
+    with pytest.raises(ParameterError, match="there is no module 'Team/1' of sifmod"):
+        find_base("Team/1", space, {"MODULEPATH": paths[1]})
+    own = space.software / "Team" / "1"
+    install(own)
+    assert find_base("Team/1", space, {}).root == own
+    assert find_base("Team/1", space, {"MODULEPATH": ":".join(paths)}).root == theirs
+    assert find_base(str(theirs), space, {}).root == theirs
+
+
+@pytest.mark.parametrize(
+    "wanted", ["", "../Team/1", "Team/..", "/x/./y", "a//b", "a b", "Team/1\n", "Team/", 1, ["Team/1"], None]
+)
+def test_names_that_are_none(space: SoftwareSpace, wanted: Any) -> None:
+    with pytest.raises(ParameterError, match="builds_on"):
+        find_base(wanted, space, {"MODULEPATH": "/"})
+
+
+def test_a_damaged_manifest_is_one_sentence(tmp_path: Path, space: SoftwareSpace) -> None:
+    root = tmp_path / "theirs"
+    install(root)
+    (root / names.MANIFEST).write_text("{")
+    folder = module_file(tmp_path / "modules", root)
+    with pytest.raises(ParameterError, match="can't be read"):
+        find_base("Team/1", space, {"MODULEPATH": folder})
+
+
+def found(root: Path, space: SoftwareSpace) -> Installation:
+    manifest = read_manifest(root)
+    assert manifest
+    return Installation(root, manifest, space)
+
+
+def test_the_nearest_comes_first(tmp_path: Path, space: SoftwareSpace) -> None:
+    last = install(tmp_path / "last")
+    near = install(tmp_path / "near", bases=(last,))
+    assert bases_of(found(tmp_path / "near", space), tmp_path / "new") == (near, last)
+    for itself in (tmp_path / "near", tmp_path / "last"):
+        with pytest.raises(ParameterError, match="a circle: Team/1 builds on Team/1, which is this module"):
+            bases_of(found(tmp_path / "near", space), itself)
+
+
+def test_an_installation_of_an_earlier_sifmod(tmp_path: Path, space: SoftwareSpace) -> None:
+    install(tmp_path / "old", parameters={})
+    with pytest.raises(ParameterError, match=r"installed by sifmod 0\.1, which did not record its parameters"):
+        bases_of(found(tmp_path / "old", space), tmp_path / "new")
+
+
+def test_the_ninth_layer_is_named(tmp_path: Path, space: SoftwareSpace) -> None:
+    install(tmp_path / "full")
+    layers = tmp_path / "full" / "user-software.layers"
+    layers.mkdir()
+    for number in range(1, 9):
+        (layers / f"{number}.squashfs").write_bytes(SQUASHFS)
+    assert bases_of(found(tmp_path / "full", space), tmp_path / "new")
+    (tmp_path / "full" / "user-software").mkdir()
+    with pytest.raises(ParameterError, match=rf"there would be 9; the first one too many is '{layers}/1\.squashfs'"):
+        bases_of(found(tmp_path / "full", space), tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity", "says"),
+    [
+        ({}, OK, "is as it was"),
+        ({"image_id": "ff"}, NOTE, "another image"),
+        ({"venv": "x"}, WARNING, "has the virtual environment 'x' now"),
+        ({"bases": (Base("X/1", "/x", "", "", ""),)}, WARNING, "builds on /x now"),
+        ({"python_version": "3.12"}, PROBLEM, "has Python 3.12 now"),
+        (None, PROBLEM, "is gone"),
+    ],
+)
+def test_what_has_changed_of_a_base_is_told(
+    tmp_path: Path, space: SoftwareSpace, changes: Any, severity: str, says: str
+) -> None:
+    base = install(tmp_path / "base")
+    install(tmp_path / "own", bases=(base,))
+    if changes is None:
+        (tmp_path / "base" / names.MANIFEST).unlink()
+    else:
+        install(tmp_path / "base", **changes)
+    (finding,) = base_findings(found(tmp_path / "own", space))
+    assert finding.severity == severity
+    assert says in finding.what
+
+
+def test_who_builds_on_it(space: SoftwareSpace) -> None:
+    base = install(space.software / "Team" / "1")
+    install(space.software / "Mine" / "1", bases=(base,), module="Mine/1")
+    install(space.software / "Other" / "1", module="Other/1")
+    assert [one.module for one in built_on(found(Path(base.root), space))] == ["Mine/1"]
+    assert built_on(found(space.software / "Mine" / "1", space)) == ()
