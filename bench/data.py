@@ -155,3 +155,21 @@ def write_wheels(folder: Path, count: int) -> list[str]:
             for path, text in {**files, f"{info}/RECORD": record}.items():
                 wheel.writestr(path, text)
     return names
+
+
+def write_big_wheel(folder: Path, megabytes: int) -> Path:
+    """Write a wheel of that size, half of it random bytes and half text, and return it."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "big_package-1.0-py3-none-any.whl"
+    info, chance = "big_package-1.0.dist-info", random.Random(1)  # noqa: S311 - contents of files, not secrets
+    files = {
+        f"big_package/{number}.dat": chance.randbytes(1 << 19) + b"compress" * (1 << 16) for number in range(megabytes)
+    }
+    files["big_package/__init__.py"] = b""
+    files[f"{info}/METADATA"] = b"Metadata-Version: 2.1\nName: big-package\nVersion: 1.0\n"
+    files[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD")).encode()
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, content in files.items():
+            wheel.writestr(name, content)
+    return path

@@ -8,12 +8,12 @@ import re
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from bench.data import DEMO_MODULE, Data, write_sources, write_wheels
+from bench.data import DEMO_MODULE, Data, write_big_wheel, write_sources, write_wheels
 from bench.footprint import footprint
 from bench.lumi import Recipe
 from bench.measure import Command, bash
@@ -406,6 +406,103 @@ def imports(data: Data) -> Row:
     )
 
 
+def _keep(root: Path, place: Path) -> Path:
+    """Keep user software as it is now, by hard links: what changes it writes new files."""
+    bash(f"rm -rf {place}; mkdir -p {place}; cp -al {root}/user-software* {place}")
+    return place
+
+
+def _put_back(root: Path, place: Path) -> str:
+    """Return the bash commands that put back user software that was kept."""
+    # folders of a directory that is not in use are read-only
+    clear = f"chmod -R u+w {root}/user-software 2>/dev/null || true; rm -rf {root}/user-software*"
+    return f"{clear}; cp -al {place}/. {root}"
+
+
+def _layered(data: Data, root: Path, counts: Sequence[int]) -> dict[int, Path]:
+    """Pack user software and add layers: the first below an empty directory, each other with a small package.
+
+    Return what is kept of it with as many layers; all that was there before is in the lowest.
+    """
+    wheels, kept = data.scratch / "wheels", {}
+    names = write_wheels(wheels, max(counts))
+    for number in range(max(counts) + 1):
+        if number > 1:
+            bash(f"{root}/bin/pip install --quiet --no-index --find-links {wheels} {names[number - 2]}")
+        if number != 1:
+            bash(f"{root}/bin/make-squashfs --remove-directory")
+        if number:
+            bash(f"{root}/bin/add-layer")
+        if number in counts:
+            kept[number] = _keep(root, data.scratch / f"layers-{number}")
+    return kept
+
+
+def _with_layers(root: Path, kept: Mapping[int, Path], script: str, times: int = 1) -> tuple[Command, ...]:
+    """Return the commands that run a script with as many layers, most of them first, and at last with none."""
+    return tuple(
+        Command(
+            label=f"{count} {'layer' if count == 1 else 'layers'}" if count else "no layer, packed",
+            script=script,
+            before=_put_back(root, kept[count]),
+            times=times,
+        )
+        for count in sorted(kept, reverse=True)
+    )
+
+
+def layer_imports(data: Data) -> Row:
+    root = data.with_torch()
+    kept = _layered(data, root, (0, 1, 2, 4))
+    return Row(
+        title="import torch, which is in the lowest layer",
+        goal="within 1.05 of no layer",
+        commands=_with_layers(root, kept, f"{root}/bin/python -B -c 'import torch'"),
+    )
+
+
+def layer_starts(data: Data) -> Row:
+    data.empty()
+    root, times = data.root, 20
+    directory = _keep(root, data.scratch / "directory")
+    script = f"{data.load}; {_repeated('python -c pass', times)}"
+    commands = _with_layers(root, _layered(data, root, (0, 1, 2, 4)), script, times)
+    return Row(
+        title="python -c pass with packed layers below an empty directory",
+        goal="20 ms a layer at most",
+        commands=(
+            *commands,
+            Command(label="no layer, a directory", script=script, before=_put_back(root, directory), times=times),
+        ),
+    )
+
+
+def _additions(data: Data, root: Path, wheel: Path) -> tuple[Command, ...]:
+    """Return ways to add a package to packed user software, which `root` has as a directory."""
+    bash(f"{root}/bin/make-squashfs --remove-directory")
+    before = _put_back(root, _keep(root, data.scratch / "packed"))
+    install = f"{root}/bin/pip install --quiet --no-index {wheel}"
+
+    def command(label: str, first: str, last: str) -> Command:
+        script = f"set -e; {root}/bin/{first}; {install}; {root}/bin/{last}"
+        return Command(label=label, script=script, before=before)
+
+    return (
+        command("add-layer, pip, make-squashfs", "add-layer", "make-squashfs"),
+        command("unmake-squashfs, pip, make-squashfs --replace", "unmake-squashfs", "make-squashfs --replace"),
+    )
+
+
+def add_package(data: Data) -> Row:
+    root = data.with_torch()
+    return Row(
+        title="Add a package of 50 MB to packed PyTorch",
+        goal="10 times as fast",
+        commands=_additions(data, root, write_big_wheel(data.scratch / "wheels", 50)),
+        figures=("read", "written"),
+    )
+
+
 def _at_once(words: str, command: str) -> str:
     """Return bash that runs the command for each word, which is $m, all at once; it fails if one of them does."""
     return f"for m in {words}; do {command} & pids+=($!); done; for p in ${{pids[@]}}; do wait $p || exit; done"
@@ -615,6 +712,16 @@ def _pack_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
     data.clear()
 
 
+def _addition_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
+    (name,) = write_wheels(data.scratch / "wheels", 1)
+    wheel = data.scratch / "wheels" / f"{name.replace('-', '_')}-1.0-py3-none-any.whl"
+    for count in (1_000, 10_000, 100_000):
+        data.empty()
+        write_sources(data.root / "user-software" / "many", count)
+        yield float(count), _additions(data, data.root, wheel)
+    data.clear()
+
+
 def _rank_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
     _ = data.root
     for ranks in (1, 4, 16, 64):
@@ -673,11 +780,20 @@ ROWS: tuple[Callable[[Data], Row], ...] = (
     slow_pack,
     packages,
     imports,
+    layer_imports,
+    layer_starts,
+    add_package,
     starts,
 )
 GROWTHS = (
     Growth(key="grow-image", title="Install, by the size of the image", unit="GB", rows=_install_growth),
     Growth(key="grow-files", title="Pack, by the number of files", unit="files", rows=_pack_growth),
+    Growth(
+        key="grow-added",
+        title="Add a small package to packed user software, by the number of files in it",
+        unit="files",
+        rows=_addition_growth,
+    ),
     Growth(key="grow-ranks", title="Start, by the number of ranks on two cores", unit="ranks", rows=_rank_growth),
     Growth(
         key="grow-clients",

@@ -50,6 +50,7 @@ def test_help_says_what_there_is(demo: User) -> None:
     for word in (
         "make-squashfs",
         "unmake-squashfs",
+        "add-layer",
         "conda-python-distributed",
         "/user-software",
         "pip installs your own packages",

@@ -303,7 +303,8 @@ def test_pip_and_uv_say_that_the_user_software_is_packed(extended: User, index: 
             done = extended.run(f"{LOAD}; {tool} {words}", check=False)
             assert done.returncode == (2 if "uv" in tool else 1)
             assert "the user software is packed" in done.stderr
-            assert "unmake-squashfs" in done.stderr
+            assert ("add-layer; " in done.stderr) == ("install" in words.split())
+            assert ("unmake-squashfs; " in done.stderr) == ("uninstall" in words.split())
     extended.run(f"{LOAD}; pip install --no-index --find-links {index} --target there plain; uv pip list; pip list")
     assert (extended.prefix / "there/plain.py").is_file()
 

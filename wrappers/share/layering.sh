@@ -62,6 +62,13 @@ require_no_directory() {
     [[ -d ${tree%/*} ]] || die 3 "'$directory' is a link to '$tree', and there is no folder '${tree%/*}'. Is its file system mounted?"
 }
 
+# warn_of_writers FILE: say if everybody on the machine may change what is to be a layer: Python runs code of it in each container.
+warn_of_writers() {
+    if [[ $(stat -Lc %A -- "$1") == ????????w? ]]; then
+        printf "%s: everybody may change '%s', and so run code as each user of the module. To end that: chmod o-w %s\n" "${0##*/}" "$1" "${1@Q}" >&2
+    fi
+}
+
 # use_directory_from_now: with the mark, a directory is in use although there is a packed file. Without a directory it says nothing.
 use_directory_from_now() {
     printf 'While this file and the directory exist, the directory is used, not the SquashFS file.\n' >"$temporary.unpacked"

@@ -38,6 +38,7 @@ from sifmod.site.feature import chosen
 from sifmod.site.settings import Settings, Site
 from sifmod.text.size import counted
 from sifmod.usersoftware.comparison import compare_with_packed
+from sifmod.usersoftware.layers import layer_findings
 from sifmod.usersoftware.state import (
     DIRECTORY,
     PACK_AGAIN,
@@ -307,6 +308,7 @@ def _user_software(item: Installation) -> Iterator[Finding]:
     state = item.user_software
     topic, packages = "user software", counted(len(state.packages), "package")
     yield from problems(state)
+    yield from layer_findings(item.root, item.bases_below, sums=False)
     if state.state == DIRECTORY and not state.packed_problem:
         files = tree_files(state.directory)
         if files > _MANY_FILES:

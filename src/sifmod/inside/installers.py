@@ -93,15 +93,13 @@ def is_packed(folder: str) -> bool:
     return "squash" in kind
 
 
-def check_not_packed(tool: str, status: int, arguments: "Sequence[str]") -> None:
-    """Refuse to change packed user software."""
+def check_not_packed(tool: str, status: int, command: str, arguments: "Sequence[str]") -> None:
+    """Refuse to change packed user software. Packages can be added above it; to remove one, it must be unpacked."""
     if is_packed(sys.prefix):
-        refuse(
-            tool,
-            status,
-            "the user software is packed, which makes it read-only. Type on the host: "
-            f"unmake-squashfs; {quoted([tool, *arguments])}; make-squashfs --replace",
-        )
+        again = quoted([tool, *arguments])
+        unpacking = f"unmake-squashfs; {again}; make-squashfs --replace"
+        way = f"add-layer; {again}; make-squashfs" if command == "install" else unpacking
+        refuse(tool, status, f"the user software is packed, which makes it read-only. Type on the host: {way}")
 
 
 # --- pip
@@ -113,7 +111,7 @@ def pip(arguments: "list[str]") -> "NoReturn":
     given = options(arguments, short_flags="hqvUV")
     elsewhere = any(option.name in ELSEWHERE["pip"] for option in given)
     if command in ("install", "uninstall") and not elsewhere and "--dry-run" not in arguments:
-        check_not_packed("pip", 1, arguments)
+        check_not_packed("pip", 1, command, arguments)
     if command == "install" and os.environ.get("PYTHONNOUSERSITE"):
         check_not_user(arguments, [option.name for option in given])
     execute(sys.executable, [sys.executable, "-m", "pip", *arguments])
@@ -200,7 +198,7 @@ def uv(arguments: "list[str]") -> "NoReturn":
     if words not in (["pip", "install"], ["pip", "sync"], ["pip", "uninstall"]):
         execute_elsewhere(program, arguments)
     if not names & {"--check", "--dry-run"}:
-        check_not_packed("uv", 2, arguments)
+        check_not_packed("uv", 2, words[1], arguments)
     if words == ["pip", "uninstall"] or not is_held():
         execute(program, ["uv", *arguments])
     if words == ["pip", "sync"]:

@@ -8,6 +8,7 @@ metadata. Other files are taken from the first tree that has them.
 Exit status: 0 done, 8 no space is left, 9 something can't be read or written.
 """
 
+import csv
 import errno
 import os
 import re
@@ -40,42 +41,55 @@ def names_in(folder: str) -> "list[str]":
 
 
 def packages_in(tree: str, folder: str) -> "dict[str, list[str]]":
-    """Return the metadata folders of the packages in a folder of a tree, by normalized name."""
+    """Return the metadata of the packages in a folder of a tree, by normalized name."""
     found = {}  # type: dict[str, list[str]]
     for name in sorted(os.listdir(os.path.join(tree, folder))):
-        match = re.match(r"([^~][^-]*)(-[^-]+)?\.(dist|egg)-info$", name)
+        # old versions of pip also write the Python's version: NAME-VERSION-py3.6.egg-info
+        match = re.match(r"([^~-][^-]*)(-.+)?\.(dist|egg)-info$", name)
         if match:
             found.setdefault(canonical(match.group(1)), []).append(name)
     return found
 
 
 def files_of(tree: str, folder: str, metadata: str) -> "set[str]":
-    """Return the paths of a package's files relative to the tree, by its RECORD; none if it has no RECORD."""
-    found = set()
+    """Return the paths of a package's files relative to the tree, by its RECORD; none if it has no list of them."""
+    top = os.path.join(folder, metadata)
+    # the second one is of old versions of pip, and lists paths relative to itself
+    names = [os.path.join(folder, row[0]) for row in rows_of(os.path.join(tree, top, "RECORD")) if row]
+    names += [os.path.join(top, row[0]) for row in rows_of(os.path.join(tree, top, "installed-files.txt")) if row]
+    found = {os.path.normpath(name) for name in names}
+    # a damaged list may name a folder, which has files of others too
+    return {path for path in found if "\0" not in path and not is_folder(os.path.join(tree, path))}
+
+
+def rows_of(path: str) -> "list[list[str]]":
+    """Return the rows of a list of files up to where it is damaged; none if it is not there."""
+    rows = []  # type: list[list[str]]
     try:
-        with open(os.path.join(tree, folder, metadata, "RECORD"), encoding="utf-8", errors="surrogateescape") as lines:
-            for line in lines:
-                quoted = re.match(r'"((?:[^"]|"")*)",', line)
-                name = quoted.group(1).replace('""', '"') if quoted else line.split(",")[0]
-                found.add(os.path.normpath(os.path.join(folder, name)))
-    except OSError:
+        # as os.listdir decodes names
+        encoding = sys.getfilesystemencoding()
+        with open(path, encoding=encoding, errors="surrogateescape", newline="") as stream:
+            rows.extend(csv.reader(stream))
+    except (OSError, csv.Error):
         pass
-    return found
+    return rows
 
 
 def hidden(tree: str, have: "set[tuple[str, str]]") -> "set[str]":
     """Return what of a tree is not taken, because a tree before it has the package; note which packages it adds."""
-    paths, added = set(), set()
+    metadata, paths, taken, added = set(), set(), set(), set()  # type: set[str], set[str], set[str], set[tuple[str, str]]
     for folder in site_folders(tree):
         for package, names in packages_in(tree, folder).items():
+            files = set().union(*(files_of(tree, folder, name) for name in names))  # type: set[str]
             if (folder, package) in have:
-                for name in names:
-                    paths.add(os.path.join(folder, name))
-                    paths |= files_of(tree, folder, name)
+                metadata.update(os.path.join(folder, name) for name in names)
+                paths |= files
             else:
                 added.add((folder, package))
+                taken |= files
     have |= added
-    return paths
+    # packages may share a file
+    return metadata | paths - taken
 
 
 def is_cache_of(path: str, paths: "set[str]") -> bool:
@@ -108,10 +122,18 @@ def copy(tree: str, target: str, without: "set[str]") -> None:
             old = os.path.join(top, name)
             status = os.lstat(old)
             if status.st_ino in copied and status.st_nlink > 1:
-                os.link(copied[status.st_ino], new, follow_symlinks=False)
+                link(copied[status.st_ino], new)
             elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
                 shutil.copy2(old, new, follow_symlinks=False)
                 copied[status.st_ino] = new
+
+
+def link(old: str, new: str) -> None:
+    """Make a hard link, or a copy in a file system that has no such links between folders."""
+    try:
+        os.link(old, new, follow_symlinks=False)
+    except OSError:
+        shutil.copy2(old, new, follow_symlinks=False)
 
 
 def is_folder(path: str) -> bool:

@@ -116,8 +116,10 @@ def require_ipykernel(installation: Installation) -> None:
     except CommandError as error:
         raise KernelError(str(error)) from error
     if done.status == MISSING:
-        state = installation.user_software.state
-        commands = [*(["unmake-squashfs"] if state == PACKED else []), "pip install ipykernel"]
+        found, commands = installation.user_software, ["pip install ipykernel"]
+        if found.state == PACKED:
+            remove = ["make-squashfs --remove-directory"] if found.has_directory else []
+            commands = [*remove, "add-layer", *commands, "make-squashfs"]
         remedy = "; ".join(f"{installation.root}/bin/{command}" for command in commands)
         raise KernelError(f"{installation.module} has no ipykernel, which Jupyter needs. Install it with: {remedy}")
     if done.status:

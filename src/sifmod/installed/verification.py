@@ -210,6 +210,7 @@ def _writable(installation: Installation) -> Iterator[Finding]:
     """Look for what everybody on the machine may change, at the folders above too: there they may put another one."""
     root, image = installation.root, installation.image
     own = [root, *(root / name for name in installation.manifest.files), root / names.USER_SOFTWARE_DIRECTORY]
+    own += [layer.path for layer in installation.layers]
     found: set[Path] = set()
     for path in (*own, root / names.USER_SOFTWARE_PACKED, image, *installation.module_files):
         found.update(one for one in (path, *path.parents) if everybody_may_change(one))

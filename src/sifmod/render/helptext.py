@@ -55,7 +55,8 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         }
     if spec.venv:
         commands["make-squashfs"] = "packs your own packages into one file"
-        commands["unmake-squashfs"] = "unpacks them, to add more"
+        commands["add-layer"] = "puts an empty directory above what is packed, to add more"
+        commands["unmake-squashfs"] = "unpacks them, to change them"
         commands["carry-over"] = "installs the packages of another installation"
     if spec.user_commands and spec.venv:
         commands["refresh-commands"] = "makes commands of your packages commands of the host"
@@ -85,7 +86,7 @@ def usage(spec: ContainerSpec, site: Site) -> str:
             fill(
                 f"pip installs your own packages into $CONTAINERROOT/{names.USER_SOFTWARE_DIRECTORY}.{pinned} "
                 "When they are complete, pack them with make-squashfs: one file loads faster than thousands. "
-                f"{names.USER_SOFTWARE} is read-only then. To add more, run unmake-squashfs first.",
+                f"{names.USER_SOFTWARE} is read-only then. To add more, run add-layer first.",
                 _WIDTH,
             )
         )

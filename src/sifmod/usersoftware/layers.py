@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from sifmod.host.files import sha256_of
 from sifmod.text import quoting
 from sifmod.usersoftware.state import listed, packed_problem, sums_in
 from sifmod.usersoftware.tree import first_of_each, layers_in, packages_in, packed_is_active
+
+_TOPIC = "layers"
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,11 @@ class Layer:
 
     @property
     def size(self) -> Optional[int]:
-        """Bytes of the packed file; None for a directory."""
-        return None if self.path.is_dir() else self.path.stat().st_size
+        """Bytes of the packed file; None for a directory, and if it has gone since."""
+        try:
+            return None if self.path.is_dir() else self.path.stat().st_size
+        except OSError:
+            return None
 
 
 def trees_below(roots: Sequence[str]) -> tuple[Path, ...]:
@@ -110,16 +116,59 @@ def layer_findings(root: Path, bases: Sequence[str] = (), *, sums: bool) -> Iter
         bases: the installations that it builds on, the nearest first.
         sums: whether to read the layers and compare their SHA-256 with what make-squashfs recorded.
     """
+    yield from _unseen(root)
     for layer in layers(root, bases):
         recorded = sums_in(layer.path.with_suffix(".sha256")) if sums and layer.path.is_file() else frozenset()
         if layer.problem:
             why = "its packages are missing in containers"
             remedy = f"restore it from a backup; if it may not be read: chmod ug+r {quoting.shell(layer.path)}"
-            yield Finding(PROBLEM, "layers", f"'{layer.path}' can't be used: {layer.problem}", why, remedy)
+            yield Finding(PROBLEM, _TOPIC, f"'{layer.path}' can't be used: {layer.problem}", why, remedy)
         elif recorded:
-            digest = sha256_of(layer.path)
+            why, remedy = "it is damaged, or not the same file", "restore it from a backup"
+            try:
+                digest = sha256_of(layer.path)
+            except OSError as error:
+                what = f"'{layer.path}' can't be read: {error.strerror}"
+                yield Finding(PROBLEM, _TOPIC, what, "packages in it are lost", remedy)
+                continue
             if digest not in recorded:
                 what = f"'{layer.path}' has the SHA-256 {digest}, but another one was recorded when it was packed"
-                yield Finding(
-                    PROBLEM, "layers", what, "it is damaged, or not the same file", "restore it from a backup"
-                )
+                yield Finding(PROBLEM, _TOPIC, what, why, remedy)
+
+
+def _unseen(root: Path) -> Iterator[Finding]:
+    """Yield why files that are named like layers are none: they are counted, from 1 up to the first gap."""
+    folder = root / names.USER_SOFTWARE_LAYERS
+    why = "packages in layers are missing in containers"
+    try:
+        found = sorted(filter(None, (_number(path.name) for path in folder.iterdir())))
+        if found:  # a folder that may be listed may not be entered
+            (folder / f"{found[0]}.squashfs").lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if layers_in(root):  # it may be entered, and that is enough
+            return
+        remedy = f"its owner can allow it with: chmod ug+rx {quoting.shell(folder)}"
+        if isinstance(error, NotADirectoryError):
+            remedy = "move it away"
+        yield Finding(PROBLEM, _TOPIC, f"'{folder}' can't be read: {error.strerror}", why, remedy)
+        return
+    count = len(layers_in(root))
+    unseen = [number for number in found if number > count]
+    if not unseen:
+        return
+    shown = ", ".join(f"{number}.squashfs" for number in unseen)
+    if count == names.MOST_LAYERS:
+        reason, remedy = f"there may be {names.MOST_LAYERS} layers", "move it out of that folder"
+    else:
+        first = folder / f"{count + 1}.squashfs"
+        reason = f"{first.name} is {'not a file' if os.path.lexists(first) else 'missing'}"
+        remedy = f"restore {first.name} from a backup"
+    yield Finding(PROBLEM, _TOPIC, f"'{folder}' has what is not used, {shown}: {reason}", why, remedy)
+
+
+def _number(name: str) -> int:
+    """Return the number of a layer by the name of its file; 0 if that is no such name."""
+    match = re.fullmatch(r"([1-9][0-9]{0,8})\.squashfs", name)
+    return int(match[1]) if match else 0

@@ -173,6 +173,19 @@ def test_an_environment_whose_packages_are_elsewhere_is_a_problem(look: Look, sp
     assert (problem.severity, "out of user software" in problem.what) == (PROBLEM, True)
 
 
+def test_layers_are_looked_at_and_not_read_whole(look: Look, space: SoftwareSpace) -> None:
+    root = make_installation(space, "Demo/1")
+    patient = Patient(installation=find_installation(space, "Demo/1"))
+    layer = root / "user-software.layers/1.squashfs"
+    layer.parent.mkdir()
+    layer.write_bytes(SQUASHFS)
+    layer.with_suffix(".sha256").write_text(f"{64 * '0'}\n")
+    assert "layers" not in look(patient)
+    layer.rename(layer.with_name("2.squashfs"))
+    (finding,) = look(patient)["layers"]
+    assert (finding.severity, "1.squashfs is missing" in finding.what) == (PROBLEM, True)
+
+
 def test_a_second_torch_in_user_software_is_named(look: Look, space: SoftwareSpace) -> None:
     root = make_installation(space, "Demo/1")
     (root / "runscripts").mkdir()

@@ -232,3 +232,24 @@ def test_pip_is_left_alone_otherwise() -> None:
     assert run("pip", "--version", PYTHONNOUSERSITE="1").stdout.startswith("pip ")
     # the value of an option is not the command
     assert run("pip", "list", "--user", PYTHONNOUSERSITE="1").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "way"),
+    [
+        ("install", ["install", "a b"], "add-layer; pip install 'a b'; make-squashfs"),
+        ("uninstall", ["uninstall", "a"], "unmake-squashfs; pip uninstall a; make-squashfs --replace"),
+        ("sync", ["sync", "a.txt"], "unmake-squashfs; pip sync a.txt; make-squashfs --replace"),
+    ],
+)
+def test_what_can_be_done_with_packed_user_software_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, arguments: list[str], way: str
+) -> None:
+    """What is packed can be added to above it, but nothing can be taken from it there."""
+    monkeypatch.setattr(installers, "is_packed", lambda _folder: True)
+    with pytest.raises(SystemExit) as ended:
+        installers.check_not_packed("pip", 1, command, arguments)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == (
+        f"pip: the user software is packed, which makes it read-only. Type on the host: {way}\n"
+    )

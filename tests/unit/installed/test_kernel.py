@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Optional
@@ -98,7 +99,12 @@ def test_the_command_that_installs_what_is_missing_is_said(installation: Install
         require_ipykernel(installation)
     shutil.rmtree(installation.root / "user-software")
     (installation.root / "user-software.squashfs").write_bytes(SQUASHFS)
-    with pytest.raises(KernelError, match=r"/bin/unmake-squashfs; .*/bin/pip install ipykernel$"):
+    bin_ = re.escape(f"{installation.root}/bin/")
+    layer = f"{bin_}add-layer; {bin_}pip install ipykernel; {bin_}make-squashfs$"
+    with pytest.raises(KernelError, match=f"with: {layer}"):
+        require_ipykernel(installation)
+    (installation.root / "user-software").mkdir()  # not in use, and in the way of add-layer
+    with pytest.raises(KernelError, match=f"with: {bin_}make-squashfs --remove-directory; {layer}"):
         require_ipykernel(installation)
 
 

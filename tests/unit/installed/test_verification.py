@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -10,6 +11,8 @@ from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding, worst
+from sifmod.install.manifest import read_manifest
+from sifmod.installed.base import identity
 from sifmod.installed.installation import find_installation
 from sifmod.installed.verification import sanity_check_with_easybuild, verify
 from sifmod.site.settings import Site
@@ -233,6 +236,44 @@ def test_what_everybody_may_change_is_named(root: Path, check: Check, name: str)
     if path.is_dir():
         path.chmod(0o1777)
         assert "permissions" not in check()
+
+
+@pytest.mark.parametrize("name", ["user-software.layers", "user-software.layers/1.squashfs"])
+def test_a_layer_that_everybody_may_change_is_named(root: Path, check: Check, name: str) -> None:
+    (root / "user-software.layers").mkdir(mode=0o755)
+    (root / "user-software.layers/1.squashfs").write_bytes(SQUASHFS)
+    (root / "user-software.layers/1.squashfs").chmod(0o664)  # a group may share a layer
+    assert "permissions" not in check()
+    (root / name).chmod(0o777)
+    [found] = check()["permissions"]
+    assert (found.severity, found.what) == (WARNING, f"everybody may change '{root / name}'")
+    assert found.remedy == f"chmod o-w {root / name}"
+
+
+@pytest.mark.parametrize("name", ["user-software.squashfs", "."])
+def test_what_it_builds_on_is_named_if_everybody_may_change_it(
+    root: Path, check: Check, tmp_path: Path, name: str
+) -> None:
+    team = tmp_path / "team"
+    team.mkdir(mode=0o755)
+    (team / "user-software.squashfs").write_bytes(SQUASHFS)
+    manifest = read_manifest(root)
+    assert manifest
+    (root / names.MANIFEST).write_text(replace(manifest, bases=(identity(team, manifest),)).text)
+    assert "permissions" not in check()
+    (team / name).chmod(0o777)
+    [found] = check()["permissions"]
+    assert (found.severity, found.what) == (WARNING, f"everybody may change '{team / name}'")
+
+
+def test_layers_are_looked_at(root: Path, check: Check) -> None:
+    (root / "user-software.layers").mkdir()
+    layer = root / "user-software.layers/1.squashfs"
+    layer.write_bytes(SQUASHFS)
+    assert "layers" not in check()
+    layer.write_bytes(SQUASHFS[:-1])
+    (found,) = check()["layers"]
+    assert (found.severity, str(layer) in found.what) == (PROBLEM, True)
 
 
 def test_a_module_file_is_compared_with_what_was_written(space: SoftwareSpace, check: Check) -> None:

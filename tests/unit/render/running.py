@@ -173,6 +173,12 @@ def put_into_state(top: Path, state: str) -> None:
     """Arrange user software: a directory is there, and what else the state says."""
     packed = top / "user-software.squashfs"
     contents = {"empty": b"", "text": b"hello\n" * 100, "short": SQUASHFS[:-1]}
+    if state.startswith("layered"):
+        (top / "user-software.layers").mkdir()
+        for number in (1, 2, 3):
+            is_damaged = (state, number) == ("layered, one damaged", 2)
+            (top / f"user-software.layers/{number}.squashfs").write_bytes(SQUASHFS[: 90 if is_damaged else None])
+        state = "packed" if state == "layered, packed" else "directory"
     if state not in ("directory", "central"):
         packed.write_bytes(contents.get(state, SQUASHFS))
     if state == "packed":

@@ -186,7 +186,12 @@ def test_the_functions_do_not_end_a_script_of_sh_where_it_is_bash(
             assert (done.stdout, done.stderr) == (b"here\n", b"")
 
 
-@pytest.mark.parametrize("state", ["directory", "packed", "both", "unpacked", "empty", "text", "short", "central"])
+LAYERED = ["layered", "layered, packed", "layered, one damaged"]
+
+
+@pytest.mark.parametrize(
+    "state", ["directory", "packed", "both", "unpacked", "empty", "text", "short", "central", *LAYERED]
+)
 @pytest.mark.parametrize("case", CASES)
 def test_both_syntaxes_have_the_same_effect(load: Load, tmp_path: Path, case: str, state: str) -> None:
     spec, site = CASES[case]
@@ -206,6 +211,7 @@ def test_both_syntaxes_have_the_same_effect(load: Load, tmp_path: Path, case: st
         {"SINGULARITY_BINDPATH": "/mine"},
         {"__SIFMOD_CONTAINER": "Demo/1.0-x", "SIFMOD_USER_BINDPATH": "/a,/b", "APPTAINER_BINDPATH": "/x"},
         {"__SIFMOD_CONTAINER": "Other/2", "APPTAINER_BINDPATH": "/x"},
+        {"SINGULARITYENV_MANPATH": "/my $man", "APPTAINERENV_JUPYTER_PATH": "/a"},
     ):
         lua = load(spec, site, environ)
         tcl = load(spec, site, environ, syntax="Tcl")
@@ -215,6 +221,7 @@ def test_both_syntaxes_have_the_same_effect(load: Load, tmp_path: Path, case: st
             assert tcl.pop(name) == lua.pop(name).replace("module load", f"module switch {spec_name(lua)}")
         assert tcl == lua
     assert len(lua) > 8
+    assert ("__SIFMOD_LAYERS" in lua) == (state in LAYERED and bool(spec.venv))
 
 
 def spec_name(variables: Mapping[str, str]) -> str:

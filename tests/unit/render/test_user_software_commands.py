@@ -14,7 +14,8 @@ from sifmod import names
 from sifmod.container.bind import escape
 from sifmod.container.spec import ContainerSpec
 
-from ..support import SQUASHFS, a_site
+from ..imagetrees import squashfs
+from ..support import SQUASHFS, Need, a_site
 from .cases import text_of, write_out
 from .running import Wrapper
 
@@ -173,8 +174,24 @@ def test_nothing_is_tried_if_the_user_software_is_packed(
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     (tmp_path / "list.txt").write_text("a==1\n")
     done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
-    assert (done.returncode, "run unmake-squashfs first" in done.stderr) == (9, True)
+    assert (done.returncode, "run add-layer or unmake-squashfs first" in done.stderr) == (9, True)
     assert wrapper.fake.calls == []
+
+
+@pytest.mark.parametrize(("mode", "is_named"), [(0o644, False), (0o664, False), (0o646, True), (0o666, True)])
+def test_a_layer_that_everybody_may_change_is_named_when_it_is_added(
+    wrapper: Wrapper, installed: ContainerSpec, need: Need, mode: int, is_named: bool
+) -> None:
+    packed = Path(installed.installdir, "user-software.squashfs")
+    squashfs(need("mksquashfs"), packed.with_name("user-software"), packed)
+    packed.with_name("user-software").rmdir()
+    packed.chmod(mode)
+    done = wrapper.run("add-layer")
+    layer = Path(installed.installdir, "user-software.layers/1.squashfs")
+    assert (done.returncode, layer.samefile(packed)) == (0, True), done.stderr
+    quoted = str(layer).replace("'", "'\\''")
+    said = f"add-layer: everybody may change '{layer}', and so run code as each user of the module. To end that: "
+    assert done.stderr == (f"{said}chmod o-w '{quoted}'\n" if is_named else "")
 
 
 @pytest.mark.parametrize("command", ["make-squashfs", "make-squashfs --replace", "unmake-squashfs"])

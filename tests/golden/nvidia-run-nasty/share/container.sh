@@ -140,7 +140,7 @@ is_whole() {
     local magic length
     IFS= read -rd '' -n 4 magic <"$1" && [[ $magic == hsqs ]] || return
     [[ ,${SINGULARITY_BINDPATH-}, != *,"$2",* ]] || return 0
-    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$1") &&
+    read -r length < <(od -An -t u8 -j 40 -N 8 --endian=little -- "$1" 2>/dev/null) &&
         ((length >= 96 && length <= $(stat -Lc %s -- "$1")))
 }
 

@@ -1,0 +1,286 @@
+"""Which layers containers see: Python, bash, Lua and Tcl are asked the same questions, and answer the same."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sifmod.container.spec import ContainerSpec
+from sifmod.usersoftware.layers import layers
+
+from ..support import SQUASHFS
+from .running import Load, Wrapper, binds_of, put_into_state
+from .test_packed_file import DAMAGED, FILES, NONE, UNREADABLE, WHOLE, make_link
+
+LANGUAGES = ["Python", "bash", "Lua", "Tcl"]
+VARIABLES = ("JUPYTER_PATH", "MANPATH", "CMAKE_PREFIX_PATH", "PKG_CONFIG_PATH")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a language says.
+
+    Attributes:
+        seen: numbers of the layers that containers see, by their place.
+        said: the words on standard error, or the problems.
+        environ: the variables of the container; empty for Python.
+    """
+
+    seen: dict[str, int]
+    said: str
+    environ: Mapping[str, str]
+
+    @property
+    def left_out(self) -> list[int]:
+        """The numbers of the layers that are named, in that order."""
+        return [int(number) for number in re.findall(r"user-software\.layers/(\d+)\.squashfs", self.said)]
+
+
+Ask = Callable[..., Answer]
+
+
+@pytest.fixture(params=LANGUAGES)
+def ask(request: pytest.FixtureRequest, load: Load, wrapper: Wrapper) -> Ask:
+    """Return what asks one of the languages."""
+
+    def python(spec: ContainerSpec, **_environ: str) -> Answer:
+        found = layers(Path(spec.installdir))
+        assert all(one.path.parent.name == "user-software.layers" for one in found)
+        seen = {one.place: int(one.path.stem) for one in found if not one.problem}
+        return Answer(seen, "\n".join(f"{one.path} {one.problem}" for one in found if one.problem), {})
+
+    def bash(spec: ContainerSpec, **environ: str) -> Answer:
+        done = wrapper.run("python", environ=environ)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, str] = wrapper.fake.calls[-1]["env"]
+        return Answer(seen_in(spec, found), done.stderr, found)
+
+    def module(spec: ContainerSpec, **environ: str) -> Answer:
+        done = load.run(spec, environ=environ, syntax=request.param)
+        found = load.variables(done)
+        return Answer(seen_in(spec, found), done.stderr.decode(), found)
+
+    def seen_in(spec: ContainerSpec, variables: Mapping[str, str]) -> dict[str, int]:
+        found = {}
+        for place, (source, options) in binds_of(variables).items():
+            if place.startswith("/user-layers"):
+                assert options == "ro,image-src=/"
+                assert Path(source).parent == Path(spec.installdir, "user-software.layers")
+                found[place] = int(Path(source).stem)
+        return found
+
+    asked: Ask = {"Python": python, "bash": bash}.get(request.param, module)
+    return asked
+
+
+def put(spec: ContainerSpec, *numbers: int) -> Path:
+    """Write layers, and return the folder of them."""
+    folder = Path(spec.installdir, "user-software.layers")
+    folder.mkdir(exist_ok=True)
+    for number in numbers:
+        (folder / f"{number}.squashfs").write_bytes(SQUASHFS)
+    return folder
+
+
+def places(*numbers: int) -> dict[str, int]:
+    """Return what containers see of layers, the newest first."""
+    return {f"/user-layers/{place}": number for place, number in enumerate(numbers, 1)}
+
+
+@pytest.mark.parametrize("top", ["directory", "packed", "unpacked"])
+@pytest.mark.parametrize(
+    ("there", "seen"),
+    [
+        ([], []),
+        ([1], [1]),
+        ([1, 2], [2, 1]),
+        (range(1, 9), range(8, 0, -1)),
+        (range(1, 10), range(8, 0, -1)),
+        ([1, 3], [1]),
+        ([2, 3], []),
+        ([0], []),
+        ([1, 10], [1]),
+    ],
+)
+def test_layers_are_counted_up_to_a_gap_and_up_to_eight(
+    installed: ContainerSpec, ask: Ask, there: list[int], seen: list[int], top: str
+) -> None:
+    put(installed, *there)
+    put_into_state(Path(installed.installdir), top)
+    answer = ask(installed)
+    assert (answer.seen, answer.said) == (places(*seen), "")
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize("name", FILES)
+def test_all_languages_use_the_same_layers(installed: ContainerSpec, ask: Ask, name: str, number: int) -> None:
+    kind, make = FILES[name]
+    folder = put(installed, 1, 2, 3)
+    path = folder / f"{number}.squashfs"
+    path.unlink()
+    make(path)
+    answer = ask(installed)
+    if kind == NONE:
+        assert (answer.seen, answer.said) == (places(*range(number - 1, 0, -1)), "")
+        return
+    # what is left out keeps its place
+    used = places(3, 2, 1) if kind == WHOLE else {place: one for place, one in places(3, 2, 1).items() if one != number}
+    assert answer.seen == used
+    assert answer.left_out[:1] == ([] if kind == WHOLE else [number])
+    assert len(answer.said.splitlines()) == (kind in (DAMAGED, UNREADABLE))
+
+
+def test_several_that_can_not_be_used_are_all_named(installed: ContainerSpec, ask: Ask) -> None:
+    folder = put(installed, 1, 2, 3, 4)
+    (folder / "2.squashfs").write_bytes(b"")
+    (folder / "4.squashfs").write_bytes(SQUASHFS[:-1])
+    answer = ask(installed)
+    assert answer.seen == {"/user-layers/2": 3, "/user-layers/4": 1}
+    assert [int(Path(line.split(".squashfs ")[0]).name) for line in answer.said.splitlines()] == [4, 2]
+
+
+def test_without_user_software_on_top_that_can_be_used_the_layers_stay(
+    installed: ContainerSpec, load: Load, wrapper: Wrapper
+) -> None:
+    """A module warns; a command ends, because Python is in what is on top."""
+    put(installed, 1)
+    top = Path(installed.installdir)
+    (top / "user-software").rmdir()
+    for content in (b"", None):
+        if content is not None:
+            (top / "user-software.squashfs").write_bytes(content)
+        for syntax in ("Lua", "Tcl"):
+            assert "/user-layers/1" in binds_of(load(installed, syntax=syntax))
+        assert wrapper.run("python").returncode == 126
+    assert wrapper.fake.calls == []
+
+
+def make_folder_unreadable(folder: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root enters every folder")
+    folder.chmod(0)
+
+
+FOLDERS: dict[str, tuple[list[int], Callable[[Path], object]]] = {
+    "a file": ([], lambda path: path.write_bytes(SQUASHFS)),
+    "a dangling link": ([], lambda path: path.symlink_to("nowhere")),
+    "a loop of links": ([], lambda path: path.symlink_to(path.name)),
+    "a link to a folder": ([1], lambda path: path.symlink_to(path.rename(path.with_name("else, where")))),
+    "closed": ([], make_folder_unreadable),
+}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_folder_of_layers_may_be_anything(
+    installed: ContainerSpec, ask: Ask, name: str, request: pytest.FixtureRequest
+) -> None:
+    if name == "closed" and request.node.callspec.params["ask"] == "Lua":
+        pytest.skip("the stub's isFile takes what it may not open for a file; Lmod's does not")
+    seen, make = FOLDERS[name]
+    folder = put(installed, *([1] if name in ("a link to a folder", "closed") else []))
+    if name not in ("a link to a folder", "closed"):
+        folder.rmdir()
+    make(folder)
+    try:
+        answer = ask(installed)
+    finally:
+        if name == "closed":
+            folder.chmod(0o700)
+    assert (answer.seen, answer.said) == (places(*seen), "")
+
+
+def test_a_layer_may_be_a_link(installed: ContainerSpec, ask: Ask) -> None:
+    folder = put(installed, 1, 3)
+    make_link(folder / "2.squashfs")
+    assert ask(installed).seen == places(3, 2, 1)
+
+
+OFF = {
+    "SIFMOD_FEATURES": "none",
+    "SIFMOD_SHARE_CONTAINER": "0",
+    "SIFMOD_CACHE_DIR": "",
+    "SIFMOD_NODE_LOCAL_DIR": "",
+    "SIFMOD_RUNTIME_OPTIONS": "--quiet",
+    "SIFMOD_USER_BINDPATH": "",
+}
+
+
+@pytest.mark.parametrize("environ", [{}, OFF, {**OFF, "SLURM_JOB_ID": "7"}], ids=["nothing", "off", "off, in a job"])
+def test_programs_find_what_is_in_the_layers(
+    installed: ContainerSpec, ask: Ask, environ: dict[str, str], request: pytest.FixtureRequest
+) -> None:
+    """What is damaged is in no search path; variables that turn something else off don't turn layers off."""
+    folder = put(installed, 1, 2, 3)
+    (folder / "2.squashfs").write_bytes(b"")
+    answer = ask(installed, **environ)
+    assert answer.seen == {"/user-layers/1": 3, "/user-layers/3": 1}
+    if request.node.callspec.params["ask"] == "Python":
+        return
+    for tool in ("SINGULARITY", "APPTAINER"):
+        _runscripts, own, first, second, *image = answer.environ[f"{tool}ENV_PREPEND_PATH"].split(":")
+        assert own == "/user-software/venv/demo/bin"
+        assert (first, second) == ("/user-layers/1/venv/demo/bin", "/user-layers/3/venv/demo/bin")
+        assert not [path for path in image if path.startswith("/user-")]
+        for name in VARIABLES:
+            parts = answer.environ[f"{tool}ENV_{name}"].split(":")
+            assert [part.split("/venv/demo")[0] for part in parts[:2]] == ["/user-layers/1", "/user-layers/3"]
+            # an empty entry: where man looks by itself
+            assert parts[2:] == ([""] if name == "MANPATH" else [])
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_what_the_user_has_set_follows_the_layers(installed: ContainerSpec, ask: Ask, count: int) -> None:
+    put(installed, *range(1, count + 1))
+    mine = {f"{tool}ENV_{name}": "/mine" for tool in ("SINGULARITY", "APPTAINER") for name in VARIABLES}
+    answer = ask(installed, **mine)
+    for name in answer.environ and VARIABLES:
+        value = answer.environ.get(f"SINGULARITYENV_{name}", "/mine")
+        assert value.split(":")[-1] == "/mine"
+        assert len(value.split(":")) == count + 1
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_a_command_sees_a_layer_that_was_added_after_the_module_was_loaded(
+    installed: ContainerSpec, load: Load, wrapper: Wrapper, syntax: str
+) -> None:
+    """Its bind list is that of the module, which is taken out, and what the user has added."""
+    put(installed, 1)
+    loaded = load(installed, environ={"SINGULARITY_BINDPATH": "/mine"}, syntax=syntax)
+    put(installed, 2)
+    variables = {name: value for name, value in loaded.items() if name.isidentifier() and "\n" not in value}
+    binds = binds_of(wrapper("python", environ=variables)["env"])
+    assert [Path(binds[f"/user-layers/{place}"][0]).name for place in (1, 2)] == ["2.squashfs", "1.squashfs"]
+    assert "/mine" in binds
+    assert "/user-layers/3" not in binds
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_unloading_says_nothing(installed: ContainerSpec, load: Load, syntax: str) -> None:
+    (put(installed, 1) / "1.squashfs").write_bytes(b"")
+    assert load.run(installed, mode="unload", syntax=syntax).stderr == b""
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+@pytest.mark.parametrize(("before", "after"), [(2, 0), (0, 2), (1, 2)])
+def test_what_loading_has_set_is_what_unloading_takes_back(
+    installed: ContainerSpec, load: Load, syntax: str, before: int, after: int
+) -> None:
+    """However many layers there are by then: each variable that is pushed is popped, and no other."""
+    folder = put(installed, *range(1, before + 1))
+    loaded = load(installed, syntax=syntax)
+    put(installed, *range(1, after + 1))
+    if not after:
+        for path in folder.iterdir():
+            path.unlink()
+    environ = {name: value for name, value in loaded.items() if name.isidentifier() and "\n" not in value}
+    twins = {f"{tool}ENV_{name}" for tool in ("SINGULARITY", "APPTAINER") for name in VARIABLES}
+    of_layers = {"__SIFMOD_LAYERS", *twins}
+    # which values are whose: what the module keeps where pushenv is not to be had
+    stacks = {f"__SIFMOD_STACK_{name}": f"Demo/1.0-x {loaded[name]}" for name in of_layers & loaded.keys()}
+    unloaded = load(installed, environ={**environ, **stacks}, mode="unload", syntax=syntax)
+    assert of_layers & unloaded.keys() == of_layers & loaded.keys() == (of_layers if before else set())
