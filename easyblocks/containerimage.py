@@ -332,7 +332,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         if not wanted:
             return None
         space = SoftwareSpace(software=Path(install_path()), modules=Path(install_path("mod")))
-        return find_base(wanted, space, os.environ)
+        return find_base(wanted, space, os.environ, Path(self.installdir))
 
     def _image_file_name(self) -> str:
         """Return the file name of the image, from the parameter that says where the image comes from."""

@@ -306,3 +306,25 @@ def test_an_easyconfig_for_it(base: User, tmp_path: Path) -> None:
     assert "there is no module 'Python/3' of sifmod" in done.stderr
     assert not (user.prefix / "other.eb").exists()
     assert "--on needs --name" in user.run(f"sifmod new --on {DEMO_MODULE}", check=False).stderr
+
+
+def test_what_the_base_has_later_is_found_too(base: User, tmp_path: Path) -> None:
+    """Its file system was not mounted when the module was installed."""
+    root = base.installdir(DEMO_MODULE)
+    (root / "user-software.squashfs").rename(root / "elsewhere")
+    user = member_of(base, tmp_path / "member")
+    install(user)
+    done = user.run(f"{LOAD}; pip --version")
+    assert "has no user software now" in " ".join(done.stderr.split())
+    (root / "elsewhere").rename(root / "user-software.squashfs")
+    assert user.out(f"{LOAD}; {GREET}") == "hello"
+
+
+def test_commands_say_why_they_end(base: User, member: User) -> None:
+    """None ends without a word where the base has another Python."""
+    below, own = roots(base, member)
+    member.run(f"{LOAD}; make-squashfs --remove-directory")
+    edit_manifest(below, python_version="3.12")
+    for command in ("add-layer", "refresh-commands", "remove-layer", "list-packages", "python -c 1"):
+        done = member.run(f"{own}/bin/{command}", check=False)
+        assert done.returncode == 0 or done.stderr.strip(), command

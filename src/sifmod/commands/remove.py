@@ -73,14 +73,16 @@ def remove(
         return
     removal = Removal(item, say=lambda line: None if as_json else echo(line))
     removal.check()
+    above = built_on(item)
     if old_images:
+        if above:
+            echo_error(f"sifmod: {', '.join(one.module for one in above)} build on it, and may use its old image")
         _remove_old_images(removal, yes=yes, as_json=as_json)
         return
     removal.check_module_files()
     own = removal.users_own
     if item.is_loaded():
         echo_error(f"sifmod: {item.module} is loaded in this shell; afterwards run: module unload {item.module}")
-    above = built_on(item)
     if above:
         lost = "they lose its image and its packages"
         echo_error(f"sifmod: {', '.join(one.module for one in above)} of this software space build on it: {lost}")

@@ -17,6 +17,7 @@ from sifmod.container.naming import Naming
 from sifmod.container.variables import check_variable
 from sifmod.container.wrappers import read_wrappers
 from sifmod.errors import ParameterError
+from sifmod.text.package import is_package
 from sifmod.text.suggest import perhaps
 
 LAUNCHES = ("exec", "run")
@@ -81,6 +82,7 @@ class Base:
         venv: name of its virtual environment; empty if it has no user software.
         python_version: `major.minor` of its Python; empty if it has none.
         image_id: the identifier in the header of its image.
+        settings: SHA-256 of its parameters that others take over; empty if it was not recorded.
     """
 
     module: str
@@ -88,6 +90,7 @@ class Base:
     venv: str
     python_version: str
     image_id: str
+    settings: str = ""
 
 
 @dataclass(frozen=True)
@@ -395,6 +398,10 @@ def _packages(parameter: str, value: Any, python: Optional[PythonLayout]) -> Map
         raise ParameterError(
             parameter, value, "use a dictionary of names and exact versions, such as {'torch': '2.2.0'}"
         )
+    for name, version in value.items():
+        # EasyBuild writes them into the module
+        if not is_package(name, version):
+            raise ParameterError(parameter, {name: version}, "use the name and the version that `pip list` shows")
     if value and not python:
         raise ParameterError(parameter, value, "packages need a Python: set conda_env or python_prefix")
     return MappingProxyType(dict(value))

@@ -1,9 +1,9 @@
 """Makes a virtual environment that sees the packages of the Python that runs it.
 
-    venv.py DIRECTORY [LAYERS]
+    venv.py DIRECTORY [LAYERS [pip]]
 
-With a number of layers it has no pip of its own, and sees the packages of as many trees below /user-layers, after its
-own and before the image's. A folder that is missing there is left out when Python starts.
+With a number of layers it sees the packages of as many trees below /user-layers, after its own and before the image's,
+and has a pip of its own only if that is asked for. A folder that is missing there is left out when Python starts.
 
 Debian and Ubuntu package ensurepip separately. Without it the virtual environment uses the image's pip, if there is
 one. If the image's Python is itself a virtual environment, `--system-site-packages` would mean the packages of the
@@ -20,9 +20,9 @@ import sys
 TOP, LAYERS = "/user-software", "/user-layers"
 
 
-def make(target: str, layers: int = 0) -> None:
+def make(target: str, layers: int = 0, has_pip: bool = True) -> None:
     """Make the virtual environment."""
-    flags = [] if importlib.util.find_spec("ensurepip") and not layers else ["--without-pip"]
+    flags = [] if has_pip and importlib.util.find_spec("ensurepip") else ["--without-pip"]
     command = [sys.executable, "-m", "venv", "--system-site-packages", *flags, target]
     subprocess.run(command, check=True)  # noqa: S603 - this Python itself
     name = "python{}.{}".format(*sys.version_info[:2])
@@ -34,7 +34,7 @@ def make(target: str, layers: int = 0) -> None:
         folder = os.path.join(target, "lib", name, "site-packages")
         with open(os.path.join(folder, "_below.pth"), "w") as stream:
             stream.writelines(line_for(f"{LAYERS}/{number + 1}{folder[len(TOP) :]}") for number in range(layers))
-    elif flags and importlib.util.find_spec("pip"):
+    if has_pip and flags and importlib.util.find_spec("pip"):
         for command_name in ("pip", "pip3", name.replace("python", "pip")):
             lend_pip(target, os.path.join(target, "bin", command_name))
 
@@ -51,4 +51,4 @@ def lend_pip(target: str, path: str) -> None:
 
 
 if __name__ == "__main__":
-    make(sys.argv[1], *map(int, sys.argv[2:]))
+    make(sys.argv[1], int(*sys.argv[2:3]), len(sys.argv) != 3)

@@ -181,6 +181,13 @@ class Installer:
         for artefact in artefacts:
             write_artefact(stage, artefact)
         outdated = self._outdated_python(spec.python_version, before) if spec.venv else ""
+        if before and spec.bases and before.venv and not spec.venv and has_user_software(Path(spec.installdir)):
+            raise ParameterError(
+                "venv",
+                "",
+                f"{spec.bases[0].module} has no virtual environment any more, and this module has packages in one: set "
+                f"venv = '{before.venv}'",
+            )
         if spec.venv and before and not outdated:
             self._check_venv(before)
             self._check_bases(before)

@@ -251,7 +251,7 @@ def _base(data: Mapping[str, Any]) -> Base:
     Raises:
         KeyError, TypeError, ValueError: a value is lacking or wrong; the message names it.
     """
-    base = Base(**{key.name: data[key.name] for key in fields(Base)})
+    base = Base(**{key.name: data[key.name] for key in fields(Base) if key.name != "settings" or "settings" in data})
     for name, value in vars(base).items():
         if not isinstance(value, str) or not value.isprintable():
             raise TypeError(f"the {name} of one of its bases is {value!r}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 from sifmod import names
 from sifmod.container.inheritance import BUILDS_ON
@@ -20,30 +23,41 @@ from sifmod.usersoftware.layers import trees_below
 
 _TOPIC = "bases"
 _LEFT_OUT = "packages of it are missing in containers"
+_AGAIN = "reinstall this module with: eb --rebuild"
+_NEW_VERSION = (
+    "ask its owner for the earlier name, or install your packages in a new version of this module with carry-over"
+)
 _IMAGE_CHANGED = "see what does not fit with list-packages --check; eb --rebuild takes note of the new image"
+# A path, or the name of a module.
+_WANTED = re.compile(r"(/[^/\x00-\x1f]+)+/?|[^/\s\x00-\x1f]+(/[^/\s\x00-\x1f]+)*")
 # How EasyBuild's module files, in Lua and in Tcl, name the installation (module_generator, get_description).
 _ROOT = re.compile(r'^(?:local root = "(?P<lua>/[^"\\]+)"|set root (?P<tcl>/\S+))$', re.MULTILINE)
 
 
-def find_base(wanted: Any, space: SoftwareSpace, environ: Mapping[str, str]) -> Installation:
+def find_base(
+    wanted: Any, space: SoftwareSpace, environ: Mapping[str, str], own: Optional[Path] = None
+) -> Installation:
     """Return the installation that an easyconfig builds on.
 
     Args:
         wanted: the parameter: name of a module in `MODULEPATH` or of the user's own space, or path of an installation.
         space: the user's own software space.
         environ: the environment, for `MODULEPATH`.
+        own: the new installation, which may have the same name.
 
     Raises:
         ParameterError: there is none, or it can't be built on; the message says why.
     """
-    if not isinstance(wanted, str) or not re.fullmatch(r"/?[^/\s\x00-\x1f]+(/[^/\s\x00-\x1f]+)*", wanted):
+    if not isinstance(wanted, str) or not re.fullmatch(
+        r"(/[^/\x00-\x1f]+)+/?|[^/\s\x00-\x1f]+(/[^/\s\x00-\x1f]+)*", wanted
+    ):
         raise ParameterError(BUILDS_ON, wanted, "use the name of a module, such as 'PyTorch/2.7.1'")
     if {".", ".."} & set(wanted.split("/")):
         raise ParameterError(BUILDS_ON, wanted, "use neither '.' or '..' as a folder")
     try:
         if wanted.startswith("/"):
             return find_installation(space, wanted)
-        for root in _roots_of_modules(wanted, environ):
+        for root in _roots_of_modules(wanted, environ, own):
             return find_installation(space, str(root))
         return find_installation(space, wanted)
     except InstallError as error:
@@ -53,8 +67,14 @@ def find_base(wanted: Any, space: SoftwareSpace, environ: Mapping[str, str]) -> 
         raise ParameterError(BUILDS_ON, wanted, remedy) from error
 
 
-def _roots_of_modules(name: str, environ: Mapping[str, str]) -> Iterator[Path]:
-    """Yield the installations of the module files of a name, as Lmod finds them, if sifmod has made them."""
+def _roots_of_modules(name: str, environ: Mapping[str, str], own: Optional[Path]) -> Iterator[Path]:
+    """Yield the installations of the module files of a name, as Lmod finds them, if sifmod has made them.
+
+    Args:
+        name: name of the module.
+        environ: the environment, for `MODULEPATH`.
+        own: the new installation, which may have the same name as what it builds on.
+    """
     for folder in filter(None, environ.get("MODULEPATH", "").split(":")):
         for path in (Path(folder, f"{name}.lua"), Path(folder, name)):
             try:
@@ -63,8 +83,19 @@ def _roots_of_modules(name: str, environ: Mapping[str, str]) -> Iterator[Path]:
                 continue  # another folder has it, or it is not ours to read
             found = _ROOT.search(text)
             root = Path(found["lua"] or found["tcl"]) if found else None
-            if root and (root / names.MANIFEST).is_file():
+            if root and root != own and _has_manifest(root):
                 yield root
+
+
+def _has_manifest(root: Path) -> bool:
+    """Return whether sifmod has installed something there, as far as it can be known: reading it says the rest."""
+    try:
+        os.lstat(root / names.MANIFEST)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def bases_of(base: Installation, installdir: Path) -> tuple[Base, ...]:
@@ -87,7 +118,8 @@ def bases_of(base: Installation, installdir: Path) -> tuple[Base, ...]:
             "parameters: reinstall it with eb --rebuild",
         )
     bases = (identity(base.root, manifest), *manifest.bases)
-    if str(installdir) in (one.root for one in bases):
+    # also by another way to it, such as a link
+    if os.path.realpath(installdir) in (os.path.realpath(one.root) for one in bases):
         chain = " builds on ".join(one.module for one in bases)
         raise ParameterError(BUILDS_ON, base.module, f"a circle: {chain}, which is this module")
     below = trees_below(tuple(one.root for one in bases if one.venv))
@@ -106,6 +138,7 @@ def identity(root: Path, manifest: Manifest) -> Base:
     return Base(
         module=manifest.full_module or manifest.module,
         root=str(root),
+        settings=hashlib.sha256(json.dumps(dict(manifest.parameters), sort_keys=True).encode()).hexdigest(),
         venv=manifest.venv,
         python_version=manifest.python_version,
         image_id=manifest.image_id,
@@ -137,20 +170,27 @@ def base_findings(installation: Installation) -> Iterator[Finding]:
             why, remedy = _LEFT_OUT, "ask its owner, or choose another base: change builds_on, then eb --rebuild"
             yield Finding(PROBLEM, _TOPIC, f"{what} is gone", why, remedy)
             continue
-        now, problem = identity(Path(base.root), present), ""
+        now = identity(Path(base.root), present)
         if now.python_version != base.python_version:
             why = f"packages for Python {base.python_version} do not work with it, so the module can't be loaded"
             remedy = "reinstall this module with eb --rebuild, then install your packages with carry-over"
             yield Finding(PROBLEM, _TOPIC, f"{what} has Python {now.python_version} now", why, remedy)
             continue
+        if now.venv and not trees_below([base.root]):
+            what += " has no user software now that can be read"
+            yield Finding(PROBLEM, _TOPIC, what, _LEFT_OUT, "ask its owner: is its file system mounted?")
+            continue
         if now.venv != base.venv:
-            problem = f"has the virtual environment '{now.venv}' now, and had '{base.venv}'"
+            what += f" has the virtual environment '{now.venv}' now, and had '{base.venv}'"
+            yield Finding(WARNING, _TOPIC, what, _LEFT_OUT, _NEW_VERSION)
         elif present.bases != manifest.bases[number + 1 :]:
-            problem = f"builds on {', '.join(one.root for one in present.bases) or 'nothing'} now"
-        if problem:
-            yield Finding(WARNING, _TOPIC, f"{what} {problem}", _LEFT_OUT, "reinstall this module with: eb --rebuild")
+            what += f" builds on {', '.join(one.root for one in present.bases) or 'nothing'} now"
+            yield Finding(WARNING, _TOPIC, what, _LEFT_OUT, _AGAIN)
         elif now.image_id != base.image_id:
             what += " has another image than when this module was installed, with the same Python"
             yield Finding(NOTE, _TOPIC, what, "packages may need what the earlier image had", _IMAGE_CHANGED)
+        elif now.settings != base.settings:
+            what += " has other bind paths, variables or the like now"
+            yield Finding(NOTE, _TOPIC, what, "this module has the earlier ones", _AGAIN)
         else:
             yield Finding(OK, _TOPIC, f"{what} is as it was when this module was installed")

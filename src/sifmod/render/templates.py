@@ -240,7 +240,8 @@ def _facts(spec: ContainerSpec, site: Site) -> dict[str, Any]:
         "layer_variables": {
             name: folder for name, folder in names.LAYER_VARIABLES.items() if name not in settings["injected"]
         },
-        "image_is_gone": f"{image_is_gone(own_path(spec.sif))}. Reinstall the module with: eb --rebuild",
+        "image_is_gone": f"{image_is_gone(spec.image if spec.bases else own_path(spec.sif))}. Reinstall the module "
+        "with: eb --rebuild",
         "squashfs_is_gone": f"the image for enroot, {own_path(spec.squashfs)}, is gone: reinstall the module with: "
         "eb --rebuild",
         "enroot_gpu": spec.runtime_gpu.enroot if spec.runtime_gpu else {},
@@ -290,7 +291,8 @@ def _base_facts(spec: ContainerSpec, base: Base) -> dict[str, str]:
         "builds on it with packages for that one: reinstall it with eb --rebuild, and install your packages anew "
         "with carry-over",
         "other_venv": f"{described} has another virtual environment now than {base.venv}, so its packages are "
-        f"missing. Reinstall {spec.module} with: eb --rebuild",
+        "missing. Ask its owner for that one, or install your packages in a new version of the module with carry-over",
+        "is_missing": f"{described} has no user software now, so its packages are missing. Ask its owner",
         "is_gone": f"{described} is gone or can't be read, so its packages are missing. Ask its owner",
         "other_image": f"{described} has another image now than when {spec.module} was installed, with the same "
         "Python. To see what does not fit: list-packages --check",

@@ -88,7 +88,8 @@ def layers(root: Path, bases: Sequence[str] = ()) -> tuple[Layer, ...]:
     found = []
     for number, path in enumerate((*layers_in(root), *trees_below(bases)), 1):
         if path.is_dir():
-            problem, packages = _directory_problem(path), tuple(packages_in(path).splitlines())
+            problem = _directory_problem(path)
+            packages = () if problem else tuple(packages_in(path).splitlines())
         else:
             problem, packages = packed_problem(path), listed(path.with_suffix(".txt"))
         if number > names.MOST_LAYERS:

@@ -119,7 +119,7 @@ def make_user_software(
     binds = (Bind(str(directory), names.USER_SOFTWARE), Bind(str(runscripts), names.RUNSCRIPTS, "ro"), *below)
     (directory / "venv").mkdir(parents=True)
     python = spec.python.executable if spec.python else ""
-    command = [python, "-I", "-", spec.venv_path, *([str(names.MOST_LAYERS)] if below else [])]
+    command = [python, "-I", "-", spec.venv_path, *([str(names.MOST_LAYERS), "pip"] if spec.bases else [])]
     runtime.run(image, command, binds=binds, stdin=program("venv"), time_limit=WRITE_FROM_CONTAINER)
     return binds
 

@@ -143,7 +143,9 @@ find_layers(installdir, "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.
 for number, layer in ipairs(layers) do
     local below = "/user-layers/" .. number
     local is_one_too_many = number > 8
-    if not is_one_too_many and not (layer[3] and problem_of(layer[1])) then
+    -- for a directory it says "damaged"
+    local problem = problem_of(layer[1])
+    if not is_one_too_many and (not problem or not layer[3] and problem ~= "unreadable") then
         binds[#binds + 1] = layer[2] .. ":" .. below .. (layer[3] and ":ro,image-src=/" or ":ro")
         layer_folders[#layer_folders + 1] = below .. "/venv/pytorch"
     elseif mode() == "load" then
@@ -202,8 +204,9 @@ search_path = search_path .. ":/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/
 pushenv("SINGULARITYENV_PREPEND_PATH", search_path)
 pushenv("APPTAINERENV_PREPEND_PATH", search_path)
 -- what was set when the module was loaded is unset, however many layers there are by then
-if #layer_folders > 0 and mode() ~= "unload" or mode() == "unload" and os.getenv("__SIFMOD_LAYERS") then
-    pushenv("__SIFMOD_LAYERS", tostring(#layer_folders))
+local layered = "__SIFMOD_LAYERS_PYTORCH"
+if #layer_folders > 0 and mode() ~= "unload" or mode() == "unload" and os.getenv(layered) then
+    pushenv(layered, tostring(#layer_folders))
     for name, folder in pairs({ CMAKE_PREFIX_PATH = "", JUPYTER_PATH = "/share/jupyter", MANPATH = "/share/man", PKG_CONFIG_PATH = "/lib/pkgconfig", }) do
         local found = {}
         for _, layer in ipairs(layer_folders) do

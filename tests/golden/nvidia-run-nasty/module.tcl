@@ -430,7 +430,7 @@ set number 0
 foreach {path source is_packed} $layers {
     incr number
     set below [join [list "/user-layers" $number] /]
-    if {$number <= 8 && (!$is_packed || [sifmod_problem_of $path] eq {})} {
+    if {$number <= 8 && ($is_packed ? [sifmod_problem_of $path] eq {} : [file readable $path])} {
         lappend binds $source:$below[expr {$is_packed ? ":ro,image-src=/" : ":ro"}]
         lappend layer_folders [join [list $below venv "a+b"] /]
     } elseif {$sifmod_loading && $number <= 8} {
@@ -474,8 +474,9 @@ append search_path ":/opt/venv/bin"
 sifmod_set SINGULARITYENV_PREPEND_PATH $search_path
 sifmod_set APPTAINERENV_PREPEND_PATH $search_path
 # what was set when the module was loaded is unset, however many layers there are by then
-if {$sifmod_unloading ? [sifmod_has __SIFMOD_LAYERS] : [llength $layer_folders]} {
-    sifmod_set __SIFMOD_LAYERS [llength $layer_folders]
+set layered "__SIFMOD_LAYERS_PYTORCHMINNGC"
+if {$sifmod_unloading ? [sifmod_has $layered] : [llength $layer_folders]} {
+    sifmod_set $layered [llength $layer_folders]
     foreach {name folder} [list CMAKE_PREFIX_PATH "" JUPYTER_PATH "/share/jupyter" MANPATH "/share/man" PKG_CONFIG_PATH "/lib/pkgconfig" ] {
         set found {}
         foreach layer $layer_folders {

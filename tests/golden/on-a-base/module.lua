@@ -52,7 +52,7 @@ if not isFile(sif) then
     end
 end
 if mode() == "load" and not isFile(sif) then
-    LmodError("the image '/home/me/Mine/1/demo.sif' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild")
+    LmodError("the image '' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild")
 end
 pushenv("SIF", sif)
 pushenv("SIFMINE", sif)
@@ -127,7 +127,7 @@ find_layers(installdir, "/home/me/Mine/1")
 -- The user software of what this module builds on comes after it, and then the layers of that, as long as its manifest says what it
 -- did when this module was installed.
 local function find_base(root, source, manifest, said)
-    local file = not (io and io.open) and "" or io.open(manifest, "r")
+    local file = not (io and io.open) and "" or isFile(manifest) and io.open(manifest, "r")
     if not file then
         if mode() == "load" then
             LmodMessage("Warning: " .. said.is_gone)
@@ -155,6 +155,8 @@ local function find_base(root, source, manifest, said)
         layers[#layers + 1] = { root .. name, source .. name, true }
     elseif is_there then
         layers[#layers + 1] = { root .. folder, source .. folder, false }
+    elseif mode() == "load" then
+        LmodMessage("Warning: " .. said.is_missing)
     end
     find_layers(root, source)
 end
@@ -163,8 +165,9 @@ find_base("/projects/it's, [x]", "/projects/it's\\, [x]", "/projects/it's, [x]/s
     venv_line = "\n  \"venv\": \"demo\",\n",
     image_line = "\n  \"image_id\": \"0123\",\n",
     other_python = "/projects/it's, [x] (Team/1) has another Python now than 3.11, and Mine/1 builds on it with packages for that one: reinstall it with eb --rebuild, and install your packages anew with carry-over",
-    other_venv = "/projects/it's, [x] (Team/1) has another virtual environment now than demo, so its packages are missing. Reinstall Mine/1 with: eb --rebuild",
+    other_venv = "/projects/it's, [x] (Team/1) has another virtual environment now than demo, so its packages are missing. Ask its owner for that one, or install your packages in a new version of the module with carry-over",
     is_gone = "/projects/it's, [x] (Team/1) is gone or can't be read, so its packages are missing. Ask its owner",
+    is_missing = "/projects/it's, [x] (Team/1) has no user software now, so its packages are missing. Ask its owner",
     other_image = "/projects/it's, [x] (Team/1) has another image now than when Mine/1 was installed, with the same Python. To see what does not fit: list-packages --check",
 })
 find_base("/apps/Python/3.11", "/apps/Python/3.11", "/apps/Python/3.11/share/sifmod.json", {
@@ -172,15 +175,18 @@ find_base("/apps/Python/3.11", "/apps/Python/3.11", "/apps/Python/3.11/share/sif
     venv_line = "\n  \"venv\": \"demo\",\n",
     image_line = "\n  \"image_id\": \"0123\",\n",
     other_python = "/apps/Python/3.11 (Python/3.11) has another Python now than 3.11, and Mine/1 builds on it with packages for that one: reinstall it with eb --rebuild, and install your packages anew with carry-over",
-    other_venv = "/apps/Python/3.11 (Python/3.11) has another virtual environment now than demo, so its packages are missing. Reinstall Mine/1 with: eb --rebuild",
+    other_venv = "/apps/Python/3.11 (Python/3.11) has another virtual environment now than demo, so its packages are missing. Ask its owner for that one, or install your packages in a new version of the module with carry-over",
     is_gone = "/apps/Python/3.11 (Python/3.11) is gone or can't be read, so its packages are missing. Ask its owner",
+    is_missing = "/apps/Python/3.11 (Python/3.11) has no user software now, so its packages are missing. Ask its owner",
     other_image = "/apps/Python/3.11 (Python/3.11) has another image now than when Mine/1 was installed, with the same Python. To see what does not fit: list-packages --check",
 })
 
 for number, layer in ipairs(layers) do
     local below = "/user-layers/" .. number
     local is_one_too_many = number > 8
-    if not is_one_too_many and not (layer[3] and problem_of(layer[1])) then
+    -- for a directory it says "damaged"
+    local problem = problem_of(layer[1])
+    if not is_one_too_many and (not problem or not layer[3] and problem ~= "unreadable") then
         binds[#binds + 1] = layer[2] .. ":" .. below .. (layer[3] and ":ro,image-src=/" or ":ro")
         layer_folders[#layer_folders + 1] = below .. "/venv/demo"
     elseif mode() == "load" then
@@ -219,8 +225,9 @@ search_path = search_path .. ""
 pushenv("SINGULARITYENV_PREPEND_PATH", search_path)
 pushenv("APPTAINERENV_PREPEND_PATH", search_path)
 -- what was set when the module was loaded is unset, however many layers there are by then
-if #layer_folders > 0 and mode() ~= "unload" or mode() == "unload" and os.getenv("__SIFMOD_LAYERS") then
-    pushenv("__SIFMOD_LAYERS", tostring(#layer_folders))
+local layered = "__SIFMOD_LAYERS_MINE"
+if #layer_folders > 0 and mode() ~= "unload" or mode() == "unload" and os.getenv(layered) then
+    pushenv(layered, tostring(#layer_folders))
     for name, folder in pairs({ CMAKE_PREFIX_PATH = "", JUPYTER_PATH = "/share/jupyter", MANPATH = "/share/man", PKG_CONFIG_PATH = "/lib/pkgconfig", }) do
         local found = {}
         for _, layer in ipairs(layer_folders) do

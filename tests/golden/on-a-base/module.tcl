@@ -112,9 +112,9 @@ foreach {central size id} [list ] {
 }
 if {$sifmod_loading && ![file isfile $sif]} {
     if {$sifmod_lmod} {
-        error "the image '/home/me/Mine/1/demo.sif' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild"
+        error "the image '' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild"
     }
-    puts stderr "the image '/home/me/Mine/1/demo.sif' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild"
+    puts stderr "the image '' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild"
     break
 }
 sifmod_set SIF $sif
@@ -182,7 +182,7 @@ lappend layers {*}[sifmod_find_layers "/home/me/Mine/1" "/home/me/Mine/1"]
 
 # The user software of what this module builds on comes after it, and then the layers of that, as long as its manifest says what it
 # did when this module was installed.
-proc sifmod_find_base {root source} {
+proc sifmod_find_base {root source said} {
     set folder "/user-software"
     set name "/user-software.squashfs"
     set mark "/user-software.unpacked"
@@ -192,10 +192,12 @@ proc sifmod_find_base {root source} {
         lappend found $root$name $source$name 1
     } elseif {$is_there} {
         lappend found $root$folder $source$folder 0
+    } elseif {$said ne {}} {
+        puts stderr "Warning: $said"
     }
     return [concat $found [sifmod_find_layers $root $source]]
 }
-if {[catch {open "/projects/it's, \[x\]/share/sifmod.json" r} file]} {
+if {![file isfile "/projects/it's, \[x\]/share/sifmod.json"] || [catch {open "/projects/it's, \[x\]/share/sifmod.json" r} file]} {
     if {$sifmod_loading} {
         puts stderr "Warning: [lindex [list "/projects/it's, \[x\] (Team/1) is gone or can't be read, so its packages are missing. Ask its owner"] 0]"
     }
@@ -204,11 +206,11 @@ if {[catch {open "/projects/it's, \[x\]/share/sifmod.json" r} file]} {
     close $file
     if {[string first "\u000a  \"python_version\": \"3.11\",\u000a" $text] >= 0} {
         if {$sifmod_loading && [string first "\u000a  \"venv\": \"demo\",\u000a" $text] < 0} {
-            puts stderr "Warning: [lindex [list "/projects/it's, \[x\] (Team/1) has another virtual environment now than demo, so its packages are missing. Reinstall Mine/1 with: eb --rebuild"] 0]"
+            puts stderr "Warning: [lindex [list "/projects/it's, \[x\] (Team/1) has another virtual environment now than demo, so its packages are missing. Ask its owner for that one, or install your packages in a new version of the module with carry-over"] 0]"
         } elseif {$sifmod_loading && [string first "\u000a  \"image_id\": \"0123\",\u000a" $text] < 0} {
             puts stderr "Note: [lindex [list "/projects/it's, \[x\] (Team/1) has another image now than when Mine/1 was installed, with the same Python. To see what does not fit: list-packages --check"] 0]"
         }
-        lappend layers {*}[sifmod_find_base "/projects/it's, \[x\]" "/projects/it's\\, \[x\]"]
+        lappend layers {*}[sifmod_find_base "/projects/it's, \[x\]" "/projects/it's\\, \[x\]" [expr {$sifmod_loading ? "/projects/it's, \[x\] (Team/1) has no user software now, so its packages are missing. Ask its owner" : {}}]]
     } elseif {$sifmod_loading} {
         if {$sifmod_lmod} {
             error "/projects/it's, \[x\] (Team/1) has another Python now than 3.11, and Mine/1 builds on it with packages for that one: reinstall it with eb --rebuild, and install your packages anew with carry-over"
@@ -217,7 +219,7 @@ if {[catch {open "/projects/it's, \[x\]/share/sifmod.json" r} file]} {
         break
     }
 }
-if {[catch {open "/apps/Python/3.11/share/sifmod.json" r} file]} {
+if {![file isfile "/apps/Python/3.11/share/sifmod.json"] || [catch {open "/apps/Python/3.11/share/sifmod.json" r} file]} {
     if {$sifmod_loading} {
         puts stderr "Warning: [lindex [list "/apps/Python/3.11 (Python/3.11) is gone or can't be read, so its packages are missing. Ask its owner"] 0]"
     }
@@ -226,11 +228,11 @@ if {[catch {open "/apps/Python/3.11/share/sifmod.json" r} file]} {
     close $file
     if {[string first "\u000a  \"python_version\": \"3.11\",\u000a" $text] >= 0} {
         if {$sifmod_loading && [string first "\u000a  \"venv\": \"demo\",\u000a" $text] < 0} {
-            puts stderr "Warning: [lindex [list "/apps/Python/3.11 (Python/3.11) has another virtual environment now than demo, so its packages are missing. Reinstall Mine/1 with: eb --rebuild"] 0]"
+            puts stderr "Warning: [lindex [list "/apps/Python/3.11 (Python/3.11) has another virtual environment now than demo, so its packages are missing. Ask its owner for that one, or install your packages in a new version of the module with carry-over"] 0]"
         } elseif {$sifmod_loading && [string first "\u000a  \"image_id\": \"0123\",\u000a" $text] < 0} {
             puts stderr "Note: [lindex [list "/apps/Python/3.11 (Python/3.11) has another image now than when Mine/1 was installed, with the same Python. To see what does not fit: list-packages --check"] 0]"
         }
-        lappend layers {*}[sifmod_find_base "/apps/Python/3.11" "/apps/Python/3.11"]
+        lappend layers {*}[sifmod_find_base "/apps/Python/3.11" "/apps/Python/3.11" [expr {$sifmod_loading ? "/apps/Python/3.11 (Python/3.11) has no user software now, so its packages are missing. Ask its owner" : {}}]]
     } elseif {$sifmod_loading} {
         if {$sifmod_lmod} {
             error "/apps/Python/3.11 (Python/3.11) has another Python now than 3.11, and Mine/1 builds on it with packages for that one: reinstall it with eb --rebuild, and install your packages anew with carry-over"
@@ -244,7 +246,7 @@ set number 0
 foreach {path source is_packed} $layers {
     incr number
     set below [join [list "/user-layers" $number] /]
-    if {$number <= 8 && (!$is_packed || [sifmod_problem_of $path] eq {})} {
+    if {$number <= 8 && ($is_packed ? [sifmod_problem_of $path] eq {} : [file readable $path])} {
         lappend binds $source:$below[expr {$is_packed ? ":ro,image-src=/" : ":ro"}]
         lappend layer_folders [join [list $below venv "demo"] /]
     } elseif {$sifmod_loading && $number <= 8} {
@@ -290,8 +292,9 @@ append search_path ""
 sifmod_set SINGULARITYENV_PREPEND_PATH $search_path
 sifmod_set APPTAINERENV_PREPEND_PATH $search_path
 # what was set when the module was loaded is unset, however many layers there are by then
-if {$sifmod_unloading ? [sifmod_has __SIFMOD_LAYERS] : [llength $layer_folders]} {
-    sifmod_set __SIFMOD_LAYERS [llength $layer_folders]
+set layered "__SIFMOD_LAYERS_MINE"
+if {$sifmod_unloading ? [sifmod_has $layered] : [llength $layer_folders]} {
+    sifmod_set $layered [llength $layer_folders]
     foreach {name folder} [list CMAKE_PREFIX_PATH "" JUPYTER_PATH "/share/jupyter" MANPATH "/share/man" PKG_CONFIG_PATH "/lib/pkgconfig" ] {
         set found {}
         foreach layer $layer_folders {

@@ -82,3 +82,10 @@ def test_a_wrong_value_ends_in_a_sentence(name: str, value: Any) -> None:
     for below, own in (({}, {name: value}), ({name: value}, {}), ({name: value}, {name: value})):
         with pytest.raises(ParameterError, match=name):
             spec_of(inherited(BASE, {**PARAMETERS, **below}, own))
+
+
+def test_names_of_packages_are_no_code() -> None:
+    """EasyBuild writes them into the module."""
+    hostile = {**PARAMETERS, "expected_packages": {'alpha"); os.execute("id") --': "1"}}
+    with pytest.raises(ParameterError, match="that `pip list` shows"):
+        spec_of(inherited(BASE, hostile, {}))

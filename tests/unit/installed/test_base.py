@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def test_a_module_of_modulepath_is_found_in_whoever_s_space(tmp_path: Path, spac
 
 
 @pytest.mark.parametrize(
-    "wanted", ["", "../Team/1", "Team/..", "/x/./y", "a//b", "a b", "Team/1\n", "Team/", 1, ["Team/1"], None]
+    "wanted", ["", "../Team/1", "Team/..", "/x/./y", "a//b", "a b", "Team/1\n", "Team/", "/x\ny", 1, ["Team/1"], None]
 )
 def test_names_that_are_none(space: SoftwareSpace, wanted: Any) -> None:
     with pytest.raises(ParameterError, match="builds_on"):
@@ -128,6 +129,7 @@ def test_the_ninth_layer_is_named(tmp_path: Path, space: SoftwareSpace) -> None:
         ({"image_id": "ff"}, NOTE, "another image"),
         ({"venv": "x"}, WARNING, "has the virtual environment 'x' now"),
         ({"bases": (Base("X/1", "/x", "", "", ""),)}, WARNING, "builds on /x now"),
+        ({"parameters": {"venv": "demo", "gpu": ""}}, NOTE, "has other bind paths, variables or the like now"),
         ({"python_version": "3.12"}, PROBLEM, "has Python 3.12 now"),
         (None, PROBLEM, "is gone"),
     ],
@@ -136,6 +138,7 @@ def test_what_has_changed_of_a_base_is_told(
     tmp_path: Path, space: SoftwareSpace, changes: Any, severity: str, says: str
 ) -> None:
     base = install(tmp_path / "base")
+    (tmp_path / "base" / "user-software").mkdir()
     install(tmp_path / "own", bases=(base,))
     if changes is None:
         (tmp_path / "base" / names.MANIFEST).unlink()
@@ -144,6 +147,49 @@ def test_what_has_changed_of_a_base_is_told(
     (finding,) = base_findings(found(tmp_path / "own", space))
     assert finding.severity == severity
     assert says in finding.what
+
+
+def test_user_software_that_is_gone_is_told(tmp_path: Path, space: SoftwareSpace) -> None:
+    base = install(tmp_path / "base")
+    install(tmp_path / "own", bases=(base,))
+    (finding,) = base_findings(found(tmp_path / "own", space))
+    assert (finding.severity, "has no user software now" in finding.what) == (PROBLEM, True)
+
+
+def test_a_path_may_have_spaces(tmp_path: Path, space: SoftwareSpace) -> None:
+    install(tmp_path / "a b, c")
+    for wanted in (f"{tmp_path}/a b, c", f"{tmp_path}/a b, c/"):
+        assert find_base(wanted, space, {}).root == tmp_path / "a b, c"
+
+
+def test_a_module_may_have_the_name_of_what_it_builds_on(tmp_path: Path, space: SoftwareSpace) -> None:
+    own, theirs = tmp_path / "own", tmp_path / "theirs"
+    install(own)
+    install(theirs)
+    paths = f"{module_file(tmp_path / 'first', own)}:{module_file(tmp_path / 'second', theirs)}"
+    assert find_base("Team/1", space, {"MODULEPATH": paths}, own).root == theirs
+    assert find_base("Team/1", space, {"MODULEPATH": paths}).root == own
+
+
+def test_a_circle_by_a_link(tmp_path: Path, space: SoftwareSpace) -> None:
+    install(tmp_path / "own")
+    (tmp_path / "link").symlink_to("own")
+    with pytest.raises(ParameterError, match="a circle"):
+        bases_of(found(tmp_path / "link", space), tmp_path / "own")
+
+
+def test_a_base_that_may_not_be_read(tmp_path: Path, space: SoftwareSpace) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads every folder")
+    theirs = tmp_path / "theirs"
+    install(theirs)
+    folder = module_file(tmp_path / "modules", theirs)
+    for closed in (theirs / "share", theirs):
+        closed.chmod(0)
+        with pytest.raises(ParameterError, match="you may not read"):
+            find_base("Team/1", space, {"MODULEPATH": folder})
+    theirs.chmod(0o700)
+    (theirs / "share").chmod(0o700)
 
 
 def test_who_builds_on_it(space: SoftwareSpace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from .running import Load, Wrapper, binds_of
 # An installation that one builds on: what it has, and what containers see of it, in order.
 PARTS: dict[str, tuple[dict[str, bytes], list[str]]] = {
     "nothing": ({}, []),
+    "a link to nothing": ({"user-software": b"@elsewhere"}, []),
     "a directory": ({"user-software/": b""}, ["user-software"]),
     "a packed file": ({"user-software.squashfs": SQUASHFS}, ["user-software.squashfs"]),
     "a packed file, and a directory that was packed": (
@@ -78,7 +80,12 @@ MANIFESTS: dict[str, tuple[dict[str, Any], str, bool]] = {
     ),
     "none": ({"files": None}, "is gone or can't be read", False),
 }
-SAYING = {"a damaged file": "is left out", "a damaged layer": "is left out", "nine layers": "at most 8 layers"}
+SAYING = {
+    **dict.fromkeys(("nothing", "a link to nothing"), "has no user software now"),
+    "a damaged file": "is left out",
+    "a damaged layer": "is left out",
+    "nine layers": "at most 8 layers",
+}
 
 Ask = Callable[[ContainerSpec], tuple[list[str], str, int]]
 
@@ -117,7 +124,9 @@ def make(root: Path, parts: dict[str, bytes], **changes: object) -> None:
     for name, content in parts.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        if name.endswith("/"):
+        if content.startswith(b"@"):
+            path.symlink_to(content[1:].decode())
+        elif name.endswith("/"):
             path.mkdir()
         else:
             path.write_bytes(content)
@@ -174,3 +183,28 @@ def test_those_of_the_nearest_come_first(installed: ContainerSpec, below: Base, 
         f"{below.root}/user-software.layers/1.squashfs",
         f"{last.root}/user-software.squashfs",
     ]
+
+
+def test_a_manifest_that_is_no_file_is_not_waited_for(
+    installed: ContainerSpec, below: Base, ask: Ask, request: pytest.FixtureRequest
+) -> None:
+    path = Path(below.root, names.MANIFEST)
+    path.parent.mkdir()
+    if request.node.callspec.params["ask"] == "Lua":
+        path.mkdir()  # the stub of isFile opens what it is asked for, which Lmod does not
+    else:
+        os.mkfifo(path)
+    found, said, status = ask(replace(installed, bases=(below,)))
+    assert (found, status) == ([], 0)
+    assert "is gone or can't be read" in said
+
+
+def test_a_closed_directory_is_left_out(installed: ContainerSpec, below: Base, ask: Ask) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root reads every folder")
+    make(Path(below.root), {"user-software/": b""})
+    Path(below.root, "user-software").chmod(0)
+    found, said, status = ask(replace(installed, bases=(below,)))
+    Path(below.root, "user-software").chmod(0o700)
+    assert (found, status) == ([], 0)
+    assert "is left out" in said

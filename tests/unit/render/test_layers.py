@@ -279,7 +279,7 @@ def test_what_loading_has_set_is_what_unloading_takes_back(
             path.unlink()
     environ = {name: value for name, value in loaded.items() if name.isidentifier() and "\n" not in value}
     twins = {f"{tool}ENV_{name}" for tool in ("SINGULARITY", "APPTAINER") for name in VARIABLES}
-    of_layers = {"__SIFMOD_LAYERS", *twins}
+    of_layers = {f"__SIFMOD_LAYERS_{installed.env_name}", *twins}
     # which values are whose: what the module keeps where pushenv is not to be had
     stacks = {f"__SIFMOD_STACK_{name}": f"Demo/1.0-x {loaded[name]}" for name in of_layers & loaded.keys()}
     unloaded = load(installed, environ={**environ, **stacks}, mode="unload", syntax=syntax)

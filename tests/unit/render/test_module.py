@@ -221,7 +221,7 @@ def test_both_syntaxes_have_the_same_effect(load: Load, tmp_path: Path, case: st
             assert tcl.pop(name) == lua.pop(name).replace("module load", f"module switch {spec_name(lua)}")
         assert tcl == lua
     assert len(lua) > 8
-    assert ("__SIFMOD_LAYERS" in lua) == (state in LAYERED and bool(spec.venv))
+    assert (f"__SIFMOD_LAYERS_{spec.env_name}" in lua) == (state in LAYERED and bool(spec.venv))
 
 
 def spec_name(variables: Mapping[str, str]) -> str:

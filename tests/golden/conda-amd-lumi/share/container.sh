@@ -171,7 +171,7 @@ find_layers() {
         source=${file//,/\\,} options=ro
         if [[ -f $file ]]; then options=ro,image-src=/; fi
         bind=${source//:/\\:}:$below:$options
-        if [[ -d $file ]] || { [[ -r $file ]] && is_whole "$file" "$bind"; }; then
+        if [[ -r $file ]] && { [[ -d $file ]] || is_whole "$file" "$bind"; }; then
             sifmod_layer_binds+=("$bind")
             sifmod_layer_folders+=("$below/venv/"pytorch)
         else
@@ -185,7 +185,7 @@ set_layer_variables() {
     local own
     inject PREPEND_PATH /runscripts:/user-software/venv/pytorch/bin"$(printf ':%s/bin' "${sifmod_layer_folders[@]}")":/opt/miniconda3/envs/pytorch/bin:/opt/miniconda3/condabin
     # the loaded module has set these
-    if [[ -v __SIFMOD_LAYERS && ${CONTAINERROOT-} == "$sifmod_root" ]]; then return; fi
+    if [[ -v __SIFMOD_LAYERS_PYTORCH && ${CONTAINERROOT-} == "$sifmod_root" ]]; then return; fi
     own=${SINGULARITYENV_CMAKE_PREFIX_PATH+:${SINGULARITYENV_CMAKE_PREFIX_PATH}}
     inject CMAKE_PREFIX_PATH "$(IFS=: && printf '%s' "${sifmod_layer_folders[*]/%/}")$own"
     own=${SINGULARITYENV_JUPYTER_PATH+:${SINGULARITYENV_JUPYTER_PATH}}

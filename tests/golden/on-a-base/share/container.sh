@@ -31,7 +31,7 @@ in_container() {
 
 find_image() {
     if [[ -f $sifmod_image ]]; then return; fi
-    die 126 'the image '"'"'/home/me/Mine/1/demo.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
+    die 126 'the image '"'"''"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
 }
 
 # find_node_copies: set sifmod_copies to the folder for this job's copies on this node; empty if there can be none
@@ -141,47 +141,51 @@ list_layers() {
     for (( ; count > 0; count--)); do sifmod_layer_files+=("$folder/$count.squashfs"); done
 }
 
-# list_base ROOT: add the user software of an installation that this one builds on, and its layers.
+# list_base ROOT MESSAGE: add the user software of an installation that this one builds on, and its layers.
 list_base() {
     local folder=$1/user-software file=$1/user-software.squashfs
     if [[ -f $file ]] && ! { [[ -d $folder ]] && { [[ -e $1/user-software.unpacked || ! -r $file ]] || ! is_whole "$file" -; }; }; then
         sifmod_layer_files+=("$file")
     elif [[ -d $folder ]]; then
         sifmod_layer_files+=("$folder")
+    else
+        printf '%s: %s\n' "${0##*/}" "$2" >&2
     fi
     list_layers "$1"
 }
 
-# list_bases: what this module builds on, as long as its manifest says what it did when this module was installed.
+# list_bases: what this module builds on, as long as its manifest says what it did when this module was installed. Sets
+# sifmod_base_problem if no container can be started with it.
 list_bases() {
     local text
-    if [[ -r '/projects/it'"'"'s, [x]/share/sifmod.json' ]]; then
+    sifmod_base_problem=
+    if [[ -f '/projects/it'"'"'s, [x]/share/sifmod.json' && -r '/projects/it'"'"'s, [x]/share/sifmod.json' ]]; then
         text=$(<'/projects/it'"'"'s, [x]/share/sifmod.json')
         if [[ $text != *'
   "python_version": "3.11",
 '* ]]; then
-            die 126 '/projects/it'"'"'s, [x] (Team/1) has another Python now than 3.11, and Mine/1 builds on it with packages for that one: reinstall it with eb --rebuild, and install your packages anew with carry-over'
-        elif [[ $text != *'
+            sifmod_base_problem='/projects/it'"'"'s, [x] (Team/1) has another Python now than 3.11, and Mine/1 builds on it with packages for that one: reinstall it with eb --rebuild, and install your packages anew with carry-over'
+        else
+            [[ $text == *'
   "venv": "demo",
-'* ]]; then
-            printf '%s: %s\n' "${0##*/}" '/projects/it'"'"'s, [x] (Team/1) has another virtual environment now than demo, so its packages are missing. Reinstall Mine/1 with: eb --rebuild' >&2
+'* ]] || printf '%s: %s\n' "${0##*/}" '/projects/it'"'"'s, [x] (Team/1) has another virtual environment now than demo, so its packages are missing. Ask its owner for that one, or install your packages in a new version of the module with carry-over' >&2
+            list_base '/projects/it'"'"'s, [x]' '/projects/it'"'"'s, [x] (Team/1) has no user software now, so its packages are missing. Ask its owner'
         fi
-        list_base '/projects/it'"'"'s, [x]'
     else
         printf '%s: %s\n' "${0##*/}" '/projects/it'"'"'s, [x] (Team/1) is gone or can'"'"'t be read, so its packages are missing. Ask its owner' >&2
     fi
-    if [[ -r /apps/Python/3.11/share/sifmod.json ]]; then
+    if [[ -f /apps/Python/3.11/share/sifmod.json && -r /apps/Python/3.11/share/sifmod.json ]]; then
         text=$(</apps/Python/3.11/share/sifmod.json)
         if [[ $text != *'
   "python_version": "3.11",
 '* ]]; then
-            die 126 '/apps/Python/3.11 (Python/3.11) has another Python now than 3.11, and Mine/1 builds on it with packages for that one: reinstall it with eb --rebuild, and install your packages anew with carry-over'
-        elif [[ $text != *'
+            sifmod_base_problem='/apps/Python/3.11 (Python/3.11) has another Python now than 3.11, and Mine/1 builds on it with packages for that one: reinstall it with eb --rebuild, and install your packages anew with carry-over'
+        else
+            [[ $text == *'
   "venv": "demo",
-'* ]]; then
-            printf '%s: %s\n' "${0##*/}" '/apps/Python/3.11 (Python/3.11) has another virtual environment now than demo, so its packages are missing. Reinstall Mine/1 with: eb --rebuild' >&2
+'* ]] || printf '%s: %s\n' "${0##*/}" '/apps/Python/3.11 (Python/3.11) has another virtual environment now than demo, so its packages are missing. Ask its owner for that one, or install your packages in a new version of the module with carry-over' >&2
+            list_base /apps/Python/3.11 '/apps/Python/3.11 (Python/3.11) has no user software now, so its packages are missing. Ask its owner'
         fi
-        list_base /apps/Python/3.11
     else
         printf '%s: %s\n' "${0##*/}" '/apps/Python/3.11 (Python/3.11) is gone or can'"'"'t be read, so its packages are missing. Ask its owner' >&2
     fi
@@ -204,7 +208,7 @@ find_layers() {
         source=${file//,/\\,} options=ro
         if [[ -f $file ]]; then options=ro,image-src=/; fi
         bind=${source//:/\\:}:$below:$options
-        if [[ -d $file ]] || { [[ -r $file ]] && is_whole "$file" "$bind"; }; then
+        if [[ -r $file ]] && { [[ -d $file ]] || is_whole "$file" "$bind"; }; then
             sifmod_layer_binds+=("$bind")
             sifmod_layer_folders+=("$below/venv/"demo)
         else
@@ -218,7 +222,7 @@ set_layer_variables() {
     local own
     inject PREPEND_PATH /runscripts:/user-software/venv/demo/bin"$(printf ':%s/bin' "${sifmod_layer_folders[@]}")"''
     # the loaded module has set these
-    if [[ -v __SIFMOD_LAYERS && ${CONTAINERROOT-} == "$sifmod_root" ]]; then return; fi
+    if [[ -v __SIFMOD_LAYERS_MINE && ${CONTAINERROOT-} == "$sifmod_root" ]]; then return; fi
     own=${SINGULARITYENV_CMAKE_PREFIX_PATH+:${SINGULARITYENV_CMAKE_PREFIX_PATH}}
     inject CMAKE_PREFIX_PATH "$(IFS=: && printf '%s' "${sifmod_layer_folders[*]/%/}")$own"
     own=${SINGULARITYENV_JUPYTER_PATH+:${SINGULARITYENV_JUPYTER_PATH}}
@@ -344,6 +348,7 @@ launch() {
     fi
     set_environment
     find_layers
+    [[ -z $sifmod_base_problem ]] || die 126 "$sifmod_base_problem"
     if ((${#sifmod_layer_folders[@]})); then set_layer_variables; fi
     set_binds
     check_working_directory
