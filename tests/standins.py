@@ -406,6 +406,9 @@ def write_stand_ins(folder: Path) -> StandIns:
 
 
 def _run(folder: Path, program: str, words: Sequence[str]) -> int:
+    if (program, *words) == ("srun", "--help"):
+        print("\n".join(f"      --container-{name}" for name in _PYXIS))
+        return 0
     try:
         call = read_enroot(words) if program == "enroot" else read_srun(words)
         if isinstance(call, EnrootCall):

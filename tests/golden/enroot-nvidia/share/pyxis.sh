@@ -59,6 +59,10 @@ pyxis_names() {
     done < <(compgen -e)
 }
 
+case $(srun --help 2>&1) in
+*--container-image*--container-mounts*) ;;
+*) pyxis_refuse "srun has no options --container-image and --container-mounts: ask an administrator to load pyxis, or run the job without it" ;;
+esac
 # the module has set it, unless the image was gone then
 export SQSH=/apps/PyTorch/24.03-ngc/pytorch.sqsh
 if [[ ! -f $SQSH ]]; then
