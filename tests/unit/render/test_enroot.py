@@ -19,6 +19,7 @@ from tests.standins import StandIns, write_stand_ins
 
 from sifmod.container.bind import Bind, escape
 from sifmod.container.spec import ContainerSpec
+from sifmod.render.helptext import examples, usage
 from sifmod.site.settings import Site
 
 from ..support import SQUASHFS, FakeRuntime, Need, a_site, a_spec, split_binds
@@ -224,6 +225,30 @@ def test_the_python_that_compares_user_software_sees_nothing_else(install: Insta
     assert call["words"][1:] == ["/bin/sh", "-c", 'exec "$@"', "sh", "/usr/bin/python3", "-I", "/mnt/x.py", "a b"]
     assert call["env"] == {"SHELL": "/bin/sh"}
     assert call["environ"]["ENROOT_MOUNT_HOME"] == "no"
+
+
+# What `module help` says
+
+
+def test_the_help_shows_both_ways(install: Install) -> None:
+    spec = install().spec
+    text = usage(spec, BOTH)
+    assert "$SQSH, $SQSHDEMO" in text
+    assert "sifmod sbatch Demo/1.0-x --pyxis -- script.py" in " ".join(text.split())
+    assert "Runscripts, after singularity exec $SIF:" in text
+    assert "srun -n1 singularity exec $SIF python3 --version" in examples(spec, BOTH)
+
+
+def test_where_enroot_comes_first_the_examples_run_with_it(install: Install) -> None:
+    spec = install().spec
+    assert "Runscripts, after in-container:" in usage(spec, ENROOT)
+    assert "srun -n1 in-container python3 --version" in examples(spec, ENROOT)
+    assert "$SIF " not in examples(spec, ENROOT)
+
+
+def test_without_an_image_for_enroot_the_help_does_not_speak_of_it() -> None:
+    assert "SQSH" not in usage(a_spec(), BOTH)
+    assert "pyxis" not in usage(a_spec(), BOTH)
 
 
 # Which runtime
