@@ -460,6 +460,7 @@ def test_where_only_its_holder_was_killed_the_next_command_starts_another(packed
     first = start(packed)
     killed = holder(tmp_path)
     os.kill(killed, signal.SIGKILL)
+    until(lambda: not _words(Path("/proc", str(killed)))[0])
     second = start(packed)
     assert holder(tmp_path) != killed
     assert len(mounted(tmp_path)) == 1
