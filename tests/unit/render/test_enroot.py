@@ -379,8 +379,12 @@ def packed(install: Install, need: Need, tmp_path: Path) -> Iterator[Commands]:
     subprocess.run(command, check=True, capture_output=True)
     (commands.top / "user-software").rmdir()
     yield commands
-    until(lambda: not (tmp_path / "run" / "sifmod-mounts").exists())
-    assert mounted(tmp_path) == []
+    try:
+        until(lambda: not (tmp_path / "run" / "sifmod-mounts").exists())
+        assert mounted(tmp_path) == []
+    finally:
+        for place in mounted(tmp_path):
+            subprocess.run([need("fusermount3", "fusermount"), "-u", "-z", place], check=True)
 
 
 def mounted(tmp_path: Path) -> list[str]:
