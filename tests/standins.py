@@ -3,7 +3,8 @@
 The grammar is that of enroot 4.1.2 (enroot.in, src/runtime.sh, bin/enroot-mount.c) and pyxis 0.24 (args.c,
 pyxis_slurmstepd.c). An unknown option, a malformed mount or variable, or an image that is not there ends the call,
 also where the real ones would only warn. `write_stand_ins` puts both into a folder for PATH: this file runs as a
-program, with the standard library alone, notes each call, and starts no container.
+program, with the standard library alone, notes each call, and starts no container: with a script from `then` it becomes
+that, in the same process, as enroot becomes the command.
 """
 
 from __future__ import annotations
@@ -201,8 +202,11 @@ def _is_flags(text: str) -> bool:
 
 def _enroot_variable(text: str) -> tuple[str, Optional[str]]:
     name, joined, value = text.partition("=")
-    if not _VARIABLE.fullmatch(name) or "\n" in value:
+    passed = value if joined else os.environ.get(name, "")
+    if not _VARIABLE.fullmatch(name) or "\n" in passed:
         raise RefusedError(f"enroot: invalid argument '{text}': write NAME or NAME=VALUE, on one line")
+    if re.fullmatch(r"""["'].*["']\s*""", passed):  # common::envfmt
+        raise RefusedError(f"enroot: it would take the quotes around the value of {name} away")
     return name, value if joined else None
 
 
@@ -378,6 +382,12 @@ class StandIns:
 
     folder: Path
 
+    def then(self, script: str) -> None:
+        """Let an accepted call become a script, with the words after the options as its arguments."""
+        path = self.folder / "then"
+        path.write_text(script)
+        path.chmod(0o755)
+
     @property
     def calls(self) -> list[dict[str, object]]:
         """The calls that were accepted, in order: the fields of a call, `program`, and the environment as `environ`."""
@@ -396,6 +406,9 @@ def write_stand_ins(folder: Path) -> StandIns:
 
 
 def _run(folder: Path, program: str, words: Sequence[str]) -> int:
+    if (program, *words) == ("srun", "--help"):
+        print("\n".join(f"      --container-{name}" for name in _PYXIS))
+        return 0
     try:
         call = read_enroot(words) if program == "enroot" else read_srun(words)
         if isinstance(call, EnrootCall):
@@ -405,6 +418,9 @@ def _run(folder: Path, program: str, words: Sequence[str]) -> int:
         return 1
     with (folder / "calls.jsonl").open("a") as stream:
         stream.write(json.dumps({"program": program, **asdict(call), "environ": dict(os.environ)}) + "\n")
+    then = folder / "then"
+    if then.exists():
+        os.execv(then, [str(then), *call.words])  # noqa: S606 - without a shell, and in this process
     return 0
 
 

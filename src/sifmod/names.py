@@ -146,6 +146,8 @@ HOST_COMMANDS = frozenset(
         "du",
         "find",
         "flock",
+        "fusermount",
+        "fusermount3",
         "getent",
         "grep",
         "head",
@@ -157,12 +159,14 @@ HOST_COMMANDS = frozenset(
         "mkdir",
         "mkfifo",
         "mktemp",
+        "mountpoint",
         "mv",
         "nproc",
         "nsenter",
         "od",
         "readlink",
         "rm",
+        "rmdir",
         "setpriv",
         "setsid",
         "sha256sum",
@@ -174,7 +178,7 @@ HOST_COMMANDS = frozenset(
         "wc",
         "xargs",
     }
-    | {"apptainer", "mksquashfs", "singularity", "unsquashfs"}
+    | {"apptainer", "enroot", "mksquashfs", "singularity", "squashfuse", "squashfuse_ll", "unsquashfs"}
 )
 
 # Options to start a container that sees neither the home, nor the working directory, nor /tmp, nor bind paths of the

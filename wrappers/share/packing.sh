@@ -313,6 +313,11 @@ run_python() {
     shift
     find_runtime
     find_image
+    if [[ $sifmod_runtime == enroot ]]; then
+        # shellcheck source=/dev/null
+        (source "$root/share/enroot.sh" && start_contained_enroot "$only" "$image_python" -I "$@")
+        return
+    fi
     SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only SINGULARITY_BIND='' APPTAINER_BIND='' \
         "$sifmod_runtime" exec "${contained[@]}" "$sifmod_image" "$image_python" -I "$@"
 }

@@ -202,6 +202,7 @@ def _installed(item: Installation, described: Described, ready: _Ready) -> Entry
         origin=one_line(manifest.image_origin),
     )
     job = _job(item.module, gpu, has_python=has_python, commands=commands)
+    job = replace(job, pyxis=ready.site.prefers_enroot and bool(manifest.squashfs))
     try:
         script = render_job(fitted(job, manifest), ready.site)
     except JobError:  # a name of a module that `sifmod sbatch` refuses too

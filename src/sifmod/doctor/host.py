@@ -12,6 +12,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from sifmod.doctor.enroot import check_enroot
 from sifmod.doctor.indexes import check_indexes
 from sifmod.doctor.runtime import check_runtime
 from sifmod.doctor.site import check_site, nearest
@@ -47,6 +48,7 @@ def check_host(settings: Settings, space: SoftwareSpace, *, image_size: int = 0)
     yield from check_runtime(site, os.environ)
     yield from _user_namespaces(site)
     yield from _fuse(site)
+    yield from check_enroot(site, os.environ)
     yield from check_site(settings)
     yield from check_indexes(site, os.environ)
     yield from _modules(os.environ)

@@ -42,6 +42,8 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         "$CONTAINERROOT": "where it is installed",
         f"$RUNSCRIPTS, $RUNSCRIPTS{spec.env_name}": f"its runscripts, in the container {names.RUNSCRIPTS}",
     }
+    if spec.squashfs:
+        variables[f"$SQSH, $SQSH{spec.env_name}"] = "the image for enroot and pyxis"
     commands = _wrappers(spec)
     commands["start-shell"] = "a shell in the container"
     runscripts = {"get-master": "prints the host of rank 0 of the job step"}
@@ -64,13 +66,22 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         "This module is a container, with commands to use it.",
         f"Variables:\n{_table(variables)}",
         f"Commands:\n{_table(commands)}",
-        f"Runscripts, after {site.runtime_commands[0]} {spec.launch} $SIF:\n{_table(runscripts)}",
+        f"Runscripts, after {_enter(spec, site)}:\n{_table(runscripts)}",
         fill(
             "The module sets the variables and bind paths that the container needs. To add your own bind paths, set "
             "$SINGULARITY_BIND. The container inherits the variables that you export.",
             _WIDTH,
         ),
     ]
+    if spec.squashfs:
+        parts.append(
+            fill(
+                "Commands start Apptainer or enroot, whichever of the site's is on the node; SIFMOD_RUNTIMES=enroot or "
+                f"SIFMOD_RUNTIMES=apptainer decides. sifmod sbatch {spec.module} --pyxis -- script.py writes a job "
+                "script for Slurm's plugin pyxis, and with --no-pyxis one without it.",
+                _WIDTH,
+            )
+        )
     features = feature_rows(spec, site)
     if features:
         parts.append(f"{FEATURES_TITLE}:\n{_table(features)}\n{FEATURES_ADVICE}")
@@ -97,6 +108,13 @@ def usage(spec: ContainerSpec, site: Site) -> str:
     return "\n\n".join(parts)
 
 
+def _enter(spec: ContainerSpec, site: Site) -> str:
+    """Return what starts a command in the container."""
+    if spec.squashfs and site.prefers_enroot:
+        return "in-container"
+    return f"{site.runtime_commands[0]} {spec.launch} $SIF"
+
+
 def _advisory(advisory: Advisory, settings: Mapping[str, str]) -> str:
     applied = f" This module does so: {advisory.actions}." if advisory.is_remedied(settings) else ""
     drivers = "".join(f" With the {VENDORS[key].driver} driver {one}:" for key, one in advisory.match.drivers.items())
@@ -115,7 +133,7 @@ def examples(spec: ContainerSpec, site: Site) -> str:
         site: the settings of the cluster.
     """
     load = f"module load {spec.module}"
-    enter = f"{site.runtime_commands[0]} {spec.launch} $SIF"
+    enter = _enter(spec, site)
     if spec.python:
         first = ("One process:", f"srun -n1 {enter} python3 --version")
         second = (

@@ -146,7 +146,11 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
     if spec.squashfs:
         artefacts += [
             artefact("runscripts", "with-environment", commands=commands),
+            artefact("share", "enroot.sh", executable=False),
             artefact("share", "pyxis.sh", executable=False, passed=_passed(spec, site)),
+            plain("share", "binds.sh", executable=False),
+            plain("share", "hold-mount"),
+            plain("share", "mounts.sh", executable=False),
         ]
     return tuple(sorted(artefacts, key=lambda item: item.path))
 

@@ -80,8 +80,9 @@ class Site:
     runtimes: tuple[str, ...] = described(
         RUNTIMES,
         (),
-        "What runs containers on the cluster; the first one is what job scripts of `sifmod sbatch` use. `apptainer` "
-        "stands for SingularityCE too. With `enroot`, each installation also holds [an image for enroot and "
+        "What runs containers on the cluster; the first one is what job scripts of `sifmod sbatch` use, and wrappers "
+        "use the first one that is on the node. `apptainer` stands for SingularityCE too. With `enroot`, each "
+        "installation also holds [an image for enroot and "
         "pyxis](../howto/use-enroot.md). If empty, `apptainer` alone.",
     )
     binds: tuple[Bind, ...] = described(BINDS, (), "Bind paths for every container. They must exist on every node.")

@@ -90,6 +90,24 @@ def test_the_installed_are_written_with_what_the_install_recorded(space: Softwar
     assert json.loads((output / "catalogue.json").read_text())["time"] == "2026-01-31T08:00:00Z"
 
 
+@pytest.mark.parametrize(("runtimes", "is_pyxis"), [("enroot,apptainer", True), ("apptainer,enroot", False)])
+def test_the_job_is_for_pyxis_where_the_site_names_enroot_first(
+    space: SoftwareSpace, output: Path, monkeypatch: pytest.MonkeyPatch, runtimes: str, is_pyxis: bool
+) -> None:
+    root = installed(space, "Demo/1", "python")
+    manifest = json.loads((root / names.MANIFEST).read_text())
+    manifest.update(
+        squashfs="demo.sqsh",
+        squashfs_sha256="ab" * 32,
+        squashfs_size=1,
+        files=sorted([*manifest["files"], "demo.sqsh"]),
+    )
+    (root / names.MANIFEST).write_text(json.dumps(manifest))
+    monkeypatch.setenv("SIFMOD_RUNTIMES", runtimes)
+    assert run("--output", output).exit_code == 0
+    assert ("--container-image" in modules(output)["Demo/1"]["job"]) == is_pyxis
+
+
 def test_what_the_easyconfig_says_is_shown_and_its_code_is_not_run(space: SoftwareSpace, output: Path) -> None:
     root = installed(space, "Demo/1", "demo", python_version="", venv="")
     (root / "easybuild").mkdir()

@@ -245,6 +245,19 @@ def test_a_file_system_in_a_file_is_refused(run: RunJob, installed: ContainerSpe
     assert f"pyxis can't mount the file system in '{tmp_path}/data.sqfs'" in done.stderr
 
 
+@pytest.mark.parametrize("options", ["--cpus-per-task", "--container-image=[USER@]IMAGE"])
+def test_a_slurm_without_pyxis_or_with_one_that_mounts_nothing_ends_the_job(
+    run: RunJob, installed: ContainerSpec, options: str
+) -> None:
+    (run.stand_ins.folder / "srun").write_text(f"#!/bin/sh\necho '{options}'\n")
+    done = run.run(Job("Demo/1", ("x.py",), pyxis=True), installed)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Demo/1.0-x: srun has no options --container-image and --container-mounts: ask an administrator to load pyxis, "
+        "or run the job without it\n"
+    )
+
+
 def test_a_module_without_an_image_for_enroot_ends_the_job(run: RunJob, installed: ContainerSpec) -> None:
     job = Job("Demo/1", ("x.py",), pyxis=True)
     Path(installed.installdir, "demo.sqsh").unlink()

@@ -29,6 +29,11 @@ in_container() {
 }
 
 find_image() {
+    if [[ ${sifmod_runtime-} == enroot ]]; then
+        sifmod_image=/apps/PyTorch/24.03-ngc/pytorch.sqsh
+        [[ -f $sifmod_image ]] || die 126 'the image for enroot, /apps/PyTorch/24.03-ngc/pytorch.sqsh, is gone: reinstall the module with: eb --rebuild'
+        return
+    fi
     if [[ -f $sifmod_image ]]; then return; fi
     die 126 'the image '"'"'/apps/PyTorch/24.03-ngc/pytorch.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
 }
@@ -42,14 +47,23 @@ find_node_copies() {
     fi
 }
 
+# find_runtime: set sifmod_runtime to the first of the site's runtimes, or of those in SIFMOD_RUNTIMES, that is on this node
 find_runtime() {
-    local runtimes=(singularity apptainer)
-    for sifmod_runtime in "${runtimes[@]}"; do
-        if command -v "$sifmod_runtime" >/dev/null; then
-            return
-        fi
+    local names name looked_for=''
+    IFS=, read -ra names <<<"${SIFMOD_RUNTIMES:-enroot,apptainer}"
+    for name in ${names[@]+"${names[@]}"}; do
+        case $name in
+        enroot) set -- enroot ;;
+        apptainer) set -- singularity apptainer ;;
+        '') continue ;;
+        *) die 2 "SIFMOD_RUNTIMES is '$SIFMOD_RUNTIMES', and '$name' is not a runtime: use apptainer or enroot, or both with a comma between them." ;;
+        esac
+        for sifmod_runtime in "$@"; do
+            if command -v "$sifmod_runtime" >/dev/null; then return; fi
+            looked_for+="${looked_for:+ and }$sifmod_runtime"
+        done
     done
-    die 127 'no container runtime on this node: looked for singularity and apptainer on PATH. Load its module, use a node that has one, or set '"'"'runtime'"'"' in the site file'
+    die 127 "no container runtime on this node: looked for ${looked_for:-nothing} on PATH. Load its module, use a node that has one, or name another in SIFMOD_RUNTIMES."
 }
 
 packed_is_active() {
@@ -215,6 +229,10 @@ launch() {
     check_working_directory
     use_caches
     if [[ -e /dev/nvidiactl ]]; then export SINGULARITY_NV=1 APPTAINER_NV=1; fi
+    if [[ $sifmod_runtime == enroot ]]; then
+        source /apps/PyTorch/24.03-ngc/share/enroot.sh
+        start_enroot "$@"
+    fi
     local sifmod_options=()
     if [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then
         read -ra sifmod_options <<<"$SIFMOD_RUNTIME_OPTIONS"

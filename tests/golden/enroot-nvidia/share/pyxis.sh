@@ -1,7 +1,9 @@
 # What a job script of `sifmod sbatch --pyxis` gives to srun for the container of PyTorch/24.03-ngc. It sources this file
 # after it has loaded the module, whose list of bind paths and whose variables are taken as they are then, with what the user has
 # changed. Sets SQSH, CONTAINER_MOUNTS and CONTAINER_ENV, or ends the job with one sentence.
-# shellcheck shell=bash disable=SC2034 # for the job script
+# shellcheck shell=bash disable=SC2034,SC2154 # for the job script; those of binds.sh
+
+source /apps/PyTorch/24.03-ngc/share/binds.sh
 
 # pyxis_refuse MESSAGE
 pyxis_refuse() {
@@ -34,44 +36,12 @@ pyxis_mount() {
     CONTAINER_MOUNTS+=${CONTAINER_MOUNTS:+,}$source:$destination$flags
 }
 
-# pyxis_binds LIST: add the mounts of a list of bind paths as Apptainer reads it: a backslash before a comma or a colon makes it part
-# of a path, and what does not begin with a slash is one more option of the bind path before.
+# pyxis_binds LIST: add the mounts of a list of bind paths
 pyxis_binds() {
-    local text=$1, field='' char next i count=0
-    local -a fields=() sources=() destinations=() options=()
-    for ((i = 0; i < ${#text}; i += 1)); do
-        char=${text:i:1}
-        next=${text:i+1:1}
-        case $char in
-        \\)
-            field+=$char
-            if [[ $next == [,:] ]]; then
-                field=${field%?}$next
-                i=$((i + 1))
-            fi
-            ;;
-        :)
-            fields+=("$field")
-            field=''
-            ;;
-        ,)
-            fields+=("$field")
-            field=''
-            if [[ ${fields[0]} == /* ]]; then
-                sources[count]=${fields[0]}
-                destinations[count]=${fields[1]:-${fields[0]}}
-                options[count]=${fields[2]-}
-                count=$((count + 1))
-            elif [[ -n ${fields[0]} ]] && ((count)); then
-                options[count - 1]+=,${fields[0]}
-            fi
-            fields=()
-            ;;
-        *) field+=$char ;;
-        esac
-    done
-    for ((i = 0; i < count; i += 1)); do
-        pyxis_mount "${sources[i]}" "${destinations[i]}" "${options[i]}"
+    local i
+    read_binds "$1"
+    for i in "${!sifmod_bind_sources[@]}"; do
+        pyxis_mount "${sifmod_bind_sources[i]}" "${sifmod_bind_destinations[i]}" "${sifmod_bind_options[i]}"
     done
 }
 
@@ -89,6 +59,10 @@ pyxis_names() {
     done < <(compgen -e)
 }
 
+case $(srun --help 2>&1) in
+*--container-image*--container-mounts*) ;;
+*) pyxis_refuse "srun has no options --container-image and --container-mounts: ask an administrator to load pyxis, or run the job without it" ;;
+esac
 # the module has set it, unless the image was gone then
 export SQSH=/apps/PyTorch/24.03-ngc/pytorch.sqsh
 if [[ ! -f $SQSH ]]; then

@@ -1,0 +1,103 @@
+# How enroot starts the container of PyTorch/24.03-ngc with what Apptainer would give it: container.sh sources this where
+# enroot is the runtime. The grammar of mounts and variables is that of enroot 4.1.2.
+# shellcheck shell=bash disable=SC2154 # those of container.sh, binds.sh and mounts.sh
+
+source /apps/PyTorch/24.03-ngc/share/binds.sh
+source /apps/PyTorch/24.03-ngc/share/mounts.sh
+
+# enroot_mount SOURCE DESTINATION OPTIONS: add a mount. enroot separates its fields with colons and white space and has no escape for
+# them.
+enroot_mount() {
+    local source=$1 destination=$2 option flags='' path mounted
+    local -a options
+    IFS=, read -ra options <<<"$3"
+    for option in ${options[@]+"${options[@]}"}; do
+        case $option in
+        ro | rw) flags=$option ;;
+        image-src=*)
+            mount_squashfs "$source"
+            source=$mounted${option#image-src=}
+            source=${source%/}
+            flags=''
+            ;;
+        esac
+    done
+    for path in "$source" "$destination"; do
+        if [[ $path == *[:\\[:space:][:cntrl:]]* ]]; then
+            die 126 "enroot can't mount '$path', because of white space, a colon, a backslash or a control character in it: rename it, or start Apptainer with SIFMOD_RUNTIMES=apptainer."
+        fi
+    done
+    # without options enroot assumes rbind and x-create=auto, with some it does not
+    sifmod_enroot+=(-m "$source:$destination${flags:+:rbind,$flags,x-create=auto}")
+}
+
+# enroot_binds LIST: add the mounts of a list of bind paths
+enroot_binds() {
+    local i
+    read_binds "$1"
+    for i in "${!sifmod_bind_sources[@]}"; do
+        enroot_mount "${sifmod_bind_sources[i]}" "${sifmod_bind_destinations[i]}" "${sifmod_bind_options[i]}"
+    done
+}
+
+# enroot_variables: add what the shell exports, which enroot keeps out of containers. It writes a variable as a line of a file and takes
+# quotes around its value away, so with-environment sets those that this would change.
+enroot_variables() {
+    local sifmod_name sifmod_value sifmod_quoted='' sifmod_quote="'\\''" sifmod_line="'\"\$sifmod_newline\"'"
+    while IFS= read -r sifmod_name; do
+        case $sifmod_name in
+        PATH | LD_LIBRARY_PATH | SHELL | _ | ENROOT_* | SINGULARITY_* | APPTAINER_* | __SIFMOD_QUOTED) continue ;;
+        esac
+        sifmod_value=${!sifmod_name}
+        if [[ $sifmod_value == *$'\n'* || $sifmod_value == [\"\']*[\"\']*([[:space:]]) ]]; then
+            sifmod_value=${sifmod_value//\'/$sifmod_quote}
+            sifmod_quoted+="export $sifmod_name='${sifmod_value//$'\n'/$sifmod_line}';"
+        else
+            sifmod_enroot+=(-e "$sifmod_name")
+        fi
+    done < <(compgen -e)
+    if [[ -n $sifmod_quoted ]]; then
+        export __SIFMOD_QUOTED=$sifmod_quoted
+        sifmod_enroot+=(-e __SIFMOD_QUOTED)
+    fi
+    # enroot starts commands by this shell, and one that is not of POSIX does not understand how. with-environment sets the user's.
+    sifmod_enroot+=(-e SHELL=/bin/sh)
+    if [[ -n ${SHELL-} ]]; then sifmod_enroot+=(-e "__SIFMOD_SHELL=$SHELL"); fi
+}
+
+# start_enroot COMMAND [ARGUMENT...]: replace this process with the command in the container
+start_enroot() {
+    local -a sifmod_enroot=()
+    local sifmod_folder
+    [[ -z ${SIFMOD_RUNTIME_OPTIONS-} ]] ||
+        die 2 "SIFMOD_RUNTIME_OPTIONS is '$SIFMOD_RUNTIME_OPTIONS', and enroot has no such options: unset it, or start Apptainer with SIFMOD_RUNTIMES=apptainer."
+# with these enroot brings the GPUs and the libraries of the host's driver into the container
+if [[ -e /dev/nvidiactl ]]; then
+    if [[ -z ${NVIDIA_VISIBLE_DEVICES-} ]]; then export NVIDIA_VISIBLE_DEVICES=all; fi
+    if [[ -z ${NVIDIA_DRIVER_CAPABILITIES-} ]]; then export NVIDIA_DRIVER_CAPABILITIES=compute,utility; fi
+fi
+    # Apptainer mounts these by itself, and before others: a mount hides what is mounted below its destination before. A working
+    # directory that is a folder of the system is the image's in the container.
+    for sifmod_folder in /tmp /var/tmp "$PWD"; do
+        case $sifmod_folder in
+        / | /bin | /dev | /etc | /lib | /lib64 | /mnt | /opt | /proc | /sbin | /sys | /usr | /var) ;;
+        *) if [[ -d $sifmod_folder ]]; then enroot_mount "$sifmod_folder" "$sifmod_folder" ''; fi ;;
+        esac
+    done
+    enroot_binds "${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}},${APPTAINER_BIND-${SINGULARITY_BIND-}}"
+    enroot_variables
+    # what Apptainer does, unless the user has set these
+    export ENROOT_MOUNT_HOME="${ENROOT_MOUNT_HOME-yes}" ENROOT_REMAP_ROOT="${ENROOT_REMAP_ROOT-no}" ENROOT_LOGIN_SHELL="${ENROOT_LOGIN_SHELL-no}"
+    exec enroot start "${sifmod_enroot[@]}" "$sifmod_image" /runscripts/with-environment --in "$PWD" "$@"
+}
+
+# start_contained_enroot BINDS COMMAND [ARGUMENT...]: replace this process with the command in a container that sees only these binds
+# and no variables. By a shell, because enroot takes a command with a space in it for a script.
+start_contained_enroot() {
+    local -a sifmod_enroot=(-e SHELL=/bin/sh)
+    enroot_binds "$1"
+    shift
+    export ENROOT_MOUNT_HOME=no ENROOT_REMAP_ROOT=no ENROOT_LOGIN_SHELL=no
+    # shellcheck disable=SC2016 # for that shell
+    exec enroot start "${sifmod_enroot[@]}" "$sifmod_image" /bin/sh -c 'exec "$@"' sh "$@"
+}
