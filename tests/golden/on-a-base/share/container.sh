@@ -86,7 +86,7 @@ describe_user_software() {
     seeded=(pip setuptools wheel)
     seeded_commands='python[0-9.]*t?|pip[0-9.]*|easy_install.*|wheel|[Aa]ctivate.*|deactivate.*'
     # no command of a user may hide these
-    host_commands=(apptainer bash cat chmod cp csh cut date df diff du eb env find fish flock getent grep head id ksh ln ls lua mkdir mkfifo mksquashfs mktemp ml module mv nproc nsenter od readlink rm sacct salloc sattach sbatch sbcast scancel scontrol setpriv setsid sh sha256sum sifmod sinfo singularity squeue srun ssh stat su sudo sync tail tclsh tcsh timeout touch unsquashfs wc xargs zsh)
+    host_commands=(apptainer bash cat chmod cp csh cut date df diff du eb enroot env find fish flock fusermount fusermount3 getent grep head id ksh ln ls lua mkdir mkfifo mksquashfs mktemp ml module mountpoint mv nproc nsenter od readlink rm rmdir sacct salloc sattach sbatch sbcast scancel scontrol setpriv setsid sh sha256sum sifmod sinfo singularity squashfuse squashfuse_ll squeue srun ssh stat su sudo sync tail tclsh tcsh timeout touch unsquashfs wc xargs zsh)
     # the site's defaults
     installer=pip
     pack_compressor=zstd
