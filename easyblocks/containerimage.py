@@ -68,6 +68,7 @@ from sifmod.fetch.definition import Definition, build_arguments, build_target
 from sifmod.fetch.repository import image_in_repositories
 from sifmod.fetch.store import ImageStore, StoredImage
 from sifmod.fetch.uri import image_uri
+from sifmod.finding import WARNING
 from sifmod.host.files import remove_tree
 from sifmod.host.interruption import Interruption
 from sifmod.host.runtime import ContainerRuntime, find_runtime, release_here
@@ -82,6 +83,7 @@ from sifmod.install.oldimages import remove_old_images
 from sifmod.install.packages import check_packages, installed_packages
 from sifmod.install.rollback import forget, settle, undo
 from sifmod.installed.base import bases_of, find_base
+from sifmod.installed.consistency import packages_in_container
 from sifmod.installed.installation import Installation
 from sifmod.names import CONTAINED, USER_COMMANDS, USER_COMMANDS_LOCK
 from sifmod.render.helptext import examples, usage, whatis
@@ -331,8 +333,12 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         wanted = self.cfg[BUILDS_ON]
         if not wanted:
             return None
-        space = SoftwareSpace(software=Path(install_path()), modules=Path(install_path("mod")))
-        return find_base(wanted, space, os.environ, Path(self.installdir))
+        return find_base(wanted, self._space(), os.environ, Path(self.installdir))
+
+    @staticmethod
+    def _space() -> SoftwareSpace:
+        """Return the folders that this run installs into."""
+        return SoftwareSpace(software=Path(install_path()), modules=Path(install_path("mod")))
 
     def _image_file_name(self) -> str:
         """Return the file name of the image, from the parameter that says where the image comes from."""
@@ -650,6 +656,12 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     _trace(f"{name} --version: {answer}")
             for name, answer in started.broken.items():
                 _warn(f"the command of the wrapper {name} does not start in the container: {answer}")
+        if spec.bases and spec.venv and manifest:
+            # of a base that has changed since a member's own packages were installed
+            own = Installation(Path(self.installdir), manifest, self._space())
+            for finding in packages_in_container(own):
+                if finding.severity == WARNING:
+                    _warn(f"{finding.what}: install it anew on what is below, with carry-over or pip")
         if spec.expected_packages and not self.dry_run:
             with _easybuild_errors():
                 check_packages(installed_packages(spec), spec.expected_packages)

@@ -150,6 +150,8 @@ def test_packed_anew_by_its_owner(base: User, member: User, tmp_path: Path) -> N
     told = member.run(f"sifmod verify {MODULE}", check=False)
     assert "needy 1.0 requires greeting==1.0, but a layer has greeting 2.0" in told.stdout
     assert greet(base) == "hello again"
+    said = " ".join(install(member, "", "--rebuild").split())
+    assert "needy 1.0 requires greeting==1.0, but a layer has greeting 2.0: install it anew" in said
 
 
 def test_layers_above_and_below(base: User, member: User, other: Path, tmp_path: Path) -> None:

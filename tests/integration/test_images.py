@@ -633,7 +633,7 @@ def test_one_command_can_opt_out_of_the_constraints(user: User, tmp_path: Path) 
 def test_two_sources_of_one_image_are_refused(tmp_path: Path) -> None:
     user = make_user(tmp_path / "eb")
     message = failure(install(user, f"sources = ['demo.sif']\nimage_uri = '{URI}'\n{PYTHON}"))
-    assert "give one of sources, image_uri and definition" in message
+    assert "give one of sources, image_uri, definition and builds_on" in message
     message = failure(install(user, PYTHON))
     assert "found none" in message
 
