@@ -4,7 +4,7 @@ The grammar is that of enroot 4.1.2 (enroot.in, src/runtime.sh, bin/enroot-mount
 pyxis_slurmstepd.c). An unknown option, a malformed mount or variable, or an image that is not there ends the call,
 also where the real ones would only warn. `write_stand_ins` puts both into a folder for PATH: this file runs as a
 program, with the standard library alone, notes each call, and starts no container: with a script from `then` it becomes
-that, in the same process, as enroot becomes the command.
+that, in the same process, as enroot becomes the command. After `run_steps`, a step without a container runs its tasks.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -69,10 +70,12 @@ _NEGATED = ("mount-home", "remap-root", "entrypoint")
 _NAME_FLAGS = ("auto", "create", "exec", "no_exec")
 _NAMESPACES = ("net", "ipc", "uts")
 
-# Options of srun 22.05 that sifmod's scripts and how-tos use, each with whether it takes a value.
-_SRUN: Mapping[str, bool] = {
-    "--kill-on-bad-exit": False,
-    **dict.fromkeys(("--cpu-bind", "--nodes", "--ntasks", "--ntasks-per-node", "--output", "--mpi"), True),
+# Options of srun 22.05 that sifmod's scripts and how-tos use, and whether each takes a value; None: it may.
+_SRUN: Mapping[str, Optional[bool]] = {
+    "--kill-on-bad-exit": None,
+    **dict.fromkeys(("--overlap", "--quiet"), False),
+    **dict.fromkeys(("--chdir", "--cpu-bind", "--gres", "--input", "--job-name", "--mpi"), True),
+    **dict.fromkeys(("--nodes", "--ntasks", "--ntasks-per-node", "--output"), True),
     **dict.fromkeys(("-N", "-n", "-o"), True),
 }
 
@@ -283,10 +286,11 @@ def read_srun(words: Sequence[str]) -> SrunCall:
         name, joined, value = (short[1], "=", short[2]) if short else word.partition("=")
         known = _pyxis_option(name)
         takes_value = _SRUN.get(name) if known is None else known
-        if takes_value is None or (joined and not takes_value):
+        if (known is None and name not in _SRUN) or (joined and takes_value is False):
             raise RefusedError(f"srun: unrecognized option '{word}'")
         if takes_value and not joined:
             value = left.pop(0) if left else ""
+        takes_value = takes_value or bool(joined)
         (options if known is None else of_pyxis).append((name, value if takes_value else None))
     if not left:
         raise RefusedError("srun: no command given to execute")
@@ -388,6 +392,10 @@ class StandIns:
         path.write_text(script)
         path.chmod(0o755)
 
+    def run_steps(self) -> None:
+        """Let an accepted call of srun without a container run its tasks on this machine."""
+        (self.folder / "steps").touch()
+
     @property
     def calls(self) -> list[dict[str, object]]:
         """The calls that were accepted, in order: the fields of a call, `program`, and the environment as `environ`."""
@@ -418,10 +426,32 @@ def _run(folder: Path, program: str, words: Sequence[str]) -> int:
         return 1
     with (folder / "calls.jsonl").open("a") as stream:
         stream.write(json.dumps({"program": program, **asdict(call), "environ": dict(os.environ)}) + "\n")
+    if isinstance(call, SrunCall) and not call.image and (folder / "steps").exists():
+        return _tasks(call)
     then = folder / "then"
     if then.exists():
         os.execv(then, [str(then), *call.words])  # noqa: S606 - without a shell, and in this process
     return 0
+
+
+def _tasks(call: SrunCall) -> int:
+    """Run the tasks of a step on the host, and return the highest status; with one that fails all end."""
+    count = int(dict(call.options).get("--ntasks") or 1)
+    tasks = [
+        subprocess.Popen(
+            call.words, env={**os.environ, "SLURMD_NODENAME": f"node{number}", "SLURM_PROCID": f"{number}"}
+        )
+        for number in range(1, count + 1)
+    ]
+    statuses: dict[int, int] = {}
+    while len(statuses) < count:
+        pid, status = os.wait()
+        statuses[pid] = os.waitstatus_to_exitcode(status)
+        if statuses[pid] and any(name == "--kill-on-bad-exit" for name, _ in call.options):
+            for task in tasks:
+                if task.pid not in statuses:
+                    task.terminate()
+    return max(abs(status) for status in statuses.values())
 
 
 def _imitate(call: EnrootCall) -> None:

@@ -6,6 +6,7 @@
 #     FOLDER/KEY/root   the mount; KEY tells jobs, steps and files apart
 #     FOLDER/KEY/users  a file for each command that uses it: process and start time
 #     FOLDER/KEY/holder process and start time of hold-mount
+#     FOLDER/KEY/said   what the FUSE program of share/mount-in-job has printed
 # shellcheck shell=bash disable=SC2154 # sifmod_root is of container.sh
 
 # started PID: set start to when a process has started, in clock ticks since the boot; fails if it has ended
@@ -53,7 +54,8 @@ lock_mounts() {
         if [[ -L $1 || ! -d $1 || ! -O $1 ]]; then return 1; fi
         { exec {sifmod_mounts_lock}<"$1"; } 2>/dev/null || continue
         flock "$sifmod_mounts_lock"
-        if [[ $1 -ef /proc/$BASHPID/fd/$sifmod_mounts_lock ]]; then return; fi
+        # the status is written out: in a trap, a bare return has that of the command before the trap
+        if [[ $1 -ef /proc/$BASHPID/fd/$sifmod_mounts_lock ]]; then return 0; fi
         exec {sifmod_mounts_lock}<&-
     done
 }
@@ -64,7 +66,7 @@ unmount() {
     for tool in fusermount3 fusermount; do
         if "$tool" -u -z "$1/root" 2>/dev/null; then break; fi
     done
-    rm -f -- "$1"/users/* "$1/holder"
+    rm -f -- "$1"/users/* "$1/holder" "$1/said"
     rmdir -- "$1/users" "$1/root" "$1" 2>/dev/null || :
 }
 
@@ -77,6 +79,12 @@ close_files() {
     done
 }
 
+# ignore_signals: for FUSE programs. Slurm sends signals to all processes of a step, and what a task does then, such as writing a
+# checkpoint, needs the mount. Without a handler of its own for an ignored signal (libfuse), such a program ends when it is unmounted.
+ignore_signals() {
+    trap '' HUP INT QUIT TERM USR1 USR2
+}
+
 # find_mounts: set sifmod_mounts to FOLDER. Its path goes into a mount of enroot.
 find_mounts() {
     local folder=${XDG_RUNTIME_DIR-}
@@ -87,14 +95,28 @@ find_mounts() {
     fi
 }
 
-# mount_squashfs FILE: set mounted to a folder with the contents of a SquashFS file, for this process and what it becomes
-mount_squashfs() {
-    local file=$1 sifmod_mounts sifmod_mounts_lock folder other tool='' said state start step=0.0
+# find_squashfuse FILE: set tool to the program that mounts FILE on this node
+find_squashfuse() {
     for tool in squashfuse_ll squashfuse ''; do
         if hash "$tool" 2>/dev/null; then break; fi
     done
     [[ -n $tool ]] ||
-        die 126 "'$file' can't be mounted: 'squashfuse' is not installed on this node, and enroot needs it for packed files. Use a node that has it, unpack the user software with unmake-squashfs, or start Apptainer with SIFMOD_RUNTIMES=apptainer."
+        die 126 "'$1' can't be mounted: 'squashfuse' is not installed on this node, and enroot needs it for packed files. Use a node that has it, unpack the user software with unmake-squashfs, or start Apptainer with SIFMOD_RUNTIMES=apptainer."
+}
+
+# clear_mounts [FOLDER/KEY]: unmount what nobody uses, such as what is left of steps that Slurm has killed, and this one
+clear_mounts() {
+    local other
+    for other in "$sifmod_mounts"/*; do
+        if [[ ! -d $other ]]; then continue; fi
+        if [[ $other == "${1-}" ]] || { ! is_held "$other" && ! is_used "$other"; }; then unmount "$other"; fi
+    done
+}
+
+# mount_squashfs FILE: set mounted to a folder with the contents of a SquashFS file, for this process and what it becomes
+mount_squashfs() {
+    local file=$1 sifmod_mounts sifmod_mounts_lock folder tool said state start step=0.0
+    find_squashfuse "$file"
     if [[ ! -r $file ]] || ! state=$(stat -Lc '%d-%i-%s-%Y' -- "$file" 2>/dev/null); then die 126 "'$file' can't be read."; fi
     if [[ ${SLURM_JOB_ID-} =~ ^[0-9]{1,10}$ && ${SLURM_STEP_ID:-0} =~ ^[0-9]{1,10}$ ]]; then
         step=$SLURM_JOB_ID.${SLURM_STEP_ID:-batch}
@@ -105,13 +127,9 @@ mount_squashfs() {
     folder=$sifmod_mounts/$step-$state
     # The kernel remembers the folder of a mount whose program is gone, and asks the program for this.
     if ! { mountpoint -q "$folder/root" && stat -f "$folder/root"; } &>/dev/null; then
-        # what is left of steps that Slurm has killed, too
-        for other in "$sifmod_mounts"/*; do
-            if [[ ! -d $other ]]; then continue; fi
-            if [[ $other == "$folder" ]] || { ! is_held "$other" && ! is_used "$other"; }; then unmount "$other"; fi
-        done
+        clear_mounts "$folder"
         mkdir -p -- "$folder"/{root,users}
-        if ! said=$(close_files && exec "$tool" "$file" "$folder/root" 2>&1 </dev/null); then
+        if ! said=$(close_files && ignore_signals && exec "$tool" "$file" "$folder/root" 2>&1 </dev/null); then
             unmount "$folder"
             rmdir -- "$sifmod_mounts" 2>/dev/null || :
             die 126 "'$file' can't be mounted with $tool: ${said##*$'\n'}"

@@ -48,9 +48,7 @@ def find_base(
     Raises:
         ParameterError: there is none, or it can't be built on; the message says why.
     """
-    if not isinstance(wanted, str) or not re.fullmatch(
-        r"(/[^/\x00-\x1f]+)+/?|[^/\s\x00-\x1f]+(/[^/\s\x00-\x1f]+)*", wanted
-    ):
+    if not isinstance(wanted, str) or not _WANTED.fullmatch(wanted):
         raise ParameterError(BUILDS_ON, wanted, "use the name of a module, such as 'PyTorch/2.7.1'")
     if {".", ".."} & set(wanted.split("/")):
         raise ParameterError(BUILDS_ON, wanted, "use neither '.' or '..' as a folder")

@@ -150,6 +150,7 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
             artefact("share", "pyxis.sh", executable=False, passed=_passed(spec, site)),
             plain("share", "binds.sh", executable=False),
             plain("share", "hold-mount"),
+            plain("share", "mount-in-job"),
             plain("share", "mounts.sh", executable=False),
         ]
     return tuple(sorted(artefacts, key=lambda item: item.path))

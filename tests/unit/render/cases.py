@@ -199,6 +199,7 @@ PLAIN = {
     "share/hold-container": "wrappers/share/hold-container",
     "share/binds.sh": "wrappers/share/binds.sh",
     "share/hold-mount": "wrappers/share/hold-mount",
+    "share/mount-in-job": "wrappers/share/mount-in-job",
     "share/mounts.sh": "wrappers/share/mounts.sh",
     "share/node-copies.sh": "wrappers/share/node-copies.sh",
     "share/node-copy": "wrappers/share/node-copy",

@@ -24,7 +24,7 @@ from sifmod.site.settings import Site
 
 from ..support import SQUASHFS, FakeRuntime, Need, a_site, a_spec, split_binds
 from .cases import ROOT, text_of, write_out
-from .running import Done, put_into_state
+from .running import Done, put_into_state, until
 
 ENROOT = a_site(runtimes=("enroot",))
 BOTH = a_site(runtimes=("apptainer", "enroot"))
@@ -391,14 +391,6 @@ def mounted(tmp_path: Path) -> list[str]:
     """Return the folders below a folder at which something is mounted."""
     targets = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
     return [target for target in targets if target.startswith(f"{tmp_path}/run/")]
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so, or fail."""
-    end = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def start(commands: Commands, **environ: str) -> subprocess.Popen[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
@@ -21,9 +22,9 @@ from sifmod.render.templates import render_module
 from sifmod.site.feature import Feature
 from sifmod.site.settings import Site
 
-from ..support import SQUASHFS, a_site, a_spec
+from ..support import SQUASHFS, Need, a_site, a_spec
 from .cases import outputs, text_of, write_out
-from .running import Done, Load, put_into_state
+from .running import Done, Load, put_into_state, until
 
 ENROOT = a_site(runtimes=("apptainer", "enroot"))
 
@@ -93,16 +94,25 @@ class RunJob:
     folder: Path
 
     def run(
-        self, job: Job, spec: ContainerSpec, site: Site = ENROOT, environ: Optional[Mapping[str, str]] = None
+        self,
+        job: Job,
+        spec: ContainerSpec,
+        site: Site = ENROOT,
+        environ: Optional[Mapping[str, str]] = None,
+        *,
+        before: str = "",
+        after: str = "",
     ) -> Done:
-        """Return what the script has printed, and how it ended."""
+        """Return what the script, between other lines, has printed, and how it ended."""
         environ = environ or {}
         variables = self.load(spec, site, environ)
         own = {name: value for name, value in variables.items() if name.isidentifier() and "\0" not in value}
         own.pop("family", None)
         lines = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in own.items())
         (self.folder / "module").write_text(lines)
-        text = f"module() {{ source {shlex.quote(str(self.folder / 'module'))}; }}\n{render_job(job, site)}"
+        text = (
+            f"module() {{ source {shlex.quote(str(self.folder / 'module'))}; }}\n{before}{render_job(job, site)}{after}"
+        )
         (self.folder / "work dir").mkdir(exist_ok=True)
         return subprocess.run(
             ["bash", "-e", "-c", text],
@@ -123,7 +133,9 @@ class RunJob:
 
 @pytest.fixture
 def run(load: Load, tmp_path: Path) -> RunJob:
-    return RunJob(load, write_stand_ins(tmp_path / "stand-ins"), tmp_path)
+    stand_ins = write_stand_ins(tmp_path / "stand-ins")
+    stand_ins.run_steps()
+    return RunJob(load, stand_ins, tmp_path)
 
 
 def mounts(call: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -213,16 +225,127 @@ def test_variables_of_several_lines_and_empty_ones_are_not_named(run: RunJob, in
     assert not {"SINGULARITYENV_LINES", "SINGULARITYENV_EMPTY", "OTHER"} & set(call["env"])
 
 
-@pytest.mark.parametrize("state", ["packed", "both"])
-def test_packed_user_software_is_refused_with_the_remedy(run: RunJob, installed: ContainerSpec, state: str) -> None:
-    put_into_state(Path(installed.installdir), state)
-    done = run.run(Job("Demo/1", ("x.py",), pyxis=True), installed)
-    assert done.returncode == 1
-    assert done.stderr == (
-        f"Demo/1.0-x: the user software is packed into '{installed.installdir}/user-software.squashfs', which pyxis "
-        "can't mount: unpack it with unmake-squashfs, or run the job without pyxis\n"
+# Packed files, on a node with FUSE
+
+WHERE = Path(f"/tmp/sifmod-mounts-{os.getuid()}")
+IN_A_JOB = {"SLURM_JOB_ID": f"{os.getpid()}", "SLURM_JOB_NUM_NODES": "2"}
+A_SCRIPT = Job("Demo/1", ("x.py",), pyxis=True)
+
+
+@pytest.fixture
+def packed(installed: ContainerSpec, need: Need, tmp_path: Path) -> Iterator[ContainerSpec]:
+    """Return the container with packed user software; at the end nothing of its jobs is mounted any more."""
+    need("squashfuse_ll", "squashfuse")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "file").write_text("packed\n")
+    target = Path(installed.installdir, "user-software.squashfs")
+    command = [need("mksquashfs"), str(tree), str(target), "-quiet", "-no-progress"]
+    subprocess.run(command, check=True, capture_output=True)
+    Path(installed.installdir, "user-software").rmdir()
+    yield installed
+    left = mounted()
+    for place in left:
+        subprocess.run([need("fusermount3", "fusermount"), "-u", "-z", place], check=True)
+    assert left == []
+    assert not list(WHERE.glob(f"{IN_A_JOB['SLURM_JOB_ID']}.*"))
+
+
+def mounted() -> list[str]:
+    """Return the folders at which packed files are mounted for the jobs of this test."""
+    targets = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return [target for target in targets if target.startswith(f"{WHERE}/{IN_A_JOB['SLURM_JOB_ID']}.pyxis-")]
+
+
+def of_container(stand_ins: StandIns) -> dict[str, Any]:
+    """Return the only call of srun that starts a container."""
+    (call,) = [call for call in stand_ins.calls if call["image"]]
+    return call
+
+
+@pytest.mark.parametrize("state", ["packed", "packed beside the directory"])
+def test_packed_user_software_is_mounted_on_each_node_while_the_job_runs(
+    run: RunJob, packed: ContainerSpec, state: str
+) -> None:
+    if state != "packed":
+        Path(packed.installdir, "user-software").mkdir()
+    run.stand_ins.then(f"#!/bin/sh\nexec cat {WHERE}/{IN_A_JOB['SLURM_JOB_ID']}.pyxis-*.1/root/file\n")
+    done = run.run(A_SCRIPT, packed, environ=IN_A_JOB)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "packed\n", "")
+    calls: list[dict[str, Any]] = run.stand_ins.calls
+    first, second = calls
+    assert first["words"][0] == f"{packed.installdir}/share/mount-in-job"
+    assert {("--nodes", "2"), ("--ntasks", "2")} <= {(name, value) for name, value in first["options"]}
+    source, _ = mounts(second)["/user-software"]
+    assert re.fullmatch(rf"{WHERE}/[^/]*\.1/root", source)
+
+
+def test_a_bind_path_into_another_file_is_that_folder_of_it(run: RunJob, packed: ContainerSpec) -> None:
+    file = f"{packed.installdir}/user-software.squashfs".replace(":", "\\:").replace(",", "\\,")
+    run.stand_ins.then(f"#!/bin/sh\nexec cat {WHERE}/{IN_A_JOB['SLURM_JOB_ID']}.pyxis-*.2/root/file\n")
+    done = run.run(A_SCRIPT, packed, environ={**IN_A_JOB, "SINGULARITY_BIND": f"{file}:/data:image-src=/file"})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "packed\n", "")
+    source, _ = mounts(of_container(run.stand_ins))["/data"]
+    assert source.endswith(".2/root/file")
+
+
+def test_the_status_of_the_job_is_that_of_the_program(run: RunJob, packed: ContainerSpec) -> None:
+    run.stand_ins.then("#!/bin/sh\necho failed >&2; exit 42\n")
+    done = run.run(A_SCRIPT, packed, environ=IN_A_JOB)
+    assert (done.returncode, done.stdout, done.stderr) == (42, "", "failed\n")
+
+
+def test_a_job_script_with_a_trap_that_waits_for_its_children_ends_too(run: RunJob, packed: ContainerSpec) -> None:
+    done = run.run(A_SCRIPT, packed, environ=IN_A_JOB, before="trap 'echo its own' EXIT\n", after="sleep 0 & wait\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "its own\n", "")
+    until(lambda: not mounted())
+
+
+def test_a_task_that_writes_a_checkpoint_at_the_end_of_the_job_still_has_its_software(
+    run: RunJob, packed: ContainerSpec
+) -> None:
+    # Slurm sends SIGTERM to all processes of all steps; a container has a mount of its own, here an open folder
+    own = f"{WHERE}/{IN_A_JOB['SLURM_JOB_ID']}.pyxis-"
+    run.stand_ins.then(
+        f"#!/bin/bash\ncd {own}*.1/root\npkill -TERM -f {own}\n"
+        f"for i in {{1..50}}; do [[ $(</proc/self/mountinfo) == *{own}* ]] || break; sleep 0.1; done\n"
+        f"[[ $(</proc/self/mountinfo) != *{own}* ]] && cat file\n"
     )
-    assert run.stand_ins.calls == []
+    done = run.run(A_SCRIPT, packed, environ=IN_A_JOB)
+    assert (done.returncode, done.stdout) == (0, "packed\n")
+
+
+def test_where_a_file_can_not_be_mounted_no_container_is_started(
+    run: RunJob, installed: ContainerSpec, need: Need
+) -> None:
+    tool = Path(need("squashfuse_ll", "squashfuse")).name
+    put_into_state(Path(installed.installdir), "packed")
+    file = f"{installed.installdir}/user-software.squashfs"
+    Path(file).write_bytes(SQUASHFS + bytes(4096))
+    done = run.run(A_SCRIPT, installed, environ={**IN_A_JOB, "SLURM_JOB_NUM_NODES": "1"})
+    assert (done.returncode, [call["image"] for call in run.stand_ins.calls]) == (1, [""])
+    assert done.stderr.splitlines() == [
+        f"node1: '{file}' can't be mounted with {tool}: Squashfs version 0.0 detected, only version 4.0 supported.",
+        "Demo/1.0-x: packed files were mounted on 0 of 1 nodes, for the reason above: unpack user software with "
+        "unmake-squashfs, or run the job without pyxis",
+    ]
+    assert not list(WHERE.glob(f"{IN_A_JOB['SLURM_JOB_ID']}.*"))
+
+
+def test_a_packed_file_without_a_job_is_refused_with_the_remedy(run: RunJob, packed: ContainerSpec) -> None:
+    done = run.run(A_SCRIPT, packed)
+    assert (done.returncode, run.stand_ins.calls) == (1, [])
+    assert done.stderr == (
+        f"Demo/1.0-x: '{packed.installdir}/user-software.squashfs' is a packed file, which only a job of sbatch or "
+        "salloc can mount for pyxis: use one, or unpack user software with unmake-squashfs\n"
+    )
+
+
+def test_a_mount_that_is_lost_while_the_job_runs_is_told(run: RunJob, packed: ContainerSpec) -> None:
+    own = f"{WHERE}/{IN_A_JOB['SLURM_JOB_ID']}.pyxis-"
+    run.stand_ins.then(f"#!/bin/sh\npkill -KILL -f '^squashfuse.* {own}'\nsleep 1\n")
+    done = run.run(A_SCRIPT, packed, environ=IN_A_JOB)
+    assert "a packed file was unmounted while the job ran." in done.stderr
 
 
 @pytest.mark.parametrize("name", ["a,b", "a:b", 'a"b', "a$b", "a`b"])
@@ -235,14 +358,6 @@ def test_a_path_that_pyxis_can_not_mount_is_refused(
     assert (done.returncode, run.stand_ins.calls) == (1, [])
     assert done.stderr.startswith(f"Demo/1.0-x: pyxis can't mount '{tmp_path}/{name}', because of a comma, colon,")
     assert done.stderr.count("\n") == 1
-
-
-def test_a_file_system_in_a_file_is_refused(run: RunJob, installed: ContainerSpec, tmp_path: Path) -> None:
-    (tmp_path / "data.sqfs").touch()
-    environ = {"SINGULARITY_BIND": f"{tmp_path}/data.sqfs:/data:image-src=/"}
-    done = run.run(Job("Demo/1", ("x.py",), pyxis=True), installed, environ=environ)
-    assert (done.returncode, run.stand_ins.calls) == (1, [])
-    assert f"pyxis can't mount the file system in '{tmp_path}/data.sqfs'" in done.stderr
 
 
 @pytest.mark.parametrize("options", ["--cpus-per-task", "--container-image=[USER@]IMAGE"])

@@ -21,10 +21,9 @@ pyxis_mount() {
         case $option in
         ro | rw) flags=:$option ;;
         image-src=*)
-            if [[ $destination == /user-software ]]; then
-                pyxis_refuse "the user software is packed into '$source', which pyxis can't mount: unpack it with unmake-squashfs, or run the job without pyxis"
-            fi
-            pyxis_refuse "pyxis can't mount the file system in '$source': take it out of the bind paths, or run the job without pyxis"
+            pyxis_files+=("$source")
+            source=$pyxis_folder.${#pyxis_files[@]}/root${option#image-src=}
+            source=${source%/}
             ;;
         esac
     done
@@ -59,6 +58,39 @@ pyxis_names() {
     done < <(compgen -e)
 }
 
+# pyxis_mount_files: mount packed files, such as user software, on each node of the job. pyxis mounts only folders and files of the host,
+# so a step of this job does it, beside the others. It ends with this shell, whose end closes its standard input, and unmounts them.
+pyxis_mount_files() {
+    local line nodes=${SLURM_JOB_NUM_NODES:-1} mounted=0
+    if [[ ! ${SLURM_JOB_ID-} =~ ^[0-9]{1,10}$ ]]; then
+        pyxis_refuse "'${pyxis_files[0]}' is a packed file, which only a job of sbatch or salloc can mount for pyxis: use one, or unpack user software with unmake-squashfs"
+    fi
+    coproc PYXIS_MOUNTS {
+        exec srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --gres=none --mpi=none --input=all \
+            --kill-on-bad-exit=1 --quiet --job-name=mount-packed --chdir=/ \
+            /apps/PyTorch/24.03-ngc/share/mount-in-job "$pyxis_folder" "${pyxis_files[@]}"
+    }
+    # a job script that waits for its children does not mean this one
+    disown "$PYXIS_MOUNTS_PID"
+    exec {pyxis_output}<&"${PYXIS_MOUNTS[0]}" {pyxis_input}>&"${PYXIS_MOUNTS[1]}"
+    eval "exec ${PYXIS_MOUNTS[0]}<&- ${PYXIS_MOUNTS[1]}>&-"
+    while ((mounted < nodes)) && IFS= read -r -u "$pyxis_output" line; do
+        # others are of the site's plugins
+        if [[ $line == *mounted ]]; then mounted=$((mounted + 1)); fi
+    done
+    if ((mounted < nodes)); then
+        pyxis_refuse "packed files were mounted on $mounted of $nodes nodes, for the reason above: unpack user software with unmake-squashfs, or run the job without pyxis"
+    fi
+    # Slurm would end the step, and say so as an error. A job script with such a trap of its own keeps it.
+    if [[ -z $(trap -p EXIT) ]]; then trap pyxis_end EXIT; fi
+}
+
+# pyxis_end: end the step that mounts, and wait until it has ended
+pyxis_end() {
+    exec {pyxis_input}>&-
+    while IFS= read -rt 10 -u "$pyxis_output"; do :; done
+}
+
 case $(srun --help 2>&1) in
 *--container-image*--container-mounts*) ;;
 *) pyxis_refuse "srun has no options --container-image and --container-mounts: ask an administrator to load pyxis, or run the job without it" ;;
@@ -77,9 +109,12 @@ fi
 # The working directory comes first: a mount hides what is mounted below its destination before. As Apptainer does, it is left out if it
 # is a folder of the system, which is the image's in the container.
 CONTAINER_MOUNTS=''
+pyxis_files=()
+pyxis_folder=/tmp/sifmod-mounts-$UID/${SLURM_JOB_ID-}.pyxis-$RANDOM$RANDOM
 case $PWD in
 / | /bin | /dev | /etc | /lib | /lib64 | /mnt | /opt | /proc | /sbin | /sys | /tmp | /usr | /var) ;;
 *) pyxis_mount "$PWD" "$PWD" '' ;;
 esac
 pyxis_binds "${APPTAINER_BINDPATH-${SINGULARITY_BINDPATH-}},${APPTAINER_BIND-${SINGULARITY_BIND-}}"
 pyxis_names
+if ((${#pyxis_files[@]})); then pyxis_mount_files; fi
