@@ -298,8 +298,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     if image and os.access(image, os.R_OK):
                         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
                 if not keep_image:
-                    squashfs = squashfs_name(spec.sif) if site.has_enroot and not bases else ""
-                    spec = replace(spec, squashfs=squashfs, bases=bases)
+                    spec = replace(spec, squashfs=self._squashfs(spec.sif) if site.has_enroot else "", bases=bases)
                 elif manifest:
                     spec = replace(spec, bases=manifest.bases)
                 self._description = replace(spec, naming=self.naming()), site
@@ -334,6 +333,12 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         if not wanted:
             return None
         return find_base(wanted, self._space(), os.environ, Path(self.installdir))
+
+    def _squashfs(self, sif: str) -> str:
+        """Return the image for enroot: the file name of a new one, or the path of that of the base."""
+        if self._base:
+            return str(self._base.squashfs or "")
+        return squashfs_name(sif)
 
     @staticmethod
     def _space() -> SoftwareSpace:

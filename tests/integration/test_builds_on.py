@@ -330,3 +330,25 @@ def test_commands_say_why_they_end(base: User, member: User) -> None:
     for command in ("add-layer", "refresh-commands", "remove-layer", "list-packages", "python -c 1"):
         done = member.run(f"{own}/bin/{command}", check=False)
         assert done.returncode == 0 or done.stderr.strip(), command
+
+
+def test_the_image_for_enroot_is_that_of_the_base(base: User, member: User, tmp_path: Path) -> None:
+    settings = tmp_path / "site.toml"
+    settings.write_text(Path(base.env["SIFMOD_SITE"]).read_text() + 'runtimes = ["apptainer", "enroot"]\n')
+    member.env["SIFMOD_SITE"] = str(settings)
+    assert f"{DEMO_MODULE} has no image for enroot" in install(member, "", "--rebuild")
+    base.env["SIFMOD_SITE"] = str(settings)
+    base.eb("Python-3.11-demo-singularity.eb", "--rebuild")
+    install(member, "", "--rebuild")
+    below, own = roots(base, member)
+    assert member.out(f"{LOAD}; echo $SQSH") == str(below / "demo.sqsh")
+    assert not list(own.glob("*.sqsh"))
+    before = member.environment("true")
+    assert member.environment(f"{LOAD}; module unload {MODULE}") == before
+    assert f"sha256 {json.loads((below / 'share/sifmod.json').read_text())['squashfs_sha256']}" in (
+        member.out(f"sifmod verify {MODULE}").lower()
+    )
+    member.eb(str(member.prefix / "Mine-1.eb"), "--module-only")
+    assert member.out(f"{LOAD}; echo $SQSH") == str(below / "demo.sqsh")
+    (below / "demo.sqsh").unlink()
+    assert member.out(f"{LOAD}; echo ${{SQSH-unset}}") == "unset"

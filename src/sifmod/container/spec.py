@@ -108,7 +108,8 @@ class ContainerSpec:
         image_size: its size in bytes; 0 until it was installed.
         image_id: the identifier in its header; empty until it was installed.
         image_sha256: its SHA-256; empty until it was installed, and if it was linked and not read.
-        squashfs: file name of the image for enroot in the installation; empty if it has none.
+        squashfs: file name of the image for enroot in the installation, or absolute path of that of a base; empty if
+            there is none.
         definition_files: files kept in share/docker-defs/ for reference.
         expected_packages: names and exact versions of distributions that the container's Python must have.
         python: the Python of the image; None if the module provides no Python.

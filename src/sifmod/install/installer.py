@@ -75,7 +75,7 @@ _OF_A_VENV = 32 << 20
 
 @dataclass(frozen=True)
 class _SquashFs:
-    """The image for enroot: its file name, empty if there is none, its SHA-256 and its size in bytes."""
+    """The image for enroot: its file name or path, empty if there is none, its SHA-256 and its size in bytes."""
 
     name: str = ""
     sha256: str = ""
@@ -164,7 +164,7 @@ class Installer:
         image, digest = self._place(stage, runtime)
         spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image), image_sha256=digest)
         self._compare_stand_ins(spec, digest)
-        squashfs = self._place_squashfs(stage, image) if self._needs_squashfs else _SquashFs()
+        squashfs = self._place_squashfs(stage, image) if self._needs_squashfs else self._squashfs_of_base()
         spec = replace(spec, squashfs=squashfs.name)
         contents = contents_of(image)
         spec = with_mpi(spec, self.site, contents, runtime, say=self.say, warn=self.warn)
@@ -200,8 +200,9 @@ class Installer:
         files = [str(artefact.path) for artefact in artefacts]
         if image.parent == stage:
             files.append(spec.sif)
-        images = [name for name in (spec.sif, spec.squashfs) if name]
-        files += [spec.squashfs] if spec.squashfs else []
+        own_squashfs = [squashfs.name] if self._needs_squashfs else []
+        images = [spec.sif, *own_squashfs]
+        files += own_squashfs
         old_images = superseded_images(Path(spec.installdir), before, images)
         manifest = Manifest(
             image=spec.sif,
@@ -359,6 +360,19 @@ class Installer:
             digest = copy_image(image, draft, offset=partition.offset, size=partition.size, progress=step.advance)
             draft.chmod(draft.stat().st_mode & ~0o111)
         return _SquashFs(name, digest, partition.size)
+
+    def _squashfs_of_base(self) -> _SquashFs:
+        """Return the image for enroot of the installation that this one builds on."""
+        if not (self.spec.bases and self.site.has_enroot):
+            return _SquashFs()
+        below = read_manifest(Path(self.spec.bases[0].root))
+        if below is None or not self.spec.squashfs:
+            self.warn(
+                f"{self.spec.bases[0].module} has no image for enroot, so this module can't be used with enroot or "
+                "pyxis: its owner makes one with eb --rebuild"
+            )
+            return _SquashFs()
+        return _SquashFs(self.spec.squashfs, below.squashfs_sha256, below.squashfs_size)
 
     def _compare(self, digest: str) -> None:
         """Refuse an image that is not the one that the easyconfig names, or not the one that was pulled or built."""

@@ -56,7 +56,8 @@ class Manifest:
         mpi: whose MPI programs use: `host`, `image`, or empty.
         mpi_env: variables that MPI needs with the runtime that was there at the install.
         misfits: the site's features that programs of the image can't use, each with the reason.
-        squashfs: file name of the image for enroot, which the SIF's own partition is; empty if there is none.
+        squashfs: file name of the image for enroot, which the SIF's own partition is, or absolute path of that of a
+            base; empty if there is none.
         squashfs_sha256: its SHA-256, in hexadecimal.
         squashfs_size: its size in bytes.
         bases: the installations that it builds on, the nearest first.
@@ -207,7 +208,8 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
     for name in manifest.old_images:
         if "/" in name or name not in manifest.files or name in (manifest.image, manifest.squashfs):
             raise ValueError(f"its old_images has {name!r}, which can't be an old image")
-    if manifest.squashfs and ("/" in manifest.squashfs or manifest.squashfs not in manifest.files):
+    is_borrowed = manifest.bases and manifest.squashfs.startswith("/") and not path_problem(manifest.squashfs[1:])
+    if manifest.squashfs and not is_borrowed and ("/" in manifest.squashfs or manifest.squashfs not in manifest.files):
         raise ValueError(f"its squashfs is {manifest.squashfs!r}, which is not among its files")
     if manifest.squashfs and manifest.squashfs == manifest.image:
         raise ValueError(f"its squashfs is {manifest.squashfs!r}, which is the image")

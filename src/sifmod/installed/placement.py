@@ -14,7 +14,7 @@ from sifmod.site.settings import Site
 def large_files(installation: Installation) -> tuple[Path, ...]:
     """Return the images, if they are the installation's own, and the packed user software: those that exist."""
     own = [installation.image] if installation.has_own_image else []
-    own += [installation.squashfs] if installation.squashfs else []
+    own += [installation.squashfs] if installation.squashfs and not installation.manifest.bases else []
     found = [*own, installation.root / names.USER_SOFTWARE_PACKED]
     return tuple(path for path in found if path.is_file() and not path.is_symlink())
 

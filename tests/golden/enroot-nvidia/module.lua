@@ -61,7 +61,7 @@ pushenv("RUNSCRIPTS", pathJoin(installdir, "runscripts"))
 pushenv("RUNSCRIPTSPYTORCH", pathJoin(installdir, "runscripts"))
 
 -- The same image for enroot and pyxis, if it is there. If it is not, a value of the user's stays, and is pushed: unload pops it.
-local sqsh = pathJoin(installdir, "pytorch.sqsh")
+local sqsh = "/apps/PyTorch/24.03-ngc/pytorch.sqsh"
 for _, name in ipairs({ "SQSH", "SQSHPYTORCH" }) do
     local value = isFile(sqsh) and sqsh or os.getenv(name)
     if value then

@@ -99,6 +99,8 @@ def test_bases_of_another_type(tmp_path: Path, path: Path, manifest: Manifest, v
     [
         ({"squashfs": "bin/python"}, "its squashfs is 'bin/python'"),
         ({"squashfs": "nobody's"}, "not among its files"),
+        ({"squashfs": "/team/demo.sqsh", "bases": ()}, "not among its files"),
+        ({"squashfs": "/team/../demo.sqsh"}, "not among its files"),
         ({"squashfs": "démo image.sif"}, "which is the image"),
         ({"squashfs": 1}, "its squashfs is 1"),
         ({"squashfs_sha256": ""}, "its squashfs_sha256 is ''"),
