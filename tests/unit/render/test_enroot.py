@@ -327,8 +327,11 @@ def test_the_command_gets_the_variables_of_the_shell_word_for_word(install: Inst
         "value": "1",
         "SHELL": "/bin/zsh",
         "SINGULARITYENV_INNER": "'a'\nb",
+        "BASH_ENV": "/x",
+        "BASH_FUNC_hello%%": '() {  echo "it\'s"\n}',
+        "BASH_FUNC_a.b%%": "() {  :\n}",
     }
-    found = environment(install(), tmp_path, **values, LD_LIBRARY_PATH="/host", BASH_ENV="/x")
+    found = environment(install(), tmp_path, **values, LD_LIBRARY_PATH="/host")
     assert {name: found.get(name) for name in values} == {**values, "SINGULARITYENV_INNER": None}
     assert found["INNER"] == values["SINGULARITYENV_INNER"]
     assert found["VIRTUAL_ENV"] == "/user-software/venv/demo"

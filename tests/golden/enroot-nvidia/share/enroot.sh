@@ -40,22 +40,30 @@ enroot_binds() {
     done
 }
 
-# enroot_variables: add what the shell exports, which enroot keeps out of containers. It writes a variable as a line of a file and takes
-# quotes around its value away, so with-environment sets those that this would change.
+# enroot_variables: add what the shell exports, which enroot keeps out of containers. It writes a variable as a line of a file, takes
+# quotes around its value away and empties BASH_ENV, so with-environment sets those that this would change. It starts the command by
+# env if there are functions, whose names no sh can set. `bash -p` has not read them, and passes them on.
 enroot_variables() {
-    local sifmod_name sifmod_value sifmod_quoted='' sifmod_quote="'\\''" sifmod_line="'\"\$sifmod_newline\"'"
+    local sifmod_name sifmod_value sifmod_quoted='' sifmod_functions='' sifmod_quote="'\\''" sifmod_line="'\"\$sifmod_newline\"'"
     while IFS= read -r sifmod_name; do
         case $sifmod_name in
         PATH | LD_LIBRARY_PATH | SHELL | _ | ENROOT_* | SINGULARITY_* | APPTAINER_* | __SIFMOD_QUOTED) continue ;;
         esac
         sifmod_value=${!sifmod_name}
-        if [[ $sifmod_value == *$'\n'* || $sifmod_value == [\"\']*[\"\']*([[:space:]]) ]]; then
+        if [[ $sifmod_name == BASH_ENV || $sifmod_value == *$'\n'* || $sifmod_value == [\"\']*[\"\']*([[:space:]]) ]]; then
             sifmod_value=${sifmod_value//\'/$sifmod_quote}
             sifmod_quoted+="export $sifmod_name='${sifmod_value//$'\n'/$sifmod_line}';"
         else
             sifmod_enroot+=(-e "$sifmod_name")
         fi
     done < <(compgen -e)
+    while IFS= read -rd '' sifmod_value; do
+        if [[ $sifmod_value == BASH_FUNC_*%%=* ]]; then
+            sifmod_value=${sifmod_value//\'/$sifmod_quote}
+            sifmod_functions+=" '${sifmod_value//$'\n'/$sifmod_line}'"
+        fi
+    done <"/proc/$BASHPID/environ"
+    if [[ -n $sifmod_functions ]]; then sifmod_quoted+="set -- env$sifmod_functions \"\$@\";"; fi
     if [[ -n $sifmod_quoted ]]; then
         export __SIFMOD_QUOTED=$sifmod_quoted
         sifmod_enroot+=(-e __SIFMOD_QUOTED)

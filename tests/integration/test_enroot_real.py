@@ -1,0 +1,340 @@
+"""The module's commands and job scripts with the real enroot and pyxis, which `testbed/enroot` builds.
+
+Elsewhere these tests are skipped, also in CI: Debian has neither, and `tests/standins.py` takes their place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from bothruntimes import CONTAINERS, changed, differing, host_variables, install, with_runtime
+from test_slurm import HOSTILE
+from test_wrappers import ARGUMENTS, LISTEN
+
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, GREETING, TESTBED, User, make_user, make_wheel
+
+ENROOT = TESTBED / "enroot/bin"
+SLURM = TESTBED / "pyxis/slurm.conf"
+
+pytestmark = pytest.mark.skipif(
+    not ((ENROOT / "enroot").exists() and SLURM.exists()),
+    reason="missing: the real enroot and pyxis, which Debian does not have; testbed/enroot builds them",
+)
+
+LOAD = f"module load {DEMO_MODULE}"
+PREFIX = "/user-software/venv/demo"
+
+
+def make_enroot_user(folder: Path) -> User:
+    """The demo image installed at a site with both runtimes, by a user who wants enroot."""
+    folder.mkdir(exist_ok=True)
+    site = folder / "site.toml"
+    site.write_text((TESTBED / "plain-site.toml").read_text() + 'runtimes = ["apptainer", "enroot"]\n')
+    user = make_user(folder / "eb", SIFMOD_SITE=str(site), SLURM_CONF=str(SLURM))
+    user.env["PATH"] = f"{ENROOT}:{os.environ['PATH']}"
+    user.eb(DEMO_EASYCONFIG)
+    user.env["SIFMOD_RUNTIMES"] = "enroot"
+    return user
+
+
+@pytest.fixture(scope="module")
+def user(tmp_path_factory: pytest.TempPathFactory) -> User:
+    return make_enroot_user(tmp_path_factory.mktemp("enroot"))
+
+
+# The module's commands
+
+
+def test_doctor_finds_both(user: User) -> None:
+    lines = [line.split(maxsplit=2) for line in user.run("sifmod doctor", check=False).stdout.splitlines()]
+    found = {line[1]: (line[0], line[2]) for line in lines if len(line) == 3}
+    assert found["enroot"] == ("ok", "enroot 4.1.2")
+    assert found["pyxis"][0] == "ok"
+
+
+def test_python_runs_in_the_virtual_environment_and_the_working_directory(user: User, tmp_path: Path) -> None:
+    names = ("MINE", "OTHER", "APPTAINER_NAME")
+    code = f"import os, sys; print(sys.prefix, os.getcwd(), *map(os.environ.get, {names}))"
+    out = user.out(f'{LOAD}; MINE=1 SINGULARITYENV_OTHER=2 python -c "{code}"', cwd=tmp_path)
+    assert out == f"{PREFIX} {tmp_path} 1 2 None"
+
+
+def test_arguments_standard_input_and_exit_statuses_pass_through(user: User) -> None:
+    words = " ".join(shlex.quote(word) for word in ARGUMENTS)
+    shown = user.out(f"{LOAD}; python -c 'import json, sys; print(json.dumps(sys.argv[1:]))' {words}")
+    assert json.loads(shown) == ARGUMENTS
+    assert user.out(f"{LOAD}; echo 'print(6 * 7)' | python -") == "42"
+    commands = (
+        "python -c 'raise SystemExit(37)'",
+        "in-container no-such-command",
+        "in-container sh -c 'kill -KILL $$'",
+    )
+    assert user.out(f"{LOAD}; " + "; ".join(f"{command}; echo $?" for command in commands)) == "37\n127\n137"
+
+
+def test_start_shell_takes_bashs_arguments_and_functions(user: User) -> None:
+    assert user.out(f"{LOAD}; start-shell -c 'command -v python; exit 0'") == f"{PREFIX}/bin/python"
+    assert user.run(f"{LOAD}; start-shell -c 'exit 5'", check=False).returncode == 5
+    function = 'hello() { printf \'<%s>\\n\' "it\'s" "$@"; }; export -f hello'
+    assert user.out(f"{LOAD}; {function}; start-shell -c 'hello \"a b\"'") == "<it's>\n<a b>"
+
+
+@pytest.mark.parametrize(("name", "status"), [("TERM", 55), ("INT", 42), ("USR1", 50)])
+def test_a_signal_reaches_the_program_which_ends_as_it_likes(
+    user: User, tmp_path: Path, name: str, status: int
+) -> None:
+    (tmp_path / "listen.py").write_text(LISTEN)
+    script = f"python listen.py >out & until grep -q ready out; do sleep 0.1; done; kill -{name} $!; wait $!"
+    done = user.run(f"{LOAD}; {script}", cwd=tmp_path, check=False, timeout=60)
+    assert done.returncode == status
+    assert (tmp_path / "out").read_text() == f"ready\nSIG{name}\n"
+
+
+def test_bind_paths_are_mounted_as_they_say(user: User, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/file").write_text("here\n")
+    script = f"export SINGULARITY_BIND={tmp_path}/data:/given/data:ro; cat /given/data/file; touch /given/data/new"
+    done = user.run(
+        f"{LOAD}; {script.replace('cat', 'in-container cat').replace('touch', 'in-container touch')}", check=False
+    )
+    assert done.stdout == "here\n"
+    assert "Read-only file system" in done.stderr
+
+
+@pytest.mark.parametrize("case", CONTAINERS)
+def test_a_command_has_the_same_variables_with_either_runtime(tmp_path: Path, case: str) -> None:
+    folder = tmp_path / "installed"
+    install(folder, case)
+    host = host_variables(ENROOT)
+    enroot = with_runtime(folder, "enroot", host)
+    assert differing(with_runtime(folder, "apptainer", host), enroot) == {}
+    assert changed(enroot) == {}
+
+
+# User software
+
+# Starts processes and gives each the variables of torch.distributed, as the real one does.
+TORCHRUN = """
+import argparse, os, subprocess, sys
+parser = argparse.ArgumentParser()
+for name in ("nnodes", "node_rank", "master_addr", "master_port", "nproc_per_node"):
+    parser.add_argument(f"--{name}")
+parser.add_argument("program", nargs=argparse.REMAINDER)
+given = parser.parse_args()
+each = int(given.nproc_per_node)
+def start(local):
+    rank = int(given.node_rank) * each + local
+    ranks = {"RANK": rank, "LOCAL_RANK": local, "WORLD_SIZE": int(given.nnodes) * each, "LOCAL_WORLD_SIZE": each}
+    master = {"MASTER_ADDR": given.master_addr, "MASTER_PORT": given.master_port}
+    words = {name: str(value) for name, value in {**ranks, **master}.items()}
+    return subprocess.Popen([sys.executable, "-u", *given.program], env={**os.environ, **words})
+sys.exit(max([process.wait() for process in [start(local) for local in range(each)]]))
+"""
+
+
+def pip_install(user: User, folder: Path) -> None:
+    made = make_wheel(folder, *GREETING, command="greet")
+    user.run(f"{LOAD}; pip install --no-index {made}")
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """The same with `greeting` in its user software, installed with enroot, and a stand-in for PyTorch's torchrun."""
+    folder = tmp_path_factory.mktemp("enroot-extended")
+    user = make_enroot_user(folder)
+    pip_install(user, folder)
+    package = user.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages/torch/distributed"
+    package.mkdir(parents=True)
+    (package / "run.py").write_text(TORCHRUN)
+    return user
+
+
+def test_pip_installs_into_user_software(extended: User) -> None:
+    greet = "python -c 'import greeting; print(greeting.greet())'"
+    assert extended.out(f"{LOAD}; {greet}; SIFMOD_RUNTIMES=apptainer {greet}") == "hello\nhello"
+    listed = extended.out(f"{LOAD}; pip list --format=freeze; list-packages --format=freeze").splitlines()
+    assert listed.count("greeting==1.0") == listed.count("demo-vendor==1.2.3+site") == 2
+    assert "1 package" in extended.out(f"{LOAD}; list-packages --check")
+
+
+def test_packed_user_software_is_mounted_while_commands_use_it(tmp_path: Path) -> None:
+    runtime = tmp_path / "run"
+    runtime.mkdir(mode=0o700)
+    user = make_enroot_user(tmp_path / "packed")
+    pip_install(user, tmp_path)
+    user.env["XDG_RUNTIME_DIR"] = str(runtime)
+
+    def mounted() -> list[str]:
+        targets = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        return [target for target in targets if target.startswith(f"{runtime}/sifmod-mounts/")]
+
+    # it compares what it has packed in a container of enroot
+    user.run(f"{LOAD}; make-squashfs --remove-directory")
+    assert not (user.installdir(DEMO_MODULE) / "user-software").is_dir()
+    greet = "python -c 'import greeting, sys; print(greeting.greet(), sys.prefix)'"
+    out = user.out(f"{LOAD}; {greet} & {greet}; wait; pip list --format=freeze").splitlines()
+    assert out[:2] == [f"hello {PREFIX}"] * 2
+    assert "greeting==1.0" in out[2:]
+    done = user.run(f"{LOAD}; in-container touch /user-software/new", check=False)
+    assert "Read-only file system" in done.stderr
+    end = time.monotonic() + 10
+    while (runtime / "sifmod-mounts").exists():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert mounted() == []
+    user.run(f"{LOAD}; unmake-squashfs")
+    assert user.out(f"{LOAD}; {greet}") == f"hello {PREFIX}"
+
+
+# Jobs with pyxis
+
+# Each rank but the first connects to the first, at the address and the port that each has been told. A program that
+# Slurm starts without a launcher takes its number from Slurm.
+RANKS = """
+import json, os, socket, subprocess, sys, time
+import greeting
+environ = os.environ
+rank = int(environ.get("RANK") or environ["SLURM_PROCID"])
+size = int(environ.get("WORLD_SIZE") or environ["SLURM_NTASKS"])
+master = environ.get("MASTER_ADDR") or subprocess.run(["get-master"], capture_output=True, text=True).stdout.strip()
+port = int(environ.get("MASTER_PORT") or 10000 + int(environ["SLURM_JOB_ID"]) % 10000)
+heard = []
+if rank == 0:
+    server = socket.create_server(("", port))
+    server.settimeout(60)
+    for _ in range(size - 1):
+        with server.accept()[0] as one:
+            heard.append(int(one.makefile().readline()))
+else:
+    end = time.monotonic() + 60
+    while True:
+        try:
+            with socket.create_connection((master, port), timeout=10) as one:
+                one.sendall(f"{rank}\\n".encode())
+            break
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
+# in one piece: ranks of a node write into one file
+os.write(1, (json.dumps({
+    "rank": rank, "size": size, "local": environ.get("LOCAL_RANK"), "master": master, "port": port,
+    "node": environ["SLURMD_NODENAME"], "job": environ["SLURM_JOB_ID"],
+    "heard": sorted(heard), "prefix": sys.prefix, "directory": os.getcwd(),
+    "words": sys.argv[1:], "greeting": greeting.greet(), "data": open("/given/data/file").read(),
+    "own": environ.get("MINE"), "is_enroot": "APPTAINER_NAME" not in environ,
+}) + "\\n").encode())
+"""
+
+LAUNCHERS = {"srun": "", "torchrun": "", "program": "python"}
+
+
+def submit(user: User, folder: Path, options: str, command: str) -> subprocess.Popen[str]:
+    """Submit the job script that `sifmod sbatch --pyxis` writes, and end when the job has ended."""
+    script = f"sifmod sbatch {DEMO_MODULE} --pyxis --time 5 {options} -- {command} | sbatch --wait --output=out"
+    return subprocess.Popen(
+        ["bash", "-c", f"set -o pipefail; {script}"],
+        cwd=folder,
+        env=user.environ(),
+        text=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture(scope="module")
+def jobs(extended: User, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], tuple[Path, int]]:
+    """The folder and the exit status of a job for each launcher and number of nodes, all submitted at once."""
+    top = tmp_path_factory.mktemp("jobs")
+    (top / "data").mkdir()
+    (top / "data/file").write_text("here\n")
+    user = User(
+        extended.prefix,
+        {**extended.env, "SINGULARITY_BIND": f"{top}/data:/given/data:ro", "SINGULARITYENV_MINE": "it's"},
+    )
+    words = " ".join(map(shlex.quote, HOSTILE))
+    started = {}
+    for launcher in LAUNCHERS:
+        for nodes in (1, 2):
+            folder = top / f"{launcher} {nodes}"
+            folder.mkdir()
+            (folder / "ranks.py").write_text(RANKS)
+            options = f"--launcher {launcher} --nodes {nodes} --tasks-per-node 2"
+            started[launcher, nodes] = folder, submit(user, folder, options, f"{LAUNCHERS[launcher]} ranks.py {words}")
+    return {case: (folder, process.wait(200)) for case, (folder, process) in started.items()}
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_the_ranks_of_a_job_find_each_other(
+    jobs: dict[tuple[str, int], tuple[Path, int]], launcher: str, nodes: int
+) -> None:
+    folder, status = jobs[launcher, nodes]
+    output = (folder / "out").read_text()
+    assert status == 0, output
+    found = sorted((json.loads(line) for line in output.splitlines()), key=lambda line: int(line["rank"]))
+    tasks = 2 * nodes
+    first = found[0]["node"]
+    assert [line["rank"] for line in found] == list(range(tasks))
+    assert [line["local"] for line in found] == (["0", "1"] * nodes if LAUNCHERS[launcher] == "" else [None] * tasks)
+    assert [line["node"] for line in found[::2]] == [line["node"] for line in found[1::2]]
+    assert len({line["node"] for line in found}) == nodes
+    assert [line["heard"] for line in found] == [list(range(1, tasks))] + [[]] * (tasks - 1)
+    same = ("size", "master", "prefix", "directory", "words", "greeting", "data", "own", "is_enroot")
+    assert [{name: line[name] for name in same} for line in found] == [
+        {
+            "size": tasks,
+            "master": first,
+            "prefix": PREFIX,
+            "directory": str(folder),
+            "words": HOSTILE,
+            "greeting": "hello",
+            "data": "here\n",
+            "own": "it's",
+            "is_enroot": True,
+        }
+    ] * tasks
+    assert len({line["port"] for line in found}) == 1
+
+
+def test_jobs_have_ports_of_their_own(jobs: dict[tuple[str, int], tuple[Path, int]]) -> None:
+    """Those that the launchers choose."""
+    outputs = [(folder / "out").read_text() for (launcher, _), (folder, _) in jobs.items() if launcher != "program"]
+    ports = {json.loads(output.splitlines()[0])["port"] for output in outputs}
+    assert len(ports) == len(outputs) == 4
+
+
+def test_a_failing_rank_ends_the_job(extended: User, tmp_path: Path) -> None:
+    """With its exit status, if nothing else was running: Slurm kills the other ranks, and the highest status counts."""
+    program = "import os, sys, time\nif os.environ['RANK'] == '{}':\n    sys.exit(7)\ntime.sleep(300)\n"
+    folders = []
+    for rank in (0, 2):
+        folder = tmp_path / str(rank)
+        folder.mkdir()
+        (folder / "fail.py").write_text(program.format(rank))
+        folders.append(folder)
+    alone, ranks = folders
+    ended = [
+        submit(extended, alone, "--nodes 1 --tasks-per-node 1", "fail.py"),
+        submit(extended, ranks, "--nodes 2 --tasks-per-node 2", "fail.py"),
+    ]
+    statuses = [process.wait(200) for process in ended]
+    outputs = [(folder / "out").read_text() for folder in folders]
+    assert statuses[0] == 7, outputs[0]
+    assert statuses[1] > 0
+    assert "task 2: Exited with exit code 7" in outputs[1]
+
+
+def test_nothing_of_a_job_stays_on_the_nodes(jobs: dict[tuple[str, int], tuple[Path, int]]) -> None:
+    """pyxis unpacks the image on each node, and removes it when the step ends."""
+    numbers = {json.loads((folder / "out").read_text().splitlines()[0])["job"] for folder, _ in jobs.values()}
+    assert len(numbers) == len(jobs)
+    left = {
+        path.name for node in ("px001", "px002") for path in Path(f"/tmp/enroot-data-{os.getuid()}-{node}").iterdir()
+    }
+    assert not left & {f"pyxis_{number}.0" for number in numbers}
