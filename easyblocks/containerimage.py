@@ -62,7 +62,7 @@ from sifmod.container.spec import (
 )
 from sifmod.eb.progress import easybuild_progress
 from sifmod.eb.space import SoftwareSpace
-from sifmod.errors import ParameterError, SifmodError
+from sifmod.errors import ParameterError, RuntimeMissingError, SifmodError
 from sifmod.fetch.credentials import take_from_environment
 from sifmod.fetch.definition import Definition, build_arguments, build_target
 from sifmod.fetch.repository import image_in_repositories
@@ -71,7 +71,7 @@ from sifmod.fetch.uri import image_uri
 from sifmod.finding import WARNING
 from sifmod.host.files import remove_tree
 from sifmod.host.interruption import Interruption
-from sifmod.host.runtime import ContainerRuntime, find_runtime, release_here
+from sifmod.host.runtime import ContainerRuntime, release_here
 from sifmod.image.inspection import contents_of, has_shell
 from sifmod.image.sif import check_is_sif, sif_id
 from sifmod.install.advice import advised_versions, known_problems
@@ -82,10 +82,11 @@ from sifmod.install.modulefiles import ModuleFiles, record_module_files
 from sifmod.install.oldimages import remove_old_images
 from sifmod.install.packages import check_packages, installed_packages
 from sifmod.install.rollback import forget, settle, undo
+from sifmod.install.starter import find_starter
 from sifmod.installed.base import bases_of, find_base
 from sifmod.installed.consistency import packages_in_container
 from sifmod.installed.installation import Installation
-from sifmod.names import CONTAINED, USER_COMMANDS, USER_COMMANDS_LOCK
+from sifmod.names import CONTAINED, ENROOT, USER_COMMANDS, USER_COMMANDS_LOCK
 from sifmod.render.helptext import examples, usage, whatis
 from sifmod.render.templates import render, render_module
 from sifmod.site.advisories import load_advisories
@@ -535,7 +536,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         with _easybuild_errors():
             self._definitions = self.definitions()
             load_advisories(site)
-            runtime = None if self.dry_run else find_runtime(site)
+            runtime = None if self.dry_run else find_starter(site)
         # the image is hashed while it is copied: hashing the source here would read it once more
         super().fetch_step(True, *args, **kwargs)
         if runtime is None:
@@ -563,6 +564,10 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 {"name": path.name, "path": str(path), "cmd": None, "checksum": checksum, "finalpath": self.builddir}
             )
             return
+        if not runtime.starts_sifs:
+            raise RuntimeMissingError(
+                f"{site.runtime_is_missing}. {runtime.path.name} neither pulls nor builds SIFs: give one in sources"
+            )
         folder = Path(source_paths()[0], letter_dir_for(self.name), self.name)
         store = ImageStore(folder=folder, runtime=runtime, site=site, say=_trace, progress=easybuild_progress())
         again = build_option("force_download") in (FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES)
@@ -640,7 +645,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         spec, site = self.describe()
         files = [str(artefact.path) for artefact in render(spec, site)]
         with _easybuild_errors():
-            runtime = shlex.quote(str(find_runtime(site).path))
+            runtime = find_starter(site)
         # an image's own Python need not be called python, that of a virtual environment is
         command = "python --version" if spec.venv else f"{spec.interpreter} --version" if spec.python else "true"
         listed = files if self.dry_run else files[:_MOST_LISTED]
@@ -648,7 +653,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         manifest = None if self.dry_run else read_manifest(Path(self.installdir))
         shell = manifest is None or has_shell(image_of(Path(self.installdir), manifest))
         # an image that holds nothing but its program has no `true` either; that program is started below
-        commands = [f'{runtime} exec {" ".join(CONTAINED)} "$SIF" {command}'] if shell or spec.python else []
+        options = " ".join(CONTAINED)
+        call = f"SIFMOD_RUNTIMES={ENROOT} SIFMOD_RUNTIME_OPTIONS='{options}' in-container {command}"
+        if runtime.starts_sifs:
+            call = f'{shlex.quote(str(runtime.path))} exec {options} "$SIF" {command}'
+        commands = [call] if shell or spec.python else []
         kwargs.setdefault("custom_commands", commands)
         super().sanity_check_step(*args, **kwargs)
         if not self.dry_run:

@@ -338,3 +338,111 @@ def test_nothing_of_a_job_stays_on_the_nodes(jobs: dict[tuple[str, int], tuple[P
         path.name for node in ("px001", "px002") for path in Path(f"/tmp/enroot-data-{os.getuid()}-{node}").iterdir()
     }
     assert not left & {f"pyxis_{number}.0" for number in numbers}
+
+
+# Jobs with pyxis and packed user software
+
+CHECKPOINT = """
+import os, signal, sys, time
+
+def end(*_):
+    time.sleep(1.5)
+    os.write(1, (open(sys.prefix + "/pyvenv.cfg").readline() + "checkpoint\\n").encode())
+    sys.exit(0)
+
+signal.signal(signal.SIGTERM, end)
+os.write(1, (os.environ["SLURM_JOB_ID"] + " up\\n").encode())
+time.sleep(100)
+"""
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> User:
+    folder = tmp_path_factory.mktemp("packed")
+    user = make_enroot_user(folder)
+    pip_install(user, folder)
+    user.run(f"{LOAD}; make-squashfs --remove-directory")
+    return user
+
+
+def mounts_of(job: str) -> list[str]:
+    """Return what is mounted for a job, and the processes that hold it."""
+    name = f"/tmp/sifmod-mounts-{os.getuid()}/{job}.pyxis-"
+    holders = subprocess.run(["pgrep", "-af", name], capture_output=True, text=True, check=False).stdout
+    return [line for line in (Path("/proc/mounts").read_text() + holders).splitlines() if name in line]
+
+
+def test_packed_user_software_is_on_each_node_while_the_job_runs(packed: User, tmp_path: Path) -> None:
+    line = 'f\'{os.environ["SLURM_JOB_ID"]} {greeting.greet()} {os.environ["RANK"]} {sys.prefix}\\n\'.encode()'
+    (tmp_path / "greet.py").write_text(f"import greeting, os, sys; os.write(1, {line})\n")
+    job = submit(packed, tmp_path, "--nodes 2 --tasks-per-node 2", "greet.py")
+    assert job.wait(timeout=120) == 0
+    said = sorted((tmp_path / "out").read_text().splitlines())
+    number = said[0].split()[0]
+    assert said == [f"{number} hello {rank} {PREFIX}" for rank in range(4)]
+    assert mounts_of(number) == []
+
+
+def test_a_cancelled_job_still_has_its_software_for_a_checkpoint(packed: User, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(CHECKPOINT)
+    job = submit(packed, tmp_path, "--nodes 2 --tasks-per-node 2", "train.py")
+    out, end = tmp_path / "out", time.monotonic() + 60
+    while not out.exists() or out.read_text().count("up\n") < 4:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    number = out.read_text().split()[0]
+    assert mounts_of(number)
+    packed.run(f"scancel {number}")
+    job.wait(timeout=60)
+    said = out.read_text().splitlines()
+    assert (said.count("checkpoint"), said.count("home = /usr/bin")) == (4, 4)
+    end = time.monotonic() + 20
+    while mounts_of(number):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+# Without Apptainer and SingularityCE
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """A user on a host that has enroot only."""
+    folder = tmp_path_factory.mktemp("alone")
+    tools = folder / "tools"
+    tools.mkdir()
+    for path in Path("/usr/bin").iterdir():
+        if not path.name.startswith(("apptainer", "singularity")):
+            (tools / path.name).symlink_to(path)
+    site = folder / "site.toml"
+    site.write_text((TESTBED / "site.toml").read_text() + 'runtimes = ["enroot"]\n')
+    user = make_user(folder / "eb", SIFMOD_SITE=str(site))
+    user.env["PATH"] = f"{TESTBED}/venv/bin:{ENROOT}:{tools}"
+    return user
+
+
+def test_eb_installs_with_enroot_alone(alone: User, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, *GREETING)
+    easyconfig = tmp_path / "Own-1.eb"
+    text = "easyblock = 'ContainerImage'\nname = 'Own'\nversion = '1'\nhomepage = 'x'\ndescription = 'x'\n"
+    text += "toolchain = SYSTEM\nsources = ['demo.sif']\npython_prefix = '/usr'\nvenv = 'demo'\nmoduleclass = 'lang'\n"
+    easyconfig.write_text(text + f"pip_requirements = ['greeting @ file://{wheel}']\nbinds = ['{tmp_path}']\n")
+    assert "command -v" not in alone.run("command -v apptainer singularity", check=False).stdout
+    alone.eb(str(easyconfig))
+    load = "module load Own/1"
+    assert alone.out(f"{load}; python -c 'import greeting; print(greeting.greet())'") == "hello"
+    assert "enroot version 4.1.2" in (alone.installdir("Own/1") / "share/sifmod.json").read_text()
+    verified = alone.run(f"{load}; sifmod verify Own/1", check=False).stdout
+    assert "1 of 1 installation in order" in verified
+    assert "problem" not in verified
+
+
+def test_eb_with_enroot_alone_says_that_it_can_not_pull(alone: User, tmp_path: Path) -> None:
+    easyconfig = tmp_path / "Pulled-1.eb"
+    text = "easyblock = 'ContainerImage'\nname = 'Pulled'\nversion = '1'\nhomepage = 'x'\ndescription = 'x'\n"
+    easyconfig.write_text(text + "toolchain = SYSTEM\nimage_uri = 'docker://debian:12'\nmoduleclass = 'lang'\n")
+    done = alone.eb(str(easyconfig), check=False)
+    assert done.returncode
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "enroot neither pulls nor builds SIFs: give one in sources" in said
+    assert not alone.installdir("Pulled/1").exists()

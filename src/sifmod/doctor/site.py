@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from sifmod import names
 from sifmod.errors import CommandError, RuntimeMissingError, SiteError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import ask, run
@@ -62,7 +63,12 @@ def _runtime(site: Site) -> Iterator[Finding]:
     try:
         runtime = find_runtime(site)
     except RuntimeMissingError as error:
-        yield Finding(PROBLEM, "runtime", ", ".join(site.runtime_commands), str(error))
+        what = ", ".join(site.runtime_commands)
+        if site.has_enroot and shutil.which(names.ENROOT):
+            why = "enroot runs what eb does, but eb can't pull or build images, nor verify signatures"
+            yield Finding(NOTE, "runtime", f"none of {what} on PATH", why, "install SIFs that are named in sources")
+        else:
+            yield Finding(PROBLEM, "runtime", what, str(error))
         return
     version = runtime.version
     if version:

@@ -24,6 +24,11 @@ def check_signature(runtime: ContainerRuntime, image: Path, site: Site, *, sourc
     """
     if site.signatures != "required":
         return
+    if not runtime.starts_sifs:
+        raise ImageError(
+            f"the site '{site.name}' requires signed images, and {runtime.path.name} verifies no signatures: install "
+            "on a node with Apptainer or SingularityCE"
+        )
     # without a key file only the local keyring counts: anyone can upload a key to a key server
     keys = ["--key", site.signature_key] if site.signature_key else ["--local"]
     done = run([runtime.path, "verify", *keys, image])

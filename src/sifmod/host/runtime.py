@@ -95,6 +95,11 @@ class ContainerRuntime:
 
     path: Path
 
+    @property
+    def starts_sifs(self) -> bool:
+        """Whether it starts, makes and verifies SIFs."""
+        return True
+
     @cached_property
     def version(self) -> str:
         """The output of `singularity --version`, such as `apptainer version 1.4.5`; empty if it fails. Asked once."""
@@ -145,20 +150,38 @@ class ContainerRuntime:
         Raises:
             InstallError: the command failed, or took too long; the message has its last lines.
         """
-        environ = _plain_environment()
+        environ = plain_environment()
         bind_path = ",".join(bind.argument for bind in binds)
         for prefix in ("SINGULARITY", "APPTAINER"):
             environ[f"{prefix}_BINDPATH"] = bind_path
             environ.update({f"{prefix}ENV_{name}": value for name, value in (env or {}).items()})
-        what = f"the command '{' '.join(command)}' in the image '{image.name}'"
         words: list[Union[str, Path]] = [self.path, "exec", *names.CONTAINED, image, *command]
-        try:
-            done = run(words, stdin=stdin, env=environ, time_limit=time_limit)
-        except CommandError as error:
-            raise InstallError(f"{what} failed: {error}") from error
-        if done.status:
-            raise InstallError(f"{what} failed with exit status {done.status}; its last lines: {done.last_lines}")
-        return done.stdout
+        what = f"the command '{' '.join(command)}' in the image '{image.name}'"
+        return answer_of(words, what, stdin=stdin, env=environ, time_limit=time_limit)
+
+
+def answer_of(
+    words: Sequence[Union[str, Path]], what: str, *, stdin: str, env: Mapping[str, str], time_limit: Optional[float]
+) -> str:
+    """Return what a command in a container prints.
+
+    Args:
+        words: the call of the runtime.
+        what: how messages call it.
+        stdin: text for its standard input.
+        env: its environment on the host.
+        time_limit: seconds that it may take; None for no limit.
+
+    Raises:
+        InstallError: the command failed, or took too long; the message has its last lines.
+    """
+    try:
+        done = run(words, stdin=stdin, env=env, time_limit=time_limit)
+    except CommandError as error:
+        raise InstallError(f"{what} failed: {error}") from error
+    if done.status:
+        raise InstallError(f"{what} failed with exit status {done.status}; its last lines: {done.last_lines}")
+    return done.stdout
 
 
 def _steers_containers(name: str) -> bool:
@@ -180,11 +203,12 @@ def look(command: Sequence[Union[str, Path]], *, stdin: str = "", time_limit: fl
     Raises:
         CommandError: it can't be started, took too long, or printed too much.
     """
-    environ = {**_plain_environment(), "SIFMOD_RUNTIME_OPTIONS": " ".join(names.CONTAINED)}
+    environ = {**plain_environment(), "SIFMOD_RUNTIME_OPTIONS": " ".join(names.CONTAINED)}
     return run(command, stdin=stdin, env=environ, time_limit=time_limit)
 
 
-def _plain_environment() -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
+    """Return the environment without what would change what a command does in a container."""
     return {name: value for name, value in os.environ.items() if not _steers_containers(name)}
 
 

@@ -37,7 +37,7 @@ from sifmod.host.files import (
     sha256_of,
     size_of,
 )
-from sifmod.host.runtime import ContainerRuntime, find_runtime
+from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.striping import striped
 from sifmod.image.inspection import Inspection, contents_of
 from sifmod.image.sif import check_is_sif, sif_id, squashfs_partition
@@ -49,6 +49,7 @@ from sifmod.install.pip import pip_settings
 from sifmod.install.placement import HARD_LINK, copy_image, link_image
 from sifmod.install.probe import probe_python
 from sifmod.install.rollback import remember, remember_renames
+from sifmod.install.starter import find_starter
 from sifmod.install.uv import host_uv, uv_settings
 from sifmod.install.wrappers import check_wrappers
 from sifmod.render.environment import setting_variables, structural_variables
@@ -118,7 +119,7 @@ class Installer:
         Raises:
             SifmodError: a step failed; an earlier installation still works, and nothing is left of a new one.
         """
-        runtime = find_runtime(self.site)
+        runtime = find_starter(self.site)
         if self._needs_squashfs:
             squashfs_partition(self.image)  # refuse an unfit image before anything is written
         check_wrappers(self.spec, self.site, self.image)
@@ -166,13 +167,14 @@ class Installer:
         self._compare_stand_ins(spec, digest)
         squashfs = self._place_squashfs(stage, image) if self._needs_squashfs else self._squashfs_of_base()
         spec = replace(spec, squashfs=squashfs.name)
+        started = image if runtime.starts_sifs else stage / squashfs.name
         contents = contents_of(image)
         spec = with_mpi(spec, self.site, contents, runtime, say=self.say, warn=self.warn)
         spec = replace(spec, advisories=self._known_problems(spec, runtime, contents, digest))
         facts = None
         if spec.python:
             self.say(f"looking at the Python of the image in {spec.python.prefix}")
-            facts = probe_python(runtime, image, spec.python)
+            facts = probe_python(runtime, started, spec.python)
             spec = replace(spec, python_version=facts.version)
         artefacts = list(render(spec, self.site))
         if facts and spec.pip_constraints:
@@ -195,7 +197,7 @@ class Installer:
             self._check_environment()
         if spec.venv and (outdated or not has_user_software(Path(spec.installdir))):
             self._check_link(outdated)
-            self._make_user_software(stage, image, runtime, spec)
+            self._make_user_software(stage, started, runtime, spec)
             check_wrappers(spec, self.site, image, user_software=stage / names.USER_SOFTWARE_DIRECTORY)
         files = [str(artefact.path) for artefact in artefacts]
         if image.parent == stage:

@@ -83,6 +83,14 @@ def test_a_missing_runtime_is_a_problem_that_names_what_was_looked_for() -> None
     assert "udocker" in finding.why
 
 
+def test_where_only_enroot_is_the_site_says_what_eb_can_not_do(tools: Stubs) -> None:
+    tools("enroot", "echo 4.1.2")
+    finding = one(a_site(runtimes=("enroot",)), "runtime")
+    assert (finding.severity, finding.what) == (NOTE, "none of singularity, apptainer on PATH")
+    assert "eb can't pull or build images, nor verify signatures" in finding.why
+    assert one(a_site(), "runtime").severity == PROBLEM
+
+
 def test_a_runtime_that_does_not_run_is_a_problem(tools: Stubs) -> None:
     path = tools("singularity", "exit 1")
     finding = one(a_site(), "runtime")

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.standins import StandIns, write_stand_ins
 
+from sifmod import names
 from sifmod.container.bind import Bind, escape
 from sifmod.container.spec import ContainerSpec
 from sifmod.render.helptext import examples, usage
@@ -186,6 +187,19 @@ def test_options_of_apptainer_are_refused(install: Install) -> None:
         "SIFMOD_RUNTIME_OPTIONS is '--cleanenv', and enroot has no such options: unset it, or start Apptainer with "
         "SIFMOD_RUNTIMES=apptainer."
     )
+
+
+def test_a_look_into_the_container_sees_the_module_s_own_alone(install: Install, tmp_path: Path) -> None:
+    commands = install()
+    environ = {"SIFMOD_RUNTIME_OPTIONS": " ".join(names.CONTAINED), "MINE": "1", "BASH_FUNC_f%%": "() { :; }"}
+    call = commands("python", **environ)
+    assert call["words"][1:5] == ["/runscripts/with-environment", "--in", "/", "/user-software/venv/demo/bin/python"]
+    assert not {"/tmp", "/var/tmp", str(tmp_path)} & set(mounts(call))
+    assert {"/runscripts", "/user-software"} <= set(mounts(call))
+    assert "SINGULARITYENV_PREPEND_PATH" in call["env"]
+    assert "MINE" not in call["env"]
+    assert "f" not in call["environ"].get("__SIFMOD_QUOTED", "")
+    assert call["environ"]["ENROOT_MOUNT_HOME"] == "no"
 
 
 def test_a_lost_image_is_named(install: Install) -> None:

@@ -58,7 +58,7 @@ enroot_variables() {
         fi
     done < <(compgen -e)
     while IFS= read -rd '' sifmod_value; do
-        if [[ $sifmod_value == BASH_FUNC_*%%=* ]]; then
+        if [[ -z ${sifmod_contained-} && $sifmod_value == BASH_FUNC_*%%=* ]]; then
             sifmod_value=${sifmod_value//\'/$sifmod_quote}
             sifmod_functions+=" '${sifmod_value//$'\n'/$sifmod_line}'"
         fi
@@ -73,12 +73,30 @@ enroot_variables() {
     if [[ -n ${SHELL-} ]]; then sifmod_enroot+=(-e "__SIFMOD_SHELL=$SHELL"); fi
 }
 
+# drop_variables: keep what enroot, this script and the container's environment need
+drop_variables() {
+    local sifmod_name
+    while IFS= read -r sifmod_name; do
+        case $sifmod_name in
+        SINGULARITYENV_* | APPTAINERENV_* | SINGULARITY_BIND* | APPTAINER_BIND* | ENROOT_* | XDG_* | SLURM_JOB_ID | SLURM_STEP_ID) ;;
+        PATH | HOME | USER | LOGNAME | TMPDIR | LANG | LC_* | TERM) ;;
+        *) export -n "${sifmod_name?}" ;;
+        esac
+    done < <(compgen -e)
+}
+
 # start_enroot COMMAND [ARGUMENT...]: replace this process with the command in the container
 start_enroot() {
     local -a sifmod_enroot=()
-    local sifmod_folder
-    [[ -z ${SIFMOD_RUNTIME_OPTIONS-} ]] ||
+    local sifmod_folder sifmod_contained='' sifmod_place=$PWD sifmod_folders=(/tmp /var/tmp "$PWD")
+    # sifmod looks into containers with these options, which have a counterpart: the module's bind paths and variables, nothing else
+    if [[ ${SIFMOD_RUNTIME_OPTIONS-} == '--containall --no-home --no-mount cwd,hostfs,bind-paths --pwd /' ]]; then
+        sifmod_place=/ sifmod_folders=() sifmod_contained=yes
+        export ENROOT_MOUNT_HOME=no ENROOT_REMAP_ROOT=no ENROOT_LOGIN_SHELL=no
+        drop_variables
+    elif [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then
         die 2 "SIFMOD_RUNTIME_OPTIONS is '$SIFMOD_RUNTIME_OPTIONS', and enroot has no such options: unset it, or start Apptainer with SIFMOD_RUNTIMES=apptainer."
+    fi
 # with these enroot brings the GPUs and the libraries of the host's driver into the container
 if [[ -e /dev/nvidiactl ]]; then
     if [[ -z ${NVIDIA_VISIBLE_DEVICES-} ]]; then export NVIDIA_VISIBLE_DEVICES=all; fi
@@ -86,7 +104,7 @@ if [[ -e /dev/nvidiactl ]]; then
 fi
     # Apptainer mounts these by itself, and before others: a mount hides what is mounted below its destination before. A working
     # directory that is a folder of the system is the image's in the container.
-    for sifmod_folder in /tmp /var/tmp "$PWD"; do
+    for sifmod_folder in ${sifmod_folders[@]+"${sifmod_folders[@]}"}; do
         case $sifmod_folder in
         / | /bin | /dev | /etc | /lib | /lib64 | /mnt | /opt | /proc | /sbin | /sys | /usr | /var) ;;
         *) if [[ -d $sifmod_folder ]]; then enroot_mount "$sifmod_folder" "$sifmod_folder" ''; fi ;;
@@ -96,7 +114,7 @@ fi
     enroot_variables
     # what Apptainer does, unless the user has set these
     export ENROOT_MOUNT_HOME="${ENROOT_MOUNT_HOME-yes}" ENROOT_REMAP_ROOT="${ENROOT_REMAP_ROOT-no}" ENROOT_LOGIN_SHELL="${ENROOT_LOGIN_SHELL-no}"
-    exec enroot start "${sifmod_enroot[@]}" "$sifmod_image" /runscripts/with-environment --in "$PWD" "$@"
+    exec enroot start "${sifmod_enroot[@]}" "$sifmod_image" /runscripts/with-environment --in "$sifmod_place" "$@"
 }
 
 # start_contained_enroot BINDS COMMAND [ARGUMENT...]: replace this process with the command in a container that sees only these binds
