@@ -437,6 +437,21 @@ def test_eb_installs_with_enroot_alone(alone: User, tmp_path: Path) -> None:
     assert "problem" not in verified
 
 
+def test_layers_work_with_enroot_alone(alone: User, tmp_path: Path) -> None:
+    easyconfig = tmp_path / "Layers-1.eb"
+    text = "easyblock = 'ContainerImage'\nname = 'Layers'\nversion = '1'\nhomepage = 'x'\ndescription = 'x'\n"
+    text += "toolchain = SYSTEM\nsources = ['demo.sif']\npython_prefix = '/usr'\nvenv = 'demo'\nmoduleclass = 'lang'\n"
+    easyconfig.write_text(text)
+    alone.eb(str(easyconfig))
+    load = "module load Layers/1"
+    for number in (1, 2):
+        wheel = make_wheel(tmp_path, f"part{number}", "1.0", f"def name():\n    return 'part {number}'\n")
+        last = "add-layer" if number == 1 else "flatten-layers"
+        alone.run(f"{load}; pip install --no-index {wheel}; make-squashfs --remove-directory; {last}")
+    shown = "python -c 'import part1, part2; print(part1.name(), part2.name())'"
+    assert alone.out(f"{load}; {shown}") == "part 1 part 2"
+
+
 def test_eb_with_enroot_alone_says_that_it_can_not_pull(alone: User, tmp_path: Path) -> None:
     easyconfig = tmp_path / "Pulled-1.eb"
     text = "easyblock = 'ContainerImage'\nname = 'Pulled'\nversion = '1'\nhomepage = 'x'\ndescription = 'x'\n"
