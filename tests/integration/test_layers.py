@@ -77,7 +77,7 @@ def test_pip_takes_what_a_layer_has_as_installed_and_may_put_a_newer_one_on_top(
     assert greet(layered) == "hello"
 
 
-def test_uv_keeps_what_a_layer_has(layered: User, newer: Path, tmp_path: Path) -> None:
+def test_uv_keeps_what_a_layer_has_and_may_put_a_newer_one_on_top(layered: User, newer: Path, tmp_path: Path) -> None:
     needs = make_wheel(tmp_path, "needs", "1.0", "", requires=("greeting>=1",))
     uv = f"{LOAD}; uv pip install --no-index --no-cache"
     done = layered.run(f"{uv} {needs}")
@@ -85,9 +85,18 @@ def test_uv_keeps_what_a_layer_has(layered: User, newer: Path, tmp_path: Path) -
     packages = root(layered) / "user-software/venv/demo/lib/python3.11/site-packages"
     assert {path.name for path in packages.glob("*.dist-info")} == {"needs-1.0.dist-info"}
     done = layered.run(f"{uv} --find-links {newer.parent} 'greeting>=2'", check=False)
-    assert done.returncode != 0
-    assert "a layer has greeting==1.0" in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "In a layer, and found after what is installed now: greeting==1.0" in done.stderr
+    assert greet(layered) == "hello again"
+    assert versions(layered)["greeting"] == "2.0"
+    done = layered.run(f"{uv} --find-links {newer.parent} 'greeting>=3'", check=False)
+    assert done.returncode
+    assert "greeting>=3" in done.stderr
+    layered.run(f"{LOAD}; uv pip uninstall greeting")
     assert greet(layered) == "hello"
+    listed = f"printf 'greeting==2.0\\nneeds\\n' | {uv.split('; ')[1]} --find-links {newer.parent} -r -"
+    layered.run(f"{LOAD}; {listed}")
+    assert greet(layered) == "hello again"
 
 
 def test_the_top_alone_is_packed_and_all_can_be_made_one_file(layered: User, newer: Path, other: Path) -> None:

@@ -290,26 +290,35 @@ def install(program: str, arguments: "list[str]", given: "list[Option]", at: int
     # uv does not look into layers either
     below = {name: version for name, version in in_layers().items() if name not in held}
     below = {name: version for name, version in below.items() if name not in on_top()}
-    held.update(below)
     is_lock = any(option.name in REQUIREMENTS and is_pylock(option.value or "") for option in given)
-    extras = {} if is_lock else extras_of(held)  # type: dict[str, list[str]]
     offsets = buffered(arguments, given)
-    with tempfile.TemporaryDirectory(prefix="sifmod-uv-") as folder:
-        more = ["--dry-run"]
-        if not is_lock:
-            write_stand_ins(folder, held, extras)
-            more += ["--no-verify-hashes", *own_and(given, CONSTRAINTS, HELD), *own_and(given, FIND_LINKS, folder)]
-            if below:
-                path = os.path.join(folder, "below.txt")
-                with open(path, "w", encoding="utf-8") as stream:
-                    stream.writelines(f"{name}=={version}\n" for name, version in below.items())
-                more.append(f"--constraints={path}")
-        status, said = run_trial([program, *trial_words(arguments, given, at, more)], offsets)
-    plan = read_plan(said)
-    if status or not plan:
-        sys.stderr.write(said)
-        explain(said, held, below, arguments)
-        sys.exit(status or 2)
+    replaced = {}  # type: dict[str, str]
+    while True:
+        extras = {} if is_lock else extras_of({**held, **below})  # type: dict[str, list[str]]
+        with tempfile.TemporaryDirectory(prefix="sifmod-uv-") as folder:
+            more = ["--dry-run"]
+            if not is_lock:
+                write_stand_ins(folder, {**held, **below}, extras)
+                more += ["--no-verify-hashes", *own_and(given, CONSTRAINTS, HELD), *own_and(given, FIND_LINKS, folder)]
+                if below:
+                    path = os.path.join(folder, "below.txt")
+                    with open(path, "w", encoding="utf-8") as stream:
+                        stream.writelines(f"{name}=={version}\n" for name, version in below.items())
+                    more.append(f"--constraints={path}")
+            status, said = run_trial([program, *trial_words(arguments, given, at, more)], offsets)
+        plan = read_plan(said)
+        if plan and not status:
+            break
+        # another version of what a layer has may go on top
+        in_the_way = named_in(said, below)
+        if not in_the_way:
+            sys.stderr.write(said)
+            explain(said, held, arguments)
+            sys.exit(status or 2)
+        replaced.update({name: below.pop(name) for name in in_the_way})
+        for descriptor, offset in offsets.items():
+            os.lseek(descriptor, offset, os.SEEK_SET)
+    held.update(below)
     removed, installs = plan
     of_image = sorted(name for name in installs if name in held)
     if of_image and is_lock:
@@ -324,6 +333,9 @@ def install(program: str, arguments: "list[str]", given: "list[Option]", at: int
             kept = [f"{name}=={held[name]}" for name in of_image if name in names]
             if kept:
                 print(f"In {where}: {', '.join(kept)}", file=sys.stderr)
+    on_layers = sorted(f"{name}=={version}" for name, version in replaced.items() if name in installs)
+    if on_layers and not any(option.name in ("--quiet", "-q") for option in given):
+        print(f"In a layer, and found after what is installed now: {', '.join(on_layers)}", file=sys.stderr)
     more = own_and(given, EXCLUDES, HELD)
     if below:
         more.append(f"--excludes={unnamed_file(''.join(name + chr(10) for name in below))}")
@@ -475,14 +487,17 @@ def read_plan(said: str) -> "Optional[tuple[set[str], dict[str, str]]]":
     return removed, installs
 
 
-def explain(said: str, held: "dict[str, str]", below: "dict[str, str]", arguments: "list[str]") -> None:
-    """Say which packages of the image or of a layer were in the way."""
-    named = sorted(name for name, version in held.items() if re.search(rf"\b{re.escape(f'{name}=={version}')}", said))
-    if any(name in below for name in named):
-        found = ", ".join(f"{name}=={below[name]}" for name in named if name in below)
-        command = quoted(["pip", *(word for word in arguments if word != "pip")])
-        print(f"uv: a layer has {found}. pip can put another version on top: {command}", file=sys.stderr)
-    elif named:
+def named_in(said: str, packages: "dict[str, str]") -> "list[str]":
+    """Return the names of the packages that uv names with their versions."""
+    return sorted(
+        name for name, version in packages.items() if re.search(rf"\b{re.escape(f'{name}=={version}')}", said)
+    )
+
+
+def explain(said: str, held: "dict[str, str]", arguments: "list[str]") -> None:
+    """Say which packages of the image were in the way."""
+    named = named_in(said, held)
+    if named:
         command = shlex.quote(f"UV_EXCLUDE= {quoted(['uv', *arguments])}")
         print(
             f"uv: the image has {', '.join(f'{name}=={held[name]}' for name in named)}, which it keeps. "
