@@ -119,7 +119,7 @@ pyxis_end() {
     trap '' PIPE
     for number in "${!pyxis_inputs[@]}"; do
         input=${pyxis_inputs[number]} output=${pyxis_outputs[number]}
-        printf '\n' 2>/dev/null >&"$input" || :
+        { printf '\n' >&"$input"; } 2>/dev/null || :
         exec {input}>&-
         while IFS= read -rt 10 -u "$output"; do :; done
     done
