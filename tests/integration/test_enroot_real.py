@@ -192,6 +192,16 @@ def test_packed_user_software_is_mounted_while_commands_use_it(tmp_path: Path) -
     assert user.out(f"{LOAD}; {greet}") == f"hello {PREFIX}"
 
 
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """The same with `greeting` in packed user software."""
+    folder = tmp_path_factory.mktemp("enroot-packed")
+    user = make_enroot_user(folder)
+    pip_install(user, folder)
+    user.run(f"{LOAD}; make-squashfs --remove-directory")
+    return user
+
+
 # Jobs with pyxis
 
 # Each rank but the first connects to the first, at the address and the port that each has been told. A program that
@@ -356,15 +366,6 @@ time.sleep(100)
 """
 
 
-@pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> User:
-    folder = tmp_path_factory.mktemp("packed")
-    user = make_enroot_user(folder)
-    pip_install(user, folder)
-    user.run(f"{LOAD}; make-squashfs --remove-directory")
-    return user
-
-
 def mounts_of(job: str) -> list[str]:
     """Return what is mounted for a job, and the processes that hold it."""
     name = f"/tmp/sifmod-mounts-{os.getuid()}/{job}.pyxis-"
@@ -402,6 +403,40 @@ def test_a_cancelled_job_still_has_its_software_for_a_checkpoint(packed: User, t
         time.sleep(0.2)
 
 
+# The software is there for each step of a job, and for one that the job script becomes.
+PACKED = """#!/bin/bash -e
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2
+#SBATCH --time=5
+# as in a job with this option: it does not go with --ntasks-per-node, which the step that mounts has
+export SLURM_NTASKS_PER_GPU=1
+module load {module}
+source "$CONTAINERROOT/share/pyxis.sh"
+unset SLURM_NTASKS_PER_GPU
+options=(--container-image="$SQSH" --container-mounts="$CONTAINER_MOUNTS" --container-env="$CONTAINER_ENV")
+options+=(--container-workdir="$PWD" --container-mount-home --no-container-remap-root /runscripts/with-environment)
+srun "${{options[@]}}" python -c 'import greeting; print(greeting.greet())'
+{last} srun "${{options[@]}}" python -c 'import greeting, sys; sys.exit(7)'
+"""
+
+
+@pytest.mark.parametrize("last", ["", "exec"])
+def test_each_step_of_a_job_has_packed_user_software(packed: User, tmp_path: Path, last: str) -> None:
+    script = PACKED.format(module=DEMO_MODULE, last=last)
+    command = ["sbatch", "--wait", "--parsable", f"--output={tmp_path}/out"]
+    done = subprocess.run(
+        command, input=script, cwd=tmp_path, env=packed.environ(), text=True, capture_output=True, check=False
+    )
+    output = (tmp_path / "out").read_text()
+    assert done.returncode == 7, output
+    assert output.splitlines().count("hello") == 4
+    place = f"/tmp/sifmod-mounts-{os.getuid()}/{done.stdout.strip()}.pyxis-"
+    end = time.monotonic() + 20
+    while place in Path("/proc/mounts").read_text():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
 # Without Apptainer and SingularityCE
 
 
@@ -427,7 +462,7 @@ def test_eb_installs_with_enroot_alone(alone: User, tmp_path: Path) -> None:
     text = "easyblock = 'ContainerImage'\nname = 'Own'\nversion = '1'\nhomepage = 'x'\ndescription = 'x'\n"
     text += "toolchain = SYSTEM\nsources = ['demo.sif']\npython_prefix = '/usr'\nvenv = 'demo'\nmoduleclass = 'lang'\n"
     easyconfig.write_text(text + f"pip_requirements = ['greeting @ file://{wheel}']\nbinds = ['{tmp_path}']\n")
-    assert "command -v" not in alone.run("command -v apptainer singularity", check=False).stdout
+    assert alone.run("command -v apptainer singularity", check=False).stdout == ""
     alone.eb(str(easyconfig))
     load = "module load Own/1"
     assert alone.out(f"{load}; python -c 'import greeting; print(greeting.greet())'") == "hello"

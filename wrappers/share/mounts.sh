@@ -47,17 +47,22 @@ is_held() {
     [[ -n $holder ]] && is_running "$holder"
 }
 
-# lock_mounts FOLDER: open the folder as sifmod_mounts_lock and lock it. Who empties it removes it.
+# lock_mounts FOLDER: open the folder as sifmod_mounts_lock and lock it; fails if it is not the user's own, or closed. Who empties it
+# removes it, maybe between two of these lines, so one look does not count.
 lock_mounts() {
-    while true; do
+    local looks=0
+    while ((looks < 50)); do
+        looks=$((looks + 1))
         mkdir -m 700 -- "$1" 2>/dev/null || :
-        if [[ -L $1 || ! -d $1 || ! -O $1 ]]; then return 1; fi
+        if [[ -L $1 || ! -d $1 || ! -O $1 ]]; then continue; fi
         { exec {sifmod_mounts_lock}<"$1"; } 2>/dev/null || continue
+        looks=0
         flock "$sifmod_mounts_lock"
         # the status is written out: in a trap, a bare return has that of the command before the trap
         if [[ $1 -ef /proc/$BASHPID/fd/$sifmod_mounts_lock ]]; then return 0; fi
         exec {sifmod_mounts_lock}<&-
     done
+    return 1
 }
 
 # unmount FOLDER/KEY: also one whose FUSE program was killed. Containers that still have it keep it until they end.

@@ -7,6 +7,8 @@
 # Written by sifmod for the site test.
 
 module load PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
+# tasks need the module's variables, also in a job that got none of the shell's (sbatch --export=NONE)
+unset SLURM_EXPORT_ENV
 : "${SIF:?the module is not a container module of sifmod}"
 
 # Each node gets a copy of the image, which is removed when the job ends. If that fails, the job goes on without.

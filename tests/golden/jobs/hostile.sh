@@ -7,6 +7,8 @@
 # Written by sifmod for the site it's #SBATCH --nodes=9.
 
 module load Python/3.11
+# tasks need the module's variables, also in a job that got none of the shell's (sbatch --export=NONE)
+unset SLURM_EXPORT_ENV
 : "${SIF:?the module is not a container module of sifmod}"
 
 srun --kill-on-bad-exit \

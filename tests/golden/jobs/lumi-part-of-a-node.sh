@@ -9,6 +9,8 @@
 # Written by sifmod for the site lumi.
 
 module load PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
+# tasks need the module's variables, also in a job that got none of the shell's (sbatch --export=NONE)
+unset SLURM_EXPORT_ENV
 : "${SIF:?the module is not a container module of sifmod}"
 
 # The site's CPU masks are not used: they need 8 GPUs per node and one process per GPU.

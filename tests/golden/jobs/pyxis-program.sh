@@ -7,6 +7,8 @@
 # Written by sifmod for the site test.
 
 module load samtools/1.22
+# tasks need the module's variables, also in a job that got none of the shell's (sbatch --export=NONE)
+unset SLURM_EXPORT_ENV
 : "${CONTAINERROOT:?the module is not a container module of sifmod}"
 if [[ ! -f $CONTAINERROOT/share/pyxis.sh ]]; then
     echo 'samtools/1.22 was installed without an image for enroot: install it again with eb --rebuild at a site whose runtimes have enroot' >&2

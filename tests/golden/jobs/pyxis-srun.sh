@@ -9,6 +9,8 @@
 # Written by sifmod for the site test.
 
 module load PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
+# tasks need the module's variables, also in a job that got none of the shell's (sbatch --export=NONE)
+unset SLURM_EXPORT_ENV
 : "${CONTAINERROOT:?the module is not a container module of sifmod}"
 if [[ ! -f $CONTAINERROOT/share/pyxis.sh ]]; then
     echo 'PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315 was installed without an image for enroot: install it again with eb --rebuild at a site whose runtimes have enroot' >&2

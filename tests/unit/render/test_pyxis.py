@@ -6,6 +6,8 @@ import os
 import re
 import shlex
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -301,6 +303,68 @@ def test_a_job_script_with_a_trap_that_waits_for_its_children_ends_too(run: RunJ
     until(lambda: not mounted())
 
 
+def test_a_module_loaded_after_another_one_leaves_nothing_either(run: RunJob, packed: ContainerSpec) -> None:
+    # the trap runs what the script has set before, which still sees the status
+    again = f"source {shlex.quote(packed.installdir)}/share/pyxis.sh\nexit 3\n"
+    done = run.run(A_SCRIPT, packed, environ=IN_A_JOB, before="trap 'echo $?' EXIT\n", after=again)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "3\n", "")
+    assert mounted() == []
+
+
+def test_a_job_script_may_have_a_coproc_of_its_own(run: RunJob, packed: ContainerSpec) -> None:
+    run.stand_ins.then("#!/bin/sh\nexit 0\n")
+    own = "coproc MINE { cat; }\n"
+    lines = "echo mine >&${MINE[1]}; read -r line <&${MINE[0]}; echo $line\n"
+    done = run.run(A_SCRIPT, packed, environ=IN_A_JOB, before=own, after=lines)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "mine\n", "")
+
+
+def test_a_program_left_in_the_background_does_not_hold_the_job_up(run: RunJob, packed: ContainerSpec) -> None:
+    start = time.monotonic()
+    one_node = {**IN_A_JOB, "SLURM_JOB_NUM_NODES": "1"}
+    done = run.run(A_SCRIPT, packed, environ=one_node, after="{ sleep 9; :; } >/dev/null 2>&1 &\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert time.monotonic() - start < 8
+    assert mounted() == []
+
+
+def test_signals_for_the_process_group_of_the_job_script_do_not_reach_the_step(
+    run: RunJob, packed: ContainerSpec
+) -> None:
+    own = f"mount-in-job {WHERE}/{IN_A_JOB['SLURM_JOB_ID']}.pyxis-"
+    run.stand_ins.then(f'#!/bin/bash\nps -o pgid= -p $$; ps -o pgid= -p "$(pgrep -d, -f "{own}")"\n')
+    done = run.run(A_SCRIPT, packed, environ=IN_A_JOB)
+    of_script, *of_step = done.stdout.split()
+    assert of_step
+    assert of_script not in of_step
+
+
+def test_a_job_script_may_become_its_step(run: RunJob, packed: ContainerSpec) -> None:
+    own = f"{WHERE}/{IN_A_JOB['SLURM_JOB_ID']}.pyxis-*.1/root/file"
+    done = run.run(A_SCRIPT, packed, environ=IN_A_JOB, after=f"exec sh -c 'sleep 1; cat {own}'\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "packed\n", "")
+    until(lambda: not mounted())
+
+
+def test_the_step_that_mounts_gets_none_of_srun_s_options_from_variables(run: RunJob, packed: ContainerSpec) -> None:
+    # --gpus-per-node does not go with --gres=none, --ntasks-per-gpu with --ntasks-per-node, and output that goes into a
+    # file never says that files are mounted
+    options = {
+        "SLURM_GPUS_PER_NODE": "4",
+        "SLURM_NTASKS_PER_GPU": "1",
+        "SLURM_STDOUTMODE": "out.%t",
+        "SLURM_DEBUG": "1",
+        "SRUN_CPUS_PER_TASK": "8",
+    }
+    kept = {**IN_A_JOB, "SLURM_CONF": "/etc/slurm/slurm.conf", "SLURM_JWT": "x"}
+    done = run.run(A_SCRIPT, packed, environ={**options, **kept})
+    assert (done.returncode, done.stderr) == (0, "")
+    calls: list[dict[str, Any]] = run.stand_ins.calls
+    of_step, of_tasks = (call["environ"] for call in calls)
+    assert {name: of_step.get(name) for name in (*options, *kept)} == {**dict.fromkeys(options), **kept}
+    assert options.items() <= of_tasks.items()
+
+
 def test_a_task_that_writes_a_checkpoint_at_the_end_of_the_job_still_has_its_software(
     run: RunJob, packed: ContainerSpec
 ) -> None:
@@ -332,6 +396,12 @@ def test_where_a_file_can_not_be_mounted_no_container_is_started(
     assert not list(WHERE.glob(f"{IN_A_JOB['SLURM_JOB_ID']}.*"))
 
 
+def test_a_packed_file_in_a_heterogeneous_job_is_refused_with_the_remedy(run: RunJob, packed: ContainerSpec) -> None:
+    done = run.run(A_SCRIPT, packed, environ={**IN_A_JOB, "SLURM_HET_SIZE": "2"})
+    assert (done.returncode, run.stand_ins.calls) == (1, [])
+    assert "can't be mounted on all nodes of a heterogeneous job: unpack user software" in done.stderr
+
+
 def test_a_packed_file_without_a_job_is_refused_with_the_remedy(run: RunJob, packed: ContainerSpec) -> None:
     done = run.run(A_SCRIPT, packed)
     assert (done.returncode, run.stand_ins.calls) == (1, [])
@@ -346,6 +416,55 @@ def test_a_mount_that_is_lost_while_the_job_runs_is_told(run: RunJob, packed: Co
     run.stand_ins.then(f"#!/bin/sh\npkill -KILL -f '^squashfuse.* {own}'\nsleep 1\n")
     done = run.run(A_SCRIPT, packed, environ=IN_A_JOB)
     assert "a packed file was unmounted while the job ran." in done.stderr
+
+
+def test_a_step_that_has_lost_its_mount_ends_although_the_job_runs_on(packed: ContainerSpec) -> None:
+    # Slurm's step lasts as long as a process has its standard error open
+    folder = f"{WHERE}/{IN_A_JOB['SLURM_JOB_ID']}.pyxis-1"
+    command = [f"{packed.installdir}/share/mount-in-job", folder, f"{packed.installdir}/user-software.squashfs"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "mounted\n"
+        subprocess.run(["pkill", "-KILL", "-f", f"^squashfuse.* {folder}"], check=True)
+        # at the latest, so that the test ends
+        close = threading.Timer(10, process.stdin.close)
+        close.start()
+        assert "a packed file was unmounted while the job ran." in process.stderr.read()
+        assert close.is_alive()
+        close.cancel()
+        assert process.wait(20) == 126
+
+
+# Locks the folder of mounts, and removes it as the last command that uses one does.
+LOCKS = """
+source "$1"
+for i in {1..150}; do
+    lock_mounts "$2" || { echo refused; exit 1; }
+    mkdir "$2/$BASHPID"
+    rmdir "$2/$BASHPID" "$2"
+    exec {sifmod_mounts_lock}<&-
+done
+"""
+
+
+def test_a_folder_of_mounts_that_another_command_removes_meanwhile_is_made_again(
+    installed: ContainerSpec, tmp_path: Path
+) -> None:
+    command = ["bash", "-p", "-c", LOCKS, "sh", f"{installed.installdir}/share/mounts.sh", str(tmp_path / "mounts")]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert [process.communicate(timeout=60)[0] for process in started] == [""] * 4
+
+
+def test_a_folder_of_mounts_that_can_not_be_locked_is_refused(installed: ContainerSpec, tmp_path: Path) -> None:
+    link = tmp_path / "mounts"
+    link.symlink_to(tmp_path)
+    script = 'source "$1"; lock_mounts "$2" || echo refused'
+    for place in (link, tmp_path / "gone" / "mounts"):
+        command = ["bash", "-p", "-c", script, "sh", f"{installed.installdir}/share/mounts.sh", str(place)]
+        assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout == "refused\n"
 
 
 @pytest.mark.parametrize("name", ["a,b", "a:b", 'a"b', "a$b", "a`b"])

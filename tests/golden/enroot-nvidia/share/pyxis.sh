@@ -59,21 +59,37 @@ pyxis_names() {
 }
 
 # pyxis_mount_files: mount packed files, such as user software, on each node of the job. pyxis mounts only folders and files of the host,
-# so a step of this job does it, beside the others. It ends with this shell, whose end closes its standard input, and unmounts them.
+# so a step of this job does it, beside the others. It unmounts them when it reads something or its standard input ends, as it does with
+# this shell, and with the programs that it starts or becomes.
 pyxis_mount_files() {
-    local line nodes=${SLURM_JOB_NUM_NODES:-1} mounted=0
+    local line nodes=${SLURM_JOB_NUM_NODES:-1} mounted=0 input output
+    local -a unset=()
     if [[ ! ${SLURM_JOB_ID-} =~ ^[0-9]{1,10}$ ]]; then
         pyxis_refuse "'${pyxis_files[0]}' is a packed file, which only a job of sbatch or salloc can mount for pyxis: use one, or unpack user software with unmake-squashfs"
     fi
-    coproc PYXIS_MOUNTS {
-        exec srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --gres=none --mpi=none --input=all \
-            --kill-on-bad-exit=1 --quiet --job-name=mount-packed --chdir=/ \
-            /apps/PyTorch/24.03-ngc/share/mount-in-job "$pyxis_folder" "${pyxis_files[@]}"
-    }
+    if ((${SLURM_HET_SIZE:-1} > 1)); then
+        pyxis_refuse "'${pyxis_files[0]}' is a packed file, which can't be mounted on all nodes of a heterogeneous job: unpack user software with unmake-squashfs, or run the job without pyxis"
+    fi
+    # srun takes options from variables too, of sbatch and of the user: they are for the tasks, and some do not go with the ones below
+    while IFS= read -r line; do
+        case $line in
+        SLURM_JOB_* | SLURM_JOBID | SLURM_CONF* | SLURM_CLUSTER* | SLURM_HET_SIZE | SLURM_WORKING_CLUSTER | SLURM_JWT | SLURM_SPANK_*) ;;
+        SLURM_* | SRUN_*) unset+=(-u "$line") ;;
+        esac
+    done < <(compgen -e)
+    # pipes without names, opened for each direction by itself; a coproc would be in the way of one of the job script. In a session of
+    # its own: srun kills its tasks at once when a script signals its process group.
+    exec {input}<> <(:) {output}<> <(:)
+    env ${unset[@]+"${unset[@]}"} \
+        setsid srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --gres=none --mpi=none --input=all \
+        --kill-on-bad-exit=1 --quiet --job-name=mount-packed --chdir=/ \
+        /apps/PyTorch/24.03-ngc/share/mount-in-job "$pyxis_folder" "${pyxis_files[@]}" \
+        <"/proc/self/fd/$input" >"/proc/self/fd/$output" {input}>&- {output}>&- &
     # a job script that waits for its children does not mean this one
-    disown "$PYXIS_MOUNTS_PID"
-    exec {pyxis_output}<&"${PYXIS_MOUNTS[0]}" {pyxis_input}>&"${PYXIS_MOUNTS[1]}"
-    eval "exec ${PYXIS_MOUNTS[0]}<&- ${PYXIS_MOUNTS[1]}>&-"
+    disown "$!"
+    exec {pyxis_input}>"/proc/self/fd/$input" {pyxis_output}<"/proc/self/fd/$output" {input}>&- {output}>&-
+    pyxis_inputs+=("$pyxis_input")
+    pyxis_outputs+=("$pyxis_output")
     while ((mounted < nodes)) && IFS= read -r -u "$pyxis_output" line; do
         # others are of the site's plugins
         if [[ $line == *mounted ]]; then mounted=$((mounted + 1)); fi
@@ -81,17 +97,40 @@ pyxis_mount_files() {
     if ((mounted < nodes)); then
         pyxis_refuse "packed files were mounted on $mounted of $nodes nodes, for the reason above: unpack user software with unmake-squashfs, or run the job without pyxis"
     fi
-    # Slurm would end the step, and say so as an error. A job script with such a trap of its own keeps it.
-    if [[ -z $(trap -p EXIT) ]]; then trap pyxis_end EXIT; fi
+    pyxis_at_exit
 }
 
-# pyxis_end: end the step that mounts, and wait until it has ended
+# pyxis_at_exit: end the steps that mount at the end of the job script, after what it does then itself. Else Slurm ends them, and says so
+# as an error. A subshell shows the trap of the shell around it as its own, and runs none of it.
+pyxis_at_exit() {
+    local shown
+    local -a words
+    shown=$(trap -p EXIT)
+    if [[ $shown == *pyxis_end* ]]; then return; fi
+    eval "words=($shown)"
+    # `trap -- COMMANDS EXIT`, with `-` for none in POSIX mode
+    case ${words[2]--} in
+    -) trap pyxis_end EXIT ;;
+    *) if [[ $BASHPID == "$$" ]]; then trap "${words[2]}"$'\npyxis_end' EXIT; fi ;;
+    esac
+}
+
+# pyxis_end: end the steps that mount, and wait until they have ended. By a line, because a program in the background may still have
+# the pipe open.
 pyxis_end() {
-    exec {pyxis_input}>&-
-    while IFS= read -rt 10 -u "$pyxis_output"; do :; done
+    local number input output
+    trap '' PIPE
+    for number in "${!pyxis_inputs[@]}"; do
+        input=${pyxis_inputs[number]} output=${pyxis_outputs[number]}
+        { printf '\n' >&"$input"; } 2>/dev/null || :
+        exec {input}>&-
+        while IFS= read -rt 10 -u "$output"; do :; done
+    done
+    pyxis_inputs=() pyxis_outputs=()
 }
 
-case $(srun --help 2>&1) in
+# a variable with an option that srun does not accept would hide the others
+case $(env -u SLURM_EXCLUSIVE srun --help 2>&1) in
 *--container-image*--container-mounts*) ;;
 *) pyxis_refuse "srun has no options --container-image and --container-mounts: ask an administrator to load pyxis, or run the job without it" ;;
 esac
@@ -110,6 +149,9 @@ fi
 # is a folder of the system, which is the image's in the container.
 CONTAINER_MOUNTS=''
 pyxis_files=()
+# of all modules whose pyxis.sh the job script has sourced
+pyxis_inputs=(${pyxis_inputs[@]+"${pyxis_inputs[@]}"})
+pyxis_outputs=(${pyxis_outputs[@]+"${pyxis_outputs[@]}"})
 pyxis_folder=/tmp/sifmod-mounts-$UID/${SLURM_JOB_ID-}.pyxis-$RANDOM$RANDOM
 case $PWD in
 / | /bin | /dev | /etc | /lib | /lib64 | /mnt | /opt | /proc | /sbin | /sys | /tmp | /usr | /var) ;;
