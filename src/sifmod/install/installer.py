@@ -120,6 +120,11 @@ class Installer:
             SifmodError: a step failed; an earlier installation still works, and nothing is left of a new one.
         """
         runtime = find_starter(self.site)
+        if self.spec.bases and not runtime.starts_sifs and not self.spec.squashfs:
+            raise InstallError(
+                f"{self.spec.bases[0].module} has no image for {runtime.path.name}, the only runtime here: ask its "
+                "owner to install it again with eb --rebuild, or install on a node with Apptainer or SingularityCE"
+            )
         if self._needs_squashfs:
             squashfs_partition(self.image)  # refuse an unfit image before anything is written
         check_wrappers(self.spec, self.site, self.image)

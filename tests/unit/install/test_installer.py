@@ -18,7 +18,7 @@ from sifmod import names
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind
 from sifmod.container.naming import Naming
-from sifmod.container.spec import ContainerSpec, PythonLayout
+from sifmod.container.spec import Base, ContainerSpec, PythonLayout
 from sifmod.errors import ImageError, InstallError, ParameterError, SifmodError
 from sifmod.fetch.store import StoredImage
 from sifmod.host import command, files
@@ -31,7 +31,7 @@ from sifmod.render.templates import render
 from sifmod.site.settings import Site
 from sifmod.usersoftware.tree import PARTS
 
-from ..support import SIF_HEADER, FakeRuntime, Need, a_site, a_spec, mode_of, snapshot, split_binds
+from ..support import SIF_HEADER, FakeRuntime, Need, Stubs, a_site, a_spec, mode_of, snapshot, split_binds
 
 STAGE = ".sifmod-stage"
 
@@ -176,6 +176,16 @@ def test_a_container_without_a_python_runs_nothing(install: Install, installdir:
     assert [call["argv"] for call in fake.calls] == []
     assert not (installdir / "user-software").exists()
     assert manifest_of(installdir).python_version == ""
+
+
+def test_a_base_without_an_image_for_the_only_runtime_is_refused_before_anything_is_written(
+    install: Install, installdir: Path, tools: Stubs
+) -> None:
+    tools("enroot", "echo 4.1.2")
+    base = Base("Team/1", "/apps/Team/1", "demo", "3.11", "")
+    with pytest.raises(InstallError, match="Team/1 has no image for enroot, the only runtime here: ask its owner"):
+        install(site=a_site(runtimes=("enroot",)), bases=(base,), image_mode="central")
+    assert not installdir.exists()
 
 
 def test_a_container_without_a_venv_has_no_user_software(install: Install, installdir: Path, fake: FakeRuntime) -> None:
