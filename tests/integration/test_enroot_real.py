@@ -245,9 +245,9 @@ os.write(1, (json.dumps({
 LAUNCHERS = {"srun": "", "torchrun": "", "program": "python"}
 
 
-def submit(user: User, folder: Path, options: str, command: str) -> subprocess.Popen[str]:
+def submit(user: User, folder: Path, options: str, command: str, *, module: str = DEMO_MODULE) -> subprocess.Popen[str]:
     """Submit the job script that `sifmod sbatch --pyxis` writes, and end when the job has ended."""
-    script = f"sifmod sbatch {DEMO_MODULE} --pyxis --time 5 {options} -- {command} | sbatch --wait --output=out"
+    script = f"sifmod sbatch {module} --pyxis --time 5 {options} -- {command} | sbatch --wait --output=out"
     return subprocess.Popen(
         ["bash", "-c", f"set -o pipefail; {script}"],
         cwd=folder,
@@ -496,3 +496,39 @@ def test_eb_with_enroot_alone_says_that_it_can_not_pull(alone: User, tmp_path: P
     said = " ".join((done.stdout + done.stderr).split())
     assert "enroot neither pulls nor builds SIFs: give one in sources" in said
     assert not alone.installdir("Pulled/1").exists()
+
+
+def test_layers_are_in_jobs_with_pyxis(tmp_path: Path) -> None:
+    """Two packed layers below a directory, then all three packed, on two nodes."""
+    user = make_enroot_user(tmp_path)
+    for number in (1, 2, 3):
+        wheel = make_wheel(tmp_path, f"part{number}", "1.0", f"def name():\n    return 'part {number}'\n")
+        user.run(f"{LOAD}; pip install --no-index {wheel}")
+        if number < 3:
+            user.run(f"{LOAD}; make-squashfs --remove-directory; add-layer")
+    line = "(os.environ['RANK'] + ' ' + ', '.join(part.name() for part in (part1, part2, part3)) + '\\n').encode()"
+    (tmp_path / "parts.py").write_text(f"import os, part1, part2, part3; os.write(1, {line})\n")
+    expected = [f"{rank} part 1, part 2, part 3" for rank in range(2)]
+    for packing in ("true", "make-squashfs --remove-directory"):
+        user.run(f"{LOAD}; {packing}")
+        assert submit(user, tmp_path, "--nodes 2 --tasks-per-node 1", "parts.py").wait(timeout=120) == 0
+        assert sorted((tmp_path / "out").read_text().splitlines()) == expected, packing
+
+
+def test_a_module_on_another_one_works_in_jobs_with_pyxis(packed: User, tmp_path: Path) -> None:
+    """The image and the packed software of the base, and one's own packages, in a directory and packed."""
+    easyconfig = tmp_path / "Mine-1.eb"
+    easyconfig.write_text(
+        "easyblock = 'ContainerImage'\nname = 'Mine'\nversion = '1'\nhomepage = 'https://example.org/'\n"
+        f"description = 'Mine.'\ntoolchain = SYSTEM\nbuilds_on = '{DEMO_MODULE}'\nmoduleclass = 'lang'\n"
+    )
+    packed.eb(str(easyconfig))
+    wheel = make_wheel(tmp_path, "own", "1.0", "def name():\n    return 'own'\n")
+    packed.run(f"module load Mine/1; pip install --no-index {wheel}")
+    line = "(os.environ['RANK'] + ' ' + greeting.greet() + ' ' + own.name() + '\\n').encode()"
+    (tmp_path / "both.py").write_text(f"import os, greeting, own; os.write(1, {line})\n")
+    for packing in ("true", "make-squashfs --remove-directory"):
+        packed.run(f"module load Mine/1; {packing}")
+        job = submit(packed, tmp_path, "--nodes 2 --tasks-per-node 1", "both.py", module="Mine/1")
+        assert job.wait(timeout=120) == 0
+        assert sorted((tmp_path / "out").read_text().splitlines()) == ["0 hello own", "1 hello own"], packing
