@@ -17,7 +17,7 @@ from bothruntimes import CONTAINERS, changed, differing, host_variables, install
 from test_slurm import HOSTILE
 from test_wrappers import ARGUMENTS, LISTEN
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, GREETING, TESTBED, User, make_user, make_wheel
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, GREETING, HEAD, TESTBED, User, make_user, make_wheel
 
 ENROOT = TESTBED / "enroot/bin"
 SLURM = TESTBED / "pyxis/slurm.conf"
@@ -29,6 +29,14 @@ pytestmark = pytest.mark.skipif(
 
 LOAD = f"module load {DEMO_MODULE}"
 PREFIX = "/user-software/venv/demo"
+SOURCES = "sources = ['demo.sif']\npython_prefix = '/usr'\nvenv = 'demo'\n"
+
+
+def make_easyconfig(folder: Path, name: str, text: str) -> str:
+    """Write an easyconfig of the module NAME/1, and return its path."""
+    path = folder / f"{name}-1.eb"
+    path.write_text(HEAD.replace("'Demo'", f"'{name}'").replace("'1.0'", "'1'") + text)
+    return str(path)
 
 
 def make_enroot_user(folder: Path) -> User:
@@ -458,12 +466,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> User:
 
 def test_eb_installs_with_enroot_alone(alone: User, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, *GREETING)
-    easyconfig = tmp_path / "Own-1.eb"
-    text = "easyblock = 'ContainerImage'\nname = 'Own'\nversion = '1'\nhomepage = 'x'\ndescription = 'x'\n"
-    text += "toolchain = SYSTEM\nsources = ['demo.sif']\npython_prefix = '/usr'\nvenv = 'demo'\nmoduleclass = 'lang'\n"
-    easyconfig.write_text(text + f"pip_requirements = ['greeting @ file://{wheel}']\nbinds = ['{tmp_path}']\n")
+    more = f"pip_requirements = ['greeting @ file://{wheel}']\nbinds = ['{tmp_path}']\n"
+    easyconfig = make_easyconfig(tmp_path, "Own", SOURCES + more)
     assert alone.run("command -v apptainer singularity", check=False).stdout == ""
-    alone.eb(str(easyconfig))
+    alone.eb(easyconfig)
     load = "module load Own/1"
     assert alone.out(f"{load}; python -c 'import greeting; print(greeting.greet())'") == "hello"
     assert "enroot version 4.1.2" in (alone.installdir("Own/1") / "share/sifmod.json").read_text()
@@ -473,11 +479,7 @@ def test_eb_installs_with_enroot_alone(alone: User, tmp_path: Path) -> None:
 
 
 def test_layers_work_with_enroot_alone(alone: User, tmp_path: Path) -> None:
-    easyconfig = tmp_path / "Layers-1.eb"
-    text = "easyblock = 'ContainerImage'\nname = 'Layers'\nversion = '1'\nhomepage = 'x'\ndescription = 'x'\n"
-    text += "toolchain = SYSTEM\nsources = ['demo.sif']\npython_prefix = '/usr'\nvenv = 'demo'\nmoduleclass = 'lang'\n"
-    easyconfig.write_text(text)
-    alone.eb(str(easyconfig))
+    alone.eb(make_easyconfig(tmp_path, "Layers", SOURCES))
     load = "module load Layers/1"
     for number in (1, 2):
         wheel = make_wheel(tmp_path, f"part{number}", "1.0", f"def name():\n    return 'part {number}'\n")
@@ -488,10 +490,7 @@ def test_layers_work_with_enroot_alone(alone: User, tmp_path: Path) -> None:
 
 
 def test_eb_with_enroot_alone_says_that_it_can_not_pull(alone: User, tmp_path: Path) -> None:
-    easyconfig = tmp_path / "Pulled-1.eb"
-    text = "easyblock = 'ContainerImage'\nname = 'Pulled'\nversion = '1'\nhomepage = 'x'\ndescription = 'x'\n"
-    easyconfig.write_text(text + "toolchain = SYSTEM\nimage_uri = 'docker://debian:12'\nmoduleclass = 'lang'\n")
-    done = alone.eb(str(easyconfig), check=False)
+    done = alone.eb(make_easyconfig(tmp_path, "Pulled", "image_uri = 'docker://debian:12'\n"), check=False)
     assert done.returncode
     said = " ".join((done.stdout + done.stderr).split())
     assert "enroot neither pulls nor builds SIFs: give one in sources" in said
@@ -517,12 +516,7 @@ def test_layers_are_in_jobs_with_pyxis(tmp_path: Path) -> None:
 
 def test_a_module_on_another_one_works_in_jobs_with_pyxis(packed: User, tmp_path: Path) -> None:
     """The image and the packed software of the base, and one's own packages, in a directory and packed."""
-    easyconfig = tmp_path / "Mine-1.eb"
-    easyconfig.write_text(
-        "easyblock = 'ContainerImage'\nname = 'Mine'\nversion = '1'\nhomepage = 'https://example.org/'\n"
-        f"description = 'Mine.'\ntoolchain = SYSTEM\nbuilds_on = '{DEMO_MODULE}'\nmoduleclass = 'lang'\n"
-    )
-    packed.eb(str(easyconfig))
+    packed.eb(make_easyconfig(tmp_path, "Mine", f"builds_on = '{DEMO_MODULE}'\n"))
     wheel = make_wheel(tmp_path, "own", "1.0", "def name():\n    return 'own'\n")
     packed.run(f"module load Mine/1; pip install --no-index {wheel}")
     line = "(os.environ['RANK'] + ' ' + greeting.greet() + ' ' + own.name() + '\\n').encode()"

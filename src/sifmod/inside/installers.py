@@ -294,11 +294,12 @@ def install(program: str, arguments: "list[str]", given: "list[Option]", at: int
     offsets = buffered(arguments, given)
     replaced = {}  # type: dict[str, str]
     while True:
-        extras = {} if is_lock else extras_of({**held, **below})  # type: dict[str, list[str]]
+        present = {**held, **below}
+        extras = {} if is_lock else extras_of(present)  # type: dict[str, list[str]]
         with tempfile.TemporaryDirectory(prefix="sifmod-uv-") as folder:
             more = ["--dry-run"]
             if not is_lock:
-                write_stand_ins(folder, {**held, **below}, extras)
+                write_stand_ins(folder, present, extras)
                 more += ["--no-verify-hashes", *own_and(given, CONSTRAINTS, HELD), *own_and(given, FIND_LINKS, folder)]
                 if below:
                     path = os.path.join(folder, "below.txt")
@@ -328,13 +329,14 @@ def install(program: str, arguments: "list[str]", given: "list[Option]", at: int
             f"this lock has packages of the image ({', '.join(of_image)}), and uv installs a lock as it is. "
             "Type instead: uv export --no-emit-project | uv pip install -r -",
         )
-    if of_image and not any(option.name in ("--quiet", "-q") for option in given):
+    is_quiet = any(option.name in ("--quiet", "-q") for option in given)
+    if of_image and not is_quiet:
         for where, names in (("the image", held.keys() - below.keys()), ("a layer", below.keys())):
             kept = [f"{name}=={held[name]}" for name in of_image if name in names]
             if kept:
                 print(f"In {where}: {', '.join(kept)}", file=sys.stderr)
     on_layers = sorted(f"{name}=={version}" for name, version in replaced.items() if name in installs)
-    if on_layers and not any(option.name in ("--quiet", "-q") for option in given):
+    if on_layers and not is_quiet:
         print(f"In a layer, and found after what is installed now: {', '.join(on_layers)}", file=sys.stderr)
     more = own_and(given, EXCLUDES, HELD)
     if below:
