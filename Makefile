@@ -15,7 +15,7 @@ help:
 	@echo 'make test-all  the same and the rest: every fault, long state machines, PyTorch, other Pythons'
 	@echo 'make test-rest only the tests of test-all that test leaves out'
 	@echo 'make bench     compare sifmod with other ways to use containers, into docs/benchmarks (BENCH_ARGS=--help)'
-	@echo 'make lint      ruff, mypy and shellcheck'
+	@echo 'make lint      ruff, mypy, shellcheck and luacheck'
 	@echo 'make golden    regenerate the golden files of the rendered artefacts'
 	@echo 'make docs      regenerate the generated parts of the reference'
 	@echo 'make picture   regenerate the picture of a terminal in the README'
@@ -34,19 +34,17 @@ testbed-all:
 	testbed/setup --all
 	testbed/daemons start
 
-demo: testbed
-	@testbed/as-user bash "$$(testbed/snapshot)/testbed/demo"
+demo:
+	@tests/run --demo
 
-# A file is one worker's, and none is reordered: the first files are long, the last short, so all cores are busy to the end.
-test test-rest test-all:
-	@cd "$$(testbed/snapshot)" && exec "$(CURDIR)/testbed/as-user" python -m pytest -n auto --dist loadfile \
-		--no-loadscope-reorder $(WHICH) $(PYTEST_ARGS)
+test:
+	@tests/run --quick $(PYTEST_ARGS)
 
-test: testbed lint
-test: WHICH = -m 'not slow'
-test-rest: testbed-all site-tools
-test-rest: WHICH = -m slow
-test-all: testbed-all site-tools lint
+test-rest:
+	@tests/run --rest $(PYTEST_ARGS)
+
+test-all:
+	@tests/run --all $(PYTEST_ARGS)
 
 bench: testbed
 	bench/setup
@@ -58,9 +56,9 @@ lint:
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	shellcheck -x .ci/run src/sifmod/launcher.sh src/sifmod/inside/commands.sh catalogue/ondemand/template/before.sh $$(grep -lE -d skip '^(#!/bin/bash|# shellcheck shell=bash)' testbed/* bench/* docs/*)
-	# what is rendered, and sets their variables, is checked with them by tests/unit/render/test_languages.py
-	shellcheck -x -P SCRIPTDIR -e SC1091,SC2154 $$(find wrappers -type f ! -name '*.j2')
+	if command -v shellcheck >/dev/null; then shellcheck -x .ci/run src/sifmod/launcher.sh src/sifmod/inside/commands.sh catalogue/ondemand/template/before.sh $$(grep -lE -d skip '^(#!/bin/bash|# shellcheck shell=bash)' testbed/* tests/* bench/* docs/*); fi
+	# those of wrappers, with what is rendered and sets their variables, are read by tests/unit/render/test_languages.py
+	if command -v luacheck >/dev/null; then luacheck --quiet modulefiles/*.lua; fi
 
 golden:
 	SIFMOD_UPDATE_GOLDEN=1 PYTHONPATH=src $(VENV)/bin/python -m pytest -q tests/unit/render

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -69,24 +70,33 @@ def bash(script: str) -> str:
 
 
 def run_once(command: Command, scratch: Path) -> dict[str, float]:
-    """Run a command once; its time in seconds, and bytes read and written.
+    """Run a command once; its seconds, bytes read and written, processor time, and the most memory of a process.
+
+    The last two are of the command and what it has waited for, so not of what mounts files for a container.
 
     Raises BenchmarkError if it fails.
     """
     if command.before:
         bash(command.before)
     words = scratch / "stderr"
-    done = subprocess.run(
-        ["bash", "-c", _TIMED, "measure", command.script, str(words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "LC_ALL": "C.UTF-8"},
-    )
-    if done.returncode:
-        raise BenchmarkError(f"{command.script}\n{words.read_text()[-2000:]}{done.stderr}")
-    microseconds, read, written = (int(word) for word in done.stdout.split())
+    with tempfile.TemporaryFile("w+") as printed:
+        started = subprocess.Popen(
+            ["bash", "-c", _TIMED, "measure", command.script, str(words)],
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+        )
+        # subprocess would not tell what it took
+        _, status, usage = os.wait4(started.pid, 0)
+        started.returncode = os.waitstatus_to_exitcode(status)
+        printed.seek(0)
+        said = printed.read()
+    if started.returncode:
+        raise BenchmarkError(f"{command.script}\n{words.read_text()[-2000:]}{said}")
+    microseconds, read, written = (int(word) for word in said.split())
     figures = {"seconds": microseconds / 1e6 / command.times, "read": float(read), "written": float(written)}
+    figures["processor time"] = (usage.ru_utime + usage.ru_stime) / command.times
+    figures["memory"] = float(usage.ru_maxrss << 10)
     return {**figures, **command.after()}
 
 

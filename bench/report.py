@@ -20,9 +20,15 @@ def _seconds(value: float) -> str:
 
 
 def _figure(name: str, value: float) -> str:
-    if name in ("read", "written", "size"):
+    if name in ("read", "written", "size", "memory"):
         return f"{name} {value / _MEBI:,.0f} MiB"
+    if name == "processor time":
+        return f"{name} {_seconds(value)}"
     return f"{value:,.0f} {name}"
+
+
+def _figures(command: Mapping[str, Any]) -> list[str]:
+    return [_figure(name, value) for name, value in command["figures"].items()]
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -33,7 +39,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         for number, one in enumerate(row["commands"]):
             what = f"**{row['title']}** (goal: {row['goal']})" if number == 0 else ""
             spread = f"{_seconds(one['least'])} to {_seconds(one['most'])}"
-            further = ", ".join(_figure(name, value) for name, value in one["figures"].items())
+            further = ", ".join(_figures(one))
             compared = f"{one['median'] / ours:.2f} | {_seconds(one['median'] - ours)}" if number else " | "
             lines.append(f"| {what} | {one['label']} | {_seconds(one['median'])} | {spread} | {compared} | {further} |")
     return lines
@@ -56,36 +62,31 @@ def add(kind: str, entry: Mapping[str, Any], folder: Path, *, order: Sequence[st
 
 
 def _page(results: Mapping[str, Any]) -> list[str]:
-    lines = ["# Results", "", "Written by `make bench`; [what it means](README.md).", "", *_runs(results), ""]
+    about = "Written by `make bench`; [what it means](README.md). `results.json` has each command."
+    lines = ["# Results", "", about, "", *_runs(results), ""]
     lines += [*table(results["rows"]), ""]
     lines += ["![each command's time relative to ours, and how it grows](results.svg)", ""]
     for growth in results["growths"]:
         lines += [f"## {growth['title']}", "", *_growth_table(growth), ""]
-    lines += ["## Commands", ""]
-    at_most = [{"title": one["title"], "commands": one["points"][-1]["commands"]} for one in results["growths"]]
-    for row in (*results["rows"], *at_most):
-        lines += [f"**{row['title']}**", ""]
-        lines += [f"- {one['label']}: `{one['script']}`" for one in row["commands"]]
-        lines.append("")
     return lines
 
 
 def _runs(results: Mapping[str, Any]) -> list[str]:
-    """Say on what was run, when and how often."""
-    titles: dict[str, list[str]] = {}
+    """Say on what was run, when and how often, by the keys that `--only` takes."""
+    keys: dict[str, list[str]] = {}
     for one in (*results["rows"], *results["growths"]):
         run = one["run"]
         tools = ", ".join(f"{name} {version}" for name, version in run["tools"].items())
         words = f"{run['date']}, {run['machine']}; {one['pairs']} alternating runs of each command; {tools}"
-        titles.setdefault(words, []).append(one["title"])
-    return [f"- {words}: {'; '.join(names)}." for words, names in titles.items()]
+        keys.setdefault(words, []).append(f"`{one['key']}`")
+    return [f"- {words}: {', '.join(names)}." for words, names in keys.items()]
 
 
 def _growth_table(growth: Mapping[str, Any]) -> list[str]:
     labels = [one["label"] for one in growth["points"][0]["commands"]]
     lines = [f"| {growth['unit']} | " + " | ".join(labels) + " |", "|---" * (len(labels) + 1) + "|"]
     for point in growth["points"]:
-        cells = [_seconds(one["median"]) for one in point["commands"]]
+        cells = [", ".join([_seconds(one["median"]), *_figures(one)]) for one in point["commands"]]
         lines.append(f"| {point['at']:,g} | " + " | ".join(cells) + " |")
     return lines
 

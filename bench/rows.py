@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bench.data import DEMO_MODULE, Data, write_big_wheel, write_sources, write_wheels
 from bench.footprint import footprint
+from bench.installations import copy_tool
 from bench.lumi import Recipe
 from bench.measure import Command, bash
 from bench.scale import replay
@@ -137,7 +138,7 @@ def pack(data: Data) -> Row:
     small = "--block-size=128K --level=6"
     return Row(
         title="Pack a virtual environment with PyTorch",
-        goal="9 times as fast, 0.95 of the size",
+        goal="9 times as fast, 0.95 of the size; at most 1.12 of mksquashfs alone",
         commands=(
             ours,
             reference,
@@ -148,7 +149,7 @@ def pack(data: Data) -> Row:
                 script=f"mksquashfs {root}/user-software {data.scratch}/reference.squashfs {PACKING}",
             ),
         ),
-        figures=("size",),
+        figures=("size", "processor time"),
     )
 
 
@@ -212,6 +213,28 @@ def slow_pack(data: Data) -> Row:
         goal="5 times as fast",
         commands=_packings(data, root, before=slow.mount()),
         figures=("size",),
+    )
+
+
+def compare(data: Data) -> Row:
+    """What `make-squashfs --remove-directory` does before it removes, with the bytes in one stream or file by file."""
+    root = data.with_torch()
+    bash(f"rm -f {root}/user-software.squashfs*; {root}/bin/make-squashfs")
+    functions = f"set -euo pipefail; source {root}/share/container.sh; source {root}/share/packing.sh"
+    script = f"bash -pc '{functions}; %s' {root}/bin/make-squashfs"
+    mounts = '$(bind_source "$packed"):$user_software:ro,image-src=/,$(bind_source "$directory"):/mnt:ro'
+    listing = '< <(LC_ALL=C unsquashfs -lln "$packed")'
+    return Row(
+        title="Compare all contents of a packed PyTorch with the directory",
+        goal="half the time of reading it through the mount",
+        commands=(
+            Command(label="one stream", script=script % 'compare_trees "$packed" "$directory" full'),
+            Command(
+                label="through the mount",
+                script=script % f'trees "{mounts}" compare /mnt "$user_software" full {listing}',
+            ),
+        ),
+        figures=("processor time",),
     )
 
 
@@ -406,6 +429,33 @@ def imports(data: Data) -> Row:
     )
 
 
+def mounts(data: Data) -> Row:
+    """The program that mounts: the one of this machine, and the newer one of the testbed (`testbed/setup --all`)."""
+    kept = data.torch()
+    root = data.with_torch()
+    bash(f"rm -f {root}/user-software.squashfs*; {root}/bin/make-squashfs")
+    newer = data.testbed / "squashfuse-new" / "bin"
+
+    def command(program: str, before: str, source: Path, option: str) -> Command:
+        said = re.search(r"squashfuse ([0-9.]+)", bash(f"{program} --help 2>&1 || true")) if program else None
+        python = "/user-software/venv/demo/bin/python"
+        start = f"singularity exec -B {source}:/user-software:{option} {data.images}/demo.sif"
+        label = f"packed, mounted by squashfuse {said[1] if said else 'of an unknown release'}" if program else "loose"
+        return Command(label=label, script=f"{before}{start} {python} -B -c 'import torch'")
+
+    packed = root / "user-software.squashfs"
+    newest = [command(str(newer / "squashfuse_ll"), f"PATH={newer}:$PATH ", packed, "image-src=/")]
+    return Row(
+        title="import torch from the local disk, mounted anew",
+        goal="the loose directory within 0.8 of it",
+        commands=(
+            command("squashfuse_ll", "", packed, "image-src=/"),
+            *(newest if newer.is_dir() else []),
+            command("", "", kept, "ro"),
+        ),
+    )
+
+
 def _keep(root: Path, place: Path) -> Path:
     """Keep user software as it is now, by hard links: what changes it writes new files."""
     bash(f"rm -rf {place}; mkdir -p {place}; cp -al {root}/user-software* {place}")
@@ -469,7 +519,7 @@ def layer_starts(data: Data) -> Row:
     commands = _with_layers(root, _layered(data, root, (0, 1, 2, 4)), script, times)
     return Row(
         title="python -c pass with packed layers below an empty directory",
-        goal="20 ms a layer at most",
+        goal="20 ms a layer at most; the runtime waits 25",
         commands=(
             *commands,
             Command(label="no layer, a directory", script=script, before=_put_back(root, directory), times=times),
@@ -722,6 +772,27 @@ def _addition_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
     data.clear()
 
 
+def _module_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
+    prefix, catalogue = data.scratch / "eb", data.scratch / "catalogue"
+    easyconfig = data.easyconfig("tool0", "sources = ['samtools.sif']\ngpu = ''\nwrappers = ['samtools']\n")
+    bash(f"export EASYBUILD_PREFIX={prefix} EASYBUILD_SOURCEPATH={data.images}; eb {easyconfig}")
+    modules = f"export LMOD_IGNORE_CACHE=1 MODULEPATH={prefix}/modules/all"
+    there = 1
+    for count in (10, 100, 1_000):
+        for number in range(there, count):
+            copy_tool(prefix, "tool0", f"tool{number}x")
+        there = count
+        lines = {
+            "sifmod list": f"sifmod list --prefix {prefix}",
+            "sifmod verify --fast": f"sifmod verify --fast --quiet --prefix {prefix}",
+            "sifmod catalogue": f"sifmod catalogue --quiet --output {catalogue} --prefix {prefix}",
+            "sifmod doctor": f"{modules}; sifmod doctor --json",
+            "module load": f"{modules}; module load tool0/1",
+            "module avail": f"{modules}; module -t avail",
+        }
+        yield float(count), tuple(Command(label=label, script=line) for label, line in lines.items())
+
+
 def _rank_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
     _ = data.root
     for ranks in (1, 4, 16, 64):
@@ -776,10 +847,12 @@ ROWS: tuple[Callable[[Data], Row], ...] = (
     link,
     install,
     pack,
+    compare,
     unpack,
     slow_pack,
     packages,
     imports,
+    mounts,
     layer_imports,
     layer_starts,
     add_package,
@@ -793,6 +866,13 @@ GROWTHS = (
         title="Add a small package to packed user software, by the number of files in it",
         unit="files",
         rows=_addition_growth,
+    ),
+    Growth(
+        key="grow-modules",
+        title="By the number of installed modules (goal: linear or constant time, constant memory)",
+        unit="modules",
+        rows=_module_growth,
+        figures=("processor time", "memory"),
     ),
     Growth(key="grow-ranks", title="Start, by the number of ranks on two cores", unit="ranks", rows=_rank_growth),
     Growth(

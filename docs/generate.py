@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from sifmod.container.parameters import OWN
 from sifmod.container.variables import HOST_VARIABLES
 from sifmod.site.advisory import ENTRY_KEYS, MATCH_KEYS
 from sifmod.site.feature import FEATURE_KEYS
@@ -43,16 +44,12 @@ def keys(known: Mapping[str, Key], *, meaning: str = "meaning") -> Iterator[str]
 
 
 def parameters() -> Iterator[str]:
-    """The easyblock's own parameters, from its source: EasyBuild need not be there."""
-    tree = ast.parse((ROOT / "easyblocks/containerimage.py").read_text())
-    (options,) = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "extra_options")
-    (own,) = (node for node in options.body if isinstance(node, ast.Assign))
-    yield "| parameter | meaning |"
-    yield "|---|---|"
-    if isinstance(own.value, ast.Dict):
-        for name, value in zip(own.value.keys, own.value.values):
-            if isinstance(name, ast.Constant) and isinstance(name.value, str) and isinstance(value, ast.List):
-                yield f"| `{name.value}` | {ast.literal_eval(value.elts[1])} |"
+    """The easyblock's own parameters, from their table."""
+    yield "| parameter | takes | meaning |"
+    yield "|---|---|---|"
+    for name, one in OWN.items():
+        if one.kind:
+            yield f"| `{name}` | {one.kind.title} | {one.help_text} |"
 
 
 def host_variables() -> Iterator[str]:

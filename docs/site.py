@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 DOCS = "docs"
 # Pages beside docs, and where they are in the site.
-BESIDE = {name: f"project/{name.lower()}" for name in ("CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md")}
+BESIDE = {
+    f"{name}.md": f"project/{name.lower()}.md"
+    for name in ("CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING", "MAINTAINERS", "RELEASING", "SECURITY", "SUPPORT")
+}
 BESIDE["README.md"] = "project/about.md"
 _ORIGINS = {place: name for name, place in BESIDE.items()}
 CATALOGUE = "catalogue"
@@ -38,7 +41,7 @@ _CODE = re.compile(r"(?ms)^```.*?^```$|^(?: {4}|\t).*?$|`[^`\n]+`")
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Make the navigation of the index."""
     config.nav = [
-        {"Documentation": ["README.md", "tutorial.md"]},
+        {"Documentation": ["README.md", "tutorial.md", "operate.md"]},
         *_sections((ROOT / DOCS / "README.md").read_text()),
         {"Catalogue": EXAMPLE},
         {"API": [f"{API}{room}.md" for room in _rooms()]},
@@ -123,7 +126,8 @@ def _rooms() -> dict[str, list[str]]:
 
 
 def _api_page(room: str, modules: list[str]) -> str:
-    return "\n\n".join((f"# {room}", *(f"::: {module}" for module in modules))) + "\n"
+    behind = "---\nsearch:\n  boost: 0.3\n---"  # the search shows how-tos first
+    return "\n\n".join((behind, f"# {room}", *(f"::: {module}" for module in modules))) + "\n"
 
 
 def _catalogue() -> Iterator[tuple[str, bytes]]:

@@ -1,8 +1,21 @@
 ##
 # Copyright the sifmod developers
 #
-# This file is part of sifmod, and derives from EasyBuild's EasyBlock class: it is free software under the GNU General
-# Public License, version 2, as published by the Free Software Foundation. See the file LICENSE.
+# This file is part of sifmod, an add-on to EasyBuild; it derives from EasyBuild's EasyBlock class.
+#
+# https://github.com/easybuilders/easybuild
+#
+# EasyBuild and sifmod are free software: you can redistribute them and/or modify
+# them under the terms of the GNU General Public License as published by
+# the Free Software Foundation v2.
+#
+# They are distributed in the hope that they will be useful,
+# but WITHOUT ANY WARRANTY; without even the implied warranty of
+# MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE.  See the
+# GNU General Public License for more details.
+#
+# You should have received a copy of the GNU General Public License
+# along with this file.  If not, see <http://www.gnu.org/licenses/>.
 ##
 """EasyBuild support for container images as modules, implemented as an easyblock.
 
@@ -11,23 +24,24 @@ the image with the container runtime. Loading the module runs nothing: it sets v
 container or in the scripts of the installation.
 
 The sifmod library does the work; this class maps EasyBuild's steps and parameters to it.
+
+@author: the sifmod developers
 """
+
+from __future__ import annotations
 
 import contextlib
 import os
 import re
-import shlex
 import stat
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Optional
 
-from easybuild.framework import easyblock as framework
 from easybuild.framework.easyblock import EasyBlock, StopException
 from easybuild.framework.easyconfig import CUSTOM
 from easybuild.framework.easyconfig.easyconfig import ActiveMNS, letter_dir_for
@@ -37,66 +51,67 @@ from easybuild.tools.config import (
     FORCE_DOWNLOAD_SOURCES,
     build_option,
     install_path,
-    log_path,
     source_paths,
 )
-from easybuild.tools.filetools import adjust_permissions, convert_name, mkdir, read_file
+from easybuild.tools.filetools import adjust_permissions, convert_name, read_file
 from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION
 
 # For a sifmod outside EasyBuild's own environment: `sifmod env` and sifmod's module set the variable. Its folders go
 # first, because EasyBuild's Python may have older libraries than sifmod needs, such as those of its Linux distribution.
-sys.path[:0] = [path for path in os.environ.get("SIFMOD_PYTHONPATH", "").split(":") if path and path not in sys.path]
+if os.environ.get("SIFMOD_PYTHONPATH"):
+    sys.path[:0] = [path for path in os.environ["SIFMOD_PYTHONPATH"].split(":") if path and path not in sys.path]
 
-from sifmod.advice.advisory import Advisory
-from sifmod.container.inheritance import BUILDS_ON, OF_THE_IMAGE, inherited
-from sifmod.container.naming import Naming
-from sifmod.container.spec import (
-    Base,
-    ContainerSpec,
-    file_names,
-    image_is_gone,
-    spec_from_parameters,
-    squashfs_name,
-)
-from sifmod.eb.progress import easybuild_progress
-from sifmod.eb.space import SoftwareSpace
-from sifmod.errors import ParameterError, RuntimeMissingError, SifmodError
-from sifmod.fetch.credentials import take_from_environment
-from sifmod.fetch.definition import Definition, build_arguments, build_target
-from sifmod.fetch.repository import image_in_repositories
-from sifmod.fetch.store import ImageStore, StoredImage
-from sifmod.fetch.uri import image_uri
-from sifmod.finding import WARNING
-from sifmod.host.files import remove_tree
-from sifmod.host.interruption import Interruption
-from sifmod.host.runtime import ContainerRuntime, release_here
-from sifmod.image.inspection import contents_of, has_shell
-from sifmod.image.sif import check_is_sif, sif_id
-from sifmod.install.advice import advised_versions, known_problems
-from sifmod.install.commands import check_commands
-from sifmod.install.installer import Installer, check_files, check_writable, refresh_scripts, write_artefact
-from sifmod.install.manifest import Manifest, image_of, read_manifest
-from sifmod.install.modulefiles import ModuleFiles, record_module_files
-from sifmod.install.oldimages import remove_old_images
-from sifmod.install.packages import check_packages, installed_packages
-from sifmod.install.rollback import forget, settle, undo
-from sifmod.install.starter import find_starter
-from sifmod.installed.base import bases_of, find_base
-from sifmod.installed.consistency import packages_in_container
-from sifmod.installed.installation import Installation
-from sifmod.names import CONTAINED, ENROOT, USER_COMMANDS, USER_COMMANDS_LOCK
-from sifmod.render.helptext import examples, usage, whatis
-from sifmod.render.templates import render, render_module
-from sifmod.site.advisories import load_advisories
-from sifmod.site.settings import Site, load_site
-from sifmod.text.printable import printable
-from sifmod.usersoftware.commands import refresh_commands
-from sifmod.usersoftware.tree import restore_modes, split_installation, user_modes
-
-# Credentials must not stay in the environment: EasyBuild logs and reports it.
-take_from_environment()
+# EasyBuild imports each easyblock when it lists them, with a Python that need not have sifmod.
+_IS_MISSING = ""
+try:
+    from sifmod.container.inheritance import BUILDS_ON, inherited
+    from sifmod.container.naming import Naming
+    from sifmod.container.parameters import BUILD_SETTINGS, IMAGE_SOURCES, OF_THE_IMAGE, OWN, image_source
+    from sifmod.container.spec import Base, ContainerSpec, image_is_gone, spec_from_parameters, squashfs_name
+    from sifmod.eb.progress import easybuild_progress
+    from sifmod.eb.space import SoftwareSpace
+    from sifmod.eb.steps import make_room_for_easyconfig, whole_module_files
+    from sifmod.errors import InstallError, ParameterError, RuntimeMissingError, SifmodError
+    from sifmod.fetch.credentials import take_from_environment
+    from sifmod.fetch.definition import Definition, beside
+    from sifmod.fetch.repository import image_in_repositories
+    from sifmod.fetch.store import ImageStore, StoredImage
+    from sifmod.fetch.uri import image_uri
+    from sifmod.host.interruption import Interruption
+    from sifmod.host.runtime import ContainerRuntime
+    from sifmod.host.writing import remove_tree
+    from sifmod.image.inspection import has_shell
+    from sifmod.image.sif import check_is_sif, sif_id
+    from sifmod.install.advice import problems_of_installed
+    from sifmod.install.commands import Started, check_commands, first_line
+    from sifmod.install.installer import Installer, check_files, check_writable, refresh_scripts, write_artefact
+    from sifmod.install.manifest import image_of, read_manifest
+    from sifmod.install.modulefiles import ModuleFiles, record_module_files
+    from sifmod.install.oldimages import remove_old_images
+    from sifmod.install.packages import check_packages, installed_packages
+    from sifmod.install.rollback import forget, settle, undo
+    from sifmod.install.starter import find_install_runtime
+    from sifmod.installed.base import bases_of, find_base
+    from sifmod.installed.consistency import problems_after_install
+    from sifmod.installed.installation import Installation
+    from sifmod.installed.modulepath import announce
+    from sifmod.names import USER_COMMANDS, USER_COMMANDS_LOCK
+    from sifmod.render.helptext import examples, usage, whatis
+    from sifmod.render.module import render_module
+    from sifmod.render.templates import render
+    from sifmod.site.advisories import load_advisories
+    from sifmod.site.settings import Site, load_site
+    from sifmod.text.digest import sha256_in
+    from sifmod.text.printable import printable
+    from sifmod.usersoftware.commands import refresh_commands
+    from sifmod.usersoftware.tree import restore_modes, split_installation, user_modes
+except ImportError as error:
+    _IS_MISSING = str(error)
+else:
+    # Credentials must not stay in the environment: EasyBuild logs and reports it.
+    take_from_environment()
 
 _MOST_ANSWERS = 5  # in the trace output; the log has all
 _MOST_LISTED = 100  # files; EasyBuild prints a line for each that it checks
@@ -122,20 +137,6 @@ def _warn(sentence: str) -> None:
     print_warning("%s", printable(sentence))
 
 
-def _seen(spec: ContainerSpec, manifest: Manifest) -> ContainerSpec:
-    """Return a description with what the install found out about the image."""
-    return replace(
-        spec,
-        image_size=manifest.image_size,
-        image_id=manifest.image_id,
-        image_sha256=manifest.image_sha256,
-        squashfs=manifest.squashfs,
-        mpi=spec.mpi or manifest.mpi,
-        mpi_env=manifest.mpi_env,
-        misfits=manifest.misfits,
-    )
-
-
 class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
     """Support for installing a container image as a module.
 
@@ -144,83 +145,14 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     @staticmethod
     def extra_options(extra_vars: Optional[dict[str, Any]] = None) -> dict[str, Any]:
-        """Define the easyconfig parameters of this easyblock; docs/reference/parameters.md explains them."""
-        own = {
-            "binds": [None, "Bind paths (source[:destination[:options]]), in addition to the site's", CUSTOM],
-            "builds_on": [
-                None,
-                "Module whose image, settings and user software this one takes over: user software goes on top",
-                CUSTOM,
-            ],
-            "build_args": [None, "Build arguments for the definition", CUSTOM],
-            "build_target": [None, "Stage of the Dockerfile to build (default: the last one)", CUSTOM],
-            "conda_env": [None, "Conda environment in the image whose Python is used", CUSTOM],
-            "conda_root": [None, "Root of the conda installation in the image (default: /opt/miniconda3)", CUSTOM],
-            "container_env": [
-                None,
-                "Variables for the container, in addition to the site's; None removes one of the site's",
-                CUSTOM,
-            ],
-            "definition": [
-                None,
-                "Definition file or Dockerfile beside the easyconfig, to build the image from",
-                CUSTOM,
-            ],
-            "definition_files": [
-                None,
-                "Files beside the easyconfig: what a Dockerfile may copy; kept in share/docker-defs",
-                CUSTOM,
-            ],
-            "expected_packages": [None, "Names and exact versions of Python packages, for the sanity check", CUSTOM],
-            "features": [
-                None,
-                "Names of the site's features, in addition to its default ones; '-NAME' takes one away",
-                CUSTOM,
-            ],
-            "gpu": [
-                None,
-                "GPUs that the image is made for: 'amd' or 'nvidia' (default: the site's); '' for none",
-                CUSTOM,
-            ],
-            "gpu_libraries": [
-                None,
-                "Whose libraries programs use on GPUs: 'host' or 'image' (default: the site's, else 'host')",
-                CUSTOM,
-            ],
-            "image_mode": [
-                None,
-                "How the image gets into the installation: 'copy' (default), 'link' or 'central'",
-                CUSTOM,
-            ],
-            "image_uri": [None, "URI to pull the image from, such as docker://debian:12", CUSTOM],
-            "launch": [None, "Run commands with 'exec', or with 'run' through the image's entry point", CUSTOM],
-            "mpi": [
-                None,
-                "Whose MPI programs use: 'host' or 'image' (default: as the image and the site have it)",
-                CUSTOM,
-            ],
-            "module_family": [None, "Lmod family of the module (default: container); '' for none", CUSTOM],
-            "pack_user_software": [None, "Pack the user software after installing pip_requirements", CUSTOM],
-            "pip_constraints": [
-                None,
-                "Constrain pip to the versions of the image's packages (default: True)",
-                CUSTOM,
-            ],
-            "pip_requirements": [None, "Requirements that pip installs into the virtual environment", CUSTOM],
-            "python_prefix": [None, "Prefix of the Python in the image, such as /usr", CUSTOM],
-            "share_container": [
-                None,
-                "Let the tasks of a Slurm step on a node share one container (default: the site's, else False)",
-                CUSTOM,
-            ],
-            "user_commands": [
-                None,
-                "Make commands that users install commands on the host too (default: the site's, else True)",
-                CUSTOM,
-            ],
-            "venv": [None, "Name of the virtual environment for user software (default: none)", CUSTOM],
-            "wrappers": [None, "Host commands that run a command in the container: a list, or a map", CUSTOM],
-        }
+        """Define the easyconfig parameters of this easyblock: those of the library's table."""
+        if _IS_MISSING:
+            raise EasyBuildError(
+                "the easyblock ContainerImage needs sifmod, which this Python can't import (%s): pip install sifmod "
+                "into the environment of eb, load sifmod's module, or eval the output of 'sifmod env'",
+                _IS_MISSING,
+            )
+        own = {name: [None, one.help_text, CUSTOM] for name, one in OWN.items()}
         options: dict[str, Any] = EasyBlock.extra_options({**own, **(extra_vars or {})})
         return options
 
@@ -243,14 +175,16 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         self.module_load_environment.PATH = [USER_COMMANDS, "bin"]
         # user software is in the installation directory, so EasyBuild must not empty it
         self.cfg["keeppreviousinstall"] = True
-        # set once EasyBuild holds the lock: before that, another run may be installing into the directory
-        self._is_new: Optional[bool] = None
+        # before EasyBuild holds the lock, another run may be installing into the directory
+        self._has_lock = False
+        self._is_new = False
         self._is_running = False  # without steps, an easyconfig is only evaluated
         self._interruption = Interruption()
         self._module_files = ModuleFiles()
         self._stored: Optional[StoredImage] = None
         self._definitions: tuple[Path, ...] = ()
         self._description: Optional[tuple[ContainerSpec, Site]] = None
+        self._found_base: Optional[Installation] = None
         # before a reinstall of a read-only installation, EasyBuild makes all of it writable
         opened = build_option("read_only_installdir") and (build_option("rebuild") or build_option("force"))
         self._modes = user_modes(Path(self.installdir)) if opened and not self.dry_run else {}
@@ -263,59 +197,66 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         """
         if self._description is None:
             with _easybuild_errors():
-                manifest = read_manifest(Path(self.installdir))
-                keep_image = manifest and (build_option("module_only") or build_option("sanity_check_only"))
                 site = load_site()
-                given = {key: self.cfg[key] for key in self.extra_options() if self.cfg.get(key) is not None}
-                bases: tuple[Base, ...] = ()
-                if self._base:
-                    bases = bases_of(self._base, Path(self.installdir))
-                    of_image = {key: self.cfg[key] for key in OF_THE_IMAGE if self.cfg[key]}
-                    given = {
-                        **inherited(bases[0], self._base.manifest.parameters, {**of_image, **given}),
-                        "image_mode": "central",
-                    }
-                spec = spec_from_parameters(
-                    name=self.name,
-                    version=det_full_ec_version(self.cfg),
-                    env_name=convert_name(self.name, upper=True),
-                    installdir=self.installdir,
-                    sif=manifest.image if manifest and keep_image else self._image_file_name(),
-                    parameters={**site.easyconfig_defaults, **given},
-                )
-                site.features_of(spec.feature_changes(site.feature))
-                if self._syntax != "Lua" and not re.fullmatch(r"[\w/.,:+@=^-]+", self.installdir):
-                    raise ParameterError(
-                        "module-syntax",
-                        self._syntax,
-                        f"EasyBuild can't write '{self.installdir}' into a Tcl module: choose another path",
-                    )
-                if manifest:
-                    spec = _seen(replace(spec, image=manifest.image_source), manifest)
-                    if keep_image or not self._is_running:
-                        spec = replace(spec, advisories=self._known_problems(spec, site, manifest))
-                else:
-                    image = self._in_repositories(spec, site)
-                    if image and os.access(image, os.R_OK):
-                        spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
-                if not keep_image:
-                    spec = replace(spec, squashfs=self._squashfs(spec.sif) if site.has_enroot else "", bases=bases)
-                elif manifest:
-                    spec = replace(spec, bases=manifest.bases)
-                self._description = replace(spec, naming=self.naming()), site
+                self._description = replace(self._described(site), naming=self.naming()), site
         return self._description
 
-    def _known_problems(self, spec: ContainerSpec, site: Site, manifest: Manifest) -> tuple[Advisory, ...]:
-        """Return the advisories about an installed container, of which its image or a copy of it is read again."""
-        own = Path(self.installdir, manifest.image)
-        return known_problems(
-            spec,
-            site,
-            advised_versions(site, release_here(site)),
-            contents_of(own if manifest.image in manifest.files else Path(manifest.image_source)),
-            names=(manifest.image, Path(manifest.image_source).name, manifest.image_origin),
-            digests=(manifest.image_sha256, manifest.image_digest),
+    def _described(self, site: Site) -> ContainerSpec:
+        """Return what the parameters, the present installation and the image in a repository say of the container."""
+        manifest = read_manifest(Path(self.installdir))
+        keep_image = manifest and (build_option("module_only") or build_option("sanity_check_only"))
+        spec = spec_from_parameters(
+            name=self.name,
+            version=det_full_ec_version(self.cfg),
+            env_name=convert_name(self.name, upper=True),
+            installdir=self.installdir,
+            sif=manifest.image if manifest and keep_image else self._image_file_name(),
+            parameters={**site.easyconfig_defaults, **self._parameters()},
         )
+        site.features_of(spec.feature_changes(site.feature))
+        if self._syntax != "Lua" and not re.fullmatch(r"[\w/.,:+@=^-]+", self.installdir):
+            raise ParameterError(
+                "module-syntax",
+                self._syntax,
+                f"EasyBuild can't write '{self.installdir}' into a Tcl module: choose another path",
+            )
+        if manifest:
+            spec = manifest.added_to(replace(spec, image=manifest.image_source))
+            if keep_image or not self._is_running:
+                spec = replace(spec, advisories=problems_of_installed(spec, site, manifest))
+        else:
+            image = self._in_repositories(spec, site)
+            if image and os.access(image, os.R_OK):
+                spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
+        if manifest and keep_image:
+            return replace(spec, bases=manifest.bases)
+        # the file name of a new one, or the path of that of the base
+        squashfs = str(self._base.squashfs or "") if self._base else squashfs_name(spec.sif)
+        return replace(spec, squashfs=squashfs if site.squashfs_runtimes else "", bases=self._bases)
+
+    def _parameters(self) -> dict[str, Any]:
+        """Return the parameters of the easyconfig, with those that a base hands down."""
+        given = {key: self.cfg[key] for key in self.extra_options() if self.cfg.get(key) is not None}
+        if not self._base:
+            return given
+        of_image = {key: self.cfg[key] for key in OF_THE_IMAGE if self.cfg[key]}
+        handed_down = inherited(self._bases[0], self._base.manifest.parameters, {**of_image, **given})
+        return {**handed_down, "image_mode": "central"}
+
+    @property
+    def _bases(self) -> tuple[Base, ...]:
+        """The installations whose user software is below."""
+        return bases_of(self._base, Path(self.installdir)) if self._base else ()
+
+    @property
+    def spec(self) -> ContainerSpec:
+        """The description of the container; see `describe`."""
+        return self.describe()[0]
+
+    @property
+    def site(self) -> Site:
+        """The settings of the cluster; see `describe`."""
+        return self.describe()[1]
 
     def naming(self) -> Naming:
         """Return the names that EasyBuild's module naming scheme and its other settings make."""
@@ -327,19 +268,24 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             module_files=tuple(map(os.path.abspath, (path(), *(path(mod_path_suffix=link) for link in links)))),
         )
 
-    @cached_property
+    @property
     def _base(self) -> Optional[Installation]:
         """The installation that the easyconfig builds on; None if it has an image of its own."""
         wanted = self.cfg[BUILDS_ON]
-        if not wanted:
-            return None
-        return find_base(wanted, self._space(), os.environ, Path(self.installdir))
+        if wanted and self._found_base is None:
+            self._found_base = self._find_base(wanted)
+        return self._found_base
 
-    def _squashfs(self, sif: str) -> str:
-        """Return the image for enroot: the file name of a new one, or the path of that of the base."""
-        if self._base:
-            return str(self._base.squashfs or "")
-        return squashfs_name(sif)
+    def _find_base(self, wanted: str) -> Installation:
+        for one in self.cfg["dependencies"]:
+            if wanted in (one["short_mod_name"], one["full_mod_name"]):
+                raise ParameterError(
+                    "dependencies",
+                    wanted,
+                    "this module has the image and the packages of that one, and is not loaded beside it: write it in "
+                    "builddependencies, which eb --robot installs first",
+                )
+        return find_base(wanted, self._space(), os.environ, Path(self.installdir), ask_owner=load_site().ask_owner)
 
     @staticmethod
     def _space() -> SoftwareSpace:
@@ -350,40 +296,20 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         """Return the file name of the image, from the parameter that says where the image comes from."""
         if self._base:
             return self._base.manifest.image
-        sources, uri, definition = self.cfg["sources"], self.cfg["image_uri"], self.cfg["definition"]
-        given = [name for name in ("sources", "image_uri", "definition") if self.cfg[name]]
-        if len(given) != 1:
-            found = " and ".join(given) if given else "none"
-            raise ParameterError(
-                "sources", sources, f"give one of sources, image_uri, definition and builds_on; found {found}"
-            )
-        for name in ("build_args", "build_target"):
-            if self.cfg[name] and not definition:
-                raise ParameterError(
-                    name, self.cfg[name], "only a definition is built: add one or remove this parameter"
-                )
-        if uri:
-            return image_uri(uri).file_name
-        if definition:
-            return self._definition().file_name(self._stem())
-        if len(sources) != 1:
-            raise ParameterError("sources", sources, "give exactly one: the file name of the SIF")
-        filename = sources[0].get("filename") if isinstance(sources[0], dict) else sources[0]
-        if not isinstance(filename, str):
-            raise ParameterError("sources", sources[0], "give the file name of the SIF")
-        return Path(filename).name
+        if build_option("module_only") and build_option("force") and not any(map(self.cfg.get, IMAGE_SOURCES)):
+            # EasyBuild writes such a module for any easyconfig, and its test suite does so for every easyblock
+            _warn(f"nothing is installed in '{self.installdir}', and the easyconfig names no image: name one, run eb")
+            return f"{self._stem()}.sif"
+        source, name = image_source({name: self.cfg[name] for name in (*IMAGE_SOURCES, *BUILD_SETTINGS)})
+        if source == "image_uri":
+            return image_uri(self.cfg[source]).file_name
+        return self._definition().file_name(self._stem()) if source == "definition" else name
 
     def _stem(self) -> str:
         return f"{self.name}-{self.version}{self.cfg['versionsuffix']}"
 
     def _beside(self, parameter: str, name: Any) -> Path:
-        """Return the path of a file beside the easyconfig."""
-        if not isinstance(name, str) or "/" in name or not name.strip(". "):
-            raise ParameterError(parameter, name, "give the name of a file beside the easyconfig, without a folder")
-        path = Path(self.cfg.path).resolve().parent / name
-        if not path.is_file():
-            raise ParameterError(parameter, name, f"there is no such file beside the easyconfig, in '{path.parent}'")
-        return path
+        return beside(Path(self.cfg.path), parameter, name)
 
     def _definition(self) -> Definition:
         """Return what the image is built from.
@@ -391,11 +317,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         Raises:
             ParameterError: a parameter for it is wrong.
         """
-        names = file_names("definition_files", self.cfg["definition_files"] or ())
+        arguments, target, names = (OWN[name].read(self.cfg[name]) for name in (*BUILD_SETTINGS, "definition_files"))
         return Definition(
             path=self._beside("definition", self.cfg["definition"]),
-            build_args=build_arguments(self.cfg["build_args"]),
-            target=build_target(self.cfg["build_target"]),
+            build_args=arguments,
+            target=target,
             files=tuple(self._beside("definition_files", name) for name in names),
         )
 
@@ -405,7 +331,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         Raises:
             ParameterError: one does not exist.
         """
-        files = tuple(self._beside("definition_files", name) for name in self.describe()[0].definition_files)
+        files = tuple(self._beside("definition_files", name) for name in self.spec.definition_files)
         return self._definition().kept if self.cfg["definition"] else tuple(dict.fromkeys(files))
 
     def module_text(self) -> str:
@@ -423,7 +349,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         try:
             done = bool(super().run_all_steps(*args, **kwargs))
             self._module_files.keep()
-            self._make_room_for_easyconfig()
+            make_room_for_easyconfig(self)
             self._make_read_only()
         except BaseException:
             self._take_back()  # between two steps, such as where a line can't be printed on a terminal that is gone
@@ -438,13 +364,15 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         installdir = Path(self.installdir)
         if installdir.is_dir() and not self.dry_run and not build_option("sanity_check_only"):
             with _easybuild_errors():
-                check_writable(installdir)
+                folders = (Path(path).parent for path in self.naming().module_files)
+                check_writable(installdir, folders, ask_owner=load_site().ask_owner)
                 left = settle(installdir)
             if left:
                 _warn(left)
             elif not any(installdir.iterdir()):
                 installdir.rmdir()  # a first install was killed before it had put anything in place
         self._is_new = not installdir.exists()
+        self._has_lock = True
 
     def run_step(self, *args: Any, **kwargs: Any) -> None:
         """Run a step; when it fails or is interrupted, take back what this run has done while the lock is held."""
@@ -469,22 +397,10 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                     remove_tree(installdir)
                     with contextlib.suppress(OSError):
                         installdir.parent.rmdir()  # the folder of the software's name, unless it has other versions
-                elif self._is_new is False:
+                elif self._has_lock:
                     undo(installdir)
-                    refresh_commands(installdir)
-
-    def _make_room_for_easyconfig(self) -> None:
-        """Remove the copy of the easyconfig of the last install if EasyBuild can't write over it.
-
-        A copy has the mode of its original, so that of another member of a group can't be written, and one's own can be
-        read-only. EasyBuild itself removes the whole installation before a rebuild.
-        """
-        if self.dry_run or self.cfg["stop"] or build_option("sanity_check_only"):
-            return
-        kept = Path(self.installdir, log_path(ec=self.cfg), self.cfg.filename())
-        with contextlib.suppress(OSError):
-            if kept.stat().st_uid != os.geteuid() or not os.access(kept, os.W_OK):
-                kept.unlink()
+                    if not build_option("module_only"):  # which leaves user software alone
+                        refresh_commands(installdir)
 
     def _make_read_only(self) -> None:
         """With --read-only-installdir, remove write permission from everything but user software.
@@ -532,11 +448,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     def fetch_step(self, skip_checksums: bool = False, *args: Any, **kwargs: Any) -> None:
         """Check what can be checked before anything is written, and find, pull or build the image."""
-        site = self.describe()[1]
+        site = self.site
         with _easybuild_errors():
             self._definitions = self.definitions()
             load_advisories(site)
-            runtime = None if self.dry_run else find_starter(site)
+            runtime = None if self.dry_run else find_install_runtime(site)
         # the image is hashed while it is copied: hashing the source here would read it once more
         super().fetch_step(True, *args, **kwargs)
         if runtime is None:
@@ -586,20 +502,13 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             super().checksum_step(*args, **kwargs)
 
     def _expected_sha256(self) -> str:
-        return self._sha256_in(self.src[0]["checksum"])
+        return sha256_in(self.src[0]["checksum"])
 
     def stated_image(self) -> tuple[str, str, str]:
         """Return the URI of the image, its digest in the registry and its SHA-256; empty if the easyconfig has none."""
         found = self.get_checksum_for(checksums=self.cfg["checksums"], filename=self._image_file_name(), index=0)
         uri = self.cfg["image_uri"] or ""
-        return uri, image_uri(uri).digest if uri else "", self._sha256_in(found).lower()
-
-    @staticmethod
-    def _sha256_in(checksum: object) -> str:
-        """Return the SHA-256 in a checksum of EasyBuild; empty if it is another or none."""
-        if isinstance(checksum, tuple) and len(checksum) == 2 and checksum[0] == "sha256":
-            checksum = checksum[1]
-        return checksum if isinstance(checksum, str) and re.fullmatch(r"[0-9a-fA-F]{64}", checksum) else ""
+        return uri, image_uri(uri).digest if uri else "", sha256_in(found)
 
     def extract_step(self, *_args: Any, **_kwargs: Any) -> None:
         """Do nothing: an image is not unpacked."""
@@ -638,44 +547,43 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             ).install()
             manifest = read_manifest(Path(self.installdir))
         if manifest:
-            self._description = _seen(spec, manifest), site
+            self._description = manifest.added_to(spec), site
 
     def sanity_check_step(self, *args: Any, **kwargs: Any) -> None:
         """Check the files, and start the container; sanity checks of the easyconfig run it as a user will."""
+        self._refresh_scripts()  # first: those of the installation may be of an earlier sifmod, or changed by somebody
         spec, site = self.describe()
         files = [str(artefact.path) for artefact in render(spec, site)]
         with _easybuild_errors():
-            runtime = find_starter(site)
-        # an image's own Python need not be called python, that of a virtual environment is
-        command = "python --version" if spec.venv else f"{spec.interpreter} --version" if spec.python else "true"
+            runtime = find_install_runtime(site)
         listed = files if self.dry_run else files[:_MOST_LISTED]
         kwargs.setdefault("custom_paths", {"files": listed, "dirs": ["bin", "runscripts"]})
         manifest = None if self.dry_run else read_manifest(Path(self.installdir))
         shell = manifest is None or has_shell(image_of(Path(self.installdir), manifest))
-        # an image that holds nothing but its program has no `true` either; that program is started below
-        options = " ".join(CONTAINED)
-        call = f"SIFMOD_RUNTIMES={ENROOT} SIFMOD_RUNTIME_OPTIONS='{options}' in-container {command}"
-        if runtime.starts_sifs:
-            call = f'{shlex.quote(str(runtime.path))} exec {options} "$SIF" {command}'
-        commands = [call] if shell or spec.python else []
+        started, problem = Started(), None
+        if not self.dry_run:
+            with _easybuild_errors():
+                try:
+                    started = check_commands(spec, shell=shell)
+                except InstallError as error:  # EasyBuild's own checks, which come first, may say more
+                    problem = error
+        commands = [] if started.container else first_line(spec, runtime, shell=shell)
         kwargs.setdefault("custom_commands", commands)
         super().sanity_check_step(*args, **kwargs)
         if not self.dry_run:
             with _easybuild_errors():
                 check_files(Path(self.installdir), files[_MOST_LISTED:])
-                started = check_commands(spec, shell=shell)
+                if problem:
+                    raise problem
             for number, (name, answer) in enumerate(started.versions.items()):
                 self.log.info("%s", printable(f"{name} --version: {answer}"))
                 if number < _MOST_ANSWERS:
                     _trace(f"{name} --version: {answer}")
             for name, answer in started.broken.items():
                 _warn(f"the command of the wrapper {name} does not start in the container: {answer}")
-        if spec.bases and spec.venv and manifest:
-            # of a base that has changed since a member's own packages were installed
-            own = Installation(Path(self.installdir), manifest, self._space())
-            for finding in packages_in_container(own):
-                if finding.severity == WARNING:
-                    _warn(f"{finding.what}: install it anew on what is below, with carry-over or pip")
+        if spec.venv and manifest:
+            for sentence in problems_after_install(Installation(Path(self.installdir), manifest, self._space())):
+                _warn(sentence)
         if spec.expected_packages and not self.dry_run:
             with _easybuild_errors():
                 check_packages(installed_packages(spec), spec.expected_packages)
@@ -688,71 +596,57 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         """Write the module; with --module-only also the scripts, so that changes of the site reach both."""
         if fake or self.dry_run:
             return str(super().make_module_step(fake, *args, **kwargs))
-        if build_option("module_only"):
-            with _easybuild_errors():
-                refresh_scripts(*self.describe())
-        with _easybuild_errors(), self._whole_module_files():
+        self._refresh_scripts()  # with --force there was no sanity check
+        with _easybuild_errors(), whole_module_files(self, self._module_files):
             path = str(super().make_module_step(fake, *args, **kwargs))
+        spec, site = self.describe()
+        if spec.bases:
+            try:
+                announce(Path(self.installdir), site)
+            except InstallError as error:
+                _warn(str(error))
         if build_option("module_only"):  # there are no further steps
             self._keep()
             with _easybuild_errors():
                 record_module_files(Path(self.installdir))
         return path
 
-    @contextmanager
-    def _whole_module_files(self) -> Iterator[None]:
-        """Let EasyBuild's step write the module file and the links to it through `ModuleFiles`.
-
-        EasyBuild empties a module file before it writes it, and removes a link before it makes it, for which it has no
-        setting. Everything else of its step (hooks, caches, defaults, its trace) stays as it is.
-        """
-        generator, write_file = self.module_generator, framework.write_file
-
-        def write(path: str, text: Any, *args: Any, **kwargs: Any) -> None:
-            if path != self.mod_filepath:
-                write_file(path, text, *args, **kwargs)
-                return
-            mkdir(str(Path(path).parent), parents=True)
-            self._module_files.write(Path(path), text)
-
-        def create_symlinks(suffixes: list[str], *_args: Any, **_kwargs: Any) -> None:
-            for suffix in suffixes:
-                path = Path(generator.get_module_filepath(mod_path_suffix=suffix))
-                mkdir(str(path.parent), parents=True)
-                self._module_files.link(path, Path(self.mod_filepath))
-
-        framework.write_file, generator.create_symlinks = write, create_symlinks
-        try:
-            yield
-        finally:
-            framework.write_file = write_file
-            del generator.create_symlinks
+    def _refresh_scripts(self) -> None:
+        """With --module-only, write the scripts as this sifmod and the site have them now."""
+        if build_option("module_only") and not self.dry_run:
+            with _easybuild_errors():
+                refresh_scripts(self.spec, self.site)
 
     def _keep(self) -> None:
         """Let what this run has installed stay, whatever comes."""
         self._module_files.keep()
         forget(Path(self.installdir))
 
+    @contextmanager
+    def _installdir_as(self, folder: str) -> Iterator[None]:
+        """Let a step of EasyBuild's work on another folder than the installation."""
+        installdir, self.installdir = self.installdir, folder
+        try:
+            yield
+        finally:
+            self.installdir = installdir
+
     def make_module_req(self, *args: Any, **kwargs: Any) -> str:
         """Add the search paths that exist; before an install, those that will exist."""
-        installdir = self.installdir
-        if self.dry_run or Path(installdir).is_dir():
+        if self.dry_run or Path(self.installdir).is_dir():
             return str(super().make_module_req(*args, **kwargs))
         with tempfile.TemporaryDirectory() as folder:
-            for artefact in render(*self.describe()):
+            for artefact in render(self.spec, self.site):
                 write_artefact(Path(folder), artefact)
-            if self.describe()[0].user_commands:
+            if self.spec.user_commands:
                 Path(folder, USER_COMMANDS).mkdir()
                 Path(folder, USER_COMMANDS, USER_COMMANDS_LOCK).touch()
-            self.installdir = folder
-            try:
+            with self._installdir_as(folder):
                 return str(super().make_module_req(*args, **kwargs))
-            finally:
-                self.installdir = installdir
 
     def make_module_extra(self, *args: Any, **kwargs: Any) -> str:
         """Add the container's part to the module."""
-        return str(super().make_module_extra(*args, **kwargs)) + render_module(*self.describe(), self._syntax)
+        return str(super().make_module_extra(*args, **kwargs)) + render_module(self.spec, self.site, self._syntax)
 
     @property
     def _syntax(self) -> str:
@@ -775,7 +669,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     def make_extension_list(self, *args: Any, **kwargs: Any) -> list[tuple[str, ...]]:
         """Let `module spider` find the module by the names of its packages, as by those of EasyBuild's extensions."""
-        return [*super().make_extension_list(*args, **kwargs), *self.describe()[0].expected_packages.items()]
+        return [*super().make_extension_list(*args, **kwargs), *self.spec.expected_packages.items()]
 
     def permissions_step(self, *args: Any, **kwargs: Any) -> None:
         """Apply EasyBuild's permissions to everything but user software."""
@@ -787,14 +681,11 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
             self._keep()
         with _easybuild_errors():
             record_module_files(Path(installdir))
-            if self.describe()[1].replaced_image == "remove":
+            if self.site.replaced_image == "remove":
                 remove_old_images(Path(installdir))
-        try:
-            for entry in split_installation(Path(installdir))[1]:
-                self.installdir = str(entry)
+        for entry in split_installation(Path(installdir))[1]:
+            with self._installdir_as(str(entry)):
                 super().permissions_step(*args, **kwargs)
-        finally:
-            self.installdir = installdir
         if self.group is not None:
             adjust_permissions(installdir, stat.S_IRWXO, add=False, recursive=False, group_id=self.group[1])
         if build_option("group_writable_installdir") and not build_option("read_only_installdir"):

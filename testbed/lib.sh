@@ -51,3 +51,28 @@ lmod_init() {
     done
     return 1
 }
+
+on_debian12() {
+    # shellcheck disable=SC1091
+    [[ -r /etc/os-release ]] && (. /etc/os-release && [[ $ID == debian && $VERSION_ID == 12 ]])
+}
+
+# Prints why an ordinary user can't run containers on this machine, which no package changes; nothing if that can be.
+hindrance() {
+    local as=() node=/dev/fuse work=
+    if ((EUID == 0)); then as=(setpriv --reuid=65534 --regid=65534 --clear-groups); fi
+    if ! ${as[@]+"${as[@]}"} unshare --user --map-root-user true 2>/dev/null; then
+        printf 'an ordinary user can make no user namespaces'
+        return
+    fi
+    if [[ ! -e $node ]] && ((EUID == 0)); then
+        work=$(mktemp -d)
+        node=$work/fuse
+        mknod "$node" c 10 229 2>/dev/null || true
+    fi
+    # by its numbers: something else may lie there
+    if [[ $(stat -c %t:%T "$node" 2>/dev/null) != a:e5 ]] || { ((EUID == 0)) && ! (exec 3<>"$node") 2>/dev/null; }; then
+        printf '/dev/fuse is not there or can not be used'
+    fi
+    [[ -z $work ]] || rm -rf -- "$work"
+}

@@ -1,7 +1,5 @@
 """A browser without a window, for the pages that sifmod writes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

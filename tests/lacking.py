@@ -1,7 +1,5 @@
 """What a test does if this machine lacks what it needs."""
 
-from __future__ import annotations
-
 import os
 from typing import NoReturn
 

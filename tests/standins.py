@@ -7,8 +7,6 @@ program, with the standard library alone, notes each call, and starts no contain
 that, in the same process, as enroot becomes the command. After `run_steps`, a step without a container runs its tasks.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

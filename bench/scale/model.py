@@ -119,7 +119,8 @@ class _Start:
         """Start nodes that do the same; their ranks go step by step, as one waits for what another one reads."""
         environment, way = self._environment, self._way
         ranks = [way.node] + [way.rank] * (self._ranks - 1)
-        seconds = way.seconds * max(1, self._ranks / self._cluster.cores) / self._steps
+        busy = self._ranks * way.seconds - (self._ranks - 1) * min(way.saved, way.seconds)
+        seconds = max(way.seconds, busy / self._cluster.cores) / self._steps
         yield environment.timeout(begin)
         for step in range(self._steps):
             for station, kind in ((self._metadata, "metadata"), (self._reads, "reads")):

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
+_MEASURED_CORES = 2  # of the machine that measured the row `share_64`, all of them busy
+
 RESULTS = Path(__file__).parents[2] / "docs/benchmarks/results.json"
 
 
@@ -91,14 +93,16 @@ class Way:
     """A way to start a program.
 
     node: what the first rank of a node asks for. rank: what each further rank there asks for, whose reads are mostly in
-    the node's memory. seconds: what a rank takes from a local disk. striped: all ranks read files that have the site's
-    stripes, instead of many small ones on all targets. broadcast: bytes that are sent to each node before the start.
+    the node's memory. seconds: what a rank takes from a local disk. saved: processor time of these that a further rank
+    does without, because it starts no container. striped: all ranks read files that have the site's stripes, instead of
+    many small ones on all targets. broadcast: bytes that are sent to each node before the start.
     """
 
     name: str
     node: Demand = Demand()
     rank: Demand = Demand()
     seconds: float = 0
+    saved: float = 0
     striped: bool = True
     broadcast: int = 0
 
@@ -153,10 +157,18 @@ def measured(results: Path = RESULTS) -> dict[str, Way]:
             node=packed,
             rank=further("packed, 1 rank", "packed, 4 ranks in one container"),
             seconds=local["median"],
+            saved=_saved(rows),
         ),
         Way(name="packed, broadcast", seconds=local["median"], broadcast=round(local["figures"]["size"])),
     )
     return {way.name: way for way in ways}
+
+
+def _saved(rows: Mapping[str, Any]) -> float:
+    """Return the processor time that a further rank on a node saves in a shared container; 0 if it was not measured."""
+    medians = {one["label"]: one["median"] for one in rows.get("share_64", {"commands": ()})["commands"]}
+    more = medians.get("a container each", 0) - medians.get("one container for all", 0)
+    return float(max(more, 0) * _MEASURED_CORES / 63)
 
 
 def with_changes(changes: Mapping[str, str]) -> Cluster:

@@ -10,7 +10,8 @@ from pathlib import PurePosixPath
 from sifmod import names
 from sifmod.errors import InstallError
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_NO_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_LONGEST_PATH, _LONGEST_NAME = 4096, 255  # of Linux, in bytes
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,10 @@ def path_problem(path: str) -> str:
         return "the path leads out of the installation"
     if {"", "."} & set(parts):
         return "the path has an empty part"
-    if _CONTROL.search(path):
-        return "the path has a control character"
+    if _NO_NAME.search(path):
+        return "the path has a control character, or is not UTF-8"
+    if len(path) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_NAME for part in parts):
+        return "the path is too long"
     if parts[0].lstrip(".").startswith(names.USERS):
         return "user software belongs to the users"
     return ""

@@ -15,15 +15,19 @@ from sifmod.errors import OutputError, SifmodError
 
 # The verbs, each a module of `sifmod.commands`, with their summaries; each fits a line of 80 columns.
 _VERBS = {
+    "build-wheel": "Build wheels for a module whose image has no compiler.",
     "catalogue": "Write web pages of the containers, to search in.",
     "completion": "Print the completion script of a shell.",
-    "convert": "Convert easyconfigs in the style of LUMI's containers.",
+    "convert": "Convert LUMI's container easyconfigs, and recipes of SHPC.",
     "doctor": "Find problems on this host or in an image.",
     "env": "Print the settings that let EasyBuild find sifmod.",
+    "environment": "Write an easyconfig for an image with a file's packages.",
     "inspect": "Show what is in an image, without running it.",
+    "keep": "Copy user software elsewhere, or put it back.",
     "kernel": "Write a Jupyter kernel that runs in a container.",
     "list": "List the installed containers.",
     "new": "Write an easyconfig for an image.",
+    "on": "Write an easyconfig for a module on top of another one.",
     "remove": "Remove an installed container.",
     "render": "Print the files that an install would write.",
     "restripe": "Spread installed images over the targets of Lustre.",
@@ -45,9 +49,19 @@ class Verbs(click.Group):
         """Return a verb; None if it is unknown."""
         if cmd_name not in _VERBS:
             return None
-        module = importlib.import_module(f"sifmod.commands.{cmd_name}")
+        module = importlib.import_module(f"sifmod.commands.{cmd_name.replace('-', '_')}")
         found = (value for value in vars(module).values() if isinstance(value, click.Command))
         return next(command for command in found if command.name == cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[Optional[str], Optional[click.Command], list[str]]:
+        """Return the verb that is called, and the words after it; an unknown one ends with the most similar."""
+        if not args[0].startswith("-") and args[0] not in _VERBS and not ctx.resilient_parsing:
+            from sifmod.text.suggest import perhaps
+
+            raise click.UsageError(f"there is no command '{args[0]}'{perhaps(args[0], _VERBS)}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - likewise
         """Write the list of verbs without importing their modules."""

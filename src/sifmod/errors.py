@@ -17,13 +17,7 @@ class SifmodError(Exception):
 
 
 class ParameterError(SifmodError):
-    """An easyconfig parameter has an invalid value.
-
-    Args:
-        parameter: the name of the easyconfig parameter.
-        value: its value in the easyconfig.
-        remedy: what to write instead.
-    """
+    """An easyconfig parameter has an invalid value; the remedy says what to write instead."""
 
     exit_code = 3
 
@@ -95,12 +89,7 @@ class OutputError(SifmodError):
 
 
 class RecipeError(SifmodError):
-    """A recipe or a module of SHPC can't be converted.
-
-    Args:
-        reason: what is wrong, in the same words for all that have this problem.
-        message: what happened, where, and what to do next.
-    """
+    """A recipe or a module of SHPC can't be converted; the reason has the same words for all with this problem."""
 
     exit_code = 13
 

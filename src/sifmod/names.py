@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 RUNSCRIPTS = "/runscripts"
+# In the module file of each release.
+WRITTEN_BY = "written by sifmod"
 USER_SOFTWARE = "/user-software"
 # Packed user software below the user's own, the newest at /user-layers/1.
 USER_LAYERS = "/user-layers"
 # How many; the list of bind paths and Python's search path grow with each.
 MOST_LAYERS = 8
-# Where programs look for what a layer has beside packages and commands: variable -> folder of its virtual environment.
-LAYER_VARIABLES = {
-    "CMAKE_PREFIX_PATH": "",
-    "JUPYTER_PATH": "/share/jupyter",
-    "MANPATH": "/share/man",
-    "PKG_CONFIG_PATH": "/lib/pkgconfig",
-}
+# A runscript that the runtime reads at each start of a container with layers, and where it looks for it.
+AT_START = "at-start.sh"
+READ_AT_START = "/.singularity.d/env/99-sifmod.sh"
 # The feature of a site that binds its MPI.
 MPI_FEATURE = "mpi"
+# The feature of a site that binds its Slurm, and where a container has what only counts with it.
+SLURM_FEATURE = "slurm"
+SLURM_RUNSCRIPTS = f"{RUNSCRIPTS}/slurm"
 
 # The programs of `inside/` that packing runs.
 INSIDE = "/sifmod"
 
 # The host's uv, for a container that has none.
 HOST_UV = f"{INSIDE}/uv"
+# The wheels that `sifmod build-wheel` has made for a module, and where its pip and uv find them.
+WHEELS = ".local/share/sifmod/wheels"
+WHEELS_INSIDE = f"{INSIDE}/wheels"
 
 # Names in the installation directory.
 USER_SOFTWARE_DIRECTORY = "user-software"
@@ -37,6 +41,8 @@ USER_SOFTWARE_SHA256 = "user-software.sha256"
 USER_SOFTWARE_LIST = "user-software.txt"
 # A folder with the layers: 1.squashfs is the oldest.
 USER_SOFTWARE_LAYERS = "user-software.layers"
+# Ending of the mark of a file in that folder that is a layer no longer.
+LAYER_UNUSED = ".unused"
 # The layers before flatten-layers made one file of them, and what was on top.
 USER_SOFTWARE_FLATTENED = "user-software.layers.flattened"
 # What remove-layer took away.
@@ -49,9 +55,9 @@ USER_COMMANDS = "user-bin"
 USER_COMMAND = "share/user-command"
 USER_COMMANDS_LOCK = ".lock"
 
-# With this begins the name of a folder on a node for one job's copies of images.
+# Prefix of the folder on a node for one job's copies of images.
 NODE_COPIES = "sifmod-copies-"
-# With one of these begins every name at the top level of an installation that belongs to users.
+# Prefixes of the names at the top level of an installation that belong to users.
 USERS = (USER_SOFTWARE_DIRECTORY, USER_COMMANDS)
 
 # What every new virtual environment has in its bin, as a regular expression of Python and of bash.
@@ -62,7 +68,7 @@ STAGE = ".sifmod-stage"
 PREVIOUS = ".sifmod-previous"
 # Present while a removal deletes the module files, and after it was killed.
 REMOVING = ".sifmod-removing"
-# With this begins every such name.
+# The prefix of these names.
 OURS = ".sifmod-"
 
 # Runscripts that users do not start: the versions of the image, and the programs that compare, that run pip and uv, and
@@ -72,7 +78,16 @@ CONSISTENCY = "consistency.py"
 PLAIN_FILES = "plain_files.py"
 INSTALLERS = "installers.py"
 MPI_CHECK = "mpi_check.py"
+# The values of an installation: scripts read them here, on the host and in the container; few read the second file.
+VALUES = "values.sh"
+MORE_VALUES = "more-values.sh"
+# What all host commands source.
+CONTAINER_SCRIPT = "share/container.sh"
+# The commands that wrappers run, for containers that the host does not start: a name and its words in each line.
+WRAPPED = "commands.txt"
 MANIFEST = "share/sifmod.json"
+# How much of the manifest of a base is read at each start, in bytes: it may be a colleague's.
+MOST_MANIFEST = 1 << 20
 
 # Everything else at the top level of an installation: no image can have one of these names.
 INSTALLED = (
@@ -115,70 +130,46 @@ RESERVED_VARIABLES = (
 # The advisories that a shell has shown, separated by colons. It stays after unload: they are shown once.
 ADVISED = "__SIFMOD_ADVISED"
 
+# Host commands that change what is bound: in the shell of a user they load the module again.
+RELOADING = ("make-squashfs", "unmake-squashfs", "add-layer", "remove-layer", "flatten-layers")
+
 # sifmod's own host commands and runscripts: a wrapper of the same name would hide one of them.
 COMMANDS = (
     "start-shell",
     "in-container",
-    "make-squashfs",
-    "unmake-squashfs",
-    "add-layer",
-    "remove-layer",
-    "flatten-layers",
+    *RELOADING,
     "carry-over",
     "list-packages",
     "refresh-commands",
     "broadcast-image",
 )
 
+# Commands of the host: a container has a script of each name, which says so.
+ON_HOST = ("broadcast-image", "salloc", "sbatch")
+# The same with the feature of Slurm alone: submitit and Open MPI take Slurm for theirs if they find it.
+ON_HOST_WITH_SLURM = ("srun",)
+ON_HOST_WITH_USER_SOFTWARE = (*RELOADING, "carry-over", "refresh-commands")
+
 # Host commands that sifmod's scripts, Slurm, Lmod and administrators need: a wrapper of the same name would hide one.
 HOST_COMMANDS = frozenset(
     {"bash", "csh", "env", "fish", "ksh", "lua", "ml", "module", "sh", "tclsh", "tcsh", "zsh"}
     | {"eb", "sifmod", "ssh", "su", "sudo"}
     | {"sacct", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sinfo", "squeue", "srun"}
-    | {
-        "cat",
-        "chmod",
-        "cp",
-        "cut",
-        "date",
-        "df",
-        "diff",
-        "du",
-        "find",
-        "flock",
-        "fusermount",
-        "fusermount3",
-        "getent",
-        "grep",
-        "head",
-        "id",
-        "ln",
-        "ls",
-    }
-    | {
-        "mkdir",
-        "mkfifo",
-        "mktemp",
-        "mountpoint",
-        "mv",
-        "nproc",
-        "nsenter",
-        "od",
-        "readlink",
-        "rm",
-        "rmdir",
-        "setpriv",
-        "setsid",
-        "sha256sum",
-        "stat",
-        "sync",
-        "tail",
-        "timeout",
-        "touch",
-        "wc",
-        "xargs",
-    }
-    | {"apptainer", "enroot", "mksquashfs", "singularity", "squashfuse", "squashfuse_ll", "unsquashfs"}
+    | {"cat", "chmod", "cp", "cut", "date", "df", "diff", "du", "find", "flock", "fusermount", "fusermount3", "getent"}
+    | {"grep", "head", "id", "ln", "ls", "mkdir", "mkfifo", "mktemp", "mountpoint", "mv", "nproc", "nsenter", "od"}
+    | {"readlink", "rm", "rmdir", "setpriv", "setsid", "sha256sum", "stat", "sync", "tail", "timeout", "touch", "wc"}
+    | {"xargs"}
+    | {"mksquashfs", "squashfuse", "squashfuse_ll", "unsquashfs"}
+)
+
+# Host commands that users need as they are: user software hides none of them. A wrapper in an easyconfig may.
+HOST_TOOLS = frozenset(
+    {"gpg", "kinit", "klist", "kdestroy", "newgrp", "passwd", "rsync", "scp", "sftp", "sg"}
+    | {"ssh-add", "ssh-agent", "ssh-copy-id", "ssh-keygen", "ssh-keyscan"}
+    | {"git", "tar"}
+    | {"sacctmgr", "scrontab", "sdiag", "sh5util", "sprio", "sreport", "sshare", "sstat", "strigger"}
+    | {"awk", "basename", "comm", "dirname", "gawk", "hostname", "join", "sed", "sleep", "sort", "tee", "tr", "uname"}
+    | {"uniq", "which"}
 )
 
 # Options to start a container that sees neither the home, nor the working directory, nor /tmp, nor bind paths of the
@@ -194,13 +185,12 @@ SHAREABLE = (
     *("_DOCKER_PASSWORD", "_DOCKER_USERNAME", "_DISABLE_CACHE", "_MESSAGELEVEL", "_NOCOLOR"),
 )
 
+# What runtimes mount from the host by themselves, beside the home and the working directory (Apptainer user guide,
+# "System-defined bind paths").
+MOUNTED_ANYWAY = ("/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
+
 # Where a runtime puts the host's libraries into a container, those for GPUs among them.
 HOST_LIBRARIES = "/.singularity.d/libs"
 
-# Tried in this order, unless the site names one.
-CONTAINER_RUNTIMES = ("singularity", "apptainer")
-# What may run the containers of a cluster. `apptainer` is what starts SIFs, SingularityCE included.
-APPTAINER, ENROOT = "apptainer", "enroot"
-RUNTIMES = (APPTAINER, ENROOT)
 # What builds Dockerfiles, in the order in which a host is searched.
 IMAGE_BUILDERS = ("buildah", "podman", "docker")

@@ -12,12 +12,6 @@ def data_path(name: str) -> Path:
 
     A wheel maps such folders to `sifmod/data/` (pyproject.toml); in a checkout, and so in an editable install, they
     are at the top level.
-
-    Args:
-        name: name of the folder.
-
-    Raises:
-        FileNotFoundError: the installation is damaged.
     """
     for candidate in (_PACKAGE / "data" / name, _PACKAGE.parents[1] / name):
         if candidate.is_dir():
@@ -26,14 +20,7 @@ def data_path(name: str) -> Path:
 
 
 def program(name: str) -> str:
-    """Return the text of a program in `inside/`, which runs in containers.
-
-    Args:
-        name: its name, without `.py`; that of a shell script with `.sh`.
-
-    Raises:
-        FileNotFoundError: the installation is damaged.
-    """
+    """Return the text of a program in `inside/`, which runs in containers: NAME.py, or a shell script, NAME.sh."""
     path = _PACKAGE / "inside" / (name if name.endswith(".sh") else f"{name}.py")
     if not path.is_file():
         raise FileNotFoundError(f"sifmod's program '{path}' is missing: reinstall sifmod")

@@ -67,7 +67,7 @@ def install(folder: Path, case: str) -> None:
         path.chmod(0o755 if item.executable else 0o644)
     (folder / "user-software").mkdir()
     (folder / "demo.sif").symlink_to(image)
-    part = squashfs_partition(image)
+    part = squashfs_partition(image, user="enroot")
     with image.open("rb") as source, (folder / "demo.sqsh").open("wb") as target:
         source.seek(part.offset)
         target.write(source.read(part.size))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 TESTBED = Path(os.environ.get("SIFMOD_TESTBED", "/opt/sifmod-testbed"))
 IMAGES = TESTBED / "images"
+# a file system of the user's that no bind path contains: testbed/setup makes it
+SCRATCH = Path("/scratch-of-tests")
 REGISTRY = "127.0.0.1:5000"
 # Lmod's initialisation for bash, by version: that of Debian 12, which every shell has already, and a newer one.
 LMODS = {"8.6": None, "8.7": TESTBED / "lmod-8.7/usr/share/lmod/lmod/init/bash"}
@@ -41,6 +47,9 @@ moduleclass = 'tools'
 
 GREETING = ("greeting", "1.0", "def greet():\n    return 'hello'\n")
 
+# For images that tests build: much quicker than the runtime's gzip. `singularity build` reads it, `pull` does not.
+QUICK_BUILDS = {"APPTAINER_MKSQUASHFS_ARGS": "-comp zstd -Xcompression-level 1"}
+
 LUMI_SIF = "lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0-dockerhash-7392c9d4dcf7.sif"
 LUMI_EASYCONFIG = "PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb"
 LUMI_MODULE = "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315"
@@ -50,8 +59,9 @@ _NOT_COMPARED = ("_ModuleTable", "__LMOD_", "LMOD_", "_LMFILES_", "LOADEDMODULES
 
 
 def registry_password() -> str:
-    """Return the password that the testbed's registry wants."""
-    return (TESTBED / "registry" / "password").read_text().strip()
+    """Return the password that the testbed's registry wants; "" where there is none."""
+    path = TESTBED / "registry" / "password"
+    return path.read_text().strip() if path.exists() else ""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -90,6 +100,9 @@ class User:
             check=False,
             timeout=timeout,
         )
+        # other workers' steps may have the nodes
+        waited = r"(?m)^srun: job \d+ (queued and waiting for|has been allocated) resources\n"
+        done.stderr = re.sub(waited, "", done.stderr)
         if check:
             assert done.returncode == 0, f"{script}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
         return done
@@ -144,10 +157,36 @@ def user(tmp_path: Path) -> User:
     return make_user(tmp_path / "eb")
 
 
+@contextmanager
+def once(tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[tuple[Path, bool]]:
+    """Give a folder that all workers of a run share, and whether it is still to be filled: one at a time."""
+    top = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        top = top.parent
+    folder, made = top / f"shared-{name}", top / f"shared-{name}.made"
+    with (top / f"shared-{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            remove(folder)
+            folder.mkdir()
+        yield folder, not made.exists()
+        made.touch()
+
+
+def installed_once(tmp_path_factory: pytest.TempPathFactory, name: str, easyconfig: str, **env: str) -> User:
+    """Install an easyconfig once a run, whichever worker comes first; no test may change it."""
+    with once(tmp_path_factory, name) as (folder, is_new):
+        user = make_user(folder / "eb", **env) if is_new else User(folder / "eb", dict(env))
+        if is_new:
+            user.eb(easyconfig)
+    return user
+
+
 @pytest.fixture(scope="session")
 def runtime_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The container runtime's cache, one for all tests: only the first pull of an image takes its time."""
-    return tmp_path_factory.mktemp("runtime-cache")
+    with once(tmp_path_factory, "runtime-cache") as (folder, _):
+        return folder
 
 
 @pytest.fixture
@@ -155,6 +194,7 @@ def registry_user(user: User, runtime_cache: Path) -> User:
     """A user who may pull from the testbed's registry."""
     user.env.update(
         SIFMOD_INSECURE_REGISTRIES=REGISTRY,
+        SIFMOD_CREDENTIAL_REGISTRIES=REGISTRY,
         SINGULARITY_DOCKER_USERNAME="$oauthtoken",
         SINGULARITY_DOCKER_PASSWORD=registry_password(),
         SINGULARITY_CACHEDIR=str(runtime_cache),
@@ -166,9 +206,7 @@ def registry_user(user: User, runtime_cache: Path) -> User:
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> User:
     """The demo image installed; tests that use it leave it as it is."""
-    user = make_user(tmp_path_factory.mktemp("demo") / "eb")
-    user.eb(DEMO_EASYCONFIG)
-    return user
+    return installed_once(tmp_path_factory, "demo", DEMO_EASYCONFIG)
 
 
 @dataclass(frozen=True)
@@ -176,13 +214,24 @@ class Kept:
     """Copies of a software space, which is brought back to one of them for each test: quicker than installing anew."""
 
     prefix: Path
-    plain: Path
-    extended: Path
+    copies: Path
 
-    def restore(self, copy: Path) -> User:
+    def restore(self, name: str) -> User:
+        """Bring back a copy."""
         remove(self.prefix)
-        subprocess.run(["cp", "-a", copy, self.prefix], check=True)
+        subprocess.run(["cp", "-a", self.copies / name, self.prefix], check=True)
         return User(self.prefix)
+
+    def make(self, name: str, below: str, script: str) -> None:
+        """Make a copy of another one, with what a script does to it, unless it is there."""
+        if not (self.copies / name).exists():
+            self.restore(below).run(script)
+            self.keep(name)
+
+    def keep(self, name: str) -> None:
+        """Make a copy of what is there."""
+        self.copies.mkdir(exist_ok=True)
+        subprocess.run(["cp", "-a", self.prefix, self.copies / name], check=True)
 
 
 def remove(path: Path) -> None:
@@ -200,44 +249,53 @@ def remove(path: Path) -> None:
 @pytest.fixture(scope="session")
 def kept_demo(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     folder = tmp_path_factory.mktemp("own-demo")
-    kept = Kept(folder / "eb", folder / "plain", folder / "extended")
-    user = make_user(kept.prefix)
-    user.eb(DEMO_EASYCONFIG)
-    subprocess.run(["cp", "-a", kept.prefix, kept.plain], check=True)
-    made = make_wheel(folder, *GREETING)
-    user.run(f"module load {DEMO_MODULE}; singularity exec $SIF pip install --no-index {made}")
-    subprocess.run(["cp", "-a", kept.prefix, kept.extended], check=True)
+    kept = Kept(folder / "eb", folder / "copies")
+    make_user(kept.prefix).eb(DEMO_EASYCONFIG)
+    kept.keep("plain")
     return kept
 
 
 @pytest.fixture
 def own_demo(kept_demo: Kept) -> User:
     """The demo image installed for one test, which may do with it what it likes."""
-    return kept_demo.restore(kept_demo.plain)
+    return kept_demo.restore("plain")
 
 
 @pytest.fixture
-def extended(kept_demo: Kept) -> User:
-    """The same, with the package `greeting` 1.0 in its user software."""
-    return kept_demo.restore(kept_demo.extended)
+def with_greeting(kept_demo: Kept, wheel: Path) -> Kept:
+    """The same copies, one of which has the package `greeting` 1.0 in its user software."""
+    install = f"module load {DEMO_MODULE}; singularity exec $SIF pip install --no-index {wheel}"
+    kept_demo.make("extended", "plain", install)
+    return kept_demo
+
+
+@pytest.fixture
+def extended(with_greeting: Kept) -> User:
+    """The demo image with the package `greeting` 1.0 in its user software."""
+    return with_greeting.restore("extended")
+
+
+@pytest.fixture
+def packed_demo(with_greeting: Kept) -> User:
+    """The same, packed, without the directory."""
+    with_greeting.make("packed", "extended", f"module load {DEMO_MODULE}; make-squashfs --remove-directory")
+    return with_greeting.restore("packed")
 
 
 @pytest.fixture(scope="session")
 def lumi_images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository of images in which the conda image stands in under the name of LUMI's."""
-    images = tmp_path_factory.mktemp("lumi-images")
-    shutil.copyfile(IMAGES / "conda-demo.sif", images / LUMI_SIF)
+    with once(tmp_path_factory, "lumi-images") as (images, is_new):
+        if is_new:
+            shutil.copyfile(IMAGES / "conda-demo.sif", images / LUMI_SIF)
     return images
 
 
 @pytest.fixture(scope="session")
 def lumi(tmp_path_factory: pytest.TempPathFactory, lumi_images: Path) -> User:
     """LUMI's PyTorch installed with LUMI's settings; tests that use it leave it as it is."""
-    user = make_user(
-        tmp_path_factory.mktemp("lumi") / "eb", SIFMOD_SITE="lumi", SIFMOD_IMAGE_REPOSITORIES=str(lumi_images)
-    )
-    user.eb(LUMI_EASYCONFIG)
-    return user
+    settings = {"SIFMOD_SITE": "lumi", "SIFMOD_IMAGE_REPOSITORIES": str(lumi_images)}
+    return installed_once(tmp_path_factory, "lumi", LUMI_EASYCONFIG, **settings)
 
 
 @pytest.fixture
@@ -272,8 +330,9 @@ def make_wheel(
     requires: tuple[str, ...] = (),
     command: str = "",
     scripts: Mapping[str, str] = MappingProxyType({}),
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:
-    """Make a wheel of a package with one module; `command` runs its function `greet`, `scripts` are other commands."""
+    """Make a wheel of a package with one module and `more` files; `command` runs its function `greet`."""
     import base64
     import hashlib
     import zipfile
@@ -283,6 +342,7 @@ def make_wheel(
     required = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
     files = {
         f"{module}.py": code,
+        **more,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{required}",
         **({f"{info}/entry_points.txt": f"[console_scripts]\n{command} = {module}:greet\n"} if command else {}),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
@@ -301,6 +361,16 @@ def make_wheel(
             entry.external_attr = (0o100755 if "/scripts/" in member else 0o100644) << 16
             archive.writestr(entry, text)
     return path
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A folder of the user's on a file system that the container does not have."""
+    if not os.access(SCRATCH, os.W_OK):
+        lacking(f"missing: {SCRATCH}; run testbed/setup")
+    folder = Path(tempfile.mkdtemp(dir=SCRATCH))
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

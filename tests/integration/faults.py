@@ -3,11 +3,9 @@
 Faults are enumerated, not sampled. Every external tool that changes files is replaced by a shim in a PATH that holds
 nothing else but tools that only read, so a tool that is new to the scripts can't be missed: it would not be found.
 The shims count their calls. For each call the whole process group is killed before it and after it; and for each system
-call in it that changes the file system (strace finds it, and kills there) the tool alone, to which the script reacts,
-and the whole group.
+call in it that changes the file system (strace finds it, and kills there) the whole group, and for the first and the
+last of a name also the tool alone, to which the script reacts.
 """
-
-from __future__ import annotations
 
 import hashlib
 import os
@@ -23,42 +21,11 @@ from pathlib import Path
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user, remove
 from sifmod.inside.trees import FOLDER_MODES
 
-CHANGING: tuple[str, ...] = (
-    "chmod",
-    "cp",
-    "dd",
-    "install",
-    "ln",
-    "mkdir",
-    "mksquashfs",
-    "mktemp",
-    "mv",
-    "rm",
-    "rmdir",
-    "sync",
-    "tee",
-)
-CHANGING += ("touch", "truncate", "unsquashfs")
+CHANGING: tuple[str, ...] = ("chmod", "cp", "dd", "install", "ln", "mkdir", "mksquashfs", "mktemp")
+CHANGING += ("mv", "rm", "rmdir", "sync", "tee", "touch", "truncate", "unsquashfs")
 # These get no fault of their own; the runtime does because it is what takes the time between two steps.
-READING: tuple[str, ...] = (
-    "cat",
-    "cut",
-    "date",
-    "diff",
-    "df",
-    "du",
-    "find",
-    "flock",
-    "grep",
-    "head",
-    "id",
-    "nproc",
-    "od",
-    "sed",
-    "sleep",
-    "sort",
-)
-READING += ("readlink", "sha256sum", "stat", "tail", "tr", "wc", "xargs")
+READING: tuple[str, ...] = ("cat", "cut", "date", "diff", "df", "du", "find", "flock", "grep", "head", "id", "nproc")
+READING += ("od", "sed", "sleep", "sort", "readlink", "sha256sum", "stat", "tail", "tr", "wc", "xargs")
 RUNTIME = "singularity"
 
 SYSTEM_CALLS = (
@@ -68,21 +35,8 @@ SYSTEM_CALLS = (
 )
 
 # What an installation may hold at its top; everything else is litter.
-NAMES = {
-    ".user-software.lock",
-    "bin",
-    "demo.sif",
-    "easybuild",
-    "runscripts",
-    "share",
-    "user-bin",
-    "user-software",
-    "user-software.sha256",
-    "user-software.squashfs",
-    "user-software.squashfs.previous",
-    "user-software.txt",
-    "user-software.unpacked",
-}
+NAMES = {".user-software.lock", "bin", "demo.sif", "easybuild", "runscripts", "share", "user-bin", "user-software"}
+NAMES |= {f"user-software.{end}" for end in ("sha256", "squashfs", "squashfs.previous", "txt", "unpacked")}
 COMPLETE = ("user-software", "user-software.squashfs", "user-software.squashfs.previous")
 
 SHIM = r"""#!/bin/bash

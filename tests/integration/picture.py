@@ -3,8 +3,6 @@
 docs/pictures/terminal.txt is its output, and terminal.svg the picture. `make picture` writes both.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import re

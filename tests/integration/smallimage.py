@@ -1,7 +1,5 @@
 """A small image in the testbed's registry and in an archive: for tests that need no Python in it."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -21,6 +21,7 @@ ALLOWED = {
     "UV_LINK_MODE": "what uv would find out with a warning: its cache is on another file system",
     "PYTHONNOUSERSITE": "keeps ~/.local from shadowing the image; a promise beyond activation",
     "PYTHONHOME": "empty, so that the host's does not count; a promise beyond activation",
+    "UCX_POSIX_USE_PROC_LINK": "what UCX, which users may install, needs in a user namespace",
     "NCCL_SOCKET_IFNAME": "a setting of the site",
     "APPTAINER_BIND": "the runtime tells what is bound",
     "SINGULARITY_BIND": "the runtime tells what is bound",

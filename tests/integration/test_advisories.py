@@ -1,7 +1,5 @@
 """A known problem of an installed container, from the site's file to what users see, before and after an update."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -73,6 +71,7 @@ def test_load_tells_it_once_in_a_shell_unless_the_remedy_is_in_force(user: User)
         assert spoilt.stderr.count("demo-hangs") == 1
 
 
+@pytest.mark.slow
 def test_doctor_goes_through_all_installations_after_an_update(user: User) -> None:
     ours = Path(user.env["SIFMOD_ADVISORIES"])
     status, report = findings(user, "--all")
@@ -102,21 +101,3 @@ def test_doctor_goes_through_all_installations_after_an_update(user: User) -> No
         assert "unknown key 'severty'" in done.stdout + done.stderr
     finally:
         ours.write_text(HANGS)
-
-
-@pytest.mark.slow
-def test_eb_applies_the_remedy_if_the_site_says_so(user: User) -> None:
-    applying = User(user.prefix, {**user.env, "SIFMOD_APPLY_ADVISORIES": "true"})
-    applying.eb(DEMO_EASYCONFIG, "--rebuild", "--module-only")
-    loaded = applying.run(
-        f"module load {DEMO_MODULE}\nsingularity exec $SIF printenv DEMO_MODE\nstart-shell -c 'echo $DEMO_MODE'"
-    )
-    assert (loaded.stdout.split(), "demo-hangs" in loaded.stderr) == (["safe", "safe"], False)
-    spoilt = applying.run(f"export DEMO_FAST=1; module load {DEMO_MODULE}")
-    assert "demo-hangs" in spoilt.stderr
-    text = " ".join(applying.run(f"module help {DEMO_MODULE} 2>&1").stdout.split())
-    assert "This module does so: DEMO_MODE=safe, unset DEMO_FAST." in text
-    assert applying.out(f"sifmod render --diff {DEMO_EASYCONFIG}", check=False) == ""
-    _status, report = findings(applying, "Python")
-    severities = {one["topic"]: one["severity"] for one in report["findings"]}
-    assert severities["advisory demo-hangs"] == "note"

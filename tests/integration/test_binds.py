@@ -1,7 +1,5 @@
 """Bind paths: required, optional, the user's own, and those of odd names; and a packed file that is damaged."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from pathlib import Path
@@ -40,10 +38,13 @@ def filled(folder: Path, content: str = "content") -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_required_ones_are_always_bound_and_a_missing_one_is_named(user: User, tmp_path: Path) -> None:
     required = filled(tmp_path / "required")
     with_site(user, tmp_path, binds=[f"{required}:/data"])
     assert user.out(f"{LOAD}; singularity exec $SIF {READ}; start-shell -c '{READ}'") == "contentcontent"
+    told = user.run("module help Python; sifmod show Python")
+    assert " ".join((told.stderr + told.stdout).split()).count(f"{required}:/data") == 2
     shutil.rmtree(required)
     for command in ("singularity exec $SIF true", "start-shell -c true"):
         done = user.run(f"{LOAD}; {command}", check=False)
@@ -52,6 +53,7 @@ def test_required_ones_are_always_bound_and_a_missing_one_is_named(user: User, t
     assert user.run(f"{LOAD}; module unload {DEMO_MODULE}").stderr == ""
 
 
+@pytest.mark.slow
 def test_optional_ones_are_bound_where_they_are(user: User, tmp_path: Path) -> None:
     here, gone = filled(tmp_path / "here"), tmp_path / "gone"
     with_site(user, tmp_path, optional_binds=[f"{here}:/data", f"{gone}:/gone", str(tmp_path / "plain")])
@@ -61,6 +63,7 @@ def test_optional_ones_are_bound_where_they_are(user: User, tmp_path: Path) -> N
     assert user.out(f"{LOAD}; singularity exec $SIF ls /gone") == "file"
 
 
+@pytest.mark.slow
 def test_an_optional_one_that_goes_after_loading(user: User, tmp_path: Path) -> None:
     """What docs/explanation/binds.md says: the runtime has no way to tolerate it; wrappers and a new load do."""
     away = filled(tmp_path / "away")
@@ -74,6 +77,7 @@ def test_an_optional_one_that_goes_after_loading(user: User, tmp_path: Path) -> 
     assert user.out(f"{LOAD}; rm -r {away}; {LOAD}; singularity exec $SIF echo 3") == "3"
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("variable", ["SINGULARITY_BIND", "APPTAINER_BIND", "SINGULARITY_BINDPATH"])
 def test_the_users_own_ones_stay_and_are_bound_as_well(demo: User, tmp_path: Path, variable: str) -> None:
     own = f"export {variable}={filled(tmp_path / 'mine')}:/data"
@@ -88,6 +92,7 @@ def test_the_users_own_ones_stay_and_are_bound_as_well(demo: User, tmp_path: Pat
         assert demo.out(f"{LOAD}; {own}; singularity exec $SIF {READ}; start-shell -c '{READ}'") == "contentcontent"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["binds", pytest.param("optional_binds", marks=pytest.mark.slow)])
 def test_bind_paths_of_odd_names(user: User, tmp_path: Path, key: str) -> None:
     sources = [filled(tmp_path / f"{ODD}{rest}") for rest in (",one", ":two", ",three")]
@@ -102,29 +107,6 @@ def test_bind_paths_of_odd_names(user: User, tmp_path: Path, key: str) -> None:
     touch = shlex.quote(f"/odd {ODD} 1/new")
     for command in (f"singularity exec $SIF touch {touch}", f"start-shell -c {shlex.quote(f'touch {touch}')}"):
         assert "Read-only" in user.run(f"{LOAD}; {command}", check=False).stderr
-
-
-@pytest.mark.slow
-def test_an_installation_path_of_an_odd_name(tmp_path: Path) -> None:
-    """No colon: neither PATH nor MODULEPATH can hold one."""
-    user = make_user(tmp_path / "a b,c'd(e)f")
-    user.eb(DEMO_EASYCONFIG)
-    show = "python -c 'import sys; print(sys.prefix)'"
-    lines = user.out(
-        f"""{LOAD}
-        singularity exec "$SIF" {show}
-        {show}
-        make-squashfs >/dev/null
-        make-squashfs --remove-directory >/dev/null
-        singularity exec "$SIF" {show}
-        {show}
-        unmake-squashfs >/dev/null
-        singularity exec "$SIF" touch /user-software/new
-        module unload {DEMO_MODULE}
-        env | grep -c "c'd" """
-    ).splitlines()
-    assert lines[:4] == ["/user-software/venv/demo"] * 4
-    assert (user.installdir(DEMO_MODULE) / "user-software" / "new").exists()
 
 
 DAMAGE = {
@@ -144,6 +126,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> User:
     return user
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_packed_file_is_named_and_the_directory_is_used(packed: User, damage: str) -> None:
     root = packed.installdir(DEMO_MODULE)
@@ -169,6 +152,7 @@ def test_a_damaged_packed_file_is_named_and_the_directory_is_used(packed: User, 
     assert "damaged" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_packed_file_that_can_not_be_read_is_named_and_the_directory_is_used(packed: User) -> None:
     """It may be whole, so nobody is told to remove it; real module tools look at it in their own way."""
     root = packed.installdir(DEMO_MODULE)
@@ -190,6 +174,7 @@ def test_a_packed_file_that_can_not_be_read_is_named_and_the_directory_is_used(p
         file.chmod(0o644)
 
 
+@pytest.mark.slow
 def test_a_damaged_packed_file_without_the_directory_is_named_with_what_is_left_to_do(packed: User) -> None:
     root = packed.installdir(DEMO_MODULE)
     file = root / "user-software.squashfs"

@@ -1,14 +1,12 @@
 """builds_on: modules on top of a colleague's image and user software, on the real tools."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_MODULE, User, greet, make_user, make_wheel
+from conftest import DEMO_MODULE, Kept, User, greet, make_user, make_wheel
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -43,23 +41,34 @@ def install(user: User, changes: str = "", *flags: str, check: bool = True) -> s
 def member_of(base: User, prefix: Path) -> User:
     """A user who sees the modules of another one."""
     member = make_user(prefix)
-    folders = [folder / "modules" / "all" for folder in (member.prefix, base.prefix)]
-    member.env["MODULEPATH"] = ":".join(map(str, folders))
+    member.env.update(modules_of(member, base))
     return member
 
 
+def modules_of(*users: User) -> dict[str, str]:
+    return {"MODULEPATH": ":".join(str(user.prefix / "modules" / "all") for user in users)}
+
+
 @pytest.fixture
-def base(extended: User) -> User:
+def base(packed_demo: User) -> User:
     """A user whose greeting 1.0 is packed."""
-    extended.run(f"module load {DEMO_MODULE}; make-squashfs --remove-directory")
-    return extended
+    return packed_demo
+
+
+@pytest.fixture(scope="module")
+def kept_member(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    folder = tmp_path_factory.mktemp("member")
+    return Kept(folder / "eb", folder / "copies")
 
 
 @pytest.fixture
-def member(base: User, tmp_path: Path) -> User:
+def member(base: User, kept_member: Kept) -> User:
     """A colleague, with a module on top of it."""
-    user = member_of(base, tmp_path / "member")
-    install(user)
+    if not kept_member.copies.exists():
+        install(member_of(base, kept_member.prefix))
+        kept_member.keep("member")
+    user = kept_member.restore("member")
+    user.env.update(modules_of(user, base))
     return user
 
 
@@ -98,6 +107,7 @@ def test_a_colleague_s_image_and_packages_are_below_what_is_one_s_own(base: User
     assert listing(below) == before
 
 
+@pytest.mark.slow
 def test_unloading_restores_and_the_base_need_not_be_loaded(member: User) -> None:
     before = member.environment("true")
     assert member.environment(f"{LOAD}; module unload {MODULE}") == before
@@ -106,6 +116,7 @@ def test_unloading_restores_and_the_base_need_not_be_loaded(member: User) -> Non
     assert member.environment(f"module load {DEMO_MODULE} {MODULE}; module load {DEMO_MODULE}") == with_base
 
 
+@pytest.mark.slow
 def test_settings_are_the_base_s_and_one_s_own(user: User) -> None:
     text = EASYCONFIG.replace("name = 'Mine'", "name = 'Team'").replace(f"builds_on = '{DEMO_MODULE}'", "")
     (user.prefix / "team.eb").write_text(
@@ -126,6 +137,7 @@ def test_settings_are_the_base_s_and_one_s_own(user: User) -> None:
     assert "/venv/team/" in user.out(f"{LOAD}; pip --version; python -c 'import sys; print(sys.prefix + \"/\")'")
 
 
+@pytest.mark.slow
 def test_packed_anew_by_its_owner(base: User, member: User, tmp_path: Path) -> None:
     """Members see it at the next load; what their own packages need in another version is told."""
     needs = make_wheel(tmp_path, "needy", "1.0", "", requires=("greeting==1.0",))
@@ -154,6 +166,7 @@ def test_packed_anew_by_its_owner(base: User, member: User, tmp_path: Path) -> N
     assert "needy 1.0 requires greeting==1.0, but a layer has greeting 2.0: install it anew" in said
 
 
+@pytest.mark.slow
 def test_layers_above_and_below(base: User, member: User, other: Path, tmp_path: Path) -> None:
     """Both have layers; what belongs to the base stays below, whatever is packed and made one on top."""
     third = make_wheel(tmp_path, "third", "1.0", "def name():\n    return 'third'\n")
@@ -171,7 +184,8 @@ def test_layers_above_and_below(base: User, member: User, other: Path, tmp_path:
     ]
     assert layers[1]["packages"] == ["low==1"]
     member.run(f"{LOAD}; make-squashfs --remove-directory && flatten-layers")
-    assert not (own / "user-software.layers").exists()
+    shown = json.loads(member.out(f"sifmod show {MODULE} --json"))["user_software"]["layers"]
+    assert [layer["path"] for layer in shown] == [layer["path"] for layer in layers[1:]]
     assert member.out(f"{LOAD}; {everything}; python -c 'import low'") == "hello other hello third"
     assert "greeting" not in member.out(f"unsquashfs -l {own}/user-software.squashfs")
     member.run(f"{LOAD}; flatten-layers --rollback; unmake-squashfs")
@@ -179,6 +193,28 @@ def test_layers_above_and_below(base: User, member: User, other: Path, tmp_path:
     assert member.run(f"sifmod verify {MODULE}").returncode == 0
 
 
+@pytest.mark.slow
+def test_layers_that_the_owner_flattens_or_takes_away(base: User, member: User, tmp_path: Path) -> None:
+    """A member's shell and the next step of a member's job have a bind list of before, and the same packages."""
+    newer, other = make_wheel(tmp_path, *NEWER), make_wheel(tmp_path, "low", "1.0", "")
+    team = f"MODULEPATH={base.prefix}/modules/all; module load {DEMO_MODULE}"
+    for wheel in (newer, other):
+        base.run(f"{team}; add-layer && pip install --no-index {wheel} && make-squashfs --remove-directory")
+    say = f"singularity exec $SIF {GREET.replace('import greeting', 'import greeting, low')}"
+    done = member.run(
+        f"{LOAD}; {say}; ( {team}; flatten-layers ) >&2; {say}; srun -n1 bash -c {say!r}; "
+        f"( {team}; flatten-layers --rollback ) >&2; {say}; srun -n1 bash -c {say!r}"
+    )
+    assert done.stdout.splitlines() == ["hello again"] * 5
+    below = GREET
+    done = member.run(
+        f"{LOAD}; ( {team}; remove-layer ) >&2; singularity exec $SIF {below}; srun -n1 bash -c {below!r}"
+    )
+    assert done.stdout.splitlines() == ["hello again"] * 2
+    assert member.run(f"sifmod verify {MODULE}").returncode == 0
+
+
+@pytest.mark.slow
 def test_a_base_on_a_base_and_a_circle(base: User, member: User, other: Path, tmp_path: Path) -> None:
     member.run(f"{LOAD}; pip install --no-index {other}")
     third = member_of(base, tmp_path / "third")
@@ -193,10 +229,15 @@ def test_a_base_on_a_base_and_a_circle(base: User, member: User, other: Path, tm
     assert listing(member.installdir(MODULE)) == before
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ("builds_on = 'Python/3.12'\n", "there is no module 'Python/3.12' of sifmod"),
+        (
+            "dependencies = [('Python', '3.11', '-demo-singularity')]\n",
+            "is not loaded beside it: write it in builddependencies, which eb --robot installs first",
+        ),
         ("builds_on = '../Python'\n", "use neither '.' or '..' as a folder"),
         ("builds_on = ['Python/3.11']\n", "use the name of a module"),
         ("sources = ['demo.sif']\n", "the image and its Python are those of Python/3.11-demo-singularity"),
@@ -212,6 +253,7 @@ def test_what_can_t_be_built_on_is_refused(demo: User, tmp_path: Path, changes: 
     assert not user.installdir(MODULE).exists()
 
 
+@pytest.mark.slow
 def test_other_identities_of_the_base(base: User, member: User) -> None:
     """The same Python and another image: a note. Another Python: refused, in one line. Gone: what is left is loaded."""
     below, own = roots(base, member)
@@ -243,6 +285,7 @@ def test_other_identities_of_the_base(base: User, member: User) -> None:
     assert "is gone" in member.out(f"sifmod verify {MODULE}", check=False)
 
 
+@pytest.mark.slow
 def test_user_software_stays_on_the_base_that_it_was_made_on(member: User, wheel: Path) -> None:
     member.run(f"{LOAD}; pip install --no-index {make_wheel(wheel.parent, 'own', '1', '')}")
     before = listing(member.installdir(MODULE))
@@ -258,6 +301,7 @@ def test_user_software_stays_on_the_base_that_it_was_made_on(member: User, wheel
     assert member.out(f"{LOAD}; python -c 'import own'; {GREET}") == "hello"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("other")
 def test_requirements_are_installed_on_top_of_what_the_base_has(base: User, tmp_path: Path) -> None:
     """What is below satisfies requirements, and is not installed again."""
@@ -271,6 +315,7 @@ def test_requirements_are_installed_on_top_of_what_the_base_has(base: User, tmp_
     assert user.out(f"{LOAD}; {GREET}") == "hello"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
 def test_more_layers_than_the_limit(base: User, tmp_path: Path, syntax: str) -> None:
     """A ninth one is refused at the install; one that comes later is left out, and named."""
@@ -293,23 +338,30 @@ def test_more_layers_than_the_limit(base: User, tmp_path: Path, syntax: str) -> 
     assert f"{layers}/1.squashfs is left out" in " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_an_easyconfig_for_it(base: User, tmp_path: Path) -> None:
-    """`sifmod new --on` writes one that installs as it is."""
+    """`sifmod on` writes one that installs as it is."""
     user = member_of(base, tmp_path / "member")
-    said = user.out(f"sifmod new --on {DEMO_MODULE} --name Lab --version 7")
+    said = user.out(f"sifmod on {DEMO_MODULE} --name Lab --version 7")
     assert said.splitlines()[0] == "wrote Lab-7.eb"
     text = (user.prefix / "Lab-7.eb").read_text()
     assert f"builds_on = '{DEMO_MODULE}'" in text
     assert "homepage = 'https://www.python.org/'" in text
     user.eb(str(user.prefix / "Lab-7.eb"))
     assert user.out(f"module load Lab/7; {GREET}") == "hello"
-    done = user.run("sifmod new --on Python/3 --name Lab -o other.eb", check=False)
+    done = user.run("sifmod on Python/3 --name Lab -o other.eb", check=False)
     assert done.returncode == 3
     assert "there is no module 'Python/3' of sifmod" in done.stderr
     assert not (user.prefix / "other.eb").exists()
-    assert "--on needs --name" in user.run(f"sifmod new --on {DEMO_MODULE}", check=False).stderr
+    assert "Missing option '--name'" in user.run(f"sifmod on {DEMO_MODULE}", check=False).stderr
+    base.out(f"sifmod on {DEMO_MODULE} --name Lab --version 7")
+    text = (base.prefix / "Lab-7.eb").read_text()
+    assert "builddependencies = [('Python', '3.11', '-demo-singularity')]" in text
+    base.eb(str(base.prefix / "Lab-7.eb"), "--robot")
+    assert base.out(f"module load Lab/7; {GREET}") == "hello"
 
 
+@pytest.mark.slow
 def test_what_the_base_has_later_is_found_too(base: User, tmp_path: Path) -> None:
     """Its file system was not mounted when the module was installed."""
     root = base.installdir(DEMO_MODULE)
@@ -322,6 +374,7 @@ def test_what_the_base_has_later_is_found_too(base: User, tmp_path: Path) -> Non
     assert user.out(f"{LOAD}; {GREET}") == "hello"
 
 
+@pytest.mark.slow
 def test_commands_say_why_they_end(base: User, member: User) -> None:
     """None ends without a word where the base has another Python."""
     below, own = roots(base, member)
@@ -332,6 +385,7 @@ def test_commands_say_why_they_end(base: User, member: User) -> None:
         assert done.returncode == 0 or done.stderr.strip(), command
 
 
+@pytest.mark.slow
 def test_the_image_for_enroot_is_that_of_the_base(base: User, member: User, tmp_path: Path) -> None:
     settings = tmp_path / "site.toml"
     settings.write_text(Path(base.environ()["SIFMOD_SITE"]).read_text() + 'runtimes = ["apptainer", "enroot"]\n')

@@ -1,7 +1,5 @@
 """The pages of `sifmod catalogue` in a real browser, opened as files: what users do with them."""
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time
@@ -19,7 +17,7 @@ from tests.unit.catalogue.made import HOSTILE, a_catalogue, a_large_catalogue
 
 from sifmod.catalogue.model import Catalogue
 from sifmod.catalogue.pages import catalogue_files
-from sifmod.host.files import write_folder
+from sifmod.host.writing import write_folder
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

@@ -1,7 +1,5 @@
 """Registries whose certificate a pull refuses: the guide has a row for each message, and what it says helps."""
 
-from __future__ import annotations
-
 import http.server
 import shutil
 import ssl
@@ -105,6 +103,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
         server.server_close()
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("case", CERTIFICATES)
 def test_the_guide_has_a_row_for_each_certificate_that_is_refused(
     user: User, tmp_path: Path, serve: Serve, case: str

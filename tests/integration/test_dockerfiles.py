@@ -1,13 +1,13 @@
 """Dockerfiles, built by the real buildah as the ordinary user on images of the testbed's registry.
 
-Podman and docker are not on the testbed: tests/unit/host/test_builder.py has what they are started with.
+Podman and docker are not on the testbed: tests/unit/host/test_builder.py has what they are started with. Where one is,
+SIFMOD_IMAGE_BUILDER names it; docker needs BuildKit, a login and a service that this user may ask.
 """
-
-from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -18,16 +18,24 @@ from smallimage import SMALL, small_image
 
 from conftest import HEAD, REGISTRY, User, make_user, registry_password
 
+BUILDER = shutil.which(os.environ.get("SIFMOD_IMAGE_BUILDER", "buildah"))
+
 # With its SHELL, a RUN is the first argument of another script.
+# The mounts are those of uv's manual.
 DOCKERFILE = f"""ARG BASE={REGISTRY}/demo
 FROM ${{BASE}}/small:1 AS build
 SHELL ["/bin/sh", "-c", "GREETING=$WORD; eval \\"$0\\""]
 ARG WORD=hello
 COPY *.sh /opt/
+WORKDIR /app
+RUN --mount=type=cache,target=/root/.cache/uv \\
+    --mount=type=bind,source=greet.sh,target=greet.sh \\
+    . /app/greet.sh >/opt/mounted
 RUN printf '#!/bin/sh\\necho %s\\n' "$GREETING" >/opt/greet.sh; chmod 755 /opt/greet.sh; touch /opt/compiler
 
 FROM ${{BASE}}/small:1
 COPY --from=build /opt/greet.sh /usr/local/bin/greeter
+COPY --from=build /opt/mounted /opt/mounted
 COPY . /opt/context/
 RUN mkdir /opt/other && touch /opt/other/file && chown -R 1000:1000 /opt/other && chmod 700 /opt/other
 """
@@ -54,6 +62,7 @@ def write(user: User, dockerfile: str = DOCKERFILE, easyconfig: str = EASYCONFIG
 def may_pull(user: User) -> User:
     user.env.update(
         SIFMOD_INSECURE_REGISTRIES=REGISTRY,
+        SIFMOD_CREDENTIAL_REGISTRIES=REGISTRY,
         SIFMOD_RUNTIME_TMPDIR=str(user.prefix / "tmp"),
         SINGULARITY_DOCKER_USERNAME="$oauthtoken",
         SINGULARITY_DOCKER_PASSWORD=registry_password(),
@@ -97,6 +106,7 @@ def test_a_dockerfile_becomes_a_module(built: tuple[User, str]) -> None:
     assert user.out("module load Demo/1.0; greeter") == "hi"
     listed = user.out("module load Demo/1.0; singularity exec $SIF ls -A /opt /opt/context").split()
     assert {"context:", "greet.sh", "Demo.Dockerfile", ".dockerignore"} <= {word.split("/")[-1] for word in listed}
+    assert user.out("module load Demo/1.0; singularity exec $SIF sh -c 'read x </opt/mounted; echo $x'") == "WORD"
     assert not {"compiler", "secret.key", "blob.bin"} & set(listed)
 
 
@@ -131,20 +141,29 @@ def test_a_stage_is_built_that_is_not_the_last(builder: User) -> None:
     assert "compiler" in builder.out("module load Demo/1.0; singularity exec $SIF ls /opt")
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("COPY ../x /", "line 2, COPY ../x: this is outside of the build context"),
         ("COPY secret.key /", "line 2, COPY secret.key: the build context has no such file"),
+        ("COPY . /app", "line 2, COPY .: the build context has nothing but the Dockerfile"),
+        (
+            "RUN <<EOF\nUSER root\nEOF",
+            f"line 2, RUN <<EOF: {BUILDER} takes the lines of a heredoc for instructions",
+        ),
         ("RUN echo something odd; exit 3", "something odd"),
-        ("RUN kill -9 $$", "was killed, most likely because this node ran out of memory"),
+        # not the first process of a container of docker, which this signal does not reach
+        ("RUN sh -c 'kill -9 $$'; exit $?", "was killed, most likely because this node ran out of memory"),
         ("RUN echo 'write /x: no space left on device'; exit 1", "ran out of space. Set 'runtime_tmpdir'"),
     ],
-    ids=["outside", "not-named", "fails", "killed", "full"],
+    ids=["outside", "not-named", "nothing-named", "heredoc", "fails", "killed", "full"],
 )
 def test_a_build_that_can_t_be_says_why_and_leaves_nothing(builder: User, line: str, said: str) -> None:
     easyconfig = EASYCONFIG.replace("build_args = {'WORD': 'hi'}\n", "")
     # an image without layers to pull: quick
+    if line == "COPY . /app":
+        easyconfig = easyconfig.replace("definition_files = ['greet.sh', 'blob.bin']\n", "")
     source = f"FROM scratch\n{line}\n" if line.startswith("COPY") else f"FROM {SMALL}\n{line}\n"
     message = failure(builder.eb(write(builder, source, easyconfig), check=False))
     assert said in message
@@ -195,3 +214,28 @@ def test_an_interrupted_build_ends_its_processes_and_leaves_nothing(builder: Use
         time.sleep(0.1)
     assert not sleepers()
     assert nothing_is_left(builder)
+
+
+@pytest.mark.parametrize("name", ["settings.txt", ".dockerignore"])
+def test_a_link_of_a_clone_brings_nothing_of_the_user_s_into_the_image(builder: User, name: str) -> None:
+    """Neither `sifmod new` nor `eb` reads a key, or the environment of eb with the registry's password."""
+    easyconfig = write(builder, f"FROM {SMALL}\nCOPY *.txt /opt/\n")
+    (builder.prefix / easyconfig).write_text(
+        f"{HEAD}definition = 'Demo.Dockerfile'\ndefinition_files = ['settings.txt']\n"
+    )
+    (builder.prefix / "settings.txt").write_text("mine")
+    (builder.prefix / name).unlink()
+    (builder.prefix / name).symlink_to("/proc/self/environ")
+    message = failure(builder.eb(easyconfig, check=False))
+    assert re.search(
+        rf"{name}', of which the image is built, can't be used: it leads out of its folder, to '/proc", message
+    )
+    done = builder.run(f"sifmod new {builder.prefix}/Demo.Dockerfile", check=False)
+    assert (done.returncode, done.stdout) == (5, "")
+    assert f"{name}' can't be copied: it leads out of its folder" in done.stderr
+    assert registry_password() not in message + done.stderr
+    assert nothing_is_left(builder)
+    (builder.prefix / name).unlink()
+    (builder.prefix / name).symlink_to("greet.sh")
+    builder.eb(easyconfig)
+    assert builder.out("module load Demo/1.0; singularity exec $SIF ls /opt") == "settings.txt"

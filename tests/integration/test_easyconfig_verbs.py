@@ -1,8 +1,7 @@
 """`sifmod render` and `sifmod convert`: easyconfigs evaluated by the real EasyBuild."""
 
-from __future__ import annotations
-
 import json
+import re
 from pathlib import Path
 from typing import Optional
 
@@ -35,9 +34,10 @@ def test_what_is_rendered_is_what_was_installed(demo: User) -> None:
     assert (same.returncode, same.stdout) == (0, "")
     other = demo.run(f"SIFMOD_MASTER_SUFFIX=-ib sifmod render {DEMO_EASYCONFIG} --diff", check=False)
     assert other.returncode == 1
-    assert [line for line in other.stdout.splitlines() if line.startswith("+++ ")] == ["+++ new/runscripts/get-master"]
+    assert [line for line in other.stdout.splitlines() if line.startswith("+++ ")] == ["+++ new/runscripts/values.sh"]
 
 
+@pytest.mark.slow
 def test_files_are_written_like_a_prefix_also_before_an_install(demo: User, user: User) -> None:
     done = user.run(f"sifmod render {DEMO_EASYCONFIG} --output out --prefix '{demo.prefix}'")
     assert "assuming that the image's Python is 3.11, from the earlier install" in done.stderr
@@ -52,12 +52,16 @@ def test_files_are_written_like_a_prefix_also_before_an_install(demo: User, user
     fresh = json.loads(user.out(f"sifmod render {DEMO_EASYCONFIG} --json"))
     assert "from the module's version" in fresh["notes"][0]
     module_text = fresh["files"][str(user.modulefile(DEMO_MODULE))]
-    assert module_text.replace(str(user.prefix), str(demo.prefix)) == module.read_text()
+    # what UCX needs with this runtime is asked at the install
+    part = (Path(__file__).parents[2] / "modulefiles" / "exported.lua").read_text()
+    without_ucx = re.sub(r".*UCX_POSIX.*\n", "", module.read_text()).replace(part, "")
+    assert module_text.replace(str(user.prefix), str(demo.prefix)) == without_ucx
     assert sorted(path.name for path in user.prefix.iterdir()) == before
     refused = user.run(f"sifmod render {DEMO_EASYCONFIG} --output out", check=False)
     assert (refused.returncode, "is not empty" in refused.stderr) == (1, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["render", "convert"])
 @pytest.mark.parametrize(
     ("text", "says"),
@@ -156,6 +160,7 @@ def parse_hook(ec, *args, **kwargs):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
 def test_hooks_of_the_site_count(tmp_path: Path, syntax: str) -> None:
     user = make_user(tmp_path / "eb", EASYBUILD_MODULE_SYNTAX=syntax, TMPDIR=str(tmp_path / "tmp"))
@@ -180,26 +185,3 @@ def test_hooks_of_the_site_count(tmp_path: Path, syntax: str) -> None:
     changed = user.run("sifmod render ./X-1.eb --diff", check=False)
     assert changed.returncode == 1
     assert "other: X True" in changed.stdout
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("prefix = /p\n", "config.cfg"),
-        ("[config]\nprefix = %(NOWHERE)s\n", "NOWHERE"),
-        ("[config]\nprefiks = /p\n", "prefiks"),
-        ("[basic]\nforce = perhaps\n", "force"),
-        ("[config]\nmodule-syntax = Perl\n", "Perl"),
-        ("[config]\nhooks = /nowhere.py\n", "/nowhere.py"),
-    ],
-)
-def test_a_configuration_that_eb_refuses_is_one_error(user: User, tmp_path: Path, text: str, says: str) -> None:
-    config = tmp_path / "config" / "easybuild" / "config.cfg"
-    config.parent.mkdir(parents=True)
-    config.write_text(text)
-    user.env["XDG_CONFIG_HOME"] = str(tmp_path / "config")
-    done = user.run(f"sifmod render {DEMO_EASYCONFIG}", check=False)
-    assert (done.returncode, done.stdout) == (14, "")
-    assert "configuration" in done.stderr
-    assert says in done.stderr
-    assert len(done.stderr.splitlines()) == 1

@@ -4,8 +4,6 @@ Apptainer is the real one. enroot's part is imitated: the stand-in checks the ca
 `with-environment`, which reads the image's own files. `test_enroot_real.py` does the same with the real enroot.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path

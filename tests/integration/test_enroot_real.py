@@ -1,13 +1,12 @@
-"""The module's commands and job scripts with the real enroot and pyxis, which `testbed/enroot` builds.
+"""The module's commands and job scripts with the real enroot and pyxis, on a machine that has both.
 
-Elsewhere these tests are skipped, also in CI: Debian has neither, and `tests/standins.py` takes their place.
+Elsewhere, in CI too, these are left out: Debian has neither, and `tests/standins.py` takes their place.
 """
-
-from __future__ import annotations
 
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -19,12 +18,11 @@ from test_wrappers import ARGUMENTS, LISTEN
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, GREETING, HEAD, TESTBED, User, make_user, make_wheel
 
-ENROOT = TESTBED / "enroot/bin"
+ENROOT = os.environ.get("SIFMOD_ENROOT") or shutil.which("enroot")
 SLURM = TESTBED / "pyxis/slurm.conf"
 
 pytestmark = pytest.mark.skipif(
-    not ((ENROOT / "enroot").exists() and SLURM.exists()),
-    reason="missing: the real enroot and pyxis, which Debian does not have; testbed/enroot builds them",
+    ENROOT is None or not SLURM.exists(), reason="the real enroot and pyxis: not found (testbed/README.md)"
 )
 
 LOAD = f"module load {DEMO_MODULE}"
@@ -45,7 +43,10 @@ def make_enroot_user(folder: Path) -> User:
     site = folder / "site.toml"
     site.write_text((TESTBED / "plain-site.toml").read_text() + 'runtimes = ["apptainer", "enroot"]\n')
     user = make_user(folder / "eb", SIFMOD_SITE=str(site), SLURM_CONF=str(SLURM))
-    user.env["PATH"] = f"{ENROOT}:{os.environ['PATH']}"
+    assert ENROOT
+    user.env["PATH"] = f"{Path(ENROOT).parent}:{os.environ['PATH']}"
+    # by default below /run, where only root makes folders
+    user.env["ENROOT_RUNTIME_PATH"] = f"/tmp/enroot-run-{os.getuid()}"
     user.eb(DEMO_EASYCONFIG)
     user.env["SIFMOD_RUNTIMES"] = "enroot"
     return user
@@ -119,7 +120,7 @@ def test_bind_paths_are_mounted_as_they_say(user: User, tmp_path: Path) -> None:
 def test_a_command_has_the_same_variables_with_either_runtime(tmp_path: Path, case: str) -> None:
     folder = tmp_path / "installed"
     install(folder, case)
-    host = host_variables(ENROOT)
+    host = host_variables(Path(ENROOT or "").parent)
     enroot = with_runtime(folder, "enroot", host)
     assert differing(with_runtime(folder, "apptainer", host), enroot) == {}
     assert changed(enroot) == {}
@@ -460,7 +461,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> User:
     site = folder / "site.toml"
     site.write_text((TESTBED / "site.toml").read_text() + 'runtimes = ["enroot"]\n')
     user = make_user(folder / "eb", SIFMOD_SITE=str(site))
-    user.env["PATH"] = f"{TESTBED}/venv/bin:{ENROOT}:{tools}"
+    user.env["PATH"] = f"{TESTBED}/venv/bin:{Path(ENROOT or '').parent}:{tools}"
     return user
 
 

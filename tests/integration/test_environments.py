@@ -1,7 +1,6 @@
-"""`sifmod new --requirements` and its like: environments from a file, as modules of their own."""
+"""`sifmod environment`: environments from a file, as modules of their own."""
 
-from __future__ import annotations
-
+import hashlib
 import json
 import re
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import IMAGES, REGISTRY, User, make_user, make_wheel, registry_password
+from conftest import IMAGES, QUICK_BUILDS, REGISTRY, User, make_user, make_wheel, registry_password
 
 BASE = IMAGES / "demo.sif"
 PACKAGES = "python -m pip list --format=freeze --disable-pip-version-check"
@@ -35,7 +34,7 @@ class Lab:
     user: User
 
     def new(self, words: str, *, base: object = BASE, check: bool = True) -> subprocess.CompletedProcess[str]:
-        return self.user.run(f"sifmod new {words} --base '{base}'", check=check)
+        return self.user.run(f"sifmod environment {words} --base '{base}'", check=check)
 
     def refused(self, words: str, *, base: object = BASE) -> str:
         """Return the one line with which a request is refused; nothing is written."""
@@ -66,7 +65,7 @@ class Lab:
 
 def make_lab(prefix: Path, wheels: Path) -> Lab:
     # pip divides PIP_FIND_LINKS at white space
-    user = make_user(prefix, PIP_NO_INDEX="1", PIP_FIND_LINKS=wheels.as_uri())
+    user = make_user(prefix, **QUICK_BUILDS, PIP_NO_INDEX="1", PIP_FIND_LINKS=wheels.as_uri())
     lab = Lab(user)
     lab.write("requirements.txt", "# for the lab\nneeds-vendor>=1\n")
     return lab
@@ -76,7 +75,7 @@ def make_lab(prefix: Path, wheels: Path) -> Lab:
 def installed(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> tuple[Lab, str]:
     """An environment of the requirements, installed."""
     lab = make_lab(tmp_path_factory.mktemp("installed") / "eb", wheels)
-    return lab, lab.install("--requirements requirements.txt --name lab")
+    return lab, lab.install("requirements.txt --name lab")
 
 
 @pytest.fixture
@@ -84,6 +83,7 @@ def lab(tmp_path: Path, wheels: Path) -> Lab:
     return make_lab(tmp_path / "eb", wheels)
 
 
+@pytest.mark.slow
 def test_an_image_has_the_packages_and_keeps_the_base_s(installed: tuple[Lab, str]) -> None:
     lab, module = installed
     base = set(
@@ -104,34 +104,52 @@ def test_an_image_has_the_packages_and_keeps_the_base_s(installed: tuple[Lab, st
 
 
 @pytest.mark.slow
-def test_a_second_build_from_the_lock_gives_the_same_set(installed: tuple[Lab, str], registry_user: User) -> None:
+def test_a_second_build_from_the_lock_gives_the_same_set(
+    installed: tuple[Lab, str], registry_user: User, wheels: Path
+) -> None:
     first, module = installed
     (lock,) = first.user.prefix.glob("pylock.*.toml")
+    registry_user.env.update(QUICK_BUILDS)
+    registry_user.env["PIP_FIND_LINKS"] = wheels.as_uri()  # the lock alone may not choose files of the host
     lab = Lab(registry_user)
-    again = lab.install(f"--pylock '{lock}' --name lab", base=f"docker://{REGISTRY}/demo/python:3.11")
+    again = lab.install(f"'{lock}' --name lab", base=f"docker://{REGISTRY}/demo/python:3.11")
     assert lab.packages(again) == first.packages(module)
     (definition,) = lab.user.prefix.glob("*.def")
     assert f"\nBootstrap: docker\nFrom: {REGISTRY}/demo/python@sha256:" in definition.read_text()
     assert registry_password() not in "".join(path.read_text() for path in lab.user.prefix.glob("*.*"))
 
 
+@pytest.mark.slow
 def test_a_lock_gives_the_definition_that_it_was_written_with(installed: tuple[Lab, str], tmp_path: Path) -> None:
     lab, _ = installed
     (lock,) = lab.user.prefix.glob("pylock.*.toml")
     (tmp_path / "again").mkdir()
-    lab.new(f"--pylock {lock.name} --name lab -o '{tmp_path}/again'")
+    lab.new(f"{lock.name} --name lab -o '{tmp_path}/again'")
     for path in (lock, *lab.user.prefix.glob("*.def")):
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
 
 
 def test_on_top_the_image_is_the_base_s_in_place(lab: Lab) -> None:
-    module = lab.install("--requirements requirements.txt --name lab --on-top")
+    module = lab.install("requirements.txt --name lab --on-top")
     root = lab.user.installdir(module)
     assert {"greeting==1.0", "needs-vendor==1.0", "demo-vendor==1.2.3+site"} <= lab.packages(module)
     assert lab.user.out(f"module load {module}; echo $SIF") == str(BASE)
     assert not list(root.glob("*.sif"))
     assert list((root / "user-software/venv/lab").glob("lib/*/site-packages/greeting.py"))
     assert list((root / "share/docker-defs").glob("pylock.*.toml"))
+
+
+@pytest.mark.slow
+def test_a_mirror_on_disk_whose_pages_link_beside_it(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "mirror/files").mkdir(parents=True)
+    wheel = make_wheel(tmp_path / "mirror/files", "greeting", "1.0", "")
+    page = tmp_path / "mirror/simple/greeting/index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text(f'<a href="../../files/{wheel.name}">{wheel.name}</a>\n')
+    lab.write("pyproject.toml", "[project]\nname = 'thesis'\nversion = '1'\ndependencies = ['greeting']\n")
+    lab.user.env.update(PIP_NO_INDEX="", PIP_FIND_LINKS="", PIP_EXTRA_INDEX_URL="")
+    lab.user.env["PIP_INDEX_URL"] = (tmp_path / "mirror/simple").as_uri()
+    assert "greeting==1.0" in lab.packages(lab.install("pyproject.toml --name lab --on-top"))
 
 
 def test_a_project_with_its_extra(lab: Lab) -> None:
@@ -141,7 +159,7 @@ def test_a_project_with_its_extra(lab: Lab) -> None:
         "[project]\nname = 'Thesis'\nversion = '0.3'\ndependencies = ['demo-vendor']\n"
         "[project.optional-dependencies]\nrun = ['greeting']\n",
     )
-    shown = json.loads(lab.new("--pyproject pyproject.toml --extra run --json").stdout)
+    shown = json.loads(lab.new("pyproject.toml --extra run --json").stdout)
     assert shown["parameters"]["name"] == "Thesis"
     assert shown["parameters"]["version"] == "0.3"
     assert shown["parameters"]["expected_packages"] == {"demo-vendor": "1.2.3+site", "greeting": "1.0"}
@@ -154,74 +172,76 @@ def test_requirements_that_can_t_be_met_are_one_sentence(lab: Lab) -> None:
     lab.write("new.txt", "needs-new-vendor\n")
     assert (
         "needs-new-vendor 1.0 depends on demo-vendor>=2; the base has demo-vendor==1.2.3+site. The base's packages are "
-        "kept" in lab.refused("--requirements new.txt")
+        "kept" in lab.refused("new.txt")
     )
     lab.write("none.txt", "greeting\nno-such-package\n")
-    assert "satisfies the requirement no-such-package" in lab.refused("--requirements none.txt")
+    assert "satisfies the requirement no-such-package" in lab.refused("none.txt")
     lab.write("base.txt", "demo-vendor\n")
-    assert "the base has all packages of 'base.txt'" in lab.refused("--requirements base.txt")
+    assert "the base has all packages of 'base.txt'" in lab.refused("base.txt")
     lab.write("hash.txt", f"greeting==1.0 --hash=sha256:{'0' * 64}\n")
-    assert "has a hash that the package does not have" in lab.refused("--requirements hash.txt")
+    assert "has a hash that the package does not have" in lab.refused("hash.txt")
 
 
 def test_an_index_that_can_t_be_reached_is_one_sentence(lab: Lab) -> None:
     del lab.user.env["PIP_NO_INDEX"], lab.user.env["PIP_FIND_LINKS"]
     lab.user.env.update(PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_EXTRA_INDEX_URL="", PIP_RETRIES="1")
-    said = lab.refused("--requirements requirements.txt")
+    said = lab.refused("requirements.txt")
     assert "the package index can't be reached" in said
     assert "Connection refused): check the network" in said
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("==3.11.*", "==3.12.*", "is not for the base's Python 3.11.2 on linux x86_64"),
-        ("x86_64", "aarch64", "is not for the base's Python 3.11.2 on linux x86_64"),
-        ("[tool.sifmod]", '[[packages]]\nname = "demo-vendor"\nversion = "2.0"\n[[packages.wheels]]\nurl = "https://x.org/'
-         'demo_vendor-2.0-py3-none-any.whl"\nhashes = {sha256 = "' + "0" * 64 + '"}\n[tool.sifmod]',
-         "would replace packages of the base: demo-vendor 2.0 (the base has 1.2.3+site)"),
-    ],
-)  # fmt: skip
-def test_a_lock_for_something_else_is_refused(
-    installed: tuple[Lab, str], lab: Lab, old: str, new: str, said: str
-) -> None:
-    (lock,) = installed[0].user.prefix.glob("pylock.*.toml")
-    assert old in lock.read_text()
-    lab.write("pylock.toml", lock.read_text().replace(old, new))
-    assert said in lab.refused("--pylock pylock.toml")
-
-
-def test_nothing_is_overwritten_or_half_written(lab: Lab) -> None:
-    lab.new("--requirements requirements.txt --name lab")
-    assert "exists: choose another name" in lab.refused("--requirements requirements.txt --name lab")
-    before = lab.files()
-    lab.write("requirements.txt", "greeting\n")
-    limit = "ulimit -f 1; "  # 1024 bytes a file: the easyconfig and the lock still fit, the definition does not
-    done = lab.user.run(
-        f"{limit} sifmod new --requirements requirements.txt --name lab --force --base {BASE}", check=False
-    )
-    assert done.returncode == 1
-    assert "can't be written to: File too large" in done.stderr
-    assert lab.files() == {**before, "requirements.txt": b"greeting\n"}
 
 
 @pytest.mark.slow
 def test_a_base_or_wheel_that_changed_stops_the_build_and_the_old_module_stays(installed: tuple[Lab, str]) -> None:
     lab, module = installed
     (definition,) = lab.user.prefix.glob("*.def")
-    text = definition.read_text()
+    (lock,) = lab.user.prefix.glob("pylock.*.toml")
+    text, locked = definition.read_text(), lock.read_text()
+    other = re.sub(r'sha256 = "\w{64}"', f'sha256 = "{"0" * 64}"', locked)
+    digest, digest_of_other = (hashlib.sha256(one.encode()).hexdigest() for one in (locked, other))
     try:
-        for old, new, said in (
-            (r'" = \w{64}', '" = ' + "0" * 64, "is not the image that the packages were locked for"),
-            (r"--hash=sha256:\w{64}", f"--hash=sha256:{'0' * 64}", "DO NOT MATCH THE HASHES"),
+        for changed, packages, said in (
+            (re.sub(r'" = \w{64}', '" = ' + "0" * 64, text), locked, "not the image that the packages were locked for"),
+            (f"{text}# \n", other, f"{lock.name} is not the file that this definition was written with"),
+            (text.replace(digest, digest_of_other), other, "DO NOT MATCH THE HASHES"),
         ):
-            definition.write_text(re.sub(old, new, text))
+            definition.write_text(changed)
+            lock.write_text(packages)
             done = lab.user.run(f"eb --rebuild '{definition.with_suffix('.eb')}'", check=False)
             assert done.returncode != 0
             assert said in " ".join((done.stdout + done.stderr).split())
     finally:
         definition.write_text(text)
+        lock.write_text(locked)
     assert "greeting==1.0" in lab.packages(module)
+
+
+@pytest.mark.slow
+def test_wheels_beside_the_file_are_copied_for_the_base_and_others_are_not(lab: Lab, wheels: Path) -> None:
+    """The base sees copies, so a file can't name /home to it; the lock has the places of the wheels themselves."""
+    del lab.user.env["PIP_FIND_LINKS"]
+    folder = lab.user.prefix / "it's mine"
+    folder.mkdir()
+    for wheel in wheels.iterdir():
+        (folder / wheel.name).write_bytes(wheel.read_bytes())
+    lab.write("below.txt", '--find-links "it\'s mine"\nneeds-vendor\n')
+    shown = json.loads(lab.new("below.txt --json").stdout)
+    (lock,) = (text for name, text in shown["files"].items() if name.endswith(".toml"))
+    assert f'path = "{folder}/greeting-1.0-py3-none-any.whl"' in lock
+    lab.write("outside.txt", f"--find-links {wheels.as_uri()}\nneeds-vendor\n")
+    assert "is not below" in lab.refused("outside.txt")
+
+
+EVIL = "greeting-1.0-1%0A%25setup%0Atouch%20pwned%0Aexit%201%0A-py3-none-any.whl"
+
+
+def test_the_name_of_a_wheel_does_not_run_on_the_host(lab: Lab) -> None:
+    head = 'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\n'
+    lock = f'{head}name = "greeting"\nversion = "1.0"\n[[packages.wheels]]\n'
+    lab.write("pylock.toml", f'{lock}url = "http://127.0.0.1:9/{EVIL}"\nhashes = {{sha256 = "{"0" * 64}"}}\n')
+    lab.write("evil.txt", f"greeting @ http://127.0.0.1:9/{EVIL}\n")
+    lab.write("pyproject.toml", f"[project]\nname = 'x'\ndependencies = ['greeting @ http://127.0.0.1:9/{EVIL}']\n")
+    for words in ("pylock.toml", "evil.txt", "pyproject.toml"):
+        assert "other characters" in lab.refused(words)
 
 
 # Makes what micromamba leaves: a prefix with a Python, and a record of each package.
@@ -234,7 +254,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
-if grep -q '^dependencies' "$file"; then
+if grep -q dependencies "$file"; then
     url=https://conda.example.org/linux-64/python-3.11.2-0.conda
 else
     url=$(grep -o 'https:[^#]*python[^#]*' "$file")
@@ -254,9 +274,9 @@ def test_a_conda_environment_with_a_stand_in_of_micromamba(lab: Lab) -> None:
         f"Bootstrap: localimage\nFrom: {BASE}\n%files\n    micromamba /usr/local/bin/micromamba\n"
         "%post\n    chmod 755 /usr/local/bin/micromamba\n",
     )
-    lab.user.run("singularity build --mksquashfs-args '-comp zstd -Xcompression-level 1' base.sif base.def")
+    lab.user.run("singularity build base.sif base.def")
     lab.write("environment.yml", "name: thesis\nchannels: [conda-forge]\ndependencies: [python=3.11]\n")
-    module = lab.install("--conda environment.yml", base=prefix / "base.sif")
+    module = lab.install("environment.yml", base=prefix / "base.sif")
     assert module.startswith("thesis/1.0-python-3.11-singularity-")
     python = "import sys; print(sys.prefix, sys.version_info[:2])"
     assert lab.user.out(f"module load {module}; python -c '{python}'") == "/user-software/venv/thesis (3, 11)"

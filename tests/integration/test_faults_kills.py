@@ -1,7 +1,5 @@
 """Kill the commands that pack and unpack at every point: user software is never lost."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 
@@ -64,9 +62,11 @@ def test_killed_at_each_system_call_of_each_tool(tree: Tree, tools: Path, case_n
         if not call.startswith(RUNTIME)
         for name, when in system_calls(tools, number)
     ]
+    last = {(number, name): when for number, _, name, when in made}
     points = {"alone": 0, "group": 0}
     for number, call, name, when in made:
-        for how in points:
+        # to the script a tool that is killed alone is the same at each of a thousand writes
+        for how in ("alone", "group") if when in (1, last[number, name]) else ("group",):
             tree.reset(**case.before)
             fault = {"FAULT_AT": str(number), "FAULT_HOW": f"{how}:{name}:{when}", **quick}
             status = run(tree, case.command, tools, **fault)
@@ -77,4 +77,5 @@ def test_killed_at_each_system_call_of_each_tool(tree: Tree, tools: Path, case_n
             points[how] += 1
             check_after_fault(tree, case, tools, f"killed {how} at {name} {when} of call {number}, {call!r}")
     print(f"{case.command}: {points} points of {len(made)}")
-    assert min(points.values()) >= max(5, 0.9 * len(made))
+    assert points["alone"] >= 5
+    assert points["group"] >= max(5, 0.9 * len(made))

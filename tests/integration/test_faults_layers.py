@@ -1,7 +1,5 @@
 """Kill the commands that change layers at every point: what users have installed is never lost, or half in use."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal
@@ -10,7 +8,7 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
-from faults import NAMES, Tree, calls, on_full_disks, run, said
+from faults import NAMES, Tree, calls, change, on_full_disks, run, said
 
 from conftest import remove
 
@@ -136,13 +134,33 @@ def seen(tree: Tree, folder: Optional[Path] = None) -> tuple[str, ...]:
     found = [word(tree, packed if packed.is_file() and not marked else directory)]
     number = 1
     layers = []
-    while (root / f"user-software.layers/{number}.squashfs").is_file():
+    folder = root / "user-software.layers"
+    while (folder / f"{number}.squashfs").is_file() and not (folder / f"{number}.unused").exists():
         layers.append(word(tree, root / f"user-software.layers/{number}.squashfs"))
         number += 1
     for one in reversed(layers):
         if one != found[-1]:
             found.append(one)
     return tuple(found)
+
+
+def named(tree: Tree) -> set[str]:
+    """Return the names that a bind list may have now: that of the packed file, and those of the layers."""
+    root = tree.root
+    files = [root / "user-software.squashfs", *root.glob("user-software.layers/*.squashfs")]
+    return {str(path.relative_to(root)) for path in files if path.is_file()}
+
+
+def unmarked(tree: Tree) -> set[str]:
+    """Return what is in the folder of layers and is no layer, without a mark, or is left beside a mark."""
+    there = {path.name for path in tree.root.glob("user-software.layers/*")}
+    marked = {name.partition(".")[0] for name in there if name.endswith(".unused")}
+    layers, number = set(), 1
+    while f"{number}.squashfs" in there and str(number) not in marked:
+        layers.add(str(number))
+        number += 1
+    fine = {f"{number}.{ending}" for number in layers for ending in ("squashfs", "txt", "sha256", "previous")}
+    return there - fine - {f"{number}.{ending}" for number in marked for ending in ("squashfs", "unused")}
 
 
 def everything(tree: Tree) -> set[str]:
@@ -156,6 +174,17 @@ def everything(tree: Tree) -> set[str]:
     return packed | {word(tree, path) for path in folders}
 
 
+def left(tree: Tree) -> frozenset[tuple[str, int, bytes]]:
+    """What a killed command has left: names, modes and contents, but of packed files, which have the time in them."""
+    found = set()
+    for path in tree.root.rglob("*"):
+        name = re.sub(r"(ing)\.\w{6}", r"\1.X", str(path.relative_to(tree.root)))
+        if name.startswith((".", "user-")):
+            is_text = path.is_file() and not re.search(r"squashfs|previous|sha256|\.X", name)
+            found.add((name, path.lstat().st_mode, path.read_bytes() if is_text else b""))
+    return frozenset(found)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_killed_before_and_after_each_tool(tree: Tree, tools: Path, name: str) -> None:
     case = CASES[name]
@@ -165,12 +194,14 @@ def test_killed_before_and_after_each_tool(tree: Tree, tools: Path, name: str) -
     if name == "flatten":  # its programs in the container are what is tested
         quick = {}
     points = 0
+    checked: set[object] = set()
     for how in ("before", "after"):
         number = 0
         while True:
             number += 1
             reset(tree, case)
             assert seen(tree) == case.before
+            names = named(tree) - ({"user-software.squashfs"} if "directory" in case.own else set())
             status = run(tree, case.command, tools, FAULT_AT=str(number), FAULT_HOW=how, **quick)
             where = f"{how} call {number}, {calls(tools)[-1]!r}"
             if len(calls(tools)) < number:
@@ -183,19 +214,74 @@ def test_killed_before_and_after_each_tool(tree: Tree, tools: Path, name: str) -
             between = {case.before, case.after, *((("two", "one"), ("zero", "one")) if "flatten" in name else ())}
             assert seen(tree) in between, where
             assert everything(tree) >= versions, where
+            assert named(tree) >= names, where
+            state = (left(tree), seen(tree), frozenset(everything(tree)))
+            if state in checked:
+                continue
+            checked.add(state)
             status = run(tree, case.command, tools, **quick)
             assert status in case.repeated, (where, status, said(tools))
             assert seen(tree) == case.after, (where, said(tools))
             assert everything(tree) >= versions, where
             litter = {path.name for path in tree.root.iterdir()} - NAMES - KEPT
             assert litter == set(), where
+            assert named(tree) >= names, where
+            assert unmarked(tree) == set(), where
             assert not (tree.root / "user-software.removed/incomplete").exists(), where
-    print(f"{name}: {points} points")
+    print(f"{name}: {points} points, {len(checked)} states")
     assert points >= 6
 
 
-@pytest.mark.parametrize("unit", ["bytes", "inodes"])
-@pytest.mark.parametrize("name", ["add", "remove-unpacked", "remove-packed", "put-back-directory", "flatten"])
+@pytest.mark.parametrize("name", ["add", "flatten"])
+def test_no_process_of_a_container_holds_the_lock(tree: Tree, tools: Path, name: str) -> None:
+    case = CASES[name]
+    reset(tree, case)
+    seen_open = tools.parent / "open"
+    body = f'for one in /proc/$$/fd/*; do readlink -f "$one"; done >>{seen_open}; echo started >>{seen_open}'
+    change(tools, "singularity", f'{body}; exec "$REAL" "$@"')
+    assert run(tree, case.command, tools) == 0, said(tools)
+    assert "started" in seen_open.read_text()
+    assert ".user-software.lock" not in seen_open.read_text()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_system_that_refuses_locks(tree: Tree, tools: Path, name: str) -> None:
+    case = CASES[name]
+    reset(tree, case)
+    change(tools, "flock", 'exec /usr/bin/strace -qq -o /dev/null -e inject=flock:error=ENOLCK "$REAL" "$@"')
+    before = listing(tree)
+    assert run(tree, case.command, tools) == 5, said(tools)
+    assert "can't be locked (flock: " in said(tools)
+    assert listing(tree) == before
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.layers])
+def test_a_layer_that_is_gone(tree: Tree, tools: Path, name: str) -> None:
+    case = CASES[name]
+    reset(tree, case)
+    layer = tree.root / "user-software.layers/1.squashfs"
+    layer.with_suffix(".txt").write_text("greeting==1.0+one\n")
+    layer.unlink()
+    before = listing(tree)
+    assert run(tree, case.command, tools) == 5, said(tools)
+    assert f"'{layer}' is gone" in said(tools)
+    assert listing(tree) == before
+
+
+def listing(tree: Tree) -> set[tuple[str, int, int]]:
+    found = (path for path in tree.root.rglob("*") if path.name != ".user-software.lock")
+    return {(str(path), path.lstat().st_ino, path.lstat().st_size) for path in found if not path.is_dir()}
+
+
+FULL_DISKS = [
+    (name, unit)
+    for name in ("add", "remove-unpacked", "remove-packed", "put-back-directory", "flatten", "unflatten")
+    for unit in ("bytes", "inodes")
+    if (name, unit) != ("unflatten", "bytes")  # without lists of packages it makes names only
+]
+
+
+@pytest.mark.parametrize(("name", "unit"), FULL_DISKS)
 def test_a_full_disk_at_each_stage(tree: Tree, tools: Path, tmp_path: Path, name: str, unit: str) -> None:
     case = CASES[name]
     reset(tree, case)
@@ -205,6 +291,7 @@ def test_a_full_disk_at_each_stage(tree: Tree, tools: Path, tmp_path: Path, name
         status = int((point / "status").read_text())
         assert status == (0 if point == points[-1] else 8), where
         assert seen(tree, point) == (case.after if point == points[-1] else case.before), where
+        assert "Traceback" not in where[1], where
         for copy in point.glob("user-software*"):
             remove(copy)
     print(f"{name}, {unit}: {len(points) - 1} points")

@@ -1,7 +1,5 @@
 """Fill the disk, interrupt, overlap and change what is packed: user software is never lost."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -32,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 def wait_until(condition: Callable[[], bool], *, said: Callable[[], str] = str) -> None:
-    end = time.monotonic() + 90
+    end = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < end, said()
         time.sleep(0.05)
@@ -53,7 +51,7 @@ def test_an_interrupted_run_ends_by_the_signal_and_leaves_nothing(tree: Tree, to
             begun = tools.parent / "begun"
             begun.unlink(missing_ok=True)
             # the runtime goes on in a moment if nobody tells it to stop
-            wait = "sleep 5" if slow == RUNTIME else slowly
+            wait = "sleep 60" if slow == RUNTIME else slowly
             change(tools, slow, f'if [[ $1 != -lln ]]; then touch {begun}; {wait}; exit; fi; exec "$REAL" "$@"')
             tree.reset(**case.before)
             process = start(tree, case.command, tools)
@@ -74,7 +72,7 @@ def test_an_orphan_of_a_killed_run_does_no_harm(tree: Tree, tools: Path, name: s
     tool = {"pack": "mksquashfs", "unpack": "unsquashfs"}[name]
     first = tools.parent / "first"
     slowly = (
-        '/usr/bin/strace -f -qq -o /dev/null -e trace=write,mkdir -e inject=write,mkdir:delay_enter=20ms "$REAL" "$@"'
+        '/usr/bin/strace -f -qq -o /dev/null -e trace=write,mkdir -e inject=write,mkdir:delay_enter=50ms "$REAL" "$@"'
     )
     body = f'if [[ $1 == -lln || -e {first} ]]; then exec "$REAL" "$@"; fi; touch {first}; echo $$ >{first}\n'
     change(tools, tool, f"{body}(sleep 0.1; kill -9 $PPID) & {slowly}")
@@ -171,17 +169,6 @@ def test_a_file_that_changes_while_it_is_packed(tree: Tree, tools: Path, name: s
     assert not (tree.root / "user-software.squashfs").exists()
 
 
-def test_a_file_that_changes_after_it_was_compared_is_not_removed(tree: Tree, tools: Path) -> None:
-    file = tree.root / "user-software" / "venv" / "demo" / "odd" / "one"
-    change(tools, "sync", f'printf eno | dd of={file} conv=notrunc status=none; exec "$REAL" "$@"')
-    tree.reset(directory="one")
-    assert run(tree, "make-squashfs --remove-directory", tools) == 6
-    assert "odd/one" in said(tools)
-    assert file.read_text() == "eno"
-    assert tree.litter() == set()
-    assert tree.greet() == "one"
-
-
 @pytest.mark.parametrize("launcher", ["", "srun"])
 @pytest.mark.parametrize("name", ["pack", "unpack"])
 def test_a_job_that_slurm_ends_while_it_packs(
@@ -270,7 +257,7 @@ def test_a_packer_and_an_unpacker_at_once(tree: Tree, tools: Path) -> None:
         packer = start(tree, case.command, tools)
         time.sleep(delay / 20)
         unpacker = start(tree, "unmake-squashfs", tools)
-        statuses = (packer.wait(timeout=60), unpacker.wait(timeout=60))
+        statuses = (packer.wait(timeout=240), unpacker.wait(timeout=240))
         assert statuses[0] in (0, 7), statuses
         assert statuses[1] in (0, 3, 7), statuses
         assert 0 in statuses or delay == 0, statuses

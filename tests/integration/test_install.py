@@ -1,9 +1,5 @@
 """Journey 1: `eb NAME.eb` installs, and bad input stops it before anything is written."""
 
-from __future__ import annotations
-
-import hashlib
-import json
 import shutil
 import stat
 import subprocess
@@ -11,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, HEAD, IMAGES, User, demo_with, install_changed, make_user, make_wheel
-
-ROOT = Path(__file__).resolve().parents[2]
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, HEAD, IMAGES, User, demo_with, install_changed, make_user
 
 
 def fingerprint(top: Path) -> dict[str, tuple[int, int, int, bytes]]:
@@ -49,16 +43,7 @@ def test_the_install_tree_is_the_documented_one(demo: User) -> None:
     assert not list(installdir.glob(".sifmod*"))
 
 
-def test_the_image_is_copied_and_its_digest_recorded(demo: User) -> None:
-    installdir = demo.installdir(DEMO_MODULE)
-    manifest = json.loads((installdir / "share" / "sifmod.json").read_text())
-    digest = hashlib.sha256((installdir / "demo.sif").read_bytes()).hexdigest()
-    assert digest == hashlib.sha256((IMAGES / "demo.sif").read_bytes()).hexdigest()
-    assert manifest["image_sha256"] == digest
-    assert manifest["image_source"] == str(IMAGES / "demo.sif")
-    assert manifest["image_size"] == (IMAGES / "demo.sif").stat().st_size
-
-
+@pytest.mark.slow
 def test_on_a_terminal_the_work_is_part_of_easybuild_s_display(user: User) -> None:
     """Rich allows one display at a time, and EasyBuild's is there while the image is copied."""
     user.env["EASYBUILD_OUTPUT_STYLE"] = "rich"
@@ -70,6 +55,7 @@ def test_on_a_terminal_the_work_is_part_of_easybuild_s_display(user: User) -> No
     assert user.modulefile(DEMO_MODULE).is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "written"), [("copy", 1), pytest.param("link", 0, marks=pytest.mark.slow)])
 def test_a_large_image_is_read_once_and_written_once(user: User, tmp_path: Path, mode: str, written: int) -> None:
     """Bytes as the kernel counts them (proc(5), /proc/PID/io), of eb and all that it starts.
@@ -93,19 +79,7 @@ def test_a_large_image_is_read_once_and_written_once(user: User, tmp_path: Path,
     assert written * size <= int(counted["wchar"]) < written * size + rest
 
 
-def test_scripts_of_the_install_pass_shellcheck(demo: User) -> None:
-    installdir = demo.installdir(DEMO_MODULE)
-    scripts = [path for folder in ("bin", "runscripts") for path in (installdir / folder).iterdir()]
-    bash = [str(path) for path in scripts if path.read_text().startswith("#!/bin/bash")]
-    assert len(bash) > 10
-    demo.run(f"shellcheck -x -P SCRIPTDIR {' '.join(bash)} {installdir}/share/container.sh")
-
-
-def test_the_modulefile_passes_lmods_syntax_check(demo: User) -> None:
-    done = demo.run(f"module --checkSyntax load {DEMO_MODULE}")
-    assert "error" not in (done.stdout + done.stderr).lower()
-
-
+@pytest.mark.slow
 def test_sifmod_env_serves_an_easybuild_elsewhere(user: User, tmp_path: Path) -> None:
     """An EasyBuild without sifmod in its environment, as where EasyBuild is a module."""
     site_packages = tmp_path / "site-packages"
@@ -122,6 +96,7 @@ def test_sifmod_env_serves_an_easybuild_elsewhere(user: User, tmp_path: Path) ->
     assert str(venv_packages) not in inside
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -153,20 +128,6 @@ def test_a_wrong_value_is_refused_and_nothing_stays(user: User, changes: str, na
     assert not user.modulefile(DEMO_MODULE).exists()
 
 
-@pytest.mark.parametrize("command", ["say-hello", "say-helo"])
-def test_a_wrapper_may_be_for_a_command_that_pip_installs(user: User, tmp_path: Path, command: str) -> None:
-    wheel = make_wheel(tmp_path, "greeting", "1.0", "def greet():\n    print('hello')\n", command="say-hello")
-    user.env.update(PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheel.parent))
-    done = install_changed(user, f"pip_requirements = ['greeting']\nwrappers = ['python', '{command}']")
-    if command == "say-hello":
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert user.out(f"module load {DEMO_MODULE}; say-hello") == "hello"
-        return
-    assert "perhaps you meant 'say-hello'" in done.stdout + done.stderr
-    assert not user.installdir(DEMO_MODULE).exists()
-    assert not user.modulefile(DEMO_MODULE).exists()
-
-
 def test_what_is_not_a_sif_is_refused(user: User, tmp_path: Path) -> None:
     (tmp_path / "demo.sif").write_text("<html>404</html>")
     user.env["SIFMOD_IMAGE_REPOSITORIES"] = str(tmp_path)
@@ -190,17 +151,6 @@ def test_without_a_runtime_the_commands_looked_for_are_named(user: User, tmp_pat
     assert not user.installdir(DEMO_MODULE).exists()
 
 
-def test_an_unknown_site_key_is_refused_with_a_suggestion(user: User, tmp_path: Path) -> None:
-    site = tmp_path / "site.toml"
-    site.write_text('optional_bind = ["/scratch"]\n')
-    user.env["SIFMOD_SITE"] = str(site)
-    done = user.eb(DEMO_EASYCONFIG, check=False)
-    assert done.returncode != 0
-    assert "unknown key 'optional_bind'" in done.stdout
-    assert "perhaps you meant 'optional_binds'" in done.stdout
-    assert not user.installdir(DEMO_MODULE).exists()
-
-
 def test_a_reinstall_keeps_user_software_byte_for_byte(own_demo: User, wheel: Path) -> None:
     own_demo.run(f"module load {DEMO_MODULE}; umask 002; pip install --no-index {wheel}")
     user_software = own_demo.installdir(DEMO_MODULE) / "user-software"
@@ -208,16 +158,6 @@ def test_a_reinstall_keeps_user_software_byte_for_byte(own_demo: User, wheel: Pa
     assert any(path.endswith("greeting.py") for path in before)
     own_demo.eb(DEMO_EASYCONFIG, "--rebuild")
     assert fingerprint(user_software) == before
-    assert own_demo.out(f"module load {DEMO_MODULE}; python -c 'import greeting; print(greeting.greet())'") == "hello"
-
-
-def test_a_reinstall_keeps_packed_user_software(own_demo: User, wheel: Path) -> None:
-    own_demo.run(f"module load {DEMO_MODULE}; pip install --no-index {wheel}; make-squashfs --remove-directory")
-    packed = own_demo.installdir(DEMO_MODULE) / "user-software.squashfs"
-    before = packed.read_bytes()
-    own_demo.eb(DEMO_EASYCONFIG, "--force")
-    assert packed.read_bytes() == before
-    assert not (packed.parent / "user-software").exists()
     assert own_demo.out(f"module load {DEMO_MODULE}; python -c 'import greeting; print(greeting.greet())'") == "hello"
 
 
@@ -241,55 +181,35 @@ def test_a_failed_reinstall_leaves_the_earlier_install_working(own_demo: User, c
     assert not list(installdir.glob(".sifmod*"))
 
 
-def test_a_sites_change_reaches_the_scripts_too(own_demo: User, tmp_path: Path) -> None:
+def test_a_sites_change_reaches_module_and_scripts_by_module_only(own_demo: User, tmp_path: Path) -> None:
     site = tmp_path / "site.toml"
     site.write_text('[container_env]\nOMP_NUM_THREADS = "7"\n')
     own_demo.env["SIFMOD_SITE"] = str(site)
-    own_demo.eb(DEMO_EASYCONFIG, "--module-only", "--rebuild")
-    python = own_demo.installdir(DEMO_MODULE) / "bin" / "python"
-    assert own_demo.out(f"{python} -c 'import os; print(os.environ[\"OMP_NUM_THREADS\"])'") == "7"
-
-
-def test_files_that_the_new_version_lacks_are_removed(own_demo: User) -> None:
-    assert install_changed(own_demo, "wrappers = ['python', 'demo-tool']", "--rebuild").returncode == 0
     commands = own_demo.installdir(DEMO_MODULE) / "bin"
-    assert (commands / "demo-tool").exists()
-    assert not (commands / "pip").exists()
-
-
-def test_a_site_change_reaches_the_module_by_module_only(own_demo: User, tmp_path: Path) -> None:
-    site = tmp_path / "site.toml"
-    site.write_text('[container_env]\nOMP_NUM_THREADS = "7"\n')
-    own_demo.env["SIFMOD_SITE"] = str(site)
-    before = fingerprint(own_demo.installdir(DEMO_MODULE) / "bin")
+    before = fingerprint(commands)
     own_demo.eb(DEMO_EASYCONFIG, "--module-only", "--rebuild")
+    assert fingerprint(commands) == before
     assert own_demo.out(f"module load {DEMO_MODULE}; singularity exec $SIF printenv OMP_NUM_THREADS") == "7"
-    assert fingerprint(own_demo.installdir(DEMO_MODULE) / "bin") == before
+    assert own_demo.out(f"{commands}/python -c 'import os; print(os.environ[\"OMP_NUM_THREADS\"])'") == "7"
 
 
-def test_two_installs_at_once_give_one_good_one(user: User) -> None:
-    eb = f"eb {DEMO_EASYCONFIG} >/dev/null 2>&1"
-    done = user.run(f"{eb} & first=$!; sleep 1.2; {eb}; second=$?; wait $first; echo $? $second")
-    assert done.stdout.split()[0] == "0"
-    assert user.out(f"module load {DEMO_MODULE}; python -c 'print(6 * 7)'") == "42"
-
-
+@pytest.mark.slow
 def test_an_install_that_finds_another_at_work_undoes_nothing_of_it(own_demo: User, tmp_path: Path) -> None:
-    easyconfig, begun = tmp_path / DEMO_EASYCONFIG, tmp_path / "begun"
+    easyconfig, begun, go = (tmp_path / name for name in (DEMO_EASYCONFIG, "begun", "go"))
     easyconfig.write_text(
         demo_with(
             "container_env = {'NEWER': 'yes'}\nenhance_sanity_check = True\n"
-            f"sanity_check_commands = ['touch {begun}; sleep 6']\n"
+            f"sanity_check_commands = ['touch {begun}; until [ -e {go} ]; do sleep 0.1; done']\n"
         )
     )
     done = own_demo.run(
         f"eb --rebuild {easyconfig} >/dev/null 2>&1 & first=$!; until [[ -e {begun} ]]; do sleep 0.1; done; "
-        f"eb --rebuild {DEMO_EASYCONFIG} >second.log 2>&1; echo $?; wait $first; echo $?"
+        f"eb --rebuild {DEMO_EASYCONFIG} >second.log 2>&1; echo $?; touch {go}; wait $first; echo $?"
     )
     second, first = done.stdout.split()
     assert (second != "0", first) == (True, "0")
     assert own_demo.out(f"module load {DEMO_MODULE}; start-shell -c 'echo $NEWER'") == "yes"
-    assert "NEWER" in (own_demo.installdir(DEMO_MODULE) / "share/container.sh").read_text()
+    assert "NEWER" in (own_demo.installdir(DEMO_MODULE) / "runscripts/values.sh").read_text()
 
 
 def test_a_dry_run_of_an_image_that_is_not_built_yet_does_not_miss_it(user: User) -> None:
@@ -307,8 +227,9 @@ def test_a_dry_run_writes_nothing(user: User) -> None:
     assert not user.installdir(DEMO_MODULE).exists()
 
 
+@pytest.mark.slow
 def test_a_software_space_with_odd_characters_works(tmp_path: Path, wheel: Path) -> None:
-    user = make_user(tmp_path / "my group's,$HOME & more")
+    user = make_user(tmp_path / "my group's,$HOME & (more)")
     user.eb(DEMO_EASYCONFIG)
     script = f"""
         module load {DEMO_MODULE}
@@ -329,25 +250,3 @@ def test_a_software_space_that_the_runtime_cannot_bind_is_refused(tmp_path: Path
     assert done.returncode != 0
     assert "white space beside one of these" in done.stdout
     assert not user.installdir(DEMO_MODULE).exists()
-
-
-@pytest.mark.parametrize(
-    ("umask", "forbidden"),
-    [
-        ("027", 0o027),
-        pytest.param("077", 0o077, marks=pytest.mark.slow),
-        pytest.param("002", 0o002, marks=pytest.mark.slow),
-    ],
-)
-def test_the_umask_decides_who_may_read(user: User, umask: str, forbidden: int) -> None:
-    user.run(f"umask {umask}; eb --umask={umask} {DEMO_EASYCONFIG}")
-    installdir = user.installdir(DEMO_MODULE)
-    # pip makes its scripts executable for all, EasyBuild copies easyconfigs with their modes: folders count
-    ours = [
-        path for path in installdir.rglob("*") if path.is_dir() or path.parent.name in ("bin", "runscripts", "share")
-    ]
-    ours = [path for path in ours if "venv" not in path.parts or path.is_dir()]
-    assert len(ours) > 50
-    assert [path for path in ours if path.stat().st_mode & forbidden] == []
-    assert installdir.stat().st_mode & forbidden == 0
-    assert user.out(f"module load {DEMO_MODULE}; python -c 'print(1)'") == "1"

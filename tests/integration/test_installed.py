@@ -1,14 +1,13 @@
 """`sifmod list`, `show`, `verify` and `remove` with real installations."""
 
-from __future__ import annotations
-
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, ROOT, User, demo_with, make_user, make_wheel
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, ROOT, User, make_user, make_wheel
 
 LOAD = f"module load {DEMO_MODULE}"
 
@@ -30,19 +29,6 @@ def verified(user: User, *flags: str) -> tuple[int, dict[str, list[dict[str, str
     for finding in json.loads(done.stdout)["installations"][0]["findings"]:
         found.setdefault(finding["topic"], []).append(finding)
     return done.returncode, found
-
-
-def test_list_and_show_see_what_users_installed(owner: User) -> None:
-    listed = owner.out("sifmod list").splitlines()[1]
-    assert DEMO_MODULE in listed
-    assert "directory, 1 package, " in listed
-    assert "  loaded" not in listed
-    loaded = json.loads(owner.out(f"{LOAD}; sifmod list --json"))["installations"][0]
-    assert loaded["loaded"] is True
-    assert loaded["user_software"]["packages"] == ["greeting==1.0"]
-    shown = owner.out("sifmod show Python")
-    assert "greeting==1.0" in shown
-    assert str(owner.modulefile(DEMO_MODULE)) in shown
 
 
 def test_the_catalogue_has_lines_that_run(owner: User, tmp_path: Path) -> None:
@@ -77,8 +63,11 @@ def test_verify_is_content_with_an_install_and_with_eb_s_own_check(owner: User) 
     assert "passed" in found["eb sanity check"][0]["what"]
 
 
+@pytest.mark.slow
 def test_verify_reads_what_is_packed_and_compares_it(owner: User) -> None:
     packed = owner.installdir(DEMO_MODULE) / "user-software.squashfs"
+    # what is compressed: damage of anything else is noticed by its sum alone
+    (packed.parent / "user-software" / "filling").write_text(os.urandom(2_000_000).hex())
     owner.run(f"{LOAD}; make-squashfs")
     try:
         status, found = verified(owner)
@@ -128,16 +117,11 @@ def test_verify_finds_a_flipped_byte_in_the_image(owner: User) -> None:
     assert verified(owner)[0] == 0
 
 
-def test_scripts_that_were_refreshed_are_not_taken_for_changed(owner: User) -> None:
-    owner.eb(DEMO_EASYCONFIG, "--module-only", "--rebuild")
-    assert verified(owner)[0] == 0
-
-
 def test_an_installation_of_a_newer_sifmod_is_named_and_left_alone(owner: User) -> None:
     root = owner.installdir(DEMO_MODULE)
     path = root / "share" / "sifmod.json"
     text = path.read_text()
-    path.write_text(text.replace('"format": 1', '"format": 2'))
+    path.write_text(re.sub(r'"format": \d', '"format": 9', text))
     module = owner.prefix / "modules" / "all" / f"{DEMO_MODULE}.lua"
     before = (module.read_text(), sorted(str(item) for item in root.rglob("*")))
     try:
@@ -160,7 +144,10 @@ def test_doctor_finds_nothing_wrong_here(owner: User) -> None:
     for target in ("", "Python", DEMO_EASYCONFIG, f"'{owner.installdir(DEMO_MODULE)}/demo.sif'"):
         done = owner.run(f"{unset}; sifmod doctor --json {target}", check=False)
         report = json.loads(done.stdout)
-        severities = {item["severity"] for item in report["findings"] if item["topic"] != "package indexes"}
+        # notes on the machine: settings of pip, what mounts packed files, shells that do not know `module`
+        notes = {("note", topic) for topic in ("package indexes", "packed files", "modules")}
+        found = {(item["severity"], item["topic"]) for item in report["findings"]} - notes
+        severities = {severity for severity, topic in found if topic != "package indexes"}
         assert (done.returncode, severities) == (0, {"ok"}), report
         topics = {finding["topic"] for finding in report["findings"]}
         assert {"runtime", "user namespaces", "FUSE", "squashfs-tools", "modules", "EasyBuild"} <= topics
@@ -168,6 +155,7 @@ def test_doctor_finds_nothing_wrong_here(owner: User) -> None:
         assert ("user software" in topics) == (target == "Python")
 
 
+@pytest.mark.slow
 def test_remove_keeps_what_users_installed_and_a_new_install_takes_it_back(user: User, wheel: Path) -> None:
     user.eb(DEMO_EASYCONFIG)
     user.run(f"""{LOAD}; singularity exec "$SIF" pip install --no-index '{wheel}'""")
@@ -194,37 +182,3 @@ def test_remove_keeps_what_users_installed_and_a_new_install_takes_it_back(user:
     user.run(f"cp '{folder}'/user-software.* {user.installdir(DEMO_MODULE)}")
     greeted = user.out(f"{LOAD}; singularity exec $SIF python -c 'import greeting; print(greeting.greet())'")
     assert greeted == "hello"
-
-
-@pytest.mark.slow
-def test_what_eb_reads_in_configuration_files_is_what_sifmod_reads(tmp_path: Path) -> None:
-    user = make_user(tmp_path / "eb", XDG_CONFIG_HOME=str(tmp_path / "config"))
-    own, robot, locks = (tmp_path / name for name in ("own", "robot", "locks"))
-    config = tmp_path / "config" / "easybuild" / "config.cfg"
-    config.parent.mkdir(parents=True)
-    config.write_text(
-        f"[DEFAULT]\nTOP = {tmp_path}\n[config]\nprefix = %(TOP)s/own\nsubdir-software = sw\n"
-        f"[override]\nlocks-dir = {locks}\n[basic]\nrobot-paths = {robot}:\n"
-    )
-    robot.mkdir()
-    newer = robot / DEMO_EASYCONFIG.replace("3.11", "3.12")
-    newer.write_text(demo_with().replace("version = '3.11'", "version = '3.12'"))
-    free = "unset EASYBUILD_PREFIX"
-    # EasyBuild's lock, as it makes one
-    hooks = tmp_path / "hooks.py"
-    hooks.write_text(f"import os\ndef pre_install_hook(self):\n    print('LOCKS', os.listdir({str(locks)!r}))\n")
-    done = user.run(f"{free}; EASYBUILD_HOOKS={hooks} eb {DEMO_EASYCONFIG}")
-    root = own / "sw" / DEMO_MODULE
-    lock = f"{str(root).replace('/', '_')}.lock"
-    assert f"LOCKS ['{lock}']" in done.stdout
-    (listed,) = json.loads(user.out(f"{free}; sifmod list --json"))["installations"]
-    assert listed["root"] == str(root)
-    assert listed["newer_easyconfigs"] == [str(newer)]
-    found = user.out(f"{free}; eb --search-filename {newer.name}; eb --dry-run-short {newer.name}")
-    assert str(robot) in found
-    (locks / lock).mkdir()
-    refused = user.run(f"{free}; sifmod remove {DEMO_MODULE} --yes", check=False)
-    assert (refused.returncode, str(locks / lock) in refused.stderr) == (7, True)
-    (locks / lock).rmdir()
-    user.run(f"{free}; sifmod remove {DEMO_MODULE} --yes")
-    assert not root.exists()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,11 +13,9 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import KernelManager
-from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+from kernels import NAME, client_of, outcome
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user, make_wheel
-
-NAME = "python-3.11-demo-singularity"
 
 
 @pytest.fixture(scope="module")
@@ -38,40 +34,6 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def client_of(data: Path, runtime: Path) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
-    """Start the kernel as a Jupyter server of the user does, outside of any module."""
-    specs = KernelSpecManager(kernel_dirs=[str(data / "kernels")], ensure_native_kernel=False)
-    runtime.mkdir(parents=True, exist_ok=True)
-    manager = KernelManager(
-        kernel_name=NAME, kernel_spec_manager=specs, connection_file=str(runtime / "kernel-test.json")
-    )
-    manager.start_kernel(cwd=str(data))  # a working directory is shown too: not that of the checkout
-    client = manager.client()
-    client.start_channels()
-    try:
-        client.wait_for_ready(timeout=90)
-        yield manager, client
-    finally:
-        client.stop_channels()
-        started = processes_of(manager)
-        # asked to end: killed at once, it would leave its mounts (docs/howto/use-jupyter.md)
-        manager.shutdown_wait_time = 60
-        manager.shutdown_kernel()
-    deadline = time.monotonic() + 90
-    while any(Path("/proc", pid).exists() for pid in started) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert started
-    assert [pid for pid in started if Path("/proc", pid).exists()] == []
-
-
-def processes_of(manager: KernelManager) -> list[str]:
-    """The runtime of a kernel, and what it has started: Python, and what mounts image and packed user software."""
-    assert isinstance(manager.provisioner, LocalProvisioner)
-    parent = str(manager.provisioner.pid)
-    children = subprocess.run(["ps", "-o", "pid=", "--ppid", parent], capture_output=True, text=True, check=False)
-    return [parent, *children.stdout.split()]
-
-
 def interrupted(manager: KernelManager, client: BlockingKernelClient, waiting: str) -> dict[str, Any]:
     """The reply to a waiting cell that the user interrupts, again if the kernel has missed it: ipykernel can."""
     deadline = time.monotonic() + 50  # the cell sleeps for longer
@@ -87,18 +49,6 @@ def interrupted(manager: KernelManager, client: BlockingKernelClient, waiting: s
     raise AssertionError("the kernel does not end an interrupted cell")
 
 
-def outcome(client: BlockingKernelClient, code: str) -> str:
-    """What a cell prints, and the name of its error."""
-    said: list[str] = []
-
-    def hear(message: dict[str, dict[str, str]]) -> None:
-        content = message["content"]
-        said.append(content.get("text", "") + content.get("ename", ""))
-
-    client.execute_interactive(code, timeout=60, output_hook=hear)
-    return "".join(said).strip()
-
-
 def test_a_cell_runs_in_the_container_with_the_users_packages(with_ipykernel: User, data: Path, tmp_path: Path) -> None:
     with_ipykernel.env["JUPYTER_DATA_DIR"] = str(data)
     out = with_ipykernel.out(f"sifmod kernel {DEMO_MODULE} --display-name 'Demo (container)'")
@@ -111,6 +61,7 @@ def test_a_cell_runs_in_the_container_with_the_users_packages(with_ipykernel: Us
             "/user-software/venv/demo hello"
         )
         assert outcome(client, "import os; print(os.path.isdir('/.singularity.d'))") == "True"
+        assert "Type on the host: add-layer; pip install x; make-squashfs" in outcome(client, "%pip install x")
 
         # An interrupt ends the cell, and neither the kernel nor the mounts of the container.
         waiting = client.execute("import time; print('on', flush=True); time.sleep(60)")
@@ -141,24 +92,3 @@ def test_a_folder_of_connection_files_outside_of_the_home_is_bound(
     with_ipykernel.env.pop("JUPYTER_RUNTIME_DIR")
     for _, client in client_of(data, runtime):
         assert outcome(client, "print(6 * 7)") == "42"
-
-
-def test_what_is_wrong_is_said_before_anything_is_written(with_ipykernel: User, demo: User, data: Path) -> None:
-    with_ipykernel.env["JUPYTER_DATA_DIR"] = demo.env["JUPYTER_DATA_DIR"] = str(data)
-    done = with_ipykernel.run("sifmod kernel no/such", check=False)
-    assert (done.returncode, f"there are {DEMO_MODULE}" in done.stderr) == (7, True)
-    done = demo.run(f"sifmod kernel {DEMO_MODULE}", check=False)
-    assert done.returncode == 10
-    assert f"{demo.installdir(DEMO_MODULE)}/bin/pip install ipykernel" in done.stderr
-    assert not data.exists()
-    del demo.env["JUPYTER_DATA_DIR"]
-
-    with_ipykernel.run(f"sifmod kernel {DEMO_MODULE}")
-    done = with_ipykernel.run(f"sifmod kernel {DEMO_MODULE} --display-name other", check=False)
-    assert (done.returncode, "--replace" in done.stderr) == (10, True)
-    # the loaded module needs no prefix
-    found = with_ipykernel.out(
-        f"module load {DEMO_MODULE}; unset EASYBUILD_PREFIX; sifmod kernel Python --display-name other --replace --json"
-    )
-    assert json.loads(found)["spec"]["display_name"] == "other"
-    assert [path.name for path in (data / "kernels").iterdir()] == [NAME]

@@ -1,12 +1,11 @@
 """add-layer, remove-layer and flatten-layers: packed user software below the user's own, on the real tools."""
 
-from __future__ import annotations
-
+import re
 from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_MODULE, User, greet, make_wheel
+from conftest import DEMO_MODULE, IMAGES, User, greet, make_wheel
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -30,10 +29,10 @@ def versions(user: User) -> dict[str, str]:
 
 
 @pytest.fixture
-def layered(extended: User) -> User:
+def layered(packed_demo: User) -> User:
     """A user whose greeting 1.0 is packed and a layer."""
-    extended.run(f"{LOAD}; make-squashfs --remove-directory && add-layer")
-    return extended
+    packed_demo.run(f"{LOAD}; add-layer")
+    return packed_demo
 
 
 @pytest.fixture
@@ -59,14 +58,36 @@ def test_what_was_packed_is_below_an_empty_writable_directory(layered: User, oth
     assert not list(root(layered).glob("user-software/venv/*/lib/python3*/site-packages/greeting*"))
 
 
-def test_the_shell_that_adds_a_layer_goes_on_with_it(extended: User, other: Path) -> None:
-    said = extended.out(
-        f"{LOAD}; make-squashfs --remove-directory >log && add-layer >log && pip install --no-index {other} >log"
-        " && singularity exec $SIF python -c 'import greeting, other; print(greeting.greet())'"
+@pytest.mark.slow
+def test_a_package_of_a_layer_that_a_newer_folder_hides_is_named_and_one_is_not_removed(
+    layered: User, tmp_path: Path
+) -> None:
+    """Python looks for what is in a folder with an `__init__.py` nowhere else."""
+    site = "$CONTAINERROOT/user-software/venv/demo/lib/python3.11/site-packages"
+    for number, part in ((1, "a"), (2, "b")):
+        more = {"shr/__init__.py": "", f"shr/{part}.py": ""}
+        wheel = make_wheel(tmp_path, f"shr-{part}", str(number), "", more=more)
+        packed = "; make-squashfs --remove-directory && add-layer" if part == "a" else ""
+        layered.run(f"{LOAD}; pip install --no-index {wheel}{packed}")
+    assert layered.run(f"{LOAD}; python -c 'import shr.a'", check=False).returncode == 1
+    named = "shr-a 1 of a layer is hidden in part, by a newer 'shr': "
+    done = layered.run(f"{LOAD}; list-packages --check", check=False)
+    assert done.returncode == 1
+    (command,) = [line.partition(named)[2] for line in done.stdout.splitlines() if line.startswith(named)]
+    assert named in layered.run(f"{LOAD}; make-squashfs").stderr
+    layered.run(
+        f"{LOAD}; unmake-squashfs; {command} --no-index --find-links {tmp_path}; python -c 'import shr.a, shr.b'"
     )
-    assert said == "hello"
+    layered.run(f"{LOAD}; list-packages --check; test -e {site}/shr/a.py")
+    layered.run(f"{LOAD}; pip uninstall -y shr-a")
+    for command in ("pip uninstall -y shr_a", "uv pip uninstall greeting"):
+        done = layered.run(f"{LOAD}; {command}", check=False)
+        assert done.returncode == (2 if command.startswith("uv") else 1)
+        assert re.search(r"is in the layer /user-layers/[12], which is read-only", done.stderr)
+        assert "make-squashfs --remove-directory; flatten-layers; unmake-squashfs;" in done.stderr
 
 
+@pytest.mark.slow
 def test_pip_takes_what_a_layer_has_as_installed_and_may_put_a_newer_one_on_top(layered: User, newer: Path) -> None:
     said = layered.out(f"{LOAD}; pip install --no-index greeting")
     assert "already satisfied" in said
@@ -77,6 +98,7 @@ def test_pip_takes_what_a_layer_has_as_installed_and_may_put_a_newer_one_on_top(
     assert greet(layered) == "hello"
 
 
+@pytest.mark.slow
 def test_uv_keeps_what_a_layer_has_and_may_put_a_newer_one_on_top(layered: User, newer: Path, tmp_path: Path) -> None:
     needs = make_wheel(tmp_path, "needs", "1.0", "", requires=("greeting>=1",))
     uv = f"{LOAD}; uv pip install --no-index --no-cache"
@@ -99,13 +121,13 @@ def test_uv_keeps_what_a_layer_has_and_may_put_a_newer_one_on_top(layered: User,
     assert greet(layered) == "hello again"
 
 
+@pytest.mark.slow
 def test_the_top_alone_is_packed_and_all_can_be_made_one_file(layered: User, newer: Path, other: Path) -> None:
     layered.run(f"{LOAD}; pip install --no-index {newer} {other}; make-squashfs --remove-directory")
     assert greet(layered) == "hello again"
     assert (root(layered) / "user-software.txt").read_text() == "greeting==2.0\nother==2.0\n"
     before = versions(layered)
     layered.run(f"{LOAD}; flatten-layers")
-    assert "user-software.layers" not in names(layered)
     assert versions(layered) == before
     assert greet(layered) == "hello again"
     assert "greeting-1.0" not in layered.out(
@@ -118,59 +140,166 @@ def test_the_top_alone_is_packed_and_all_can_be_made_one_file(layered: User, new
     assert (root(layered) / "user-software.txt").read_text() == "greeting==2.0\nother==2.0\n"
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["directory", "packed"])
-def test_the_top_can_be_taken_away_and_put_back(layered: User, newer: Path, packed: bool) -> None:
-    layered.run(f"{LOAD}; pip install --no-index {newer}{'; make-squashfs --remove-directory' if packed else ''}")
-    layered.run(f"{LOAD}; remove-layer")
-    assert greet(layered) == "hello"
-    assert names(layered) >= {"user-software.squashfs", "user-software.removed"}
-    assert "user-software.layers" not in names(layered)
-    assert (root(layered) / "user-software.txt").read_text() == "greeting==1.0\n"
-    layered.run(f"{LOAD}; remove-layer --rollback")
-    assert greet(layered) == "hello again"
-    assert "user-software.removed" not in names(layered)
-    assert len(list((root(layered) / "user-software.layers").glob("*.squashfs"))) == 1
-
-
-def test_eight_layers_are_the_limit_and_the_newest_has_precedence(extended: User, tmp_path: Path) -> None:
-    extended.run(f"{LOAD}; make-squashfs --remove-directory")
+@pytest.mark.slow
+def test_eight_layers_are_the_limit_and_the_newest_has_precedence(packed_demo: User) -> None:
+    site = "$CONTAINERROOT/user-software/venv/demo/lib/python3.11/site-packages"
     for number in range(2, 10):
-        wheel = make_wheel(tmp_path, "greeting", f"{number}.0", f"def greet():\n    return '{number}'\n")
-        extended.run(f"{LOAD}; add-layer && pip install --no-index {wheel} && make-squashfs --remove-directory")
-    assert greet(extended) == "9"
-    done = extended.run(f"{LOAD}; add-layer", check=False)
+        write = f"mkdir -p {site} && echo 'def greet(): return \"{number}\"' >{site}/greeting.py"
+        packed_demo.run(f"{LOAD}; add-layer && {write} && make-squashfs --remove-directory")
+    assert greet(packed_demo) == "9"
+    done = packed_demo.run(f"{LOAD}; add-layer", check=False)
     assert done.returncode == 3
     assert "8 layers already" in done.stderr
     assert "flatten-layers" in done.stderr
-    extended.run(f"{LOAD}; flatten-layers && add-layer")
-    assert greet(extended) == "9"
+    packed_demo.run(f"{LOAD}; flatten-layers && add-layer")
+    assert greet(packed_demo) == "9"
 
 
-def test_a_damaged_layer_is_named_and_the_rest_is_loaded(layered: User, other: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["packed", "layer"])
+def test_damage_is_not_made_whole(layered: User, other: Path, where: str) -> None:
+    """One bit: the file can be mounted, and what is merged of it would be recorded as good."""
+    layered.run(f"{LOAD}; pip install --no-index {other}; make-squashfs --remove-directory")
+    path = root(layered) / ("user-software.squashfs" if where == "packed" else "user-software.layers/1.squashfs")
+    content = bytearray(path.read_bytes())
+    content[200] ^= 1
+    path.write_bytes(content)
+    before = names(layered)
+    commands = ("flatten-layers", "add-layer")[: 1 + (where == "packed")]
+    for command in commands:
+        done = layered.run(f"{LOAD}; {command}", check=False)
+        assert done.returncode in (5, 6), done.stderr
+        assert f"'{path}' has the SHA-256" in done.stderr
+        assert "Nothing was changed" in done.stderr
+        assert (names(layered), path.read_bytes()) == (before, bytes(content))
+    said = layered.eb("Python-3.11-demo-singularity.eb", "--rebuild", check=False)
+    assert f"'{path}' has the SHA-256" in " ".join((said.stdout + said.stderr).split())
+
+
+@pytest.mark.slow
+def test_the_top_is_packed_although_a_layer_can_not_be_mounted(layered: User, other: Path) -> None:
     layered.run(f"{LOAD}; pip install --no-index {other}")
-    layer = root(layered) / "user-software.layers/1.squashfs"
-    layer.write_bytes(layer.read_bytes()[:-4096])
-    for command in (f"{LOAD}", f"{root(layered)}/bin/python -c 'import other'"):
-        done = layered.run(command)
-        assert f"{layer} is left out" in " ".join(done.stderr.split())
-    assert layered.out(f"{LOAD}; singularity exec $SIF python -c 'import other; print(other.name())'") == "other"
+    layer = root(layered) / "user-software.layers" / "1.squashfs"
+    layer.chmod(0o644)
+    with layer.open("r+b") as file:
+        file.seek(28)  # the version of SquashFS
+        file.write(bytes(2))
+    done = layered.run(f"{root(layered)}/bin/make-squashfs")
+    assert "the packages could not be compared with those of the image" in done.stderr
+    assert (root(layered) / "user-software.txt").read_text() == "other==2.0\n"
 
 
+@pytest.mark.slow
+def test_a_shell_and_a_job_that_have_the_module_loaded_go_on(
+    layered: User, newer: Path, other: Path, tmp_path: Path
+) -> None:
+    """Their bind list is of before: its files are there after each command, and have the same packages."""
+    layered.run(f"{LOAD}; pip install --no-index {newer}; make-squashfs --remove-directory; add-layer")
+    layered.run(f"{LOAD}; pip install --no-index {other}; make-squashfs --remove-directory")
+    say = 'singularity exec "$SIF" python -c "import greeting, other; print(greeting.greet(), other.name())"'
+    apart = f"env -i HOME=$HOME PATH=$PATH {root(layered)}/bin"
+    newest = make_wheel(tmp_path, "greeting", "3.0", "def greet():\n    return 'third'\n")
+    done = layered.run(
+        f"{LOAD}; {say}; {apart}/flatten-layers >&2; {say}; srun -n1 bash -c '{say}'; "
+        f"{apart}/add-layer >&2; {say}; {apart}/pip install --no-index {newest} >&2; "
+        f"{apart}/make-squashfs --remove-directory >&2; {say}; {apart}/remove-layer >&2; {say}"
+    )
+    again, third = "hello again other", "third other"
+    assert done.stdout.splitlines() == [again, again, again, again, third, again]
+    assert greet(layered) == "hello again"
+    assert layered.out(f"{LOAD}; echo $SINGULARITY_BINDPATH").count("user-layers") == 0
+    layered.run(f"{LOAD}; flatten-layers --rollback")
+    assert greet(layered) == "hello again"
+    assert layered.out(f"{LOAD}; echo $SINGULARITY_BINDPATH").count("user-layers") == 2
+
+
+@pytest.mark.slow
+def test_the_files_that_a_loaded_shell_names_take_no_space(layered: User, other: Path) -> None:
+    layered.run(f"{LOAD}; pip install --no-index {other}; make-squashfs --remove-directory; flatten-layers")
+    packed, kept = root(layered) / "user-software.squashfs", root(layered) / "user-software.layers/1.squashfs"
+    assert packed.samefile(kept)
+    layered.run(f"{LOAD}; unmake-squashfs; make-squashfs --replace --remove-directory")
+    assert packed.samefile(kept)
+    assert {path.name for path in kept.parent.iterdir()} == {"1.squashfs", "1.unused"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("out", [">&-", ">/dev/full", "| true"])
+def test_what_is_done_is_done_although_nobody_listens(layered: User, other: Path, out: str) -> None:
+    layered.run(f"{LOAD}; pip install --no-index {other}")
+    for command in (
+        "make-squashfs --remove-directory",
+        "flatten-layers",
+        "flatten-layers --rollback",
+        "remove-layer",
+        "remove-layer --rollback",
+    ):
+        layered.run(f"set -o pipefail; {root(layered)}/bin/{command} {out}")
+    assert (
+        layered.out(f"{LOAD}; python -c 'import greeting, other; print(greeting.greet(), other.name())'")
+        == "hello other"
+    )
+
+
+@pytest.mark.slow
 def test_a_reinstall_keeps_the_layers(layered: User) -> None:
     layered.eb("Python-3.11-demo-singularity.eb", "--rebuild")
     assert greet(layered) == "hello"
     assert names(layered) >= {"user-software", "user-software.layers"}
 
 
+def test_where_the_top_was_deleted_a_reinstall_makes_one_that_finds_the_layers(layered: User, other: Path) -> None:
+    layered.run(f"{LOAD}; pip install --no-index {other}; make-squashfs --remove-directory")
+    (root(layered) / "user-software.squashfs").unlink()
+    before = names(layered)
+    done = layered.run(f"{LOAD}; remove-layer", check=False)
+    assert done.returncode == 2
+    assert "the user software on top is missing" in done.stderr
+    assert "eb --rebuild" in done.stderr
+    assert names(layered) == before
+    layered.eb("Python-3.11-demo-singularity.eb", "--rebuild")
+    assert greet(layered) == "hello"
+    assert "other" not in versions(layered)
+
+
 def test_unloading_restores_the_environment(layered: User) -> None:
     before = layered.environment("export SINGULARITYENV_MANPATH=/mine")
     after = layered.environment(f"export SINGULARITYENV_MANPATH=/mine; {LOAD}; module unload {DEMO_MODULE}")
     assert after == before
-    loaded = layered.environment(f"export SINGULARITYENV_MANPATH=/mine; {LOAD}")
-    assert loaded["SINGULARITYENV_MANPATH"] == "/user-layers/1/venv/demo/share/man:/mine"
-    assert loaded["APPTAINERENV_JUPYTER_PATH"] == "/user-layers/1/venv/demo/share/jupyter"
 
 
+SHOW = "printenv PATH MANPATH JUPYTER_PATH"
+STARTS = (
+    f"singularity exec --containall $SIF {SHOW}",
+    f"singularity run --cleanenv $SIF {SHOW}",
+    f"echo {SHOW} | singularity shell $SIF",
+    f"in-container {SHOW}",
+    f"SIFMOD_SHARE_CONTAINER=1 srun -n1 in-container {SHOW}",
+)
+
+
+def test_programs_find_what_is_in_the_layers(layered: User) -> None:
+    """However a container starts: before what the user injects, and not what the user has for the host."""
+    mine = f"export SINGULARITYENV_MANPATH='/my $HOME'; {LOAD}; export MANPATH=/of-the-host"
+    layer, home = "/user-layers/1/venv/demo", layered.out("echo $HOME")
+    for start in STARTS:
+        done = layered.run(f"{mine}; {start}")
+        path, man, jupyter = done.stdout.splitlines()
+        assert path.startswith(f"/runscripts:/user-software/venv/demo/bin:{layer}/bin:/usr/"), start
+        assert (man, jupyter) == (f"{layer}/share/man:/my {home}", f"{layer}/share/jupyter"), start
+        assert "shared container" not in done.stderr
+
+
+def test_an_image_that_the_runtime_has_not_built_gets_what_is_injected(layered: User, tmp_path: Path) -> None:
+    """The mount point of what runs at the start makes a folder that tells the runtime something else."""
+    image = tmp_path / "image"
+    layered.run(f"singularity build --sandbox {image} {IMAGES}/bwa.sif; rm -r {image}/.singularity.d")
+    found = layered.out(f"{LOAD}; singularity exec {image} sh -c 'echo $PATH $MANPATH $PIP_CONSTRAINT'")
+    assert found.startswith("/runscripts:/user-software/venv/demo/bin:/user-layers/1/venv/demo/bin:/usr/")
+    assert found.endswith(" /user-layers/1/venv/demo/share/man: /runscripts/pip-constraints.txt")
+
+
+@pytest.mark.slow
 def test_commands_of_a_layer_are_commands_of_the_host(own_demo: User, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, "cowsay", "1.0", "def greet():\n    print('moo')\n", command="cow")
     newer = make_wheel(tmp_path, "cowsay", "2.0", "def greet():\n    print('moo moo')\n", command="cow")

@@ -1,15 +1,13 @@
 """Journey 2: what a loaded module sets, and that unloading takes all of it back; in two releases of Lmod."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, LMODS, LUMI_MODULE, LUMI_SIF, User, with_lmod
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, LUMI_MODULE, LUMI_SIF, User, with_lmod
 
 
-@pytest.fixture(scope="module", params=LMODS)
+@pytest.fixture(scope="module", params=["8.6", pytest.param("8.7", marks=pytest.mark.slow)])
 def lmod(request: pytest.FixtureRequest) -> str:
     version: str = request.param
     return version

@@ -1,12 +1,12 @@
 """Modules in any order: what a loaded one sets is its own; after the last unload all is as before the first load."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import ClassVar, Optional
 
@@ -342,26 +342,29 @@ moduleclass = 'lang'
 
 
 @pytest.fixture(scope="module")
-def couples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, User]:
+def couples(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], User]:
     """Two containers without a family, by the language of their modules."""
-    found = {}
-    for syntax in ("Lua", "Tcl"):
+
+    @cache
+    def couple(syntax: str) -> User:
         folder = tmp_path_factory.mktemp("couple")
-        found[syntax] = make_user(folder / "eb")
+        user = make_user(folder / "eb")
         for name, image, python, venv in (
             ("One", "demo.sif", "python_prefix = '/usr'", "one"),
             ("Two", "conda-demo.sif", "conda_env = 'pytorch'", "two"),
         ):
             text = SECOND.format(name=name, image=image, python=python, venv=venv)
             (folder / f"{name}-1.0.eb").write_text(text)
-        found[syntax].run(f"eb {folder}/One-1.0.eb {folder}/Two-1.0.eb --module-syntax={syntax}")
-    return found
+        user.run(f"eb {folder}/One-1.0.eb {folder}/Two-1.0.eb --module-syntax={syntax}")
+        return user
+
+    return couple
 
 
 @pytest.fixture(params=itertools.product(LMODS, ("Lua", "Tcl")), ids="-".join)
-def couple(request: pytest.FixtureRequest, couples: dict[str, User]) -> User:
+def couple(request: pytest.FixtureRequest, couples: Callable[[str], User]) -> User:
     version, syntax = request.param
-    return with_lmod(couples[syntax], version)
+    return with_lmod(couples(syntax), version)
 
 
 def differing(found: dict[str, str], expected: dict[str, str]) -> dict[str, tuple[Optional[str], Optional[str]]]:
@@ -378,7 +381,8 @@ def pushenv_forgets(couple: User, tmp_path: Path) -> bool:
     return "EMPTY" not in couple.environment(script)
 
 
-@pytest.mark.parametrize("own", [pytest.param(own, marks=pytest.mark.slow if own != "nothing" else ()) for own in OWN])
+@pytest.mark.slow
+@pytest.mark.parametrize("own", OWN)
 def test_without_a_family_two_containers_are_loaded_together_and_unloaded_in_any_order(
     couple: User, own: str, pushenv_forgets: bool
 ) -> None:
@@ -406,6 +410,7 @@ def test_without_a_family_two_containers_are_loaded_together_and_unloaded_in_any
         assert differing(couple.environment(f"{load}; module purge"), before) == {}
 
 
+@pytest.mark.some(1)
 def test_without_a_family_each_ones_wrappers_work_while_both_are_loaded(couple: User) -> None:
     show = "-c 'import os, sys; print(sys.prefix, os.environ.get(\"CONDA_PREFIX\"))'"
     one, two = (couple.installdir(f"{name}/1.0") / "bin" / "python" for name in ("One", "Two"))

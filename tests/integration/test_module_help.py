@@ -1,7 +1,5 @@
 """What `module help`, `whatis`, `keyword` and `spider` tell: what is in a container, and what to paste."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from pathlib import Path
@@ -34,7 +32,7 @@ def install(folder: Path, *flags: str, more: str = "") -> User:
     return user
 
 
-@pytest.fixture(scope="module", params=["Lua", "Tcl"])
+@pytest.fixture(scope="module", params=["Lua", pytest.param("Tcl", marks=pytest.mark.slow)])
 def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> User:
     return install(tmp_path_factory.mktemp("bundle"), f"--module-syntax={request.param}")
 
@@ -54,6 +52,7 @@ def test_help_says_what_there_is(demo: User) -> None:
         "conda-python-distributed",
         "/user-software",
         "pip installs your own packages",
+        "uv pip install takes less time",
     ):
         assert word in text
     assert "Python 3.11 of Debian" in text
@@ -106,6 +105,7 @@ def examples(text: str) -> list[str]:
     return [textwrap.dedent(block) for block in blocks]
 
 
+@pytest.mark.slow
 def test_the_examples_can_be_pasted(tmp_path: Path) -> None:
     user = make_user(tmp_path / "eb")
     user.eb(DEMO_EASYCONFIG)

@@ -151,6 +151,7 @@ def test_a_collection_is_restored(modules: EnvironmentModulesUser, tmp_path: Pat
     )
 
 
+@pytest.mark.slow
 def test_the_container_works_and_packing_reloads_the_module(tmp_path: Path) -> None:
     user = make_user(tmp_path / "eb")
     user.eb(DEMO_EASYCONFIG, "--module-syntax=Tcl")
@@ -172,6 +173,7 @@ def test_the_container_works_and_packing_reloads_the_module(tmp_path: Path) -> N
     assert out[3].endswith("/user-software:/user-software")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["Lmod", "environment-modules"])
 def test_without_an_image_loading_fails_and_unloading_works(tmp_path: Path, tool: str) -> None:
     (tmp_path / "site.toml").write_text("")
@@ -213,6 +215,7 @@ def test_show_help_and_whatis_work_in_environment_modules(modules: EnvironmentMo
     assert LUMI_MODULE in modules.run("module keyword deepspeed")
 
 
+@pytest.mark.slow
 def test_values_that_tcl_could_read_as_code_pass_through(tmp_path: Path) -> None:
     value = 'a b; $(x) [exit] {x "q" it\'s \\ :c,$HOME/${USER}'
     site = tmp_path / "site.toml"

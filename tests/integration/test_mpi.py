@@ -3,8 +3,6 @@
 The image has MPICH of PyPI; the host's is that of Debian. Both are started by Slurm's PMI-2.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -122,6 +120,7 @@ def works(run: Run) -> dict[str, Any]:
     return run.report
 
 
+@pytest.mark.slow
 def test_row_1_ranks_without_pmi_are_alone_and_that_is_a_failure(mpi: User) -> None:
     run = check(mpi, mpi="none")
     assert run.status == 1
@@ -135,6 +134,7 @@ BARE = "env -u UCX_POSIX_USE_PROC_LINK -u UCX_TLS -u MPIR_CVAR_CH4_CMA_ENABLE"
 CURED = "UCX_POSIX_USE_PROC_LINK=n MPIR_CVAR_CH4_CMA_ENABLE=0"
 
 
+@pytest.mark.slow
 def test_row_2_the_image_s_mpi_fails_between_user_namespaces(mpi: User) -> None:
     run = check(mpi, before=BARE, limit=10)
     assert run.status != 0
@@ -219,12 +219,6 @@ def test_an_mpi_of_the_host_that_does_not_fit_is_refused_at_load(open_mpi: User)
 
 
 @pytest.mark.slow
-def test_one_task_needs_no_process_manager(mpi: User) -> None:
-    report = json.loads(mpi.out(f"module load {MODULE}; singularity exec $SIF mpi-check --json"))
-    assert report["works"]
-    assert len(report["ranks"]) == 1
-
-
 def test_row_5_the_host_s_mpi_fails_between_user_namespaces(host: User) -> None:
     run = check(host, before=BARE, limit=10)
     assert run.status != 0
@@ -263,12 +257,3 @@ def test_doctor_knows_the_row_before_it_is_run(whose: str, row: str, request: py
     said = user.run(f"sifmod doctor {MODULE}", check=False).stdout
     assert f"{row} of docs/howto/run-mpi.md" in said
     assert "start it with srun --mpi=pmi2" in said
-
-
-@pytest.mark.slow
-def test_doctor_knows_the_row_of_an_image(mpich: Path, user: User, site: Path) -> None:
-    assert "row 2 of docs/howto/run-mpi.md" in user.run(f"sifmod doctor {mpich}", check=False).stdout
-    everywhere = site.with_name("default.toml")
-    everywhere.write_text('default_features = ["mpi"]\n' + site.read_text())
-    user.env["SIFMOD_SITE"] = str(everywhere)
-    assert "row 5 of docs/howto/run-mpi.md" in user.run(f"sifmod doctor {mpich}", check=False).stdout

@@ -1,13 +1,22 @@
 """A new image under an old installation, and moving to a new version: what becomes of the user software."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, GREETING, HEAD, IMAGES, User, install_changed, make_user, make_wheel
+from conftest import (
+    DEMO_EASYCONFIG,
+    DEMO_MODULE,
+    GREETING,
+    HEAD,
+    IMAGES,
+    QUICK_BUILDS,
+    User,
+    install_changed,
+    make_user,
+    make_wheel,
+)
 
 LOAD = f"module load {DEMO_MODULE}"
 
@@ -26,6 +35,7 @@ def contents(top: Path) -> dict[str, bytes]:
     return {str(path.relative_to(top)): path.read_bytes() for path in top.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_user_software_of_another_python_is_set_aside_and_named(extended: User) -> None:
     pretend_older(extended)
     installdir = extended.installdir(DEMO_MODULE)
@@ -77,6 +87,7 @@ def test_what_was_set_aside_is_carried_over_as_the_warning_says_also_without_its
     assert extended.out(f"{LOAD}; python -c 'import greeting; print(greeting.greet())'") == "hello"
 
 
+@pytest.mark.slow
 def test_a_failed_reinstall_sets_nothing_aside(extended: User) -> None:
     pretend_older(extended)
     extended.env["PIP_NO_INDEX"] = "1"
@@ -85,6 +96,7 @@ def test_a_failed_reinstall_sets_nothing_aside(extended: User) -> None:
     assert not list(extended.installdir(DEMO_MODULE).glob("user-software-python*"))
 
 
+@pytest.mark.slow
 def test_a_reinstall_that_packs_and_fails_gives_the_directory_back(extended: User) -> None:
     pretend_older(extended)
     installdir = extended.installdir(DEMO_MODULE)
@@ -123,6 +135,7 @@ def test_carry_over_reports_what_could_not_be_kept(own_demo: User, tmp_path: Pat
     assert {"kept==1.0", "newer==2.0", "demo-vendor==1.2.3+site"} <= set(versions)
 
 
+@pytest.mark.slow
 def test_carry_over_reports_what_another_package_has_replaced(own_demo: User, tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
     wheels.mkdir()
@@ -145,8 +158,8 @@ def test_carry_over_refuses_what_it_does_not_know(own_demo: User, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_an_image_whose_python_is_a_virtual_environment(user: User) -> None:
-    """What pip installs goes on top of the packages in /opt/venv, not of those in /usr below it."""
+def test_an_image_whose_python_is_a_virtual_environment_without_ensurepip(user: User, wheel: Path) -> None:
+    """What pip, which the image lends, installs goes on top of the packages in /opt/venv, not of those in /usr."""
     (user.prefix / "Optvenv.def").write_text(
         f"""Bootstrap: localimage
 From: {IMAGES}/demo.sif
@@ -154,30 +167,20 @@ From: {IMAGES}/demo.sif
     python3 -m venv /opt/venv
     site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])')
     printf 'where = "venv"\\n' >$site/inimage.py
+    rm -r /usr/lib/python3.11/ensurepip
 """
     )
+    user.env.update(QUICK_BUILDS)
     (user.prefix / "Demo-1.0.eb").write_text(
         f"{HEAD}definition = 'Optvenv.def'\npython_prefix = '/opt/venv'\nvenv = 'mine'\n"
     )
     user.eb(str(user.prefix / "Demo-1.0.eb"))
     show = "import sys, inimage; print(sys.prefix, inimage.where)"
     assert user.out(f"module load Demo/1.0; python -c '{show}'") == "/user-software/venv/mine venv"
-
-
-def test_an_image_without_ensurepip_lends_its_pip(user: User, wheel: Path) -> None:
-    (user.prefix / "Noensure.def").write_text(
-        f"Bootstrap: localimage\nFrom: {IMAGES}/demo.sif\n%post\n    rm -r /usr/lib/python3.11/ensurepip\n"
-    )
-    (user.prefix / "Demo-1.0.eb").write_text(
-        f"{HEAD}definition = 'Noensure.def'\npython_prefix = '/usr'\nvenv = 'mine'\n"
-    )
-    user.eb(str(user.prefix / "Demo-1.0.eb"))
     for pip in ("pip", "singularity exec $SIF pip"):
         user.run(f"module load Demo/1.0; {pip} install --no-index --force-reinstall {wheel}")
     venv = user.installdir("Demo/1.0") / "user-software/venv/mine"
     assert list(venv.glob("lib/python3.11/site-packages/greeting.py"))
-    assert {path.name: path.stat().st_mode & 0o777 for path in venv.glob("bin/pip*")} == {
-        "pip": 0o755,
-        "pip3": 0o755,
-        "pip3.11": 0o755,
-    }
+    assert {path.name: path.stat().st_mode & 0o777 for path in venv.glob("bin/pip*")} == dict.fromkeys(
+        ("pip", "pip3", "pip3.11"), 0o755
+    )

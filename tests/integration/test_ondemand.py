@@ -1,7 +1,5 @@
 """The app of Open OnDemand: real Ruby fills it in, and its job starts a real Jupyter on a node."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """sifmod as people install it: with pip, beside EasyBuild from the package index."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

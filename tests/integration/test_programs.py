@@ -1,8 +1,7 @@
 """Programs without Python: from the image to a pipe of two containers on the host, without an edit."""
 
-from __future__ import annotations
-
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -66,6 +65,23 @@ def test_inspect_lists_what_new_has_written(programs: User) -> None:
 def test_a_job_starts_the_program_itself(programs: User) -> None:
     script = programs.out("sifmod sbatch samtools -- samtools view -c 'a b.bam'")
     assert script.endswith("srun --kill-on-bad-exit \\\n    samtools view -c 'a b.bam'")
+
+
+def test_a_container_that_does_not_start_is_told_with_what_the_runtime_says(programs: User, tmp_path: Path) -> None:
+    """The commands that are asked for their versions show that it starts; if none can be, EasyBuild starts it too."""
+    (easyconfig,) = programs.prefix.glob("samtools-*.eb")
+    broken = tmp_path / "bin" / "singularity"
+    broken.parent.mkdir()
+    runtime = shutil.which("singularity")
+    fails = '[ "$1" != exec ] || { echo "FATAL: no room" >&2; exit 255; }'
+    broken.write_text(f'#!/bin/sh\n{fails}\nexec {runtime} "$@"\n')
+    broken.chmod(0o755)
+    check = f"eb {easyconfig} --sanity-check-only"
+    done = programs.run(f"PATH={broken.parent}:$PATH {check}", check=False)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode
+    assert '"$SIF" true failed with exit code 255 (output: FATAL: no room' in said
+    assert " true" not in programs.out(f"{check} --trace")
 
 
 def test_a_map_gives_commands_other_names_and_arguments(user: User) -> None:

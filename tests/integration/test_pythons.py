@@ -1,14 +1,13 @@
 """sifmod on the oldest Python that its metadata promises and on a newer one than the testbed's, with the real tools."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from test_versions import run_unit_tests
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, ROOT, TESTBED, make_user
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, TESTBED, make_user
 
 pytestmark = pytest.mark.slow
 
@@ -28,27 +27,39 @@ def path_with(commands: Path) -> str:
     return f"{commands}:{os.environ['PATH']}"
 
 
-@pytest.mark.timeout(1800)  # the whole suite, on a machine that runs another test beside it
-def test_the_unit_tests_pass(commands: Path, tmp_path: Path) -> None:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environ["PATH"] = path_with(commands)
-    pytest_of: list[str | Path] = [
-        commands / "python",
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--basetemp",
-        tmp_path / "unit",
-        # what linters say of shell scripts is the same for each Python
-        "-k",
-        "not shellcheck",
-    ]
+IMPORT_ALL = """
+import importlib, pkgutil, sifmod
+for module in pkgutil.walk_packages(sifmod.__path__, "sifmod."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+import easybuild.easyblocks.generic.containerimage
+"""
+
+
+def test_every_module_can_be_imported(commands: Path) -> None:
     done = subprocess.run(
-        [*pytest_of, "tests/unit"], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
+        [commands / "python", "-W", "error::SyntaxWarning", "-c", IMPORT_ALL],
+        env={**os.environ, "PATH": path_with(commands)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_differs_between_pythons_passes_its_unit_tests(commands: Path, tmp_path: Path) -> None:
+    """What runs in containers, starts processes, or reads with the standard library what an image or a file says."""
+    run_unit_tests(
+        commands,
+        tmp_path,
+        "inside",
+        "host",
+        "text/test_yaml.py",
+        "site/test_settings.py",
+        "eb/test_configuration.py",
+        "test_cli.py",
+        "test_easyconfigs.py",
+    )
 
 
 def test_the_demo_image_is_installed_used_and_looked_at(commands: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """The documentation as a site, as `make site` builds it."""
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -1,7 +1,5 @@
 """`sifmod site module`: any image gets what a container's module gives, in both languages and both modules tools."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pytest

@@ -1,7 +1,5 @@
 """What a site's settings do to installed modules, and sites whose EasyBuild is a module."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sifmod
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, TESTBED, User, demo_with, make_user
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, TESTBED, User, make_user
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULECMD = TESTBED / "environment-modules/usr/lib/x86_64-linux-gnu/modulecmd.tcl"
@@ -26,13 +24,6 @@ def use_site(user: User, text: str) -> Path:
     return path
 
 
-def demo_for(user: User, gpu: str) -> str:
-    """The demo easyconfig with another line about GPUs."""
-    path = user.prefix / DEMO_EASYCONFIG
-    path.write_text(re.sub(r"^gpu = .*$", gpu, demo_with(), flags=re.MULTILINE))
-    return str(path)
-
-
 def test_a_site_s_packing_reaches_installed_commands_by_module_only(own_demo: User) -> None:
     use_site(own_demo, 'pack_compressor = "gzip"\npack_level = 1\npack_block_size = "64K"\npack_processors = 1\n')
     own_demo.eb(DEMO_EASYCONFIG, "--module-only", "--rebuild")
@@ -41,17 +32,6 @@ def test_a_site_s_packing_reaches_installed_commands_by_module_only(own_demo: Us
     assert "Compression gzip" in facts
     assert "compression-level 1" in facts
     assert "Block size 65536" in facts
-
-
-def test_a_site_s_gpu_is_that_of_easyconfigs_that_say_none(own_demo: User) -> None:
-    use_site(own_demo, 'gpu = "nvidia"\n')
-    loaded = f"module load {DEMO_MODULE}; echo $SINGULARITY_NV,$APPTAINER_NV,$SINGULARITY_ROCM"
-    own_demo.eb(DEMO_EASYCONFIG, "--module-only", "--rebuild")
-    assert own_demo.out(loaded) == ",,"
-    own_demo.eb(demo_for(own_demo, ""), "--module-only", "--rebuild")
-    assert own_demo.out(loaded) == "1,1,"
-    own_demo.eb(demo_for(own_demo, "gpu = 'amd'"), "--module-only", "--rebuild")
-    assert own_demo.out(loaded) == ",,1"
 
 
 def test_a_wrong_site_stops_an_install_with_file_line_and_remedy(user: User) -> None:
@@ -138,7 +118,8 @@ def cluster(tmp_path: Path) -> ModuleUser:
     return ModuleUser(make_user(tmp_path / "eb"), f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin")
 
 
-@pytest.mark.parametrize("syntax", ["Lua", pytest.param("Tcl", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
 def test_sifmod_as_a_module_serves_an_easybuild_that_is_one(cluster: ModuleUser, sources: Path, syntax: str) -> None:
     module = f"sifmod/{sifmod.__version__}"
     assert cluster.run(f"cd /; eb {DEMO_EASYCONFIG}", check=False).returncode != 0

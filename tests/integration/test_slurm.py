@@ -1,7 +1,5 @@
 """Containers under Slurm: `srun` with the image, with the wrapper, and as ranks of one program."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
@@ -9,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, LUMI_MODULE, User, make_user
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, LUMI_MODULE, TESTBED, User, make_user
 
 LOAD = f"module load {DEMO_MODULE}"
 RANKS = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"]
+PREFIX = "import sys; print(sys.prefix)"
 SHOW = f"import os; print(*(os.environ[name] for name in {RANKS}))"
 
 
@@ -21,6 +20,7 @@ def ranks(output: str) -> list[dict[str, str]]:
     return sorted(lines, key=lambda line: int(line["RANK"]))
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "python", ["singularity exec $SIF python", "python", "singularity exec $SIF conda-python-simple"]
 )
@@ -66,6 +66,8 @@ STEPS = {
 }
 
 
+@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("case", STEPS)
 def test_rank_0_is_the_master_and_each_node_counts_its_tasks(demo: User, case: str) -> None:
     """If rank 0 knows that the others can't know its node, it says what to set, which then works."""
@@ -119,12 +121,7 @@ def test_two_jobs_on_the_same_nodes_have_different_ports(demo: User) -> None:
     assert len({line["MASTER_PORT"] for line in found}) == 2
 
 
-def test_outside_slurm_it_is_one_process_and_says_so(demo: User) -> None:
-    done = demo.run(f'{LOAD}; singularity exec $SIF conda-python-distributed -c "{SHOW}"')
-    assert done.stdout.split()[:5] == ["0", "1", "0", "1", "0"]
-    assert "not in a Slurm step" in done.stderr
-
-
+@pytest.mark.some(1)
 @pytest.mark.parametrize("value", ["$(touch /tmp/sifmod-was-here)", "", "'; touch x; '", "a[$(touch x)]"])
 def test_a_hostile_slurm_variable_is_refused_and_never_evaluated(demo: User, job_directory: Path, value: str) -> None:
     demo.env["HOSTILE"] = value
@@ -185,23 +182,6 @@ def test_torchrun_gets_its_rendezvous_from_slurm(with_torchrun: User) -> None:
     assert {line.split()[1] for line in lines} == {"/user-software/venv/demo"}
 
 
-@pytest.mark.parametrize("components", [["-w nid003,nid001 -n2 -m arbitrary"], ["-w nid003 -n1", "-w nid001 -n1"]])
-def test_torchrun_s_node_0_is_the_master(with_torchrun: User, components: list[str]) -> None:
-    program = "singularity exec $SIF torchrun-distributed x.py"
-    step = "srun " + " : ".join(f"{options} {program}" for options in components)
-    lines = sorted(with_torchrun.out(f"{LOAD}; {step}").splitlines())
-    assert [[line.split()[index] for index in (0, 3, 4)] for line in lines] == [
-        ["nid001", "--node_rank=1", "--master_addr=nid003"],
-        ["nid003", "--node_rank=0", "--master_addr=nid003"],
-    ]
-
-
-def test_torchrun_refuses_several_tasks_on_a_node(with_torchrun: User) -> None:
-    done = with_torchrun.run(f"{LOAD}; srun -N1 -n2 singularity exec $SIF torchrun-distributed x.py", check=False)
-    assert done.returncode != 0
-    assert "--ntasks-per-node=1" in done.stderr
-
-
 def test_extra_options_of_the_runtime_come_from_one_variable(demo: User) -> None:
     show = "python -c 'import os; print(os.environ[\"COLOUR\"])'"
     assert demo.out(f"{LOAD}; SIFMOD_RUNTIME_OPTIONS='--env COLOUR=red' {show}") == "red"
@@ -248,6 +228,7 @@ def options_as_slurm_reads_them(report: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, colon, value in (line.partition(":") for line in block) if colon}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["srun", "torchrun"])
 def test_slurm_reads_a_job_of_a_thousand_nodes_as_it_was_asked_for(
     demo: User, job_directory: Path, launcher: str
@@ -304,3 +285,69 @@ def test_a_batch_script_without_srun_is_refused(demo: User, job_directory: Path)
     done = demo.run(f"{LOAD}; sbatch --wait -n2 -o out.txt --wrap {shlex.quote(run)}", check=False, cwd=job_directory)
     assert done.returncode != 0
     assert "is this a Slurm step?" in (job_directory / "out.txt").read_text()
+
+
+def test_the_folder_for_temporary_files_of_a_job_is_in_containers_on_all_its_nodes(demo: User, scratch: Path) -> None:
+    code = "import os, tempfile; print(os.environ['SLURMD_NODENAME'], tempfile.gettempdir())"
+    (scratch / "job.sh").write_text(
+        f'#!/bin/bash -e\nexport TMPDIR={scratch}/tmp\nmkdir "$TMPDIR"\n{LOAD}\n'
+        f'for python in "singularity exec $SIF python" python; do srun --label $python -c "{code}"; done\n'
+    )
+    done = demo.run("sbatch --wait -N2 -n2 -o out job.sh; cat out", cwd=scratch)
+    assert done.stdout.count(f" {scratch}/tmp\n") == 4, done.stdout
+
+
+def slurm_inside() -> str:
+    """Return what binds the testbed's Slurm into a container, which as the host is a Debian 12."""
+    libraries = "/usr/lib/x86_64-linux-gnu"
+    plugins = [str(path) for path in Path(libraries).glob("slurm*")]
+    (munge,) = {str(path) for path in Path(libraries).glob("libmunge.so.2")}
+    conf = TESTBED / "slurm/slurm.conf"
+    (socket,) = re.findall(r"AuthInfo=socket=(\S+)/", conf.read_text())
+    paths = ["/usr/bin/sbatch", munge, *plugins, *{str(conf), str(conf.resolve())}, socket]
+    return f"APPTAINER_BIND={','.join(paths)}"
+
+
+@pytest.mark.parametrize(
+    ("submit", "script"),
+    [
+        ("sbatch", f"python -c '{PREFIX}'"),
+        pytest.param(
+            *("sbatch", f"{LOAD}; start-shell -c 'sbatch --wait -o again again.sh'; cat again"), marks=pytest.mark.slow
+        ),
+        ("/usr/bin/sbatch", f"$CONTAINERROOT/bin/python -c '{PREFIX}'"),
+        ("/usr/bin/sbatch", f"{LOAD}; python -c '{PREFIX}'; singularity exec $SIF python -c '{PREFIX}'; srun -n1 true"),
+    ],
+    ids=["by name", "again", "a wrapper", "the module"],
+)
+def test_a_job_that_was_submitted_in_a_container_runs_in_that_container(
+    demo: User, job_directory: Path, submit: str, script: str
+) -> None:
+    (job_directory / "job.sh").write_text(f"#!/bin/bash -e\n{script}\n")
+    (job_directory / "again.sh").write_text(f"#!/bin/bash -e\npython -c '{PREFIX}'\n")
+    done = demo.run(
+        f"{LOAD}; export {slurm_inside()}; start-shell -c '{submit} --wait -o out job.sh'",
+        cwd=job_directory,
+        check=False,
+    )
+    out = (job_directory / "out").read_text() if (job_directory / "out").exists() else ""
+    assert done.returncode == 0, done.stderr + out
+    assert "/user-software/venv/demo" in out.splitlines(), out
+
+
+def test_a_job_of_a_shell_without_the_module_has_the_commands_of_the_container(demo: User, job_directory: Path) -> None:
+    """As a kernel of Jupyter is started."""
+    root = demo.installdir(DEMO_MODULE)
+    (job_directory / "job.sh").write_text(f"#!/bin/bash -e\npython -c '{PREFIX}'\n")
+    demo.run(f"export {slurm_inside()}; {root}/bin/start-shell -c 'sbatch --wait -o out job.sh'", cwd=job_directory)
+    assert (job_directory / "out").read_text() == "/user-software/venv/demo\n"
+
+
+def test_a_command_of_the_host_says_in_a_container_where_to_type_it(demo: User) -> None:
+    for command in ("sbatch", "make-squashfs", "broadcast-image"):
+        done = demo.run(f"{LOAD}; SLURM_SUBMIT_HOST=uan01 start-shell -c '{command} x'", check=False)
+        host = "uan01" if command == "sbatch" else demo.out("echo $HOSTNAME")
+        assert done.returncode == 127
+        assert f"{command}: this is a command of the host" in done.stderr
+        assert f"type it in another shell on {host}," in done.stderr
+    assert demo.out(f"{LOAD}; start-shell -c 'command -v srun'", check=False) == ""

@@ -1,7 +1,5 @@
 """Images and packed files on Lustre, with a stand-in for `lfs`: here is no Lustre."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -43,6 +41,7 @@ def lfs(own_demo: User, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_large_files_are_spread_reported_and_mended(own_demo: User, lfs: Path) -> None:
     root = own_demo.installdir(DEMO_MODULE)
     image, packed = root / "demo.sif", root / "user-software.squashfs"

@@ -1,7 +1,5 @@
 """What an image can see of this host, and do to it, while it is installed and looked at."""
 
-from __future__ import annotations
-
 import shlex
 import uuid
 from collections.abc import Iterator
@@ -9,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import GREETING, IMAGES, User, make_wheel
+from conftest import GREETING, IMAGES, QUICK_BUILDS, User, make_wheel
 
 # Every Python of the image runs this first, with -I too. It ends where it has seen something of the user.
 SPY = """
@@ -84,7 +82,7 @@ def spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "%post\n    echo 'import spy' >/usr/lib/python3/dist-packages/spy.pth\n"
     )
     image = folder / "spy.sif"
-    User(folder).run(f"singularity build {image} {definition}")
+    User(folder, QUICK_BUILDS).run(f"singularity build {image} {definition}")
     return image
 
 

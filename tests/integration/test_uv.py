@@ -1,9 +1,9 @@
 """uv in a container keeps what pip keeps: the image's packages are neither replaced nor installed twice."""
 
-from __future__ import annotations
-
+import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_MODULE, HEAD, IMAGES, User, install_changed, make_user, make_wheel
+from conftest import DEMO_MODULE, HEAD, IMAGES, QUICK_BUILDS, User, install_changed, make_user, make_wheel
+from sifmod.inside import installers
 
 LOAD = f"module load {DEMO_MODULE}"
 FLAGS = "--no-index --no-cache"
@@ -86,11 +87,13 @@ def make_index(folder: Path, vendor: str) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=["system", "venv", pytest.param("conda", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module", params=["system", *(pytest.param(where, marks=pytest.mark.slow) for where in ("venv", "conda"))]
+)
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
     python = PYTHONS[request.param]
     folder = tmp_path_factory.mktemp(request.param)
-    user = make_user(folder / "eb")
+    user = make_user(folder / "eb", **QUICK_BUILDS)
     (user.prefix / "Optvenv.def").write_text(OPTVENV)
     (user.prefix / "Demo-1.0.eb").write_text(f"{HEAD}venv = 'mine'\n{python.parameters}")
     user.eb(str(user.prefix / "Demo-1.0.eb"))
@@ -132,6 +135,7 @@ def test_one_command_can_opt_out(case: Case) -> None:
     assert case.version() == case.python.version
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["venv"], indirect=True)
 def test_what_an_extra_of_the_image_s_package_needs_is_installed(case: Case) -> None:
     before = case.state()
@@ -160,6 +164,7 @@ def test_uv_of_the_image(own_demo: User, index: Path) -> None:
     assert there(own_demo) == {"needs_vendor"}
 
 
+@pytest.mark.slow
 def test_uv_of_the_user_software(own_demo: User, index: Path) -> None:
     bin_folder = own_demo.installdir(DEMO_MODULE) / "user-software/venv/demo/bin"
     shutil.copy(str(shutil.which("uv")), bin_folder / "uv")
@@ -174,13 +179,7 @@ def test_uv_of_the_user_software(own_demo: User, index: Path) -> None:
     assert there(own_demo) == {"needs_vendor", "needs_newer"}
 
 
-def test_without_any_uv_it_says_how_to_get_one(demo: User) -> None:
-    for uv in ("uv", "singularity exec $SIF uv"):
-        done = demo.run(f"{LOAD}; PATH=$CONTAINERROOT/bin:/usr/bin:/bin; {uv} --version", check=False)
-        assert done.returncode == 127
-        assert "type: pip install uv" in done.stderr
-
-
+@pytest.mark.slow
 def test_requirements_from_pipes_are_read_by_both_runs(own_demo: User, index: Path) -> None:
     uv = f"uv pip install {FLAGS} -f {index}"
     own_demo.run(f"{LOAD}; printf 'plain==1.0\\nneeds-vendor\\n' | {uv} -r -")
@@ -191,6 +190,7 @@ def test_requirements_from_pipes_are_read_by_both_runs(own_demo: User, index: Pa
     assert refused.returncode == 1
 
 
+@pytest.mark.slow
 def test_the_user_s_own_settings_count_in_both_runs(own_demo: User, index: Path, tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("plain<1.1\n")
     (tmp_path / "x.txt").write_text("needs-vendor\n")
@@ -209,13 +209,97 @@ def test_what_would_install_the_image_s_packages_anyway_is_refused(own_demo: Use
         'lock-version = "1.0"\ncreated-by = "uv"\n[[packages]]\nname = "demo-vendor"\nversion = "9.0"\n'
         f'wheels = [{{ path = "{wheel}", hashes = {{ sha256 = "{"0" * 64}" }} }}]\n'
     )
-    for words in ("pip sync r.txt", "sync --active", f"pip install -r {lock}"):
+    for words, instead in (
+        ("pip sync r.txt", "uv pip install -r FILE"),
+        (f"pip install -r {lock}", "uv export --no-emit-project | uv pip install -r -"),
+    ):
         done = own_demo.run(f"{LOAD}; uv {words}", check=False)
         assert done.returncode == 2
-        assert "uv export --no-emit-project | uv pip install -r -" in done.stderr
+        assert instead in done.stderr
     assert there(own_demo) == set()
 
 
+@pytest.fixture
+def project(tmp_path: Path, index: Path) -> Path:
+    """Make a project of uv in whose lock there will be a newer release of the image's package, and a script."""
+    folder = tmp_path / "project"
+    (folder / "below").mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(
+        '[project]\nname = "project"\nversion = "1.0"\nrequires-python = ">=3.9"\n'
+        'dependencies = ["needs-vendor", "plain<1.1"]\n'
+        '[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n'
+        f"[tool.uv]\nno-index = true\nfind-links = ['{index}']\n"
+    )
+    wheel = make_wheel(tmp_path, "project", "1.0", "")
+    (folder / "own.py").write_text(
+        f"import shutil\nWHEEL = {str(wheel)!r}\n"
+        "def build_wheel(folder, *_):\n    return shutil.copy(WHEEL, folder).rpartition('/')[2]\n"
+        "build_editable = build_wheel\n"
+    )
+    (folder / "script.py").write_text('# /// script\n# dependencies = ["plain"]\n# ///\nimport plain; print("ran")\n')
+    (folder / "newer.py").write_text('# /// script\n# dependencies = ["needs-newer"]\n# ///\n')
+    return folder
+
+
+def test_a_project_on_the_user_software_keeps_what_the_image_has(own_demo: User, project: Path, index: Path) -> None:
+    own_demo.run(f"{LOAD}; uv pip install {FLAGS} -f {index} picky")
+    project_files = [project / "pyproject.toml", project / "uv.lock"]
+    origin = f"--no-index --find-links {index}"
+    named = "export UV_PROJECT_ENVIRONMENT=/user-software/venv/demo"
+
+    done = own_demo.run(f"{LOAD}; cd {project}/below; uv sync --active")
+    assert there(own_demo) == {"picky", "needs_vendor", "plain", "project"}
+    assert "Locked, but not installed: demo-vendor==9.0" in done.stderr
+    assert "In the image: demo-vendor==1.2.3+site" in done.stderr
+    show = "import demo_vendor, sys; print(demo_vendor.__file__, *sys.argv[1:])"
+    for words in ("uv run --active", f"{named}; uv run"):
+        own_demo.run(f"{LOAD}; uv pip uninstall needs-vendor")
+        done = own_demo.run(f"{LOAD}; cd {project}; {words} python -c '{show}' --active")
+        assert done.stdout == "/usr/lib/python3/dist-packages/demo_vendor/__init__.py --active\n"
+        assert "needs_vendor" in there(own_demo)
+    own_demo.run(f"{LOAD}; uv pip uninstall plain")
+    assert own_demo.out(f"{LOAD}; uv run {origin} --active {project}/script.py") == "ran"
+
+    before = [path.read_bytes() for path in project_files]
+    for words in ("uv add --active needs-newer", f"uv run {origin} --active newer.py", f"{named}; uv add needs-newer"):
+        done = own_demo.run(f"{LOAD}; cd {project}; {words}", check=False)
+        assert done.returncode == 1
+        assert "the image has demo-vendor==1.2.3+site, which it keeps" in done.stderr
+    assert [path.read_bytes() for path in project_files] == before
+    assert there(own_demo) == {"picky", "needs_vendor", "plain", "project"}
+    own_demo.run(f"{LOAD}; cd {project}; uv remove --active plain; uv version --active 1.1; uv add --active picky==1.0")
+    assert "picky==1.0" in project_files[0].read_text()
+    assert own_demo.out(f"{LOAD}; python -c '{show}'") == "/usr/lib/python3/dist-packages/demo_vendor/__init__.py"
+
+
+@pytest.mark.slow
+def test_the_options_with_a_value_are_those_of_uv() -> None:
+    """One that is not in the table would make its value the command of `uv run`."""
+    for command in sorted(installers.PROJECT):
+        said = subprocess.run(["uv", "help", command], capture_output=True, text=True, check=True).stdout
+        valued = re.findall(r"(?m)^ +(?:(-\w), )?(--[a-z-]+) <", said)
+        missing = {name for names in valued for name in names if name} - installers.PROJECT_VALUED
+        # a script or a file is named by it, and then nothing is installed
+        assert missing <= ({"--script", "-m"} if command != "run" else set()), command
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", ["poetry", "pdm"])
+def test_what_can_not_keep_the_image_s_packages_is_refused(own_demo: User, tmp_path: Path, tool: str) -> None:
+    entry = "import sys; print('the tool', *sys.argv[1:])"
+    make_wheel(tmp_path, tool, "1.0", "", scripts={tool: f"#!python\n{entry}\n"})
+    own_demo.run(f"{LOAD}; pip install --no-index --find-links {tmp_path} {tool}")
+    for start in (tool, f"singularity exec $SIF {tool}"):
+        done = own_demo.run(f"{LOAD}; {start} -C . install -v", check=False)
+        assert done.returncode == 2
+        assert "type in its folder: pip install -e . " in done.stderr
+        assert f"env -u VIRTUAL_ENV {tool} -C . install -v" in done.stderr
+        for words in ("install --dry-run", "lock", "--version"):
+            assert own_demo.out(f"{LOAD}; {start} {words}") == f"the tool {words}"
+    assert own_demo.out(f"{LOAD}; start-shell -c 'UV_EXCLUDE= {tool} install'") == "the tool install"
+
+
+@pytest.mark.slow
 def test_a_build_may_use_another_version_than_the_image_s(own_demo: User, index: Path, tmp_path: Path) -> None:
     source = tmp_path / "built"
     source.mkdir()
@@ -234,6 +318,7 @@ def test_a_build_may_use_another_version_than_the_image_s(own_demo: User, index:
     assert there(own_demo) == {"built"}
 
 
+@pytest.mark.slow
 def test_another_environment_gets_what_it_asks_for(own_demo: User, index: Path) -> None:
     script = f"""{LOAD}; start-shell -c '
         uv venv --quiet --no-cache own && VIRTUAL_ENV=$PWD/own uv pip install {FLAGS} -f {index} needs-newer
@@ -247,6 +332,7 @@ def test_another_environment_gets_what_it_asks_for(own_demo: User, index: Path) 
     assert there(own_demo) == set()
 
 
+@pytest.mark.slow
 def test_an_old_uv_is_refused_and_a_failing_one_leaves_nothing(own_demo: User, tmp_path: Path) -> None:
     uv = tmp_path / "uv"
     uv.write_text("#!/bin/sh\n[ \"$1\" = --version ] && echo 'uv 0.9.7' || echo used\n")
@@ -261,6 +347,7 @@ def test_an_old_uv_is_refused_and_a_failing_one_leaves_nothing(own_demo: User, t
     assert list(tmp_path.iterdir()) == [uv]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lacks", [False, True], ids=["uv", "no-uv"])
 def test_eb_and_carry_over_install_with_uv_where_the_site_says_so(tmp_path: Path, index: Path, lacks: bool) -> None:
     user = make_user(tmp_path / "eb", SIFMOD_INSTALLER="uv", UV_FIND_LINKS=str(index), PIP_FIND_LINKS=str(index))
@@ -279,23 +366,17 @@ def test_eb_and_carry_over_install_with_uv_where_the_site_says_so(tmp_path: Path
     assert there(user) == {"needs_vendor", "picky"}
 
     (tmp_path / "list.txt").write_text("plain==1.0\nneeds-newer==1.0\n")
-    carried = user.run(f"{LOAD}; carry-over {tmp_path}/list.txt", check=False)
+    (tmp_path / "clone").mkdir()
+    (tmp_path / "clone/uv.toml").write_text("[")  # somebody else's: read, it would be an error
+    there_too = f"unset UV_CONFIG_FILE; export UV_OFFLINE=1; cd {tmp_path}/clone"
+    carried = user.run(f"{LOAD}; {there_too}; carry-over ../list.txt", check=False)
     assert carried.returncode == 10
     assert carried.stdout.splitlines()[-1] == "Could not be carried over: needs-newer==1.0"
     assert ("Using pip instead of uv." in carried.stdout) == lacks
     assert there(user) == {"needs_vendor", "picky", "plain"}
 
 
-def test_a_requirement_that_the_image_does_not_fit_fails_the_install_in_uv_s_words(tmp_path: Path, index: Path) -> None:
-    (tmp_path / "uv.toml").write_text("no-index = true\n")
-    user = make_user(tmp_path / "eb", SIFMOD_INSTALLER="uv", UV_FIND_LINKS=str(index))
-    user.env["UV_CONFIG_FILE"] = str(tmp_path / "uv.toml")
-    done = install_changed(user, "pip_requirements = ['needs-newer']\n")
-    assert done.returncode != 0
-    assert "depend on demo-vendor>=9" in done.stdout
-    assert not user.installdir(DEMO_MODULE).exists()
-
-
+@pytest.mark.slow
 def test_pip_and_uv_say_that_the_user_software_is_packed(extended: User, index: Path) -> None:
     extended.run(f"{LOAD}; make-squashfs --remove-directory")
     for tool in ("pip", "pip3", "singularity exec $SIF pip", "uv pip", "start-shell -c 'uv pip \"$@\"' uv"):
@@ -310,7 +391,7 @@ def test_pip_and_uv_say_that_the_user_software_is_packed(extended: User, index: 
 
 
 def test_pip_refuses_the_home(own_demo: User, wheel: Path) -> None:
-    for pip in ("pip", "singularity exec $SIF pip"):
+    for pip in ("pip", "python -m pip", "singularity exec $SIF pip"):
         done = own_demo.run(f"{LOAD}; {pip} install --user {wheel}", check=False)
         assert done.returncode == 1
         assert "/.local/lib/python3.11/site-packages" in done.stderr

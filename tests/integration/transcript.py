@@ -1,7 +1,5 @@
 """Transcripts of the documentation: what is typed, and what is printed, with `...` for what was left out."""
 
-from __future__ import annotations
-
 import doctest
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Small trees that look like the root file systems of images, and SIFs around what mksquashfs makes of them."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import uuid

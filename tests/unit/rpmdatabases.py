@@ -1,7 +1,5 @@
 """Databases of RPM, as the tests make them."""
 
-from __future__ import annotations
-
 import sqlite3
 import struct
 from collections.abc import Sequence

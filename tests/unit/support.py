@@ -1,23 +1,24 @@
 """What several unit tests share: specs and sites to start from, a fake container runtime, snapshots of folders."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
+import re
 import stat
+import subprocess
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from inspect import signature
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, Protocol, Union
 
 from click.testing import CliRunner
 
-from sifmod import names
+from sifmod import __version__, names
 from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.eb.space import SoftwareSpace
 from sifmod.install.manifest import Manifest
@@ -75,7 +76,9 @@ def make_installation(space: SoftwareSpace, module: str, **changes: Any) -> Path
 
     The image is a header of a SIF, and the container of `start-shell` a Python 3.11 with one package.
     """
-    files = {"bin/start-shell": _START_SHELL, "share/container.sh": "# settings\n", "demo.sif": SIF_HEADER.decode()}
+    root: Path = space.software / changes.get("install_subdir", module)
+    settings = f"# settings of {root}\n"
+    files = {"bin/start-shell": _START_SHELL, "share/container.sh": settings, "demo.sif": SIF_HEADER.decode()}
     fields: dict[str, Any] = {
         "module": module,
         "image": "demo.sif",
@@ -84,12 +87,11 @@ def make_installation(space: SoftwareSpace, module: str, **changes: Any) -> Path
         "image_size": len(SIF_HEADER),
         "python_version": "3.11",
         "files": tuple(sorted([*files, names.MANIFEST])),
-        "tools": {"sifmod": "0"},
+        "tools": {"sifmod": __version__},
         "venv": "demo",
         "hashes": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items() if "/" in name},
         **changes,
     }
-    root: Path = space.software / fields.get("install_subdir", module)
     for name, text in {**files, names.MANIFEST: Manifest(**fields).text}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -110,7 +112,7 @@ def make_installation(space: SoftwareSpace, module: str, **changes: Any) -> Path
 
 def module_text(root: Path) -> str:
     """Return the module file of `make_installation`."""
-    return f'local root = "{root}"\n'
+    return f'local root = "{root}"\n-- The container, written by sifmod.\n'
 
 
 def named(space: SoftwareSpace, module: str, *, subdir: str = "", tree: str = "all/Core") -> dict[str, Any]:
@@ -279,6 +281,24 @@ elif step == "other":
 """
 
 
+@contextmanager
+def sifmod_imported_anew() -> Iterator[None]:
+    """Let modules of sifmod be imported anew; afterwards those from before are there, and no others."""
+
+    def ours() -> dict[str, ModuleType]:
+        return {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "sifmod"}
+
+    before = ours()
+    for name in before:
+        del sys.modules[name]
+    try:
+        yield
+    finally:
+        for name in ours():
+            del sys.modules[name]
+        sys.modules.update(before)
+
+
 @dataclass(frozen=True)
 class Stubs:
     """Shell scripts that stand in for commands, in a folder."""
@@ -325,3 +345,25 @@ class FakeRuntime:
     def calls(self) -> list[dict[str, Any]]:
         path = self.home / "calls.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@dataclass(frozen=True)
+class Killing:
+    """Runs a command that is killed with -9 at one of its system calls."""
+
+    strace: str
+    command: Sequence[Union[str, Path]]
+
+    def points(self, log: Path, calls: Sequence[str], *only: str) -> list[tuple[str, int]]:
+        """Run the command to its end, and return each of these calls that it makes: its name and which one it is."""
+        trace = [self.strace, "-f", "-o", log, *only, "-e", f"trace={','.join(calls)}", *self.command]
+        subprocess.run(trace, check=True, capture_output=True)
+        made = Counter(re.findall(r"^\d+ +(\w+)\(", log.read_text(errors="replace"), re.MULTILINE))
+        return [(call, number) for call in calls for number in range(1, made[call] + 1)]
+
+    def at(self, point: tuple[str, int], *only: str) -> bool:
+        """Run it until it is killed at a point; False: it did not come to it."""
+        call, number = point
+        inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={number}"]
+        command = [self.strace, "-f", "-o", "/dev/null", *only, *inject, *self.command]
+        return subprocess.run(command, check=False, capture_output=True).returncode != 0

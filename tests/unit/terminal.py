@@ -1,7 +1,5 @@
 """A pseudo-terminal for the command line."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

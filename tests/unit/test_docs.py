@@ -1,7 +1,5 @@
 """What the documentation names exists: files, headings, commands and their options."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -60,7 +58,9 @@ def test_commands_of_sifmod_and_their_options_exist(page: Path) -> None:
             found = command.get_command(click.Context(command), name)
             assert found, line
             command = found
-        options = {option for parameter in command.params for option in parameter.opts}
+        # releases of the past had options that are hidden now, because they have moved
+        shown = [one for one in command.params if page.name == "CHANGELOG.md" or not getattr(one, "hidden", False)]
+        options = {option for parameter in shown for option in parameter.opts}
         for word in words:
             option = re.match(r"\[?(--[a-z-]+)", word)
             if option:
@@ -79,3 +79,35 @@ def test_options_of_packing_exist(page: Path, command: str) -> None:
 def test_the_generated_parts_are_those_of_the_code() -> None:
     done = subprocess.run([sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_readme_is_read_in_a_minute_and_shows_the_easyconfig_of_the_demo() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.split()) <= 650
+    assert f"```\n{(ROOT / 'easyconfigs/p/Python/Python-3.11-demo-singularity.eb').read_text()}```\n" in text
+
+
+PEERS = "LUMI's|SHPC|Tykky|cotainr|uenv|podman-hpc|CSCS's|Sarus|enroot|pyxis"
+CLAIMS = ROOT / "docs/explanation/other-projects.md"
+
+
+def test_each_claim_about_another_project_has_its_source_and_a_day() -> None:
+    rows = [line.strip("|").split("|") for line in CLAIMS.read_text().splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 10
+    for project, claim, source, day in rows:
+        assert re.search(PEERS, project), project
+        assert claim.strip()
+        assert "https://" in source or source.strip().startswith("the same"), claim
+        assert re.fullmatch(r" 20\d\d-\d\d-\d\d ", day), claim
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_that_compares_with_another_project_names_sources(page: Path) -> None:
+    text = page.read_text()
+    compared = re.findall(rf"(?m)^\|.*(?:{PEERS}).*\|\n\|---", text)  # a table with a column of another project
+    if compared:
+        assert (
+            "other-projects.md" in text
+            or page == CLAIMS
+            or re.search(r"https://github\.com/[^)\s]+/(blob|tree)/", text)
+        ), compared

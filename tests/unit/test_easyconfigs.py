@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from sifmod.container.dockerfile import Dockerfile
+from sifmod.container.parameters import OWN
 from sifmod.container.spec import ContainerSpec, spec_from_parameters
-from sifmod.fetch.definition import build_arguments
 from sifmod.fetch.uri import image_uri
-from sifmod.render.templates import render, render_module
+from sifmod.render.templates import render
+from sifmod.render.values import module_values
 from sifmod.site.settings import load_site
 
 from .support import Need
@@ -138,6 +139,8 @@ def test_easybuild_knows_every_parameter(easybuild: EasyBuild, path: Path) -> No
     assert values["toolchain"] == {"name": "system", "version": "system"}
     assert values["moduleclass"] in easybuild.module_classes
     assert "checksums" not in values
+    # `eb --check-contrib` wants those of sources
+    assert ("\n# no checksums: " in path.read_text()) == ("sources" in values)
 
 
 @every_easyconfig
@@ -180,7 +183,13 @@ def test_the_image_comes_from_one_place(easybuild: EasyBuild, path: Path) -> Non
 def test_name_of_the_image_and_name_of_the_module_agree(easybuild: EasyBuild, path: Path) -> None:
     values = easybuild.read(path)
     version = easybuild.full_version(values)
-    if "sources" in values and values["sources"][0].startswith("lumi-"):
+    if "sources" in values and values["sources"][0].startswith("lumi-multitorch-"):
+        (sif,) = values["sources"]
+        suffix = re.match(r"-rocm-([\d.]+)-python-[\d.]+-singularity-(\d{8})$", values["versionsuffix"])
+        assert suffix
+        short = f"r{suffix[1]}f21m43t{values['version']}".replace(".", "")
+        assert re.fullmatch(rf"lumi-multitorch-full-u24{short}-{suffix[2]}_\d{{6}}\.sif", sif)
+    elif "sources" in values and values["sources"][0].startswith("lumi-"):
         (sif,) = values["sources"]
         parts = re.findall(r"(?:rocm|python|horovod)-[0-9.]+[0-9]", values["versionsuffix"])
         assert all(f"-{part}-" in sif for part in parts)
@@ -206,10 +215,10 @@ def test_sifmod_accepts_and_renders_it(easybuild: EasyBuild, path: Path, site_na
     artefacts = {str(artefact.path): artefact.text for artefact in render(spec, site)}
     assert {f"bin/{command}" for command in spec.wrappers} <= set(artefacts)
     assert ("bin/make-squashfs" in artefacts) == bool(spec.venv)
-    module = render_module(spec, site)
-    assert spec.sif in module
-    assert f"SIF{spec.env_name}" in module
-    assert ("_NV" in module, "_ROCM" in module) == (values.get("gpu") == "nvidia", values.get("gpu") == "amd")
+    module = module_values(spec, site)
+    assert (module["image"], module["env_name"]) == (f"{spec.installdir}/{spec.sif}", spec.env_name)
+    options = str(module["runtime_variables"])
+    assert ("'_NV'" in options, "'_ROCM'" in options) == (values.get("gpu") == "nvidia", values.get("gpu") == "amd")
 
 
 @every_easyconfig
@@ -225,7 +234,7 @@ def test_its_build_arguments_are_those_of_its_definition(easybuild: EasyBuild, p
     if "definition" not in values:
         return
     stages = stages_of((path.parent / values["definition"]).read_text())
-    arguments = build_arguments(values.get("build_args"))
+    arguments = OWN["build_args"].read(values.get("build_args"))
     assert set(arguments) <= set().union(*(placeholders(stage) for stage in stages))
     for stage in stages:
         defaults = dict(line.split("=", 1) for line in section(stage, "arguments"))
@@ -309,7 +318,7 @@ def test_there_are_dockerfiles_beside_the_definitions_of_the_tutorial() -> None:
 def test_a_dockerfile_takes_the_place_of_the_definition_beside_it(easybuild: EasyBuild, path: Path) -> None:
     definition = path.with_suffix(".def").name
     (values,) = (found for found in map(easybuild.read, path.parent.glob("*.eb")) if found["definition"] == definition)
-    dockerfile = Dockerfile(path.name, path.read_text(), build_arguments(values["build_args"]))
+    dockerfile = Dockerfile(path.name, path.read_text(), OWN["build_args"].read(values["build_args"]))
     dockerfile.check(target="", files=[path.name])
     stages = stages_of(path.with_suffix(".def").read_text())
     froms = [re.findall(r"(?m)^From: (.+)$", stage)[0] for stage in stages]

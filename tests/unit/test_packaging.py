@@ -1,7 +1,5 @@
 """The wheel and the sdist: what is in them, and where it lies."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.version import Version
 from tests.lacking import lacking
 
 import sifmod
@@ -106,15 +105,20 @@ def test_the_metadata_names_every_python_from_the_oldest_on(metadata: Message) -
     assert metadata.get_all("Project-URL")
 
 
-def test_the_citation_names_the_version() -> None:
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert (cited["version"], cited["license"]) == (sifmod.__version__, "GPL-2.0-only")
-
-
 def test_the_newest_release_of_the_changelog_is_the_version_that_is_cited() -> None:
     headings = re.findall(r"^## \[(.+?)\](?: - (.+))?$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert headings[:2] == [("Unreleased", ""), (sifmod.__version__, str(cited["date-released"]))]
+    assert cited["license"] == "GPL-2.0-only"
+    assert headings[:2] == [("Unreleased", ""), (cited["version"], str(cited["date-released"]))]
+
+
+def test_the_version_is_the_release_or_one_in_development_after_it() -> None:
+    """Two installations of different sifmods must not both say that a release made them."""
+    text = (ROOT / "CHANGELOG.md").read_text().partition("## [Unreleased]")[2]
+    unreleased = text.partition("\n## [")[0].strip()
+    released = Version(yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"])
+    version = Version(sifmod.__version__)
+    assert (version.is_devrelease and version > released) if unreleased else version == released
 
 
 def test_a_wheel_made_from_the_sdist_is_the_same(wheel: Path, sdist: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """One module starts processes: what it promises (time limits, whole groups, text of any kind) holds everywhere."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

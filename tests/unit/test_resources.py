@@ -10,9 +10,9 @@ from sifmod import resources
 from sifmod.resources import data_path, program
 
 FOLDERS = {
-    "wrappers": "share/container.sh.j2",
+    "wrappers": "share/container.sh",
     "jobs": "sbatch.j2",
-    "modulefiles": "container.lua.j2",
+    "modulefiles": "container.lua",
     "sites": "generic.toml",
     "advisories": "advisories.toml",
     "catalogue": "index.html.j2",

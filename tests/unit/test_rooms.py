@@ -13,12 +13,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # room -> the rooms that it may import; at the root of the package lies what every room may import.
 TABLE = """
-commands: catalogue doctor installed install easyconfig usersoftware fetch render host eb site container image advice text
+commands: environment migrate catalogue doctor installed install easyconfig usersoftware fetch render host eb site container image advice text
+environment: install easyconfig host site container text
+migrate: easyconfig fetch host eb site container image text
 catalogue: doctor installed install easyconfig usersoftware render host eb site container text
-doctor: installed install usersoftware fetch host eb site container image advice text
+doctor: installed install usersoftware fetch host eb site container image advice text inside
 installed: install usersoftware fetch render host eb site container image text inside
-easyconfig: install fetch host eb site container image text
-install: usersoftware fetch render host site container image advice text
+install: usersoftware fetch render host site container image advice text inside
+easyconfig: fetch host eb site container image text
 usersoftware: host site container image text inside
 fetch: host site container image text
 render: site container image advice text inside
@@ -26,7 +28,7 @@ host: site container text
 eb: site container text
 site: container advice text
 container: advice text
-image: text
+image: text inside
 advice:
 text:
 inside:
@@ -56,6 +58,11 @@ def test_no_room_looks_up() -> None:
     for room in reversed(ROOMS):
         assert set(ROOMS[room]) <= seen
         seen.add(room)
+
+
+@pytest.mark.parametrize("leaf", ["environment", "migrate", "catalogue"])
+def test_a_leaf_is_imported_by_commands_alone(leaf: str) -> None:
+    assert [room for room, below in ROOMS.items() if leaf in below] == ["commands"]
 
 
 @pytest.mark.parametrize("room", ROOMS)

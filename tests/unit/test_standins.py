@@ -1,7 +1,5 @@
 """The stand-ins for enroot and pyxis accept what these document, and nothing else."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -5,7 +5,6 @@ import importlib
 import io
 import re
 import subprocess
-import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,53 +13,52 @@ from typing import Any
 
 import pytest
 
-from .support import Stubs
+from .support import Stubs, sifmod_imported_anew
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def third(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def third(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """Import sifmod anew, with one more entry in the table and nothing else changed; yield modules by short names."""
-    for name in list(sys.modules):
-        if name.partition(".")[0] == "sifmod":
-            monkeypatch.delitem(sys.modules, name)
-    gpu = importlib.import_module("sifmod.container.gpu")
-    acme = gpu.Vendor(
-        key="acme",
-        name="ACME",
-        stack="Rocket",
-        option="acme",
-        device="/dev/acme0",
-        visibility=("ACME_VISIBLE_DEVICES", "ROCKET_MASK"),
-        hints="rocket",
-        gpus="/dev/acme[0-9]",
-        caches=("ROCKET_CACHE",),
-        collectives="ACCL",
-        tool="acme-smi",
-        queries=(("-L",),),
-        read=lambda said: ("7.1", tuple((line, "a1") for line in said.splitlines())),
-        driver="acmegpu",
-        oldest_drivers=MappingProxyType({"3": "7.0"}),
-    )
-    monkeypatch.setattr(gpu, "VENDORS", MappingProxyType({**gpu.VENDORS, "acme": acme}))
-    wanted = {
-        "spec": "container.spec",
-        "templates": "render.templates",
-        "helptext": "render.helptext",
-        "job": "render.job",
-        "schema": "site.schema",
-        "settings": "site.settings",
-        "proposal": "easyconfig.proposal",
-        "conversion": "easyconfig.conversion",
-        "inspection": "image.inspection",
-        "gpustack": "image.gpustack",
-        "gpus": "host.gpus",
-        "doctor": "doctor.gpu",
-        "inspect": "commands.inspect",
-        "errors": "errors",
-    }
-    return SimpleNamespace(**{name: importlib.import_module(f"sifmod.{path}") for name, path in wanted.items()})
+    with sifmod_imported_anew():
+        gpu = importlib.import_module("sifmod.container.gpu")
+        acme = gpu.Vendor(
+            key="acme",
+            name="ACME",
+            stack="Rocket",
+            option="acme",
+            device="/dev/acme0",
+            visibility=("ACME_VISIBLE_DEVICES", "ROCKET_MASK"),
+            hints="rocket",
+            gpus="/dev/acme[0-9]",
+            caches=("ROCKET_CACHE",),
+            collectives="ACCL",
+            tool="acme-smi",
+            queries=(("-L",),),
+            read=lambda said: ("7.1", tuple((line, "a1") for line in said.splitlines())),
+            driver="acmegpu",
+            oldest_drivers=MappingProxyType({"3": "7.0"}),
+        )
+        monkeypatch.setattr(gpu, "VENDORS", MappingProxyType({**gpu.VENDORS, "acme": acme}))
+        wanted = {
+            "spec": "container.spec",
+            "templates": "render.templates",
+            "values": "render.values",
+            "helptext": "render.helptext",
+            "job": "render.job",
+            "schema": "site.schema",
+            "settings": "site.settings",
+            "proposal": "easyconfig.proposal",
+            "conversion": "migrate.conversion",
+            "inspection": "image.inspection",
+            "gpustack": "image.gpustack",
+            "gpus": "host.gpus",
+            "doctor": "doctor.gpu",
+            "inspect": "commands.inspect",
+            "errors": "errors",
+        }
+        yield SimpleNamespace(**{name: importlib.import_module(f"sifmod.{path}") for name, path in wanted.items()})
 
 
 def a_spec(third: SimpleNamespace, **parameters: Any) -> Any:
@@ -84,22 +82,21 @@ def test_the_easyconfig_and_the_site_take_it(third: SimpleNamespace, tmp_path: P
     assert third.settings.load_settings({}, str(path)).site.easyconfig_defaults["gpu"] == "acme"
 
 
-@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_the_module_turns_the_runtime_s_option_on(third: SimpleNamespace, syntax: str) -> None:
-    text = third.templates.render_module(a_spec(third), third.settings.Site(name="here"), syntax)
-    assert re.search(r"SINGULARITY_ACME\W+1", text)
-    assert re.search(r"APPTAINER_ACME\W+1", text)
+def test_the_module_turns_the_runtime_s_option_on(third: SimpleNamespace) -> None:
+    values = third.values.module_values(a_spec(third), third.settings.Site(name="here"))
+    assert ["_ACME", "1"] in values["runtime_variables"]
 
 
 def test_the_scripts_and_the_help_are_for_it(third: SimpleNamespace) -> None:
     spec, site = a_spec(third), third.settings.Site(name="here")
     texts = {str(item.path): item.text for item in third.templates.render(spec, site)}
-    start = "if [[ -e /dev/acme0 ]]; then export SINGULARITY_ACME=1 APPTAINER_ACME=1; fi"
-    assert start in texts["share/container.sh"]
-    for name in ("conda-python-distributed", "torchrun-distributed"):
-        text = texts[f"runscripts/{name}"]
-        assert "ROCKET_CACHE TRITON_CACHE_DIR" in text
-        assert "ACME_VISIBLE_DEVICES" in text
+    values = texts["runscripts/values.sh"].splitlines()
+    assert {
+        "sifmod_gpu_device=/dev/acme0",
+        "sifmod_gpu_variable=_ACME",
+        "sifmod_visible=ACME_VISIBLE_DEVICES",
+        "sifmod_node_caches=(ROCKET_CACHE TRITON_CACHE_DIR)",
+    } <= {*values}
     for name, text in texts.items():
         assert not re.search("nvidia|cuda|rocr", text, re.IGNORECASE), name
         if text.startswith("#!/bin/bash"):
@@ -138,7 +135,7 @@ def test_doctor_and_inspect_compare_its_driver(third: SimpleNamespace, tools: St
     tools("acme-smi", "echo Road Runner")
     hosts = third.gpus.host_gpus()
     assert [(host.vendor, host.gpus[0].name) for host in hosts] == [("acme", "Road Runner")]
-    found = list(third.doctor.check_gpus(hosts, an_image(third), vendor=""))
+    found = list(third.doctor.check_gpus(hosts, an_image(third), vendor=None))
     assert [item.what for item in found] == [
         "gpu_libraries is 'host': --acme brings the host's, which come before the image's",
         "driver 7.1 runs Rocket 3.2, which needs 7.0",
@@ -158,7 +155,7 @@ _EXCEPTIONS = {
     "src/sifmod/image/fatbin.py": "reads the format of CUDA's compiled code",
     "src/sifmod/image/inspection.py": "has names of distributions: tensorflow-rocm",
     "src/sifmod/fetch/registry.py": "says how to log in to NVIDIA's registry",
-    "src/sifmod/fetch/definition.py": "has CUDA as an example of a build argument",
+    "src/sifmod/container/kinds.py": "has CUDA as an example of a build argument",
     "wrappers/bin/carry-over": "has a module of PyTorch as an example",
 }
 
@@ -186,6 +183,8 @@ def test_no_other_file_names_a_vendor() -> None:
         str(path.relative_to(ROOT)).removesuffix(".j2")
         for folder in ("src", "wrappers", "modulefiles", "jobs")
         for path in (ROOT / folder).rglob("*")
-        if path.suffix in (".py", ".j2", ".sh", "") and path.is_file() and any(map(_NAMES.search, code_lines(path)))
+        if path.suffix in (".py", ".j2", ".sh", ".lua", ".tcl", "")
+        and path.is_file()
+        and any(map(_NAMES.search, code_lines(path)))
     }
     assert naming == set(_EXCEPTIONS)

@@ -3,6 +3,9 @@
 # at its size, time and inode only, which are in the record beside it.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are those of container.sh
 
+# shellcheck source=on-node.sh
+source "${BASH_SOURCE[0]%/*}/on-node.sh"
+
 # states PATH...: set `states` to size, time of the last change and inode of each
 states() {
     states=$(stat -Lc '%s %Y %i' -- "$@" 2>/dev/null) || return
@@ -19,7 +22,7 @@ sha256_of() {
 }
 
 # find_copy SOURCE SHA256: set `copy` to the copy of a file on this node, or to what is wrong with it in `problem`; neither is set
-# if there is none. Without a SHA256, any that was compared will do: the record names the very file that was copied.
+# if there is none. Without a SHA256, accept any verified copy: its record names the source file.
 find_copy() {
     local record='' states
     copy=$sifmod_copies/${1##*/} problem=''
@@ -46,11 +49,12 @@ find_copy() {
 
 # use_node_copies: take the copies of this node, if they can be used; if not, the first task of the node says why
 use_node_copies() {
-    local copy problem
-    if [[ -L $sifmod_copies || ! -d $sifmod_copies || ! -O $sifmod_copies ]]; then
-        say_on_node "'$sifmod_copies' is not used: it is not a folder of yours"
+    local copy problem sifmod_own sifmod_own_problem
+    if ! own_folder "$sifmod_copies"; then
+        say_on_node "copies are not used: $sifmod_own_problem"
         return
     fi
+    exec {sifmod_own}<&- # nobody else can put another in its place
     find_copy "$sifmod_image" "$sifmod_image_sha256"
     if [[ -n $copy ]]; then sifmod_image=$copy; fi
     if [[ -n $problem ]]; then say_on_node "$problem"; fi

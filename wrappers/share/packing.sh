@@ -1,12 +1,13 @@
-# Shared by make-squashfs and unmake-squashfs, which source it after container.sh and use the variables of both.
+# Shared by the commands that pack, unpack and change layers, which source it after container.sh and use the variables of both.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with those scripts
 
+source "$sifmod_root/share/user-commands.sh"
 describe_user_software
+unset TMOUT # of a site that ends idle shells: read would not wait for a sum, or for find
+source "$sifmod_root/share/node-copies.sh"
 
 # The owner can read and write what is made here, whatever the umask takes from others.
 umask u+rwx
-# shellcheck source=user-commands.sh
-source "$root/share/user-commands.sh"
 
 # The directory may be a link to another file system. What is made beside it has names that begin with `beside`.
 tree=$directory beside=$root/
@@ -52,14 +53,14 @@ require() {
 
 require_write_permission() {
     if ! [[ -w $root ]]; then
-        [[ -O $root ]] || die 9 "no permission to write to '$root', which belongs to $(stat -c %U -- "$root"): ask for group write permission."
+        [[ -O $root ]] || die 9 "no permission to write to '$root', which belongs to $(stat -c %U -- "$root"): ${sifmod_said[may_not_write]}"
         die 9 "'$root' was installed read-only. To pack or unpack there, run: chmod u+w '$root'"
     fi
 }
 
-# space_left: print how many bytes and files the file system and the quotas still allow in `place`.
+# space_left: print how many bytes and files the file system and the quotas still allow in `place`, and who says so.
 space_left() {
-    local bytes files lines number='[[:space:]]+\[?([0-9]+)\]?\**'
+    local bytes files lines says="'df' says" number='[[:space:]]+\[?([0-9]+)\]?\**'
     # used, soft limit, hard limit and grace period
     local limits="${number}${number}${number}[[:space:]]+[^[:space:]]+"
     read -r bytes files < <(df --output=avail,iavail --block-size=1 -- "$place" | tail -n 1)
@@ -72,23 +73,25 @@ space_left() {
         lines=${lines#*"${BASH_REMATCH[0]}"}
         if ((BASH_REMATCH[3] && (BASH_REMATCH[3] - BASH_REMATCH[1]) * 1024 < bytes)); then
             bytes=$(((BASH_REMATCH[3] - BASH_REMATCH[1]) * 1024))
+            says="'$(type -P lfs || type -P quota)' says, read as KiB"
         fi
         if ((BASH_REMATCH[6] && BASH_REMATCH[6] - BASH_REMATCH[4] < files)); then
             files=$((BASH_REMATCH[6] - BASH_REMATCH[4]))
+            says="'$(type -P lfs || type -P quota)' says, read as KiB"
         fi
     done
-    printf '%s %s\n' $((bytes > 0 ? bytes : 0)) $((files > 0 ? files : 0))
+    printf '%s %s %s\n' $((bytes > 0 ? bytes : 0)) $((files > 0 ? files : 0)) "$says"
 }
 
 # require_space BYTES FILES: fail before anything is written if that can't fit.
 require_space() {
-    local bytes files
-    read -r bytes files < <(space_left)
+    local bytes files says
+    read -r bytes files says < <(space_left)
     if ((bytes < $1)); then
-        die 8 "not enough space or quota in '$place': needs at least $1 bytes, $bytes are free. Nothing was changed."
+        die 8 "not enough space or quota in '$place': needs at least $1 bytes, $bytes are free, as $says. Nothing was changed."
     fi
     if ((files < $2)); then
-        die 8 "not enough inodes or quota in '$place': needs $2 files, $files are free. Nothing was changed."
+        die 8 "not enough inodes or quota in '$place': needs $2 files, $files are free, as $says. Nothing was changed."
     fi
 }
 
@@ -107,9 +110,16 @@ quotas() {
     fi
     if command -v quota >/dev/null; then
         mounted=$(df --output=target -- "$place" | tail -n 1)
-        timeout 10 quota -vwp -u -f "$mounted"
-        timeout 10 quota -vwp -g -f "$mounted" "$(getent group "$group" | cut -d: -f1)"
+        blocks_of -u -f "$mounted"
+        blocks_of -g -f "$mounted" "$(getent group "$group" | cut -d: -f1)"
     fi
+}
+
+# blocks_of OPTION...: what quota(1) prints. A centre's own command of this name may count in GiB, and has no column of blocks.
+blocks_of() {
+    local said
+    said=$(timeout 10 quota -vwp "$@") || :
+    if [[ $said == *blocks* ]]; then printf '%s\n' "$said"; fi
 }
 
 # looking_takes_long: whether stat takes more than 0.25 ms per file of the directory, measured on a sample. Then reading ahead
@@ -159,10 +169,14 @@ take_lock() {
         [[ -r $file ]] || die 9 "no permission to read '$file', which belongs to $(stat -c %U -- "$file"): ask for group read permission."
         exec {lock}<"$file"
     else
-        { exec {lock}>>"$file"; } 2>/dev/null || die 8 "not enough space, inodes or quota in '$root'. Nothing was changed."
+        said=$({ LC_ALL=C && : >>"$file"; } 2>&1) || explain_failure "opening the lock '$file'" "nothing was begun."
+        exec {lock}>>"$file"
     fi
     if [[ -L $file ]]; then die 5 "$refusal"; fi
-    flock --nonblock "$lock" || die 7 "another make-squashfs or unmake-squashfs is running in '$root': wait until it has finished."
+    said=$(LC_ALL=C flock --nonblock --conflict-exit-code 75 "$lock" 2>&1) || case $? in
+    75) die 7 "another command that packs, unpacks or changes layers is running in '$root': wait until it has finished." ;;
+    *) die 5 "'$file' can't be locked ($said), so nothing keeps two commands from working at once. Nothing was changed. The file system must allow locks (Lustre: mount option flock; NFS: its lock service), and you must be allowed to write to that file." ;;
+    esac
 }
 
 # Call it with the lock held: temporary files are then left from killed runs, and nothing uses them.
@@ -172,7 +186,7 @@ clean_up_after_killed_runs() {
     rollback_is_done=false
     # A rollback was killed before its last step: the file that was the packed one has only this name.
     if [[ -f $packed.replaced && ! -e $previous ]]; then
-        mv -T -- "$packed.replaced" "$previous"
+        try mv -T -- "$packed.replaced" "$previous"
         rollback_is_done=true
     fi
     # files of other users, or of an orphan that still writes, may stay
@@ -205,16 +219,17 @@ remove_trees() {
 # make_temporary NAME: set `temporary` to a new file in the installation, and `mine` to a name beside the directory; these and
 # what begins with them and a dot are removed when the run ends.
 make_temporary() {
-    temporary=$(mktemp "$root/.$1.XXXXXX") || die 8 "not enough space, inodes or quota in '$root'. Nothing was changed."
-    { : >"$temporary.mode"; } 2>/dev/null || die 8 "not enough space, inodes or quota in '$root'. Nothing was changed."
+    said=$(LC_ALL=C mktemp "$root/.$1.XXXXXX" 2>&1) || explain_failure mktemp "nothing was begun."
+    temporary=$said
+    said=$({ LC_ALL=C && : >"$temporary.mode"; } 2>&1) || explain_failure "writing '$temporary.mode'" "nothing was begun."
     mine=$beside${temporary#"$root/"}
 }
 
 # stripe_temporary: give the new file the site's layout on Lustre, for a file gets one when it is made. Elsewhere do nothing.
 stripe_temporary() {
     local LC_ALL=C # in Turkish, the small letter of I is not i
-    if ((${#stripe[@]} == 0)) || ! command -v lfs >/dev/null; then return; fi
-    if said=$(LC_ALL=C lfs setstripe "${stripe[@]}" "$temporary.striped" 2>&1); then
+    if ((${#sifmod_stripe[@]} == 0)) || ! command -v lfs >/dev/null; then return; fi
+    if said=$(LC_ALL=C lfs setstripe "${sifmod_stripe[@]}" "$temporary.striped" 2>&1); then
         chmod -- 600 "$temporary.striped" && mv -T -- "$temporary.striped" "$temporary"
     elif [[ ${said,,} != *'inappropriate ioctl'* && ${said,,} != *'not supported'* && ${said,,} != *'not a'*lustre* ]]; then
         printf 'make-squashfs: the file is packed without the layout of the site, because lfs setstripe failed: %s\n' "$said" >&2
@@ -222,46 +237,64 @@ stripe_temporary() {
 }
 
 # try COMMAND...: end the run if a step fails; the exit status is 8 if space or quota is exhausted.
+so_far=
 try() {
     said=$(LC_ALL=C "$@" 2>&1) || explain_failure "$1" "the same user software is in use as before."
-    if [[ -n $said ]]; then printf '%s\n' "$said" >&2; fi
+    if [[ -n $said ]]; then show "$said"; fi
 }
 
-# run_tool TOOL ARGUMENT...: show its progress bar on a terminal, and keep its other output in `said`, not in a file on a disk
-# that may be full. umask 0 keeps the packed modes of unpacked files. The tool does not inherit the lock: if this script is
-# killed, the next run need not wait for an orphan.
+# run_tool WHAT SIZE TOOL ARGUMENT...: show its progress bar on a terminal, else how far it is, as with_progress does, and keep its other
+# output in `said`, not in a file on a disk that may be full. umask 0 keeps the packed modes of unpacked files. The tool does not
+# inherit the lock: if this script is killed, the next run need not wait for an orphan.
 run_tool() {
-    if ((${#quiet[@]})); then
-        said=$(umask 0 && exec "$@" 2>&1 {lock}>&-)
-    else
-        { said=$(umask 0 && exec "$@" 2>&1 >&3 {lock}>&-); } 3>&1
+    local screen status=0
+    if ((${#quiet[@]})) || [[ $3 == sync ]]; then # which has no bar
+        exec {screen}>&2
+        said=$(umask 0 && exec {lock}>&- && with_progress "$@" 2>&1) || status=$?
+        exec {screen}>&-
+        return "$status"
     fi
+    { said=$(umask 0 && exec "${@:3}" 2>&1 >&3 {lock}>&-); } 3>&1
 }
 
-# explain_failure TOOL STATE: end the run after a tool failed, with its output in `said`.
+# write_through ARGUMENT...: sync, which may take long
+write_through() {
+    LC_ALL=C run_tool "writing to the disk" 0 sync "$@" || explain_failure sync "the same user software is in use as before."
+}
+
+# explain_failure TOOL STATE: end the run after a tool failed, with its output in `said`. `so_far` says what was changed; empty: nothing.
 explain_failure() {
-    printf '%s\n' "$said" >&2
+    show "$said"
     if [[ ${said,,} == *'no space left'* || ${said,,} == *'quota exceeded'* ]]; then
-        die 8 "not enough space, inodes or quota in '$root'. Nothing was changed: $2"
+        die 8 "not enough space, inodes or quota in '$root'. ${so_far:-Nothing was changed: $2}"
     fi
-    die 5 "$1 failed (see above). Nothing was changed: $2"
+    die 5 "$1 failed (see above). ${so_far:-Nothing was changed: $2}"
 }
 
 # sum_of FILE: print its SHA-256.
-sum_of() {
-    local sum
-    sum=$(sha256sum <"$1" {lock}>&-) || return
-    printf '%s' "${sum%% *}"
+sum_of() (
+    exec {lock}>&-
+    sha256_of "$1" && printf '%s' "$sum"
+)
+
+# begin_sums FILE...: begin to read these files; read_sum waits for each. What else reads them meanwhile finds them in memory.
+begin_sums() {
+    exec {summing}< <(exec {lock}>&- && for file; do sum_of "$file" || true && printf '\n'; done)
 }
 
-# recorded_sums: print the SHA-256 of the packed files that make-squashfs has written here, the newest first; nothing if it was an
-# older make-squashfs, which recorded none.
+# read_sum: set `sum` to the next SHA-256; empty if the file could not be read.
+read_sum() {
+    read -r sum <&"$summing" || sum=
+}
+
+# recorded_sums [RECORD]: print the SHA-256 of the packed files that make-squashfs has written here, the newest first; nothing if it
+# was an older make-squashfs, which recorded none.
 recorded_sums() {
-    local sum
-    [[ -f $sums && -r $sums ]] || return 0
+    local sum record=${1-$sums}
+    [[ -f $record && -r $record ]] || return 0
     while read -r sum; do
         if [[ $sum =~ ^[0-9a-f]{64}$ ]]; then printf '%s\n' "$sum"; fi
-    done <"$sums"
+    done <"$record"
 }
 
 # record_sum SUM: add the SHA-256 of a file that is about to become the packed one, and keep earlier ones: a run may be killed before
@@ -284,14 +317,15 @@ record_sum() {
         mv -T -- "$temporary.sums" "$sums"
 }
 
-# check_sum FILE SUM: fail if the SHA-256 of a packed file is not one that was recorded; say if none was.
+# check_sum FILE SUM [RECORD]: fail if the SHA-256 of a packed file is not one that was recorded; say if none was.
 check_sum() {
-    local known
-    known=$(recorded_sums)
+    local known record=${3-$sums}
+    [[ -n $2 ]] || die 5 "'$1' can't be read (see above). Nothing was changed."
+    known=$(recorded_sums "$record")
     if [[ -z $known ]]; then
-        printf "%s: no SHA-256 of '%s' was recorded when it was packed, so it is not compared.\n" "${0##*/}" "$1" >&2
+        warn "no SHA-256 of '$1' was recorded when it was packed, so it is not compared."
     elif [[ $'\n'$known$'\n' != *$'\n'"$2"$'\n'* ]]; then
-        die 6 "'$1' has the SHA-256 $2, but another one was recorded when it was packed: it is damaged, or not the same file. Nothing was changed. Restore it from a backup. If you have put it there, remove '$sums' and try again."
+        die 6 "'$1' has the SHA-256 $2, but another one was recorded when it was packed: it is damaged, or not the same file. Nothing was changed. Restore it from a backup. If you have put it there, remove '$record' and try again."
     fi
 }
 
@@ -307,19 +341,23 @@ bind_source() {
     printf '%s' "${path//:/\\:}"
 }
 
-# run_python BINDS WORD...: run the image's Python, which sees only these binds.
+# run_python BINDS WORD...: run the image's Python, which sees only these binds. The runtime does not inherit the lock: after a kill,
+# the processes that mount the container's file systems stay, and would hold it until somebody ends them.
 run_python() {
     local only=$1
     shift
     find_runtime
     find_image
-    if [[ $sifmod_runtime == enroot ]]; then
-        # shellcheck source=/dev/null
-        (source "$root/share/enroot.sh" && start_contained_enroot "$only" "$image_python" -I "$@")
-        return
-    fi
-    SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only SINGULARITY_BIND='' APPTAINER_BIND='' \
-        "$sifmod_runtime" exec "${contained[@]}" "$sifmod_image" "$image_python" -I "$@"
+    (
+        if [[ -n ${lock-} ]]; then exec {lock}>&-; fi
+        if [[ -n $sifmod_runtime_script ]]; then
+            # shellcheck source=/dev/null
+            source "$root/$sifmod_runtime_script" && start_contained "$only" "$sifmod_image_python" -I "$@"
+            exit
+        fi
+        export SINGULARITY_BINDPATH=$only APPTAINER_BINDPATH=$only SINGULARITY_BIND='' APPTAINER_BIND=''
+        exec "$sifmod_runtime" exec "${sifmod_contained_options[@]}" "$sifmod_image" "$sifmod_image_python" -I "$@"
+    )
 }
 
 # trees BINDS ARGUMENT...: run share/inside/trees.py, which sees only these binds and share/inside.
@@ -327,12 +365,40 @@ trees() {
     run_python "$1,$(bind_source "$root/share/inside"):$inside:ro" "$inside/trees.py" "${@:2}"
 }
 
-# compare_trees PACKED DIRECTORY sizes|full [SINCE VENV]: mount the packed file as the container does, and compare it with the
-# directory, where nothing may have changed since that time (seconds.nanoseconds). Then list the packages of VENV, as
-# list_user_packages does. Status 0: equal, 1: different, any other: it could not be mounted.
+# compare_trees PACKED DIRECTORY sizes|full: mount the packed file as the container does, and compare it with the directory.
+# Status 0: equal, 1: different, any other: it could not be mounted.
 compare_trees() {
-    trees "$(bind_source "$1"):$user_software:ro,image-src=/,$(bind_source "$2"):/mnt:ro" \
-        compare /mnt "$user_software" "${@:3}" < <(LC_ALL=C unsquashfs -lln "$1" 2>/dev/null)
+    compare_and_check '' "$@"
+}
+
+# compare_packed PACKED DIRECTORY sizes|full SINCE VENV: compare as compare_trees does, and that nothing in the directory has changed since
+# that time (seconds.nanoseconds). If so, print the exit status of the check whether the packages in the packed file fit each other, those
+# of layers and the image's; a line for each that does not; an empty line; and the packages of VENV, as list_user_packages does.
+compare_packed() {
+    local below status=0
+    below=$(layer_binds)
+    compare_and_check "$below,$(bind_source "$root/runscripts"):${consistency%/*}:ro" "$@" "$consistency" "$user_software" || status=$?
+    # the file may be what can't be mounted, or a layer
+    if ((status > 1)) && [[ $below ]]; then
+        status=0
+        compare_and_check '' "$@" || status=$?
+    fi
+    return "$status"
+}
+
+# compare_and_check BINDS PACKED DIRECTORY ARGUMENT...: compare with further binds, each with a comma before it
+compare_and_check() {
+    trees "$(bind_source "$2"):$user_software:ro,image-src=/,$(bind_source "$3"):/mnt:ro$1" \
+        compare /mnt "$user_software" "${@:4}" < <(
+        exec 2>/dev/null
+        export LC_ALL=C
+        unsquashfs -lln "$2"
+        if [[ $4 == full ]]; then
+            # all bytes in one stream, where it can write that (4.5 and later); the queues are of MiB, and by default of 256
+            printf '\0'
+            unsquashfs -no-progress -processors "$(usable_processors)" -data-queue 32 -frag-queue 32 -pf /dev/stdout "$2"
+        fi
+    )
 }
 
 # restore_set_id_bits PACKED DIRECTORY: unsquashfs restores them only for root, and project folders have such bits.
@@ -352,22 +418,14 @@ layer_binds() {
     if ((${#sifmod_layer_binds[@]})); then printf ',%s' "${sifmod_layer_binds[@]}"; fi
 }
 
-# misfits PACKED: print the exit status of the check whether the packages in a packed file fit each other and the image's, then a line
-# for each that does not.
-misfits() {
-    local lines status=0
-    lines=$(run_python "$(bind_source "$1"):$user_software:ro,image-src=/$(layer_binds)" - "$user_software" \
-        <"$root/runscripts/consistency.py" 2>/dev/null) || status=$?
-    printf '%s\n' "$status" "$lines"
-}
-
-# warn_of_packages STATUS LINE...: say what `misfits` has found. The packages are packed all the same.
+# warn_of_packages STATUS LINE...: say what the check of packages has found. The packages are packed all the same.
 warn_of_packages() {
     if (($1 == 1)) && [[ ${2-} ]]; then
-        printf '%s: warning: %s\n' "${0##*/}" "these packages do not fit: programs may fail." >&2
-        printf '%s\n' "${@:2}" >&2
+        warn "warning: these packages do not fit: programs may fail."
+        local IFS=$'\n'
+        show "${*:2}"
     elif (($1)); then
-        printf '%s: the packages could not be compared with those of the image.\n' "${0##*/}" >&2
+        warn "the packages could not be compared with those of the image."
     fi
 }
 
@@ -375,7 +433,7 @@ warn_of_packages() {
 # still use it can read it, and what they would lose fails. The modes that the folders had are recorded first. Fails if folders
 # stay writable: those of other users, whose modes only they can change.
 forbid_writing() {
-    local record=$tree/$folder_modes draft
+    local record=$tree/$sifmod_folder_modes draft
     # the modes that folders had before an earlier run stay recorded while some of them can't get them back
     if allow_writing; then
         writing_was_allowed=false
@@ -394,15 +452,14 @@ forbid_writing() {
 }
 
 warn_of_open_folders() {
-    printf '%s: not all folders of %s could be made read-only. What is written there from now on is not packed.\n' \
-        "${0##*/}" "'$directory'" >&2
+    warn "not all folders of '$directory' could be made read-only. What is written there from now on is not packed."
 }
 
 # allow_writing: undo forbid_writing, also if a run was killed in the middle of it; fails if folders of others stay as they are.
 # The record is not trusted: only folders that find sees in the directory get another mode. Those that have theirs are left
 # alone: they may be other users', and were writable all the time.
 allow_writing() {
-    local record=$tree/$folder_modes mode path all=true
+    local record=$tree/$sifmod_folder_modes mode path all=true
     local -A recorded=() modes=()
     # drafts of killed runs
     rm -f -- "$record".* 2>/dev/null || true
@@ -432,13 +489,18 @@ owners_of_closed_folders() {
     printf '%s' "${!owners[*]}"
 }
 
+# say FORMAT WORD...: print what was done. A standard output that is closed, or a full disk, is no error.
+say() {
+    # shellcheck disable=SC2059 # the format is the script's own
+    (trap '' PIPE && printf "$@") 2>/dev/null || true
+}
+
 # reload_hint: in an interactive shell, the function that the module defines reloads the module instead. Bash runs each part of a
 # pipe in a shell of its own, so there the function reloads the module for nobody.
 reload_hint() {
     if [[ -z ${SIFMOD_RELOADS-} ]]; then
-        printf 'In shells that have the module loaded, run: module load %s\n' "$module"
+        say 'In shells that have the module loaded, run: module load %s\n' "$module"
     elif ! [[ -t 1 ]]; then
-        printf '%s: standard output is not a terminal. After a pipe, your shell still uses the old bind list: run: module load %s\n' \
-            "${0##*/}" "$module" >&2
+        warn "standard output is not a terminal. After a pipe, your shell still uses the old bind list: run: module load $module"
     fi
 }

@@ -2,12 +2,15 @@
 # sources this file after container.sh, and calls refresh_commands.
 # shellcheck shell=bash disable=SC2154 # variables of container.sh
 
+source "$sifmod_root/share/command.sh"
+source "$sifmod_root/share/user-software.sh"
+
 # refresh_commands: make a link for each command of the user software in use, and remove the links of others. What is no link to
 # the launcher is left alone. If it fails it prints why, and returns an exit status as in refresh-commands --help.
 refresh_commands() (
     describe_user_software
     LC_ALL=C # ranges of letters are those of ASCII
-    if ! $user_commands && [[ ! -d $commands ]]; then return 0; fi
+    if ! $sifmod_user_commands && [[ ! -d $commands ]]; then return 0; fi
     if [[ -L $commands || (-e $commands && ! -d $commands) ]]; then
         die 5 "'$commands' is not a directory: remove it, then run refresh-commands."
     fi
@@ -19,14 +22,17 @@ refresh_commands() (
         die 5 "'$commands_lock' is not a file: remove it, then run refresh-commands."
     fi
     # A group member with a stricter umask may have created the file: read permission is enough for the lock.
-    { exec {held}>>"$commands_lock"; } 2>/dev/null || { exec {held}<"$commands_lock"; } 2>/dev/null ||
+    { command exec {held}>>"$commands_lock"; } 2>/dev/null || { command exec {held}<"$commands_lock"; } 2>/dev/null ||
         die 9 "'$commands_lock' can't be opened: the commands of user software were not refreshed."
-    flock --timeout 60 "$held" || die 7 "another refresh-commands is running: run it again later."
+    said=$(LC_ALL=C flock --timeout 60 --conflict-exit-code 75 "$held" 2>&1) || case $? in
+    75) die 7 "another refresh-commands is running: run it again later." ;;
+    *) die 5 "'$commands_lock' can't be locked ($said): the commands of user software were not refreshed." ;;
+    esac
 
     declare -A wanted=()
-    if $user_commands; then find_user_commands; fi
+    if $sifmod_user_commands; then find_user_commands; fi
     put_links || die 5 "the commands of user software could not be refreshed in '$commands'."
-    if ! $user_commands; then
+    if ! $sifmod_user_commands; then
         rm -f -- "$commands_lock"
         rm -d -- "$commands" 2>/dev/null || true
     fi
@@ -35,17 +41,27 @@ refresh_commands() (
 # find_user_commands: set `wanted` to the names that get a link: commands of the virtual environment in use, except what every
 # environment has, and what would hide a command of the module or one that scripts on the host need.
 find_user_commands() {
-    local target name entries=() links=()
+    local target name status=1 entries=() links=() left=()
     declare -A hidden=() files=()
-    for name in "${host_commands[@]}" sifmod; do hidden[$name]=yes; done
-    mapfile -d '' entries < <(list_environment)
-    wait "$!" || exit
+    for name in "${sifmod_host_commands[@]}" sifmod; do hidden[$name]=yes; done
+    # after the pairs comes the status: that of wait is wrong (255) if the process ends meanwhile
+    mapfile -d '' entries < <(trap 'printf "%s\0" "$?"' EXIT && list_environment)
+    if ((${#entries[@]} % 2)); then
+        status=${entries[-1]}
+        unset 'entries[-1]'
+    fi
+    if ((status)); then exit "$status"; fi
     set -- "${entries[@]}"
     while (($#)); do
         target=$1 name=$2
         shift 2
-        if [[ ! $name =~ ^[A-Za-z0-9][A-Za-z0-9._+-]*$ || $name =~ ^($seeded_commands)$ ]]; then continue; fi
-        if [[ -n ${hidden[$name]-} || -e $root/bin/$name || -e $root/runscripts/$name ]]; then continue; fi
+        if [[ ! $name =~ ^[A-Za-z0-9][A-Za-z0-9._+-]*$ || $name =~ ^($sifmod_seeded_commands)$ ]]; then continue; fi
+        if [[ -n ${hidden[$name]-} ]]; then
+            left+=("$name")
+            continue
+        elif [[ -e $root/bin/$name || (-e $root/runscripts/$name && " ${sifmod_other_installers[*]} " != *" $name "*) ]]; then
+            continue
+        fi
         if [[ -z $target ]]; then files[$name]=yes wanted[$name]=yes; else links+=("$target" "$name"); fi
     done
     set -- "${links[@]}"
@@ -54,22 +70,34 @@ find_user_commands() {
         if [[ -n ${files[$1]-} ]]; then wanted[$2]=yes; fi
         shift 2
     done
+    if ((${#left[@]})); then
+        warn "these commands stay the host's; to run those of user software: in-container NAME: ${left[*]}"
+    fi
 }
 
 # list_packed FILE FOLDER: print target and name of each executable file and link in a folder of a packed file, each with a null
 # character; the target of a file is empty.
 list_packed() {
-    local listing line mode path
+    local listing line mode path found=() entry='^[-bcdlps][-rwxsStT]{9} '
     command -v unsquashfs >/dev/null ||
         die 4 "'unsquashfs' (of squashfs-tools) is not installed on this node; run refresh-commands on a login node."
     listing=$(LC_ALL=C unsquashfs -lln "$1" "$2" 2>&1) || die 5 "the commands in '$1' can't be listed: ${listing##*$'\n'}"
     while IFS= read -r line; do
+        # the rest of a name with a line break: what was before it is no name
+        if [[ ! $line =~ $entry ]]; then
+            found=()
+            continue
+        fi
+        if ((${#found[@]})); then printf '%s\0%s\0' "${found[@]}"; fi
+        found=()
         mode=${line%% *} path=${line#*" squashfs-root/$2/"}
+        if [[ $path == "$line" ]]; then continue; fi
         case $mode in
-        l*) if [[ $path != "$line" ]]; then printf '%s\0%s\0' "${path#*" -> "}" "${path%%" -> "*}"; fi ;;
-        -*[xs]*) if [[ $path != "$line" ]]; then printf '\0%s\0' "$path"; fi ;;
+        l*) found=("${path#*" -> "}" "${path%%" -> "*}") ;;
+        -*[xs]*) found=('' "$path") ;;
         esac
     done <<<"$listing"
+    if ((${#found[@]})); then printf '%s\0%s\0' "${found[@]}"; fi
 }
 
 # list_environment: print as `list_packed` does what is in the bin of the virtual environment in use, and in that of its layers.
@@ -116,7 +144,7 @@ put_links() {
     for name in "${!wanted[@]}"; do
         if [[ -n ${there[$name]-} ]]; then continue; fi
         if [[ -e $commands/$name || -L $commands/$name ]]; then
-            printf "%s: '%s' is not a link of sifmod and was left alone.\n" "${0##*/}" "$commands/$name" >&2
+            warn "'$commands/$name' is not a link of sifmod and was left alone."
             continue
         fi
         ln -sT -- ../share/user-command "$commands/$name" || return
@@ -128,18 +156,35 @@ put_links() {
         done
     done
     if ((${#hides[@]})); then
-        printf '%s: with the module loaded, commands of user software now come before:' "${0##*/}" >&2
-        printf ' %s' "${hides[@]}" >&2
-        printf '\n' >&2
+        warn "with the module loaded, ${#hides[@]} command(s) of user software now come before the host's, such as '${hides[0]}': to run that one, type its path"
     fi
+}
+
+# launch_change KIND COMMAND [ARGUMENT...]: launch python, pip or uv, and refresh the commands if it installs or removes packages.
+launch_change() {
+    # the same as pip, which refuses what could not be used
+    if [[ "$1 ${3-} ${4-}" == "python -m pip" ]]; then
+        more_values
+        set -- pip "$2" -I "${sifmod_inner[installers]}" pip "${@:5}"
+        lend wheels
+    fi
+    case "$1 ${*:3} " in
+    pip*" install "* | pip*" uninstall "* | uv*" pip "*"install "* | uv*" sync "* | uv*" add "* | uv*" remove "* | python*" -m pip "*"install "*)
+        launch_and_refresh "${@:2}"
+        ;;
+    esac
+    launch "${@:2}"
 }
 
 # launch_and_refresh COMMAND [ARGUMENT...]: run a command that changes user software, then refresh_commands, and exit with the
 # command's status. If a signal ends this process, the guard ends the command: it reads a pipe that only this process holds.
 launch_and_refresh() {
     if in_container || packed_is_active; then launch "$@"; fi
+    # in somebody else's installation there is nothing to refresh
+    if ! [[ -w $sifmod_root || -w $sifmod_root/user-bin ]]; then launch "$@"; fi
     exec {sifmod_guard}> >(
         exec >/dev/null 2>&1
+        unset TMOUT # of a site that ends idle shells: read would not wait longer, and pip would be ended
         IFS= read -r command
         read -r || kill -TERM "$command"
     )

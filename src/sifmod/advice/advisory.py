@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from fnmatch import fnmatchcase
-from types import MappingProxyType
 from typing import Optional
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from sifmod.advice.subject import Subject
 from sifmod.finding import PROBLEM
 
 Ranges = Mapping[str, SpecifierSet]
-
-
-def _nothing() -> Mapping[str, SpecifierSet]:
-    return MappingProxyType({})
-
-
-def _no_text() -> Mapping[str, str]:
-    return MappingProxyType({})
-
-
-def _no_variables() -> Mapping[str, Optional[str]]:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -56,17 +44,17 @@ class Match:
 
     images: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=_no_text)
-    packages: Ranges = field(default_factory=_nothing)
-    libraries: Ranges = field(default_factory=_nothing)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    packages: Ranges = field(default_factory=dict)
+    libraries: Ranges = field(default_factory=dict)
     built_from: Optional[date] = None
     built_before: Optional[date] = None
     gpu: str = ""
     gpu_libraries: str = ""
     sites: tuple[str, ...] = ()
-    runtimes: Ranges = field(default_factory=_nothing)
-    tools: Ranges = field(default_factory=_nothing)
-    drivers: Ranges = field(default_factory=_nothing)
+    runtimes: Ranges = field(default_factory=dict)
+    tools: Ranges = field(default_factory=dict)
+    drivers: Ranges = field(default_factory=dict)
     since: Optional[date] = None
     until: Optional[date] = None
 
@@ -123,7 +111,7 @@ class Advisory:
     text: str
     sources: tuple[str, ...]
     remedy: str
-    variables: Mapping[str, Optional[str]] = field(default_factory=_no_variables)
+    variables: Mapping[str, Optional[str]] = field(default_factory=dict)
     match: Match = field(default_factory=Match)
 
     @property
@@ -143,24 +131,17 @@ class Advisory:
         return ", ".join(wanted)
 
     def is_remedied(self, settings: Mapping[str, str]) -> bool:
-        """Return whether variables have the values of the remedy, if it has any.
-
-        Args:
-            settings: the variables that a module sets in its container.
-        """
+        """Return whether variables that a module sets in its container have the values of the remedy, if it has any."""
         return bool(self.variables) and all(settings.get(name) == value for name, value in self.variables.items())
 
 
 def is_in_range(version: str, wanted: SpecifierSet) -> bool:
     """Return whether a version is in a range; of one that PEP 440 does not know, the numbers at its beginning count."""
-    try:
-        known = Version(version)
-    except InvalidVersion:
-        numbers = re.match(r"\d+(\.\d+)*", version)
-        if not numbers:
-            return False
-        known = Version(numbers[0])
-    return wanted.contains(known, prereleases=True)
+    numbers = re.match(r"(\d+(\.\d+)*)?", version)
+    for text in (version, numbers[0] if numbers else ""):
+        with contextlib.suppress(ValueError):  # a number with thousands of digits is one too
+            return wanted.contains(Version(text), prereleases=True)
+    return False
 
 
 def _has_all(wanted: Ranges, versions: Iterable[tuple[str, str]]) -> bool:

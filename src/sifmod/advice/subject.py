@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from types import MappingProxyType
 from typing import Optional
-
-
-def _nothing() -> Mapping[str, str]:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -35,12 +30,12 @@ class Subject:
 
     today: date
     site: str = ""
-    runtimes: Mapping[str, str] = field(default_factory=_nothing)
-    tools: Mapping[str, str] = field(default_factory=_nothing)
-    drivers: Mapping[str, str] = field(default_factory=_nothing)
+    runtimes: Mapping[str, str] = field(default_factory=dict)
+    tools: Mapping[str, str] = field(default_factory=dict)
+    drivers: Mapping[str, str] = field(default_factory=dict)
     images: tuple[str, ...] = ()
     digests: frozenset[str] = frozenset()
-    labels: Mapping[str, str] = field(default_factory=_nothing)
+    labels: Mapping[str, str] = field(default_factory=dict)
     packages: tuple[tuple[str, str], ...] = ()
     libraries: tuple[tuple[str, str], ...] = ()
     built: Optional[date] = None

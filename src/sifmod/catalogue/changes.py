@@ -11,11 +11,7 @@ from sifmod.catalogue.model import Changes, Entry, NewVersion
 
 
 def with_changes(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Return entries, each compared with the next older one of its software that has packages.
-
-    Args:
-        entries: those of one software one after the other, the newest first.
-    """
+    """Return entries, each compared with the next older one of its software that has packages."""
     older: dict[str, Entry] = {}
     made = []
     for entry in reversed(list(entries)):

@@ -16,7 +16,7 @@ from sifmod.catalogue.changes import with_changes
 from sifmod.catalogue.model import INSTALLED, OFFERED, Catalogue, Entry, Image, KnownProblem, Package
 from sifmod.container.spec import ContainerSpec
 from sifmod.doctor.advisories import OF_MODULE
-from sifmod.doctor.examination import Host, Patient, advisories_for, advisories_of, this_host
+from sifmod.doctor.examination import Host, Target, advisories_for, advisories_of, this_host
 from sifmod.easyconfig.text import read_easyconfig
 from sifmod.eb.available import beside_easyconfigs, easyconfigs_below
 from sifmod.eb.evaluation import Described, Evaluated, container_of
@@ -68,13 +68,32 @@ class _Ready:
         site: the settings of the cluster.
         host: this host, for known problems.
         guides: folders with guides for users.
+        doing: called with the module or the file that is looked at.
         unread: a sentence for each guide that could not be read.
     """
 
     site: Site
     host: Host
     guides: tuple[Path, ...]
+    doing: Callable[[str], object]
     unread: dict[Path, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """What was found so far.
+
+    Attributes:
+        entries: the modules.
+        problems: a sentence for each that can't be listed.
+        empty: spaces and folders without any.
+        seen: full names of installed modules.
+    """
+
+    entries: list[Entry] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    empty: list[Path] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
 
 
 def collect(
@@ -103,43 +122,19 @@ def collect(
         SifmodError: a space or a folder can't be read, or EasyBuild or the site's advisories can't be used.
     """
     site = settings.site
-    ready = _Ready(site, this_host(settings), (*folders, *robot_paths))
-    entries: list[Entry] = []
-    problems: list[str] = []
-    empty: list[Path] = []
-    seen: set[str] = set()
+    ready = _Ready(site, this_host(settings), (*folders, *robot_paths), doing)
+    lists = _Lists()
     for space in spaces:
-        found = find_installations(space)
-        problems += [item.problem for item in found.damaged]
-        if not found.installations and not found.damaged:
-            empty.append(space.software)
-        here = [item for item in found.installations if item.full_module not in seen]
-        seen.update(item.full_module for item in here)
-        for item in here:
-            doing(item.module)
-            described, problem = _said_by(item)
-            problems += [problem] if problem else []
-            entries.append(_installed(item, described, ready))
-    listed = {entry.module for entry in entries}
+        _list_installed(space, ready, lists)
+    listed = {entry.module for entry in lists.entries}
     archived: dict[str, set[str]] = {}
     for folder in folders:
         below = easyconfigs_below(folder)
-        problems += below.problems
+        lists.problems.extend(below.problems)
         if not (below.offered or below.archived or below.problems):
-            empty.append(folder)
-        for path in below.offered:
-            doing(path.name)
-            try:
-                evaluated = container_of(path)
-            except EasyBuildError:
-                raise
-            except SifmodError as error:
-                problems.append(str(error))
-                continue
-            if evaluated.naming.module not in listed:
-                listed.add(evaluated.naming.module)
-                entries.append(_offered(path, evaluated, ready))
-        known = {entry.name for entry in entries}
+            lists.empty.append(folder)
+        _list_offered(below.offered, ready, lists, listed)
+        known = {entry.name for entry in lists.entries}
         for path in below.archived:
             # a name may have dashes itself, and archives are not evaluated
             name = max((name for name in known if path.name.startswith(f"{name}-")), key=len, default="")
@@ -149,12 +144,42 @@ def collect(
         Catalogue(
             time=datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             site=printable(PurePosixPath(site.name).stem),
-            modules=with_changes(_with_pages(_sorted(entries))),
+            modules=with_changes(_with_pages(_sorted(lists.entries))),
             archived={name: tuple(_newest_first(versions)) for name, versions in sorted(archived.items())},
         ),
-        tuple(map(printable, (*problems, *ready.unread.values()))),
-        tuple(empty),
+        tuple(map(printable, (*lists.problems, *ready.unread.values()))),
+        tuple(lists.empty),
     )
+
+
+def _list_installed(space: SoftwareSpace, ready: _Ready, lists: _Lists) -> None:
+    found = find_installations(space)
+    lists.problems.extend([item.problem for item in found.damaged])
+    if not found.installations and not found.damaged:
+        lists.empty.append(space.software)
+    here = [item for item in found.installations if item.full_module not in lists.seen]
+    lists.seen.update(item.full_module for item in here)
+    for item in here:
+        ready.doing(item.module)
+        described, problem = _said_by(item)
+        lists.problems.extend([problem] if problem else [])
+        lists.entries.append(_installed(item, described, ready))
+
+
+def _list_offered(paths: Sequence[Path], ready: _Ready, lists: _Lists, listed: set[str]) -> None:
+    """List easyconfigs, except those whose modules are listed; add theirs to these."""
+    for path in paths:
+        ready.doing(path.name)
+        try:
+            evaluated = container_of(path)
+        except EasyBuildError:
+            raise
+        except SifmodError as error:
+            lists.problems.append(str(error))
+            continue
+        if evaluated.naming.module not in listed:
+            listed.add(evaluated.naming.module)
+            lists.entries.append(_offered(path, evaluated, ready))
 
 
 def _said_by(item: Installation) -> tuple[Described, str]:
@@ -202,7 +227,7 @@ def _installed(item: Installation, described: Described, ready: _Ready) -> Entry
         origin=one_line(manifest.image_origin),
     )
     job = _job(item.module, gpu, has_python=has_python, commands=commands)
-    job = replace(job, pyxis=ready.site.prefers_enroot and bool(manifest.squashfs))
+    job = replace(job, pyxis=ready.site.prefers_plugin and bool(manifest.squashfs))
     try:
         script = render_job(fitted(job, manifest), ready.site)
     except JobError:  # a name of a module that `sifmod sbatch` refuses too
@@ -226,7 +251,7 @@ def _installed(item: Installation, described: Described, ready: _Ready) -> Entry
 
 def _offered(path: Path, evaluated: Evaluated, ready: _Ready) -> Entry:
     spec, described, naming = evaluated.spec, evaluated.described, evaluated.naming
-    commands = tuple(sorted(map(one_line, {*spec.wrappers, *spec.wrapped})))
+    commands = tuple(sorted(map(one_line, {*spec.wrappers, *spec.wrapper_commands})))
     has_python = spec.python is not None
     job = _job(naming.module, spec.gpu, has_python=has_python, commands=commands)
     try:
@@ -249,7 +274,7 @@ def _offered(path: Path, evaluated: Evaluated, ready: _Ready) -> Entry:
         has_python=has_python,
         commands=commands,
         packages=_sorted_packages(Package(*map(one_line, pair)) for pair in spec.expected_packages.items()),
-        advisories=_advisories(advisories_for(_patient(spec), ready.host)),
+        advisories=_advisories(advisories_for(_target(spec), ready.host)),
         run=_run(spec.gpu, ready.site, has_python=has_python, commands=commands),
         job=printable(script),
         guide=_text(beside, ready) if beside.is_file() else _guide(spec.name, ready),
@@ -273,8 +298,8 @@ def _entry(module: str, name: str, version: str, state: str, described: Describe
     )
 
 
-def _patient(spec: ContainerSpec) -> Patient:
-    return Patient(
+def _target(spec: ContainerSpec) -> Target:
+    return Target(
         gpu=spec.gpu,
         gpu_libraries=spec.gpu_libraries,
         mpi=spec.mpi,
@@ -311,7 +336,8 @@ def _run(gpu: str, site: Site, *, has_python: bool, commands: tuple[str, ...]) -
     what = ("python", "--version") if has_python and "python" in commands else commands[:1] or _SYSTEM
     options = ["-n1"]
     if gpu:
-        options += ["--gpus-per-node=1", *([f"--partition={site.slurm_partition}"] if site.slurm_partition else [])]
+        partition = site.partition(gpu)
+        options += ["--gpus-per-node=1", *([f"--partition={partition}"] if partition else [])]
     if site.slurm_account:
         options.append(f"--account={site.slurm_account}")
     return " ".join(["srun", *map(shell, (*options, *what))])
@@ -322,6 +348,7 @@ def _job(module: str, gpu: str, *, has_python: bool, commands: tuple[str, ...]) 
         module=module,
         command=(_SCRIPT,) if has_python else commands[:1] or _SYSTEM,
         gpus_per_node=1 if gpu else 0,
+        gpu=gpu,
         launcher=SRUN if has_python else PROGRAM,
         is_wrapper=not has_python,
     )

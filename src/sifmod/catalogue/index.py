@@ -14,9 +14,6 @@ def search_script(entries: Sequence[Entry]) -> str:
 
     A posting is the distance to the number of the module before, so that most of them have one digit. For packages,
     each is followed by the number of its version in the list of versions.
-
-    Args:
-        entries: in the order of the page.
     """
     commands: dict[str, list[int]] = {}
     packages: dict[str, list[tuple[int, str]]] = {}

@@ -33,13 +33,7 @@ _BEGIN = "# Written by sifmod catalogue --ood\n"
 
 @dataclass(frozen=True)
 class _Choice:
-    """A container that can be chosen.
-
-    Attributes:
-        module: name of the module.
-        label: what the form shows.
-        program: the Python module that starts Jupyter.
-    """
+    """A container that can be chosen: its module, what the form shows, and the Python module that starts Jupyter."""
 
     module: str
     label: str
@@ -49,9 +43,7 @@ class _Choice:
 def app_files(catalogue: Catalogue, clusters: Sequence[str]) -> dict[str, str]:
     """Return the text of each file of the app, by its path; the same for the same catalogue.
 
-    Args:
-        catalogue: the catalogue: what is installed and has a Jupyter can be chosen.
-        clusters: identifiers of the clusters in Open OnDemand (`clusters.d`).
+    What is installed and has a Jupyter can be chosen, on the clusters that `clusters.d` of Open OnDemand names so.
 
     Raises:
         InstallError: no container has a Jupyter.

@@ -26,12 +26,7 @@ _TOP = frozenset({_DATA, *_PLAIN, "index.html", "search-data.js", "modules"})
 
 
 def catalogue_files(catalogue: Catalogue, *, title: str = TITLE) -> dict[str, str]:
-    """Return the text of each file of a catalogue, by its path; the same for the same catalogue.
-
-    Args:
-        catalogue: the catalogue.
-        title: the heading of its first page.
-    """
+    """Return the text of each file of a catalogue, by its path; the same for the same catalogue."""
     return dict(_files(catalogue, title))
 
 

@@ -19,7 +19,7 @@ from sifmod.commands.progress import shown_progress
 from sifmod.eb.configuration import configuration
 from sifmod.eb.space import software_space
 from sifmod.errors import InstallError
-from sifmod.host.files import check_folder, write_folder
+from sifmod.host.writing import check_folder, write_folder
 from sifmod.site.settings import load_settings
 from sifmod.text.printable import printable
 from sifmod.text.progress import QUIET
@@ -136,7 +136,9 @@ def _check_usage(output: Optional[Path], ood: Optional[Path], clusters: Sequence
         raise click.UsageError("--ood and --ood-cluster need each other: the form names the clusters that have jobs")
     for cluster in clusters:
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", cluster):
-            raise click.UsageError(f"'{cluster}' is no identifier of a cluster: it is the name of a file in clusters.d")
+            raise click.UsageError(
+                f"'{cluster}' is not a valid cluster name: it must be the name of a file in clusters.d"
+            )
 
 
 def _nothing_found(places: Sequence[Path], problems: Sequence[str] = ()) -> str:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import click
 
-from sifmod.commands.options import json_option, site_option
+from sifmod.commands.options import OutputPath, json_option, site_option
 from sifmod.commands.output import STANDARD_OUTPUT, echo_error, echo_json
 from sifmod.commands.shpc import convert_installed, convert_registry, echo_batch, echo_converted
-from sifmod.easyconfig.activation import with_conda
-from sifmod.easyconfig.conversion import Converted
-from sifmod.easyconfig.conversion import convert as converted
-from sifmod.easyconfig.shpc import convert_recipe
+from sifmod.commands.writing import force_option, tell_install
 from sifmod.eb.evaluation import variables_of
 from sifmod.errors import EasyconfigError, SifmodError
-from sifmod.fetch.recipes import read_recipe
-from sifmod.host.files import write_new
+from sifmod.fetch.recipes import find_recipe, read_recipe
+from sifmod.host.writing import write_new
+from sifmod.migrate.activation import with_conda
+from sifmod.migrate.conversion import Converted
+from sifmod.migrate.conversion import convert as converted
+from sifmod.migrate.shpc import convert_recipe
 from sifmod.site.settings import Site, load_settings
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -29,16 +31,18 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option(
     "--output",
     "-o",
-    type=click.Path(path_type=Path),
+    type=OutputPath(path_type=Path),
     metavar="FILE|DIR",
     default=None,
     help="Write to this file, or into this directory under the name that EasyBuild expects; - is standard output.",
 )
 @click.option("--tag", default="", help="Tag of the recipe (default: its latest).")
 @click.option("--full-name", is_flag=True, help="Name modules as SHPC does, by the whole path of the recipe.")
-@click.option("--all", "registry", type=_FOLDER, metavar="DIR", help="Convert all recipes of a registry of SHPC.")
+@click.option("--shpc", "recipe", default="", metavar="NAME[:TAG]", help="Convert a recipe of a registry of SHPC.")
+@click.option("--registry", default="", metavar="DIR|URL", help="Checkout or address of the registry with the recipe.")
+@click.option("--all", "checkout", type=_FOLDER, metavar="DIR", help="Convert all recipes of a registry of SHPC.")
 @click.option("--installed", type=_FOLDER, metavar="DIR", help="Convert the modules that SHPC has installed into DIR.")
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@force_option
 @site_option
 @json_option
 def convert(
@@ -46,7 +50,9 @@ def convert(
     output: Optional[Path],
     tag: str,
     full_name: bool,
-    registry: Optional[Path],
+    recipe: str,
+    registry: str,
+    checkout: Optional[Path],
     installed: Optional[Path],
     force: bool,
     site_name: str,
@@ -58,50 +64,72 @@ def convert(
     easyconfig and on standard error. Settings that the site gives to every container are left out: name the site with
     --site. A file that can't be converted does not stop the others.
 
-    A recipe of SHPC is a container.yaml: its image by digest, its aliases as wrappers, its variables. --all converts
-    each recipe of a checkout of a registry, for its latest tag, and --installed the module files of SHPC, whose images
-    are linked instead of pulled; both need a new --output DIR, in which eb --robot=DIR finds the easyconfigs.
+    A recipe of SHPC is a container.yaml: its image by digest, its aliases as wrappers, its variables. --shpc finds one
+    in a registry, by its name or the end of that: in a checkout, or in the index that the registry publishes. No image
+    is pulled. --all converts each recipe of a checkout, for its latest tag, and --installed the module files of SHPC,
+    whose images are linked instead of pulled; both need a new --output DIR, in which eb --robot=DIR finds the
+    easyconfigs.
 
     \b
     Examples:
       sifmod convert --site lumi PyTorch-2.2.0-rocm-5.6.1-python-3.10.eb
       sifmod convert PyTorch-*.eb -o easyconfigs/
       sifmod convert container.yaml --tag 1.9--h91753b0_8
+      sifmod convert --shpc samtools --registry shpc-registry -o .
+      sifmod convert --shpc bwa:0.7.17 --registry https://github.com/ORG/REPO
       sifmod convert --all shpc-registry -o easyconfigs
       sifmod convert --installed /apps/shpc/modules -o easyconfigs --full-name
     """
     if output and str(output) == STANDARD_OUTPUT:
         output = None
-    _check_usage(files, registry, installed, output, tag=tag, full_name=full_name, as_json=as_json)
+    folders = [one for one in (checkout, installed) if one]
+    _check_usage(files, recipe, registry, folders, output, tag=tag, full_name=full_name, as_json=as_json)
     site = load_settings(site=site_name).site
-    if output and registry:
-        batch = convert_registry(registry, site, output=output, full_name=full_name, force=force)
-        echo_batch(batch, output, as_json=as_json)
-        return
-    if output and installed:
-        batch = convert_installed(installed, site, output=output, full_name=full_name, force=force)
+    if output and folders:
+        convert_all = convert_registry if checkout else convert_installed
+        batch = convert_all(folders[0], site, output=output, full_name=full_name, force=force)
         echo_batch(batch, output, as_json=as_json)
         return
     done: dict[str, Path] = {}
+
+    def convert_one(source: Union[Path, str]) -> tuple[Converted, Optional[Path]]:
+        if isinstance(source, str):
+            result = _from_registry(source, registry, site, full_name=full_name)
+        else:
+            result = _converted(source, site, done, tag=tag, full_name=full_name)
+        target = output / result.file_name if output and output.is_dir() else output
+        if target:
+            write_new(target, result.text, force=force)
+        return result, target
+
+    _convert_each(files or [recipe], convert_one, as_json=as_json)
+
+
+def _convert_each(
+    sources: Sequence[Union[Path, str]],
+    convert_one: Callable[[Union[Path, str]], tuple[Converted, Optional[Path]]],
+    *,
+    as_json: bool,
+) -> None:
+    """Convert files, or a recipe by its name, and tell of each; end with the status of the first that failed."""
     report: list[dict[str, Any]] = []
-    errors: dict[Path, SifmodError] = {}
-    for file in files:
+    errors: dict[str, SifmodError] = {}
+    for source in sources:
         try:
-            result = _converted(file, site, done, tag=tag, full_name=full_name)
-            target = output / result.file_name if output and output.is_dir() else output
-            if target:
-                write_new(target, result.text, force=force)
+            result, target = convert_one(source)
         except SifmodError as error:
-            if len(files) == 1:
+            if len(sources) == 1:
                 raise
-            errors[file] = error
+            errors[str(source)] = error
             echo_error(f"sifmod: {error}")
             continue
-        report.append({"easyconfig": str(file), "written": str(target) if target else None, **vars(result)})
+        report.append({"easyconfig": str(source), "written": str(target) if target else None, **vars(result)})
         if not as_json:
-            echo_converted(result, target, prefix=f"{file.name}: " if len(files) > 1 else "")
+            echo_converted(result, target, prefix=f"{Path(source).name}: " if len(sources) > 1 else "")
+            if target and isinstance(source, str):
+                tell_install(target)
     if as_json:
-        failed = [{"easyconfig": str(path), "problem": str(error)} for path, error in errors.items()]
+        failed = [{"easyconfig": path, "problem": str(error)} for path, error in errors.items()]
         echo_json({"converted": report, "failed": failed})
     if errors:
         sys.exit(next(iter(errors.values())).exit_code)
@@ -109,27 +137,36 @@ def convert(
 
 def _check_usage(
     files: tuple[Path, ...],
-    registry: Optional[Path],
-    installed: Optional[Path],
+    recipe: str,
+    registry: str,
+    folders: Sequence[Path],
     output: Optional[Path],
     *,
     tag: str,
     full_name: bool,
     as_json: bool,
 ) -> None:
-    folders = [one for one in (registry, installed) if one]
-    if bool(files) + len(folders) != 1:
-        raise click.UsageError("give easyconfigs or recipes, or one of --all and --installed")
-    if folders and (tag or not output):
-        raise click.UsageError("--all and --installed need --output DIR, and have no --tag")
-    if len(files) > 1 and (tag or not (output.is_dir() if output else as_json)):
-        raise click.UsageError("several files need an existing directory, --output DIR, and have no --tag")
-    if (tag or full_name) and not all(_is_recipe(file) for file in files):
-        raise click.UsageError("--tag and --full-name are for recipes of SHPC")
+    if bool(files) + bool(recipe) + len(folders) != 1:
+        raise click.UsageError("give easyconfigs or recipes, or one of --shpc, --all and --installed")
+    if bool(recipe) != bool(registry):
+        raise click.UsageError("--shpc NAME[:TAG] and --registry DIR|URL belong together")
+    if folders and not output:
+        raise click.UsageError("--all and --installed need --output DIR")
+    if tag and (len(files) != 1 or not _is_recipe(files[0])):
+        raise click.UsageError("--tag is for one recipe of SHPC in a file")
+    if len(files) > 1 and not (output.is_dir() if output else as_json):
+        raise click.UsageError("several files need an existing directory: --output DIR")
+    if full_name and not all(map(_is_recipe, files)):
+        raise click.UsageError("--full-name is for recipes of SHPC")
 
 
 def _is_recipe(file: Path) -> bool:
     return file.suffix in (".yaml", ".yml")
+
+
+def _from_registry(recipe: str, registry: str, site: Site, *, full_name: bool) -> Converted:
+    name, _colon, tag = recipe.partition(":")
+    return convert_recipe(find_recipe(registry, name, site), site, tag=tag, full_name=full_name)
 
 
 def _converted(file: Path, site: Site, done: dict[str, Path], *, tag: str, full_name: bool) -> Converted:

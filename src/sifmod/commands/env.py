@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import sysconfig
+
 import click
 
-from sifmod.commands.output import echo_whole
+from sifmod.commands import PROGRAM
+from sifmod.commands.output import echo_error, echo_whole
 from sifmod.eb.robot import SHELLS, easybuild_settings
 
 
@@ -24,3 +28,5 @@ def env(shell: str) -> None:
       sifmod env --shell fish | source
     """
     echo_whole(easybuild_settings(shell))
+    if not shutil.which(PROGRAM):
+        echo_error(f"{PROGRAM}: the command itself is in {sysconfig.get_path('scripts')}: add this folder to PATH")

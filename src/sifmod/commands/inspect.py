@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 import click
 
-from sifmod.commands.options import json_option
+from sifmod.commands.options import OutputPath, json_option
 from sifmod.commands.output import (
     STANDARD_OUTPUT,
     echo,
@@ -24,7 +24,8 @@ from sifmod.container.gpu import VENDORS
 from sifmod.easyconfig.newimage import names_uri, pulled_file
 from sifmod.easyconfig.program import offered
 from sifmod.errors import SifmodError
-from sifmod.host.files import refuse_existing, sha256_of, write_new
+from sifmod.host.files import sha256_of
+from sifmod.host.writing import refuse_existing, write_new
 from sifmod.image.gpustack import newest
 from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image, inspect_inventory, inspect_programs
 from sifmod.image.programs import Programs
@@ -56,7 +57,7 @@ _SHOWN_LINES = 40  # lines shown of a script or a definition file
 @click.option(
     "--output",
     "-o",
-    type=click.Path(),
+    type=OutputPath(),
     metavar="FILE",
     default=STANDARD_OUTPUT,
     help="Write the SBOM to this file; '-' is standard output (default).",
@@ -130,7 +131,8 @@ def _write_sbom(path: Path, target: Optional[Path], *, force: bool) -> None:
         raise SifmodError(
             f"an SBOM needs libraries that sifmod's Python does not have ({error}): pip install 'sifmod[sbom]'"
         ) from error
-    found, inventory = inspect_inventory(path)
+    with shown_progress().step(f"reading the packages of '{path}'"):
+        found, inventory = inspect_inventory(path)
     with shown_progress().step(f"hashing '{path}'", size=found.size) as step:
         sha256 = sha256_of(path, progress=step.advance) if found.size else ""
     for sentence in inventory.missing:

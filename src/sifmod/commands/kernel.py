@@ -11,7 +11,8 @@ import click
 from sifmod.commands.options import complete_modules, json_option, prefix_option
 from sifmod.commands.output import echo_json, echo_whole
 from sifmod.eb.space import software_space
-from sifmod.installed.kernel import kernel_of, loaded_or_installed, require_ipykernel, write_kernel
+from sifmod.installed.kernel import kernel_of, require_ipykernel, write_kernel
+from sifmod.installed.modulepath import find_usable
 
 
 @click.command()
@@ -41,7 +42,8 @@ def kernel(
 ) -> None:
     """Write a Jupyter kernel that runs in the container of MODULE, with its user software.
 
-    Jupyter itself stays on the host. MODULE is the loaded module, an installed one, or the path of an installation.
+    Jupyter itself stays on the host. MODULE is the loaded module, an installed one, one of MODULEPATH, or
+    the path of an installation.
 
     \b
     Examples:
@@ -52,7 +54,7 @@ def kernel(
     if for_user and jupyter_prefix:
         raise click.UsageError("--user and --jupyter-prefix exclude each other.")
     space = software_space(prefix)
-    installation = loaded_or_installed(space, module, {} if prefix else os.environ)
+    installation = find_usable(space, module, {} if prefix else os.environ)
     made = kernel_of(installation, name=name, display_name=display_name, jupyter_prefix=jupyter_prefix)
     require_ipykernel(installation)
     write_kernel(made, replace=replace)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any, Optional
@@ -12,7 +13,10 @@ from sifmod.commands.options import json_option, prefix_option
 from sifmod.commands.output import echo, echo_error, echo_json, echo_table
 from sifmod.eb.available import newer_easyconfigs
 from sifmod.eb.space import software_space
+from sifmod.host.owners import owner_of
+from sifmod.installed.base import built_on
 from sifmod.installed.installation import Installation, find_installations
+from sifmod.installed.modulepath import known_installations
 from sifmod.installed.placement import unstriped_files
 from sifmod.site.settings import Site, load_site
 from sifmod.text.size import counted, size_text
@@ -22,9 +26,10 @@ from sifmod.usersoftware.state import DIRECTORY, PACKED, UserSoftware
 @click.command("list")
 @prefix_option
 @click.option("--fast", is_flag=True, help="Skip the size of user software, which needs a directory walk.")
+@click.option("--by-size", is_flag=True, help="The largest first, with what all take together.")
 @json_option
-def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
-    """List the installed container modules.
+def list_installed(prefix: Optional[Path], fast: bool, by_size: bool, as_json: bool) -> None:
+    """List the installed container modules, and, without --prefix, the others of MODULEPATH.
 
     Shows image and user software of each module, whether it is loaded in this shell, and whether EasyBuild's robot path
     has an easyconfig of a newer version.
@@ -35,6 +40,7 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
     Examples:
       sifmod list
       sifmod list --prefix /project/software --fast
+      sifmod list --by-size
       sifmod list --json
     """
     space = software_space(prefix)
@@ -43,9 +49,18 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
     facts = [describe(item, site, fast=fast) for item in found.installations]
     astray = [sentence for fact in facts for sentence in fact["user_software"]["links_out"]]
     status = 1 if found.damaged or astray else 0
+    own = {os.path.realpath(item.root) for item in found.installations}
+    known = known_installations(space, {} if prefix else os.environ, site)
+    others = [item for item in known if not prefix and os.path.realpath(item.root) not in own]
+    others.sort(key=lambda item: item.full_module)
+    for one, fact in zip(found.installations, facts):
+        fact["built_on_by"] = [_named(above) for above in built_on(one, known)]
+    if by_size:
+        facts.sort(key=_size, reverse=True)
     if as_json:
         damaged = [{"root": str(item.root), "problem": item.problem} for item in found.damaged]
-        echo_json({"software": str(space.software), "installations": facts, "damaged": damaged})
+        more = {"damaged": damaged, "others": [_named(one) for one in others]}
+        echo_json({"software": str(space.software), "installations": facts, **more})
         sys.exit(status)
     for sentence in astray:
         echo_error(f"sifmod: {sentence}")
@@ -63,9 +78,31 @@ def list_installed(prefix: Optional[Path], fast: bool, as_json: bool) -> None:
         rows.append((fact["module"], image, user_software_text(fact["user_software"]), loaded, newer))
     if rows:
         echo_table(("MODULE", "IMAGE", "USER SOFTWARE", "LOADED", "NEWER EASYCONFIG"), rows)
+        for fact in facts:
+            above = [f"{one['module']} ({one['owner']})" for one in fact["built_on_by"]]
+            if above:
+                echo(f"{', '.join(above)} {'builds' if len(above) == 1 else 'build'} on {fact['module']}")
+        if by_size:
+            echo(f"{counted(len(facts), 'installation')}: {size_text(sum(map(_size, facts)))}")
     else:
         echo(f"no container modules in {space.software}")
+    if others:
+        echo()
+        echo_table(("OTHER MODULE", "OWNER", "DIRECTORY"), [[*_named(one).values()] for one in others])
     sys.exit(status)
+
+
+def _named(item: Installation) -> dict[str, str]:
+    return {"module": item.module, "owner": owner_of(item.root), "root": str(item.root)}
+
+
+def _size(fact: dict[str, Any]) -> int:
+    """Return the bytes of an installation: images that are its own, user software in use and its layers."""
+    image, software = fact["image"], fact["user_software"]
+    own = image["size"] if image["in_installation"] and image["is_there"] else 0
+    enroot = image["for_enroot"]["size"] if image["for_enroot"] and image["for_enroot"]["is_there"] else 0
+    layers = sum(one["size"] or 0 for one in software["layers"] if one["path"].startswith(f"{fact['root']}/"))
+    return int(own + enroot + sum(one["size"] for one in image["old"]) + (software["size"] or 0) + layers)
 
 
 def describe(item: Installation, site: Site, *, fast: bool) -> dict[str, Any]:

@@ -95,13 +95,7 @@ def echo_findings(findings: Sequence[Finding]) -> None:
 def echo_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, colours: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """Print a table; on a terminal, wrap its columns, print its header in bold and colour its first column.
-
-    Args:
-        header: titles of the columns.
-        rows: the cells of each row.
-        colours: the colour of a row's first cell, by its text.
-    """
+    """Print a table; on a terminal, wrap its columns, print its header in bold and colour its first column."""
     rows = [[printable(cell) for cell in row] for row in rows]
     if not is_terminal(sys.stdout):
         for line in table(header, rows):
@@ -122,10 +116,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
     """Yield the plain lines of a table, the header first; the last column is not padded.
 
     A cell may have several lines; the other cells of the row are empty beside its further lines.
-
-    Args:
-        header: titles of the columns.
-        rows: the cells of each row.
     """
     lines = [tuple(header)]
     for row in rows:
@@ -138,14 +128,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
 
 
 def output_time(*, default: int = 0) -> int:
-    """Return the time for output that can be compared: `SOURCE_DATE_EPOCH`, else the default, else now.
-
-    Args:
-        default: seconds since 1970; 0 if it is not known.
-
-    Raises:
-        SifmodError: `SOURCE_DATE_EPOCH` is not a time.
-    """
+    """Return the time for output that can be compared: `SOURCE_DATE_EPOCH`, else the default, else now."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if not given:
         return default if 0 < default <= _LAST_SECOND else int(time.time())

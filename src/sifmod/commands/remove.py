@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Optional
 
@@ -13,7 +14,9 @@ from sifmod.eb.space import software_space
 from sifmod.errors import InstallError
 from sifmod.installed.base import built_on
 from sifmod.installed.installation import find_installation
+from sifmod.installed.modulepath import find_usable, known_installations
 from sifmod.installed.removal import Removal, remove_leftovers
+from sifmod.site.settings import load_site
 from sifmod.text.size import size_text
 from sifmod.usersoftware.state import PACKED
 
@@ -66,47 +69,59 @@ def remove(
     try:
         item = find_installation(space, module)
     except InstallError:
-        leftovers = remove_leftovers(space, module)
-        if not leftovers:
+        if remove_leftovers(space, module):
+            _done(module, as_json, f"finished the interrupted removal of {module}")
+            return
+        item = find_usable(space, module, {} if prefix else os.environ)
+        if item.root.is_relative_to(space.software):  # one of several versions must be named
             raise
-        _done(module, as_json, f"finished the interrupted removal of {module}")
-        return
-    removal = Removal(item, say=lambda line: None if as_json else echo(line))
+    site = load_site()
+    removal = Removal(item, say=lambda line: None if as_json else echo(line), ask_owner=site.ask_owner)
     removal.check()
-    above = built_on(item)
+    above = ", ".join(one.module for one in built_on(item, known_installations(space, os.environ, site)))
     if old_images:
         if above:
-            echo_error(f"sifmod: {', '.join(one.module for one in above)} build on it, and may use its old image")
+            echo_error(f"sifmod: the old image may be in use by {above}, built on it")
         _remove_old_images(removal, yes=yes, as_json=as_json)
         return
+    _check(removal, above, is_decided=delete or keep is not None, delete_others=delete_others)
+    if not yes:
+        _confirm(removal, keep)
+    removal.remove(keep=keep.expanduser().absolute() if keep else None, delete_others=delete_others)
+    remove_leftovers(space, item.module)
+    _done(item.module, as_json, f"removed {item.module}")
+
+
+def _check(removal: Removal, above: str, *, is_decided: bool, delete_others: bool) -> None:
+    """Refuse what would lose files of users, or that are not ours, and tell who loses the container."""
     removal.check_module_files()
-    own = removal.users_own
+    item, own = removal.installation, removal.users_own
     if item.is_loaded():
         echo_error(f"sifmod: {item.module} is loaded in this shell; afterwards run: module unload {item.module}")
     if above:
-        lost = "they lose its image and its packages"
-        echo_error(f"sifmod: {', '.join(one.module for one in above)} of this software space build on it: {lost}")
-    if own and not keep and not delete:
+        echo_error(f"sifmod: built on it, and then without its image and its packages: {above}")
+    if own and not is_decided:
         raise InstallError(
             f"'{item.root}' contains user files ({', '.join(path.name for path in own)}): keep them with "
             "--keep-user-software DIR or delete them with --delete-user-software"
         )
     if not delete_others:
         removal.check_others()
-    if not yes:
-        echo(f"{item.module} in {item.root}, image {size_text(item.manifest.image_size)}")
-        state = item.user_software
-        for path in own:
-            fate = f"to be kept in {keep}" if keep else "to be deleted"
-            if keep and state.state == PACKED and path == state.directory:
-                fate = "not in use, to be deleted if it equals the packed file"
-            echo(f"  user software: {path}, {fate}")
-        for path in removal.others:
-            echo(f"  not installed by sifmod: {path}, to be deleted")
-        click.confirm("Remove it?", abort=True)
-    removal.remove(keep=keep.expanduser().absolute() if keep else None, delete_others=delete_others)
-    remove_leftovers(space, item.module)
-    _done(item.module, as_json, f"removed {item.module}")
+
+
+def _confirm(removal: Removal, keep: Optional[Path]) -> None:
+    """Show what goes and what stays, and ask."""
+    item = removal.installation
+    echo(f"{item.module} in {item.root}, image {size_text(item.manifest.image_size)}")
+    state = item.user_software
+    for path in removal.users_own:
+        fate = f"to be kept in {keep}" if keep else "to be deleted"
+        if keep and state.state == PACKED and path == state.directory:
+            fate = "not in use, to be deleted if it equals the packed file"
+        echo(f"  user software: {path}, {fate}")
+    for path in removal.others:
+        echo(f"  not installed by sifmod: {path}, to be deleted")
+    click.confirm("Remove it?", abort=True)
 
 
 def _remove_old_images(removal: Removal, *, yes: bool, as_json: bool) -> None:

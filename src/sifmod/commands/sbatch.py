@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from typing import Optional
 
@@ -11,8 +12,9 @@ from sifmod.commands.options import complete_modules, json_option, site_option
 from sifmod.commands.output import echo_json, echo_whole
 from sifmod.eb.space import software_space
 from sifmod.errors import SifmodError
-from sifmod.installed.installation import Installation, find_installation
+from sifmod.installed.installation import Installation
 from sifmod.installed.job import fitted
+from sifmod.installed.modulepath import find_usable
 from sifmod.render.job import LAUNCHERS, Job, render_job
 from sifmod.site.settings import load_settings
 
@@ -89,7 +91,8 @@ def sbatch(
         partition=partition,
         account=account,
         broadcast=broadcast,
-        pyxis=site.prefers_enroot if pyxis is None else pyxis,
+        gpu=str(installed.manifest.parameters.get("gpu") or "") if installed else "",
+        pyxis=site.prefers_plugin if pyxis is None else pyxis,
     )
     if installed:
         job = fitted(job, installed.manifest, launcher=launcher or "")
@@ -103,6 +106,6 @@ def sbatch(
 def _installation(module: str) -> Optional[Installation]:
     """Return the installation of a module; None if it is not installed here: the job may be for another cluster."""
     try:
-        return find_installation(software_space(), module)
+        return find_usable(software_space(), module, os.environ)
     except SifmodError:
         return None

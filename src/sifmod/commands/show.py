@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Optional
 
@@ -14,7 +15,7 @@ from sifmod.commands.output import echo_json, echo_table
 from sifmod.doctor.examination import advisories_of, this_host
 from sifmod.eb.space import software_space
 from sifmod.host.features import feature_states
-from sifmod.installed.installation import find_installation
+from sifmod.installed.modulepath import find_usable
 from sifmod.site.settings import load_settings
 from sifmod.text.size import size_text
 
@@ -26,20 +27,28 @@ from sifmod.text.size import size_text
 def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
     """Show everything about one installed container.
 
-    MODULE is the full name of a module, its name alone if one version is installed, or the path of an installation.
+    MODULE is the full name of a module, its name alone if one version is installed, or the path of an installation: the
+    loaded one, one of your software space, or one of MODULEPATH.
 
     \b
     Examples:
       sifmod show Python/3.11-demo-singularity
       sifmod show $CONTAINERROOT --json
     """
-    item = find_installation(software_space(prefix), module)
+    item = find_usable(software_space(prefix), module, {} if prefix else os.environ)
     settings = load_settings()
     facts = describe(item, settings.site, fast=False)
     own = sorted(path.name for path in (item.root / "bin").glob("*"))
     aside = sorted(path.name for path in item.root.glob(f"{names.USER_SOFTWARE_DIRECTORY}-*"))
     easyconfigs = sorted(str(path) for path in (item.root / "easybuild").glob("*.eb"))
-    facts.update({"commands": own, "set_aside": aside, "easyconfig": easyconfigs[0] if easyconfigs else None})
+    facts.update(
+        {
+            "binds": item.binds,
+            "commands": own,
+            "set_aside": aside,
+            "easyconfig": easyconfigs[0] if easyconfigs else None,
+        }
+    )
     facts["features"] = [
         {
             "name": state.feature.name,
@@ -54,8 +63,12 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
     if as_json:
         echo_json(facts)
         return
+    echo_table(("WHAT", "VALUE"), _rows(facts))
+
+
+def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     image, state = facts["image"], facts["user_software"]
-    rows = [
+    return [
         ("module", facts["module"] + (", loaded in this shell" if facts["loaded"] else "")),
         ("directory", facts["root"]),
         ("module files", "\n".join(facts["module_files"]) or "gone"),
@@ -71,6 +84,7 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
         ("Python", facts["python_version"] or "-"),
         ("virtual environment", facts["venv"] or "-"),
         ("features", "\n".join(map(_feature_text, facts["features"])) or "-"),
+        ("bind paths", "\n".join(facts["binds"]) or "-"),
         ("user software", user_software_text(state)),
         ("  packages", "\n".join(state["packages"]) or "-"),
         ("  directory", state["directory"] or "-"),
@@ -84,7 +98,6 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
         ("known problems", "\n".join(f"{one['topic']}: {one['what']}" for one in facts["advisories"]) or "-"),
         ("installed with", "\n".join(f"{name} {version}" for name, version in sorted(facts["tools"].items()))),
     ]
-    echo_table(("WHAT", "VALUE"), rows)
 
 
 def _layer_text(facts: dict[str, Any]) -> str:

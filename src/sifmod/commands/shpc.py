@@ -1,4 +1,4 @@
-"""What `sifmod convert` and `sifmod new` do and print for recipes and modules of SHPC."""
+"""What `sifmod convert` does and prints for recipes and modules of SHPC."""
 
 from __future__ import annotations
 
@@ -10,21 +10,17 @@ from typing import Optional
 
 from sifmod.commands.output import echo_error, echo_json, echo_whole
 from sifmod.commands.progress import shown_progress
-from sifmod.easyconfig.conversion import Converted
-from sifmod.easyconfig.shpc import ConvertedTool, convert_recipe, convert_tool
-from sifmod.easyconfig.shpcbatch import Batch, convert_all
-from sifmod.easyconfig.shpctree import installed_modules, read_module
 from sifmod.fetch.recipes import read_recipe, recipe_files
+from sifmod.migrate.conversion import Converted
+from sifmod.migrate.shpc import ConvertedTool, convert_recipe, convert_tool
+from sifmod.migrate.shpcbatch import Batch, convert_all
+from sifmod.migrate.shpctree import installed_modules, read_module
 from sifmod.site.settings import Site
 from sifmod.text.size import counted
 
 
 def convert_registry(registry: Path, site: Site, *, output: Path, full_name: bool, force: bool) -> Batch:
-    """Convert all recipes of a registry into a folder.
-
-    Raises:
-        SifmodError: the registry has no recipes, or the folder can't be used.
-    """
+    """Convert all recipes of a registry into a folder."""
 
     def one(path: Path) -> ConvertedTool:
         return convert_recipe(read_recipe(path), site, full_name=full_name)
@@ -33,11 +29,7 @@ def convert_registry(registry: Path, site: Site, *, output: Path, full_name: boo
 
 
 def convert_installed(tree: Path, site: Site, *, output: Path, full_name: bool, force: bool) -> Batch:
-    """Convert all modules that SHPC has installed into a folder.
-
-    Raises:
-        SifmodError: there are no modules, or the folder can't be used.
-    """
+    """Convert all modules that SHPC has installed into a folder."""
 
     def one(path: Path) -> ConvertedTool:
         tool, sif = read_module(path, tree)
@@ -53,13 +45,7 @@ def convert_installed(tree: Path, site: Site, *, output: Path, full_name: bool, 
 
 
 def echo_converted(result: Converted, target: Optional[Path], *, prefix: str = "") -> None:
-    """Print what was not carried over on standard error, and the path of the easyconfig, or else its text.
-
-    Args:
-        result: the conversion.
-        target: the file that was written; None if the text is printed.
-        prefix: for each note, if there are several files.
-    """
+    """Print what was not carried over on standard error, and the path of the easyconfig, or else its text."""
     for note in result.lost:
         echo_error(f"sifmod: {prefix}not carried over: {note}")
     for note in result.look:

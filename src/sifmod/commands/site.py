@@ -15,8 +15,10 @@ from sifmod.commands.output import echo, echo_error, echo_findings, echo_json, e
 from sifmod.doctor.site import check_site
 from sifmod.finding import PROBLEM
 from sifmod.host.runtime import find_runtime
+from sifmod.install.discovery import Discovery
 from sifmod.install.hostmpi import discover as discover_mpi
 from sifmod.install.hostmpi import find_library
+from sifmod.install.hostslurm import discover_slurm
 from sifmod.install.mpi import with_namespaces
 from sifmod.install.sitemodule import site_module_name, write_site_module
 from sifmod.render.sitemodule import USED_KEYS
@@ -135,7 +137,7 @@ def check(site_name: str, as_json: bool) -> None:
 
 
 @site.command()
-@click.argument("what", type=click.Choice([names.MPI_FEATURE]), metavar="mpi")
+@click.argument("what", type=click.Choice([names.MPI_FEATURE, names.SLURM_FEATURE]), metavar="mpi|slurm")
 @click.option(
     "--library",
     type=click.Path(exists=True, path_type=Path, dir_okay=False),
@@ -144,26 +146,34 @@ def check(site_name: str, as_json: bool) -> None:
 )
 @json_option
 def discover(what: str, library: Optional[Path], as_json: bool) -> None:
-    """Print the lines of a site file that bind the MPI of this host.
+    """Print the lines of a site file for the host's MPI or Slurm.
 
     They are the feature `mpi`, and name the library with all that it needs except the C library and those of
     compilers, its plugins, the variables that tell it where these are, and those that it needs with the runtime of this
-    host. ldd is run on the library, which may run its code: name only a library that you trust.
+    host. The feature `slurm` names the commands that are in the search path with their libraries and plugins, the
+    folder of slurm.conf, munge's socket, and the files with users' names. ldd is run on the library, and on Slurm's
+    commands, which may run their code: name only a library that you trust.
 
-    Exit status: 0; 1 if there is no MPI library; 4 if the site's settings are wrong; 6 if there is no runtime.
+    Exit status: 0; 1 if there is no MPI library, or no Slurm that answers; 4 if the site's settings are wrong; 6 if
+    there is no runtime.
 
     \b
     Examples:
       sifmod site discover mpi >>our-site.toml
       module load cray-mpich-abi; sifmod site discover mpi
       sifmod site discover mpi --library /opt/mpich/lib/libmpi.so.12 --json
+      sifmod site discover slurm >>our-site.toml
     """
-    path = library or find_library(os.environ)
-    found = with_namespaces(discover_mpi(path), find_runtime(load_settings().site))
+    known: dict[str, object] = {}
+    if what == names.SLURM_FEATURE:
+        if library:
+            raise click.UsageError("--library is for mpi: Slurm is that of the search path")
+        found: Discovery = discover_slurm(os.environ)
+    else:
+        mpi = with_namespaces(discover_mpi(library or find_library(os.environ)), find_runtime(load_settings().site))
+        found, known = mpi, {"library": vars(mpi.library)}
     if as_json:
-        echo_json(
-            {"library": vars(found.mpi.library), "glibc": found.mpi.glibc, what: found.table, "notes": found.notes}
-        )
+        echo_json({**known, "glibc": found.glibc, what: found.table, "notes": found.notes})
     else:
         for line in found.text.splitlines():
             echo_whole(line)

@@ -93,11 +93,7 @@ class Bind:
 
     @classmethod
     def parse_list(cls, text: str) -> tuple[Bind, ...]:
-        """Parse a list of bind paths as in `SINGULARITY_BINDPATH`, separated by commas, as their options are.
-
-        Raises:
-            ValueError: as for `parse`.
-        """
+        """Parse a list of bind paths as in `SINGULARITY_BINDPATH`, separated by commas, as their options are."""
         binds: list[str] = []
         for item in re.split(r"(?<!\\),", text):
             if binds and _OPTION.fullmatch(item):
@@ -150,11 +146,7 @@ class BindPattern:
 
     @classmethod
     def parse(cls, text: str) -> BindPattern:
-        """Parse `pattern[:folder/[:options]]`.
-
-        Raises:
-            ValueError: the text is not valid; the message says why and what to write.
-        """
+        """Parse `pattern[:folder/[:options]]`."""
         bind = Bind.parse(text)
         folder = bind.destination if bind.destination != bind.source else ""
         pattern.check(bind.source)

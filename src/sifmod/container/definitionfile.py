@@ -7,9 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+ONLY_A_SHELL = "write the path that is copied as it is: the runtime gives it to a shell, and '-' begins an option"
+
 _PLACE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 # Characters of a value: the place of a longer one is left as it is, because many of them would take much memory.
 _LONGEST = 1000
+# A source of `%files` that the runtime's shell and its `cp` take as it is written, but for patterns.
+_PLAIN = r"[^\s\"'\\$`{}()<>;&|\x00-\x1f]"
+_SOURCE = re.compile(rf'(?![-~#"])({_PLAIN}+)(?=\s|$)|"(?![-~#])((?:{_PLAIN}| )+)"(?=\s|$)')
 
 
 @dataclass(frozen=True)
@@ -53,26 +58,33 @@ class Stage:
         return tuple(dict.fromkeys(name for name in _PLACE.findall(self.text) if name not in self._values))
 
     def section(self, wanted: str) -> Iterator[tuple[int, str]]:
-        """Yield the lines of all sections of a name with their numbers, without comments.
+        """Return the lines of a section, such as `labels`, with their numbers; no `files` of another stage."""
+        return self._lines(_filled(self.text, self._values), wanted)
 
-        Args:
-            wanted: such as `labels`; of the sections `files`, those that copy from another stage are left out.
+    def copied(self) -> Iterator[tuple[int, str]]:
+        """Yield what it copies from the host, with the number of the line: paths, or patterns of a shell.
+
+        A source is empty if only a shell could tell it: the runtime's runs commands in it, and expands braces. Without
+        a value for a place, there is no build.
         """
-        for number, line in self._lines(wanted):
-            yield number, _filled(line, self._values)
+        for name in ("files", "appfiles"):
+            for number, line in self.section(name):
+                match = _SOURCE.match(line)
+                if match or not {*_PLACE.findall(line)} & {*self.unset_arguments}:
+                    yield number, (match[1] or match[2]) if match else ""
 
     @cached_property
     def _values(self) -> Mapping[str, str]:
         """Values of arguments by name, which may have places of other arguments themselves."""
-        lines = (line.partition("=") for _number, line in self._lines("arguments"))
+        lines = (line.partition("=") for _number, line in self._lines(self.text, "arguments"))
         values = {name.strip(): value.strip() for name, equals, value in lines if equals}
         values.update(self.build_args)
         return {name: _filled(value, values) for name, value in values.items()}
 
-    def _lines(self, wanted: str) -> Iterator[tuple[int, str]]:
+    def _lines(self, text: str, wanted: str) -> Iterator[tuple[int, str]]:
         name = ""
-        for number, line in enumerate(self.text.split("\n"), self.first):
-            match = re.match(r"[ \t]*%(\w+)[ \t]*(.*)", line)
+        for number, line in enumerate(text.split("\n"), self.first):
+            match = re.match(r"[ \t]*%+(\w+)[ \t]*(.*)", line)
             if match:
                 is_of_a_stage = match[1].lower() == "files" and match[2].startswith("from")
                 name = "" if is_of_a_stage else match[1].lower()
@@ -81,12 +93,7 @@ class Stage:
 
 
 def stages_of(text: str, build_args: Mapping[str, str]) -> tuple[Stage, ...]:
-    """Return the stages of a definition file, the last of which becomes the image; empty if it has no bootstrap agent.
-
-    Args:
-        text: its content.
-        build_args: values of build arguments, which come before those in its sections `%arguments`.
-    """
+    """Return the stages of a definition file, the last one that of the image; none without a bootstrap agent."""
     stages = []
     first = 1
     for part in re.split(r"(?im)^(?=bootstrap:)", text):

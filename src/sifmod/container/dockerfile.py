@@ -25,16 +25,17 @@ PREDEFINED_ARGUMENT = re.compile(r"(?i:(?:https?|ftp|no|all)_proxy)|(?:TARGET|BU
 
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*=\s*(\S+)\s*")
 _HEREDOC = re.compile(r"(?:^|\s)\d*<<(-?)([\"']?)([A-Za-z_]\w*)\2(?=\s|$)")
+_WITH_HEREDOCS = ("RUN", "COPY", "ADD")
+_FIELDS = {"src": "source", "dst": "target", "destination": "target"}  # of --mount: other names
+_TARGET = re.compile(r"(?<=[=,])(?:target|dst|destination)=")
+# Transports of buildah and podman whose images are files of this host (containers-transports(5)).
+_ON_HOST = re.compile(r"(?:containers-storage|dir|docker-archive|oci|oci-archive|ostree|sif|tarball):(?!\d+/)[^/]*/")
 _REMOTE = re.compile(r"\w+://|git@")
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?:(:?)([-+])([^{}$]*))?\})")
 
 
 def is_dockerfile(name: str) -> bool:
-    """Return whether a file is a Dockerfile; other definitions are definition files of the container runtime.
-
-    Args:
-        name: its name without a folder: `Dockerfile`, `Containerfile`, `NAME.Dockerfile`, `Dockerfile.NAME`.
-    """
+    """Return whether a file is a Dockerfile (or NAME.Dockerfile, Containerfile ...); others are definition files."""
     name = name.casefold()
     if name.endswith(IGNORE_FILE):
         return False
@@ -60,13 +61,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Dockerfile:
-    """A Dockerfile (docs.docker.com/reference/dockerfile), as far as sifmod has to know it.
-
-    Attributes:
-        name: its file name, for messages.
-        text: its content.
-        build_args: values of its arguments.
-    """
+    """A Dockerfile (docs.docker.com/reference/dockerfile) with build arguments, as far as sifmod has to know it."""
 
     name: str
     text: str
@@ -111,6 +106,9 @@ class Dockerfile:
         """The images that it starts from or copies from, as written, with their references.
 
         A reference is empty if it can't be told, because it has a variable that only the builder knows.
+
+        Raises:
+            ParameterError: one is a file of this host.
         """
         found = {}
         values: dict[str, Optional[str]] = {}
@@ -126,18 +124,27 @@ class Dockerfile:
                 if written.lower() not in known and not is_number:
                     # in a stage only the builder's own variables would count, and no builder allows them here
                     found[written] = expanded(written, values if is_from else {})
+                self._check_place(written, one, values)
             if is_from:
                 stages.append(self.stages[len(stages)])
                 known.add(stages[-1])
                 numbers.add(str(len(numbers)))
         return found
 
-    def argument_values(self, one: Instruction, values: dict[str, Optional[str]]) -> dict[str, Optional[str]]:
-        """Return the values of the arguments that an instruction ARG declares; None for one without a value.
+    def _check_place(self, written: str, one: Instruction, values: Mapping[str, Optional[str]]) -> None:
+        """Refuse an image that is a file of this host: what is built of a stranger's Dockerfile would be made of it."""
+        names = (match[1] or match[2] for match in _VARIABLE.finditer(written))
+        filled = expanded(written, {name: values.get(name) or "" for name in names})
+        if _ON_HOST.match(filled):
+            raise self._wrong(one, f": '{written}' is a place on this host: name an image of a registry")
 
-        Args:
-            one: the instruction; another one declares nothing.
-            values: of what is declared before it; an argument without a value of its own keeps its value from there.
+    def _wrong(self, one: Instruction, what: str) -> ParameterError:
+        return ParameterError("definition", self.name, f"line {one.first + 1}{what}")
+
+    def argument_values(self, one: Instruction, values: dict[str, Optional[str]]) -> dict[str, Optional[str]]:
+        """Return the values of the arguments that an instruction declares, if it is ARG; None for one without a value.
+
+        An argument without a value of its own keeps that of what is declared before it, `values`.
         """
         found: dict[str, Optional[str]] = {}
         for name, default in _declared(one):
@@ -145,29 +152,61 @@ class Dockerfile:
             found[name] = self.build_args.get(name, value)
         return found
 
-    def with_images(self, references: Mapping[str, str]) -> str:
-        """Return its text with other references.
+    @property
+    def heredoc(self) -> str:
+        """Its first instruction with a heredoc and its line, for a message; empty if it has none."""
+        found = (one for one in self.instructions if one.keyword in _WITH_HEREDOCS and _HEREDOC.search(one.rest))
+        return next((f"line {one.first + 1}, {one.keyword} {one.rest}" for one in found), "")
 
-        Args:
-            references: by the image as written.
-        """
+    @property
+    def mount(self) -> str:
+        """Its first RUN with a mount and its line, for a message; empty if it has none."""
+        found = ((one, flag) for one in self.instructions if one.keyword == "RUN" for flag in _flags(one))
+        return next((f"line {one.first + 1}, RUN {flag}" for one, flag in found if flag.startswith("--mount=")), "")
+
+    @cached_property
+    def _folders(self) -> Mapping[int, str]:
+        """The working folder at each instruction, by its first line; empty if the file does not tell it."""
+        found: dict[int, str] = {}
+        of_stages = {"scratch": "/"}
+        folder, stage = "", ""
+        stages = iter(self.stages)
+        for one in self.instructions:
+            if one.keyword == "FROM":
+                folder, stage = of_stages.get("".join(instruction_words(one.rest)[:1]).lower(), ""), next(stages)
+            elif one.keyword == "WORKDIR":
+                path = posixpath.join(folder, "".join(shell_words(one.rest)[:1]))
+                folder = path if path.startswith("/") and "$" not in path else ""
+            if stage:
+                of_stages[stage] = folder
+            found[one.first] = folder
+        return found
+
+    def as_built(self, references: Mapping[str, str]) -> str:
+        """Return its text with these references for images, and absolute targets of mounts, as old builders need."""
         lines = self.text.splitlines()
         for one in reversed(self.instructions):
-            named = [written for written in _images_of(one) if references.get(written)]
-            if not named:
-                continue
-            rest = one.rest
-            for written in named:
-                rest = re.sub(rf"(?<![^\s=,]){re.escape(written)}(?![^\s,])", references[written], rest, count=1)
-            lines[one.first : one.last + 1] = [f"{one.keyword} {rest}"]
+            changes = {
+                rf"(?<!\S){re.escape(flag)}(?!\S)": _TARGET.sub(rf"\g<0>{self._folders[one.first]}/", flag)
+                for flag in _flags(one)
+                if one.keyword == "RUN" and self._folders[one.first] and _is_relative(_mount(flag))
+            }
+            changes.update(
+                (rf"(?<![^\s=,]){re.escape(written)}(?![^\s,])", references[written])
+                for written in _images_of(one)
+                if references.get(written)
+            )
+            if changes:
+                # the white space in a command counts
+                is_run = one.keyword == "RUN"
+                text = "\n".join(lines[one.first : one.last + 1]) if is_run else f"{one.keyword} {one.rest}"
+                for pattern, instead in changes.items():
+                    text = re.sub(pattern, instead.replace("\\", r"\\"), text, count=1)
+                lines[one.first : one.last + 1] = text.split("\n")
         return "\n".join(lines) + "\n"
 
     def check(self, *, target: str, files: Collection[str]) -> None:
-        """Refuse what no builder would build, before one is started.
-
-        Args:
-            target: the stage to build; empty for the last one.
-            files: names of the files in the build context.
+        """Refuse what no builder would build of a stage, by default the last one, before one is started.
 
         Raises:
             ParameterError: it is not a Dockerfile, or a build argument, the stage or a file is not there.
@@ -187,24 +226,34 @@ class Dockerfile:
             known = ", ".join(filter(None, self.stages)) or f"its number, 0 to {numbers[-1]}"
             raise ParameterError("build_target", target, f"{self.name} has no stage of this name: use {known}")
         for one in self.instructions:
-            if one.keyword in ("COPY", "ADD"):
-                self._check_copied(one, files)
+            self._check_copied(one, files)
+            for mount in map(_mount, _flags(one) if one.keyword == "RUN" else ()):
+                if _is_relative(mount) and not self._folders[one.first]:
+                    raise self._wrong(
+                        one,
+                        f": the mount target '{mount['target']}' is relative, and only the base image knows to what: "
+                        "write an absolute path, or put WORKDIR with one before this line",
+                    )
 
     def _check_copied(self, one: Instruction, files: Collection[str]) -> None:
         for source in copied_files(one):
             path = posixpath.normpath(source.lstrip("/"))
-            place = f"line {one.first + 1}, {one.keyword} {source}"
+            place = f", {one.keyword} {source if one.keyword != 'RUN' else f'--mount of {source}'}"
             if path == ".." or path.startswith("../"):
-                raise ParameterError(
-                    "definition",
-                    self.name,
+                raise self._wrong(
+                    one,
                     f"{place}: this is outside of the build context, the easyconfig's folder. Put the file there, and "
                     "name it in definition_files",
                 )
+            if path in (".", "*") and not set(files) - {self.name, IGNORE_FILE}:
+                raise self._wrong(
+                    one,
+                    f"{place}: the build context has nothing but the Dockerfile, because definition_files names no "
+                    "files. Name them there; ADD unpacks a folder that is packed as .tar",
+                )
             if path != "." and not any(fnmatch.fnmatchcase(name, path) for name in files):
-                raise ParameterError(
-                    "definition",
-                    self.name,
+                raise self._wrong(
+                    one,
                     f"{place}: the build context has no such file, only {', '.join(sorted(files))}. Name the file in "
                     "definition_files; ADD unpacks a folder that is packed as .tar",
                 )
@@ -230,7 +279,7 @@ def _instructions(lines: list[str]) -> Iterator[Instruction]:
             continue
         keyword, rest = words[0].upper(), words[1] if len(words) > 1 else ""
         yield Instruction(keyword, rest, first, index - 1)
-        if keyword in ("RUN", "COPY", "ADD"):
+        if keyword in _WITH_HEREDOCS:
             for dash, _quote, end in _HEREDOC.findall(rest):
                 if (dash, end) not in endless:
                     begin, index = index, _after_heredoc(lines, index, end, tabs=bool(dash))
@@ -291,17 +340,35 @@ def _images_of(one: Instruction) -> list[str]:
     """Return the images, or stages, that an instruction names."""
     if one.keyword == "FROM":
         return instruction_words(one.rest)[:1]
-    flags = one.rest.split()[: -len(instruction_words(one.rest)) or None]
     if one.keyword in ("COPY", "ADD"):
-        return [flag.partition("=")[2] for flag in flags if flag.startswith("--from=")]
+        return [flag.partition("=")[2] for flag in _flags(one) if flag.startswith("--from=")]
     if one.keyword == "RUN":
-        return [name for flag in flags if flag.startswith("--mount=") for name in re.findall(r"[=,]from=([^,]+)", flag)]
+        return [mount["from"] for mount in map(_mount, _flags(one)) if mount.get("from")]
     return []
 
 
+def _flags(one: Instruction) -> list[str]:
+    return one.rest.split()[: -len(instruction_words(one.rest)) or None]
+
+
+def _mount(flag: str) -> dict[str, str]:
+    """Return the fields of `--mount=...`, under their first names; empty if it is another flag."""
+    name, _equals, text = flag.partition("=")
+    fields = (field.partition("=") for field in text.split(",")) if name == "--mount" else ()
+    return {_FIELDS.get(key, key): value for key, _equals, value in fields}
+
+
+def _is_relative(mount: Mapping[str, str]) -> bool:
+    return bool(mount.get("target")) and mount["target"][0] not in "/$"
+
+
 def copied_files(one: Instruction) -> list[str]:
-    """Return the files of the build context that COPY or ADD names, as far as they can be told."""
-    if _images_of(one) or _HEREDOC.search(one.rest):
+    """Return the files of the build context that COPY, ADD or a mount of RUN names, as far as they can be told."""
+    if one.keyword == "RUN":
+        mounts = (mount for mount in map(_mount, _flags(one)) if mount.get("type", "bind") == "bind" and mount)
+        sources = [mount.get("source", ".") for mount in mounts if not mount.get("from")]
+        return [source for source in sources if "$" not in source]
+    if one.keyword not in ("COPY", "ADD") or _images_of(one) or _HEREDOC.search(one.rest):
         return []
     words = instruction_words(one.rest)
     text = one.rest[one.rest.find(words[0]) :] if words else ""

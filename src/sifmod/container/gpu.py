@@ -14,10 +14,6 @@ LIBRARIES = ("host", "image")
 Reading = tuple[str, tuple[tuple[str, str], ...]]
 
 
-def _nothing() -> Mapping[str, str]:
-    return MappingProxyType({})
-
-
 def _unread(_said: str) -> Reading:
     return "", ()
 
@@ -34,14 +30,15 @@ class Vendor:
             available in a container.
         commands: commands of the host that the runtime's option brings into a container.
         device: a device file that exists on nodes with a loaded driver.
-        enroot: variables with which enroot brings its devices and the host's libraries into a container, each with the
-            value that it has unless the user sets another; empty if enroot needs none.
+        brought_by: variables that bring its devices and the host's libraries into a container of a runtime without
+            such an option, each with the value that it has unless the user sets another; empty if none is needed.
         gpus: shell pattern of the device files, one for each GPU.
         libraries: whose libraries programs use unless the site or the easyconfig says otherwise, one of `LIBRARIES`.
         driver_library: library that must be that of the host's driver; empty if images have all that they need.
         visibility: variables that select the GPUs of a process, the one that Slurm sets first.
         caches: variables with the cache folders of its libraries.
         collectives: library for communication between its GPUs; the names of its variables begin with this name.
+        built_for: variable with the architectures for which PyTorch and its extensions are built.
         hints: pattern of image names, and of lower-case scripts, for its GPUs.
         tool: command that lists the GPUs of a host.
         queries: arguments of the tool; each is tried if the tool is too old for the one before.
@@ -67,24 +64,25 @@ class Vendor:
     gpus: str
     hints: str
     commands: tuple[str, ...] = ()
-    enroot: Mapping[str, str] = field(default_factory=_nothing)
+    brought_by: Mapping[str, str] = field(default_factory=dict)
     libraries: str = "host"
     driver_library: str = ""
     caches: tuple[str, ...] = ()
     collectives: str = ""
+    built_for: str = ""
     tool: str = ""
     queries: tuple[tuple[str, ...], ...] = ()
     too_old: str = ""
     read: Callable[[str], Reading] = field(default=_unread, repr=False)
-    models: Mapping[str, str] = field(default_factory=_nothing)
+    models: Mapping[str, str] = field(default_factory=dict)
     driver: str = ""
     driver_file: str = ""
-    oldest_drivers: Mapping[str, str] = field(default_factory=_nothing)
+    oldest_drivers: Mapping[str, str] = field(default_factory=dict)
     driver_error: str = ""
-    driver_releases: Mapping[str, str] = field(default_factory=_nothing)
+    driver_releases: Mapping[str, str] = field(default_factory=dict)
     releases: tuple[str, ...] = ()
     releases_apart: int = 0
-    lowest_architectures: Mapping[str, str] = field(default_factory=_nothing)
+    lowest_architectures: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def variable(self) -> str:
@@ -151,6 +149,7 @@ _AMD = Vendor(
     visibility=("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
     caches=("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"),
     collectives="RCCL",
+    built_for="PYTORCH_ROCM_ARCH",
     hints="rocm",
     commands=("rocm-smi", "rocminfo"),  # rocmliblist.conf of Apptainer and SingularityCE
     tool="rocm-smi",
@@ -202,14 +201,15 @@ _NVIDIA = Vendor(
     visibility=("CUDA_VISIBLE_DEVICES",),
     caches=("CUDA_CACHE_PATH",),
     collectives="NCCL",
+    built_for="TORCH_CUDA_ARCH_LIST",
     hints=r"cuda|nvidia|\bngc\b|-ngc-",
     # nvliblist.conf of Apptainer and SingularityCE
     commands=(
         *("nvidia-smi", "nvidia-debugdump", "nvidia-persistenced"),
         *("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
     ),
-    # 98-nvidia.sh of enroot 4.1.2 does nothing without the first, and brings no compute library without the second
-    enroot=MappingProxyType({"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}),
+    # 98-nvidia.sh (4.1.2) does nothing without the first, and brings no compute library without the second
+    brought_by=MappingProxyType({"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}),
     tool="nvidia-smi",
     queries=(
         ("--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"),

@@ -6,29 +6,19 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from sifmod.container.spec import DEFAULT_WRAPPERS, INHERITED, Base
+from sifmod.container.parameters import INHERITED, OF_THE_IMAGE
+from sifmod.container.spec import DEFAULT_WRAPPERS, Base
 from sifmod.container.wrappers import read_wrappers
 from sifmod.errors import ParameterError
 
 BUILDS_ON = "builds_on"
-# They say which image and which Python, and these are the base's.
-OF_THE_IMAGE = (
-    *("sources", "image_uri", "definition", "definition_files", "build_args", "build_target", "checksums"),
-    *("image_mode", "python_prefix", "conda_root", "conda_env"),
-)
-_LISTS, _TABLES = ("binds", "features"), ("container_env", "expected_packages")
 
 
 def inherited(base: Base, parameters: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a module that builds on another one.
 
-    Lists and tables are added to those of the base; any other parameter replaces the base's. Values are checked where
-    the description of the container is made of them.
-
-    Args:
-        base: the installation that it builds on.
-        parameters: what that one's manifest says that others take over.
-        own: what the easyconfig sets.
+    Lists and tables are added to those of the base, as its manifest has them; any other parameter of the module's own
+    easyconfig replaces the base's. Values are checked where the description of the container is made of them.
 
     Raises:
         ParameterError: the easyconfig sets what only the base can.
@@ -46,12 +36,12 @@ def inherited(base: Base, parameters: Mapping[str, Any], own: Mapping[str, Any])
     merged = {name: value for name, value in parameters.items() if name in INHERITED}
     for name, value in own.items():
         below = merged.get(name)
-        if name in _LISTS and isinstance(below, (list, tuple)) and isinstance(value, (list, tuple)):
-            merged[name] = [*below, *value]
-        elif name in _TABLES and isinstance(below, Mapping) and isinstance(value, Mapping):
-            merged[name] = {**below, **value}
-        elif name == "wrappers":
+        if name == "wrappers":
             merged[name] = _wrappers(below, value, has_python=bool(base.python_version))
+        elif isinstance(below, (list, tuple)) and isinstance(value, (list, tuple)):
+            merged[name] = [*below, *value]
+        elif isinstance(below, Mapping) and isinstance(value, Mapping):
+            merged[name] = {**below, **value}
         else:
             merged[name] = value
     return merged

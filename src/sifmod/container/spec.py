@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -14,36 +14,17 @@ from sifmod.advice.advisory import Advisory
 from sifmod.container.bind import UNBINDABLE, Bind, is_bindable
 from sifmod.container.gpu import LIBRARIES, VENDORS, Vendor
 from sifmod.container.naming import Naming
-from sifmod.container.variables import check_variable
+from sifmod.container.parameters import INHERITED, read_parameters
 from sifmod.container.wrappers import read_wrappers
 from sifmod.errors import ParameterError
-from sifmod.text.package import is_package
-from sifmod.text.suggest import perhaps
+from sifmod.text import quoting
 
-LAUNCHES = ("exec", "run")
-IMAGE_MODES = ("copy", "link", "central")
-MPIS = ("host", "image")
 DEFAULT_CONDA_ROOT = "/opt/miniconda3"
 DEFAULT_WRAPPERS = ("python", "pip")
 
-# Parameters that a module which builds on this one takes over. What this one has installed is in its user software.
-INHERITED = (
-    *("python_prefix", "conda_root", "conda_env", "venv", "wrappers", "binds", "container_env", "features", "gpu"),
-    *("gpu_libraries", "mpi", "share_container", "launch", "expected_packages", "user_commands", "pip_constraints"),
-    "module_family",
-)
-
-# A name or a version that becomes part of paths.
-SIMPLE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
-
 
 def conda_prefix(root: str, env: str) -> str:
-    """Return the prefix of a conda environment in the image.
-
-    Args:
-        root: root of the conda installation.
-        env: name of the environment.
-    """
+    """Return the prefix in the image of an environment of a conda installation."""
     return root if env == "base" else f"{root}/envs/{env}"
 
 
@@ -108,15 +89,15 @@ class ContainerSpec:
         image_size: its size in bytes; 0 until it was installed.
         image_id: the identifier in its header; empty until it was installed.
         image_sha256: its SHA-256; empty until it was installed, and if it was linked and not read.
-        squashfs: file name of the image for enroot in the installation, or absolute path of that of a base; empty if
-            there is none.
+        squashfs: file name of its SquashFS, for runtimes that start no SIFs, in the installation, or absolute path of
+            that of a base; empty if there is none.
         definition_files: files kept in share/docker-defs/ for reference.
         expected_packages: names and exact versions of distributions that the container's Python must have.
         python: the Python of the image; None if the module provides no Python.
         python_version: `major.minor` of that Python; empty until it was read from the image.
         venv: name of the virtual environment; empty if there is no user software.
         wrappers: names of host commands that run a command in the container.
-        wrapped: the words of that command by name; without an entry it has the same name, and no arguments of its own.
+        wrapper_commands: the words of that command by name; without an entry it has the same name, and no arguments.
         bases: the installations that it builds on, the nearest first.
         inheritable: values of `INHERITED`, for modules that build on it.
         user_commands: whether commands that users install are host commands too.
@@ -127,7 +108,8 @@ class ContainerSpec:
         gpu_libraries: whose libraries programs use on its GPUs: `host`, for which the runtime brings them, or `image`.
         mpi: whose MPI programs use, one of `MPIS`; empty if that was not said, or if there is none.
         mpi_env: variables that MPI needs with the runtime of this host; empty until it was installed.
-        misfits: the site's features that its programs can't use, each with the reason; empty until it was installed.
+        unusable_features: the site's features that its programs can't use, each with the reason; empty until installed.
+        locales: the image's locales in UTF-8; empty if these are not known, or until it was installed.
         share_container: whether the tasks of a Slurm step on a node share one container; a variable overrides it.
         launch: `exec`, or `run` for images that need their entry point.
         pip_requirements: requirements that pip installs into the virtual environment at install time.
@@ -155,7 +137,7 @@ class ContainerSpec:
     python_version: str = ""
     venv: str = ""
     wrappers: tuple[str, ...] = ()
-    wrapped: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    wrapper_commands: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     bases: tuple[Base, ...] = ()
     inheritable: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     user_commands: bool = True
@@ -166,7 +148,8 @@ class ContainerSpec:
     gpu_libraries: str = "host"
     mpi: str = ""
     mpi_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    misfits: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    unusable_features: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    locales: tuple[str, ...] = ()
     share_container: bool = False
     launch: str = "exec"
     pip_requirements: tuple[str, ...] = ()
@@ -192,22 +175,16 @@ class ContainerSpec:
         return self.vendor if self.gpu_libraries == "host" else None
 
     def command_of(self, wrapper: str) -> tuple[str, ...]:
-        """Return the words of the command that a wrapper runs in the container.
-
-        Args:
-            wrapper: its name, one of `wrappers`.
-        """
-        return self.wrapped.get(wrapper, (wrapper,))
+        """Return the words of the command that a wrapper runs in the container."""
+        return self.wrapper_commands.get(wrapper, (wrapper,))
 
     def feature_changes(self, known: Collection[str]) -> tuple[str, ...]:
-        """Return `features`, with what `mpi` says of the site's feature of this name.
-
-        Args:
-            known: names of the site's features.
-        """
-        if not self.mpi or names.MPI_FEATURE not in known:
-            return self.features
-        return (*self.features, names.MPI_FEATURE if self.mpi == "host" else f"-{names.MPI_FEATURE}")
+        """Return `features`, with what `mpi` says of the site's feature of this name, and without the unusable ones."""
+        changes = [*self.features]
+        if self.mpi:
+            changes.append(names.MPI_FEATURE if self.mpi == "host" else f"-{names.MPI_FEATURE}")
+        changes += [f"-{name}" for name in self.unusable_features]
+        return tuple(change for change in changes if change in self.features or change.lstrip("-") in known)
 
     @property
     def bases_below(self) -> tuple[Base, ...]:
@@ -228,20 +205,17 @@ class ContainerSpec:
 
 
 def squashfs_name(sif: str) -> str:
-    """Return the file name of the image for enroot that belongs to a SIF: `demo.sqsh` to `demo.sif`.
-
-    Args:
-        sif: file name of the SIF.
-    """
+    """Return the file name of the SquashFS that belongs to a SIF: `demo.sqsh` to `demo.sif`."""
     return f"{sif[:-4] if sif.endswith('.sif') and sif != '.sif' else sif}.sqsh"
 
 
-def image_is_gone(image: object) -> str:
-    """Return the message for an image that is neither in the installation nor in the site's repositories.
+def reinstalling(installdir: object) -> str:
+    """Return the command that installs a container again, from the easyconfig in its installation directory."""
+    return f"eb --rebuild {quoting.shell(installdir)}/easybuild/*.eb"
 
-    Args:
-        image: path of the image.
-    """
+
+def image_is_gone(image: object) -> str:
+    """Return the message for an image that is neither in the installation nor in the site's repositories."""
     return f"the image '{image}' is gone, and the site has no copy of it"
 
 
@@ -261,7 +235,48 @@ def spec_from_parameters(
     Raises:
         ParameterError: a value is invalid; the message names parameter, value and remedy.
     """
-    given = {key: value for key, value in parameters.items() if value is not None}
+    _check_names(name=name, version=version, env_name=env_name, installdir=installdir, sif=sif)
+    values = read_parameters(parameters)
+    python = _python(values)
+    _check_together(values, python)
+    gpu = values["gpu"]
+    wrappers = values["wrappers"]
+    if wrappers is None:
+        wrappers = read_wrappers(DEFAULT_WRAPPERS if python else ())
+    return ContainerSpec(
+        name=name,
+        version=version,
+        env_name=env_name,
+        installdir=installdir,
+        sif=sif,
+        image_mode=values["image_mode"],
+        definition_files=values["definition_files"],
+        expected_packages=values["expected_packages"],
+        python=python,
+        venv=values["venv"],
+        wrappers=tuple(wrappers),
+        wrapper_commands=MappingProxyType({name: words for name, words in wrappers.items() if words != (name,)}),
+        inheritable=MappingProxyType(
+            {name: parameters[name] for name in INHERITED if parameters.get(name) is not None}
+        ),
+        user_commands=values["user_commands"] and bool(values["venv"]),
+        binds=values["binds"],
+        container_env=values["container_env"],
+        features=values["features"],
+        gpu=gpu,
+        gpu_libraries=values["gpu_libraries"] or (VENDORS[gpu].libraries if gpu else LIBRARIES[0]),
+        mpi=values["mpi"],
+        share_container=values["share_container"],
+        launch=values["launch"],
+        pip_requirements=values["pip_requirements"],
+        pack_user_software=values["pack_user_software"],
+        pip_constraints=values["pip_constraints"],
+        module_family=values["module_family"],
+    )
+
+
+def _check_names(*, name: str, version: str, env_name: str, installdir: str, sif: str) -> None:
+    """Check what becomes part of paths and of names of variables."""
     for parameter, value in (("name", name), ("version", version)):
         if {".", ".."} & set(value.split("/")) or re.search(r"[\x00-\x1f\x7f]", value):
             raise ParameterError(
@@ -277,153 +292,34 @@ def spec_from_parameters(
         raise ParameterError("sources", sif, "use the file name of a SIF, without folders or a leading dot or dash")
     if sif in names.INSTALLED or sif.startswith(names.USERS):
         raise ParameterError("sources", sif, "sifmod uses this name for another file: rename the image")
-    python = _python(given)
-    venv = _name("venv", given.get("venv", ""))
+
+
+def _check_together(values: Mapping[str, Any], python: Optional[PythonLayout]) -> None:
+    """Check what a parameter needs of others."""
+    venv, requirements, packages = values["venv"], values["pip_requirements"], values["expected_packages"]
     if venv and not python:
         raise ParameterError("venv", venv, "a virtual environment needs a Python: set conda_env or python_prefix")
-    requirements = _texts("pip_requirements", given.get("pip_requirements", ()))
     if requirements and not venv:
         raise ParameterError("pip_requirements", list(requirements), "set venv, the virtual environment for them")
-    pack = _flag("pack_user_software", given.get("pack_user_software", False))
-    if pack and not venv:
+    if values["pack_user_software"] and not venv:
         raise ParameterError(
-            "pack_user_software", pack, "there is nothing to pack without venv: set venv, or remove this parameter"
+            "pack_user_software", True, "there is nothing to pack without venv: set venv, or remove this parameter"
         )
-    gpu = _choice("gpu", given.get("gpu", ""), tuple(VENDORS)) if given.get("gpu") else ""
-    wrappers = read_wrappers(given.get("wrappers", DEFAULT_WRAPPERS if python else ()))
-    usual_libraries = VENDORS[gpu].libraries if gpu else LIBRARIES[0]
-    return ContainerSpec(
-        name=name,
-        version=version,
-        env_name=env_name,
-        installdir=installdir,
-        sif=sif,
-        image_mode=_choice("image_mode", given.get("image_mode", "copy"), IMAGE_MODES),
-        definition_files=file_names("definition_files", given.get("definition_files", ())),
-        expected_packages=_packages("expected_packages", given.get("expected_packages", {}), python),
-        python=python,
-        venv=venv,
-        wrappers=tuple(wrappers),
-        wrapped=MappingProxyType({name: words for name, words in wrappers.items() if words != (name,)}),
-        inheritable=MappingProxyType({name: given[name] for name in INHERITED if name in given}),
-        user_commands=_flag("user_commands", given.get("user_commands", True)) and bool(venv),
-        binds=_binds("binds", given.get("binds", ())),
-        container_env=_variables("container_env", given.get("container_env", {})),
-        features=_texts("features", given.get("features", ())),
-        gpu=gpu,
-        gpu_libraries=_choice("gpu_libraries", given.get("gpu_libraries") or usual_libraries, LIBRARIES),
-        mpi=_choice("mpi", given["mpi"], MPIS) if given.get("mpi") else "",
-        share_container=_flag("share_container", given.get("share_container", False)),
-        launch=_choice("launch", given.get("launch", "exec"), LAUNCHES),
-        pip_requirements=requirements,
-        pack_user_software=pack,
-        pip_constraints=_flag("pip_constraints", given.get("pip_constraints", True)),
-        module_family=_family(given.get("module_family", "container")),
-    )
+    if packages and not python:
+        raise ParameterError(
+            "expected_packages", dict(packages), "packages need a Python: set conda_env or python_prefix"
+        )
 
 
-def _python(given: Mapping[str, Any]) -> Optional[PythonLayout]:
-    root, env, prefix = given.get("conda_root", ""), given.get("conda_env", ""), given.get("python_prefix", "")
+def _python(values: Mapping[str, Any]) -> Optional[PythonLayout]:
+    root, env, prefix = values["conda_root"], values["conda_env"], values["python_prefix"]
     if prefix and (root or env):
         raise ParameterError("python_prefix", prefix, "remove conda_root and conda_env, or remove this parameter")
     if prefix:
-        return PythonLayout(prefix=_container_path("python_prefix", prefix))
+        return PythonLayout(prefix=prefix)
     if root and not env:
         raise ParameterError("conda_root", root, "also set the conda environment, such as conda_env = 'base'")
     if not env:
         return None
-    root = _container_path("conda_root", root or DEFAULT_CONDA_ROOT)
-    env = _name("conda_env", env)
+    root = root or DEFAULT_CONDA_ROOT
     return PythonLayout(prefix=conda_prefix(root, env), conda_root=root, conda_env=env)
-
-
-def _container_path(parameter: str, value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"(/[A-Za-z0-9_.+@%=-]+)+/?", value) or "/../" in f"{value}/":
-        raise ParameterError(parameter, value, "use an absolute path in the image, such as '/opt/miniconda3'")
-    return value.rstrip("/")
-
-
-def _name(parameter: str, value: Any) -> str:
-    if value in ("", False):
-        return ""
-    if not isinstance(value, str) or not SIMPLE_NAME.fullmatch(value):
-        raise ParameterError(parameter, value, "use only letters, digits, '_', '.', '+' and '-', and no slash")
-    return value
-
-
-def _family(value: Any) -> str:
-    family = _name("module_family", value)
-    if not re.fullmatch(r"[A-Za-z0-9_]*", family):
-        raise ParameterError("module_family", value, "it becomes part of a variable: use only letters, digits and '_'")
-    return family
-
-
-def _choice(parameter: str, value: Any, known: Sequence[str]) -> str:
-    if value not in known:
-        hint = perhaps(value, known) if isinstance(value, str) else ""
-        raise ParameterError(parameter, value, f"use {' or '.join(repr(word) for word in known)}{hint}")
-    return str(value)
-
-
-def _flag(parameter: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ParameterError(parameter, value, "use True or False, without quotes")
-    return value
-
-
-def _texts(parameter: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) and item.strip() for item in value):
-        raise ParameterError(parameter, value, "use a list of strings, such as ['one', 'two']")
-    for item in value:
-        if "\n" in item or "\0" in item:
-            raise ParameterError(parameter, item, "put each item on one line")
-    return tuple(value)
-
-
-def file_names(parameter: str, value: Any) -> tuple[str, ...]:
-    """Return a list of names of files beside the easyconfig, checked.
-
-    Raises:
-        ParameterError: it is not a list of such names.
-    """
-    for item in _texts(parameter, value):
-        if "/" in item or item.startswith("."):
-            raise ParameterError(parameter, item, "use the name of a file beside the easyconfig, without a folder")
-    return tuple(value)
-
-
-def _packages(parameter: str, value: Any, python: Optional[PythonLayout]) -> Mapping[str, str]:
-    if not isinstance(value, Mapping) or not all(
-        isinstance(name, str) and isinstance(version, str) and name and version for name, version in value.items()
-    ):
-        raise ParameterError(
-            parameter, value, "use a dictionary of names and exact versions, such as {'torch': '2.2.0'}"
-        )
-    for name, version in value.items():
-        # EasyBuild writes them into the module
-        if not is_package(name, version):
-            raise ParameterError(parameter, {name: version}, "use the name and the version that `pip list` shows")
-    if value and not python:
-        raise ParameterError(parameter, value, "packages need a Python: set conda_env or python_prefix")
-    return MappingProxyType(dict(value))
-
-
-def _binds(parameter: str, value: Any) -> tuple[Bind, ...]:
-    binds = []
-    for item in _texts(parameter, value):
-        try:
-            binds.append(Bind.parse(item))
-        except ValueError as error:
-            raise ParameterError(parameter, item, str(error)) from error
-    return tuple(binds)
-
-
-def _variables(parameter: str, value: Any) -> Mapping[str, Optional[str]]:
-    if not isinstance(value, Mapping):
-        raise ParameterError(parameter, value, "use a dictionary, such as {'OMP_NUM_THREADS': '7'}")
-    for name, content in value.items():
-        try:
-            check_variable(name, content)
-        except ValueError as error:
-            raise ParameterError(parameter, {name: content}, str(error)) from error
-    return MappingProxyType(dict(value))

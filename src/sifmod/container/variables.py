@@ -14,6 +14,9 @@ VARIABLE_VALUE = re.compile(r"[^\x00\r\n]*")
 # What a shell takes for a command in a word within double quotes.
 _COMMAND = re.compile(r"`|\$\(")
 
+# What programs read their proxy from, in lower or upper case.
+PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+
 # Variables that programs of the host read. A value for the container would break these programs, or send them to files
 # that only the container has, so it never becomes a variable of the user's shell.
 HOST_VARIABLES = (
@@ -26,6 +29,7 @@ HOST_VARIABLES = (
     # interpreters and package managers
     *("PYTHON*", "PIP_*", "UV_*", "CONDA_*", "PERL*", "RUBY*", "LUA_*", "TCL*", "JAVA_*", "CLASSPATH"),
     # certificates and configuration of tools that transfer files
+    *(*PROXIES, *(name.upper() for name in PROXIES)),
     *("SSL_*", "CURL_*", "REQUESTS_CA_BUNDLE", "GIT_*", "SSH_*"),
     # the container runtime, modules, EasyBuild, Slurm and sifmod
     *("PREPEND_LD_LIBRARY_PATH", "APPEND_LD_LIBRARY_PATH"),
@@ -35,20 +39,12 @@ HOST_VARIABLES = (
 
 
 def is_for_host(name: str) -> bool:
-    """Return whether programs of the host read a variable, so that only the container may get a value for it.
-
-    Args:
-        name: of the variable.
-    """
+    """Return whether programs of the host read a variable, so that only the container may get a value for it."""
     return any(fnmatchcase(name, pattern) for pattern in HOST_VARIABLES)
 
 
 def check_variable(name: object, value: object) -> None:
-    """Check one variable that an easyconfig or a site sets in a container.
-
-    Args:
-        name: its name.
-        value: its value; None removes what an earlier origin sets.
+    """Check one variable that an easyconfig or a site sets in a container; None removes what an earlier origin sets.
 
     Raises:
         ValueError: sifmod can't set it; the message says why and what to write.

@@ -9,34 +9,27 @@ from types import MappingProxyType
 from typing import Any
 
 from sifmod import names
+from sifmod.container.runtime import runtime_commands
 from sifmod.errors import ParameterError
+from sifmod.text.package import NAME
 
-# A command's name, on the host or in the container.
-COMMAND_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 # Words that only a shell understands.
 _OPERATORS = frozenset({"|", "||", "&", "&&", ";", ">", ">>", "<", "<<", "2>", "2>&1"})
 
 
 def why_not_a_wrapper(name: str) -> str:
-    """Return why no wrapper can have a name; empty if one can.
-
-    Args:
-        name: name of a command on the host.
-    """
-    if not COMMAND_NAME.fullmatch(name):
+    """Return why no wrapper can have the name of a command on the host; empty if one can."""
+    if not NAME.fullmatch(name):
         return "use the name of a command in the image, without a folder"
     if name in names.COMMANDS:
         return "sifmod has a command of this name: remove it from the list"
-    if name in names.HOST_COMMANDS:
+    if name in names.HOST_COMMANDS or name in runtime_commands():
         return "it would hide the host's command of this name: remove it from the list"
     return ""
 
 
 def read_wrappers(value: Any) -> Mapping[str, tuple[str, ...]]:
-    """Return the wrappers that an easyconfig lists or maps: for each name the words of its command in the container.
-
-    Args:
-        value: a list of names, or a dictionary of names and commands such as `/usr/local/gromacs/bin/gmx -quiet`.
+    """Return for each name that an easyconfig lists, or maps to a command, the words of its command in the container.
 
     Raises:
         ParameterError: a name or a command can't be used.
@@ -80,6 +73,6 @@ def _words(name: str, command: Any) -> tuple[str, ...]:
         raise refused(shells)
     if re.match(r"[A-Za-z_]\w*=", words[0]):
         raise refused("set variables with container_env: a wrapper starts one command, without a shell")
-    if not COMMAND_NAME.fullmatch(words[0]) and not words[0].startswith("/"):
+    if not NAME.fullmatch(words[0]) and not words[0].startswith("/"):
         raise refused("begin with the name of a command in the container, or with its absolute path")
     return words

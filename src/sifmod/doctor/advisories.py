@@ -33,12 +33,6 @@ def container_advisories(
 
     An advisory whose remedy is in force, in this shell or by the site, is a note, and so is one that depends on a GPU
     driver if this host has none.
-
-    Args:
-        advisories: the advisories in force.
-        subject: the facts about the container and the host.
-        site: the settings of the cluster.
-        installation: the installation, if there is one.
     """
     module = _module_text(installation) if installation else ""
     told = {one.identifier for one in advisories if re.search(rf"(?m)^\s*{re.escape(one.identifier)}: ", module)}
@@ -54,6 +48,11 @@ def container_advisories(
             yield _finding(advisory, advisory.severity)
     if installation and module:
         # the driver is compared on the node that loads the module
+        parameters = installation.manifest.parameters
+        if parameters and not parameters.get(
+            "gpu"
+        ):  # although the image has software for one, it was installed for none
+            subject = replace(subject, gpu="", gpu_libraries="")
         of_module = list(about(advisories, replace(subject, drivers={})))
         missing = [one for one in of_module if one.identifier not in told]
         if missing:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from sifmod import names
 from sifmod.advice.advisory import Advisory
@@ -18,6 +18,7 @@ from sifmod.doctor.advisories import container_advisories, node_advisories
 from sifmod.doctor.gpu import check_gpus
 from sifmod.doctor.host import check_host
 from sifmod.doctor.mpi import check_mpi
+from sifmod.doctor.site import is_seen
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import ImageError, RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
@@ -30,13 +31,16 @@ from sifmod.image.elf import read_library
 from sifmod.image.files import SandboxFiles
 from sifmod.image.inspection import Inspection, inspect_image
 from sifmod.image.system import glibc_problem
+from sifmod.inside.consistency import Package, hidden, of_name, of_pythonpath
 from sifmod.install.advice import container_subject, node_subject
-from sifmod.installed.consistency import packages_on_disk
+from sifmod.install.hostslurm import slurm_misfit
+from sifmod.installed.consistency import packages_on_disk, recorded_packages
 from sifmod.installed.installation import Installation
 from sifmod.site.advisories import load_advisories
 from sifmod.site.feature import chosen
 from sifmod.site.settings import Settings, Site
-from sifmod.text.size import counted
+from sifmod.text import quoting
+from sifmod.text.size import counted, size_text
 from sifmod.usersoftware.comparison import compare_with_packed
 from sifmod.usersoftware.layers import layer_findings
 from sifmod.usersoftware.state import (
@@ -46,6 +50,8 @@ from sifmod.usersoftware.state import (
     UserSoftware,
     problems,
     tree_files,
+    tree_size,
+    unowned,
 )
 
 _MANY_FILES = (
@@ -53,13 +59,17 @@ _MANY_FILES = (
 )
 
 
+_MOST_LOST = 8
+
+
 @dataclass(frozen=True)
-class Patient:
+class Target:
     """What to examine besides the host.
 
     Attributes:
         image: path of the image; None to examine only the host, or if the image is missing.
-        gpu: vendor of the GPUs that the container is for, a key of `VENDORS`; empty to take it from the image.
+        gpu: vendor of the GPUs that the container is for, a key of `VENDORS`; empty for none, None if that was not
+            said: then the site or the image decides.
         gpu_libraries: whose libraries its programs use, one of `LIBRARIES`; empty for those of the site.
         binds: bind paths of the container, in addition to the site's.
         mpi: whose MPI it uses, one of `MPIS`; empty if that is not said.
@@ -71,7 +81,7 @@ class Patient:
     """
 
     image: Optional[Path] = None
-    gpu: str = ""
+    gpu: Optional[str] = None
     gpu_libraries: str = ""
     binds: tuple[Bind, ...] = ()
     mpi: str = ""
@@ -84,15 +94,7 @@ class Patient:
 
 @dataclass(frozen=True)
 class Host:
-    """What containers are compared with: it is looked at once for all of them.
-
-    Attributes:
-        settings: the settings of the cluster.
-        gpus: its GPUs.
-        release: that of its container runtime.
-        advisories: the advisories in force.
-        node: the facts about it that advisories name.
-    """
+    """What containers are compared with, looked at once for all; the node is the facts that advisories name."""
 
     settings: Settings
     gpus: tuple[HostGpus, ...]
@@ -109,9 +111,6 @@ class Host:
 def this_host(settings: Settings) -> Host:
     """Return what containers on this host are compared with.
 
-    Args:
-        settings: the settings of the cluster.
-
     Raises:
         SiteError: a file of advisories can't be used.
     """
@@ -123,12 +122,19 @@ def this_host(settings: Settings) -> Host:
     return Host(settings, gpus, release, load_advisories(site), node)
 
 
-def patient_of(item: Installation, site: Site) -> Patient:
+def gpu_of(parameters: Mapping[str, Any]) -> Optional[str]:
+    """Return the vendor that `gpu` of a module states; None if it states none, or one that is not known."""
+    found = parameters.get("gpu")
+    return found if found in ("", *VENDORS) else None
+
+
+def target_of(item: Installation, site: Site) -> Target:
     """Return what to examine of an installation: its image, or the site's copy if that is gone."""
     image = item.image if item.has_image else item.stand_in(site)
     manifest = item.manifest
-    return Patient(
+    return Target(
         image=image,
+        gpu=gpu_of(manifest.parameters),
         installation=item,
         missing_image="" if image else image_is_gone(item.image),
         names=(manifest.image, Path(manifest.image_source).name, manifest.image_origin),
@@ -136,28 +142,16 @@ def patient_of(item: Installation, site: Site) -> Patient:
     )
 
 
-def examine(patient: Patient, settings: Settings, space: SoftwareSpace) -> Iterator[Finding]:
-    """Yield the findings on the host, and on the host together with a container.
-
-    Args:
-        patient: the container.
-        settings: the settings of the cluster.
-        space: where containers are installed.
-    """
+def examine(target: Target, settings: Settings, space: SoftwareSpace) -> Iterator[Finding]:
+    """Yield the findings on the host and its software space, and on the host together with a container."""
     host = this_host(settings)
-    size = patient.image.stat().st_size if patient.image and patient.image.is_file() else 0
-    yield from examine_host(host, space, image_size=0 if patient.installation else size)
-    yield from examine_container(patient, host)
+    size = target.image.stat().st_size if target.image and target.image.is_file() else 0
+    yield from examine_host(host, space, image_size=0 if target.installation else size)
+    yield from examine_container(target, host)
 
 
 def examine_host(host: Host, space: SoftwareSpace, *, image_size: int = 0) -> Iterator[Finding]:
-    """Yield the findings on the host alone.
-
-    Args:
-        host: the host.
-        space: where containers are installed.
-        image_size: size in bytes of the image to install; 0 if there is none.
-    """
+    """Yield the findings on the host alone, with a size in bytes of the image to install; 0 if there is none."""
     yield from check_host(host.settings, space, image_size=image_size)
     for gpus in host.gpus:
         for gpu in {gpu.name: gpu for gpu in gpus.gpus}.values():
@@ -166,46 +160,79 @@ def examine_host(host: Host, space: SoftwareSpace, *, image_size: int = 0) -> It
     yield from node_advisories(host.advisories, host.node)
 
 
-def examine_container(patient: Patient, host: Host) -> Iterator[Finding]:
-    """Yield the findings on a container on a host.
-
-    Args:
-        patient: the container.
-        host: the host.
-    """
+def examine_container(target: Target, host: Host) -> Iterator[Finding]:
+    """Yield the findings on a container on a host."""
     site = host.site
     image = None
-    if patient.missing_image:
-        yield Finding(NOTE, "image", patient.missing_image, "it is not compared with this host")
-    if patient.image:
+    if target.missing_image:
+        yield Finding(NOTE, "image", target.missing_image, "it is not compared with this host")
+    if target.image:
         try:
-            image = inspect_image(patient.image)
+            image = inspect_image(target.image)
         except ImageError as error:
             yield Finding(PROBLEM, "image", str(error), "no container starts from it", "fetch or build it again")
         else:
             yield from _image(image)
-            libraries = patient.gpu_libraries or site.gpu_libraries
-            yield from check_gpus(host.gpus, image, vendor=patient.gpu, libraries=libraries, release=host.release)
-            binds = [*site.binds, *site.optional_binds, *patient.binds, *_of_features(patient, site)]
-            yield from check_libraries(image, binds)
-            yield from _mpi(patient, site, image)
-    if patient.image or patient.names:
-        yield from container_advisories(host.advisories, _subject(patient, image, host), site, patient.installation)
-    if patient.installation:
-        yield from _features(patient.installation, site)
-        yield from _user_software(patient.installation)
-        yield from packages_on_disk(patient.installation)
+            libraries = target.gpu_libraries or site.gpu_libraries
+            yield from check_gpus(host.gpus, image, vendor=target.gpu, libraries=libraries, release=host.release)
+            misfit = slurm_misfit(site, image)
+            compared = _of_features(target, site, without=names.SLURM_FEATURE if misfit else "")
+            yield from check_libraries(image, [*site.binds, *site.optional_binds, *target.binds, *compared])
+            if misfit and names.SLURM_FEATURE in _in_use(target, site):
+                yield _of_slurm(misfit, is_installed=target.installation is not None)
+            yield from _mpi(target, site, image)
+    if target.image or target.names:
+        yield from container_advisories(host.advisories, _subject(target, image, host), site, target.installation)
+    if target.installation:
+        for path in target.installation.foreign_module_files:
+            what = f"'{path}' names another folder than '{target.installation.root}': was the installation moved?"
+            why, remedy = "loading it does not load this container", "move it back, or: eb --module-only --rebuild"
+            yield Finding(PROBLEM, "module file", what, why, remedy)
+        yield from _features(target.installation, site)
+        yield from _user_software(target.installation)
+        yield from packages_on_disk(target.installation)
+        yield from _of_the_host(target.installation, site)
 
 
-def _of_features(patient: Patient, site: Site) -> Iterator[Bind]:
+def _of_the_host(item: Installation, site: Site) -> Iterator[Finding]:
+    """Name packages of a container that this shell's PYTHONPATH hides, and one that would run jobs here."""
+    ahead = [
+        (folder, package)
+        for folder, package in of_pythonpath(os.environ.get("PYTHONPATH", ""))
+        if is_seen(Path(folder), site, os.environ)
+    ]
+    own = (Package(*text.partition("==")[::2], ()) for text in item.user_software.packages)
+    known = of_name((*own, *recorded_packages(item.root)))
+    for line in sorted({*hidden(ahead, known)}):
+        yield Finding(WARNING, "PYTHONPATH", line, "programs in the container import that of the host")
+    binds = (*site.binds, *site.optional_binds, *_of_features(Target(installation=item), site))
+    if "submitit" in known and not any(Path(bind.destination).name == "srun" for bind in binds):
+        what = "submitit finds no srun in the container, so its AutoExecutor runs jobs on this host, not in Slurm"
+        remedy = "start it on the host with sifmod sbatch or srun; cluster='slurm' makes it end with an error instead"
+        yield Finding(NOTE, "submitit", what, "login nodes are not for that", remedy)
+
+
+def _of_slurm(misfit: str, *, is_installed: bool) -> Finding:
+    """Name a Slurm of the host that does not fit: an install leaves it out, if the host of the install has it."""
+    if is_installed:
+        why, remedy = "its commands do not start in the container", "eb --rebuild on this host"
+        return Finding(PROBLEM, "Slurm", misfit, why, remedy)
+    return Finding(NOTE, "Slurm", misfit, f"so a module of the image does without the feature '{names.SLURM_FEATURE}'")
+
+
+def _in_use(target: Target, site: Site) -> tuple[str, ...]:
+    """Return the features of a container."""
+    if target.installation:
+        return target.installation.manifest.features
+    return chosen((*site.default_features, *target.features), site.feature)[0]
+
+
+def _of_features(target: Target, site: Site, *, without: str = "") -> Iterator[Bind]:
     """Yield what the features of a container bind here, but for that of MPI, which is only bound if it fits."""
-    if patient.installation:
-        in_use = patient.installation.manifest.features
-    else:
-        in_use, _unknown = chosen((*site.default_features, *patient.features), site.feature)
+    in_use = _in_use(target, site)
     for state in feature_states(site):
         name = state.feature.name
-        if not state.problem and name in in_use and name != names.MPI_FEATURE:
+        if not state.problem and name in in_use and name not in (names.MPI_FEATURE, without):
             for bind in (*state.feature.binds, *state.feature.optional_binds):
                 yield from (Bind(path, path) for path in sources(bind))
 
@@ -220,44 +247,41 @@ def _features(item: Installation, site: Site) -> Iterator[Finding]:
 
 def advisories_of(item: Installation, host: Host) -> Iterator[Finding]:
     """Yield the known problems of an installation on a host, without other findings."""
-    yield from advisories_for(patient_of(item, host.site), host)
+    yield from advisories_for(target_of(item, host.site), host)
 
 
-def advisories_for(patient: Patient, host: Host) -> Iterator[Finding]:
-    """Yield the known problems of a container on a host, without other findings.
-
-    Args:
-        patient: the container; without an image only its names and digests are compared.
-        host: the host.
-    """
+def advisories_for(target: Target, host: Host) -> Iterator[Finding]:
+    """Yield only the known problems of a container on a host; without an image only names and digests are compared."""
     try:
-        image = inspect_image(patient.image) if patient.image else None
+        image = inspect_image(target.image) if target.image else None
     except ImageError:
         image = None
-    yield from container_advisories(host.advisories, _subject(patient, image, host), host.site, patient.installation)
+    yield from container_advisories(host.advisories, _subject(target, image, host), host.site, target.installation)
 
 
-def _subject(patient: Patient, image: Optional[Inspection], host: Host) -> Subject:
-    vendor = patient.gpu or host.site.gpu or (vendor_of(image.stacks) if image else "")
+def _subject(target: Target, image: Optional[Inspection], host: Host) -> Subject:
+    vendor = target.gpu
+    if vendor is None:
+        vendor = host.site.gpu or (vendor_of(image.stacks) if image else "")
     usual = VENDORS[vendor].libraries if vendor else ""
     return container_subject(
         host.node,
         image,
-        names=(*patient.names, patient.image.name if patient.image else ""),
-        digests=patient.digests,
+        names=(*target.names, target.image.name if target.image else ""),
+        digests=target.digests,
         gpu=vendor,
-        gpu_libraries=patient.gpu_libraries or host.site.gpu_libraries or usual,
+        gpu_libraries=target.gpu_libraries or host.site.gpu_libraries or usual,
     )
 
 
-def _mpi(patient: Patient, site: Site, image: Inspection) -> Iterator[Finding]:
+def _mpi(target: Target, site: Site, image: Inspection) -> Iterator[Finding]:
     try:
         runtime = find_runtime(site)
     except RuntimeMissingError:
         runtime = None  # the site's own check says so
-    manifest = patient.installation.manifest if patient.installation else None
-    mpi, settings = (manifest.mpi, manifest.mpi_env) if manifest else (patient.mpi, None)
-    yield from check_mpi(site, image, runtime, mpi=mpi, features=patient.features, settings=settings)
+    manifest = target.installation.manifest if target.installation else None
+    mpi, settings = (manifest.mpi, manifest.mpi_env) if manifest else (target.mpi, None)
+    yield from check_mpi(site, image, runtime, mpi=mpi, features=target.features, settings=settings)
 
 
 def _image(image: Inspection) -> Iterator[Finding]:
@@ -272,12 +296,7 @@ def _image(image: Inspection) -> Iterator[Finding]:
 
 
 def check_libraries(image: Inspection, binds: Sequence[Bind]) -> Iterator[Finding]:
-    """Compare the host's libraries that are bound into the container with the image's C library.
-
-    Args:
-        image: what is in the image.
-        binds: bind paths of the container.
-    """
+    """Compare the host's libraries that are bound into the container with the image's C library."""
     libraries = [bind for bind in binds if ".so" in Path(bind.source).name and os.path.isfile(bind.source)]  # noqa: PTH113 - without an error where a folder above is not ours
     if not libraries:
         return
@@ -309,6 +328,15 @@ def _user_software(item: Installation) -> Iterator[Finding]:
     topic, packages = "user software", counted(len(state.packages), "package")
     yield from problems(state)
     yield from layer_findings(item.root, item.bases_below, sums=False)
+    lost = list(unowned(state.directory)) if state.state == DIRECTORY else []
+    if lost:
+        size = size_text(sum(tree_size(path) if path.is_dir() else path.lstat().st_size for path in lost))
+        what = (
+            f"{size} in '{lost[0].parent}' that no package owns: {', '.join(path.name for path in lost[:_MOST_LOST])}"
+        )
+        what += f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
+        remedy = "if you have not put it there yourself: rm -r " + " ".join(map(quoting.shell, lost[:_MOST_LOST]))
+        yield Finding(NOTE, topic, what, "pip leaves such files behind if it is ended, as by a full disk", remedy)
     if state.state == DIRECTORY and not state.packed_problem:
         files = tree_files(state.directory)
         if files > _MANY_FILES:

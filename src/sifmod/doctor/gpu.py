@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Optional
 
 from sifmod.container.gpu import VENDORS, Vendor, vendor_of
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
@@ -18,20 +19,14 @@ def check_gpus(
     hosts: Sequence[HostGpus],
     image: Inspection,
     *,
-    vendor: str,
+    vendor: Optional[str],
     libraries: str = "",
     release: Release = Release(),  # noqa: B008 - it is frozen
 ) -> Iterator[Finding]:
-    """Yield the findings on the host's GPUs for an image.
-
-    Args:
-        hosts: the GPUs of this host.
-        image: what is in the image.
-        vendor: vendor of the GPUs that the container is for, a key of `VENDORS`; empty to take it from the image.
-        libraries: whose libraries programs use, one of `LIBRARIES`; empty for the usual ones of the vendor.
-        release: the container runtime's.
-    """
-    vendor = vendor or vendor_of(image.stacks)
+    """Yield the findings on the host's GPUs for an image."""
+    says_none = vendor == ""
+    if vendor is None:
+        vendor = vendor_of(image.stacks)
     for host in hosts:
         if host.problem:
             severity = PROBLEM if host.vendor == vendor else NOTE
@@ -45,7 +40,8 @@ def check_gpus(
     usable = [host for host in hosts if not host.problem]
     if not vendor:
         if usable:
-            yield Finding(NOTE, "GPU", "the image is not for GPUs: those of this host are not used")
+            what = "the container is for no GPUs (gpu = '')" if says_none else "the image is not for GPUs"
+            yield Finding(NOTE, "GPU", f"{what}: those of this host are not used")
         return
     mine = [host for host in usable if host.vendor == vendor]
     if not mine and not any(host.vendor == vendor for host in hosts):
@@ -171,10 +167,6 @@ def runs_on(architecture: str, built: Sequence[str]) -> bool:
     If architectures are numbers, machine code runs on its own major version from its minor version on, and
     intermediate code (`+PTX`) on everything newer (NVIDIA, "CUDA C++ Programming Guide", "Binary compatibility").
     Machine code for an architecture with a name runs on that one only.
-
-    Args:
-        architecture: the GPU's architecture, such as `8.6` or `gfx90a`.
-        built: the architectures of the code, such as `8.0`, `9.0+PTX` or `gfx90a`.
     """
     if not re.match(r"\d+\.\d", architecture):
         return architecture in {name.partition(":")[0] for name in built}

@@ -12,19 +12,21 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from sifmod.doctor.enroot import check_enroot
 from sifmod.doctor.indexes import check_indexes
 from sifmod.doctor.runtime import check_runtime
 from sifmod.doctor.site import check_site, nearest
+from sifmod.doctor.squashfs import check_squashfs_runtimes
 from sifmod.eb.robot import DEMO_EASYCONFIG
 from sifmod.eb.space import SoftwareSpace, source_paths
 from sifmod.errors import RuntimeMissingError
+from sifmod.fetch.credentials import secrets
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import ask
 from sifmod.host.files import FEW_INODES, free_inodes
 from sifmod.host.namespaces import makes_user_namespaces
 from sifmod.host.runtime import find_runtime
 from sifmod.site.settings import Settings, Site
+from sifmod.text import quoting
 from sifmod.text.size import counted, size_text
 from sifmod.text.version import version_order
 
@@ -37,21 +39,21 @@ _OLDEST_EASYBUILD = "5.0"
 
 
 def check_host(settings: Settings, space: SoftwareSpace, *, image_size: int = 0) -> Iterator[Finding]:
-    """Yield the findings on this host.
-
-    Args:
-        settings: the settings of the cluster.
-        space: where containers are installed.
-        image_size: size in bytes of the image to install; 0 if there is none.
-    """
+    """Yield the findings on this host."""
     site = settings.site
     yield from check_runtime(site, os.environ)
     yield from _user_namespaces(site)
     yield from _fuse(site)
-    yield from check_enroot(site, os.environ)
+    yield from check_squashfs_runtimes(site, os.environ)
     yield from check_site(settings)
     yield from check_indexes(site, os.environ)
+    if secrets() and not site.credential_registries:
+        why = "'eb' sends it to the registry that an easyconfig names, whoever wrote it; Apptainer does so too"
+        remedy = "name the registries that it is for, such as: export SIFMOD_CREDENTIAL_REGISTRIES=registry.example.org"
+        yield Finding(NOTE, "passwords", "the password of a registry is in a variable", why, remedy)
     yield from _modules(os.environ)
+    yield from _module_tree(space, os.environ)
+    yield from _shells(os.environ)
     yield from _easybuild(os.environ)
     yield from _places(site, space, image_size)
 
@@ -121,6 +123,32 @@ def _modules(environ: Mapping[str, str]) -> Iterator[Finding]:
         what = "neither Lmod nor Environment Modules is set up in this shell"
         yield Finding(
             WARNING, "modules", what, "modules can't be loaded here", "start a login shell, or source its init file"
+        )
+
+
+def _module_tree(space: SoftwareSpace, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Say if the modules that are installed here can't be loaded in this shell; a hierarchy has folders of the tree."""
+    if not (environ.get("LMOD_VERSION") or environ.get("MODULES_CMD")):
+        return
+    tree = space.modules / space.suffix
+    folders = (os.path.realpath(path) for path in environ.get("MODULEPATH", "").split(":") if path)
+    top = os.path.realpath(tree)
+    if not any(folder == top or folder.startswith(f"{top}/") for folder in folders):
+        what, why = f"'{tree}' is not in MODULEPATH", "module load does not find what eb installs"
+        yield Finding(WARNING, "MODULEPATH", what, why, f"module use {quoting.shell(tree)}")
+
+
+def _shells(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Look whether scripts that this shell starts know the command `module`: they read no init file of a login."""
+    home = environ.get("LMOD_PKG") or environ.get("MODULESHOME")
+    if not home:
+        return
+    for shell in filter(shutil.which, ("bash", "sh")):
+        if not ask([shell, "-c", "command -v module"])[0]:
+            continue
+        what = f"scripts that begin with #!/bin/{shell} do not know the command module"
+        yield Finding(
+            NOTE, "modules", what, "in them no module is loaded", f"let them begin with: . {home}/init/{shell}"
         )
 
 
@@ -228,8 +256,15 @@ def _quota(path: Path) -> Iterator[Finding]:
                     yield Finding(WARNING, "quota", seen, "an install or pip may fail half way", remedy)
     if shutil.which("quota"):
         _status, said = ask(["quota", "-q"])
-        if said and "none" not in said.lower():
-            yield Finding(WARNING, "quota", " ".join(said.split()), "an install or pip may fail half way", remedy)
+        # a centre's own command of this name may print a table of anything
+        if said.startswith("Disk quotas for ") and "none" not in said.lower():
+            yield Finding(
+                WARNING,
+                "quota",
+                f"{shutil.which('quota')} says: {' '.join(said.split())}",
+                "an install or pip may fail half way",
+                remedy,
+            )
 
 
 def _owners(folder: Path) -> Iterator[tuple[str, str, str]]:

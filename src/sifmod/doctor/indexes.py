@@ -20,12 +20,7 @@ _SYSTEM_CERTIFICATES = ("/etc/ssl", "/etc/pki", "/usr/share/ca-certificates")
 
 
 def check_indexes(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield the findings on the settings of pip and uv, which containers get with the user's environment and home.
-
-    Args:
-        site: the settings of the cluster.
-        environ: the environment of the user.
-    """
+    """Yield the findings on the settings of pip and uv, which containers get with the user's environment and home."""
     try:
         named = named_settings(environ)
     except InstallError as error:

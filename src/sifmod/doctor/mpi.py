@@ -11,7 +11,8 @@ from sifmod.host.command import ask
 from sifmod.host.namespaces import makes_user_namespaces
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.image.inspection import Inspection
-from sifmod.image.mpi import OPEN_MPI, MpiLibrary
+from sifmod.image.mpi import MpiLibrary
+from sifmod.inside.mpi_check import MPICH_WAITS_FIRST, OPEN_MPI
 from sifmod.install.mpi import UNSEEN, choose_mpi, namespace_variables
 from sifmod.site.settings import Site
 from sifmod.text.printable import one_line
@@ -23,9 +24,7 @@ _ROWS = "of docs/howto/run-mpi.md"
 # What Slurm calls the interfaces that the families understand, the usual one first.
 _PMIX, _PMI = ("pmix",), ("pmi2", "cray_shasta", "pmix")
 
-# The first MPICH whose ranks wait for each other before they close their connections, and not after (see row 7);
-# mpi_check.leaves_ranks_behind, which can't import this, has it too.
-_WAITS_FIRST = "4.2"
+_WAITS_FIRST = ".".join(map(str, MPICH_WAITS_FIRST))
 
 
 def check_mpi(
@@ -37,16 +36,7 @@ def check_mpi(
     features: tuple[str, ...] = (),
     settings: Optional[Mapping[str, str]] = None,
 ) -> Iterator[Finding]:
-    """Yield what is to be expected of MPI in a container; nothing if neither the image nor the site has one.
-
-    Args:
-        site: the settings of the cluster.
-        image: the contents of the image.
-        runtime: the runtime of this host; None if there is none.
-        mpi: whose MPI the container uses, one of `MPIS`; empty if that is not said.
-        features: `features` of the easyconfig.
-        settings: the variables for MPI that the installed module sets; None if nothing is installed.
-    """
+    """Yield what is to be expected of MPI in a container; nothing if neither the image nor the site has one."""
     try:
         choice = choose_mpi(site, image, mpi=mpi, features=features)
     except ParameterError as error:

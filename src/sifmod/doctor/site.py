@@ -7,13 +7,15 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from sifmod import names
 from sifmod.errors import CommandError, RuntimeMissingError, SiteError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import ask, run
 from sifmod.host.features import feature_states, sources
+from sifmod.host.files import content_of
+from sifmod.host.owners import problem_of_way
 from sifmod.host.runtime import find_runtime
 from sifmod.site import cache
 from sifmod.site.advisories import load_advisories
@@ -23,10 +25,14 @@ from sifmod.text.size import counted, size_text
 
 _TIMEOUT = 20  # seconds that Slurm's controller may take to answer
 
-# The runtime mounts them beside the home (Apptainer user guide, "System-defined bind paths").
-_MOUNTED = ("/tmp", "/var/tmp")  # noqa: S108 - not written to
-
 _INTERFACES = Path("/sys/class/net")
+
+# Types of file systems that a cluster has for data, as /proc/mounts and the first field of FUSE's name them.
+_LARGE = frozenset({"beegfs", "ceph", "cvmfs2", "gpfs", "lustre", "nfs", "nfs4", "panfs", "pvfs2", "wekafs"})
+_MOUNTS = Path("/proc/self/mounts")
+_MOST_MOUNTS = 8
+# Folders that an image has itself.
+_OF_IMAGES = re.compile(r"/(|(bin|boot|etc|lib\d*|opt|run|root|sbin|usr|var)(/.*)?)")
 
 
 def check_site(settings: Settings) -> tuple[Finding, ...]:
@@ -38,14 +44,17 @@ def check_site(settings: Settings) -> tuple[Finding, ...]:
     findings = (
         *_runtime(site),
         *_binds(site),
+        *_unseen(site, os.environ),
         *_features(settings),
         *_repositories(site),
         *_folders(site),
+        *_node_local_dir(site),
         *_cache(site),
         *_signatures(site),
         *_squashfs_tools(site),
         *_cpu_masks(site),
         *_slurm(site),
+        *_paths_of_variables(site),
         *_network(site),
         *_advisories(site),
     )
@@ -64,8 +73,9 @@ def _runtime(site: Site) -> Iterator[Finding]:
         runtime = find_runtime(site)
     except RuntimeMissingError as error:
         what = ", ".join(site.runtime_commands)
-        if site.has_enroot and shutil.which(names.ENROOT):
-            why = "enroot runs what eb does, but eb can't pull or build images, nor verify signatures"
+        other = next((one for one in site.squashfs_runtimes if any(map(shutil.which, one.commands))), None)
+        if other:
+            why = f"{other.name} runs what eb does, but eb can't pull or build images, nor verify signatures"
             yield Finding(NOTE, "runtime", f"none of {what} on PATH", why, "install SIFs that are named in sources")
         else:
             yield Finding(PROBLEM, "runtime", what, str(error))
@@ -102,6 +112,33 @@ def _binds(site: Site) -> Iterator[Finding]:
             yield Finding(NOTE, "optional_binds", bind.source, "not on this host: containers start without it here")
 
 
+def mount_point(field: str) -> str:
+    """Return the path in a field of the kernel's tables of mounts, where white space is octal numbers (proc(5))."""
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), field)
+
+
+def _unseen(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Name the large file systems of this host of which containers see nothing."""
+    try:
+        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return
+    inner = [environ.get("HOME", ""), *(bind.source for bind in (*site.binds, *site.optional_binds))]
+    inner += [path for one in site.feature.values() for bind in one.binds for path in sources(bind)]
+    found: dict[str, str] = {}
+    for device, place, kind, *_more in filter(lambda fields: len(fields) > 2, map(str.split, lines)):
+        path = Path(mount_point(place))
+        is_known = is_seen(path, site, environ) or any(Path(one).is_relative_to(path) for one in inner if one)
+        if {device, kind} & _LARGE and not is_known and not _OF_IMAGES.fullmatch(str(path)):
+            found[str(path)] = device if device in _LARGE else kind
+    if found:
+        shown = [f"{path} ({kind})" for path, kind in sorted(found.items())]
+        more = f" and {len(shown) - _MOST_MOUNTS} more" if len(shown) > _MOST_MOUNTS else ""
+        what = f"no bind path has anything of {', '.join(shown[:_MOST_MOUNTS])}{more}"
+        remedy = "add to optional_binds what users may need, or: export APPTAINER_BIND=FOLDER"
+        yield Finding(NOTE, "optional_binds", what, "containers do not see the files there", remedy)
+
+
 def _features(settings: Settings) -> Iterator[Finding]:
     site = settings.site
     states = feature_states(site)
@@ -112,7 +149,8 @@ def _features(settings: Settings) -> Iterator[Finding]:
             "default_features",
             f"'{first.name}' and '{second.name}' conflict, and both apply on this host",
             "no module loads here",
-            "remove one from default_features, or limit one of them with gpu, hosts or exists to other nodes",
+            "remove one from default_features, or limit one of them with gpu, hosts, partitions or exists to other "
+            "nodes",
         )
     for state in states:
         feature = state.feature
@@ -128,8 +166,8 @@ def _features(settings: Settings) -> Iterator[Finding]:
                 topic,
                 source,
                 "does not exist on this host: commands with the feature do not start here, modules load without it",
-                "correct it, move it to optional_binds, or limit the feature with gpu, hosts or exists to nodes that "
-                "have it",
+                "correct it, move it to optional_binds, or limit the feature with gpu, hosts, partitions or exists to "
+                "nodes that have it",
                 str(settings.origins.get(f"{topic}.binds", "")),
             )
         if not state.missing:
@@ -150,7 +188,11 @@ def _repositories(site: Site) -> Iterator[Finding]:
             )
         elif not os.access(repository, os.R_OK | os.X_OK):
             yield Finding(
-                PROBLEM, "image_repositories", repository, "you may not read it", "ask its owner for read permission"
+                PROBLEM,
+                "image_repositories",
+                repository,
+                "you may not read it",
+                site.ask_owner,
             )
         else:
             count = sum(1 for path in Path(repository).iterdir() if path.suffix == ".sif")
@@ -174,6 +216,25 @@ def _folders(site: Site) -> Iterator[Finding]:
         yield Finding(PROBLEM, key, folder, why, remedy)
 
 
+def _node_local_dir(site: Site) -> Iterator[Finding]:
+    key, folder = "node_local_dir", site.node_local_dir
+    if not folder:
+        return
+    place = Path(folder)
+    if not place.is_dir():
+        yield Finding(NOTE, key, folder, "not on this host: nodes like this one get no copies of images")
+        return
+    place = place.resolve()
+    problem = problem_of_way(place, is_own=False)
+    if problem:
+        why = f"{problem}: no copies of images are put there"
+        yield Finding(PROBLEM, key, folder, why, "correct that, or name /tmp")
+    elif not os.access(place, os.W_OK | os.X_OK):
+        yield Finding(PROBLEM, key, folder, "you may not write to it: nodes get no copies of images", "name another")
+    else:
+        yield Finding(OK, key, f"{folder}: {size_text(shutil.disk_usage(place).free)} free")
+
+
 def nearest(path: Path) -> Path:
     """Return the path, or its nearest parent that this user can see."""
     return next(folder for folder in (path, *path.parents) if os.path.exists(folder))  # noqa: PTH110 - without an error where a folder above is not ours
@@ -194,9 +255,11 @@ def _cache(site: Site) -> Iterator[Finding]:
         yield Finding(NOTE, topic, root, why, "check it in a job")
         return
     there = nearest(path)
-    may_write = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-    if not may_write or (there == path and path.stat().st_uid != os.geteuid()):
-        why = f"'{path}' {cache.UNUSABLE}: here programs use their defaults"
+    problem = problem_of_way(path)
+    if not problem and not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        problem = f"'{path}' {cache.UNUSABLE}"
+    if problem:
+        why = f"{problem}: here programs use their defaults"
         yield Finding(PROBLEM, topic, root, why, "name a folder of each user's own, such as one with ${USER}")
         return
     if is_seen(path, site, os.environ):
@@ -208,14 +271,8 @@ def _cache(site: Site) -> Iterator[Finding]:
 
 
 def is_seen(path: Path, site: Site, environ: Mapping[str, str]) -> bool:
-    """Return whether the containers of a site see a path of the host under the same name.
-
-    Args:
-        path: the path, which need not exist.
-        site: the settings of the cluster.
-        environ: the environment of the user.
-    """
-    folders = [environ.get("HOME", ""), *_MOUNTED]
+    """Return whether the containers of a site see a path of the host under the same name."""
+    folders = [environ.get("HOME", ""), *names.MOUNTED_ANYWAY]
     folders += [bind.source for bind in (*site.binds, *site.optional_binds) if bind.source == bind.destination]
     return any(folder and path.is_relative_to(folder) for folder in folders)
 
@@ -224,7 +281,7 @@ def _signatures(site: Site) -> Iterator[Finding]:
     if not site.signature_key:
         return
     try:
-        is_pem = Path(site.signature_key).read_bytes().lstrip().startswith(b"-----BEGIN PUBLIC KEY-----")
+        is_pem = content_of(Path(site.signature_key)).lstrip().startswith(b"-----BEGIN PUBLIC KEY-----")
     except OSError as error:
         why = f"can't be read ({error.strerror}): every signature is refused"
         yield Finding(PROBLEM, "signature_key", site.signature_key, why, "correct the path or its permissions")
@@ -293,26 +350,42 @@ def _slurm(site: Site) -> Iterator[Finding]:
         return
     problem = ""
     try:
-        done = run(["sinfo", "--noheader", "--format=%R"], time_limit=_TIMEOUT)
+        done = run(["sinfo", "--noheader", "--format=%R %D"], time_limit=_TIMEOUT)
         if done.status:
             problem = done.last_lines.splitlines()[0]
     except CommandError as error:
         problem = str(error)
-    if problem:
-        why = f"can't query Slurm on this host: {problem}"
-        yield Finding(NOTE, "slurm_partition", site.slurm_partition, why)
-        return
-    partitions = done.stdout.split()
-    if site.slurm_partition in partitions:
-        yield Finding(OK, "slurm_partition", site.slurm_partition)
-    else:
-        yield Finding(
-            PROBLEM,
-            "slurm_partition",
-            site.slurm_partition,
-            "Slurm has no such partition: jobs for it are refused",
-            f"choose one of {', '.join(partitions)}",
-        )
+    wanted = site.slurm_partition
+    for vendor, name in {"": wanted}.items() if isinstance(wanted, str) else wanted.items():
+        topic = f"slurm_partition.{vendor}" if vendor else "slurm_partition"
+        if problem:
+            yield Finding(NOTE, topic, name, f"can't query Slurm on this host: {problem}")
+            continue
+        nodes: dict[str, int] = {}
+        for partition, count in re.findall(r"^(\S+) +(\d+)$", done.stdout, re.MULTILINE):
+            nodes[partition] = nodes.get(partition, 0) + int(count)
+        if nodes.get(name):
+            yield Finding(OK, topic, name)
+        elif name in nodes:
+            why = "the partition has no node: jobs for it wait for ever"
+            yield Finding(PROBLEM, topic, name, why, "correct it, or leave it out")
+        else:
+            why = "Slurm has no such partition: jobs for it are refused"
+            yield Finding(PROBLEM, topic, name, why, f"choose one of {', '.join(nodes)}")
+
+
+def _paths_of_variables(site: Site) -> Iterator[Finding]:
+    """Look for the paths that variables of containers name, as far as a bind path of the site contains them."""
+    binds = sorted((*site.binds, *site.optional_binds), key=lambda bind: len(bind.destination), reverse=True)
+    for name, value in site.container_env.items():
+        for path in re.findall(r"(?:^|:)(/[^:$*?]+)(?=:|$)", value or ""):
+            folder = next((one for one in binds if PurePosixPath(path).is_relative_to(one.destination)), None)
+            if folder is None:
+                why = "no bind path of the site contains it, so each image must have it"
+                yield Finding(NOTE, f"container_env.{name}", path, why)
+            elif not os.path.lexists(folder.source + path[len(folder.destination.rstrip("/")) :]):
+                why = "does not exist on this host, from where a bind path shows it to containers"
+                yield Finding(WARNING, f"container_env.{name}", path, why, "correct it, or check on a compute node")
 
 
 def _network(site: Site) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""How an easyconfig is written, and how one in another style is converted.
+"""How an easyconfig is written for an image, a file to build one from, or a module.
 
-Looks down at: install, fetch, host, eb, site, container, image, text.
+Looks down at: fetch, host, eb, site, container, image, text.
 """

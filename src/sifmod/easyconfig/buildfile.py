@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,8 +12,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any, Optional
 
-from sifmod.container.definitionfile import Stage, stages_of
+from sifmod.container.definitionfile import ONLY_A_SHELL, Stage, stages_of
 from sifmod.container.dockerfile import (
+    IGNORE_FILE,
     PREDEFINED_ARGUMENT,
     Dockerfile,
     Instruction,
@@ -23,17 +27,18 @@ from sifmod.container.dockerfile import (
 from sifmod.container.gpu import VENDORS
 from sifmod.container.spec import DEFAULT_WRAPPERS
 from sifmod.container.variables import VARIABLE_NAME
-from sifmod.container.wrappers import COMMAND_NAME, why_not_a_wrapper
+from sifmod.container.wrappers import why_not_a_wrapper
 from sifmod.easyconfig.program import named_by
 from sifmod.easyconfig.proposal import Proposal, checked_proposal, propose
 from sifmod.errors import ImageError, ParameterError
-from sifmod.fetch.credentials import find_credentials
+from sifmod.fetch.credentials import find_all_credentials
 from sifmod.fetch.registry import Registry
 from sifmod.fetch.uri import REGISTRY_SCHEMES, ImageUri
-from sifmod.host.files import content_of, is_text
+from sifmod.host.files import check_below, content_below, is_text
 from sifmod.image.inspection import SIF, Inspection
 from sifmod.image.programs import Command, Programs
 from sifmod.site.settings import Site
+from sifmod.text.package import NAME
 
 _LONGEST = 1 << 17  # bytes of a Dockerfile or a definition file
 _DEFINITION = ".def"
@@ -104,11 +109,10 @@ def read_build_file(path: Path) -> BuildFile:
     """
     what = "Dockerfile" if is_dockerfile(path.name) else "definition file"
     try:
-        content = content_of(path)
-        if len(content) > _LONGEST:
-            raise ImageError(f"'{path}' is not a {what}: it has more than {_LONGEST >> 10} KiB")
-        text = content.decode()
+        text = content_below(path.parent, path.name, longest=_LONGEST).decode()
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise ImageError(f"'{path}' is not a {what}: it has more than {_LONGEST >> 10} KiB") from error
         raise ImageError(f"the {what} '{path}' can't be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ImageError(f"'{path}' is not a {what}: it is not text in UTF-8") from error
@@ -132,20 +136,16 @@ def propose_build(
 ) -> Proposal:
     """Return a proposal for the easyconfig of an image that is built from a file.
 
-    Args:
-        found: what the file says.
-        site: the site to install it at.
-        name: name of the module; empty for that in the file.
-        version: version of the module; empty for that in the file.
-        like: parameters of a similar container's easyconfig, to take over where they still apply.
-        commands: names of the commands that get wrappers; empty for the command that the image starts.
+    Name and version are those in the file, unless others are given. From `like`, the parameters of a similar
+    container's easyconfig, it takes over what still applies. Without `commands`, the command that the image starts
+    gets a wrapper.
 
     Raises:
         ImageError: the file copies what is not in its folder.
         ParameterError: a given value can't be used.
     """
     for command in commands:
-        if not COMMAND_NAME.fullmatch(command):
+        if not NAME.fullmatch(command):
             raise ParameterError("commands", command, "the image is not built yet: give whole names of commands")
     notes: list[str] = []
     files = _files(found, notes)
@@ -177,13 +177,7 @@ def propose_build(
 
 
 def base_comment(found: BuildFile, site: Site, notes: list[str]) -> str:
-    """Return a comment with the digest of the base image now; empty if there is none.
-
-    Args:
-        found: what the file says.
-        site: which registries may be asked, and how.
-        notes: gets a sentence if the base is not pinned, can't be told, or is not there for this user.
-    """
+    """Return a comment with the digest of the base image now; empty, with a note, where there should be one."""
     uri = found.uri
     if uri is None:
         if found.written and not found.base:
@@ -193,7 +187,8 @@ def base_comment(found: BuildFile, site: Site, notes: list[str]) -> str:
         return f"Base image: {found.written}"
     written = f"{found.written} in {found.path.name}"
     try:
-        digest = Registry(uri, find_credentials(uri.registry, site), site, written=written).digest()
+        credentials = find_all_credentials((uri.registry,), site).get(uri.registry)
+        digest = Registry(uri, credentials, site, written=written).digest()
     except ImageError as error:
         notes.append(str(error))
         return ""
@@ -229,18 +224,37 @@ def _files(found: BuildFile, notes: list[str]) -> list[str]:
             continue
         matching = _matching(folder, path.name) if len(path.parts) == 1 else []
         if not matching and (folder / path).exists() and not is_dockerfile(found.path.name):
+            with _errors_at(where):
+                check_below(folder, path)
             notes.append(f"{where}: '{source}' is copied, but not kept with the installation")
         elif not matching:
             raise ImageError(f"{where}: '{source}' {_why_not(folder / path)}")
+        with _errors_at(where):
+            for name in matching:
+                check_below(folder, name)
         names.update(dict.fromkeys(matching))
-    if not is_dockerfile(found.path.name):
-        lost = [name for name in names if not is_text(folder / name)]
+    with _errors_at(found.path.name):
+        if is_dockerfile(found.path.name):
+            lost = []
+            for name in (f"{found.path.name}{IGNORE_FILE}", IGNORE_FILE):
+                if os.path.lexists(folder / name):
+                    check_below(folder, name)
+        else:
+            lost = [name for name in names if not is_text(folder, name)]
         notes += [f"'{name}' is copied, but not kept with the installation: it is not text" for name in lost]
         names = dict.fromkeys(name for name in names if name not in lost)
     for name in names:
         if name.startswith("."):
             raise ImageError(f"{found.path.name} copies '{name}': eb takes no file with a leading dot. Rename it")
     return [name for name in names if name != found.path.name]
+
+
+@contextlib.contextmanager
+def _errors_at(where: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ImageError(f"{where}: '{error.filename}' can't be copied: {error.strerror}") from error
 
 
 def _why_not(path: Path) -> str:
@@ -254,14 +268,18 @@ def _why_not(path: Path) -> str:
 
 def _matching(folder: Path, pattern: str) -> list[str]:
     """Return the names of files that match, the file of exactly this name alone."""
-    if (folder / pattern).is_file():
+    if _is_no_folder(folder / pattern):
         return [pattern]
     if not re.search(r"[*?[]", pattern):
         return []
     try:
-        return sorted(one.name for one in folder.iterdir() if fnmatchcase(one.name, pattern) and one.is_file())
+        return sorted(one.name for one in folder.iterdir() if fnmatchcase(one.name, pattern) and _is_no_folder(one))
     except OSError as error:
         raise ImageError(f"the folder '{folder}' can't be read: {error.strerror}") from error
+
+
+def _is_no_folder(path: Path) -> bool:
+    return path.exists() and not path.is_dir()
 
 
 def _command(words: Sequence[str]) -> str:
@@ -304,9 +322,8 @@ def _read_dockerfile(path: Path, text: str) -> Optional[BuildFile]:
 
 def _dockerfile_sources(instructions: Iterable[Instruction]) -> Iterator[tuple[str, str]]:
     for one in instructions:
-        if one.keyword in ("COPY", "ADD"):
-            for source in copied_files(one):
-                yield f"line {one.first + 1}", source
+        for source in copied_files(one):
+            yield f"line {one.first + 1}", source
 
 
 def _arguments(found: Iterable[str]) -> tuple[str, ...]:
@@ -334,15 +351,15 @@ def _read_definition(path: Path, text: str) -> Optional[BuildFile]:
         labels={words[0]: words[1] for words in labels if len(words) > 1 and "{{" not in words[1]},
         base=f"{last.agent}://{last.base}" if is_remote else last.base,
         written=last.header.get("from", ""),
-        sources=tuple(_definition_sources(stages)),
+        sources=tuple(_definition_sources(path, stages)),
         arguments=_arguments(dict.fromkeys(name for stage in stages for name in stage.unset_arguments)),
         command=_command(shell_words(started[-1])) if started else "",
     )
 
 
-def _definition_sources(stages: Iterable[Stage]) -> Iterator[tuple[str, str]]:
+def _definition_sources(path: Path, stages: Iterable[Stage]) -> Iterator[tuple[str, str]]:
     for stage in stages:
-        for number, line in stage.section("files"):
-            words = shell_words(line)
-            if words and "{{" not in words[0]:
-                yield f"line {number}", words[0]
+        for number, source in stage.copied():
+            if not source:
+                raise ImageError(f"{path.name}, line {number}: {ONLY_A_SHELL}")
+            yield f"line {number}", source

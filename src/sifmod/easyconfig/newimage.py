@@ -28,16 +28,7 @@ _WAITING = "sifmod-new"  # folder of the source path for images whose module has
 
 @dataclass(frozen=True)
 class NewImage:
-    """An image and its contents.
-
-    Attributes:
-        path: path of the SIF.
-        inspection: what is in it.
-        origin: the file name or URI that the user gave.
-        sha256: SHA-256 of the file, in hexadecimal; empty for a pulled image.
-        uri: value for `image_uri`; None for a file.
-        programs: the programs in it.
-    """
+    """A SIF and its contents; the origin is the file name or URI that the user gave. A pulled one has no SHA-256."""
 
     path: Path
     inspection: Inspection
@@ -47,14 +38,7 @@ class NewImage:
     programs: Programs = field(default_factory=Programs)
 
     def settled(self, name: str) -> NewImage:
-        """Return the image after a pulled one was moved to where `eb` looks for the images of a module.
-
-        Args:
-            name: name of the module.
-
-        Raises:
-            ImageError: it can't be moved.
-        """
+        """Return the image after a pulled one was moved to where `eb` looks for the images of a module of this name."""
         if self.uri is None or self.path.parent.name != _WAITING:
             return self
         target = source_paths()[0] / letter_folder(name) / self.path.name
@@ -81,12 +65,7 @@ def names_uri(text: str) -> bool:
 
 
 def file_image(path: Path, *, say: Callable[[str], None], progress: Progress = QUIET) -> NewImage:
-    """Return the image in a file.
-
-    Args:
-        path: path of the image.
-        say: called with a line before long work.
-        progress: shows long work.
+    """Return the image in a file; `say` is called with a line before long work.
 
     Raises:
         ImageError: it can't be read, is not an image, or is damaged.
@@ -119,12 +98,8 @@ def pulled_file(
 ) -> tuple[Path, ImageUri]:
     """Pull the image of a URI unless it is in EasyBuild's source path already.
 
-    Args:
-        text: the URI.
-        site: settings of the cluster.
-        name: name of the module, if it is known.
-        say: called with a line at the start of each action, and with each line of the runtime.
-        progress: shows long work.
+    It is kept for the module called `name`, if that is known. `say` is called with a line at the start of each action,
+    and with each line of the runtime.
 
     Returns:
         The path of the SIF, and the URI, pinned to its digest if that is known.

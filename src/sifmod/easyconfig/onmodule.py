@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Optional
 
 from sifmod.easyconfig.proposal import NO_HOMEPAGE, Proposal, checked_name
 
@@ -11,7 +11,9 @@ from sifmod.easyconfig.proposal import NO_HOMEPAGE, Proposal, checked_name
 _ABOUT = ("homepage", "moduleclass")
 
 
-def propose_on(base: str, kept: Mapping[str, Any], *, name: str, version: str) -> Proposal:
+def propose_on(
+    base: str, kept: Mapping[str, Any], *, name: str, version: str, first: Optional[tuple[str, str, str]] = None
+) -> Proposal:
     """Return a proposal for the easyconfig of a module that builds on another one.
 
     Args:
@@ -19,6 +21,8 @@ def propose_on(base: str, kept: Mapping[str, Any], *, name: str, version: str) -
         kept: parameters of the base's easyconfig that are known; empty if it can't be read.
         name: name of the new module.
         version: its version.
+        first: name, version and suffix of the base's easyconfig, for `eb --robot` to install first; None if it is
+            somebody else's.
 
     Raises:
         ParameterError: the name or the version can't be part of a path.
@@ -31,6 +35,7 @@ def propose_on(base: str, kept: Mapping[str, Any], *, name: str, version: str) -
         "homepage": NO_HOMEPAGE,
         "description": f"Packages on top of {base.replace('%', '%%')}.",
         "builds_on": base.replace("%", "%%"),
+        **({"builddependencies": [first]} if first else {}),
         "moduleclass": "devel",
         **about,
     }

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Optional
 
-from sifmod.container.spec import SIMPLE_NAME
-from sifmod.container.wrappers import COMMAND_NAME, why_not_a_wrapper
+from sifmod.container.wrappers import why_not_a_wrapper
 from sifmod.errors import ParameterError
 from sifmod.fetch.uri import LOCAL_SCHEMES
 from sifmod.image.inspection import MAIN_PACKAGES, Inspection
 from sifmod.image.programs import CONDA, Command, Package, Programs
+from sifmod.text.package import NAME
 from sifmod.text.printable import one_line
 
 _MOST_WRAPPERS = 1_000
@@ -41,17 +41,7 @@ _OF_WORDS = (
 
 @dataclass(frozen=True)
 class Program:
-    """A program as a module. Text is empty if the image does not tell it.
-
-    Attributes:
-        name: name of the module.
-        version: version of the module.
-        summary: a line on what it is.
-        homepage: its address.
-        moduleclass: its class in EasyBuild.
-        wrappers: names of its commands that can be commands of the host.
-        notes: what was left out, one sentence each.
-    """
+    """A program as a module, with its wrappers and what was left out. Text is empty if the image does not tell it."""
 
     name: str
     version: str
@@ -65,18 +55,7 @@ class Program:
 def program_of(
     image: Inspection, programs: Programs, *, reference: str, name: str = "", commands: Sequence[str] = ()
 ) -> Optional[Program]:
-    """Return the program that an image is for; None if the image is for its Python.
-
-    Args:
-        image: the contents of the image.
-        programs: the programs in it.
-        reference: the URI or the file name that the user gave.
-        name: name of the module, if it was given.
-        commands: patterns of the names of commands that get wrappers; empty for all of the program's.
-
-    Raises:
-        ParameterError: no command matches a pattern.
-    """
+    """Return the program that an image is for; None if the image is for its Python."""
     if not _is_program(image, programs, name):
         return None
     label, label_version = _labelled(image)
@@ -111,11 +90,7 @@ def others_than_python(programs: Programs) -> tuple[str, ...]:
 
 
 def named_by(reference: str) -> tuple[str, str]:
-    """Return the name and the version of a program in a URI or a file name; empty if it has none.
-
-    Args:
-        reference: such as `docker://quay.io/biocontainers/samtools:1.9--h91753b0_8` or `samtools_1.16.1.sif`.
-    """
+    """Return the name and the version of a program in a URI or a file name; empty if it has none."""
     last = reference.partition("@")[0].rstrip("/").rpartition("/")[2]
     last = re.sub(rf"^({'|'.join(LOCAL_SCHEMES)}):", "", last)
     last = re.sub(r"\.(sif|simg|img|squashfs|sqsh|tar|tgz|tar\.gz)$", "", last)
@@ -133,7 +108,7 @@ def offered(programs: Programs) -> Iterator[tuple[Command, str]]:
     """Yield the commands that can get wrappers, and for each why it gets none; empty if it can get one."""
     for command in _all(programs):
         reason = why_not_a_wrapper(command.name)
-        is_name = COMMAND_NAME.fullmatch(command.name)
+        is_name = NAME.fullmatch(command.name)
         yield command, "" if not reason else "the host needs its own" if is_name else "the name can't be a wrapper's"
 
 
@@ -170,7 +145,7 @@ def _by_name(programs: Programs) -> dict[str, Package]:
 
 
 def _all(programs: Programs) -> Iterator[Command]:
-    """Yield the commands of packages, then those of none; of several with one name the first."""
+    """Yield commands of packages first, then commands of no package; the first of each name."""
     seen: set[str] = set()
     for command in (*(one for package in programs.packages for one in package.commands), *programs.commands):
         if command.name not in seen:
@@ -180,30 +155,28 @@ def _all(programs: Programs) -> Iterator[Command]:
 
 def _chosen(programs: Programs, main: Optional[Package], patterns: Sequence[str]) -> list[str]:
     """Return the names of the commands that match, or else those of the program and of what was installed beside it."""
-    everything = [command.name for command in _all(programs)]
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in everything):
-            raise ParameterError(
-                "commands", pattern, "no command of the image matches: see 'sifmod inspect --commands IMAGE'"
-            )
     if patterns:
-        return [name for name in everything if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        remedy = "no command of the image matches: see 'sifmod inspect --commands IMAGE'"
+        return matching(patterns, [command.name for command in _all(programs)], remedy=remedy)
     packages = [one for one in programs.packages if one is main or not one.is_supporting]
     found = [command.name for one in packages for command in one.commands]
     return [*dict.fromkeys(found)] or [command.name for command in programs.commands]
 
 
-def usable_names(found: Sequence[str], notes: list[str]) -> list[str]:
-    """Return the names that can be those of wrappers; note the others.
+def matching(patterns: Sequence[str], found: Sequence[str], *, remedy: str) -> list[str]:
+    """Return the names of commands that match a pattern; each pattern must match one."""
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in found):
+            raise ParameterError("commands", pattern, remedy)
+    return [name for name in found if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
-    Args:
-        found: names of commands.
-        notes: gets a sentence for each reason to leave some out.
-    """
+
+def usable_names(found: Sequence[str], notes: list[str]) -> list[str]:
+    """Return the names that can be those of wrappers; the notes get a sentence for each reason to leave some out."""
     reasons: Mapping[str, str] = {name: why_not_a_wrapper(name) for name in found}
     usable = [name for name in found if not reasons[name]]
-    needed = [name for name in found if reasons[name] and COMMAND_NAME.fullmatch(name)]
-    odd = [one_line(name) for name in found if reasons[name] and not COMMAND_NAME.fullmatch(name)]
+    needed = [name for name in found if reasons[name] and NAME.fullmatch(name)]
+    odd = [one_line(name) for name in found if reasons[name] and not NAME.fullmatch(name)]
     if needed:
         notes.append(f"no wrapper for {some_names(needed)}: the host needs its own commands of these names")
     if odd:
@@ -251,4 +224,4 @@ def moduleclass_by_words(summary: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    return len(text) <= 100 and bool(SIMPLE_NAME.fullmatch(text))
+    return len(text) <= 100 and bool(NAME.fullmatch(text))

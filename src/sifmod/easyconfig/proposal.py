@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any, Optional, Union
 
 from sifmod.container.gpu import VENDORS, vendor_of
+from sifmod.container.parameters import TAKEN_OVER, USER_SOFTWARE
 from sifmod.container.spec import (
     DEFAULT_CONDA_ROOT,
     DEFAULT_WRAPPERS,
-    SIMPLE_NAME,
     PythonLayout,
     conda_prefix,
     spec_from_parameters,
 )
 from sifmod.container.wrappers import why_not_a_wrapper
-from sifmod.easyconfig.program import Program, others_than_python, program_of
+from sifmod.easyconfig.program import Program, matching, others_than_python, program_of
 from sifmod.easyconfig.text import folded
 from sifmod.errors import ImageError, ParameterError
-from sifmod.fetch.uri import LOCAL_SCHEMES, ImageUri
+from sifmod.fetch.uri import DOCKER_HUB, LOCAL_SCHEMES, ImageUri
 from sifmod.image.gpustack import newest
 from sifmod.image.inspection import MAIN_PACKAGES, SIF, Inspection
 from sifmod.image.programs import Programs
 from sifmod.image.python import ImagePython
 from sifmod.site.settings import Site
+from sifmod.text.package import NAME
+from sifmod.text.printable import without_unprintable
 from sifmod.text.quoting import without_templates
 
 # Descriptions of modules by name: home page, a few words, module class.
@@ -55,22 +56,13 @@ _TOOLS = (
     *("tensorboard", "torchrun", "vllm"),
 )
 
-# Parameters that the easyconfig of a similar container knows better than the image.
-TAKEN_OVER = (
-    *("name", "homepage", "docurls", "moduleclass", "image_mode", "venv", "pip_requirements", "pack_user_software"),
-    *("pip_constraints", "launch", "wrappers", "binds", "container_env", "features", "module_family"),
-    *("gpu_libraries", "mpi"),
-)
-
 
 @dataclass(frozen=True)
 class Proposal:
-    """Parameters of an easyconfig, checked as an install checks them.
+    """Parameters of an easyconfig, checked as an install checks them, and notes for its author, one sentence each.
 
-    Attributes:
-        parameters: values by name, as in an easyconfig: `%%(name)s` is text, `%(name)s` a template of EasyBuild.
-        notes: what the author of the easyconfig should know, one sentence each.
-        python: the Python of the image that the module provides; None if it provides none.
+    Of the values, `%%(name)s` is text, and `%(name)s` a template of EasyBuild. The Python is the one of the image that
+    the module provides.
     """
 
     parameters: Mapping[str, Any]
@@ -115,27 +107,14 @@ def propose(
         ImageError: this kind of image can't be installed, or its files can't be read.
         ParameterError: a given value can't be used.
     """
-    if image.kind != SIF:
-        raise ImageError(
-            f"'{image.path}' is a {image.kind}, but only a SIF can be installed: build one with "
-            f"'singularity build NEW.sif {image.path}'"
-        )
-    if image.unread:
-        raise ImageError(f"'{image.path}' can't be read: {image.unread}")
-    like = like or {}
-    notes: list[str] = []
-    program = None
+    _check_image(image)
+    like, notes, program = like or {}, list[str](), None
     if not (like.get("conda_env") or like.get("python_prefix")):
         reference = origin or PurePosixPath(image.path).name
         program = program_of(image, programs or Programs(), reference=reference, name=name, commands=commands)
     python = None if program else _python(image, like, notes)
-    others = others_than_python(programs) if python and programs else ()
-    if others and not name and _main_package(python)[0] == "Python":
-        notes.append(f"the image has {others[0]} too: for a module of it instead of Python, add --name {others[0]}")
-    main, main_version = (program.name, program.version) if program else _main_package(python)
+    main, main_version = _main_package(program or python, programs, name, notes)
     module = checked_name("name", name or like.get("name") or main or "container")
-    if name and python and python.version_of(name):
-        main_version = python.version_of(name).partition("+")[0]
     gpu = _gpu(image, site, notes)
     suffix = "" if program and not gpu else _suffix(image, python, gpu, without_python=module == "Python")
     file_name = uri.file_name if uri else PurePosixPath(image.path).name
@@ -149,12 +128,7 @@ def propose(
         "gpu": gpu,
         **(_program_parameters(program, notes) if program else _python_parameters(python, module, commands, notes)),
     }
-    if uri and not uri.digest:
-        notes.append("image_uri has no digest, so it may name another image tomorrow: pin it if that is possible")
-    if uri and uri.scheme in LOCAL_SCHEMES:
-        notes.append(
-            "the image is on this host only, and another user or host can't fetch it: for them, push it to a registry"
-        )
+    notes += _notes_on(uri)
     # texts of the image hold no templates of EasyBuild; those of the other easyconfig may
     parameters = without_templates(parameters)
     for key in TAKEN_OVER:
@@ -163,12 +137,26 @@ def propose(
     return _checked(Proposal(parameters=parameters, notes=tuple(notes)), file_name)
 
 
-def checked_proposal(proposal: Proposal) -> Proposal:
-    """Return a proposal whose image is built from a definition, or that was changed, checked as an install checks it.
+def _check_image(image: Inspection) -> None:
+    if image.kind != SIF:
+        raise ImageError(
+            f"'{image.path}' is a {image.kind}, but only a SIF can be installed: build one with "
+            f"'singularity build NEW.sif {image.path}'"
+        )
+    if image.unread:
+        raise ImageError(f"'{image.path}' can't be read: {image.unread}")
 
-    Raises:
-        ParameterError: a value can't be used.
-    """
+
+def _notes_on(uri: Optional[ImageUri]) -> Iterator[str]:
+    """Yield what the author should know of the place that an image comes from."""
+    if uri and not uri.digest:
+        yield "image_uri has no digest, so it may name another image tomorrow: pin it if that is possible"
+    if uri and uri.scheme in LOCAL_SCHEMES:
+        yield "the image is on this host only, and another user or host can't fetch it: for them, push it to a registry"
+
+
+def checked_proposal(proposal: Proposal) -> Proposal:
+    """Return a proposal whose image is built from a definition, or that was changed; checked as an install does."""
     return _checked(proposal, "image.sif")
 
 
@@ -184,14 +172,19 @@ def _python(image: Inspection, like: Mapping[str, Any], notes: list[str]) -> Opt
     return image.python() if image.default_python else None
 
 
-def _main_package(python: Optional[ImagePython]) -> tuple[str, str]:
-    """Return the name and version that the main package gives to the module."""
-    if python is None:
-        return "", ""
-    for package, module in MAIN_PACKAGES.items():
-        if python.version_of(package):
-            return module, python.version_of(package).partition("+")[0]
-    return "Python", python.minor_version
+def _main_package(
+    about: Union[ImagePython, Program, None], programs: Optional[Programs], name: str, notes: list[str]
+) -> tuple[str, str]:
+    """Return the name and version that the main package gives to the module, if it is not given another name."""
+    if not isinstance(about, ImagePython):
+        return (about.name, about.version) if about else ("", "")
+    packages = ((module, about.version_of(package)) for package, module in MAIN_PACKAGES.items())
+    main, version = next(((module, one) for module, one in packages if one), ("Python", about.minor_version))
+    others = others_than_python(programs) if programs else ()
+    if others and not name and main == "Python":
+        notes.append(f"the image has {others[0]} too: for a module of it instead of Python, add --name {others[0]}")
+    version = (about.version_of(name) if name else "") or version
+    return main, version.partition("+")[0]
 
 
 def _gpu(image: Inspection, site: Site, notes: list[str]) -> str:
@@ -230,7 +223,7 @@ def _words(
     if isinstance(about, Program):
         homepage, what, moduleclass = about.homepage, about.summary, about.moduleclass
     pages = [image.labels.get(f"org.opencontainers.image.{key}", "") for key in ("url", "source", "documentation")]
-    if uri and uri.registry == "docker.io":
+    if uri and uri.registry == DOCKER_HUB:
         pages.append(f"https://hub.docker.com/r/{uri.repository}")
     homepage = homepage or next((one for one in pages if re.fullmatch(r"https?://[\w./%~-]+", one)), NO_HOMEPAGE)
     notable = _notable(python)
@@ -285,7 +278,7 @@ def _listed(words: Sequence[str]) -> str:
 def _clean(text: str) -> str:
     """Return a text of the image on one line of limited length, without unprintable characters."""
     text = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join(char if char.isprintable() else " " for char in " ".join(text.split()))[:1000].strip()
+    return without_unprintable(" ".join(text.split()))[:1000].strip()
 
 
 def _program_parameters(program: Program, notes: list[str]) -> dict[str, Any]:
@@ -317,28 +310,19 @@ def _python_parameters(
         )
     tools = [tool for tool in _TOOLS if tool in python.commands]
     if commands:
-        tools = _matching(commands, python.commands)
+        remedy = "no command beside the Python of the image matches: name the program with --name"
+        found_names = matching(commands, python.commands, remedy=remedy)
+        tools = [name for name in found_names if not why_not_a_wrapper(name) and name not in DEFAULT_WRAPPERS]
     if tools:
         found["wrappers"] = [*DEFAULT_WRAPPERS, *tools]
     return found
-
-
-def _matching(patterns: Sequence[str], commands: Sequence[str]) -> list[str]:
-    """Return the commands beside a Python whose names match, without those that its own wrappers have already."""
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in commands):
-            raise ParameterError(
-                "commands", pattern, "no command beside the Python of the image matches: name the program with --name"
-            )
-    found = [name for name in commands if any(fnmatchcase(name, pattern) for pattern in patterns)]
-    return [name for name in found if not why_not_a_wrapper(name) and name not in DEFAULT_WRAPPERS]
 
 
 def _take_over(
     key: str, value: Any, parameters: dict[str, Any], python: Optional[ImagePython], notes: list[str]
 ) -> None:
     """Take a parameter of the similar container over, as far as it still applies."""
-    if key in ("venv", "pip_requirements", "pack_user_software") and "venv" not in parameters:
+    if key in USER_SOFTWARE and "venv" not in parameters:
         notes.append(f"{key} of the other easyconfig was left out: this image can't have a virtual environment")
         return
     if key == "wrappers" and isinstance(value, (list, tuple)):
@@ -371,15 +355,7 @@ def _checked(proposal: Proposal, file_name: str) -> Proposal:
 
 
 def checked_name(key: str, value: Any) -> str:
-    """Return a name or version of a module, which becomes part of paths.
-
-    Args:
-        key: the easyconfig parameter.
-        value: its value.
-
-    Raises:
-        ParameterError: it can't be part of a path.
-    """
-    if not isinstance(value, str) or not SIMPLE_NAME.fullmatch(value):
+    """Return a name or version of a module, which becomes part of paths."""
+    if not isinstance(value, str) or not NAME.fullmatch(value):
         raise ParameterError(key, value, "use letters, digits, '_', '.', '+' and '-' only, without a slash")
     return value

@@ -10,61 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from sifmod import __version__
+from sifmod.container.parameters import GROUPS, PARAMETERS
 from sifmod.errors import SifmodError
+from sifmod.host.files import content_of
 from sifmod.text import quoting
 
+_LARGEST = 1 << 20  # bytes of an easyconfig, which Python parses
 _WIDTH = 118
 _INDENT = " " * 4
-# Groups with an empty line between them, as in the easyconfigs that come with sifmod.
-_GROUPS = (
-    ("easyblock",),
-    ("name", "version", "versionsuffix"),
-    ("homepage", "description", "whatis", "docurls", "upstream_contacts", "site_contacts", "citing", "usage"),
-    ("toolchain",),
-    ("builds_on",),
-    ("sources", "checksums", "image_uri", "definition", "build_args", "build_target", "definition_files", "image_mode"),
-    (
-        *(
-            "gpu",
-            "gpu_libraries",
-            "mpi",
-            "conda_root",
-            "conda_env",
-            "python_prefix",
-            "venv",
-            "pip_requirements",
-            "pack_user_software",
-        ),
-        *("pip_constraints", "launch", "wrappers", "binds", "container_env", "features", "module_family"),
-        "expected_packages",
-    ),
-    ("sanity_check_commands", "enhance_sanity_check"),
-    (
-        *("modaltsoftname", "modextravars", "modluafooter", "examples", "modloadmsg", "modunloadmsg", "modaliases"),
-        *("hidden", "dependencies", "builddependencies"),
-    ),
-    ("moduleclass",),
-)
-ORDER = tuple(name for group in _GROUPS for name in group)
 
 
 def easyconfig_text(parameters: Mapping[str, Any], *, comments: Sequence[str]) -> str:
     """Return the text of an easyconfig, with `toolchain = SYSTEM`; `%(name)s` in a value is a template of EasyBuild.
 
-    Args:
-        parameters: values by name, with names of `ORDER`.
-        comments: comments for the top; those that begin with `- ` are items of a list, and those that begin with four
-            spaces are commands, which stay on one line, however long.
+    Comments for its top that begin with `- ` are items of a list, and those that begin with four spaces are commands,
+    which stay on one line, however long.
 
     Raises:
         TypeError: a value can't be written as Python.
-        ValueError: a parameter has no place in `ORDER`.
+        ValueError: a parameter is not in `PARAMETERS`.
     """
-    unplaced = sorted(set(parameters) - set(ORDER))
+    unplaced = sorted(set(parameters) - set(PARAMETERS))
     if unplaced:
         raise ValueError(f"no place in an easyconfig is known for {', '.join(unplaced)}")
     blocks = []
-    for group in _GROUPS:
+    for group in GROUPS:
         lines = [_assignment(name, parameters[name]) for name in group if name in parameters]
         blocks.append("\n".join(["toolchain = SYSTEM"] if group == ("toolchain",) else lines))
     head = "".join(f"{line}\n" for comment in comments for line in _comment(comment))
@@ -72,14 +42,7 @@ def easyconfig_text(parameters: Mapping[str, Any], *, comments: Sequence[str]) -
 
 
 def conversion_comments(origin: str, *more: str, lost: Iterable[str], look: Iterable[str]) -> list[str]:
-    """Return the comments of a converted easyconfig.
-
-    Args:
-        origin: what it was converted from.
-        more: comments on that.
-        lost: what was not carried over.
-        look: what is to be reviewed.
-    """
+    """Return the comments of a converted easyconfig: its origin and more on that, what is lost, what to look at."""
     comments = [f"Converted by sifmod {__version__} from {origin}", *more]
     for heading, notes in (("Not carried over:", lost), ("To be reviewed:", look)):
         items = [f"- {note}" for note in dict.fromkeys(notes)]
@@ -101,12 +64,7 @@ def _comment(text: str) -> list[str]:
 
 
 def folded(name: str, text: str) -> str:
-    """Return the text of a parameter, broken into lines that fit the width of an easyconfig.
-
-    Args:
-        name: name of the parameter.
-        text: one line; returned unchanged if it can't stand in triple quotes as it is.
-    """
+    """Return a parameter's one line, broken to an easyconfig's width if it can stand in triple quotes as it is."""
     begin = f'{name} = """'
     filled = textwrap.fill(begin + text, _WIDTH, break_long_words=False, break_on_hyphens=False)[len(begin) :]
     return filled if _is_block(filled) else text
@@ -134,13 +92,7 @@ def _assignment(name: str, value: Any) -> str:
 
 
 def _literal(value: Any, *, before: int, indent: int = 0) -> str:
-    """Return a value as Python, on several lines if one is too long for `eb --check-style`.
-
-    Args:
-        value: the value.
-        before: length of what stands before it on its line.
-        indent: indentation of that line.
-    """
+    """Return a value as Python, on several lines if one is too long for `eb --check-style`."""
     line = quoting.python(value)
     if before + len(line) <= _WIDTH or not isinstance(value, (str, list, tuple, Mapping)):
         return line
@@ -186,7 +138,7 @@ def read_easyconfig(path: Path) -> tuple[dict[str, Any], tuple[str, ...]]:
     try:
         if path.exists() and not path.is_file():
             raise SifmodError(f"'{path}' is not a file: give the path of an easyconfig")
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(content_of(path, most=_LARGEST).decode())
     except OSError as error:
         raise SifmodError(f"the easyconfig '{path}' can't be read: {error.strerror}") from error
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

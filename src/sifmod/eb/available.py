@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +20,7 @@ from sifmod.text.suggest import perhaps
 # folders that EasyBuild skips: its options ignore-dirs and consider-archived-easyconfigs
 _ARCHIVE = "__archive__"
 _NOT_SEARCHED = frozenset({".git", ".svn", _ARCHIVE})
+_DEEPEST = 64
 _LARGEST = 64 << 20  # characters of an index or an easyconfig
 
 _VALID_UNTIL = "# valid until: "
@@ -31,11 +33,6 @@ def newer_easyconfigs(name: str, version: str, environ: Optional[Mapping[str, st
 
     Versions are compared number by number, and only where the words between the numbers are the same:
     `2.7.1-rocm-6.2.4-python-3.12` is newer than `2.2.0-rocm-5.6.1-python-3.10`, while `24.03-ngc` is another kind.
-
-    Args:
-        name: name of the software.
-        version: its full version, suffix included.
-        environ: the environment with EasyBuild's robot path, `os.environ` by default.
     """
     words, numbers = _parts(version)
     newer: dict[str, tuple[tuple[int, ...], Path]] = {}
@@ -47,15 +44,7 @@ def newer_easyconfigs(name: str, version: str, environ: Optional[Mapping[str, st
 
 
 def easyconfigs_of(name: str, environ: Optional[Mapping[str, str]] = None) -> Iterator[Path]:
-    """Yield the easyconfigs of container images called `name`, in the order of the robot path.
-
-    Args:
-        name: name of the software.
-        environ: the environment with EasyBuild's robot path, `os.environ` by default.
-
-    Raises:
-        EasyBuildError: EasyBuild's configuration can't be read.
-    """
+    """Yield the easyconfigs of container images called `name`, in the order of the robot path."""
     return _easyconfigs_in(configuration(environ=environ).robot_paths, name)
 
 
@@ -68,12 +57,9 @@ def _easyconfigs_in(folders: Iterable[Path], name: str) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Below:
-    """The easyconfigs of container images anywhere below a folder, each tuple sorted.
+    """The easyconfigs of container images anywhere below a folder, those that `eb` finds and those in archives, sorted.
 
-    Attributes:
-        offered: those that `eb` finds.
-        archived: those in archives.
-        problems: a sentence for each folder and each easyconfig that can't be read.
+    The problems are a sentence for each folder and each easyconfig that can't be read.
     """
 
     offered: tuple[Path, ...]
@@ -93,7 +79,8 @@ def easyconfigs_below(folder: Path) -> Below:
     archived: list[Path] = []
     unread: list[OSError] = []
     for where, subfolders, files in os.walk(folder, onerror=unread.append):
-        is_archive = _ARCHIVE in Path(where).relative_to(folder).parts
+        parts = Path(where).relative_to(folder).parts
+        is_archive = _ARCHIVE in parts
         # hidden files are those of editors: Emacs marks an open file with a link that leads nowhere
         for path in (Path(where, name) for name in files if name.endswith(".eb") and not name.startswith(".")):
             try:
@@ -103,18 +90,15 @@ def easyconfigs_below(folder: Path) -> Below:
             except OSError as error:
                 unread.append(error)
         subfolders[:] = [name for name in subfolders if name == _ARCHIVE or name not in _NOT_SEARCHED]
+        if subfolders and len(parts) > _DEEPEST:  # os.walk calls itself for each level before Python 3.12
+            unread.append(OSError(errno.ELOOP, "it has too many folders, each in the other", where))
+            subfolders.clear()
     problems = (f"'{error.filename}' can't be read: {error.strerror}" for error in unread)
     return Below(tuple(sorted(offered)), tuple(sorted(archived)), tuple(sorted(problems)))
 
 
 def beside_easyconfigs(name: str, file_name: str, folders: Iterable[Path]) -> Optional[Path]:
-    """Return a file that lies beside the easyconfigs of a software; None if no folder of a robot path has it.
-
-    Args:
-        name: name of the software.
-        file_name: name of the file.
-        folders: those of the robot path, the first one first.
-    """
+    """Return a file that lies beside the easyconfigs of a software; None if no folder of a robot path has it."""
     places = (folder / place / file_name for folder in folders for place in (letter_folder(name), name))
     return next((path for path in places if path.is_file()), None)
 
@@ -129,12 +113,7 @@ def easyconfig_path(given: Path, environ: Optional[Mapping[str, str]] = None) ->
 
 
 def find_easyconfig(file_name: str, environ: Optional[Mapping[str, str]] = None) -> Path:
-    """Return the easyconfig that `eb` finds by a file name: the first one in the robot path.
-
-    Raises:
-        EasyconfigError: there is none; the message suggests similar names.
-        EasyBuildError: EasyBuild's configuration can't be read.
-    """
+    """Return the easyconfig that `eb` finds by a file name: the first one in the robot path."""
     # a name may have dashes itself
     names = sorted({file_name[: match.start()] for match in re.finditer("-", file_name)})
     folders = configuration(environ=environ).robot_paths

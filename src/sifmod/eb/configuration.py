@@ -75,10 +75,6 @@ class Configuration:
 def configuration(prefix: Optional[Path] = None, environ: Optional[Mapping[str, str]] = None) -> Configuration:
     """Return EasyBuild's configuration: variables count before files, the user's file before those of the system.
 
-    Args:
-        prefix: EasyBuild prefix to install to, instead of the configured one.
-        environ: the environment to read, `os.environ` by default.
-
     Raises:
         EasyBuildError: a configuration file can't be read, or a named one does not exist.
     """
@@ -174,11 +170,7 @@ def _from_files(environ: Mapping[str, str], robot_paths: Iterable[Path]) -> dict
 
 
 def _files(environ: Mapping[str, str]) -> list[str]:
-    """Return the paths of the configuration files, the least important one first.
-
-    Raises:
-        EasyBuildError: a named file does not exist.
-    """
+    """Return the paths of the configuration files, the least important one first."""
     paths = []
     for folder in reversed(environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":")):
         found = sorted(Path(folder, "easybuild.d").glob("*.cfg"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import shutil
 import sys
@@ -28,14 +29,7 @@ from sifmod.site.settings import Site
 
 @dataclass(frozen=True)
 class Described:
-    """What an easyconfig says of its software, templates resolved.
-
-    Attributes:
-        homepage: address of the software; empty if there is none.
-        description: its description.
-        module_class: its module class, such as `ai`.
-        gpu: vendor of the GPUs that it is for; empty for none, None for the site's.
-    """
+    """What an easyconfig says of its software, templates resolved; its `gpu` is None for that of the site."""
 
     homepage: str
     description: str
@@ -88,11 +82,7 @@ def variables_of(path: Path) -> Mapping[str, Any]:
 
 
 def container_of(path: Path, *, prefix: Optional[Path] = None) -> Evaluated:
-    """Return what the easyblock would install from an easyconfig of `ContainerImage`.
-
-    Args:
-        path: the easyconfig.
-        prefix: EasyBuild prefix to use instead of the configured one.
+    """Return what the easyblock would install from an easyconfig, with a prefix instead of the configured one.
 
     Raises:
         EasyconfigError: it can't be evaluated, or uses another easyblock.
@@ -153,6 +143,7 @@ def _easybuild(path: Path) -> Iterator[None]:
     if not path.is_file():
         raise EasyconfigError(f"there is no easyconfig '{path}': give the path of one")
     environ, directory, no_bytecode = dict(os.environ), tempfile.tempdir, sys.dont_write_bytecode
+    handlers = _log_handlers()
     folder = tempfile.mkdtemp(prefix="sifmod-")
     os.environ.update(TMPDIR=folder, EASYBUILD_TMPDIR=folder)
     tempfile.tempdir = None
@@ -183,10 +174,19 @@ def _easybuild(path: Path) -> Iterator[None]:
         why = _reason(error, printed.getvalue())
         raise EasyconfigError(f"the easyconfig '{path}' can't be evaluated: {why}") from error
     finally:
+        for logger, handler in _log_handlers() - handlers:
+            logger.removeHandler(handler)
+            handler.close()
         os.environ.clear()
         os.environ.update(environ)
         tempfile.tempdir, sys.dont_write_bytecode = directory, no_bytecode
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _log_handlers() -> set[tuple[logging.Logger, logging.Handler]]:
+    """Return where loggers write to. EasyBuild adds two places each time, and each line would go to all of them."""
+    loggers = [one for one in logging.root.manager.loggerDict.values() if isinstance(one, logging.Logger)]
+    return {(logger, handler) for logger in (logging.root, *loggers) for handler in logger.handlers}
 
 
 def _reason(error: Optional[BaseException], printed: str) -> str:

@@ -22,7 +22,9 @@ def easybuild_progress() -> Progress:
     from easybuild.tools.output import PROGRESS_BAR_EXTENSIONS, get_progress_bar, show_progress_bars
     from easybuild.tools.utilities import trace_msg
 
-    if show_progress_bars() and sys.stdout.isatty():
+    # while it draws, standard output is a proxy, which in Rich before 15 is no terminal
+    stdout = getattr(sys.stdout, "rich_proxied_file", sys.stdout)
+    if show_progress_bars() and stdout.isatty():
         # unlike that of downloads, its text can be set, and extensions are installed in another step
         return _Bars(get_progress_bar(PROGRESS_BAR_EXTENSIONS))
     return Lines(lambda line: trace_msg(printable(line)))

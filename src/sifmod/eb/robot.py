@@ -30,20 +30,12 @@ _LIBRARY = Path(__file__).resolve().parents[2]
 
 
 def easyconfigs_path() -> Path:
-    """Return the folder of the easyconfigs that come with sifmod.
-
-    Raises:
-        InstallError: sifmod's installation is damaged.
-    """
+    """Return the folder of the easyconfigs that come with sifmod."""
     return _first("easyconfigs", Path("easybuild", "easyconfigs"), Path("easyconfigs"))
 
 
 def easyblock_path() -> Path:
-    """Return the file of the easyblock.
-
-    Raises:
-        InstallError: sifmod's installation is damaged.
-    """
+    """Return the file of the easyblock."""
     name = "containerimage.py"
     return _first("easyblock", Path("easybuild", "easyblocks", "generic", name), Path("easyblocks", name))
 
@@ -60,14 +52,10 @@ def _first(what: str, installed: Path, in_checkout: Path) -> Path:
 
 
 def easybuild_settings(shell: str, environ: Optional[Mapping[str, str]] = None) -> str:
-    """Return commands that set EASYBUILD_INCLUDE_EASYBLOCKS, EASYBUILD_ROBOT_PATHS and SIFMOD_PYTHONPATH.
+    """Return commands of one of `SHELLS` for EASYBUILD_INCLUDE_EASYBLOCKS, EASYBUILD_ROBOT_PATHS and SIFMOD_PYTHONPATH.
 
     EasyBuild's variables keep their present values, behind sifmod's own. SIFMOD_PYTHONPATH is where the easyblock finds
     sifmod's libraries: PYTHONPATH would bring them into containers too, before the image's own.
-
-    Args:
-        shell: one of `SHELLS`.
-        environ: the environment to extend, `os.environ` by default.
     """
     environ = os.environ if environ is None else environ
     found = (importlib.util.find_spec(name) for name in _LIBRARIES)

@@ -44,10 +44,6 @@ class SoftwareSpace:
 def software_space(prefix: Optional[Path] = None, environ: Optional[Mapping[str, str]] = None) -> SoftwareSpace:
     """Return the software space of the given prefix, else that of EasyBuild's configuration.
 
-    Args:
-        prefix: EasyBuild prefix to use instead of the configured one.
-        environ: the environment to read, `os.environ` by default.
-
     Raises:
         InstallError: the prefix is not a directory.
         EasyBuildError: EasyBuild's configuration can't be read.
@@ -59,28 +55,12 @@ def software_space(prefix: Optional[Path] = None, environ: Optional[Mapping[str,
 
 
 def source_paths(environ: Optional[Mapping[str, str]] = None) -> tuple[Path, ...]:
-    """Return the folders in which EasyBuild looks for sources; it keeps them in the first one.
-
-    Args:
-        environ: the environment to read, `os.environ` by default.
-
-    Raises:
-        EasyBuildError: EasyBuild's configuration can't be read.
-    """
+    """Return the folders in which EasyBuild looks for sources; it keeps them in the first one."""
     return configuration(environ=environ).sources
 
 
 def find_image(file_name: str, module_name: str, *, folders: Iterable[Path] = ()) -> Optional[Path]:
-    """Return the image with a file name from the folders of sources; None if it is in none of them.
-
-    Args:
-        file_name: name of the image, as in `sources`.
-        module_name: name of the module, without its version.
-        folders: other folders to look in, last.
-
-    Raises:
-        EasyBuildError: EasyBuild's configuration can't be read.
-    """
+    """Return the image of a module, by its name without version, from the folders of sources or others; else None."""
     candidates = [path for folder in source_paths() for path in (folder / letter_folder(module_name), folder)]
     images = (folder / file_name for folder in (*candidates, *folders))
     return next((image for image in images if os.path.isfile(image)), None)  # noqa: PTH113 - without an error where a folder above is not ours

@@ -8,8 +8,9 @@ import socket
 import ssl
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from email.message import Message
+from functools import partial
 from typing import IO, Any, Optional
 from urllib.error import URLError
 
@@ -22,18 +23,13 @@ def answer_to(request: urllib.request.Request) -> Iterator[http.client.HTTPRespo
     """Yield the answer of a server; the block can read it until its time is over, and then finds its end.
 
     Proxies are those of the environment, as for the runtimes.
-
-    Raises:
-        HTTPError: the server answers with an error.
-        OSError, ValueError, HTTPException: there is no answer in time, or it is none.
     """
-    connections: list[http.client.HTTPConnection] = []
-    handlers = (_Plain(connections), _Secure(connections), _Redirection())
+    handler = _Handler()
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=_SILENCE) as answer:
+        with urllib.request.build_opener(handler, _Redirection()).open(request, timeout=_SILENCE) as answer:
             yield answer
     finally:
-        for connection in connections:
+        for connection in handler.connections:
             connection.close()
 
 
@@ -77,30 +73,25 @@ class _LimitedSecure(_Limited, http.client.HTTPSConnection):
     pass
 
 
-class _Plain(urllib.request.HTTPHandler):
-    def __init__(self, connections: list[http.client.HTTPConnection]) -> None:
+class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Opens limited connections only, and knows them."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self._connections = connections
+        self.connections: list[http.client.HTTPConnection] = []
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        def connection(host: str, **options: Any) -> http.client.HTTPConnection:
-            self._connections.append(_Limited(host, **options))
-            return self._connections[-1]
-
-        return self.do_open(connection, req)
-
-
-class _Secure(urllib.request.HTTPSHandler):
-    def __init__(self, connections: list[http.client.HTTPConnection]) -> None:
-        super().__init__()
-        self._connections = connections
+        return self.do_open(self._noted(_Limited), req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        def connection(host: str, **options: Any) -> http.client.HTTPConnection:
-            self._connections.append(_LimitedSecure(host, context=ssl.create_default_context(), **options))
-            return self._connections[-1]
+        return self.do_open(self._noted(partial(_LimitedSecure, context=ssl.create_default_context())), req)
 
-        return self.do_open(connection, req)
+    def _noted(self, kind: Callable[..., http.client.HTTPConnection]) -> Callable[..., http.client.HTTPConnection]:
+        def connection(host: str, **options: Any) -> http.client.HTTPConnection:
+            self.connections.append(kind(host, **options))
+            return self.connections[-1]
+
+        return connection
 
 
 class _Redirection(urllib.request.HTTPRedirectHandler):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from sifmod.errors import CommandError
+from sifmod.fetch.uri import DOCKER_HUB_HOSTS, DOCKER_HUB_LOGIN
 from sifmod.host.command import LOOK, run
 from sifmod.site.settings import Site
 
@@ -21,20 +22,10 @@ _VARIABLES = tuple(f"{prefix}_DOCKER_{suffix}" for prefix in _PREFIXES for suffi
 # The variables that `take_from_environment` removed.
 _taken: dict[str, str] = {}
 
-_DOCKER_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
-# Docker and the runtimes keep its login under this address.
-_DOCKER_HUB_LOGIN = "https://index.docker.io/v1/"
-
 
 @dataclass(frozen=True)
 class Credentials:
-    """User name and password for one registry; `repr` shows neither.
-
-    Attributes:
-        username: the name.
-        password: the password, a key or a token.
-        origin: where they were found, for a message.
-    """
+    """User name and password, key or token for one registry; `repr` shows neither. Messages name the origin."""
 
     username: str = field(repr=False)
     password: str = field(repr=False)
@@ -55,11 +46,7 @@ def take_from_environment() -> None:
 
 
 def runtime_environment(credentials: Optional[Credentials]) -> dict[str, str]:
-    """Return the environment for a runtime that pulls or builds.
-
-    Args:
-        credentials: for whatever registry the runtime contacts; None to pass none, not even those in `os.environ`.
-    """
+    """Return the environment for a runtime that pulls or builds."""
     environ = {name: value for name, value in os.environ.items() if name not in _VARIABLES}
     for prefix in _PREFIXES if credentials else ():
         environ[f"{prefix}_DOCKER_USERNAME"] = credentials.username if credentials else ""
@@ -68,51 +55,53 @@ def runtime_environment(credentials: Optional[Credentials]) -> dict[str, str]:
 
 
 def find_credentials(registry: str, site: Site, environ: Optional[Mapping[str, str]] = None) -> Optional[Credentials]:
-    """Return the credentials for a registry; None if there are none.
+    """Return the credentials for the host of a registry; None if there are none.
 
     The variables `APPTAINER_DOCKER_USERNAME`/`_PASSWORD` and their `SINGULARITY_` equivalents come first, unless
-    `credential_registries` names other registries; then the login files of the runtimes, and Docker's.
-
-    Args:
-        registry: host of the registry.
-        site: the settings in force.
-        environ: the environment to read; by default `os.environ` and the removed variables.
+    `credential_registries` names other registries; then the login files of the runtimes, and Docker's. The environment
+    is by default `os.environ` and the removed variables.
     """
     environ = _whole_environment() if environ is None else environ
-    hosts = _DOCKER_HUB if registry in _DOCKER_HUB else (registry,)
+    hosts = DOCKER_HUB_HOSTS if registry in DOCKER_HUB_HOSTS else (registry,)
     if not site.credential_registries or set(hosts) & set(site.credential_registries):
-        for prefix in _PREFIXES:
-            name, secret = f"{prefix}_DOCKER_USERNAME", f"{prefix}_DOCKER_PASSWORD"
-            if environ.get(name) and environ.get(secret):
-                return Credentials(environ[name], environ[secret], f"the variables {name} and {secret}")
+        given = _from_variables(environ)
+        if given:
+            return given
     for path in _login_files(environ):
-        found = _from_login_file(path, hosts)
-        if found:
-            return found
+        credentials = _from_login_file(path, hosts)
+        if credentials:
+            return credentials
     return None
 
 
 def find_all_credentials(registries: Collection[str], site: Site) -> dict[str, Credentials]:
-    """Return the credentials for the registries of one build, by registry.
+    """Return the credentials for registries that a file names of which an image is built, by the host of the registry.
 
-    The variables name no registry, so that they count only if there is one registry, or `credential_registries`.
-
-    Args:
-        registries: hosts of the registries; empty for one that is not known.
-        site: the settings in force.
+    The file may be somebody else's, and the variables name no registry, so that they count only for those in
+    `credential_registries`. A registry that is not known is empty.
     """
     environ = _whole_environment()
-    if len(registries) > 1 and not site.credential_registries:
+    if not site.credential_registries:
         environ = {name: value for name, value in environ.items() if name not in _VARIABLES}
-    found = {registry: find_credentials(registry, site, environ) for registry in registries if registry}
-    return {registry: credentials for registry, credentials in found.items() if credentials}
+    logins = {registry: find_credentials(registry, site, environ) for registry in registries if registry}
+    return {registry: credentials for registry, credentials in logins.items() if credentials}
 
 
-def login_file(found: Mapping[str, Credentials]) -> str:
+def kept_back(registry: str) -> str:
+    """Return what to do if the password in the environment was meant for a registry; empty if there is none."""
+    if not _from_variables(_whole_environment()):
+        return ""
+    return (
+        f"the password in the variables was not sent to {registry}, which 'credential_registries' does not name: if it "
+        f"is for this registry, type export SIFMOD_CREDENTIAL_REGISTRIES={registry}"
+    )
+
+
+def login_file(logins: Mapping[str, Credentials]) -> str:
     """Return credentials by registry in the form of Docker's config.json (containers-auth.json(5))."""
     entries = {
-        _DOCKER_HUB_LOGIN if registry in _DOCKER_HUB else registry: {"auth": one.basic.partition(" ")[2]}
-        for registry, one in found.items()
+        DOCKER_HUB_LOGIN if registry in DOCKER_HUB_HOSTS else registry: {"auth": one.basic.partition(" ")[2]}
+        for registry, one in logins.items()
     }
     return json.dumps({"auths": entries})
 
@@ -120,12 +109,20 @@ def login_file(found: Mapping[str, Credentials]) -> str:
 def secrets() -> tuple[str, ...]:
     """Return the passwords in the environment, which no message may contain."""
     environ = _whole_environment()
-    found = (environ.get(name, "") for name in _VARIABLES if name.endswith("PASSWORD"))
-    return tuple(dict.fromkeys(secret for secret in found if secret))
+    passwords = (environ.get(name, "") for name in _VARIABLES if name.endswith("PASSWORD"))
+    return tuple(dict.fromkeys(secret for secret in passwords if secret))
 
 
 def _whole_environment() -> dict[str, str]:
     return {**os.environ, **_taken}
+
+
+def _from_variables(environ: Mapping[str, str]) -> Optional[Credentials]:
+    for prefix in _PREFIXES:
+        name, secret = f"{prefix}_DOCKER_USERNAME", f"{prefix}_DOCKER_PASSWORD"
+        if environ.get(name) and environ.get(secret):
+            return Credentials(environ[name], environ[secret], f"the variables {name} and {secret}")
+    return None
 
 
 def _login_files(environ: Mapping[str, str]) -> Iterator[Path]:
@@ -153,7 +150,7 @@ def _from_login_file(path: Path, hosts: tuple[str, ...]) -> Optional[Credentials
         config = json.loads(path.read_text(encoding="utf-8"))
         helper = _helper(config, hosts)
         if helper:
-            return _from_helper(helper, _DOCKER_HUB_LOGIN if hosts == _DOCKER_HUB else hosts[0])
+            return _from_helper(helper, DOCKER_HUB_LOGIN if hosts == DOCKER_HUB_HOSTS else hosts[0])
         for key, entry in config.get("auths", {}).items():
             host = key.partition("://")[2] or key
             if host.partition("/")[0] in hosts and entry.get("auth"):

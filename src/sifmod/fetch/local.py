@@ -42,15 +42,6 @@ def local_source(uri: ImageUri, digest: str, folder: Path) -> str:
     """Return the image for the container runtime.
 
     The runtimes read a daemon themselves, but no storage: from there an archive is written.
-
-    Args:
-        uri: the image.
-        digest: its ID, by which it is taken even if the name belongs to another image meanwhile; empty if unknown.
-        folder: existing folder for the archive.
-
-    Raises:
-        ImageError: no archive can be written.
-        RuntimeMissingError: nothing on this host reads the storage.
     """
     if uri.scheme == DOCKER_DAEMON:
         return f"{uri.scheme}:{digest or _name(uri)}"
@@ -81,9 +72,9 @@ def _storage_digest(uri: ImageUri) -> str:
     reader = _reader(uri)
     wanted = _hexadecimal(uri.digest) or _name(uri)
     done = run([reader, *_READERS[reader.name], wanted], time_limit=LOOK)
-    found = done.stdout.strip().rpartition("sha256:")[2]
-    if done.status == 0 and SHA256.fullmatch(found):
-        return f"sha256:{found}"
+    digest = done.stdout.strip().rpartition("sha256:")[2]
+    if done.status == 0 and SHA256.fullmatch(digest):
+        return f"sha256:{digest}"
     if re.search(r"not known|no such image", done.stderr, re.IGNORECASE):
         raise _missing(
             uri, f"your storage of {reader.name}, which other users' images are not in,", f"{reader.name} images"
@@ -93,9 +84,9 @@ def _storage_digest(uri: ImageUri) -> str:
 
 def _reader(uri: ImageUri) -> Path:
     """Return the command that reads the storage."""
-    found = first_on_path(_READERS)
-    if found:
-        return found
+    reader = first_on_path(_READERS)
+    if reader:
+        return reader
     raise RuntimeMissingError(
         f"container runtimes don't read containers-storage, and neither {' nor '.join(_READERS)} is on PATH: load its "
         f"module, or run {shell(f'buildah push {_name(uri)} oci-archive:/path/image.tar')} where the image was built, "
@@ -120,19 +111,19 @@ def _daemon_digest(uri: ImageUri) -> str:
         raise ImageError(
             f"no docker daemon answers at '{path}' ({error}): start it, set DOCKER_HOST{_other_sockets()}, {instead}"
         ) from error
-    found = str(answer.get("Id", "")) if isinstance(answer, dict) else ""
+    digest = str(answer.get("Id", "")) if isinstance(answer, dict) else ""
     if status == http.client.NOT_FOUND:
         raise _missing(uri, f"the docker daemon at '{path}'", "docker images")
-    if status != http.client.OK or not DIGEST.fullmatch(found):
+    if status != http.client.OK or not DIGEST.fullmatch(digest):
         raise ImageError(f"the docker daemon at '{path}' answers with the status {status} when asked for {uri.text}")
-    return found
+    return digest
 
 
 def _other_sockets() -> str:
     """Return sockets of this user's own daemons, for a message."""
     folder = os.environ.get("XDG_RUNTIME_DIR", "")
-    found = [Path(folder, name) for name in ("docker.sock", "podman/podman.sock")] if folder else []
-    existing = [f"unix://{path}" for path in found if path.is_socket()]
+    sockets = [Path(folder, name) for name in ("docker.sock", "podman/podman.sock")] if folder else []
+    existing = [f"unix://{path}" for path in sockets if path.is_socket()]
     return f" (there is {' and '.join(existing)})" if existing else ""
 
 

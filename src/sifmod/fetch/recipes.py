@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import re
 import urllib.request
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from urllib.parse import urlsplit
 
 from sifmod.errors import InstallError, RecipeError
 from sifmod.fetch.connection import answer_to
-from sifmod.host.files import content_of, inside
+from sifmod.host.files import content_below, content_of, inside, walk
 from sifmod.site.settings import Site
 from sifmod.text.suggest import perhaps
 
@@ -31,23 +30,14 @@ _MOST_NAMED = 10
 
 @dataclass(frozen=True)
 class RecipeSource:
-    """The text of a recipe.
-
-    Attributes:
-        origin: its file, or its name and the address of its index, as messages say it.
-        text: its YAML.
-        folder: folder of the files that it names; None for a recipe of an index, which has none.
-    """
+    """The text of a recipe, in YAML, and the folder of the files that it names; None for a recipe of an index."""
 
     origin: str
     text: str
     folder: Optional[Path] = None
 
     def other(self, name: str) -> RecipeSource:
-        """Return a file that the recipe names.
-
-        Args:
-            name: path relative to the folder of the recipe.
+        """Return a file that the recipe names, by its path from the folder of the recipe.
 
         Raises:
             RecipeError: it can't be read, or is outside that folder.
@@ -58,7 +48,7 @@ class RecipeSource:
                 f"{self.origin} needs its file '{name}', which an index lacks: use a checkout of the registry",
             )
         try:
-            return read_recipe(inside(self.folder, name))
+            return read_recipe(inside(self.folder, name), folder=self.folder)
         except InstallError as error:
             raise RecipeError(
                 "a file that it names is outside its folder",
@@ -66,14 +56,10 @@ class RecipeSource:
             ) from error
 
 
-def read_recipe(path: Path) -> RecipeSource:
-    """Return the recipe in a file.
-
-    Raises:
-        RecipeError: it can't be read.
-    """
+def read_recipe(path: Path, *, folder: Optional[Path] = None) -> RecipeSource:
+    """Return the recipe in a file; in a folder of somebody else's if `folder` is given: no link may lead out of it."""
     try:
-        content = content_of(path)
+        content = content_below(folder, path.relative_to(folder)) if folder else content_of(path)
         if len(content) > _LARGEST:
             raise RecipeError("too large", f"'{path}' has more than {_LARGEST} bytes, so it is not a recipe of SHPC")
         return RecipeSource(f"'{path}'", content.decode(), path.parent)
@@ -89,25 +75,23 @@ def recipe_files(registry: Path) -> list[Path]:
     Raises:
         RecipeError: it is not a folder, or has no recipe.
     """
-    found = []
-    for folder, folders, files in os.walk(registry):
+    paths = []
+    for folder, folders, files in walk(registry):
         folders.sort()
         if RECIPE in files:
-            found.append(Path(folder, RECIPE))
-    if not found:
+            paths.append(Path(folder, RECIPE))
+    if not paths:
         raise RecipeError(
             "no registry", f"'{registry}' has no {RECIPE} in any folder: name a checkout of a registry of SHPC"
         )
-    return found
+    return paths
 
 
 def find_recipe(registry: str, name: str, site: Site) -> RecipeSource:
-    """Return a recipe of a registry.
+    """Return a recipe of a registry, by its path there, or by the end of it if no other recipe ends so.
 
-    Args:
-        registry: folder of a checkout, or URL of a repository on GitHub or GitLab, or of an index (library.json).
-        name: path of the recipe in the registry, or the end of it if no other recipe ends so.
-        site: settings of the cluster.
+    A registry is the folder of a checkout, or the URL of a repository on GitHub or GitLab, or of an index
+    (library.json).
 
     Raises:
         RecipeError: there is no such recipe, there are several, or the registry can't be read.
@@ -128,22 +112,18 @@ def find_recipe(registry: str, name: str, site: Site) -> RecipeSource:
 def _chosen(name: str, known: Mapping[str, object], registry: str) -> str:
     if name in known:
         return name
-    found = sorted(one for one in known if one.endswith(f"/{name}"))
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    matching = sorted(one for one in known if one.endswith(f"/{name}"))
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
         near = perhaps(name, [*known, *(one.rpartition("/")[2] for one in known)])
         raise RecipeError("no such recipe", f"'{registry}' has no recipe '{name}'{near}")
-    shown = ", ".join(found[:_MOST_NAMED]) + (" ..." if len(found) > _MOST_NAMED else "")
-    raise RecipeError("several recipes", f"'{registry}' has {len(found)} recipes '{name}': name one of {shown}")
+    shown = ", ".join(matching[:_MOST_NAMED]) + (" ..." if len(matching) > _MOST_NAMED else "")
+    raise RecipeError("several recipes", f"'{registry}' has {len(matching)} recipes '{name}': name one of {shown}")
 
 
 def index_address(registry: str) -> str:
-    """Return the address of the index of a registry.
-
-    Args:
-        registry: URL of a repository on GitHub or GitLab, or of an index or its folder.
-    """
+    """Return the address of the index of a registry."""
     parts = urlsplit(registry.rstrip("/"))
     owner, _, repository = parts.path.strip("/").partition("/")
     pages = _PAGES.get(parts.netloc)

@@ -13,8 +13,8 @@ from typing import Optional
 
 from sifmod.errors import ImageError
 from sifmod.fetch.connection import answer_to
-from sifmod.fetch.credentials import Credentials
-from sifmod.fetch.uri import ImageUri
+from sifmod.fetch.credentials import Credentials, kept_back
+from sifmod.fetch.uri import DOCKER_HUB, DOCKER_HUB_REGISTRY, ImageUri
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.digest import DIGEST
@@ -39,14 +39,7 @@ _OF_COUNTRIES = re.compile(r"(ac|co|com|edu|gov|go|gob|gouv|gv|mil|net|ne|nom|or
 
 @dataclass(frozen=True)
 class Registry:
-    """One registry and how to access it.
-
-    Attributes:
-        uri: the requested image.
-        credentials: user name and password; None if there are none.
-        site: which registries and token services it allows.
-        written: how the user has written the URI, for a message; `image_uri = '...'` by default.
-    """
+    """One registry and how to access it; `written` is the URI as the user has written it, for a message."""
 
     uri: ImageUri
     credentials: Optional[Credentials]
@@ -124,13 +117,6 @@ def check_login(registry: str, site: Site) -> None:
     Runtimes ask for `/v2/` first, and obey all that the answer says, also for images that need no login
     (go-containerregistry, `transport.ping`). A registry that can't be connected to from here is left to the runtime,
     which may have a proxy of its own.
-
-    Args:
-        registry: host of the registry.
-        site: which registries and token services it allows.
-
-    Raises:
-        ImageError: it would, or its answer can't be understood.
     """
     try:
         with answer_to(urllib.request.Request(_base(registry, site))):  # noqa: S310 - http only where the site says so
@@ -162,7 +148,7 @@ def check_login(registry: str, site: Site) -> None:
 
 
 def _base(registry: str, site: Site) -> str:
-    host = "registry-1.docker.io" if registry == "docker.io" else registry
+    host = DOCKER_HUB_REGISTRY if registry == DOCKER_HUB else registry
     return f"{'http' if registry in site.insecure_registries else 'https'}://{host}/v2/"
 
 
@@ -206,8 +192,9 @@ def refusal(uri: ImageUri, site: Site, credentials: Optional[Credentials]) -> st
     name = quoting.shell("$oauthtoken") if is_ngc else "NAME"
     first = "correct or unset these variables, or " if credentials and credentials.origin.startswith("the var") else ""
     runtime = site.runtime or "singularity"
+    kept = "" if credentials else kept_back(uri.registry)
     return (
         f"the registry {uri.registry} refused access to {uri.repository}, {what}: {first}log in with "
-        f"{runtime} registry login --username {name} docker://{uri.registry}{hint}, or set SINGULARITY_DOCKER_USERNAME "
-        "and SINGULARITY_DOCKER_PASSWORD"
+        f"{runtime} registry login --username {name} docker://{uri.registry}{hint}"
+        + (f"; {kept}" if kept else ", or set SINGULARITY_DOCKER_USERNAME and SINGULARITY_DOCKER_PASSWORD")
     )

@@ -12,14 +12,7 @@ from sifmod.site.settings import Site
 
 
 def image_in_repositories(site: Site, file_name: str, *, size: int = 0, identifier: str = "") -> Optional[Path]:
-    """Return the path of an image in the first repository that has it; None if this user finds it in none.
-
-    Args:
-        site: the settings of the cluster.
-        file_name: file name of the image.
-        size: size in bytes that it must have; 0 for any.
-        identifier: identifier that its header must have (`sif_id`); empty for any.
-    """
+    """Return the path of an image, in the first repository with one of this size and `sif_id`, if given; else None."""
     for folder in site.image_repositories:
         path = Path(folder, file_name)
         with contextlib.suppress(OSError):

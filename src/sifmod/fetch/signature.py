@@ -11,13 +11,7 @@ from sifmod.site.settings import Site
 
 
 def check_signature(runtime: ContainerRuntime, image: Path, site: Site, *, source: Path) -> None:
-    """Verify the signature of an image with the runtime, if the site requires signatures.
-
-    Args:
-        runtime: the container runtime.
-        image: the file that will be used.
-        site: the settings of the cluster.
-        source: where the image came from, for the message.
+    """Verify the signature of an image with the runtime, if the site requires signatures; `source` is for the message.
 
     Raises:
         ImageError: the image is not signed, or not by a key that the site trusts.

@@ -6,52 +6,36 @@ import contextlib
 import fcntl
 import json
 import os
-import re
 import shutil
-import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable, Optional
 
 from sifmod.errors import ImageError, SifmodError
-from sifmod.fetch.credentials import Credentials, find_credentials, runtime_environment, secrets
+from sifmod.fetch.credentials import (
+    Credentials,
+    find_all_credentials,
+    find_credentials,
+    kept_back,
+    runtime_environment,
+)
 from sifmod.fetch.definition import Definition, registries_of
 from sifmod.fetch.dockerfile import build_folder, prepare
 from sifmod.fetch.local import local_digest, local_source
-from sifmod.fetch.registry import Registry, check_login, refusal
-from sifmod.fetch.uri import ARCHIVE_SCHEMES, LOCAL_SCHEMES, REGISTRY_SCHEMES, ImageUri
+from sifmod.fetch.making import Making
+from sifmod.fetch.registry import Registry, check_login
+from sifmod.fetch.uri import ARCHIVE_SCHEMES, LOCAL_SCHEMES, ImageUri
 from sifmod.host.builder import find_builder
-from sifmod.host.command import Result, follow
-from sifmod.host.files import content_of, other_writers, put_in_place, sha256_of, size_of, write_whole
+from sifmod.host.files import content_of, sha256_of
+from sifmod.host.owners import other_writers
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.striping import stripe_folder
+from sifmod.host.writing import put_in_place, write_whole
 from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
 from sifmod.text.digest import DIGEST, SHA256
 from sifmod.text.progress import QUIET, Progress
-
-# HTTP statuses as runtimes print them: "invalid status code from registry 404 (Not Found)", "StatusCode: 401", "HTTP
-# status: 403 Forbidden", "error parsing HTTP 404 response body". A bare number may be anything.
-_STATUS = r"(?:status|code|http|registry)\W{{1,2}}{0}\b|\b{0} \(?(?:unauthorized|forbidden|not found)"
-
-_DENIED = re.compile(
-    r"unauthorized|authentication required|access (to the resource )?(is )?denied|" + _STATUS.format("40[13]"), re.I
-)
-_MISSING = re.compile(
-    r"(?:manifest|name|repository) (?:is )?(?:unknown|not known)|(?<!file )not found|" + _STATUS.format("404"), re.I
-)
-
-# Addresses and names of images in what a runtime prints: ports, tags, digests and words in them do not say what failed.
-_NAMES = re.compile(r"\S*/\S*|(?<=reading manifest )\S+(?= in )")
-
-# A process of a build that the kernel killed: of Apptainer, of buildah with chroot, of an OCI runtime.
-_KILLED = re.compile(r"signal: killed|exited on killed|exit status 137|out of memory", re.I)
-
-# Lines that are shown where EasyBuild traces its steps: messages of the runtime, and each step of a Dockerfile.
-_SAID = re.compile(r"(INFO|WARNING):|(?=(\[\d+/\d+\] )?STEP \d+/\d+:)|(?=Step \d+/\d+ :)")
-
-_POLL = 1  # seconds between looks at the image's size while the runtime prints nothing
 
 
 @dataclass(frozen=True)
@@ -75,15 +59,7 @@ class StoredImage:
 
 @dataclass(frozen=True)
 class ImageStore:
-    """A folder of images below EasyBuild's source path.
-
-    Attributes:
-        folder: the folder.
-        runtime: the container runtime that pulls and builds.
-        site: the settings of the cluster.
-        say: called with one line when a step begins, and with messages of the runtime.
-        progress: shows the progress of long steps.
-    """
+    """A folder of images below EasyBuild's source path; `say` gets messages of the runtime too."""
 
     folder: Path
     runtime: ContainerRuntime
@@ -92,11 +68,7 @@ class ImageStore:
     progress: Progress = QUIET
 
     def pull(self, uri: ImageUri, *, again: bool = False) -> tuple[Path, StoredImage]:
-        """Return the image of a URI; pull it unless the store has it already.
-
-        Args:
-            uri: where the image is.
-            again: pull it even if the store has it.
+        """Return the image of a URI; pull it unless the store has it already, or even then (`again`).
 
         Raises:
             ImageError: it can't be pulled; the message names the registry or the file, and the remedy.
@@ -112,8 +84,8 @@ class ImageStore:
             credentials = find_credentials(uri.registry, self.site) if uri.registry else None
             if uri.registry:
                 # also where the digest is known: a password goes to the runtime only if the registry may have it
-                found = Registry(uri, credentials, self.site).digest()
-                digest = digest or found
+                current = Registry(uri, credentials, self.site).digest()
+                digest = digest or current
                 source = uri.pinned(digest) if digest else uri.text
             if uri.scheme in LOCAL_SCHEMES:
                 digest = local_digest(uri)
@@ -125,7 +97,8 @@ class ImageStore:
             with self._partial(target) as partial:
                 if uri.scheme in LOCAL_SCHEMES:
                     source = local_source(uri, digest, partial.parent)
-                self._runtime([*verb, *flags, str(partial), source], partial, credentials, uri=uri)
+                making = Making(self.site, self.say, self.progress, uri=uri)
+                self._runtime(making, [*verb, *flags, str(partial), source], partial, credentials)
                 return target, self._keep(partial, target, origin=uri.text, digest=digest)
 
     def _is_replaced(self, uri: ImageUri, present: StoredImage) -> bool:
@@ -142,12 +115,7 @@ class ImageStore:
         return True
 
     def build(self, definition: Definition, *, stem: str, again: bool = False) -> tuple[Path, StoredImage]:
-        """Return the image of a definition; build it unless the store has it already.
-
-        Args:
-            definition: what to build; relative paths in a definition file are relative to its folder.
-            stem: start of the image's file name.
-            again: build it even if the store has it.
+        """Return the image of a definition; build it unless the store has it, or always; the stem is for its file name.
 
         Raises:
             RuntimeMissingError: nothing on this host builds Dockerfiles.
@@ -163,39 +131,42 @@ class ImageStore:
                 return target, present
             self.say(f"building {definition.path.name} into {target}")
             with self._partial(target) as partial:
+                making = Making(self.site, self.say, self.progress, definition=definition)
                 if definition.is_dockerfile:
-                    self._build_dockerfile(definition, target, partial)
+                    self._build_dockerfile(making, definition, origin, target, partial)
                 else:
-                    self._build_definition(definition, partial)
+                    self._build_definition(making, definition, partial)
                 return target, self._keep(partial, target, origin=origin, digest="")
 
-    def _build_definition(self, definition: Definition, partial: Path) -> None:
+    def _build_definition(self, making: Making, definition: Definition, partial: Path) -> None:
+        definition.check_copied()
         flags = ["--no-https"] if self.site.insecure_registries else []
         credentials = self._credentials_for(definition.path, definition.build_args)
         command = ["build", *flags, *definition.build_options, str(partial), str(definition.path)]
-        self._runtime(command, partial, credentials, definition=definition)
+        self._runtime(making, command, partial, credentials)
 
-    def _build_dockerfile(self, definition: Definition, target: Path, partial: Path) -> None:
+    def _build_dockerfile(
+        self, making: Making, definition: Definition, origin: str, target: Path, partial: Path
+    ) -> None:
         """Build with the host's builder, and let the runtime make a SIF of the archive that it writes."""
         builder = find_builder(self.site)
         builder.check()
         with build_folder(builder, self.site, target.with_name(f".{target.name}.build")) as folder:
-            prepared = prepare(folder, definition, self.site, self.say)
+            prepared = prepare(folder, definition, self.site, self.say, origin=origin)
             environ = folder.environment(runtime_environment(None))
             for command in folder.commands(prepared.options):
-                self._run(
+                making.run(
                     command,
                     folder.archive,
                     environ=environ,
                     passwords=prepared.passwords,
                     cwd=folder.context,
-                    definition=definition,
                     program=builder.name,
                 )
             folder.drop_image()
             self.say(f"making the SIF from the image that {builder.name} has built")
             archive = f"{folder.archive_scheme}:{folder.archive}"
-            self._runtime(["build", str(partial), archive], partial, None, definition=definition)
+            self._runtime(making, ["build", str(partial), archive], partial)
 
     def _credentials_for(self, definition: Path, build_args: Mapping[str, str]) -> Optional[Credentials]:
         """Return what the runtime may log in with while it builds: it would use it at every registry of the file."""
@@ -204,10 +175,13 @@ class ImageStore:
             return None
         (registry,) = registries
         insecure = self.site.insecure_registries
-        found = None if insecure and registry not in insecure else find_credentials(registry, self.site)
-        if found:
+        allowed = not insecure or registry in insecure
+        credentials = find_all_credentials(registries, self.site).get(registry) if allowed else None
+        if credentials:
             check_login(registry, self.site)
-        return found
+        elif registry and (kept := kept_back(registry)):
+            self.say(kept)
+        return credentials
 
     @contextlib.contextmanager
     def _lock(self, target: Path) -> Iterator[None]:
@@ -287,107 +261,24 @@ class ImageStore:
         return stored
 
     def _runtime(
-        self,
-        arguments: Sequence[str],
-        partial: Path,
-        credentials: Optional[Credentials],
-        *,
-        uri: Optional[ImageUri] = None,
-        definition: Optional[Definition] = None,
+        self, making: Making, arguments: Sequence[str], partial: Path, credentials: Optional[Credentials] = None
     ) -> None:
         environ = runtime_environment(credentials)
         for suffix, folder in (("TMPDIR", self.site.runtime_tmpdir), ("CACHEDIR", self.site.runtime_cachedir)):
             if folder:
                 environ.update({f"{prefix}_{suffix}": folder for prefix in ("SINGULARITY", "APPTAINER")})
-        self._run(
+        making.run(
             [str(self.runtime.path), *arguments],
             partial,
             environ=environ,
             passwords=[credentials.password] if credentials else [],
-            cwd=definition.path.parent if definition else None,
+            cwd=making.definition.path.parent if making.definition else None,
             credentials=credentials,
-            uri=uri,
-            definition=definition,
         )
-
-    def _run(
-        self,
-        command: Sequence[str],
-        growing: Path,
-        *,
-        environ: Mapping[str, str],
-        passwords: Collection[str],
-        cwd: Optional[Path],
-        credentials: Optional[Credentials] = None,
-        uri: Optional[ImageUri] = None,
-        definition: Optional[Definition] = None,
-        program: str = "the runtime",
-    ) -> None:
-        """Run a command of the runtime or the builder, show its progress, and explain its failure.
-
-        Args:
-            command: the command.
-            growing: the file that it writes.
-            environ: its environment.
-            passwords: what no message may contain, in addition to the passwords in the environment.
-            cwd: folder to run it in; None for the current one.
-            credentials: what it logs in with, for a message.
-            uri: the image that is pulled.
-            definition: what is built.
-            program: what it is, for a message.
-        """
-        passwords = {*secrets(), *passwords}
-        title = _title(uri, definition)
-        with self.progress.step(title) as step:
-            written = 0
-
-            def redacted(text: str) -> str:
-                for secret in passwords:
-                    text = text.replace(secret, "***")
-                return text
-
-            def on_line(line: str) -> None:
-                line = redacted(line)
-                if line.strip():
-                    step.tell(line.strip())
-                    said = _SAID.match(line)
-                    if said:
-                        self.say(line[said.end() :].strip())
-
-            def on_silence() -> None:
-                nonlocal written
-                size = size_of(growing)
-                step.advance(size - written)
-                written = size
-
-            # the processes of a RUN outlive a builder that is ended, and would write on into a folder to be removed
-            done = follow(
-                command,
-                on_line=on_line,
-                on_silence=on_silence,
-                silence=_POLL,
-                cwd=cwd,
-                env=environ,
-                own_session=definition is not None and definition.is_dockerfile,
-            )
-        if done.status:
-            lines = [line for line in redacted(done.stdout).splitlines() if line.strip()]
-            explained = _explanation(
-                done.status, lines, self.site, credentials, uri=uri, definition=definition, program=program
-            )
-            raise ImageError(explained)
-
-
-def _title(uri: Optional[ImageUri], definition: Optional[Definition]) -> str:
-    return f"pulling {uri.text}" if uri else f"building {definition.path.name}" if definition else "the runtime"
 
 
 def _parsed(text: str) -> StoredImage:
-    """Parse a record into narrow types.
-
-    Raises:
-        ValueError, TypeError, KeyError: the text is not a record.
-    """
+    """Parse a record into narrow types."""
     data = json.loads(text)
     origin, digest, sha256, runtime = (str(data[key]) for key in ("origin", "digest", "sha256", "runtime"))
     size = data["size"]
@@ -401,54 +292,3 @@ def _parsed(text: str) -> StoredImage:
 def record_of(target: Path) -> Path:
     """Return the path of the record that the store keeps of an image."""
     return target.with_name(target.name + ".json")
-
-
-def _explanation(
-    status: int,
-    lines: Sequence[str],
-    site: Site,
-    credentials: Optional[Credentials],
-    *,
-    uri: Optional[ImageUri] = None,
-    definition: Optional[Definition] = None,
-    program: str,
-) -> str:
-    """Return the message for a runtime or a builder that failed: what happened, where, and the remedy."""
-    text = "\n".join(lines)
-    what = _title(uri, definition)
-    last = Result(status, text, "").last_lines
-    if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or _KILLED.search(text):
-        return (
-            f"{what} was killed, most likely because this node ran out of memory. Run eb in a job on a compute node, "
-            "or set 'runtime_tmpdir' in the site file to a folder that is not in memory"
-        )
-    if re.search(r"no space left on device|disk quota exceeded", text, re.I):
-        return (
-            f"{what} ran out of space. Set 'runtime_tmpdir' and 'runtime_cachedir' in the site file (or "
-            f"SIFMOD_RUNTIME_TMPDIR and SIFMOD_RUNTIME_CACHEDIR) to folders with more space, or run eb in a job on a "
-            f"compute node that has it; {program} printed: {last}"
-        )
-    if uri and uri.scheme in REGISTRY_SCHEMES:
-        said = _NAMES.sub("", text)
-        if _DENIED.search(said):
-            return refusal(uri, site, credentials)
-        if _MISSING.search(said):
-            name = f"the digest {uri.digest}" if uri.digest else f"the tag '{uri.tag}'"
-            return (
-                f"the registry {uri.registry} has no image {uri.repository} with {name}: correct "
-                f"image_uri = '{uri.text}'"
-            )
-        if re.search(r"server gave HTTP response to HTTPS client", text):
-            return (
-                f"the registry {uri.registry} uses plain HTTP. To allow that, add it to 'insecure_registries' in the "
-                "site file"
-            )
-    if definition and re.search(r"server gave HTTP response to HTTPS client", text):
-        return (
-            f"{what} failed: a registry uses plain HTTP. To allow that, add it to 'insecure_registries' in the site "
-            f"file; for a Dockerfile, all of its registries must be there. {program} printed: {lines[-1]}"
-        )
-    if re.search(r"no such host|connection refused|i/o timeout|network is unreachable|deadline exceeded", text, re.I):
-        host = (uri.registry or uri.text) if uri else "a server"
-        return f"{what} failed: {host} can't be reached from here; {program} printed: {lines[-1] if lines else ''}"
-    return f"{what} failed with exit status {status}; {program}'s last lines: {last}"

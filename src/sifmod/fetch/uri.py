@@ -18,6 +18,13 @@ DOCKER_DAEMON = "docker-daemon"
 LOCAL_SCHEMES = (DOCKER_DAEMON, "containers-storage")
 SCHEMES = (*REGISTRY_SCHEMES, "library", "https", *ARCHIVE_SCHEMES, *LOCAL_SCHEMES)
 
+# Docker Hub: the name in references, the host of its registry, and all names that stand for it.
+DOCKER_HUB = "docker.io"
+DOCKER_HUB_REGISTRY = "registry-1.docker.io"
+DOCKER_HUB_HOSTS = (DOCKER_HUB, "index.docker.io", DOCKER_HUB_REGISTRY)
+# Docker and the runtimes keep its login under this address.
+DOCKER_HUB_LOGIN = "https://index.docker.io/v1/"
+
 # A reference as docker, buildah and podman print it: HOST/NAME:TAG; the ID of the image is checked as a digest.
 _WORD = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
@@ -91,7 +98,7 @@ class ImageUri:
             return ""
         first, slash, _rest = self.location.partition("/")
         is_host = slash and ("." in first or ":" in first or first == "localhost")
-        return first if is_host else "docker.io"
+        return first if is_host else DOCKER_HUB
 
     @property
     def repository(self) -> str:
@@ -100,7 +107,7 @@ class ImageUri:
         if path.startswith(f"{self.registry}/"):
             path = path[len(self.registry) + 1 :]
         path = re.sub(r":[^/:]*$", "", path)
-        return f"library/{path}" if self.registry == "docker.io" and "/" not in path else path
+        return f"library/{path}" if self.registry == DOCKER_HUB and "/" not in path else path
 
     @property
     def tag(self) -> str:

@@ -9,11 +9,7 @@ _UNAME = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def why_not_here(architecture: str) -> str:
-    """Return why programs of an image do not run on this host; empty if they do, or if that is unknown.
-
-    Args:
-        architecture: of the image, as SIF or uname name it; empty if unknown.
-    """
+    """Return why programs of an image do not run on this host; empty if they do, or if its architecture is unknown."""
     here = platform.machine()
     if _UNAME.get(architecture, architecture) in ("", here):
         return ""

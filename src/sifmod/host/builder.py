@@ -5,25 +5,23 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.errors import CommandError, ImageError, RuntimeMissingError
-from sifmod.host.command import LOOK, first_on_path, run
-from sifmod.host.files import remove_tree
+from sifmod.host.command import LOOK, Result, first_on_path, run
+from sifmod.host.writing import remove_tree
 from sifmod.site.settings import Site
 
 _BUILDAH, _DOCKER = "buildah", "docker"
+_LONGEST_RUNROOT = 50  # characters that podman takes (libpod, before version 5)
 
 
 @dataclass(frozen=True)
 class ImageBuilder:
-    """A command that builds Dockerfiles.
-
-    Attributes:
-        path: absolute path of the command.
-    """
+    """A command that builds Dockerfiles."""
 
     path: Path
 
@@ -66,11 +64,7 @@ class ImageBuilder:
         return self.name != _DOCKER
 
     def remove(self, folder: Path) -> None:
-        """Remove a folder, in which files may belong to subordinate ids.
-
-        Raises:
-            OSError: something can't be removed.
-        """
+        """Remove a folder, in which files may belong to subordinate ids."""
         if self.is_rootless and folder.exists():
             with contextlib.suppress(CommandError):
                 run([self.path, "unshare", "rm", "-rf", "--", folder])
@@ -138,16 +132,33 @@ class BuildFolder:
         places = {variable: str(self.path / name) for variable, name in folders.items()}
         return {**environ, **places, "REGISTRY_AUTH_FILE": str(self.logins)}
 
-    def commands(self, options: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return the command that builds the image, and the one that writes the archive.
+    def knows_heredocs(self) -> bool:
+        """Whether the builder knows heredocs, docker's with BuildKit: packages of one version differ."""
+        return not self._tried("COPY <<EOF /x\nEOF\n").status
 
-        Args:
-            options: options of the build, such as `--target`.
-        """
+    def knows_mounts(self) -> bool:
+        """Whether the builder knows `RUN --mount`, which docker knows only with BuildKit."""
+        return (
+            self.builder.name != _DOCKER
+            or "requires BuildKit" not in self._tried('RUN --mount=type=cache,target=/x ["/x"]').stderr
+        )
+
+    def _tried(self, line: str) -> Result:
+        """Return how the build of a line on no image ends."""
+        probe = self.path / "probe"
+        probe.mkdir(exist_ok=True)
+        (probe / "Dockerfile").write_text(f"FROM scratch\n{line}\n")
+        build = ["build", "--no-cache", "--tag", self._image]
+        if self.builder.name != _DOCKER:
+            build = [*self._storage_options(), "build", "--isolation", "chroot", "--layers=false"]
+        return run([self.builder.path, *build, str(probe)], env=self.environment(), time_limit=LOOK)
+
+    def commands(self, options: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Return the command that builds the image with options of its own, and the one that writes the archive."""
         program = str(self.builder.path)
         what = [*options, "--tag", self._image, "--file", str(self.dockerfile), str(self.context)]
         if self.builder.name == _DOCKER:
-            build = [program, "build", "--no-cache", *what]
+            build = [program, "build", "--no-cache", "--force-rm", *what]
             return build, [program, "save", "--output", str(self.archive), self._image]
         storage = self._storage_options()
         # chroot needs neither an OCI runtime nor cgroups, which batch jobs lack; with the format oci, the instruction
@@ -162,12 +173,31 @@ class BuildFolder:
         The driver `vfs` stores the whole file system of each layer, and `overlay` its changes, which old kernels and
         network file systems do not support.
         """
-        places = ["--root", str(self._storage / "root"), "--runroot", str(self._storage / "run")]
+        self._make_runroot()
+        places = ["--root", str(self._storage / "root"), "--runroot", str(self._runroot)]
         if os.environ.get("STORAGE_DRIVER"):
             return places
         look = [str(self.builder.path), *places, "--storage-driver", "overlay", "info"]
         has_overlay = run(look, env=self.environment(), time_limit=LOOK).status == 0
         return [*places, "--storage-driver", "overlay" if has_overlay else "vfs"]
+
+    @property
+    def _runroot(self) -> Path:
+        path = self._storage / "run"
+        is_too_long = self.builder.name != _BUILDAH and len(str(path)) > _LONGEST_RUNROOT
+        return Path("/tmp", self._image) if is_too_long else path  # noqa: S108 - see _make_runroot
+
+    def _make_runroot(self) -> None:
+        """Make the folder in /tmp, where others may have made one of its name."""
+        path = self._runroot
+        if path.is_relative_to(self.path):
+            return
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError as error:
+            status = path.lstat()
+            if (status.st_uid, status.st_mode) != (os.geteuid(), stat.S_IFDIR | 0o700):
+                raise ImageError(f"'{path}' is not a folder of yours alone: remove it, or have it removed") from error
 
     def drop_image(self) -> None:
         """Free the space of the image, which is in the archive, if that is possible now."""
@@ -177,13 +207,11 @@ class BuildFolder:
             self.builder.remove(self._storage)
 
     def remove(self) -> None:
-        """Remove all that the build has written.
-
-        Raises:
-            OSError: something can't be removed.
-        """
+        """Remove all that the build has written."""
         if self.builder.name == _DOCKER:
             self.drop_image()
+        elif not self._runroot.is_relative_to(self.path):
+            self.builder.remove(self._runroot)
         self.builder.remove(self.path)
 
 
@@ -193,9 +221,9 @@ def find_builder(site: Site) -> ImageBuilder:
     Raises:
         RuntimeMissingError: there is no builder; the message names the commands that were tried.
     """
-    found = first_on_path(site.image_builders)
-    if found:
-        return ImageBuilder(found)
+    path = first_on_path(site.image_builders)
+    if path:
+        return ImageBuilder(path)
     raise RuntimeMissingError(
         f"nothing on this node builds Dockerfiles: looked for {', '.join(site.image_builders)} on PATH. Install "
         "buildah (the package has this name in Debian, Fedora, RHEL and SUSE) or load its module, or set "

@@ -169,10 +169,6 @@ def ask(command: list[str], *, directory: Optional[Path] = None) -> tuple[int, s
     """Return exit status and output of a command; standard output and standard error, because tools use either.
 
     If the command can't be started, or takes too long, return exit status 1 and the reason as its output.
-
-    Args:
-        command: the command and its arguments.
-        directory: folder to run it in, the current one by default.
     """
     try:
         done = run(command, cwd=directory, time_limit=LOOK)
@@ -181,10 +177,28 @@ def ask(command: list[str], *, directory: Optional[Path] = None) -> tuple[int, s
     return done.status, f"{done.stdout}{done.stderr}".strip()
 
 
+def work_of_children() -> Optional[int]:
+    """Return how many bytes the running descendants of this process have read and written; None if that can't be known.
+
+    It tells a command that waits from one that works without printing anything.
+    """
+    total, processes = 0, [str(os.getpid())]
+    try:
+        while processes:
+            tasks = Path("/proc", processes.pop(), "task")
+            for number in (number for task in tasks.iterdir() for number in (task / "children").read_text().split()):
+                processes.append(number)
+                lines = Path("/proc", number, "io").read_text().splitlines()
+                total += sum(int(line.split()[1]) for line in lines if line.startswith(("rchar", "wchar")))
+    except (OSError, ValueError):  # one has ended meanwhile, or the kernel does not say
+        return None
+    return total
+
+
 def first_on_path(commands: Iterable[str]) -> Optional[Path]:
     """Return the path of the first of some commands that is on PATH; None if none is."""
-    found = next(filter(None, map(shutil.which, commands)), None)
-    return Path(found) if found else None
+    path = next(filter(None, map(shutil.which, commands)), None)
+    return Path(path) if path else None
 
 
 class CommandGroup:
@@ -278,10 +292,6 @@ def _exchange(process: subprocess.Popen[str], stdin: str, time_limit: Optional[f
     """Write a command's input, and return its standard output and standard error when it has ended.
 
     `Popen.communicate` would keep all that a command prints, and a command in a hostile image may print without end.
-
-    Raises:
-        subprocess.TimeoutExpired: it did not end in time.
-        _TooMuchError: it printed too much.
     """
     deadline = None if time_limit is None else time.monotonic() + time_limit
     arriving: queue.Queue[tuple[int, str]] = queue.Queue(maxsize=_PIECES)

@@ -18,13 +18,7 @@ from sifmod.text import pattern
 
 @dataclass(frozen=True)
 class FeatureState:
-    """One feature on this node.
-
-    Attributes:
-        feature: the feature.
-        why_not: why it does not apply here; empty if it does.
-        missing: sources of the bind paths that it needs here and that this node lacks.
-    """
+    """One feature on this node: why it does not apply, empty if it does; sources of bind paths that are missing."""
 
     feature: Feature
     why_not: str
@@ -54,6 +48,9 @@ def _unmet(feature: Feature) -> Iterator[str]:
     known = host_names()
     if feature.hosts and not any(pattern.fits(name, host) for name in known for host in feature.hosts):
         yield f"its name is {' or '.join(known)}"
+    partition = os.environ.get("SLURM_JOB_PARTITION", "")
+    if feature.partitions and not any(pattern.fits(partition, one) for one in feature.partitions):
+        yield f"the job's partition is {partition}" if partition else "it is not in a job of Slurm"
     if feature.exists and not os.path.exists(feature.exists):  # noqa: PTH110 - likewise
         yield f"it has no '{feature.exists}'"
 
@@ -68,11 +65,11 @@ def bound(bind: Union[Bind, BindPattern]) -> Mapping[str, str]:
     """Return the destination of each path of this node that a bind path is for; empty if there is none."""
     if isinstance(bind, Bind):
         return {bind.source: bind.destination} if os.path.exists(bind.source) else {}  # noqa: PTH110 - likewise
-    found = {}
+    bound = {}
     for path in sorted(glob.glob(bind.pattern)):  # noqa: PTH207 - text
         if os.path.exists(path) and not re.search(UNMATCHED, path):  # noqa: PTH110 - likewise
-            found[path] = f"{bind.folder}{posixpath.basename(path)}" if bind.folder else path
-    return found
+            bound[path] = f"{bind.folder}{posixpath.basename(path)}" if bind.folder else path
+    return bound
 
 
 def sources(bind: Union[Bind, BindPattern]) -> tuple[str, ...]:

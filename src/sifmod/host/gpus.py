@@ -44,7 +44,7 @@ class HostGpus:
 
 def host_gpus() -> tuple[HostGpus, ...]:
     """Return the GPUs of this host by vendor, leaving out vendors without a tool and a device."""
-    return tuple(found for vendor in VENDORS.values() for found in _gpus_of(vendor))
+    return tuple(gpu for vendor in VENDORS.values() for gpu in _gpus_of(vendor))
 
 
 def _gpus_of(vendor: Vendor) -> Iterator[HostGpus]:

@@ -14,9 +14,6 @@ def makes_user_namespaces(runtime: ContainerRuntime) -> bool:
 
     Apptainer and SingularityCE need none if the program `starter-suid` is installed with setuid, and if their
     configuration allows it; how they were built names both places. If that is unknown, they are assumed to make one.
-
-    Args:
-        runtime: the runtime of this host.
     """
     places = runtime.configuration
     package = places.get("PACKAGE_NAME", "").removesuffix("-ce")
@@ -41,5 +38,5 @@ def _allows_setuid(configuration: Path) -> bool:
         text = configuration.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return True  # the runtime's default
-    found = re.findall(r"^\s*allow setuid\s*=\s*(\w+)", text, re.MULTILINE)
-    return not found or found[-1] != "no"
+    values = re.findall(r"^\s*allow setuid\s*=\s*(\w+)", text, re.MULTILINE)
+    return not values or values[-1] != "no"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Optional, Union
 
 from sifmod import names
 from sifmod.container.bind import Bind
+from sifmod.container.runtime import APPTAINER, Runtime
 from sifmod.errors import CommandError, InstallError, RuntimeMissingError
 from sifmod.host.command import LOOK, LOOK_IN_CONTAINER, Result, first_on_path, run
 from sifmod.site.settings import Site
@@ -76,29 +79,22 @@ class Release:
         """Whether `--no-env` and APPTAINER_NOENV keep variables of the host out of containers (Apptainer 1.5.0)."""
         return self._is("apptainer", "1.5")
 
-    @property
-    def has_devices(self) -> bool:
-        """Whether `--device` takes devices of the Container Device Interface (CDI).
-
-        Apptainer 1.5.0; SingularityCE 4.0.0 has it only in its OCI mode, in which modules do not start containers.
-        """
-        return self._is("apptainer", "1.5")
-
 
 @dataclass(frozen=True)
 class ContainerRuntime:
-    """A container runtime of this host.
-
-    Attributes:
-        path: absolute path of its command.
-    """
+    """A container runtime of this host."""
 
     path: Path
 
     @property
+    def row(self) -> Runtime:
+        """What is known of it."""
+        return APPTAINER
+
+    @property
     def starts_sifs(self) -> bool:
         """Whether it starts, makes and verifies SIFs."""
-        return True
+        return self.row.starts_sifs
 
     @cached_property
     def version(self) -> str:
@@ -111,8 +107,8 @@ class ContainerRuntime:
     @property
     def release(self) -> Release:
         """Its name and number, from its version."""
-        found = re.search(r"(?P<name>[A-Za-z-]+) version (?P<number>\d+(\.\d+)+)", self.version)
-        return Release(found["name"].lower(), found["number"]) if found else Release()
+        match = re.search(r"(?P<name>[A-Za-z-]+) version (?P<number>\d+(\.\d+)+)", self.version)
+        return Release(match["name"].lower(), match["number"]) if match else Release()
 
     @property
     def configuration(self) -> Mapping[str, str]:
@@ -122,6 +118,10 @@ class ContainerRuntime:
         except CommandError:
             return {}
         return dict(re.findall(r"^(\w+)=(.*)$", printed, re.MULTILINE))
+
+    def line_for(self, command: str) -> str:
+        """Return the line of a shell that runs a command in the container of a loaded module, contained."""
+        return f'{shlex.quote(str(self.path))} exec {" ".join(names.CONTAINED)} "$SIF" {command}'
 
     def run(
         self,
@@ -150,14 +150,33 @@ class ContainerRuntime:
         Raises:
             InstallError: the command failed, or took too long; the message has its last lines.
         """
+        what = f"the command '{' '.join(command)}' in the image '{image.name}'"
+        with self.started(image, command, binds, env or {}) as (words, environ):
+            return answer_of(words, what, stdin=stdin, env=environ, time_limit=time_limit)
+
+    @contextlib.contextmanager
+    def started(
+        self, image: Path, command: Sequence[str], binds: Sequence[Bind], env: Mapping[str, str]
+    ) -> Iterator[tuple[list[Union[str, Path]], dict[str, str]]]:
+        """Yield the words and the environment with which `run` starts a command."""
+        yield self.contained(image, command, binds=binds, env=env)
+
+    def contained(
+        self,
+        image: Path,
+        command: Sequence[str],
+        *,
+        binds: Sequence[Bind] = (),
+        env: Optional[Mapping[str, str]] = None,
+        options: Sequence[str] = (),
+    ) -> tuple[list[Union[str, Path]], dict[str, str]]:
+        """Return the words and the environment that run a command as `run` does, with more options of the runtime."""
         environ = plain_environment()
         bind_path = ",".join(bind.argument for bind in binds)
         for prefix in ("SINGULARITY", "APPTAINER"):
             environ[f"{prefix}_BINDPATH"] = bind_path
             environ.update({f"{prefix}ENV_{name}": value for name, value in (env or {}).items()})
-        words: list[Union[str, Path]] = [self.path, "exec", *names.CONTAINED, image, *command]
-        what = f"the command '{' '.join(command)}' in the image '{image.name}'"
-        return answer_of(words, what, stdin=stdin, env=environ, time_limit=time_limit)
+        return [self.path, "exec", *names.CONTAINED, *options, image, *command], environ
 
 
 def answer_of(
@@ -165,15 +184,8 @@ def answer_of(
 ) -> str:
     """Return what a command in a container prints.
 
-    Args:
-        words: the call of the runtime.
-        what: how messages call it.
-        stdin: text for its standard input.
-        env: its environment on the host.
-        time_limit: seconds that it may take; None for no limit.
-
     Raises:
-        InstallError: the command failed, or took too long; the message has its last lines.
+        InstallError: it failed, or took too long; the message has its last lines.
     """
     try:
         done = run(words, stdin=stdin, env=env, time_limit=time_limit)
@@ -193,16 +205,7 @@ def _steers_containers(name: str) -> bool:
 
 
 def look(command: Sequence[Union[str, Path]], *, stdin: str = "", time_limit: float = LOOK_IN_CONTAINER) -> Result:
-    """Run one of an installation's own commands for a look into its container: contained, without the user's settings.
-
-    Args:
-        command: the command and its arguments.
-        stdin: text for its standard input.
-        time_limit: seconds that it may take.
-
-    Raises:
-        CommandError: it can't be started, took too long, or printed too much.
-    """
+    """Run one of an installation's own commands for a look into its container: contained, without user settings."""
     environ = {**plain_environment(), "SIFMOD_RUNTIME_OPTIONS": " ".join(names.CONTAINED)}
     return run(command, stdin=stdin, env=environ, time_limit=time_limit)
 
@@ -226,7 +229,7 @@ def find_runtime(site: Site) -> ContainerRuntime:
     Raises:
         RuntimeMissingError: there is no runtime; the message names the commands that were tried.
     """
-    found = first_on_path(site.runtime_commands)
-    if found is None:
+    path = first_on_path(site.runtime_commands)
+    if path is None:
         raise RuntimeMissingError(site.runtime_is_missing)
-    return ContainerRuntime(found)
+    return ContainerRuntime(path)

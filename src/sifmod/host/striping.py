@@ -20,15 +20,9 @@ _NO_LUSTRE = re.compile(r"inappropriate ioctl|operation not supported|not (on )?
 
 @contextlib.contextmanager
 def striped(target: Path, layout: str, *, warn: Callable[[str], object]) -> Iterator[Path]:
-    """Yield the path to write a large file to, which becomes `target` at the end of the block.
+    """Yield the path to write a new large file to, which becomes the target at the end of the block.
 
-    Args:
-        target: the file; must not exist.
-        layout: options of `lfs setstripe`; if empty, the yielded path is the target itself.
-        warn: called with a sentence if Lustre refuses the layout: the file is written without it.
-
-    Raises:
-        OSError: the file can't be given its name.
+    If Lustre refuses the layout, the file is written without it, and `warn` is called with a sentence.
     """
     if not _can_set(layout):
         yield target
@@ -42,13 +36,7 @@ def striped(target: Path, layout: str, *, warn: Callable[[str], object]) -> Iter
 
 
 def stripe_folder(folder: Path, layout: str, *, warn: Callable[[str], object]) -> None:
-    """Set the layout that new files of a folder get; on another file system than Lustre do nothing.
-
-    Args:
-        folder: the folder, of this user alone.
-        layout: options of `lfs setstripe`; may be empty.
-        warn: called with a sentence if Lustre refuses the layout.
-    """
+    """Set the layout that new files of a folder of this user get; on another file system than Lustre do nothing."""
     if not _can_set(layout):
         return
     status, said = ask([_LFS, "setstripe", *layout.split(), str(folder)])
@@ -60,12 +48,7 @@ def stripe_folder(folder: Path, layout: str, *, warn: Callable[[str], object]) -
 
 
 def is_unstriped(path: Path, layout: str) -> bool:
-    """Return whether a file lies on one storage target of Lustre, although the site spreads such files over several.
-
-    Args:
-        path: the file.
-        layout: options of `lfs setstripe`; may be empty.
-    """
+    """Return whether a file lies on one storage target of Lustre, although the site's layout spreads such files."""
     if spreads_nothing(layout) or not _can_set(layout):
         return False
     # the fields as llapi_layout prints them: lcm_ of a layout of several components, lmm_ of one
@@ -90,10 +73,6 @@ def spreads_nothing(layout: str) -> bool:
 
 def restripe(path: Path, layout: str) -> None:
     """Give a file the site's layout, while programs may read it: `lfs migrate` swaps a complete copy in.
-
-    Args:
-        path: the file.
-        layout: options of `lfs setstripe`.
 
     Raises:
         InstallError: lfs is missing or refuses; the file is as it was.

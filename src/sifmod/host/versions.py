@@ -15,30 +15,16 @@ from sifmod.host.runtime import Release
 _TOOLS = MappingProxyType({"mksquashfs": "-version", "squashfuse": "--help"})
 
 
-def _nothing() -> Mapping[str, str]:
-    return MappingProxyType({})
-
-
 @dataclass(frozen=True)
 class HostVersions:
-    """What this host has. What is missing, or tells no version, is left out.
+    """The versions of the container runtime, by its name, and of tools; what tells no version is left out."""
 
-    Attributes:
-        runtimes: version of the container runtime, by its name, such as `apptainer` or `singularity-ce`.
-        tools: version of each tool, by its name.
-    """
-
-    runtimes: Mapping[str, str] = field(default_factory=_nothing)
-    tools: Mapping[str, str] = field(default_factory=_nothing)
+    runtimes: Mapping[str, str] = field(default_factory=dict)
+    tools: Mapping[str, str] = field(default_factory=dict)
 
 
 def host_versions(release: Release, tools: Iterable[str] = tuple(_TOOLS)) -> HostVersions:
-    """Return the versions of this host, by running each of the tools once.
-
-    Args:
-        release: the release of its container runtime.
-        tools: names of the tools that are asked; those that sifmod does not run are left out.
-    """
+    """Return the versions of this host, by running each of the tools once, of those that sifmod knows how to ask."""
     asked = {tool: _version(tool, _TOOLS[tool]) for tool in tools if tool in _TOOLS}
     return HostVersions(
         {release.name: release.number} if release.name else {},
@@ -49,5 +35,5 @@ def host_versions(release: Release, tools: Iterable[str] = tuple(_TOOLS)) -> Hos
 def _version(tool: str, option: str) -> str:
     path = shutil.which(tool)
     said = ask([path, option])[1] if path else ""
-    found = re.search(rf"\b{tool}(?:_ll)? (?:version )?(\d+(?:\.\d+)+)", said)
-    return found[1] if found else ""
+    match = re.search(rf"\b{tool}(?:_ll)? (?:version )?(\d+(?:\.\d+)+)", said)
+    return match[1] if match else ""

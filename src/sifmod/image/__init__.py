@@ -1,4 +1,4 @@
 """What is in an image, read from its files alone.
 
-Looks down at: text.
+Looks down at: text, inside.
 """

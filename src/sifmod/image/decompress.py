@@ -31,17 +31,7 @@ class DamagedBlockError(ValueError):
 
 
 def decompress(compressor: str, data: bytes, most: int) -> bytes:
-    """Return a decompressed block.
-
-    Args:
-        compressor: one of the values of `COMPRESSORS`.
-        data: the compressed block.
-        most: maximum size of the decompressed block, in bytes.
-
-    Raises:
-        DamagedBlockError: the block can't be decompressed, or is larger than `most`.
-        ImageError: this host lacks the library for the compressor.
-    """
+    """Return a decompressed block."""
     if compressor in _LIBRARIES:
         return _by_library(compressor, data, most)
     try:

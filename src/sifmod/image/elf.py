@@ -1,33 +1,31 @@
-"""What a shared library says of itself and needs: its ELF headers, read by pyelftools from the files of an image."""
+"""ELF files of an image, read by pyelftools: what a shared library says of itself and needs; where a section is."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional, cast
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, cast
 
 from sifmod.errors import ImageError
 from sifmod.image.files import ImageFiles
 from sifmod.text.version import version_order
 
 if TYPE_CHECKING:
+    from elftools.elf.elffile import ELFFile
     from elftools.elf.gnuversions import GNUVerNeedSection
+
+Seen = TypeVar("Seen")
 
 _LONGEST = 512 << 20  # bytes; the largest libraries that are looked at have 50 MB
 _BUFFER = 1 << 16
 _MOST_NEEDED = 1000  # libraries and versions
+_MOST_SECTIONS = 1000
 
 
 @dataclass(frozen=True)
 class SharedLibrary:
-    """The headers of a shared library.
-
-    Attributes:
-        soname: the name that programs need it by; empty if it has none.
-        needed: the names of the libraries that it needs.
-        glibc: the version of glibc that it needs, such as `2.34`; empty if it needs none.
-    """
+    """The headers of a shared library: its name, the libraries and the glibc that it needs; empty for none."""
 
     soname: str
     needed: tuple[str, ...]
@@ -63,40 +61,55 @@ class _Stream(io.RawIOBase):
 
 
 def read_library(files: ImageFiles[Any], path: str) -> Optional[SharedLibrary]:
-    """Return the headers of a shared library; None if the file is not one, or is damaged.
-
-    Args:
-        files: files of the image.
-        path: path of the library.
+    """Return the headers of a shared library in an image; None if the file is not one, or is damaged.
 
     Raises:
         ImageError: the image is damaged, or exceeds the limits for time.
     """
-    if files.size(path) > _LONGEST or files.read(path, limit=4) != b"\x7fELF":
+    return _read(files, path, _library) if files.size(path) <= _LONGEST else None
+
+
+def section_of(files: ImageFiles[Any], path: str, name: str) -> Optional[tuple[int, int]]:
+    """Return start and end of a section; None if the file lacks it, is damaged, or is not in the ELF format."""
+
+    def look(elf: ELFFile) -> Optional[tuple[int, int]]:
+        section = elf.get_section_by_name(name)
+        return (section["sh_offset"], section["sh_offset"] + section["sh_size"]) if section else None
+
+    return _read(files, path, look)
+
+
+def _read(files: ImageFiles[Any], path: str, look: Callable[[ELFFile], Optional[Seen]]) -> Optional[Seen]:
+    if files.read(path, limit=4) != b"\x7fELF":
         return None
     # here, because they are 50 modules, and most images have no library that is read
-    from elftools.elf.dynamic import DynamicSection
     from elftools.elf.elffile import ELFFile
-    from elftools.elf.gnuversions import GNUVerNeedSection
 
     try:
         elf = ELFFile(io.BufferedReader(_Stream(files, path), _BUFFER))
-        dynamic = elf.get_section_by_name(".dynamic")
-        versions = elf.get_section_by_name(".gnu.version_r")
-        if not isinstance(dynamic, DynamicSection):
-            return None
-        soname = ""
-        needed: list[str] = []
-        for tag in cast(Any, dynamic).iter_tags():  # the names are attributes that no type knows
-            if tag.entry.d_tag == "DT_SONAME":
-                soname = tag.soname
-            elif tag.entry.d_tag == "DT_NEEDED" and len(needed) < _MOST_NEEDED:
-                needed.append(tag.needed)
-        symbols = list(_needed_versions(versions)) if isinstance(versions, GNUVerNeedSection) else []
+        return look(elf) if elf.num_sections() <= _MOST_SECTIONS else None
     except ImageError:
         raise
     except Exception:  # for a damaged file pyelftools raises whatever its parts happen to raise
         return None
+
+
+def _library(elf: ELFFile) -> Optional[SharedLibrary]:
+    from elftools.elf.dynamic import DynamicSection
+    from elftools.elf.gnuversions import GNUVerNeedSection
+
+    dynamic = elf.get_section_by_name(".dynamic")
+    versions = elf.get_section_by_name(".gnu.version_r")
+    if not isinstance(dynamic, DynamicSection):
+        return None
+    soname = ""
+    needed: list[str] = []
+    for tag in cast(Any, dynamic).iter_tags():  # the names are attributes that no type knows
+        if tag.entry.d_tag == "DT_SONAME":
+            soname = tag.soname
+        elif tag.entry.d_tag == "DT_NEEDED" and len(needed) < _MOST_NEEDED:
+            needed.append(tag.needed)
+    symbols = list(_needed_versions(versions)) if isinstance(versions, GNUVerNeedSection) else []
     return SharedLibrary(soname, tuple(needed), newest_glibc(symbols))
 
 
@@ -112,10 +125,6 @@ def _needed_versions(section: GNUVerNeedSection) -> Iterable[str]:
 
 
 def newest_glibc(versions: Iterable[str]) -> str:
-    """Return the newest version of glibc among versions of symbols; empty if there is none.
-
-    Args:
-        versions: versions of symbols, such as `GLIBC_2.34` and `GLIBC_PRIVATE`.
-    """
+    """Return the newest version of glibc among versions of symbols; empty if there is none."""
     numbers = [name[len("GLIBC_") :] for name in versions if name.startswith("GLIBC_2")]
     return max(numbers, key=version_order, default="")

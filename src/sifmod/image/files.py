@@ -36,10 +36,8 @@ _EXECUTABLE = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 class ImageFiles(ABC, Generic[Node]):
     """The files of an image. Paths are absolute paths in the image; an unreadable file counts as missing.
 
-    Every method raises an ImageError if the image is damaged, or exceeds the limits for names or time.
-
-    Attributes:
-        name: path of the image, for messages.
+    Every method raises an ImageError if the image is damaged, or exceeds the limits for names or time. The name is the
+    image's path, for messages.
     """
 
     def __init__(self, name: str) -> None:
@@ -77,13 +75,13 @@ class ImageFiles(ABC, Generic[Node]):
         if len(path) > _LONGEST_PATH:
             return None
         self._check_time()
-        found = self._walk(path)
-        if found and len(found[0]) > _LONGEST_PATH:
-            found = None
+        entry = self._walk(path)
+        if entry and len(entry[0]) > _LONGEST_PATH:
+            entry = None
         if len(self._known) >= _MOST_PATHS:
             self._known.clear()
-        self._known[path] = found
-        return found
+        self._known[path] = entry
+        return entry
 
     def _check_time(self) -> None:
         """Raise an error if reading this image has taken too much processor time, which excludes waiting for files."""
@@ -101,10 +99,10 @@ class ImageFiles(ABC, Generic[Node]):
             if part == "..":
                 above = above[:-1] or above
                 continue
-            found = self._child(above[-1][1], part)
-            if found is None:
+            child = self._child(above[-1][1], part)
+            if child is None:
                 return None
-            kind, node = found
+            kind, node = child
             if kind == LINK:
                 links += 1
                 target = self._target(node)
@@ -123,30 +121,30 @@ class ImageFiles(ABC, Generic[Node]):
 
     def resolved(self, path: str) -> str:
         """Return a path without links; empty if it does not exist."""
-        found = self._find(path)
-        return found[0] if found else ""
+        entry = self._find(path)
+        return entry[0] if entry else ""
 
     def is_directory(self, path: str) -> bool:
         """Return whether the path is a directory, or a link to one."""
-        found = self._find(path)
-        return found is not None and found[1] == DIRECTORY
+        entry = self._find(path)
+        return entry is not None and entry[1] == DIRECTORY
 
     def is_file(self, path: str) -> bool:
         """Return whether the path is a file, or a link to one."""
-        found = self._find(path)
-        return found is not None and found[1] == FILE
+        entry = self._find(path)
+        return entry is not None and entry[1] == FILE
 
     def is_program(self, path: str) -> bool:
         """Return whether the path is a file that somebody may execute, or a link to one."""
-        found = self._find(path)
-        return found is not None and found[1] == FILE and bool(self._mode(found[2]) & _EXECUTABLE)
+        entry = self._find(path)
+        return entry is not None and entry[1] == FILE and bool(self._mode(entry[2]) & _EXECUTABLE)
 
     def names(self, path: str) -> list[str]:
         """Return the sorted names in a directory; empty if it does not exist."""
-        found = self._find(path)
-        if not found or found[1] != DIRECTORY:
+        entry = self._find(path)
+        if not entry or entry[1] != DIRECTORY:
             return []
-        names = self._names(found[2])
+        names = self._names(entry[2])
         self._names_listed += len(names)
         if self._names_listed > MOST_NAMES:
             raise takes_too_much(self.name, f"listing more than {MOST_NAMES:,} file names")
@@ -154,22 +152,16 @@ class ImageFiles(ABC, Generic[Node]):
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes; 0 if it does not exist."""
-        found = self._find(path)
-        return self._size(found[2]) if found and found[1] == FILE else 0
+        entry = self._find(path)
+        return self._size(entry[2]) if entry and entry[1] == FILE else 0
 
     def read(self, path: str, *, start: int = 0, limit: int = _TEXT) -> bytes:
-        """Return a part of a file; empty if the file does not exist.
-
-        Args:
-            path: path of the file.
-            start: start of the part, in bytes.
-            limit: maximum length of the part, in bytes.
-        """
+        """Return a part of a file, from a byte on and at most so many bytes; empty if the file does not exist."""
         self._check_time()
-        found = self._find(path)
-        if found is None or found[1] != FILE or start > self._size(found[2]):
+        entry = self._find(path)
+        if entry is None or entry[1] != FILE or start > self._size(entry[2]):
             return b""
-        return self._content(found[2], start, limit)
+        return self._content(entry[2], start, limit)
 
     def text(self, path: str, *, limit: int = _TEXT) -> str:
         """Return the start of a file as text, with invalid UTF-8 replaced."""
@@ -208,8 +200,8 @@ class SquashFsFiles(ImageFiles[_InSquashFs]):
         return self._listings[node.reference]
 
     def _child(self, node: _InSquashFs, name: str) -> Optional[tuple[str, _InSquashFs]]:
-        found = self._listing(node).get(name)
-        return (found[0], _InSquashFs(*found)) if found else None
+        entry = self._listing(node).get(name)
+        return (entry[0], _InSquashFs(*entry)) if entry else None
 
     def _names(self, node: _InSquashFs) -> list[str]:
         return list(self._listing(node))

@@ -12,11 +12,12 @@ from sifmod.image.fatbin import cuda_architectures
 from sifmod.image.files import ImageFiles
 from sifmod.image.python import ImagePython
 from sifmod.image.system import library_folders
+from sifmod.inside.mpi_check import MPICH, OPEN_MPI
 from sifmod.text.version import version_order
 
 Files = ImageFiles[Any]
 
-CUDA, ROCM, NCCL, RCCL, OPEN_MPI, MPICH = "CUDA", "ROCm", "NCCL", "RCCL", "Open MPI", "MPICH"
+CUDA, ROCM, NCCL, RCCL = "CUDA", "ROCm", "NCCL", "RCCL"
 
 # Their package names in pip, conda and Linux distributions.
 _PIP = {
@@ -45,13 +46,7 @@ _GFX = re.compile(r"gfx[0-9a-f]{3,4}(?![0-9a-z])")
 
 @dataclass(frozen=True)
 class Component:
-    """One library for GPUs or for several nodes.
-
-    Attributes:
-        name: its name, such as `CUDA`.
-        version: its version.
-        where: the file, package or variable that the version was read from.
-    """
+    """One library for GPUs or for several nodes, and the file, package or variable that its version was read from."""
 
     name: str
     version: str
@@ -97,23 +92,15 @@ def find_components(
     environment: Mapping[str, str],
     packages: Mapping[str, str],
 ) -> tuple[Component, ...]:
-    """Return the GPU and MPI libraries of an image, by name.
-
-    Args:
-        files: files of the image.
-        pythons: its Pythons.
-        torches: PyTorch in these Pythons.
-        environment: variables that the image sets.
-        packages: versions of its system packages.
-    """
-    found = [*_from_files(files)]
+    """Return the GPU and MPI libraries of an image, by name."""
+    components = [*_from_files(files)]
     for name, variable in _VARIABLES.items():
         if re.match(r"\d+\.\d", environment.get(variable, "")):
-            found.append(Component(name, environment[variable], f"${variable}"))
+            components.append(Component(name, environment[variable], f"${variable}"))
     for name, candidates in _SYSTEM.items():
         known = next((one for one in candidates if one in packages), "")
         if known:
-            found.append(Component(name, re.split(r"[-+~]", packages[known])[0], f"system package {known}"))
+            components.append(Component(name, re.split(r"[-+~]", packages[known])[0], f"system package {known}"))
     for python in pythons:
         for names, version_of, by in (
             (_CONDA, python.conda_version_of, "conda"),
@@ -122,15 +109,15 @@ def find_components(
             for name, candidates in names.items():
                 known = next((one for one in candidates if version_of(one)), "")
                 if known:
-                    found.append(Component(name, version_of(known), f"{by} package {known} of {python.prefix}"))
+                    components.append(Component(name, version_of(known), f"{by} package {known} of {python.prefix}"))
     for torch in torches:
         where = f"torch/version.py of {torch.prefix}"
         if torch.cuda:
-            found.append(Component(CUDA, torch.cuda, where))
+            components.append(Component(CUDA, torch.cuda, where))
         if torch.hip:
             # HIP has ROCm's version, but with a build number in place of the patch level
-            found.append(Component(ROCM, ".".join(torch.hip.split(".")[:2]), where))
-    return tuple(sorted(found, key=lambda one: (one.name, one.where)))
+            components.append(Component(ROCM, ".".join(torch.hip.split(".")[:2]), where))
+    return tuple(sorted(components, key=lambda one: (one.name, one.where)))
 
 
 def _from_files(files: Files) -> Iterable[Component]:
@@ -182,13 +169,7 @@ def _header_version(name: str, text: str) -> str:
 
 
 def find_torch(files: Files, python: ImagePython, environment: Mapping[str, str]) -> Optional[Torch]:
-    """Return the PyTorch of a Python; None if it has none.
-
-    Args:
-        files: files of the image.
-        python: the Python.
-        environment: variables that the image sets.
-    """
+    """Return the PyTorch of a Python; None if it has none."""
     version = python.version_of("torch")
     if not version:
         return None

@@ -65,6 +65,7 @@ class Inspection:
         os: name and version of the Linux distribution.
         os_id: its identifier, such as `debian`.
         libc: name and version of the C library.
+        locales: its locales in UTF-8, such as `C.utf8`; empty if these are not known.
         labels: labels of the image.
         environment: variables that the image sets, as far as they can be read without a shell.
         runscript: script of `singularity run`.
@@ -94,6 +95,7 @@ class Inspection:
     os: str = ""
     os_id: str = ""
     libc: str = ""
+    locales: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     runscript: str = ""
@@ -116,10 +118,7 @@ class Inspection:
         return (torch,) if torch else tuple(dict.fromkeys(one.name for one in self.components))
 
     def python(self, prefix: str = "") -> ImagePython:
-        """Return one of the Pythons, by default the one that users most likely want.
-
-        Args:
-            prefix: prefix such as `/opt/venv`, or the name of a conda environment such as `pytorch`.
+        """Return the Python with a prefix, or of a conda environment; by default the one that users most likely want.
 
         Raises:
             ImageError: there is no such Python; the message lists the Pythons of the image.
@@ -128,20 +127,15 @@ class Inspection:
         for python in self.pythons:
             if wanted and wanted in (python.prefix, python.conda_env, posixpath.basename(python.prefix)):
                 return python
-        there = ", ".join(python.prefix for python in self.pythons)
-        if not there:
-            raise ImageError(f"'{self.path}' has no Python where images usually have it" + self._why_unread())
-        raise ImageError(f"'{self.path}' has no Python in '{prefix}': it has {there}")
-
-    def _why_unread(self) -> str:
-        return f": {self.unread}" if self.unread else ""
+        prefixes = ", ".join(python.prefix for python in self.pythons)
+        if not prefixes:
+            why = f": {self.unread}" if self.unread else ""
+            raise ImageError(f"'{self.path}' has no Python where images usually have it{why}")
+        raise ImageError(f"'{self.path}' has no Python in '{prefix}': it has {prefixes}")
 
 
 def inspect_image(path: Path) -> Inspection:
-    """Return the contents of an image.
-
-    Args:
-        path: path of a SIF, a SquashFS file, a sandbox, or user software, packed or not.
+    """Return the contents of an image: a SIF, a SquashFS file, a sandbox, or user software, packed or not.
 
     Raises:
         ImageError: the image can't be read, is of another kind, or is damaged.
@@ -160,32 +154,18 @@ def has_shell(path: Path) -> bool:
 
 
 def inspect_programs(path: Path) -> Programs:
-    """Return what programs an image is for, with their commands; none if its files can't be read.
-
-    Args:
-        path: path of a SIF, a SquashFS file or a sandbox.
-
-    Raises:
-        ImageError: the image can't be read, is of another kind, or is damaged.
-    """
+    """Return what programs an image is for, with their commands; none if its files can't be read."""
     with open_image(path) as (_known, files):
         return find_programs(files) if files else Programs()
 
 
 def inspect_inventory(path: Path) -> tuple[Inspection, Inventory]:
-    """Return the contents of an image, and every package that is noted in it.
-
-    Args:
-        path: path of a SIF, a SquashFS file, a sandbox, or user software, packed or not.
-
-    Raises:
-        ImageError: the image can't be read, is of another kind, or is damaged.
-    """
+    """Return the contents of an image, as `inspect_image` does, and every package that is noted in it."""
     with open_image(path) as (known, files):
         if files is None:
             raise ImageError(f"the packages of '{path}' can't be read: {known['unread']}")
-        found = _look_into(known, files)
-        return found, find_inventory(files, found.pythons)
+        inspection = _look_into(known, files)
+        return inspection, find_inventory(files, inspection.pythons)
 
 
 def contents_of(path: Path) -> Optional[Inspection]:
@@ -227,9 +207,9 @@ def open_image(path: Path) -> Iterator[tuple[dict[str, Any], Optional[ImageFiles
         known.update(_of_sif(sif, stream))
         system = sif.system
         if system is None or file_system(system) != SQUASHFS:
-            found = FILE_SYSTEMS.get(file_system(system), "an unknown file system") if system else ""
-            reason = f"its root file system is {found}, not one" if found else "it has no root file system"
-            yield {**known, "file_system": found, "unread": f"{reason} that sifmod can read"}, None
+            kind = FILE_SYSTEMS.get(file_system(system), "an unknown file system") if system else ""
+            reason = f"its root file system is {kind}, not one" if kind else "it has no root file system"
+            yield {**known, "file_system": kind, "unread": f"{reason} that sifmod can read"}, None
             return
         squashfs = SquashFs(stream, name=str(path), offset=system.offset, size=system.size)
         described = _described(squashfs)
@@ -276,7 +256,7 @@ def _look_into(known: dict[str, Any], files: ImageFiles[Any]) -> Inspection:
     pythons = find_pythons(files, search_path=search_path, system_packages=packages)
     torches = tuple(filter(None, (find_torch(files, python, environment) for python in pythons)))
     components = find_components(files, pythons=pythons, torches=torches, environment=environment, packages=packages)
-    release = system.os_release(files)
+    release, libc = system.os_release(files), system.libc(files, packages)
     defaults = {
         "architecture": system.architecture(files),
         "definition": system.definition(files),
@@ -285,7 +265,8 @@ def _look_into(known: dict[str, Any], files: ImageFiles[Any]) -> Inspection:
         **{**known, **{name: known.get(name) or value for name, value in defaults.items()}},
         os=release.get("PRETTY_NAME") or release.get("NAME", ""),
         os_id=release.get("ID", ""),
-        libc=system.libc(files, packages),
+        libc=libc,
+        locales=system.locales(files, libc),
         labels=system.labels(files),
         environment=environment,
         runscript=system.script(files, "runscript"),
@@ -339,7 +320,7 @@ def _default_python(
     places = [(files.resolved(f"{one.prefix}/bin"), one) for one in pythons]
     for folder in search_path:
         place = files.resolved(folder)
-        in_path += [one for there, one in places if there == place]
+        in_path += [one for folder, one in places if folder == place]
     # a conda environment before its root, anything before the system's own
     others = sorted(pythons, key=lambda one: (one.kind == SYSTEM, one.kind == CONDA and one.conda_env == "base"))
     candidates = list(dict.fromkeys([*in_path, *others]))

@@ -13,6 +13,7 @@ from sifmod.image import system
 from sifmod.image.files import ImageFiles
 from sifmod.image.python import ImagePython, conda_licences
 from sifmod.image.rpm import rpm_packages
+from sifmod.text.package import NAME
 from sifmod.text.size import counted
 
 Files = ImageFiles[Any]
@@ -20,7 +21,7 @@ Files = ImageFiles[Any]
 # The types of package URLs (PURL, ECMA-427) that the package managers have.
 DEB, RPM, APK, CONDA, PYPI = "deb", "rpm", "apk", "conda", "pypi"
 _MOST_CHARACTERS = 200
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_MOST_PACKAGES = 20_000  # TeX Live and two conda environments are 8,000
 _VERSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+:~^!*-]*")
 _SOURCE = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.+-]*)(?: \(([A-Za-z0-9][A-Za-z0-9_.+:~-]*)\))?")  # deb-control(5)
 _WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*")
@@ -73,13 +74,6 @@ def find_inventory(files: Files, pythons: Iterable[ImagePython]) -> Inventory:
     """Return the packages that dpkg, RPM, apk, conda and pip have noted.
 
     Notes come from the image: one whose name or version no package manager accepts is counted, and left out.
-
-    Args:
-        files: files of the image.
-        pythons: the Pythons of the image.
-
-    Raises:
-        ImageError: the image is damaged, or exceeds the limits for names or time.
     """
     rpms, unread = rpm_packages(files)
     noted = [*_of_system(files)]
@@ -96,9 +90,12 @@ def find_inventory(files: Files, pythons: Iterable[ImagePython]) -> Inventory:
         wrong = len(noted) - len(right)
         are = "is" if wrong == 1 else "are"
         missing.append(f"{counted(wrong, 'package')} {are} noted without a valid name and version")
+    packages = _merged(right)
+    if len(packages) > _MOST_PACKAGES:
+        missing.append(f"of {len(packages)} packages the first {_MOST_PACKAGES} are listed")
     release = system.os_release(files)
     return Inventory(
-        packages=tuple(_merged(right)),
+        packages=tuple(packages[:_MOST_PACKAGES]),
         distribution=_word(release.get("ID", "")),
         release=_word(release.get("VERSION_ID", "")),
         missing=tuple(missing),
@@ -140,8 +137,8 @@ def _is_a_package(one: InstalledPackage) -> bool:
     texts = (one.name, one.version, one.architecture)
     return (
         all(len(text) <= _MOST_CHARACTERS for text in texts)
-        and bool(_NAME.fullmatch(one.name) and _VERSION.fullmatch(one.version))
-        and bool(not one.architecture or _NAME.fullmatch(one.architecture))
+        and bool(NAME.fullmatch(one.name) and _VERSION.fullmatch(one.version))
+        and bool(not one.architecture or NAME.fullmatch(one.architecture))
     )
 
 

@@ -15,10 +15,9 @@ from sifmod.image.elf import read_library
 from sifmod.image.files import ImageFiles
 from sifmod.image.python import ImagePython
 from sifmod.image.system import glibc_problem, library_folders
+from sifmod.inside.mpi_check import MPICH, OPEN_MPI, SONAMES, STANDARD
 
 Files = ImageFiles[Any]
-
-MPICH, OPEN_MPI, STANDARD = "MPICH", "Open MPI", "MPI-5"
 
 # Debian and Ubuntu, which have several MPIs, call MPICH's library libmpich; Cray has one for each compiler.
 _NAME = re.compile(r"libmpi(?:ch|_abi|_cray|_gnu_\d+)?\.so(?:\.\d+)*")
@@ -27,8 +26,9 @@ _MOST_FOLDERS = 500
 _MOST_LIBRARIES = 20
 _MOST_READ = 64 << 20  # bytes in which the version is looked for; Debian's libmpich has 42 MB
 
-# MPICH has its device (ch3, ch4), its configuration and its version one after the other.
-_MPICH_VERSION = re.compile(rb"\0(ch[34]:[^\0]{1,60})\0(?:[^\0]{0,8192}\0+){1,12}?(\d+\.\d+(?:\.\d+)?[\w.]{0,8})\0")
+# MPICH has its device (ch3, ch4), its configuration and its version one after the other. A string has a character at
+# least: a run of zeros could be cut into empty ones in more ways than can be tried.
+_MPICH_VERSION = re.compile(rb"\0(ch[34]:[^\0]{1,60})\0+(?:[^\0]{1,8192}\0+){0,12}?(\d+\.\d+(?:\.\d+)?[\w.]{0,8})\0")
 _UCX_VERSION = re.compile(rb"/ucx-(\d{1,4}\.\d{1,4}(?:\.\d{1,4})?)/")
 _OPEN_MPI_VERSION = re.compile(rb"Open MPI (?:v|[\w ]{1,60} MCA component version )(\d+\.\d+\.\d+)")
 
@@ -64,13 +64,7 @@ class MpiLibrary:
 
 
 def find_mpi(files: Files, *, environment: Mapping[str, str], pythons: Iterable[ImagePython]) -> tuple[MpiLibrary, ...]:
-    """Return the MPI libraries of an image, those in its library path first.
-
-    Args:
-        files: files of the image.
-        environment: variables that the image sets.
-        pythons: its Pythons.
-    """
+    """Return the MPI libraries of an image, those in its library path first."""
     folders = [one for one in environment.get("LD_LIBRARY_PATH", "").split(":") if one.startswith("/")]
     folders += _configured(files)
     for folder in library_folders(files):
@@ -85,21 +79,16 @@ def find_mpi(files: Files, *, environment: Mapping[str, str], pythons: Iterable[
 
 
 def libraries_in(files: Files, folders: Iterable[str]) -> tuple[MpiLibrary, ...]:
-    """Return the MPI libraries in folders, in the order of these.
-
-    Args:
-        files: files of the image, or of the host.
-        folders: the folders.
-    """
-    found: dict[str, MpiLibrary] = {}
+    """Return the MPI libraries in folders of the image, or of the host, in the order of the folders."""
+    libraries: dict[str, MpiLibrary] = {}
     for folder in dict.fromkeys(filter(None, map(files.resolved, islice(folders, _MOST_FOLDERS)))):
         for name in files.names(folder):
             path = files.resolved(f"{folder}/{name}") if _NAME.fullmatch(name) else ""
-            if path and path not in found and len(found) < _MOST_LIBRARIES:
+            if path and path not in libraries and len(libraries) < _MOST_LIBRARIES:
                 library = read_mpi(files, path)
                 if library:
-                    found[path] = library
-    return tuple(found.values())
+                    libraries[path] = library
+    return tuple(libraries.values())
 
 
 def _configured(files: Files) -> list[str]:
@@ -111,12 +100,7 @@ def _configured(files: Files) -> list[str]:
 
 
 def read_mpi(files: Files, path: str) -> Optional[MpiLibrary]:
-    """Return the MPI library at a path; None if there is none.
-
-    Args:
-        files: files of the image, or of the host.
-        path: path of the library.
-    """
+    """Return the MPI library at a path; None if there is none."""
     library = read_library(files, path)
     if library is None or not _NAME.fullmatch(library.soname):
         return None
@@ -144,21 +128,16 @@ def _ucx_version(files: Files, path: str) -> str:
     for place in dict.fromkeys((folder, f"{folder}/mpich", f"{folder}/openmpi", *library_folders(files))):
         content = files.read(f"{place}/libucs.so.0", limit=_MOST_READ)
         if content:
-            found = _UCX_VERSION.search(content)
-            return found[1].decode() if found else ""
+            version = _UCX_VERSION.search(content)
+            return version[1].decode() if version else ""
     return ""
 
 
 def abi_of(soname: str, needed: Iterable[str] = ()) -> str:
-    """Return the family of binary interfaces that a library has; empty if it is none of those that stay the same.
-
-    Args:
-        soname: its name.
-        needed: the libraries that it needs: libmpi.so.12 was Open MPI 1.10's too.
-    """
+    """Return the family of binary interfaces that a library has; empty if that family has no stable ABI."""
     if soname.startswith("libmpi_abi."):
         return STANDARD
-    if soname == "libmpi.so.40":
+    if soname in SONAMES[OPEN_MPI]:
         return OPEN_MPI
     if _MPICH_NAME.fullmatch(soname) and not any(name.startswith("libopen-") for name in needed):
         return MPICH
@@ -168,11 +147,8 @@ def abi_of(soname: str, needed: Iterable[str] = ()) -> str:
 def misfit(host: MpiLibrary, image: Iterable[MpiLibrary], *, libc: str, needs_glibc: str = "") -> str:
     """Return why programs of an image can't run with an MPI library of the host; empty if they may.
 
-    Args:
-        host: the library of the host.
-        image: the MPI libraries of the image.
-        libc: name and version of the image's C library, such as `glibc 2.36`; empty if unknown.
-        needs_glibc: the version of glibc that the library needs with all that come with it; its own by default.
+    The image has its own MPI libraries, and a C library such as `glibc 2.36`, empty if unknown. The host's library
+    needs a version of glibc together with all that comes with it; by default its own.
     """
     abis = sorted({one.abi or one.soname for one in image})
     if abis and (host.abi or host.soname) not in abis:

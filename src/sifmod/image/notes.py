@@ -15,7 +15,7 @@ def control_fields(paragraph: str) -> dict[str, str]:
 def json_object(text: str) -> dict[str, Any]:
     """Return an object in JSON; empty if the text is anything else."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

@@ -31,20 +31,8 @@ _MANY_IN_ONE = frozenset({"busybox", "toybox", "coreutils"})
 _BASE_PRIORITIES = frozenset({"required", "important", "standard"})
 # Sections of Debian's archive whose packages are installed to build or to run a program.
 _SUPPORTING = frozenset(
-    {
-        "admin",
-        "comm",
-        "debug",
-        "devel",
-        "doc",
-        "editors",
-        "httpd",
-        "introspection",
-        "java",
-        "javascript",
-        "kernel",
-        "libdevel",
-    }
+    {"admin", "comm", "debug", "devel", "doc", "editors", "httpd", "introspection", "java", "javascript", "kernel"}
+    | {"libdevel"}
     | {"libs", "localization", "mail", "metapackages", "misc", "net", "oldlibs", "otherosfs", "perl", "php", "python"}
     | {"ruby", "rust", "shells", "translations", "utils", "vcs", "web", "zope"}
 )
@@ -52,13 +40,7 @@ _SUPPORTING = frozenset(
 
 @dataclass(frozen=True)
 class Command:
-    """One command of an image.
-
-    Attributes:
-        name: its name, as the image writes it: any characters but a slash.
-        path: its path in the image.
-        package: the package that has it; empty if none has.
-    """
+    """One command of an image. A name has any characters but a slash; the package is empty if none has the command."""
 
     name: str
     path: str
@@ -112,17 +94,14 @@ def find_programs(files: Files) -> Programs:
 
     These are the packages that conda notes as requested, or else those that dpkg or RPM notes as installed by hand, or
     that came after the base and that no other needs; without such packages the commands in PATH that no package has.
-
-    Raises:
-        ImageError: the image is damaged, or exceeds the limits for names or time.
     """
     path = system.environment(files).get("PATH", system.DEFAULT_PATH).split(":")
     folders = _Folders(files, [one for one in path if one.startswith("/")])
     for folder in folders.path:
         prefix = posixpath.dirname(folder.rstrip("/")) or "/"
-        found = tuple(_of_conda(files, prefix, folders))
-        if found:
-            return Programs(packages=found, is_biocontainer=prefix == BIOCONTAINERS)
+        packages = tuple(_of_conda(files, prefix, folders))
+        if packages:
+            return Programs(packages=packages, is_biocontainer=prefix == BIOCONTAINERS)
     rpms, unread = rpm_packages(files)
     by_hand = (*_of_dpkg(files, folders), *_of_rpm(rpms, folders))
     if any(not one.is_supporting for one in by_hand):
@@ -132,11 +111,7 @@ def find_programs(files: Files) -> Programs:
 
 
 class _Folders:
-    """The folders of PATH in an image.
-
-    Attributes:
-        path: the folders, as PATH has them.
-    """
+    """The folders of PATH in an image."""
 
     def __init__(self, files: Files, path: list[str]) -> None:
         self.path = path
@@ -152,30 +127,30 @@ class _Folders:
 
     def commands(self, paths: Iterable[str], package: str) -> tuple[Command, ...]:
         """Return the commands among the files of a package."""
-        found: dict[str, Command] = {}
+        commands_by_name: dict[str, Command] = {}
         for path in paths:
             folder, name = posixpath.split(path)
             is_in_path = self._places.get(folder) in self._searched and name not in ("", ".", "..")
-            if is_in_path and name not in found and self._files.is_program(path):
-                found[name] = Command(name, path, package)
-                if len(found) >= MOST_COMMANDS:
+            if is_in_path and name not in commands_by_name and self._files.is_program(path):
+                commands_by_name[name] = Command(name, path, package)
+                if len(commands_by_name) >= MOST_COMMANDS:
                     break
-        return tuple(found[name] for name in sorted(found))
+        return tuple(commands_by_name[name] for name in sorted(commands_by_name))
 
     def others(self, owned: set[str]) -> Iterator[Command]:
         """Yield the commands that are neither among these files, nor links to one."""
-        found: set[str] = set()
+        seen: set[str] = set()
         for folder in self.path:
             for name in self._files.names(folder):
                 path = f"{folder.rstrip('/')}/{name}"
-                if name in found or f"{self._places[folder]}/{name}" in owned:
+                if name in seen or f"{self._places[folder]}/{name}" in owned:
                     continue
                 target = self._files.resolved(path)
                 if posixpath.basename(target) in _MANY_IN_ONE or target in owned or not self._files.is_program(path):
                     continue
-                found.add(name)
+                seen.add(name)
                 yield Command(name, path)
-                if len(found) >= MOST_COMMANDS:
+                if len(seen) >= MOST_COMMANDS:
                     return
 
 
@@ -207,17 +182,17 @@ def _of_conda(files: Files, prefix: str, folders: _Folders) -> Iterator[Package]
 
 def _requested_in_history(text: str) -> list[str]:
     """Return the names of packages that were asked for, in order, from the `history` of conda."""
-    found: dict[str, None] = {}
+    requested: dict[str, None] = {}
     for line in re.findall(r"^# (?:update|install) specs: (.*)$", text, re.M)[-100:]:
         specs = json_object(f'{{"specs": {line}}}'.replace("'", '"')).get("specs")
-        found.update(dict.fromkeys(filter(None, map(_spec_name, _texts(specs)))))
-    return list(found)
+        requested.update(dict.fromkeys(filter(None, map(_spec_name, _texts(specs)))))
+    return list(requested)
 
 
 def _spec_name(spec: object) -> str:
     """Return the name in a spec such as `bioconda::samtools>=1.9`; empty if there is none."""
-    found = re.match(r"(?:[^\s:]+::)?([A-Za-z0-9_.-]+)", spec) if isinstance(spec, str) else None
-    return found[1] if found else ""
+    match = re.match(r"(?:[^\s:]+::)?([A-Za-z0-9_.-]+)", spec) if isinstance(spec, str) else None
+    return match[1] if match else ""
 
 
 def _texts(value: object) -> list[str]:
@@ -287,7 +262,7 @@ def _of_rpm(packages: tuple[RpmPackage, ...], folders: _Folders) -> Iterator[Pac
     base = min((one.transaction for one in packages), default=0)
     needs = _needs(packages)
     for one in sorted(packages, key=lambda package: package.name):
-        if one.transaction == base or any(needs.get(what, set()) - {one.name} for what in one.provides):
+        if one.transaction == base or any(needs.get(what, {one.name}) != {one.name} for what in one.provides):
             continue
         commands = folders.commands(one.files, one.name)
         if commands:
@@ -296,8 +271,8 @@ def _of_rpm(packages: tuple[RpmPackage, ...], folders: _Folders) -> Iterator[Pac
 
 def _needs(packages: tuple[RpmPackage, ...]) -> Mapping[str, set[str]]:
     """Return the names of the packages that need a capability."""
-    found: dict[str, set[str]] = {}
+    needs: dict[str, set[str]] = {}
     for one in packages:
         for what in one.requires:
-            found.setdefault(what, set()).add(one.name)
-    return found
+            needs.setdefault(what, set()).add(one.name)
+    return needs

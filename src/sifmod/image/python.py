@@ -87,21 +87,15 @@ def _lookup(packages: Packages, wanted: str) -> str:
 def find_pythons(
     files: Files, *, search_path: Iterable[str] = (), system_packages: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[ImagePython, ...]:
-    """Return the Pythons of an image, sorted by prefix.
-
-    Args:
-        files: files of the image.
-        system_packages: versions of the Linux distribution's packages, by name.
-        search_path: directories of the image's PATH, which are searched too.
-    """
-    found: dict[str, ImagePython] = {}
+    """Return the Pythons of an image, sorted by prefix."""
+    pythons: dict[str, ImagePython] = {}
     for place in _places(files, search_path):
         prefix = posixpath.dirname(files.resolved(f"{place}/bin")) or "/"
-        if prefix not in found and len(found) < _MOST_PYTHONS:
+        if prefix not in pythons and len(pythons) < _MOST_PYTHONS:
             python = _python(files, prefix, system_packages)
             if python:
-                found[prefix] = python
-    return tuple(found[prefix] for prefix in sorted(found))
+                pythons[prefix] = python
+    return tuple(pythons[prefix] for prefix in sorted(pythons))
 
 
 def user_software_pythons(files: Files) -> tuple[ImagePython, ...]:
@@ -243,15 +237,15 @@ class _Distribution:
 
 def _distributions(files: Files, folders: Iterable[str]) -> tuple[_Distribution, ...]:
     """Return the distributions without duplicates: Python imports the first one found."""
-    found: dict[str, _Distribution] = {}
+    distributions: dict[str, _Distribution] = {}
     for folder in folders:
         for entry in filter(_DISTRIBUTION_OR_LINK.search, files.names(folder)):
-            if len(found) >= _MOST_PACKAGES:
+            if len(distributions) >= _MOST_PACKAGES:
                 break
             distribution = _distribution(files, folder, entry)
             if distribution:
-                found.setdefault(canonicalize_name(distribution.name), distribution)
-    return tuple(found[key] for key in sorted(found))
+                distributions.setdefault(canonicalize_name(distribution.name), distribution)
+    return tuple(distributions[key] for key in sorted(distributions))
 
 
 def _distribution(files: Files, folder: str, entry: str) -> Optional[_Distribution]:
@@ -293,12 +287,12 @@ def conda_licences(files: Files, prefix: str) -> dict[tuple[str, str], str]:
 
     They are in the large files that name each file of a package, so no other facts are read from there.
     """
-    found = {}
+    licences = {}
     for name in files.names(f"{prefix}/conda-meta")[:_MOST_PACKAGES]:
         path = f"{prefix}/conda-meta/{name}"
         if not name.endswith(".json") or files.size(path) > _CONDA_NOTE:
             continue
         licence = json_object(files.text(path, limit=_CONDA_NOTE)).get("license")
         if isinstance(licence, str) and len(licence) <= _LONGEST_LICENCE:
-            found.update(dict.fromkeys(_conda_packages([name]), licence))
-    return found
+            licences.update(dict.fromkeys(_conda_packages([name]), licence))
+    return licences

@@ -63,19 +63,8 @@ class _Allowance:
 class RpmPackage:
     """One installed package.
 
-    Attributes:
-        name: its name.
-        version: its version, without the release.
-        release: its release, such as `4.el9`.
-        epoch: a number that goes before the version where versions are compared; 0 if it has none.
-        architecture: processor architecture such as `x86_64`, or `noarch`.
-        licence: its licence, as its packagers write it.
-        summary: a line on what it is.
-        homepage: its address.
-        files: paths of its files.
-        requires: what it needs: names of packages, files and other capabilities.
-        provides: the capabilities that it has.
-        transaction: when it was installed: packages that were installed together have the same number.
+    Where versions are compared, the `epoch` goes before the version; 0 if it has none. Packages that were installed
+    together have the same number of a `transaction`.
     """
 
     name: str
@@ -95,8 +84,8 @@ class RpmPackage:
 def rpm_packages(files: Files) -> tuple[tuple[RpmPackage, ...], str]:
     """Return the packages of an image, and why they can't be read; both empty if the image has no database of RPM."""
     for folder in _FOLDERS:
-        there = files.names(folder)
-        if _DATABASE in there:
+        file_names = files.names(folder)
+        if _DATABASE in file_names:
             path = f"{folder}/{_DATABASE}"
             if files.size(path) > _MOST_BYTES:
                 return (), f"the database of RPM in '{path}' is larger than {_MOST_BYTES >> 20} MiB"
@@ -105,7 +94,7 @@ def rpm_packages(files: Files) -> tuple[tuple[RpmPackage, ...], str]:
             except (sqlite3.Error, ValueError, OSError, _TooMuchError) as error:
                 return (), f"the database of RPM in '{path}' can't be read: {error}"
         for name, kind in _UNREADABLE.items():
-            if name in there:
+            if name in file_names:
                 return (), f"the database of RPM is in the format {kind}, which only RPM reads"
     return (), ""
 
@@ -161,18 +150,18 @@ def _header(blob: bytes, allowance: _Allowance) -> dict[int, list[Value]]:
         _LICENCE,
         _ARCHITECTURE,
     }
-    found: dict[int, list[Value]] = {}
+    tags: dict[int, list[Value]] = {}
     for tag, kind, offset, count in struct.iter_unpack(">IIII", blob[8:begin]):
         if tag not in wanted or count > length:
             continue
         wanted.remove(tag)  # a header has each tag once
         allowance.take(values=count)
         if kind == _INT32:
-            found[tag] = list(struct.unpack_from(f">{count}I", data, offset))
+            tags[tag] = list(struct.unpack_from(f">{count}I", data, offset))
         elif kind in (_STRING, _STRINGS, _TEXTS):
             texts = data[offset:].split(b"\0", count if kind == _STRINGS else 1)
-            found[tag] = [one.decode("utf-8", "replace") for one in texts[: count if kind == _STRINGS else 1]]
-    return found
+            tags[tag] = [one.decode("utf-8", "replace") for one in texts[: count if kind == _STRINGS else 1]]
+    return tags
 
 
 def _package(header: dict[int, list[Value]], allowance: _Allowance) -> RpmPackage:

@@ -78,14 +78,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Signature:
-    """A signature, not verified: anyone can write one into an image.
-
-    Attributes:
-        fingerprint: fingerprint of the key, in hexadecimal; empty if the signature names no key.
-        hash: name of the hash function.
-        signs: the signed object or group, such as `group 1`.
-        created: time of creation, in seconds since 1970.
-    """
+    """A signature of an object or a group, not verified: anyone can write one. Without a key it has no fingerprint."""
 
     fingerprint: str
     hash: str
@@ -95,13 +88,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class SifFile:
-    """The contents of a SIF.
-
-    Attributes:
-        architecture: processor architecture, such as `amd64`; `unknown` if the number is not in the format.
-        created: time of creation, in seconds since 1970.
-        descriptors: its objects.
-    """
+    """The contents of a SIF. An architecture whose number is not in the format is `unknown`; times are since 1970."""
 
     architecture: str
     created: int
@@ -139,15 +126,7 @@ def _signature(descriptor: Descriptor) -> Signature:
 
 
 def read_sif(stream: IO[bytes], *, name: str) -> SifFile:
-    """Return the contents of a SIF.
-
-    Args:
-        stream: the open file.
-        name: path of the file, for messages.
-
-    Raises:
-        ImageError: the SIF is damaged or truncated.
-    """
+    """Return the contents of a SIF."""
 
     def damaged(how: str) -> ImageError:
         return ImageError(f"the SIF '{name}' is damaged: {how}. Fetch or build the image again")
@@ -197,21 +176,18 @@ def sif_id(path: Path) -> str:
         os.close(descriptor)
 
 
-def squashfs_partition(path: Path) -> Descriptor:
-    """Return the partition of a SIF with its root file system: written as a file, it is an image for enroot.
-
-    Args:
-        path: the SIF.
+def squashfs_partition(path: Path, *, user: str) -> Descriptor:
+    """Return the partition of a SIF with its root file system: written as a file, runtimes start it that know no SIFs.
 
     Raises:
         ImageError: the file can't be read or is not a SIF, or its root file system is no whole SquashFS; the message
             says what it is instead.
     """
 
-    def unfit(found: str) -> ImageError:
+    def unfit(what: str) -> ImageError:
         return ImageError(
-            f"the image '{path}' has no SquashFS partition, which enroot needs ({found}): build the image again, or "
-            "take enroot out of 'runtimes' in the site file"
+            f"the image '{path}' has no SquashFS partition, which {user} needs ({what}): build the image again, or "
+            f"take {user} out of 'runtimes' in the site file"
         )
 
     check_is_sif(path)
@@ -221,8 +197,8 @@ def squashfs_partition(path: Path) -> Descriptor:
             if partition is None:
                 raise unfit("it has no root file system")
             if file_system(partition) != SQUASHFS:
-                found = FILE_SYSTEMS.get(file_system(partition), "unknown")
-                raise unfit(f"the file system of its root is {found}")
+                kind = FILE_SYSTEMS.get(file_system(partition), "unknown")
+                raise unfit(f"the file system of its root is {kind}")
             head = os.pread(stream.fileno(), superblock.SIZE, partition.offset)
     except OSError as error:
         raise ImageError(f"the image '{path}' can't be read: {error.strerror}") from error
@@ -237,9 +213,6 @@ def squashfs_partition(path: Path) -> Descriptor:
 def check_is_sif(path: Path) -> None:
     """Check that a file starts with the header of a SIF.
 
-    Args:
-        path: the file.
-
     Raises:
         ImageError: the file can't be read, or is not a SIF; the message says what it is.
     """
@@ -253,11 +226,11 @@ def check_is_sif(path: Path) -> None:
     if len(head) == _START.size and _START.unpack(head)[1] == _MAGIC:
         return
     if not head:
-        found = "an empty file"
+        what = "an empty file"
     elif head.startswith((superblock.MAGIC, b"\x1f\x8b", b"\xfd7zXZ", b"BZh")) or head[:5] in (b"<!DOC", b"<html"):
-        found = {superblock.MAGIC: "a bare SquashFS file", b"<!DO": "a web page", b"<htm": "a web page"}.get(
+        what = {superblock.MAGIC: "a bare SquashFS file", b"<!DO": "a web page", b"<htm": "a web page"}.get(
             head[:4], "a compressed archive"
         )
     else:
-        found = f"a file that begins with {head[:8]!r}"
-    raise ImageError(f"'{path}' is not a SIF but {found}: fetch or build the image again")
+        what = f"a file that begins with {head[:8]!r}"
+    raise ImageError(f"'{path}' is not a SIF but {what}: fetch or build the image again")

@@ -70,12 +70,7 @@ class Inode:
 
 
 def takes_too_much(name: str, what: str) -> ImageError:
-    """Return the error for an image that exceeds a limit.
-
-    Args:
-        name: path of the image.
-        what: what reading it needs, with the limit.
-    """
+    """Return the error for an image that exceeds a limit."""
     return ImageError(f"reading '{name}' needs {what}, far more than usual images. Check where the image comes from")
 
 
@@ -95,17 +90,7 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
     """
 
     def __init__(self, stream: IO[bytes], *, name: str, offset: int = 0, size: int) -> None:
-        """Read the superblock.
-
-        Args:
-            stream: the open file; the caller closes it.
-            name: path of the file, for messages.
-            offset: start of the file system in it, in bytes.
-            size: maximum size of the file system, in bytes.
-
-        Raises:
-            ImageError: it is not a SquashFS 4.0, or is damaged.
-        """
+        """Read the superblock."""
         self.name = name
         self._limit = size
         self._unpacked = 0
@@ -150,26 +135,18 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
         return int(self._sblk.root_inode)
 
     def inode(self, reference: int) -> Inode:
-        """Return the inode for a reference from `root` or `listing`.
-
-        Raises:
-            ImageError: the inode is damaged.
-        """
+        """Return the inode for a reference from `root` or `listing`."""
         try:
-            found = self._read_inode(SQUASHFS_INODE_BLK(reference), SQUASHFS_INODE_OFFSET(reference))
+            raw = self._read_inode(SQUASHFS_INODE_BLK(reference), SQUASHFS_INODE_OFFSET(reference))
         except KeyError as error:
             raise self._damaged(f"an inode has the unknown type {error}") from error
-        kind = _KINDS.get(found.type, OTHER)
+        kind = _KINDS.get(raw.type, OTHER)
         # the size of a listing includes three bytes for `.` and `..`, which it does not contain
-        sizes = {DIRECTORY: max(found.data - 3, 0), OTHER: 0}
-        return Inode(kind, sizes.get(kind, found.data), found)
+        sizes = {DIRECTORY: max(raw.data - 3, 0), OTHER: 0}
+        return Inode(kind, sizes.get(kind, raw.data), raw)
 
     def listing(self, inode: Inode) -> dict[str, tuple[str, int]]:
-        """Return kind and reference of each entry of a directory, by name.
-
-        Raises:
-            ImageError: the listing is damaged, or exceeds the limit for names.
-        """
+        """Return kind and reference of each entry of a directory, by name."""
         if inode.size > _MOST_LISTING:
             raise self._damaged(f"a directory claims a listing of {inode.size} bytes")
         start = self._sblk.directory_table_start + inode.structure.start
@@ -209,16 +186,7 @@ class SquashFs(SquashFsImage):  # type: ignore[misc]  # PySquashfsImage has no t
         return os.fsdecode(inode.structure._symlink)  # `symlink` assumes UTF-8
 
     def read(self, inode: Inode, *, limit: int, start: int = 0) -> bytes:
-        """Return the content of a file, or a part of it; only the blocks of this part are read.
-
-        Args:
-            inode: inode of the file.
-            limit: maximum length of the part, in bytes.
-            start: start of the part, in bytes.
-
-        Raises:
-            ImageError: the file is damaged.
-        """
+        """Return the content of a file from a byte on, at most so many bytes; only the blocks of this part are read."""
         end = min(inode.size, start + limit)
         if start >= end:
             return b""

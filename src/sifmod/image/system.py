@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import struct
 from collections import ChainMap
 from collections.abc import Mapping
 from typing import Any, Optional
@@ -25,6 +26,7 @@ _PACKAGE_DATABASE = 32 << 20  # bytes
 _LIBC = 16 << 20  # bytes
 _OS_RELEASE = 16_384  # bytes
 _MOST_FOLDERS = 20
+_MOST_LOCALES = 100  # commands read the list at each start
 # Limits of Linux for the environment of a program (fs/exec.c): no working image sets more.
 _MOST_FILLED_IN = 128 << 10  # bytes from references in one variable: MAX_ARG_STRLEN
 _MOST_ENVIRONMENT = 6 << 20  # bytes of all assignments: three quarters of the usual stack
@@ -41,13 +43,13 @@ _REFERENCE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 
 def os_release(files: Files) -> dict[str, str]:
     """Return the variables of `os-release` (os-release(5)); empty if the file does not exist."""
-    found = {}
+    fields = {}
     text = files.text("/etc/os-release", limit=_OS_RELEASE) or files.text("/usr/lib/os-release", limit=_OS_RELEASE)
     for line in text.splitlines():
         name, equals, value = line.partition("=")
         if equals and re.fullmatch(r"[A-Z0-9_]+", name):
-            found[name] = _unquoted(value)
-    return found
+            fields[name] = _unquoted(value)
+    return fields
 
 
 def _unquoted(value: str) -> str:
@@ -55,6 +57,23 @@ def _unquoted(value: str) -> str:
         return " ".join(shlex.split(value))
     except ValueError:
         return value
+
+
+def locales(files: Files, libc: str) -> tuple[str, ...]:
+    """Return the locales in UTF-8 of an image with glibc, as `C.utf8`; empty if there are many, or not that one."""
+    folder = "/usr/lib/locale"
+    found = {name for name in files.names(folder) if name != "locale-archive"}
+    head = files.read(f"{folder}/locale-archive", limit=28)
+    if len(head) == 28:  # struct locarhead of glibc's locale/locarchive.h
+        start, used = struct.unpack_from("=II", head, 20)
+        found.update(
+            files.read(f"{folder}/locale-archive", start=start, limit=used).decode(errors="replace").split("\0")
+        )
+    known = {re.sub(r"\.(UTF-8|utf8)$", ".utf8", name) for name in found}
+    known = {name for name in known if re.fullmatch(r"[A-Za-z_]{1,20}\.utf8(@[a-z]{1,20})?", name)}
+    if libc.startswith("glibc ") and version_order(libc[len("glibc ") :]) >= version_order("2.35"):
+        known.add("C.utf8")
+    return tuple(sorted(known)) if "C.utf8" in known and len(known) <= _MOST_LOCALES else ()
 
 
 def dpkg_packages(files: Files) -> tuple[dict[str, str], ...]:
@@ -73,8 +92,8 @@ def apk_packages(files: Files) -> tuple[dict[str, str], ...]:
 
 def system_packages(files: Files) -> dict[str, str]:
     """Return the versions of the packages of Debian, Ubuntu or Alpine, by name; RPM's database is not read."""
-    found = {one["Package"]: re.sub(r"^\d+:", "", one.get("Version", "")) for one in dpkg_packages(files)}
-    return {**found, **{one["P"]: one["V"] for one in apk_packages(files) if "V" in one}}
+    packages = {one["Package"]: re.sub(r"^\d+:", "", one.get("Version", "")) for one in dpkg_packages(files)}
+    return {**packages, **{one["P"]: one["V"] for one in apk_packages(files) if "V" in one}}
 
 
 def listed_packages(files: Files) -> tuple[tuple[str, str], ...]:
@@ -97,12 +116,7 @@ def library_folders(files: Files) -> list[str]:
 
 
 def libc(files: Files, packages: Mapping[str, str]) -> str:
-    """Return name and version of the C library, such as `glibc 2.36`; empty if none was found.
-
-    Args:
-        files: files of the image.
-        packages: versions of its system packages.
-    """
+    """Return name and version of the C library, such as `glibc 2.36`; empty if neither file nor package has it."""
     for folder in library_folders(files):
         text = files.read(f"{folder}/libc.so.6", limit=_LIBC)
         match = re.search(rb"GNU C Library [^\n]{0,200}version (\d+\.\d+)", text)
@@ -114,12 +128,7 @@ def libc(files: Files, packages: Mapping[str, str]) -> str:
 
 
 def glibc_problem(needed: str, present: str) -> str:
-    """Return why a library can't be loaded with the C library of an image; empty if it can, or if that is unknown.
-
-    Args:
-        needed: the version of glibc that the library needs; empty if it needs none.
-        present: name and version of the C library of the image, as `libc` returns them.
-    """
+    """Return why a library that needs a glibc can't be loaded with the one present; empty if it can, or if unknown."""
     name, _, version = present.partition(" ")
     is_older = name == "glibc" and version_order(version) < version_order(needed)
     return f"needs glibc {needed}, but the image has {present}" if needed and (name == "musl" or is_older) else ""
@@ -129,15 +138,15 @@ def architecture(files: Files) -> str:
     """Return the processor architecture of a program in the image; empty if unknown."""
     for path in ("/bin/sh", "/usr/bin/env", "/bin/ls"):
         head = files.read(path, limit=20)
-        if head[:4] == b"\x7fELF":
+        if head[:4] == b"\x7fELF" and len(head) == 20:
             return _MACHINES.get(int.from_bytes(head[18:20], "big" if head[5] == 2 else "little"), "")
     return ""
 
 
 def labels(files: Files) -> dict[str, str]:
     """Return the labels of an image."""
-    found = json_object(files.text(f"{_METADATA}/labels.json"))
-    return {str(name): str(value) for name, value in found.items()}
+    labels = json_object(files.text(f"{_METADATA}/labels.json"))
+    return {str(name): str(value) for name, value in labels.items()}
 
 
 def script(files: Files, name: str) -> str:
@@ -159,8 +168,8 @@ def environment(files: Files) -> dict[str, str]:
     Raises:
         ImageError: with references replaced, the variables exceed the limits of Linux.
     """
-    found: dict[str, str] = {}
-    known = ChainMap(found, {"PATH": DEFAULT_PATH})
+    variables: dict[str, str] = {}
+    known = ChainMap(variables, {"PATH": DEFAULT_PATH})
     size = 0
     folder = f"{_METADATA}/env"
     for name in files.names(folder):
@@ -178,8 +187,8 @@ def environment(files: Files) -> dict[str, str]:
                         f"one variable, {_MOST_ENVIRONMENT >> 20} MiB in total) with the variable "
                         f"'{match[1][:100]}'. Build the image again without it"
                     )
-                found[match[1]] = value
-    return found
+                variables[match[1]] = value
+    return variables
 
 
 def search_path(files: Files) -> Optional[tuple[str, ...]]:

@@ -39,6 +39,19 @@ METADATA = ("METADATA", "PKG-INFO", "EGG-INFO/PKG-INFO", "")
 # name and version as the metadata have them, and the requirements with their markers
 Package = collections.namedtuple("Package", "name version requires")
 
+# name and extras of what a package needs, the set of specifiers, and the text of the marker
+Need = collections.namedtuple("Need", "name extras specifier marker")
+
+# A requirement as tools write it, without an address: name, extras, specifiers with brackets or without, marker.
+IDENTIFIER = r"[A-Z0-9](?:[A-Z0-9._-]*[A-Z0-9])?"
+PLAIN = re.compile(
+    rf"\s*({IDENTIFIER})\s*(?:\[\s*({IDENTIFIER}(?:\s*,\s*{IDENTIFIER})*)\s*\])?\s*(?!.*(?:,\s*,|[^ -~]))"
+    r"(?:\(([^();@]*)\)|([<>=!~][^();@]*)|)\s*(?:;([^;]+))?$",
+    re.IGNORECASE | re.ASCII,
+)
+# the last term of a marker without "or" that only one extra meets
+ONE_EXTRA = re.compile(r"""(?:^|\sand\s)\s*extra\s*==\s*(['"])([^'"]*)\1\s*$""")
+
 
 def canonical(name: str) -> str:
     """Return the normalized name of a package, by which pip compares names (PEP 503)."""
@@ -67,7 +80,7 @@ def package_of(metadata: str) -> "Optional[Package]":
 
 
 def text_of(path: str) -> str:
-    """Return the beginning of a file; empty if it is none, because opening a FIFO would wait for a writer."""
+    """Return the beginning of a file; empty if it is not a regular one: opening a FIFO would wait for a writer."""
     try:
         if os.path.isfile(path):
             with open(path, "rb") as stream:
@@ -112,40 +125,125 @@ def twice(own: "Iterable[Package]", image: "Mapping[str, Package]") -> "Iterator
         first.setdefault(key, package)
 
 
-class Requirements:
-    """What packages require, as far as it applies to the container's Python.
+def of_pythonpath(value: str) -> "Iterator[tuple[str, Package]]":
+    """Yield the packages in the folders of a PYTHONPATH, each with its folder; the current folder has none."""
+    for folder in filter(os.path.isabs, value.split(os.pathsep)):
+        for package in packages_in(folder):
+            yield folder, package
 
-    Args:
-        parsing: the module `packaging.requirements`, of any release.
-        environment: values for markers, if another Python runs this than the container's.
+
+def hidden(ahead: "Iterable[tuple[str, Package]]", container: "Mapping[str, Package]") -> "Iterator[str]":
+    """Yield a line for each package of the container before which Python finds another of PYTHONPATH."""
+    for folder, package in ahead:
+        there = container.get(canonical(package.name))
+        if there is not None:
+            line = f"{shown(package.name)} {shown(package.version)} in '{shown(folder)}' of PYTHONPATH"
+            yield f"{line} hides the container's {shown(there.version)}: unset PYTHONPATH"
+
+
+def covered(folders: "Sequence[str]") -> "Iterator[str]":
+    """Yield a line for each package that Python finds in part: a newer layer has a regular folder of its name."""
+    regular = {}  # type: dict[str, bool]
+
+    def is_regular(folder: str) -> bool:
+        """Return whether Python looks for what is in a folder nowhere else."""
+        if folder not in regular:
+            path = os.path.join(folder, "__init__.py")
+            # what such files have who share a folder
+            regular[folder] = os.path.isfile(path) and not re.search("extend_path|declare_namespace", text_of(path))
+        return regular[folder]
+
+    for at, folder in enumerate(folders):
+        above = folders[:at]
+        newer = of_name(package for one in above for package in packages_in(one))
+        for record in sorted(glob.glob(os.path.join(glob.escape(folder), "*.dist-info", "RECORD"))) if above else ():
+            package = package_of(text_of(os.path.join(os.path.dirname(record), "METADATA")))
+            if package is None or canonical(package.name) in newer:
+                continue
+            for line in text_of(record).splitlines():
+                path = line.partition(",")[0]
+                parts = path.split("/")[:-1]
+                names = ("/".join(parts[: depth + 1]) for depth in range(len(parts)) if ".." not in parts)
+                hiding = next((one for one in names if any(is_regular(os.path.join(top, one)) for top in above)), None)
+                if hiding and not any(os.path.exists(os.path.join(one, path)) for one in above):
+                    name, version = shown(package.name), shown(package.version)
+                    said = f"{name} {version} of a layer is hidden in part, by a newer '{shown(hiding)}'"
+                    yield f"{said}: pip install --force-reinstall --no-deps {name}=={version}"
+                    break
+
+
+class Requirements:
+    """What packages require, as far as it applies to the container's Python, or one with other values for markers.
+
+    Requirements as tools write them are taken apart here, and each marker is evaluated once: parsers of older releases
+    take a millisecond for each, and large environments have thousands. Any other requirement is left to the parser, the
+    module `packaging.requirements` of any release.
     """
 
     def __init__(self, parsing: "Any", environment: "Mapping[str, str]") -> None:
         self.parse = parsing.Requirement
-        self.version = importlib.import_module(f"{parsing.__package__}.version").Version
+        markers, specifiers, versions = (
+            importlib.import_module(f"{parsing.__package__}.{name}") for name in ("markers", "specifiers", "version")
+        )
+        self.marker, self.specifiers, self.version = markers.Marker, specifiers.SpecifierSet, versions.Version
         self.environment = environment
+        self.needs = {}  # type: dict[str, Need]
+        self.applying = {}  # type: dict[tuple[str, str], bool]
 
-    def of(self, package: "Package", extra: str) -> "Iterator[Any]":
+    def of(self, package: "Package", extra: str) -> "Iterator[Need]":
         """Yield what a package requires without extras, or what one of its extras adds to that."""
-        for text in package.requires:
+        for whole in package.requires:
+            text = whole[:MOST_CHARACTERS]
             try:
-                # a malformed requirement is a fault of the package, which pip reports
-                need = self.parse(text[:MOST_CHARACTERS])
-                if self._applies(need, extra) and not (extra and self._applies(need, "")):
+                marker = text.partition(";")[2]
+                if is_of_another_extra(marker, extra):
+                    continue
+                need = self._need(text)
+                if self._applies(need.marker, extra) and not (extra and self._applies(need.marker, "")):
                     yield need
-            except (ValueError, RecursionError):
+            except Exception:  # noqa: S112 - nobody reads a log here
+                # A malformed requirement is a fault of the package, which pip reports. Parsers of some releases fail
+                # with SyntaxError or KeyError for a backslash or quotes in a marker.
                 continue
 
-    def _applies(self, need: "Any", extra: str) -> bool:
-        marker = need.marker
-        return marker is None or bool(marker.evaluate(dict(self.environment, extra=extra)))
+    def _need(self, text: str) -> "Need":
+        if text not in self.needs:
+            self.needs[text] = self._plain(text) or self._parsed(text)
+        return self.needs[text]
 
-    def are_met(self, need: "Any", version: str) -> bool:
+    def _plain(self, text: str) -> "Optional[Need]":
+        found = PLAIN.match(text)
+        if found is None:
+            return None
+        name, extras, bracketed, bare, marker = (group or "" for group in found.groups())
+        try:
+            specifier = self.specifiers(bracketed or bare)
+        except ValueError:
+            return None
+        return Need(name, frozenset(re.findall(r"[\w.-]+", extras)), specifier, marker.strip())
+
+    def _parsed(self, text: str) -> "Need":
+        need = self.parse(text)
+        return Need(need.name, frozenset(need.extras), need.specifier, str(need.marker or ""))
+
+    def _applies(self, marker: str, extra: str) -> bool:
+        key = (marker, extra)
+        if key not in self.applying:
+            self.applying[key] = not marker or self.marker(marker).evaluate(dict(self.environment, extra=extra))
+        return self.applying[key]
+
+    def are_met(self, need: "Need", version: str) -> bool:
         """Return whether a version meets a requirement; also if they can't be compared (1.1build1 of Linux)."""
         try:
             return bool(need.specifier.contains(self.version(version), prereleases=True))
         except ValueError:
             return True
+
+
+def is_of_another_extra(marker: str, extra: str) -> bool:
+    """Return whether a marker asks for another extra, as most do. False says nothing."""
+    asked = None if re.search(r"\bor\b", marker) else ONE_EXTRA.search(marker)
+    return asked is not None and canonical(asked.group(2)) != canonical(extra)
 
 
 def unmet(
@@ -197,6 +295,7 @@ def named(
     environment: "Optional[Mapping[str, str]]" = None,
     is_complete: bool = True,
     below: "Iterable[Package]" = (),
+    ahead: "Iterable[tuple[str, Package]]" = (),
 ) -> "list[str]":
     """Return a line for each package of a virtual environment that does not fit, sorted.
 
@@ -207,10 +306,13 @@ def named(
         environment: values for markers, if another Python runs this than the container's.
         is_complete: whether `image` has all packages of the image; else none is said to be missing.
         below: the packages of the layers, the first layer's first.
+        ahead: packages of PYTHONPATH, each with its folder.
     """
     own, by_name = list(own), of_name(image)
+    of_layers = of_name(below)
     requirements = Requirements(parsing, environment or {})
-    lines = sorted({*twice(own, by_name), *unmet(own, by_name, requirements, is_complete, of_name(below))})
+    named_here = {*twice(own, by_name), *unmet(own, by_name, requirements, is_complete, of_layers)}
+    lines = sorted({*named_here, *hidden(ahead, {**by_name, **of_layers, **of_name(own)})})
     if len(lines) > MOST_LINES:
         lines[MOST_LINES:] = [f"... and {len(lines) - MOST_LINES} more"]
     return lines
@@ -242,7 +344,9 @@ def main(user_software: str) -> int:
     if parsing is None:
         print("can't be checked: the image has neither the Python package packaging nor pip", file=sys.stderr)
         return 2
-    lines = sorted({line for packages in own for line in named(packages, image, parsing, below=below)})
+    ahead = list(of_pythonpath(os.environ.get("PYTHONPATH", "")))
+    found = {line for packages in own for line in named(packages, image, parsing, below=below, ahead=ahead)}
+    lines = sorted({*found, *(line for folder in folders for line in covered([folder, *layers]))})
     for line in lines:
         print(line)
     if not lines:

@@ -1,17 +1,25 @@
-"""Runs pip or uv so that the packages of the image stay as they are, and says why an install can't work.
+"""Runs pip, uv, poetry or pdm so that the packages of the image stay as they are, and says why an install can't work.
 
-    installers.py pip|uv [ARGUMENT...]
+    installers.py pip|uv|poetry|pdm [ARGUMENT...]
 
 uv does not see the packages of the image, so `uv pip install` is resolved first, without installing anything, as if an
 index had exactly the image's versions. A requirement that they don't meet ends there, with uv's own explanation. Then
 uv installs the versions that it found, without the packages of the image. docs/adr/0011 says why it takes two runs.
 
-Exit status: that of pip or uv; 1 (pip) or 2 (uv) if the install is refused; 127 if there is no uv.
+A project of uv whose environment is user software is installed in the same way, from what its lock names. poetry and
+pdm have no way to keep what the image has, so what they would install into user software is refused.
+
+Exit status: that of the tool; 1 (pip) or 2 (the others) if the install is refused; 127 if there is no such tool.
 """
 
+import collections
+import functools
+import glob
 import itertools
 import os
+import pwd
 import re
+import runpy
 import shlex
 import shutil
 import signal
@@ -19,6 +27,7 @@ import site
 import stat
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import zipfile
 
@@ -26,14 +35,37 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
-    from typing import NoReturn, Optional
+    from typing import Any, NoReturn, Optional
 
 # The image's packages as `name==version`; UV_EXCLUDE and PIP_CONSTRAINT name this file.
 HELD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pip-constraints.txt")
+# What `python -m MODULE` does, without modules of the current folder, which `-m` takes first: in a clone or in /tmp
+# they are somebody else's. Python 3.11 has -P for that; with -I the user's PYTHON* would have no effect.
+AS_MODULE = (
+    "import sys; sys.path[:1] = filter(None, sys.path[:1]); import runpy; "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+# `run_pip` of this file in the same way.
+WATCHED = (
+    "import sys; sys.path[:1] = filter(None, sys.path[:1]); import runpy; runpy.run_path(sys.argv.pop(1))['run_pip']()"
+)
 # where the host commands bind the host's uv
 HOST_UV = "/sifmod/uv"
+# where they bind the wheels that `sifmod build-wheel` has made for this module
+WHEELS = "/sifmod/wheels"
+# What is printed if a build fails because the container lacks a program or headers, and what that is.
+LACKING = (
+    (r"Cannot find command 'git'|Git executable not found", "git"),
+    (r"(?:command|unable to execute) '\S*?(?:gcc|cc|g\+\+|c\+\+|clang)'(?: failed)?: No such file", "a compiler"),
+    (r"No such file or directory: '\S*?(?:gcc|cc|g\+\+|c\+\+|clang)'", "a compiler"),
+    (r"Unknown compiler\(s\)|No CMAKE_C(?:XX)?_COMPILER could be found", "a compiler"),
+    (r"Python\.h: No such file", "Python's headers"),
+)
 # the first version that reads UV_EXCLUDE
 OLDEST_UV = (0, 9, 8)
+
+# How many pieces of pip's output are kept: the end is what says why it failed.
+MOST_WRITES = 20000
 
 # Options of uv that may come before the command and have a value, short options without a value, and commands.
 VALUED = ("--allow-insecure-host", "--cache-dir", "--color", "--config-file", "--directory", "--project")
@@ -55,6 +87,39 @@ ELSEWHERE = {
     "pip": ("--prefix", "--python", "--root", "--target", "-t"),
     "uv": ("--prefix", "--system", "--target", "-t"),
 }
+# Of a project: commands that change its environment, options that name user software as it, and options with a value.
+PROJECT = frozenset({"add", "remove", "run", "sync", "version"})
+ACTIVE = ("--active", "--exact", "--inexact")
+PROJECT_VALUED = frozenset(
+    {"-C", "-P", "-c", "-f", "-i", "-p", "-r", "-w", "--allow-insecure-host", "--bounds", "--branch", "--bump"}
+    | {"--cache-dir", "--color", "--config-file", "--config-setting", "--config-settings-package", "--constraints"}
+    | {"--default-index", "--directory", "--env-file", "--exclude-newer", "--exclude-newer-package", "--extra"}
+    | {"--extra-index-url"}
+    | {"--find-links", "--fork-strategy", "--group", "--index", "--index-strategy", "--index-url", "--keyring-provider"}
+    | {"--link-mode", "--marker", "--no-binary-package", "--no-build-isolation-package", "--no-build-package"}
+    | {"--no-editable-package", "--no-extra", "--no-group", "--no-install-package", "--no-sources-package"}
+    | {"--only-group", "--only-install-package", "--optional", "--output-format", "--package", "--prerelease"}
+    | {"--prerelease-package", "--project", "--python", "--python-platform", "--refresh-package"}
+    | {"--reinstall-package", "--requirements", "--resolution", "--rev", "--tag", "--upgrade-group"}
+    | {"--upgrade-package", "--with", "--with-editable", "--with-requirements"}
+)
+# What chooses packages and where they come from: `uv export` takes these options, and `uv pip install` the second kind.
+CHOICE = frozenset(
+    {"--all-extras", "--all-groups", "--all-packages", "--dev", "--extra", "--frozen", "--group", "--locked"}
+    | {"--no-default-groups", "--no-dev", "--no-editable", "--no-editable-package", "--no-extra", "--no-group"}
+    | {"--no-install-local", "--no-install-package", "--no-install-project", "--no-install-workspace", "--only-dev"}
+    | {"--only-group", "--package", "--upgrade", "--upgrade-package", "-P", "-U"}
+)
+ORIGIN = frozenset(
+    {"--allow-insecure-host", "--cache-dir", "--config-file", "--config-setting", "--default-index", "--exclude-newer"}
+    | {"--extra-index-url", "--find-links", "--index", "--index-strategy", "--index-url", "--keyring-provider"}
+    | {"--no-build-isolation", "--no-cache", "--no-config", "--no-index", "--no-progress", "--offline", "--prerelease"}
+    | {"--quiet", "--refresh", "--refresh-package", "--resolution", "--system-certs", "--verbose", "-C", "-f", "-i"}
+    | {"-n", "-q", "-v"}
+)
+# Commands of other tools that install into the active environment, and their options with a value before the command.
+OTHERS = dict.fromkeys(("pdm", "poetry"), frozenset({"add", "install", "remove", "sync", "update"}))
+OTHERS_VALUED = ("--config", "--directory", "--project", "-C", "-P", "-c", "-p")
 PIP_COMMANDS = frozenset(
     {"cache", "check", "config", "debug", "download", "freeze", "hash", "help", "index", "inspect", "install", "list"}
     | {"lock", "search", "show", "uninstall", "wheel"}
@@ -63,12 +128,15 @@ PIP_COMMANDS = frozenset(
 
 # What is packed below user software.
 LAYERS = "/user-layers/"
+USER_SOFTWARE = "/user-software/"
+# A folder of the installation: its owner is that of the module.
+RUNSCRIPTS = "/runscripts"
 
 
-def refuse(tool: str, status: int, message: str) -> "NoReturn":
-    """End with a message."""
+def refuse(tool: str, message: str, status: int = 0) -> "NoReturn":
+    """End with a message, and with the status that the tool has for what it refuses itself, or another one."""
     print(f"{tool}: {message}", file=sys.stderr)
-    sys.exit(status)
+    sys.exit(status or (1 if tool == "pip" else 2))
 
 
 def quoted(words: "Sequence[str]") -> str:
@@ -93,13 +161,68 @@ def is_packed(folder: str) -> bool:
     return "squash" in kind
 
 
-def check_not_packed(tool: str, status: int, command: str, arguments: "Sequence[str]") -> None:
-    """Refuse to change packed user software. Packages can be added above it; to remove one, it must be unpacked."""
+def owner_if_another(path: str) -> str:
+    """Return who a folder belongs to, for a message; empty if it is this user's own, or is not there."""
+    try:
+        number = os.stat(path).st_uid
+    except OSError:
+        return ""
+    if number == os.getuid():
+        return ""
+    try:
+        # one that the container does not know is shown as `nobody`
+        return pwd.getpwuid(number).pw_name.replace("nobody", "") or "another user"
+    except KeyError:
+        return "another user"
+
+
+def is_open_to_group(path: str) -> bool:
+    """Return whether its mode lets this user's groups, or all, write to a folder: the mount itself is read-only."""
+    state = os.stat(path)
+    mine = state.st_gid in (os.getegid(), *os.getgroups())
+    return bool(state.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if mine else 0)))
+
+
+def check_not_packed(tool: str, command: str, arguments: "Sequence[str]") -> None:
+    """Refuse to change user software that is packed, or is somebody else's.
+
+    Packages can be added above what is packed; to remove one, it must be unpacked.
+    """
+    module = os.environ.get("__SIFMOD_CONTAINER") or "MODULE"
+    on_top = (
+        f"for a module of your own on top: sifmod on {quoted([module])} --name NAME, then eb with the file that it "
+        "writes"
+    )
     if is_packed(sys.prefix):
+        owner = owner_if_another(RUNSCRIPTS)
+        if owner and not is_open_to_group(RUNSCRIPTS):
+            refuse(tool, f"the user software is packed, and the module is of {owner}; {on_top}")
         again = quoted([tool, *arguments])
         unpacking = f"unmake-squashfs; {again}; make-squashfs --replace"
         way = f"add-layer; {again}; make-squashfs" if command == "install" else unpacking
-        refuse(tool, status, f"the user software is packed, which makes it read-only. Type on the host: {way}")
+        refuse(tool, f"the user software is packed, which makes it read-only. Type on the host: {way}")
+    owner = owner_if_another(sys.prefix)
+    folder = sysconfig.get_paths()["purelib"]
+    if owner and sys.prefix.startswith(USER_SOFTWARE) and not os.access(folder, os.W_OK):
+        refuse(tool, f"the user software is of {owner}, and you may not write to it; {on_top}")
+
+
+def check_not_in_layer(tool: str, names: "Sequence[str]") -> None:
+    """Refuse to remove what is packed below user software: the tool would say that there is nothing to remove."""
+    folders = [sysconfig.get_paths()["purelib"], *sorted(glob.glob(f"{LAYERS}[1-9]/venv/*/lib/python3*/site-packages"))]
+    place = {}  # type: dict[str, str]
+    for folder in folders:
+        for entry in glob.glob(os.path.join(glob.escape(folder), "*-info")):
+            place.setdefault(canonical(os.path.basename(entry).split("-")[0]), folder)
+    for name in filter(lambda name: place.get(canonical(name), "").startswith(LAYERS), names):
+        layer = "/".join(place[canonical(name)].split("/")[:3])
+        again = f"unmake-squashfs; {tool} uninstall {quoted([name])}; make-squashfs --replace"
+        refuse(
+            tool,
+            f"{name} is in the layer {layer}, which is read-only: 'sifmod show' "
+            "says which file or module that is. Another version can be installed on top of it. To take it out of the "
+            f"module's own layers, type on the host: make-squashfs --remove-directory; flatten-layers; {again}",
+        )
 
 
 # --- pip
@@ -111,10 +234,68 @@ def pip(arguments: "list[str]") -> "NoReturn":
     given = options(arguments, short_flags="hqvUV")
     elsewhere = any(option.name in ELSEWHERE["pip"] for option in given)
     if command in ("install", "uninstall") and not elsewhere and "--dry-run" not in arguments:
-        check_not_packed("pip", 1, command, arguments)
+        check_not_packed("pip", command, arguments)
+    if command == "uninstall":
+        check_not_in_layer("pip", [word for word in arguments[arguments.index(command) + 1 :] if word[:1] != "-"])
     if command == "install" and os.environ.get("PYTHONNOUSERSITE"):
         check_not_user(arguments, [option.name for option in given])
-    execute(sys.executable, [sys.executable, "-m", "pip", *arguments])
+    if "PYTHONPATH" in os.environ:
+        # an empty part is the current folder, whose encodings.py Python would run at its start
+        os.environ["PYTHONPATH"] = ":".join(filter(None, os.environ["PYTHONPATH"].split(":")))
+    if command in ("install", "wheel") and os.path.isdir(WHEELS):
+        at = arguments.index(command) + 1
+        arguments = [*arguments[:at], f"--find-links={WHEELS}", *arguments[at:]]
+    program = [WATCHED, os.path.abspath(__file__)] if command == "install" else [AS_MODULE]
+    execute(sys.executable, [sys.executable, "-c", *program, "pip", *arguments])
+
+
+class Watched:
+    """A stream that also keeps the end of what is written to it."""
+
+    def __init__(self, stream: "Any", kept: "collections.deque[str]") -> None:
+        """Note the stream, and where to keep what is written."""
+        self._stream, self._kept = stream, kept
+
+    def write(self, text: str) -> "Any":
+        """Write a text."""
+        self._kept.append(text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> "Any":
+        """Return what the stream has: whether it is a terminal, for example."""
+        return getattr(self._stream, name)
+
+
+def run_pip() -> None:
+    """Run pip, and name the way if it fails because the container lacks what a build needs."""
+    kept = collections.deque(maxlen=MOST_WRITES)  # type: collections.deque[str]
+    sys.stdout, sys.stderr = Watched(sys.stdout, kept), Watched(sys.stderr, kept)
+    words = sys.argv[2:]
+    try:
+        runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+    except SystemExit as done:
+        if done.code:
+            name_build_wheel("pip", "".join(kept), words)
+        raise
+
+
+def name_build_wheel(tool: str, said: str, words: "Sequence[str]") -> None:
+    """Say what the container lacked, if the tool's output tells so, and what builds the wheel."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", said)
+    lacked = next((what for pattern, what in LACKING if re.search(pattern, plain)), "")
+    if not lacked:
+        return
+    wanted = [word for word in words if re.match(r"[./]|git\+|[A-Za-z0-9._-]+ ?@ ?git\+", word)][:1]
+    for name in re.findall(r"Failed building wheel for ([A-Za-z0-9][A-Za-z0-9._-]*)", plain):
+        archives = re.findall(r"([A-Za-z0-9._-]+)-([0-9][A-Za-z0-9.!+]*)\.(?:tar\.gz|zip)\b", plain)
+        wanted = [f"{name}=={version}" for one, version in archives if canonical(one) == canonical(name)][:1] or wanted
+    module = os.environ.get("__SIFMOD_CONTAINER") or "MODULE"
+    again = quoted(["sifmod", "build-wheel", *(wanted or ["REQUIREMENT"]), "--module", module])
+    print(
+        f"{tool}: this container lacks {lacked}, which a build from source needs. To build the wheel where it is, "
+        f"type on the host: {again}",
+        file=sys.stderr,
+    )
 
 
 def check_not_user(arguments: "list[str]", given: "list[str]") -> None:
@@ -122,13 +303,12 @@ def check_not_user(arguments: "list[str]", given: "list[str]") -> None:
     words = ["pip", *(word for word in arguments if word != "--user")]
     if "--user" in given:
         what = "--user"
-    elif os.environ.get("PIP_USER", "").lower() in ("1", "on", "t", "true", "y", "yes") and "--no-user" not in given:
+    elif is_set("PIP_USER") and "--no-user" not in given:
         what, words = "PIP_USER", ["env", "-u", "PIP_USER", *words]
     else:
         return
     refuse(
         "pip",
-        1,
         f"{what} would install into {site.getusersitepackages()}, where Python does not look in this container "
         f"(PYTHONNOUSERSITE). To install into the user software, type: {quoted(words)}",
     )
@@ -186,36 +366,42 @@ def command_of(arguments: "Sequence[str]") -> "list[tuple[int, str]]":
 
 def uv(arguments: "list[str]") -> "NoReturn":
     """Run uv, in two steps if it installs into user software."""
-    program = find_uv()
+    program = find_tool("uv")
     command = command_of(arguments)
     words = [word for _, word in command]
+    if words and words[0] in PROJECT and is_held():
+        project(program, arguments, command[0][0])
     given = options(arguments)
     names = {option.name for option in given}
     if names & {"--help", "--version", "-V", "-h"} or not is_ours(given):
         execute_elsewhere(program, arguments)
-    if words and words[0] in ("add", "remove", "sync") and "--active" in names and is_held():
-        refuse_sync(f"uv {words[0]} --active")
     if words not in (["pip", "install"], ["pip", "sync"], ["pip", "uninstall"]):
         execute_elsewhere(program, arguments)
     if not names & {"--check", "--dry-run"}:
-        check_not_packed("uv", 2, words[1], arguments)
+        check_not_packed("uv", words[1], arguments)
+    if words == ["pip", "uninstall"]:
+        check_not_in_layer("uv pip", [word for word in arguments[command[1][0] + 1 :] if word[:1] != "-"])
     if words == ["pip", "uninstall"] or not is_held():
         execute(program, ["uv", *arguments])
     if words == ["pip", "sync"]:
-        refuse_sync("uv pip sync")
-    check_version(program)
-    install(program, arguments, given, command[1][0] + 1)
+        refuse(
+            "uv",
+            "uv pip sync would install packages of the image again, and remove others from the user software. "
+            "Type instead: uv pip install -r FILE",
+        )
+    execute(program, install(program, arguments, given, command[1][0] + 1, asked=arguments))
 
 
-def find_uv() -> str:
-    """Return the uv of the container, or the one that the host lends."""
+def find_tool(tool: str) -> str:
+    """Return a program of the container by its name, or the uv that the host lends."""
     own = os.path.dirname(HELD)
     folders = [folder for folder in os.environ.get("PATH", os.defpath).split(":") if os.path.abspath(folder) != own]
-    found = shutil.which("uv", path=":".join(folders)) or shutil.which(HOST_UV)
-    if not found:
-        remedy = "To install it, type: pip install uv. The host commands uv and start-shell also use a uv of the host"
-        refuse("uv", 127, f"this container has no uv. {remedy}")
-    return found
+    program = shutil.which(tool, path=":".join(folders)) or (shutil.which(HOST_UV) if tool == "uv" else None)
+    if not program:
+        of_host = " The host commands uv and start-shell also use a uv of the host" if tool == "uv" else ""
+        remedy = f"To install it, type: pip install {tool}{'.' if of_host else ''}{of_host}"
+        refuse(tool, f"this container has no {tool}. {remedy}", 127)
+    return program
 
 
 def is_held() -> bool:
@@ -240,16 +426,6 @@ def is_ours(given: "list[Option]") -> bool:
     return "/" not in python or (os.path.abspath(python) + "/").startswith(sys.prefix + "/")
 
 
-def refuse_sync(what: str) -> "NoReturn":
-    """Refuse what would install packages of the image again, and remove what users installed."""
-    refuse(
-        "uv",
-        2,
-        f"{what} would install packages of the image again, and remove others from the user software. "
-        "Type instead: uv pip install -r FILE, or in a project: uv export --no-emit-project | uv pip install -r -",
-    )
-
-
 def check_version(program: str) -> None:
     """Refuse a uv that does not know UV_EXCLUDE."""
     command = [program, "--version"]
@@ -257,7 +433,7 @@ def check_version(program: str) -> None:
     numbers = re.search(rb"(\d+)\.(\d+)\.(\d+)", said)
     if not numbers or tuple(int(number) for number in numbers.groups()) < OLDEST_UV:
         oldest = ".".join(str(number) for number in OLDEST_UV)
-        refuse("uv", 2, f"'{program}' is too old to keep the image's packages: uv {oldest} or later is required")
+        refuse("uv", f"'{program}' is too old to keep the image's packages: uv {oldest} or later is required")
 
 
 def execute(program: str, words: "list[str]") -> "NoReturn":
@@ -266,7 +442,7 @@ def execute(program: str, words: "list[str]") -> "NoReturn":
     try:
         os.execv(program, words)  # noqa: S606 - what the user asked for
     except OSError as error:
-        refuse(words[0], 126, f"can't run '{program}' in this container: {error.strerror}")
+        refuse(words[0], f"can't run '{program}' in this container: {error.strerror}", 126)
 
 
 def execute_elsewhere(program: str, arguments: "list[str]") -> "NoReturn":
@@ -276,84 +452,313 @@ def execute_elsewhere(program: str, arguments: "list[str]") -> "NoReturn":
     execute(program, ["uv", *arguments])
 
 
-def install(program: str, arguments: "list[str]", given: "list[Option]", at: int) -> "NoReturn":
-    """Try `uv pip install` with the image's versions, then run it without the image's packages.
-
-    Args:
-        program: uv.
-        arguments: its arguments.
-        given: the options among them.
-        at: the position after `install`.
-    """
+def held_versions() -> "dict[str, str]":
+    """Return the version of each package of the image."""
     with open(HELD, encoding="utf-8") as lines:
-        held = {canonical(name): version for name, _, version in (line.strip().partition("==") for line in lines)}
+        return {canonical(name): version for name, _, version in (line.strip().partition("==") for line in lines)}
+
+
+def install(
+    program: str, arguments: "list[str]", given: "list[Option]", at: int, *, asked: "Sequence[str]"
+) -> "list[str]":
+    """Try `uv pip install` with the image's versions; return the command that installs the rest.
+
+    The options among uv's arguments are given, and the position after `install`; messages name what the user asked for.
+    """
+    check_version(program)
+    if os.path.isdir(WHEELS):
+        os.environ["UV_FIND_LINKS"] = ",".join(filter(None, (WHEELS, os.environ.get("UV_FIND_LINKS"))))
+    of_image = held_versions()
     # uv does not look into layers either
-    below = {name: version for name, version in in_layers().items() if name not in held}
-    below = {name: version for name, version in below.items() if name not in on_top()}
+    own = packages_in(site_packages())
+    below = {name: version for name, version in in_layers().items() if name not in of_image and name not in own}
     is_lock = any(option.name in REQUIREMENTS and is_pylock(option.value or "") for option in given)
-    offsets = buffered(arguments, given)
-    replaced = {}  # type: dict[str, str]
-    while True:
-        present = {**held, **below}
-        extras = {} if is_lock else extras_of(present)  # type: dict[str, list[str]]
-        with tempfile.TemporaryDirectory(prefix="sifmod-uv-") as folder:
-            more = ["--dry-run"]
-            if not is_lock:
-                write_stand_ins(folder, present, extras)
-                more += ["--no-verify-hashes", *own_and(given, CONSTRAINTS, HELD), *own_and(given, FIND_LINKS, folder)]
-                if below:
-                    path = os.path.join(folder, "below.txt")
-                    with open(path, "w", encoding="utf-8") as stream:
-                        stream.writelines(f"{name}=={version}\n" for name, version in below.items())
-                    more.append(f"--constraints={path}")
-            status, said = run_trial([program, *trial_words(arguments, given, at, more)], offsets)
-        plan = read_plan(said)
-        if plan and not status:
-            break
-        # another version of what a layer has may go on top
-        in_the_way = named_in(said, below)
-        if not in_the_way:
-            sys.stderr.write(said)
-            explain(said, held, arguments)
-            sys.exit(status or 2)
-        replaced.update({name: below.pop(name) for name in in_the_way})
-        for descriptor, offset in offsets.items():
-            os.lseek(descriptor, offset, os.SEEK_SET)
-    held.update(below)
-    removed, installs = plan
-    of_image = sorted(name for name in installs if name in held)
-    if of_image and is_lock:
+    trial = Trial(of_image, below, is_lock=is_lock)
+    trial.run(program, arguments, given, at, asked=asked)
+    of_container = sorted(trial.installs.keys() & trial.present.keys()) if is_lock else []
+    if of_container:
         refuse(
             "uv",
-            2,
-            f"this lock has packages of the image ({', '.join(of_image)}), and uv installs a lock as it is. "
+            f"this lock has packages of the image ({', '.join(of_container)}), and uv installs a lock as it is. "
             "Type instead: uv export --no-emit-project | uv pip install -r -",
         )
-    is_quiet = any(option.name in ("--quiet", "-q") for option in given)
-    if of_image and not is_quiet:
-        for where, names in (("the image", held.keys() - below.keys()), ("a layer", below.keys())):
-            kept = [f"{name}=={held[name]}" for name in of_image if name in names]
-            if kept:
-                print(f"In {where}: {', '.join(kept)}", file=sys.stderr)
-    on_layers = sorted(f"{name}=={version}" for name, version in replaced.items() if name in installs)
-    if on_layers and not is_quiet:
-        print(f"In a layer, and found after what is installed now: {', '.join(on_layers)}", file=sys.stderr)
+    if not any(option.name in ("--quiet", "-q") for option in given):
+        trial.tell()
     more = own_and(given, EXCLUDES, HELD)
-    if below:
-        more.append(f"--excludes={unnamed_file(''.join(name + chr(10) for name in below))}")
+    if trial.below:
+        below_names = "".join(f"{name}\n" for name in trial.below)
+        more.append(f"--excludes={unnamed_file(below_names)}")
     needed = []
     if not is_lock:
-        state = {name: version for name, version in installed().items() if name not in removed}
-        state.update(installs)
-        found = {name: version for name, version in state.items() if version and name not in held}
-        more += own_and(given, CONSTRAINTS, unnamed_file("".join(f"{name}=={found[name]}\n" for name in found)))
-        of_extras = {name for lines in extras.values() for name in map(required_name, lines)}
+        chosen = trial.chosen()
+        more += own_and(given, CONSTRAINTS, unnamed_file("".join(f"{name}=={chosen[name]}\n" for name in chosen)))
         # where each requirement must have a hash, the user has listed these too
         if not (is_set("UV_REQUIRE_HASHES") or any(option.name == "--require-hashes" for option in given)):
-            needed = [f"{name}=={found[name]}" for name in sorted(of_extras & found.keys() & installs.keys())]
-    for descriptor, offset in offsets.items():
-        os.lseek(descriptor, offset, os.SEEK_SET)
-    execute(program, ["uv", *arguments[:at], *more, *arguments[at:], *needed])
+            needed = [f"{name}=={chosen[name]}" for name in trial.of_extras(chosen)]
+    return ["uv", *arguments[:at], *more, *arguments[at:], *needed]
+
+
+class Trial:
+    """A run of uv that installs nothing, as if an index had exactly the packages that the container has.
+
+    All are versions by name: those of the image, those in layers that stay in use, those in layers that another version
+    goes on top of, and what uv would install, with an empty version if it comes from an address.
+    """
+
+    def __init__(self, of_image: "dict[str, str]", below: "dict[str, str]", *, is_lock: bool) -> None:
+        """Note what the container has, and whether uv installs a lock as it is."""
+        self.of_image, self.below, self.is_lock = of_image, below, is_lock
+        self.replaced = {}  # type: dict[str, str]
+        self.removed = set()  # type: set[str]
+        self.installs = {}  # type: dict[str, str]
+        self._extras = {}  # type: dict[str, list[str]]
+
+    @property
+    def present(self) -> "dict[str, str]":
+        """Name and version of what the container has below user software."""
+        return {**self.of_image, **self.below}
+
+    def run(
+        self, program: str, arguments: "list[str]", given: "list[Option]", at: int, *, asked: "Sequence[str]"
+    ) -> None:
+        """Run `uv pip install` until it has a plan; end with its explanation if it finds none; see `install`."""
+        offsets = buffered(arguments, given)
+        while True:
+            with tempfile.TemporaryDirectory(prefix="sifmod-uv-") as folder:
+                words = trial_words(arguments, given, at, self._options(folder, given))
+                status, said = run_trial([program, *words], offsets)
+            for descriptor, offset in offsets.items():
+                os.lseek(descriptor, offset, os.SEEK_SET)
+            plan = read_plan(said)
+            if plan and not status:
+                self.removed, self.installs = plan
+                return
+            # another version of what a layer has may go on top
+            in_the_way = named_in(said, self.below)
+            if not in_the_way:
+                sys.stderr.write(said)
+                explain(said, self.of_image, asked)
+                name_build_wheel("uv", said, asked)
+                sys.exit(status or 2)
+            self.replaced.update({name: self.below.pop(name) for name in in_the_way})
+
+    def _options(self, folder: str, given: "list[Option]") -> "list[str]":
+        """Return the options of the trial, and write what they name into a folder."""
+        if self.is_lock:
+            return ["--dry-run"]
+        self._extras = extras_of(self.present)
+        write_stand_ins(folder, self.present, self._extras)
+        more = ["--dry-run", "--no-verify-hashes", *own_and(given, CONSTRAINTS, HELD)]
+        more += own_and(given, FIND_LINKS, folder)
+        if self.below:
+            path = os.path.join(folder, "below.txt")
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.writelines(f"{name}=={version}\n" for name, version in self.below.items())
+            more.append(f"--constraints={path}")
+        return more
+
+    def tell(self) -> None:
+        """Say which packages are not installed, because the container has them, and which go on top of a layer's."""
+        for where, packages in (("the image", self.of_image), ("a layer", self.below)):
+            kept = [f"{name}=={packages[name]}" for name in sorted(self.installs.keys() & packages.keys())]
+            if kept:
+                print(f"In {where}: {', '.join(kept)}", file=sys.stderr)
+        above = sorted(f"{name}=={version}" for name, version in self.replaced.items() if name in self.installs)
+        if above:
+            print(f"In a layer, and found after what is installed now: {', '.join(above)}", file=sys.stderr)
+
+    def chosen(self) -> "dict[str, str]":
+        """Return name and version of what will be in user software."""
+        state = {name: version for name, version in installed().items() if name not in self.removed}
+        state.update(self.installs)
+        return {name: version for name, version in state.items() if version and name not in self.present}
+
+    def of_extras(self, chosen: "dict[str, str]") -> "list[str]":
+        """Return the names of what uv installs for extras of packages that the container has."""
+        required = {name for lines in self._extras.values() for name in map(required_name, lines)}
+        return sorted(required & chosen.keys() & self.installs.keys())
+
+
+# --- uv: a project whose environment is user software
+
+
+def project(program: str, arguments: "list[str]", at: int) -> None:
+    """Install a project into user software and run its command; return if its environment is another one.
+
+    uv would install what the lock names exactly: packages of the image again, and nothing else. So uv writes the lock,
+    and what it names is installed as `uv pip install` does it.
+    """
+    command, before, after = arguments[at], arguments[:at], arguments[at + 1 :]
+    own, rest = project_options(arguments, at + 1)
+    names = {words[0].partition("=")[0] for words in own}
+    is_named = os.path.realpath(os.environ.get("UV_PROJECT_ENVIRONMENT", "")) == os.path.realpath(sys.prefix)
+    if not is_named and not ("--active" in names and is_ours([])):
+        return
+    os.environ["VIRTUAL_ENV"] = sys.prefix
+    if names & {"--check", "--dry-run", "--help", "--isolated", "--no-sync", "-h"} or is_set("UV_NO_SYNC"):
+        execute(program, ["uv", *arguments])
+    if command == "version" or (command in ("add", "remove") and "--script" in names):
+        # it writes a file alone
+        execute(program, ["uv", *before, command, "--no-sync", *after])
+    if command == "run":
+        run_in_project(program, before, own, rest, arguments)
+    check_not_packed("uv", "install", arguments)
+    if command == "sync":
+        install_project(program, before, own, "", arguments)
+        sys.exit(0)
+    root, definition = places_of(before, own)
+    files = {path: content_of(path) for path in (definition, os.path.join(root, "uv.lock"))}
+    try:
+        run([program, *before, command, "--no-sync", *after])
+        install_project(program, before, own, "", arguments)
+    except BaseException:
+        # uv does so too, if it can't install
+        for path, content in files.items():
+            put_back(path, content)
+        raise
+    sys.exit(0)
+
+
+def run_in_project(
+    program: str, before: "list[str]", own: "list[list[str]]", rest: "list[str]", asked: "list[str]"
+) -> "NoReturn":
+    """Install what a project or a script names into user software, unless it is packed, and run the command."""
+    first = rest[0] if rest else ""
+    script = first if has_metadata(first) else ""
+    if not script and (["--no-project"] in own or not os.path.exists(places_of(before, own)[1])):
+        execute(program, ["uv", *asked])
+    if first == "-" or "://" in first:
+        refuse("uv", f"what '{first}' needs can't be installed here: save it as a file, and run that")
+    if is_packed(sys.prefix):
+        print("uv: the user software is packed, so nothing is installed before this run", file=sys.stderr)
+    else:
+        check_not_packed("uv", "install", asked)
+        install_project(program, before, own, script, asked)
+    kept = [word for words in own if words[0] not in (*ACTIVE, "--script", "-s") for word in words]
+    # uv would install what a script names in its own way
+    execute(program, ["uv", *before, "run", "--active", "--no-sync", *kept, *(["python"] if script else []), *rest])
+
+
+def content_of(path: str) -> "Optional[bytes]":
+    """Return what is in a file; None if there is none."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return None
+
+
+def put_back(path: str, content: "Optional[bytes]") -> None:
+    """Give a file the content that it had."""
+    if content_of(path) == content:
+        return
+    if content is None:
+        os.remove(path)
+        return
+    with open(path, "wb") as stream:
+        stream.write(content)
+
+
+def install_project(
+    program: str, before: "list[str]", own: "list[list[str]]", script: str, asked: "Sequence[str]"
+) -> None:
+    """Install what the lock of a project or a script names, without the image's packages."""
+    chosen = [words for words in own if words[0].partition("=")[0] in CHOICE]
+    origin = [word for words in own if words[0].partition("=")[0] in ORIGIN for word in words]
+    export = [word.replace("--no-install-", "--no-emit-", 1) for words in chosen for word in words] + origin
+    of_script = ["--script", script] if script else []
+    plain = ["--no-header", "--no-annotate", "--no-hashes"]
+    done = subprocess.run(  # noqa: S603 - what the user asked for
+        [program, *before, "export", *plain, *of_script, *export], stdout=subprocess.PIPE, check=False
+    )
+    if done.returncode:
+        sys.exit(done.returncode)
+    held = held_versions()
+    root, definition = places_of(before, own)
+    lines, other_version = [], []
+    for line in done.stdout.decode().splitlines():
+        name, _, version = line.partition(" ;")[0].strip().partition("==")
+        if canonical(name) in held:
+            if version and version != held[canonical(name)]:
+                other_version.append(f"{name}=={version}")
+        else:
+            lines.append(requirement_of(line, root))
+    if other_version and not {"-q", "--quiet"} & {*origin}:
+        print(f"Locked, but not installed: {', '.join(other_version)}", file=sys.stderr)
+    # what the lock leaves open is asked for as well: it may need another version of what the image has
+    direct = ["--requirement", script or definition]
+    if not script and any(words[0].startswith("--only-") for words in chosen):
+        direct = []
+    direct += [word for words in chosen if words[0].partition("=")[0] in ("--extra", "--all-extras") for word in words]
+    if not lines and not direct:
+        return
+    words = ["pip", "install", "--requirement", unnamed_file("\n".join(["", *lines, ""])), *direct, *origin]
+    run([program, *install(program, [*before, *words], options([*before, *words]), len(before) + 2, asked=asked)[1:]])
+
+
+def requirement_of(line: str, root: str) -> str:
+    """Return a line of `uv export` for `uv pip install`, with paths from a root on.
+
+    Names of folders in a lock are somebody else's: a line break in one would begin an option, and only what reads
+    requirements puts values of variables, such as passwords, into addresses.
+    """
+    line = re.sub(r"^(-e )?(\.{1,2}(?:/.*)?)$", lambda word: f"{word[1] or ''}{root}/{word[2]}", line)
+    if re.search(r"^\s*-(?!e [^-])|\$\{\w+\}|[\x00-\x1f\x7f]", line):
+        refuse("uv", f"the lock has {line!r}, which is neither a package nor a folder of one. Nothing was installed")
+    return line
+
+
+def run(words: "Sequence[str]") -> None:
+    """Run a command that may read our descriptors; end with its status if it fails."""
+    status = subprocess.run(words, close_fds=False, check=False).returncode  # noqa: S603 - what the user asked for
+    if status < 0:
+        raise StoppedError(-status)
+    if status:
+        sys.exit(status)
+
+
+def project_options(arguments: "Sequence[str]", at: int) -> "tuple[list[list[str]], list[str]]":
+    """Return the options from a position on, each with its value, and the other words: after these `run` has none."""
+    own, rest = [], []  # type: list[list[str]], list[str]
+    is_run = arguments[at - 1] == "run"
+    while at < len(arguments) and arguments[at] != "--":
+        word = arguments[at]
+        if not word.startswith("-") or word == "-":
+            if is_run:
+                break
+            rest.append(word)
+        width = 2 if word in PROJECT_VALUED or (word == "-m" and not is_run) else 1
+        if word.startswith("-"):
+            own.append(list(arguments[at : at + width]))
+        at += width
+    return own, [*rest, *arguments[at:]]
+
+
+def has_metadata(path: str) -> bool:
+    """Return whether a file is a script that names its packages (PEP 723)."""
+    try:
+        with open(path, "rb") as stream:
+            return stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and b"\n# /// script" in b"\n" + stream.read(1 << 20)
+    except OSError:
+        return False
+
+
+def places_of(before: "Sequence[str]", own: "list[list[str]]") -> "tuple[str, str]":
+    """Return the folder of a project's lock, which its paths begin at, and its pyproject.toml."""
+    named = {
+        option.name: option.value or "" for option in options([*before, *(word for words in own for word in words)])
+    }
+    folder = os.path.abspath(named.get("--directory") or ".")
+    folder = os.path.join(folder, named.get("--project") or os.environ.get("UV_PROJECT") or ".")
+    folders = [os.path.normpath(folder)]
+    while folders[-1] != os.path.dirname(folders[-1]):
+        folders.append(os.path.dirname(folders[-1]))
+    with_lock = [folder for folder in folders if os.path.exists(os.path.join(folder, "uv.lock"))]
+    with_project = [folder for folder in folders if os.path.exists(os.path.join(folder, "pyproject.toml"))]
+    return (with_lock or folders)[0], os.path.join((with_project or folders)[0], "pyproject.toml")
+
+
+# --- uv: the two runs
 
 
 def is_pylock(path: str) -> bool:
@@ -496,7 +901,7 @@ def named_in(said: str, packages: "dict[str, str]") -> "list[str]":
     )
 
 
-def explain(said: str, held: "dict[str, str]", arguments: "list[str]") -> None:
+def explain(said: str, held: "dict[str, str]", arguments: "Sequence[str]") -> None:
     """Say which packages of the image were in the way."""
     named = named_in(said, held)
     if named:
@@ -529,15 +934,11 @@ def installed() -> "dict[str, str]":
     return {name: version for name, (version, has_address) in found if not has_address}
 
 
-def on_top() -> "set[str]":
-    """Return the names of the packages in user software itself."""
-    return set(packages_in(site_packages()))
-
-
 def packages_in(folder: str) -> "dict[str, tuple[str, bool]]":
     """Return version of each package in a folder, and whether it came from an address, by name."""
     found = {}
-    for entry in os.listdir(folder):
+    # pip removes the folder with the last package
+    for entry in os.listdir(folder) if os.path.isdir(folder) else ():
         name = re.fullmatch(r"([A-Za-z0-9._]+)-([A-Za-z0-9.!+_]+)\.dist-info", entry)
         if name:
             has_address = os.path.exists(os.path.join(folder, entry, "direct_url.json"))
@@ -545,7 +946,26 @@ def packages_in(folder: str) -> "dict[str, tuple[str, bool]]":
     return found
 
 
-# --- both
+# --- poetry and pdm
+
+
+def poetry_or_pdm(tool: str, arguments: "list[str]") -> "NoReturn":
+    """Run poetry or pdm, unless it would install into user software."""
+    program = find_tool(tool)
+    pairs = zip(["", *arguments], arguments)
+    command = next((word for last, word in pairs if not word.startswith("-") and last not in OTHERS_VALUED), "")
+    if command in OTHERS[tool] and is_held() and is_ours([]) and not {"--dry-run", "--help", "-h"} & {*arguments}:
+        again = quoted([tool, *arguments])
+        refuse(
+            tool,
+            f"{again} would install packages of the image again, because {tool} can't keep them. To install the "
+            "project and what it needs into the user software, type in its folder: pip install -e . (or pip install "
+            f"PACKAGE). For an environment of its own, without the image's packages: env -u VIRTUAL_ENV {again}",
+        )
+    execute(program, [tool, *arguments])
+
+
+# --- all
 
 
 class StoppedError(BaseException):
@@ -558,7 +978,7 @@ def stop(number: int, _frame: "Optional[FrameType]") -> None:
 
 
 def die_by(number: int) -> "NoReturn":
-    """End as a program does that does not catch the signal."""
+    """End by a signal, as if it had not been caught."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     sys.exit(128 + number)
@@ -569,8 +989,8 @@ if __name__ == "__main__":
         if signal.getsignal(one) != signal.SIG_IGN:
             signal.signal(one, stop)
     try:
-        {"pip": pip, "uv": uv}[sys.argv[1]](sys.argv[2:])
+        {"pip": pip, "uv": uv}.get(sys.argv[1], functools.partial(poetry_or_pdm, sys.argv[1]))(sys.argv[2:])
     except StoppedError as stopped:
         die_by(stopped.args[0])
     except OSError as error:
-        refuse(sys.argv[1], 2, str(error))
+        refuse(sys.argv[1], str(error), 2)

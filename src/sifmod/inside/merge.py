@@ -5,6 +5,8 @@
 TARGET exists and is empty. A package that a tree has is not taken from those after it: neither its files nor its
 metadata. Other files are taken from the first tree that has them.
 
+How far it is goes to standard error, and what is wrong to standard output.
+
 Exit status: 0 done, 8 no space is left, 9 something can't be read or written.
 """
 
@@ -12,13 +14,14 @@ import csv
 import errno
 import os
 import re
+import runpy
 import shutil
 import stat
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 def canonical(name: str) -> str:
@@ -76,7 +79,7 @@ def rows_of(path: str) -> "list[list[str]]":
 
 
 def hidden(tree: str, have: "set[tuple[str, str]]") -> "set[str]":
-    """Return what of a tree is not taken, because a tree before it has the package; note which packages it adds."""
+    """Return the paths of a tree to skip, because an earlier tree has the package; note which packages it adds."""
     metadata, paths, taken, added = set(), set(), set(), set()  # type: set[str], set[str], set[str], set[tuple[str, str]]
     for folder in site_folders(tree):
         for package, names in packages_in(tree, folder).items():
@@ -99,8 +102,8 @@ def is_cache_of(path: str, paths: "set[str]") -> bool:
     return cache == "__pycache__" and os.path.join(above, name.split(".")[0] + ".py") in paths
 
 
-def copy(tree: str, target: str, without: "set[str]") -> None:
-    """Copy what the target does not have, except for some paths and what is below them."""
+def copy(tree: str, target: str, without: "set[str]", advance: "Callable[[int], object]" = int) -> None:
+    """Copy what the target does not have, except for some paths and what is below them; count what was looked at."""
     copied = {}  # type: dict[int, str]
     for top, folders, files in os.walk(tree, onerror=fail):
         below = os.path.relpath(top, tree)
@@ -114,7 +117,9 @@ def copy(tree: str, target: str, without: "set[str]") -> None:
             elif not os.path.lexists(new):
                 # its own mode follows when all is copied
                 os.mkdir(new, 0o700)
+        advance(len(folders))
         for name in files + links:
+            advance(1)
             path = os.path.normpath(os.path.join(below, name))
             new = os.path.join(target, path)
             if path in without or is_cache_of(path, without) or os.path.lexists(new):
@@ -162,12 +167,16 @@ def remove_empty_folders(target: str, trees: "list[str]") -> None:
 def main(target: str, trees: "list[str]") -> int:
     """Merge the trees; return the exit status."""
     have = set()  # type: set[tuple[str, str]]
+    shared = runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "trees.py"))
     try:
+        # of a mounted file, the number of its entries
+        progress = shared["Progress"]("putting together", sum(os.statvfs(tree).f_files for tree in trees), "files")
         for tree in trees:
-            copy(tree, target, hidden(tree, have))
+            copy(tree, target, hidden(tree, have), progress.advance)
+        progress.end()
         remove_empty_folders(target, trees)
     except (OSError, shutil.Error) as error:
-        print(str(error), file=sys.stderr)
+        print(str(error))
         is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         return 8 if is_full else 9
     return 0

@@ -31,10 +31,37 @@ WORKS, BROKEN, UNUSABLE = 0, 1, 2
 
 USER_SOFTWARE = "/user-software"
 
-# Sonames, and Debian's name of MPICH's; the MPI-5 ABI last, because a library that has it mostly has its own ABI too.
+MPICH, OPEN_MPI, STANDARD = "MPICH", "Open MPI", "MPI-5"
+
+# The names that programs need the libraries of a family by; Debian has another one for MPICH's.
+SONAMES = {MPICH: ("libmpi.so.12", "libmpich.so.12"), OPEN_MPI: ("libmpi.so.40",), STANDARD: ("libmpi_abi.so.1",)}
+# The MPI-5 ABI last, because a library that has it mostly has its own ABI too.
 LIBRARIES = ("libmpi.so.12", "libmpi.so.40", "libmpich.so.12", "libmpi.so", "libmpi_abi.so.1", "libmpi_abi.so.0")
 
-MPICH, OPEN_MPI, STANDARD = "MPICH", "Open MPI", "MPI-5"
+# The first MPICH whose ranks wait for each other before they close their connections, and not after (row 7 of
+# docs/howto/run-mpi.md).
+MPICH_WAITS_FIRST = (4, 2)
+
+# The variables that let ranks in different user namespaces share memory (docs/howto/run-mpi.md): UCX's, and those that
+# keep UCX, or a library itself, from copying between processes.
+UCX_LINKS = ("UCX_POSIX_USE_PROC_LINK", "n")
+UCX_COPIES = ("UCX_TLS", "^cma")
+_MPICH_COPIES = ("MPIR_CVAR_CH4_CMA_ENABLE", "0")
+COPIES = {
+    MPICH: _MPICH_COPIES,
+    OPEN_MPI: ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+    STANDARD: _MPICH_COPIES,
+    "": _MPICH_COPIES,
+}
+
+# Of each ABI the type of its handles, MPI_COMM_WORLD, MPI_BYTE and MPI_STATUS_IGNORE: from mpi.h of MPICH 3.0 to 5.0,
+# whose ABI MPICH, Intel MPI, Cray MPICH and MVAPICH share, and from mpi_abi.h of MPICH 5.0 (MPI 5.0, appendix A). Open
+# MPI's handles are addresses of objects in the library.
+HANDLES = {
+    MPICH: (ctypes.c_int, 0x44000000, 0x4C00010D, 1),
+    OPEN_MPI: (ctypes.c_void_p, "ompi_mpi_comm_world", "ompi_mpi_byte", 0),
+    STANDARD: (ctypes.c_void_p, 0x101, 0x247, 0),
+}  # type: dict[str, Any]
 
 SMALL, LARGE = 8, 1 << 20  # bytes of a message: for the latency, and for the bandwidth
 SMALL_ROUNDS, LARGE_ROUNDS = 100, 10
@@ -70,6 +97,11 @@ _APART = (
         re.compile(r"/proc/\d+/fd/\d+.*Permission denied|Shared memory error"),
         "UCX may not open the shared memory of another rank",
     ),
+)
+_MPICH_VERSION = re.compile(r"MPICH Version:\s*(\S+)")
+_DEVICE = re.compile(r"MPICH Device:\s*(\S.*)")
+_NAMED_VERSION = re.compile(
+    r"(?:CRAY MPICH version|Intel\(R\) MPI Library|MVAPICH2?(?:-\w+)? Version\s*:|Open MPI v) *(\S+?)(?=[,\s]|$)"
 )
 _UNREACHED = re.compile(r"not built with SLURM'?s? PMI|PMIx_Init failed|PML add procs failed|OPAL ERROR: Unreachable")
 _UCX_READS = re.compile(r"cma_ep\.c|uct_cma")  # UCX itself, not MPICH, read the other's memory
@@ -112,7 +144,7 @@ def started_by(environ: "Mapping[str, str]") -> str:
     return next((words for name, words in _STARTED_BY if name in environ), "")
 
 
-def alone(size: int, environ: "Mapping[str, str]", abi: str) -> str:
+def why_ranks_are_alone(size: int, environ: "Mapping[str, str]", abi: str) -> str:
     """Return why the ranks do not know each other, and the remedy; empty if they do."""
     tasks = tasks_of(environ)
     if size >= tasks:
@@ -125,18 +157,11 @@ def alone(size: int, environ: "Mapping[str, str]", abi: str) -> str:
 
 
 def advice(output: str, environ: "Mapping[str, str]", uid_map: str, abi: str) -> "list[str]":
-    """Return why MPI failed or hangs, as far as it can be told, each with a remedy.
-
-    Args:
-        output: what the library printed.
-        environ: the variables of the rank.
-        uid_map: its `/proc/self/uid_map`.
-        abi: the ABI of the library; empty if unknown.
-    """
+    """Return why MPI failed or hangs, as far as the output tells it, each with a remedy; an ABI may be unknown."""
     reasons = [reason for sign, reason in _APART if sign.search(output)]
-    settings = namespace_settings(abi)
+    settings = dict([UCX_LINKS, COPIES[abi]])
     if _UCX_READS.search(output):
-        settings["UCX_TLS"] = "^cma"
+        settings.update([UCX_COPIES])
     unset = [f"{name}={value}" for name, value in settings.items() if name not in environ]
     remedy = f". Set {' and '.join(unset)}" if unset else ""
     if reasons:
@@ -157,32 +182,18 @@ def advice(output: str, environ: "Mapping[str, str]", uid_map: str, abi: str) ->
 def leaves_ranks_behind(told: "Mapping[str, Any]") -> bool:
     """Return whether a rank that hangs at the end most likely waits for ranks that wait for it in turn.
 
-    MPICH before 4.2 calls a barrier of PMI after it has closed its connections, in which it no longer answers ranks
-    that still close theirs over UCX's tcp (pmodels/mpich, pull request 6596; docs/howto/run-mpi.md has measurements).
+    MPICH before `MPICH_WAITS_FIRST` calls a barrier of PMI after it has closed its connections, in which it no longer
+    answers ranks that still close theirs over UCX's tcp (pmodels/mpich, pull request 6596; docs/howto/run-mpi.md has
+    measurements).
     """
     version = re.match(r"MPICH (\d+)\.(\d+)", told.get("mpi", ""))
-    is_old = version is not None and (int(version.group(1)), int(version.group(2))) < (4, 2)
+    is_old = version is not None and (int(version.group(1)), int(version.group(2))) < MPICH_WAITS_FIRST
     return is_old and "ucx" in told.get("device", "") and told.get("stage") == "MPI_Finalize"
-
-
-def namespace_settings(abi: str) -> "dict[str, str]":
-    """Return the variables that let ranks in different user namespaces share memory (see docs/howto/run-mpi.md)."""
-    settings = {"UCX_POSIX_USE_PROC_LINK": "n"}
-    if abi == OPEN_MPI:
-        settings["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
-    else:
-        settings["MPIR_CVAR_CH4_CMA_ENABLE"] = "0"
-    return settings
 
 
 def version_of(text: str) -> "tuple[str, str]":
     """Return name with version, and device, from what MPI_Get_library_version says."""
-    device = re.search(r"MPICH Device:\s*(\S.*)", text)
-    mpich = re.search(r"MPICH Version:\s*(\S+)", text)
-    named = re.search(
-        r"(?:CRAY MPICH version|Intel\(R\) MPI Library|MVAPICH2?(?:-\w+)? Version\s*:|Open MPI v) *(\S+?)(?=[,\s]|$)",
-        text,
-    )
+    device, mpich, named = _DEVICE.search(text), _MPICH_VERSION.search(text), _NAMED_VERSION.search(text)
     if named:
         version = named.group(0)
     elif mpich:
@@ -229,11 +240,7 @@ def candidates(library: str, environ: "Mapping[str, str]") -> "list[str]":
 
 
 def load(library: str, environ: "Mapping[str, str]") -> "Any":
-    """Return the MPI library.
-
-    Raises:
-        UnusableError: there is none, or it can't be loaded.
-    """
+    """Return the MPI library."""
     reasons = []
     for name in candidates(library, environ):
         try:
@@ -253,27 +260,19 @@ def load(library: str, environ: "Mapping[str, str]") -> "Any":
 
 
 class Mpi:
-    """An MPI library, and the handles of its ABI.
-
-    The constants are from mpi.h of MPICH 3.0 to 5.0, whose ABI MPICH, Intel MPI, Cray MPICH and MVAPICH share, and from
-    mpi_abi.h of MPICH 5.0 (MPI 5.0, appendix A); Open MPI's handles are addresses of objects in the library.
-    """
+    """An MPI library, and the handles of its ABI."""
 
     def __init__(self, library: "Any") -> None:
         self.library = library
         address = ctypes.cast(library.MPI_Init, ctypes.c_void_p).value or 0
         self.path = file_at(address)
-        handle = ctypes.c_void_p  # type: Any
-        if os.path.basename(self.path).startswith("libmpi_abi."):
-            self.abi, self.world, self.byte, self.ignored = STANDARD, 0x101, 0x247, 0
-        elif hasattr(library, "ompi_mpi_comm_world"):
-            self.abi = OPEN_MPI
-            self.world = ctypes.addressof(ctypes.c_char.in_dll(library, "ompi_mpi_comm_world"))
-            self.byte = ctypes.addressof(ctypes.c_char.in_dll(library, "ompi_mpi_byte"))
-            self.ignored = 0
-        else:
-            handle = ctypes.c_int
-            self.abi, self.world, self.byte, self.ignored = MPICH, 0x44000000, 0x4C00010D, 1
+        is_standard = os.path.basename(self.path).startswith("libmpi_abi.")
+        is_open_mpi = hasattr(library, "ompi_mpi_comm_world")
+        self.abi = STANDARD if is_standard else OPEN_MPI if is_open_mpi else MPICH
+        handle, *constants, self.ignored = HANDLES[self.abi]
+        self.world, self.byte = (
+            ctypes.addressof(ctypes.c_char.in_dll(library, one)) if isinstance(one, str) else one for one in constants
+        )
         number, pointer = ctypes.c_int, ctypes.c_void_p
         message = [pointer, number, handle, number, number, handle]
         library.MPI_Init.argtypes = [pointer, pointer]
@@ -345,11 +344,7 @@ def file_at(address: int) -> str:
 
 
 def exchange(mpi: "Any", other: int, is_first: bool, size: int, rounds: int) -> float:
-    """Return the seconds that a message takes to another rank, half of a round trip.
-
-    Raises:
-        UnusableError: what came back is not what was sent.
-    """
+    """Return the seconds that a message takes to another rank, half of a round trip."""
     sent = ctypes.create_string_buffer((bytes(range(256)) * (size // 256 + 1))[:size], size)
     received = ctypes.create_string_buffer(size)
     begun = 0.0
@@ -399,7 +394,7 @@ def rank_of_mpi(library: str, tell: "Any") -> None:
     tell({"stage": "MPI_Init", "mpi": version, "abi": mpi.abi, "device": device})
     mpi.initialize()
     size, rank = mpi.size, mpi.rank
-    problem = alone(size, environ, mpi.abi)
+    problem = why_ranks_are_alone(size, environ, mpi.abi)
     if problem:
         tell({"stage": "MPI_Finalize", "problem": problem})
         mpi.finalize()
@@ -440,12 +435,9 @@ def rank_of_mpi(library: str, tell: "Any") -> None:
 
 
 class Watched:
-    """A rank in a child process, and what it has told so far.
+    """A rank in a child process: its last stage and what it found, and the end of its standard error.
 
-    Attributes:
-        told: its last stage, and what it found.
-        output: the end of what it printed on standard error, which is passed on.
-        status: its exit status, or the negative number of the signal that ended it; None if the time limit did.
+    The status is the negative number of a signal that ended it; None if the time limit did.
     """
 
     def __init__(self, library: str) -> None:

@@ -1,14 +1,18 @@
 """Reads, orders and compares directories and packed files, and lists their packages.
 
-    trees.py compare LEFT RIGHT sizes|full [SINCE VENV]   compare names, types, modes, link targets, sizes (full: bytes)
+    trees.py compare LEFT RIGHT sizes|full [SINCE VENV [PROGRAM ARGUMENT...]]
+                                                          compare names, types, modes, link targets, sizes (full: bytes)
     trees.py tar DIRECTORY FREE VENV [MODULE...]          write it as a tar archive to standard output
     trees.py order DIRECTORY VENV [MODULE...]             print the same order for mksquashfs's option -sort
     trees.py packages VENV...                             list name==version of virtual environments, the first wins
     trees.py set-id-bits FROM TO                          copy setuid and setgid bits from FROM to TO
 
 LEFT is a directory; if it has the record FOLDER_MODES, its folders count with the modes in that. RIGHT is a mounted
-SquashFS file, and standard input is its listing by `unsquashfs -lln`. Changes in LEFT after the time SINCE count as
-differences; if there are none, the packages of VENV are listed. FREE is the maximum size of the packed file in bytes.
+SquashFS file, and standard input is its listing by `unsquashfs -lln`. A zero byte and what `unsquashfs -pf` writes may
+follow: a file that has the same bytes there need not be read through the mount, which takes longer. Changes in LEFT
+after the time SINCE count as differences; if there are none, the packages of VENV are listed. PROGRAM is one in Python
+that runs beside the comparison: its exit status, what it prints and an empty line come first. FREE is the maximum size
+of the packed file in bytes.
 In the archive, files that importing the MODULEs in VENV reads come first, in that order; then files that imports
 usually read; then the rest.
 
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 
     Each = Callable[..., Iterable[Any]]
     Found = dict[bytes, os.stat_result]
+    Stream = io.BufferedReader[io.FileIO]
 
 # Packages of every new virtual environment, which no user installed.
 SEEDED = ("pip", "setuptools", "wheel")
@@ -63,6 +68,11 @@ LATEST = 0xFFFFFFFF  # seconds since 1970 that SquashFS can store
 
 # writes the names of files that importing modules opens
 IMPORTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "imports.py")
+
+# an entry of a file in what `unsquashfs -pf` writes: its escaped name, and length and place of its bytes
+PSEUDO = re.compile(rb"((?:[^\\\n ]|\\.)+) R \d+ [0-7]+ \d+ \d+ (\d+) (\d+)(?: \d+)?\n")
+# what follows the entries there
+PSEUDO_DATA = b"#\n# START OF DATA - DO NOT MODIFY\n#\n"
 
 # an entry in a listing of `unsquashfs -lln`, up to its name
 LISTED = re.compile(rb"(\S{10}) [^\n]*? +(\d+) \d{4}-\d\d-\d\d \d\d:\d\d ")
@@ -174,10 +184,120 @@ def same_content(path: bytes, tops: "tuple[bytes, bytes]") -> bool:
                 return True
 
 
-def refusal(path: bytes, status: os.stat_result) -> str:
-    """Return why an entry can't be packed; empty if it can."""
-    if not stat.S_ISSOCK(status.st_mode):
-        return ""
+def up_to_zero(stream: "Stream") -> bytes:
+    """Return what comes before a zero byte, which is read too, or before the end."""
+    parts = []
+    while True:
+        ahead = stream.peek()
+        end = ahead.find(b"\0")
+        parts.append(stream.read(end + 1 if end >= 0 else len(ahead)))
+        if end >= 0 or not ahead:
+            return b"".join(parts).rstrip(b"\0")
+
+
+def pseudo_files(stream: "Stream") -> "list[tuple[bytes, int]]":
+    """Return path and length of the files whose bytes follow in what `unsquashfs -pf` writes; none if it isn't that."""
+    files, end = [], 0
+    first, *others = PSEUDO_DATA.splitlines(keepends=True)
+    for line in iter(stream.readline, first):
+        entry = PSEUDO.fullmatch(line)
+        if entry and int(entry.group(3)) == end:
+            files.append((re.sub(rb"\\(.)", rb"\1", entry.group(1)), int(entry.group(2))))
+            end += files[-1][1]
+        elif entry or not line:
+            return []
+    return files if [stream.readline() for _ in others] == others else []
+
+
+def content(top: bytes, path: bytes, length: int) -> "Optional[bytes]":
+    """Return the bytes of a file, and one more if it is longer; None if it can't be read."""
+    try:
+        with open(os.path.join(top, path), "rb", 0, opener=at_once) as file:
+            return file.read(length + 1)
+    except OSError:
+        return None
+
+
+def follows(stream: "Stream", top: bytes, path: bytes, length: int) -> bool:
+    """Read as many bytes from a stream, and return whether they are those of a file."""
+    with open(os.path.join(top, path) if path else os.devnull, "rb", opener=at_once) as file:
+        same = True
+        while length:
+            packed = stream.read(min(PIECE, length))
+            length -= len(packed)
+            same = same and file.read(len(packed)) == packed
+            if not packed:
+                return False
+        return same and not file.read(1)
+
+
+def confirmed(stream: "Stream", found: "Found", top: bytes, each: "Each", done: "Progress") -> "set[bytes]":
+    """Return the files that have the bytes which `unsquashfs -pf` writes for them. Of others nothing is known.
+
+    What it writes is taken for what it says only as far as each file, by name and length, is there.
+    """
+    wanted = {path for path, status in found.items() if stat.S_ISREG(status.st_mode)}
+    equal, unequal = set(), set()  # type: tuple[set[bytes], set[bytes]]
+    files = pseudo_files(stream)
+    for first in range(0, len(files), AT_ONCE):
+        some = [(path if path in wanted else b"", length) for path, length in files[first : first + AT_ONCE]]
+        small = [(path, length) for path, length in some if path and length <= PIECE]
+        contents = dict(zip(small, each(content, itertools.repeat(top), *zip(*small)))) if small else {}
+        for path, length in some:
+            if (path, length) in contents:
+                packed = stream.read(length)
+                same = len(packed) == length and packed == contents[path, length]
+            else:
+                same = follows(stream, top, path, length)
+            (equal if same else unequal).add(path)
+            if same:
+                done.advance(length)
+    return equal - unequal - {b""}
+
+
+class Progress:
+    """Says how far work is that takes long, on standard error: on a terminal a line that changes, else one a minute.
+
+    Args:
+        what: what is done.
+        size: how much there is in all, of `unit`.
+        unit: MiB, of which `size` and `advance` have the bytes, or what is counted.
+    """
+
+    def __init__(self, what: str, size: int, unit: str = "MiB") -> None:
+        self.what, self.size, self.done = what, size, 0
+        self.unit, self.shift = unit, 20 if unit == "MiB" else 0
+        self.is_terminal = sys.stderr.isatty()
+        self.begun = self.said = time.monotonic()
+
+    def advance(self, count: int) -> None:
+        """Say it now and then."""
+        self.done += count
+        now = time.monotonic()
+        first = 2 if self.said == self.begun else 1  # second that is worth a line
+        if now - self.said < (first if self.is_terminal else 60) or not self.done:
+            return
+        self.said = now
+        minutes, seconds = divmod(round(max(0, self.size - self.done) * (now - self.begun) / self.done), 60)
+        done, size = self.done >> self.shift, self.size >> self.shift
+        said = f"{self.what}: {done} of {size} {self.unit}, {minutes}:{seconds:02} left"
+        sys.stderr.write(f"\r\x1b[K{said}" if self.is_terminal else f"{said}\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        """Take the line from the terminal."""
+        if self.is_terminal and self.said != self.begun:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def is_refused(status: os.stat_result) -> bool:
+    """Return whether an entry can't be packed."""
+    return stat.S_ISSOCK(status.st_mode)
+
+
+def refusal(path: bytes) -> str:
+    """Return why an entry can't be packed."""
     return f"{os.fsdecode(path)!r} is a socket, which can't be unpacked again: end its program, or remove it"
 
 
@@ -200,9 +320,11 @@ def links_out(top: str) -> "list[str]":
 def attributes(path: bytes, top: bytes) -> "list[str]":
     """Return the names of the user's extended attributes and ACLs of a file or folder; other ones are the system's."""
     try:
-        names = os.listxattr(os.path.join(top, path), follow_symlinks=False)
+        names = os.listxattr(top + b"/" + path, follow_symlinks=False)
     except OSError:
         return []
+    if not names:
+        return names
     return [name for name in names if name.startswith(("user.", "system.posix_acl_"))]
 
 
@@ -224,34 +346,47 @@ def losses(found: "Found", top: bytes, each: "Each") -> "Iterator[str]":
         yield f"extended attributes and ACLs are not packed ({kept}): those of {named(sorted(lost))}"
 
 
-def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: str = "") -> int:
-    """Print the differences; if there are none, the packages."""
+def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: str = "", *program: str) -> int:
+    """Print the differences; if there are none, what the program has printed, and the packages."""
+    ends = start(*program) if program else str  # before there are threads
     tops = os.fsencode(left_top), os.fsencode(right_top)
     each = mapping(tops[0])
     found = scan(tops[0], each)
     limit = int(since.replace(".", "")) if since else sys.maxsize
     different = {path for path, status in found.items() if status.st_ctime_ns > limit}
     left = with_recorded_modes(found, tops[0])
-    refusals = [*links_out(left_top), *(refusal(path, found[path]) for path in sorted(found))] if since else []
+    refused = sorted(path for path, status in found.items() if is_refused(status)) if since else []
+    refusals = [*links_out(left_top), *map(refusal, refused)] if since else []
     only_left, only_right = set(), set()  # type: tuple[set[bytes], set[bytes]]
 
-    def paths_that_differ(kind: int, same: "Callable[..., bool]", each: "Each" = each) -> "list[bytes]":
+    def in_both(kind: int) -> "list[bytes]":
         both = left.keys() - different - only_left
-        paths = [path for path in left if path in both and stat.S_IFMT(left[path].st_mode) == kind]
-        return [path for path, is_same in zip(paths, each(same, paths, itertools.repeat(tops))) if not is_same]
+        return [path for path in left if path in both and stat.S_IFMT(left[path].st_mode) == kind]
 
     # Reading the status of each mounted file takes several times as long, so it is done only if the listing differs.
-    listed = is_listed(left, tops[0], sys.stdin.buffer.read())
+    packed = io.BufferedReader(io.FileIO(0, closefd=False), PIECE)
+    listed = is_listed(left, tops[0], up_to_zero(packed))
     top_names = {path for path in left if b"/" not in path and path != b"."}
     if not listed or top_names != set(os.listdir(tops[1])):
         right = scan(tops[1], each)
         only_left, only_right = left.keys() - right.keys(), right.keys() - left.keys()
         different.update(path for path in left.keys() & right.keys() if facts(left[path]) != facts(right[path]))
-        different.update(paths_that_differ(stat.S_IFLNK, same_target))
+        links = in_both(stat.S_IFLNK)
+        same_links = each(same_target, links, itertools.repeat(tops))
+        different.update(path for path, same in zip(links, same_links) if not same)
     if depth == "full" and not (different or only_left or only_right):
+        files = in_both(stat.S_IFREG)
+        progress = Progress("comparing", sum(left[path].st_size for path in files))
+        known = confirmed(packed, left, tops[0], each, progress)
+        files = [path for path in files if path not in known]
         # the process behind the mount decompresses in parallel with this one
         readers = pool(2).map if each is map else each
-        different.update(paths_that_differ(stat.S_IFREG, same_content, readers))
+        for path, same in zip(files, readers(same_content, files, itertools.repeat(tops))):
+            progress.advance(left[path].st_size)
+            if not same:
+                different.add(path)
+        progress.end()
+    said = ends()
     differences = {
         "only in the directory": only_left,
         "only in the packed file": only_right,
@@ -262,13 +397,46 @@ def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: st
             print(f"{what}: {os.fsdecode(path)!r}", file=sys.stderr)
         if len(paths) > MOST_DIFFERENCES:
             print(f"... and {len(paths) - MOST_DIFFERENCES} more", file=sys.stderr)
-    for sentence in filter(None, refusals):
+    for sentence in refusals:
         print(sentence, file=sys.stderr)
-    if any(refusals) or any(differences.values()):
+    if refusals or any(differences.values()):
         return 1
     for sentence in losses(found, tops[0], each) if since else ():
         print(f"note: {sentence}", file=sys.stderr)
+    if program:
+        sys.stdout.write(said + "\n")
     return packages(venv) if venv else 0
+
+
+def start(program: str, *arguments: str) -> "Callable[[], str]":
+    """Run a Python program in a process of its own; what is returned waits for it and returns its status and output."""
+    import runpy
+
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        status = 2
+        try:
+            os.dup2(theirs, 1)
+            os.dup2(os.open(os.devnull, os.O_RDWR), 2)
+            os.close(ours)
+            sys.argv = [program, *arguments]
+            runpy.run_path(program, run_name="__main__")
+            status = 0
+        except SystemExit as ended:
+            status = ended.code if isinstance(ended.code, int) else 2
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+    os.close(theirs)
+
+    def ends() -> str:
+        with open(ours, encoding="utf-8", errors="replace") as stream:
+            said = stream.read()
+        status = os.waitpid(child, 0)[1]
+        return f"{status >> 8 if os.WIFEXITED(status) else 2}\n{said}"
+
+    return ends
 
 
 def imported_first(top: bytes, found: "Found", venv: str, modules: "tuple[str, ...]") -> "list[bytes]":
@@ -342,7 +510,8 @@ def header(
     elif kind == stat.S_IFIFO:
         entry.type = tarfile.FIFOTYPE
     else:
-        raise OSError(refusal(path, status) or f"{os.fsdecode(path)!r} is neither a file, a folder, a link nor a pipe")
+        kinds = "neither a file, a folder, a link nor a pipe"
+        raise OSError(refusal(path) if is_refused(status) else f"{os.fsdecode(path)!r} is {kinds}")
     return entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape"), entry.size
 
 

@@ -5,9 +5,9 @@
 With a number of layers it sees the packages of as many trees below /user-layers, after its own and before the image's,
 and has a pip of its own only if that is asked for. A folder that is missing there is left out when Python starts.
 
-Debian and Ubuntu package ensurepip separately. Without it the virtual environment uses the image's pip, if there is
-one. If the image's Python is itself a virtual environment, `--system-site-packages` would mean the packages of the
-Python below it, so the image's own folders are added.
+The virtual environment uses the image's pip, if there is one: a pip of its own would be a thousand files more, and most
+of the time that making it takes. If the image's Python is itself a virtual environment, `--system-site-packages` would
+mean the packages of the Python below it, so the image's own folders are added.
 """
 
 import importlib.util
@@ -15,6 +15,7 @@ import os
 import site
 import subprocess
 import sys
+import venv
 
 # Below /user-software, and of the layers below it.
 TOP, LAYERS = "/user-software", "/user-layers"
@@ -22,9 +23,10 @@ TOP, LAYERS = "/user-software", "/user-layers"
 
 def make(target: str, layers: int = 0, has_pip: bool = True) -> None:
     """Make the virtual environment."""
-    flags = [] if has_pip and importlib.util.find_spec("ensurepip") else ["--without-pip"]
-    command = [sys.executable, "-m", "venv", "--system-site-packages", *flags, target]
-    subprocess.run(command, check=True)  # noqa: S603 - this Python itself
+    lends_pip = has_pip and importlib.util.find_spec("pip") is not None
+    makes_pip = has_pip and not lends_pip and importlib.util.find_spec("ensurepip") is not None
+    # as `python -m venv` does, which would start Python once more
+    venv.create(target, system_site_packages=True, symlinks=True, with_pip=makes_pip)
     name = "python{}.{}".format(*sys.version_info[:2])
     if sys.prefix != sys.base_prefix:
         with open(os.path.join(target, "lib", name, "site-packages", "_image.pth"), "w") as stream:
@@ -34,7 +36,7 @@ def make(target: str, layers: int = 0, has_pip: bool = True) -> None:
         folder = os.path.join(target, "lib", name, "site-packages")
         with open(os.path.join(folder, "_below.pth"), "w") as stream:
             stream.writelines(line_for(f"{LAYERS}/{number + 1}{folder[len(TOP) :]}") for number in range(layers))
-    if has_pip and flags and importlib.util.find_spec("pip"):
+    if lends_pip:
         for command_name in ("pip", "pip3", name.replace("python", "pip")):
             lend_pip(target, os.path.join(target, "bin", command_name))
 
@@ -51,4 +53,7 @@ def lend_pip(target: str, path: str) -> None:
 
 
 if __name__ == "__main__":
-    make(sys.argv[1], int(*sys.argv[2:3]), len(sys.argv) != 3)
+    try:
+        make(sys.argv[1], int(*sys.argv[2:3]), len(sys.argv) != 3)
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(str(error))

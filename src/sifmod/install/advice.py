@@ -6,16 +6,17 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date, datetime, timezone
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Optional
 
 from sifmod.advice.advisory import Advisory
 from sifmod.advice.subject import Subject
 from sifmod.container.spec import ContainerSpec
-from sifmod.host.runtime import Release
+from sifmod.host.runtime import Release, release_here
 from sifmod.host.versions import HostVersions, host_versions
-from sifmod.image.inspection import Inspection
+from sifmod.image.inspection import Inspection, contents_of
+from sifmod.install.manifest import Manifest
 from sifmod.site.advisories import load_advisories
 from sifmod.site.settings import Site
 
@@ -23,26 +24,12 @@ _NO_DRIVERS: Mapping[str, str] = MappingProxyType({})
 
 
 def advised_versions(site: Site, release: Release) -> HostVersions:
-    """Return the versions of this host that the site's advisories ask for; other tools are not started.
-
-    Args:
-        site: the settings of the cluster.
-        release: the release of the container runtime of this host.
-
-    Raises:
-        SiteError: a file of advisories can't be used.
-    """
+    """Return the versions of this host that the site's advisories ask for; other tools are not started."""
     return host_versions(release, sorted({tool for one in load_advisories(site) for tool in one.match.tools}))
 
 
 def node_subject(site: Site, versions: HostVersions, drivers: Mapping[str, str] = _NO_DRIVERS) -> Subject:
-    """Return the facts about this node.
-
-    Args:
-        site: the settings of the cluster.
-        versions: versions of the container runtime and of tools.
-        drivers: version of the GPU driver by vendor; empty for what decides it later, on the node where programs run.
-    """
+    """Return the facts about this node; without drivers for what compares them later, where programs run."""
     return Subject(
         today=datetime.now(tz=timezone.utc).date(),
         site=PurePosixPath(site.name).stem,
@@ -61,15 +48,9 @@ def container_subject(
     gpu: str = "",
     gpu_libraries: str = "",
 ) -> Subject:
-    """Return the facts about a container on a node.
+    """Return the facts about a container on a node; of an image that can't be read, None, only names and digests.
 
-    Args:
-        node: the facts about the node.
-        image: the contents of the image; None if they can't be read.
-        names: file names and URI of the image; empty ones are left out.
-        digests: its SHA-256 and its digest in a registry; empty ones are left out.
-        gpu: vendor of the GPUs that it is for.
-        gpu_libraries: whose libraries programs use on these GPUs.
+    Names are its file names and URI, digests its SHA-256 and its digest in a registry; empty ones are left out.
     """
     known = replace(
         node,
@@ -117,21 +98,22 @@ def known_problems(
     names: Iterable[str],
     digests: Iterable[str],
 ) -> tuple[Advisory, ...]:
-    """Return the advisories that are about a container; the GPU driver is compared when its module is loaded.
-
-    Args:
-        spec: the container.
-        site: the settings of the cluster.
-        versions: versions of the container runtime and of tools.
-        image: the contents of its image; if they are None, only its names and digests are compared.
-        names: file names and URI of the image.
-        digests: its SHA-256 and its digest in a registry.
-
-    Raises:
-        SiteError: a file of advisories can't be used.
-    """
+    """Return the advisories that are about a container; the GPU driver is compared when its module is loaded."""
     advisories = load_advisories(site)
     node = node_subject(site, versions)
     gpu, libraries = spec.gpu, spec.gpu_libraries
     subject = container_subject(node, image, names=names, digests=digests, gpu=gpu, gpu_libraries=libraries)
     return tuple(about(advisories, subject))
+
+
+def problems_of_installed(spec: ContainerSpec, site: Site, manifest: Manifest) -> tuple[Advisory, ...]:
+    """Return the advisories about an installed container, of which its image or a copy of it is read again."""
+    own = Path(spec.installdir, manifest.image)
+    return known_problems(
+        spec,
+        site,
+        advised_versions(site, release_here(site)),
+        contents_of(own if manifest.image in manifest.files else Path(manifest.image_source)),
+        names=(manifest.image, Path(manifest.image_source).name, manifest.image_origin),
+        digests=(manifest.image_sha256, manifest.image_digest),
+    )

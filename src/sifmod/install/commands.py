@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import CommandError, InstallError
-from sifmod.host.runtime import look
+from sifmod.host.runtime import ContainerRuntime, look
 from sifmod.resources import program
 
 # Through the start of every host command: with its bind paths and variables.
@@ -22,15 +22,26 @@ _NOT_STARTED = (126, 127, 255)
 
 @dataclass(frozen=True)
 class Started:
-    """How commands have started. The answers are texts of the image.
+    """How commands have started, by wrapper. The answers are texts of the image.
 
-    Attributes:
-        versions: the first line of the answer to `--version` by wrapper, where it has a number.
-        broken: what a command said instead of starting, by wrapper: its interpreter or a library is missing.
+    Of `--version` it is the first line, where it has a number; what is broken lacks its interpreter or a library.
+    `container` says whether the container was started to ask them, and starts.
     """
 
     versions: dict[str, str] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
+    container: bool = False
+
+
+def first_line(spec: ContainerSpec, runtime: ContainerRuntime, *, shell: bool) -> list[str]:
+    """Return the line of a shell that starts the container when it is installed.
+
+    An image that holds nothing but its program, not even a shell, has no `true` either, so it has none: that program is
+    started later.
+    """
+    # an image's own Python need not be called python, that of a virtual environment is
+    command = "python --version" if spec.venv else f"{spec.interpreter} --version" if spec.python else "true"
+    return [runtime.line_for(command)] if shell or spec.python else []
 
 
 def check_commands(spec: ContainerSpec, *, shell: bool = True) -> Started:
@@ -40,10 +51,6 @@ def check_commands(spec: ContainerSpec, *, shell: bool = True) -> Started:
 
     Commands that the runtime brings with the GPU libraries of the host are left out, because this node may have none;
     and all of a container that is started by its entry point, which may do anything with a command.
-
-    Args:
-        spec: an installed container.
-        shell: whether the image has one.
 
     Raises:
         InstallError: a command is missing or not executable, or the container does not start.
@@ -75,6 +82,7 @@ def check_commands(spec: ContainerSpec, *, shell: bool = True) -> Started:
             if re.search(r"\d", answers.get(("started", command), ""))
         },
         broken={name: answers["broken", one] for name, one in commands.items() if ("broken", one) in answers},
+        container=True,
     )
 
 

@@ -4,53 +4,38 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import tomli_w
-
 from sifmod import names
 from sifmod.container.bind import Bind
-from sifmod.errors import CommandError, SifmodError
-from sifmod.host.command import LOOK, run
+from sifmod.errors import SifmodError
 from sifmod.host.features import bound
 from sifmod.image.elf import read_library
 from sifmod.image.files import SandboxFiles
-from sifmod.image.mpi import MPICH, OPEN_MPI, STANDARD, MpiLibrary, libraries_in, read_mpi
+from sifmod.image.mpi import MpiLibrary, libraries_in, read_mpi
+from sifmod.inside.mpi_check import OPEN_MPI, SONAMES
+from sifmod.install.discovery import LEFT_OUT, Discovery, cached_libraries, glibc_of, linked
 from sifmod.site.feature import Feature
 from sifmod.text.version import version_order
 
 # Where a discovered MPI is in the container: nothing else is there.
 _FOLDER = "/host/mpi"
 
-# The names that programs need the libraries of a family by; Debian has another one for MPICH.
-_SONAMES = {MPICH: ("libmpi.so.12", "libmpich.so.12"), OPEN_MPI: ("libmpi.so.40",), STANDARD: ("libmpi_abi.so.1",)}
 _FORTRAN = {"libmpichfort.so.12": "libmpifort.so.12", "libmpichcxx.so.12": "libmpicxx.so.12"}
-
-# Of the C library, and of compilers: the image has its own, which must not be mixed with those of the host.
-_LEFT_OUT = re.compile(
-    r"(ld-linux[\w-]*|linux-vdso|libc|libm|libmvec|libdl|libpthread|librt|libutil|libresolv|libnsl|libanl|libcrypt"
-    r"|libnss_\w+|libgcc_s|libstdc\+\+|libgfortran|libquadmath)\.so(\.[\d.]+)?"
-)
-_LINKED = re.compile(r"^\s*(\S+) => (/.+) \(0x[0-9a-f]+\)$", re.MULTILINE)
-_MISSING = re.compile(r"^\s*(\S+) => not found$", re.MULTILINE)
 
 # Folders of plugins beside a library, and the variable that tells it where they are.
 _PLUGINS = {"libucs": ("ucx", "UCX_MODULE_DIR"), "libfabric": ("libfabric", "FI_PROVIDER_PATH")}
 _MOST_LIBRARIES = 500  # that are read for one
+# What programs need an MPI library by, whatever its family.
+_NAMES = tuple(name for known in SONAMES.values() for name in known)
 _MPI = re.compile(r"libmpi(?:ch|_abi)?\.so[\d.]*")
 
 
 @dataclass(frozen=True)
 class HostMpi:
-    """The MPI of the host that a feature binds.
-
-    Attributes:
-        library: the library.
-        glibc: the version of glibc that it needs with all libraries that are bound with it.
-    """
+    """The MPI of the host that a feature binds, and the version of glibc that all of it needs."""
 
     library: MpiLibrary
     glibc: str
@@ -61,10 +46,6 @@ def host_mpi(feature: Feature, others: Iterable[Bind] = ()) -> tuple[HostMpi, ..
 
     They are bound as files, by a pattern, or with their folder. A folder is looked through as the loader does: what the
     library path leads to; else the folder itself, as it may be bound over one of the image.
-
-    Args:
-        feature: the feature.
-        others: bind paths of the site, which the library path may lead to as well.
     """
     files = SandboxFiles(Path("/"))
     own = [pair for bind in (*feature.binds, *feature.optional_binds) for pair in bound(bind).items()]
@@ -98,37 +79,15 @@ def _glibc_of(files: SandboxFiles, path: str, folders: Iterable[str]) -> Iterato
         if library:
             yield library.glibc
             for name in library.needed:
-                found = (files.resolved(f"{folder}/{name}") for folder in folders if not _LEFT_OUT.fullmatch(name))
+                found = (files.resolved(f"{folder}/{name}") for folder in folders if not LEFT_OUT.fullmatch(name))
                 waiting += [next(filter(None, found), "")]
 
 
 @dataclass(frozen=True)
-class Discovery:
-    """What a site file has to say to bind an MPI of this host.
+class MpiDiscovery(Discovery):
+    """The same for an MPI."""
 
-    Attributes:
-        mpi: the library, and the glibc that it needs.
-        table: the keys and values of the feature.
-        notes: what is to be known besides.
-    """
-
-    mpi: HostMpi
-    table: Mapping[str, object]
-    notes: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """The lines for a site file."""
-        library = self.mpi.library
-        device = f" ({library.device})" if library.device else ""
-        lines = [
-            f"Found by `sifmod site discover mpi` on {socket.gethostname()}: {library.words}{device}, {library.path}.",
-            f"Its ABI is that of {library.abi or library.soname}. The image must have glibc {self.mpi.glibc} or later.",
-            *self.notes,
-            f'For all containers, write default_features = ["{names.MPI_FEATURE}"] at the top of the site file.',
-        ]
-        table = tomli_w.dumps({"feature": {names.MPI_FEATURE: self.table}}, multiline_strings=False)
-        return "".join(f"# {line}\n" for line in lines) + table
+    library: MpiLibrary
 
 
 def find_library(environ: Mapping[str, str]) -> Path:
@@ -138,17 +97,12 @@ def find_library(environ: Mapping[str, str]) -> Path:
         SifmodError: there is none.
     """
     for folder in filter(None, environ.get("LD_LIBRARY_PATH", "").split(":")):
-        for name in (name for known in _SONAMES.values() for name in known):
+        for name in _NAMES:
             path = Path(folder, name)
             if path.is_file():
                 return path
-    try:
-        cached = run(["ldconfig", "-p"], env={**environ, "PATH": f"{environ.get('PATH', '')}:/sbin:/usr/sbin"})
-        entries = re.findall(r"^\s*(\S+) \([^)]*\) => (/.+)$", cached.stdout, re.MULTILINE)
-        found = dict(reversed(entries))  # the first of a name, as for the loader: others are for older hardware
-    except CommandError:
-        found = {}
-    for name in (name for known in _SONAMES.values() for name in known):
+    found = cached_libraries(environ)
+    for name in _NAMES:
         if name in found:
             return Path(found[name])
     raise SifmodError(
@@ -157,13 +111,10 @@ def find_library(environ: Mapping[str, str]) -> Path:
     )
 
 
-def discover(path: Path) -> Discovery:
+def discover(path: Path) -> MpiDiscovery:
     """Return what a site file has to say to bind an MPI library of this host.
 
     `ldd` is run on the library, which may run code of it: it must be a library that one trusts.
-
-    Args:
-        path: the library.
 
     Raises:
         SifmodError: it is not an MPI library, or `ldd` fails.
@@ -174,15 +125,15 @@ def discover(path: Path) -> Discovery:
     if library is None:
         raise SifmodError(f"'{path}' is not an MPI library: name the file libmpi.so with --library")
     binds: dict[str, str] = {}  # destination: source
-    for name in _SONAMES.get(library.abi, (library.soname,)):
+    for name in SONAMES.get(library.abi, (library.soname,)):
         binds[f"{_FOLDER}/{name}"] = str(path)
-    needed, missing = _linked(path)
+    needed, missing = linked(path)
     for fortran in sorted(path.parent.glob("libmpi*.so.*")):
         other = read_library(files, str(fortran))
         if other and not _MPI.fullmatch(other.soname) and other.soname == fortran.name:
             for name in (other.soname, _FORTRAN.get(other.soname, other.soname)):
                 binds[f"{_FOLDER}/{name}"] = str(fortran)
-    variables = {"MPI4PY_LIBMPI": f"{_FOLDER}/{_SONAMES.get(library.abi, (library.soname,))[0]}"}
+    variables = {"MPI4PY_LIBMPI": f"{_FOLDER}/{SONAMES.get(library.abi, (library.soname,))[0]}"}
     optional = []
     for name, source in sorted(needed.items()):
         binds.setdefault(f"{_FOLDER}/{name}", source)
@@ -192,14 +143,10 @@ def discover(path: Path) -> Discovery:
             binds[f"{_FOLDER}/{folder}"] = str(plugins)
             variables[variable] = f"{_FOLDER}/{folder}"
             for plugin in sorted(plugins.glob("*.so*")):
-                for other_name, other_source in _linked(plugin)[0].items():
+                for other_name, other_source in linked(plugin)[0].items():
                     binds.setdefault(f"{_FOLDER}/{other_name}", other_source)
     if any(name.startswith(f"{_FOLDER}/libibverbs.") for name in binds):
         optional = ["/etc/libibverbs.d"]
-    glibc = [library.glibc]
-    for source in set(binds.values()):
-        other = read_library(files, source) if Path(source).is_file() else None
-        glibc.append(other.glibc if other else "")
     notes = [f"ldd does not find {name} on this host: load its module, and discover again." for name in missing]
     if library.abi == OPEN_MPI:
         notes.append("Open MPI also loads files of its installation: if mpi-check fails, bind it and set OPAL_PREFIX.")
@@ -210,19 +157,6 @@ def discover(path: Path) -> Discovery:
         "library_path": [_FOLDER],
         "container_env": dict(sorted(variables.items())),
     }
-    return Discovery(HostMpi(library, max(glibc, key=version_order)), table, tuple(notes))
-
-
-def _linked(path: Path) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the libraries that a library needs, by name, and the names of those that the host lacks."""
-    try:
-        done = run(["ldd", path], env={**os.environ, "LC_ALL": "C"}, time_limit=LOOK)
-    except CommandError as error:
-        raise SifmodError(f"the libraries that '{path}' needs are not known: {error}") from error
-    if done.status:
-        raise SifmodError(f"ldd failed for '{path}': {done.last_lines}")
-    return _foreign(_LINKED.findall(done.stdout)), tuple(_MISSING.findall(done.stdout))
-
-
-def _foreign(linked: Iterable[tuple[str, str]]) -> dict[str, str]:
-    return {name: source for name, source in linked if not _LEFT_OUT.fullmatch(name)}
+    device = f" ({library.device})" if library.device else ""
+    words = f"{library.words}{device}, {library.path}, with the ABI of {library.abi or library.soname}"
+    return MpiDiscovery(names.MPI_FEATURE, words, glibc_of(binds.values()), table, tuple(notes), library)

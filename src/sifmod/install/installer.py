@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Callable, Optional
 
@@ -20,6 +20,7 @@ from sifmod.advice.advisory import Advisory
 from sifmod.artefact import Artefact
 from sifmod.container.bind import Bind
 from sifmod.container.inheritance import BUILDS_ON
+from sifmod.container.runtime import squashfs_image, squashfs_users
 from sifmod.container.spec import ContainerSpec, squashfs_name
 from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.fetch.definition import kept_definition
@@ -27,29 +28,23 @@ from sifmod.fetch.signature import check_signature
 from sifmod.fetch.store import StoredImage
 from sifmod.finding import NOTE
 from sifmod.host.command import run
-from sifmod.host.files import (
-    content_of,
-    inside,
-    lacking_space,
-    other_writers,
-    owner_of,
-    remove_tree,
-    sha256_of,
-    size_of,
-)
+from sifmod.host.files import content_of, folders_below, inside, lacking_space, sha256_of, size_of
+from sifmod.host.owners import no_permission, other_writers
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.striping import striped
+from sifmod.host.writing import remove_tree, scratch_folder
 from sifmod.image.inspection import Inspection, contents_of
-from sifmod.image.sif import check_is_sif, sif_id, squashfs_partition
+from sifmod.image.sif import Descriptor, check_is_sif, sif_id, squashfs_partition
 from sifmod.install.advice import about_node, advised_versions, known_problems, node_subject
+from sifmod.install.hostslurm import with_slurm
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.mpi import with_mpi
 from sifmod.install.oldimages import is_complete, remove_old_images, superseded_images
-from sifmod.install.pip import pip_settings
+from sifmod.install.pip import pip_settings, scratch_binds
 from sifmod.install.placement import HARD_LINK, copy_image, link_image
 from sifmod.install.probe import probe_python
 from sifmod.install.rollback import remember, remember_renames
-from sifmod.install.starter import find_starter
+from sifmod.install.starter import find_install_runtime
 from sifmod.install.uv import host_uv, uv_settings
 from sifmod.install.wrappers import check_wrappers
 from sifmod.render.environment import setting_variables, structural_variables
@@ -64,10 +59,12 @@ from sifmod.usersoftware.tree import (
     PARTS,
     dangling_link,
     has_user_software,
+    layers_in,
     make_user_software,
     packed_is_active,
     python_version,
     set_aside,
+    split_installation,
 )
 
 # Bytes that a new virtual environment takes at most: pip and setuptools, and while they are installed, their wheels.
@@ -76,7 +73,7 @@ _OF_A_VENV = 32 << 20
 
 @dataclass(frozen=True)
 class _SquashFs:
-    """The image for enroot: its file name or path, empty if there is none, its SHA-256 and its size in bytes."""
+    """The image's SquashFS: its file name or path, empty if there is none, its SHA-256 and its size in bytes."""
 
     name: str = ""
     sha256: str = ""
@@ -85,19 +82,10 @@ class _SquashFs:
 
 @dataclass(frozen=True)
 class Installer:
-    """Installs one container into its installation directory.
+    """Installs the SIF of a container into its installation directory.
 
-    Attributes:
-        spec: the container.
-        site: the settings of the cluster.
-        image: the SIF to install.
-        expected_sha256: its SHA-256 according to the easyconfig; empty if it has none.
-        tools: name and version of the tools that call sifmod, for the manifest.
-        say: called with one line when a step begins.
-        warn: called with a sentence that the user must see.
-        stored: where a pulled or built image came from; None for other images.
-        definitions: definition files to keep with the installation.
-        progress: shows the progress of long steps.
+    The SHA-256 is that of the easyconfig, empty if it has none; the tools are those that call sifmod. `say` is called
+    with one line when a step begins, `warn` with a sentence that the user must see.
     """
 
     spec: ContainerSpec
@@ -119,17 +107,17 @@ class Installer:
         Raises:
             SifmodError: a step failed; an earlier installation still works, and nothing is left of a new one.
         """
-        runtime = find_starter(self.site)
+        runtime = find_install_runtime(self.site)
         if self.spec.bases and not runtime.starts_sifs and not self.spec.squashfs:
             raise InstallError(
                 f"{self.spec.bases[0].module} has no image for {runtime.path.name}, the only runtime here: ask its "
                 "owner to install it again with eb --rebuild, or install on a node with Apptainer or SingularityCE"
             )
         if self._needs_squashfs:
-            squashfs_partition(self.image)  # refuse an unfit image before anything is written
+            self._squashfs_partition(self.image)  # refuse an unfit image before anything is written
         check_wrappers(self.spec, self.site, self.image)
-        with _stage(Path(self.spec.installdir)) as stage:
-            installdir = Path(self.spec.installdir)
+        installdir = self._installdir
+        with _stage(installdir) as stage:
             before = self._make_space(installdir, read_manifest(installdir))
             spec, manifest, outdated = self._prepare(stage, runtime, before)
             is_new = (stage / names.USER_SOFTWARE_DIRECTORY).exists()
@@ -150,9 +138,13 @@ class Installer:
         return spec
 
     @property
+    def _installdir(self) -> Path:
+        return Path(self.spec.installdir)
+
+    @property
     def _needs_squashfs(self) -> bool:
-        """Whether the installation has an image for enroot; with the image of another one it has none."""
-        return self.site.has_enroot and not self.spec.bases
+        """Whether the installation has a SquashFS of its own; with the image of another one it has none."""
+        return bool(self.site.squashfs_runtimes) and not self.spec.bases
 
     def _prepare(
         self, stage: Path, runtime: ContainerRuntime, before: Optional[Manifest]
@@ -160,34 +152,50 @@ class Installer:
         """Prepare everything in the stage.
 
         Return the spec with what the image has shown, the manifest, and the Python version of outdated user software.
-
-        Args:
-            stage: the folder that is filled.
-            runtime: the container runtime.
-            before: the manifest of the present installation; None for a first install.
         """
-        spec = self.spec
-        image, digest = self._place(stage, runtime)
-        spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image), image_sha256=digest)
-        self._compare_stand_ins(spec, digest)
-        squashfs = self._place_squashfs(stage, image) if self._needs_squashfs else self._squashfs_of_base()
-        spec = replace(spec, squashfs=squashfs.name)
+        image, digest = self._bring_image(stage, runtime)
+        size, identifier = image.stat().st_size, sif_id(image)
+        self._compare_stand_ins((size, identifier), digest)
+        squashfs = self._write_squashfs(stage, image) if self._needs_squashfs else self._squashfs_of_base()
         started = image if runtime.starts_sifs else stage / squashfs.name
         contents = contents_of(image)
-        spec = with_mpi(spec, self.site, contents, runtime, say=self.say, warn=self.warn)
-        spec = replace(spec, advisories=self._known_problems(spec, runtime, contents, digest))
         facts = None
-        if spec.python:
-            self.say(f"looking at the Python of the image in {spec.python.prefix}")
-            facts = probe_python(runtime, started, spec.python)
-            spec = replace(spec, python_version=facts.version)
-        artefacts = list(render(spec, self.site))
+        if self.spec.python:
+            self.say(f"looking at the Python of the image in {self.spec.python.prefix}")
+            facts = probe_python(runtime, started, self.spec.python)
+        spec = replace(
+            self.spec,
+            image_size=size,
+            image_id=identifier,
+            image_sha256=digest,
+            squashfs=squashfs.name,
+            locales=contents.locales if contents else (),
+            python_version=facts.version if facts else self.spec.python_version,
+        )
+        spec = with_mpi(spec, self.site, contents, runtime, say=self.say, warn=self.warn)
+        spec = with_slurm(spec, self.site, contents, say=self.say)
+        spec = replace(spec, advisories=self._known_problems(spec, runtime, contents, digest))
+        artefacts = [*render(spec, self.site), *map(kept_definition, self.definitions)]
         if facts and spec.pip_constraints:
             artefacts.append(Artefact(PurePosixPath("runscripts", names.CONSTRAINTS), facts.constraints))
-        artefacts += [kept_definition(path) for path in self.definitions]
         for artefact in artefacts:
             write_artefact(stage, artefact)
         outdated = self._outdated_python(spec.python_version, before) if spec.venv else ""
+        self._check_user_software(spec, before, outdated)
+        if spec.venv and (outdated or not has_user_software(Path(spec.installdir))):
+            self._check_link(outdated)
+            # what is packed on top may have been lost, and the layers below it are still there
+            has_layers = not outdated and bool(layers_in(Path(spec.installdir)))
+            self._make_user_software(stage, started, runtime, spec, has_layers=has_layers)
+            check_wrappers(spec, self.site, image, user_software=stage / names.USER_SOFTWARE_DIRECTORY)
+        images = [spec.sif] if image.parent == stage else []
+        images += [squashfs.name] if self._needs_squashfs else []
+        manifest = self._manifest(spec, artefacts, images, before, squashfs, runtime)
+        write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
+        return spec, manifest, outdated
+
+    def _check_user_software(self, spec: ContainerSpec, before: Optional[Manifest], outdated: str) -> None:
+        """Refuse what would lose packages of users, or make some that do not work."""
         if before and spec.bases and before.venv and not spec.venv and has_user_software(Path(spec.installdir)):
             raise ParameterError(
                 "venv",
@@ -200,45 +208,46 @@ class Installer:
             self._check_bases(before)
         if spec.venv and not outdated:
             self._check_environment()
-        if spec.venv and (outdated or not has_user_software(Path(spec.installdir))):
-            self._check_link(outdated)
-            self._make_user_software(stage, started, runtime, spec)
-            check_wrappers(spec, self.site, image, user_software=stage / names.USER_SOFTWARE_DIRECTORY)
-        files = [str(artefact.path) for artefact in artefacts]
-        if image.parent == stage:
-            files.append(spec.sif)
-        own_squashfs = [squashfs.name] if self._needs_squashfs else []
-        images = [spec.sif, *own_squashfs]
-        files += own_squashfs
-        old_images = superseded_images(Path(spec.installdir), before, images)
-        manifest = Manifest(
+
+    def _manifest(
+        self,
+        spec: ContainerSpec,
+        artefacts: Sequence[Artefact],
+        images: Sequence[str],
+        before: Optional[Manifest],
+        squashfs: _SquashFs,
+        runtime: ContainerRuntime,
+    ) -> Manifest:
+        """Return the record of the new installation, which has these images of its own."""
+        hashes = {str(artefact.path): artefact.sha256 for artefact in artefacts}
+        old_images = superseded_images(Path(spec.installdir), before, (spec.sif, *images))
+        return Manifest(
             image=spec.sif,
             image_source=str(self.image),
             image_origin=self.stored.origin if self.stored else "",
             image_digest=self.stored.digest if self.stored else "",
-            image_sha256=digest,
+            image_sha256=spec.image_sha256,
             image_size=spec.image_size,
             image_id=spec.image_id,
             python_version=spec.python_version,
             venv=spec.venv,
-            hashes={str(artefact.path): artefact.sha256 for artefact in artefacts},
+            hashes=hashes,
             expected_packages=dict(spec.expected_packages),
-            files=tuple(sorted([names.MANIFEST, *files, *old_images])),
+            files=tuple(sorted([names.MANIFEST, *hashes, *images, *old_images])),
             tools={**self.tools, "sifmod": __version__, "runtime": runtime.version},
             old_images=old_images,
             mpi=spec.mpi,
             mpi_env=dict(spec.mpi_env),
-            misfits=dict(spec.misfits),
+            locales=spec.locales,
+            misfits=dict(spec.unusable_features),
             features=_features(spec, self.site),
             squashfs=squashfs.name,
             squashfs_sha256=squashfs.sha256,
             squashfs_size=squashfs.size,
             bases=spec.bases,
             parameters=dict(spec.inheritable),
-            **_named(spec, before),
+            **_manifest_of_names(spec, before),
         )
-        write_artefact(stage, Artefact(PurePosixPath(names.MANIFEST), manifest.text))
-        return spec, manifest, outdated
 
     def _known_problems(
         self, spec: ContainerSpec, runtime: ContainerRuntime, contents: Optional[Inspection], digest: str
@@ -246,8 +255,8 @@ class Installer:
         """Return the advisories about this container, and tell of them and of those about this host."""
         versions = advised_versions(self.site, runtime.release)
         origin, registry = (self.stored.origin, self.stored.digest) if self.stored else ("", "")
-        names = (spec.sif, self.image.name, origin)
-        found = known_problems(spec, self.site, versions, contents, names=names, digests=(digest, registry))
+        called = (spec.sif, self.image.name, origin)
+        found = known_problems(spec, self.site, versions, contents, names=called, digests=(digest, registry))
         settings = setting_variables(replace(spec, advisories=found), self.site)
         for advisory in (*found, *about_node(load_advisories(self.site), node_subject(self.site, versions))):
             if advisory.is_remedied(settings):
@@ -263,7 +272,7 @@ class Installer:
     def _make_space(self, installdir: Path, before: Optional[Manifest]) -> Optional[Manifest]:
         """Remove images that no module file names if the new image needs their space, and return the manifest then."""
         needed = size_of(self.image) if self.spec.image_mode == "copy" else 0
-        needed += squashfs_partition(self.image).size if self._needs_squashfs else 0
+        needed += self._squashfs_partition(self.image).size if self._needs_squashfs else 0
         if not before or not is_complete(before) or shutil.disk_usage(installdir).free >= needed:
             return before
         removed = remove_old_images(installdir)
@@ -273,7 +282,7 @@ class Installer:
 
     def _check_link(self, outdated: str) -> None:
         """Refuse to make user software in the place of a link whose target is missing, perhaps only on this host."""
-        problem = dangling_link(Path(self.spec.installdir))
+        problem = dangling_link(self._installdir)
         if problem and not outdated:
             raise InstallError(
                 f"{problem}: is its file system mounted here? If the user software is lost, remove the link"
@@ -281,23 +290,22 @@ class Installer:
 
     def _check_venv(self, before: Manifest) -> None:
         """Refuse to rename the virtual environment while user software has it under another name."""
-        installdir = Path(self.spec.installdir)
-        if not has_user_software(installdir) or before.venv == self.spec.venv:
+        if not has_user_software(self._installdir) or before.venv == self.spec.venv:
             return
-        folder = installdir / names.USER_SOFTWARE_DIRECTORY / "venv"
+        folder = self._installdir / names.USER_SOFTWARE_DIRECTORY / "venv"
         # an install without `venv` may have come in between, and the packed file is not read here
         present = [before.venv] if before.venv else sorted(path.name for path in folder.glob("*"))
         if present and not (folder / self.spec.venv).is_dir():
             raise ParameterError(
                 "venv",
                 self.spec.venv,
-                f"the user software in '{installdir}' has the virtual environment '{', '.join(present)}': keep that "
-                "name, or give this module another version",
+                f"the user software in '{self._installdir}' has the virtual environment '{', '.join(present)}': keep "
+                "that name, or give this module another version",
             )
 
     def _check_bases(self, before: Manifest) -> None:
         """Refuse to put user software on a base, or to take it off one: its environment was made for what it has."""
-        if has_user_software(Path(self.spec.installdir)) and bool(before.bases) != bool(self.spec.bases):
+        if has_user_software(self._installdir) and bool(before.bases) != bool(self.spec.bases):
             below = ", ".join(base.module for base in before.bases) or "no other module"
             raise ParameterError(
                 BUILDS_ON,
@@ -308,9 +316,8 @@ class Installer:
 
     def _check_environment(self) -> None:
         """Refuse user software without the virtual environment, in which containers find their Python."""
-        installdir = Path(self.spec.installdir)
-        directory = installdir / names.USER_SOFTWARE_DIRECTORY
-        if not directory.is_dir() or packed_is_active(installdir):
+        directory = self._installdir / names.USER_SOFTWARE_DIRECTORY
+        if not directory.is_dir() or packed_is_active(self._installdir):
             return
         if not (directory / "venv" / self.spec.venv).is_dir():
             raise InstallError(
@@ -320,14 +327,13 @@ class Installer:
 
     def _outdated_python(self, version: str, before: Optional[Manifest]) -> str:
         """Return the Python version of the present user software if it differs from the image's; empty otherwise."""
-        installdir = Path(self.spec.installdir)
-        if not has_user_software(installdir):
+        if not has_user_software(self._installdir):
             return ""
         venv = before.venv if before and before.venv else self.spec.venv
-        present = python_version(installdir, venv=venv, recorded=before.python_version if before else "")
+        present = python_version(self._installdir, venv=venv, recorded=before.python_version if before else "")
         return present if present != version else ""
 
-    def _place(self, stage: Path, runtime: ContainerRuntime) -> tuple[Path, str]:
+    def _bring_image(self, stage: Path, runtime: ContainerRuntime) -> tuple[Path, str]:
         """Return the path of the image of this install, and its SHA-256; empty if the image was not read.
 
         What is checked is what is installed, not where it came from, which others may replace meanwhile.
@@ -348,18 +354,21 @@ class Installer:
             digest = self._copy(target)
         if not digest and (how == HARD_LINK or self.stored or self.expected_sha256):
             digest = self._hash(target)
-        self._compare(digest)
+        self._check_sha256(digest)
         check_is_sif(target)
         check_signature(runtime, target, self.site, source=self.image)
         if how in (HARD_LINK, "central"):
             self._warn_of_writers()
         return target, digest
 
-    def _place_squashfs(self, stage: Path, image: Path) -> _SquashFs:
-        """Write the image for enroot, the root file system of the SIF that was placed."""
+    def _squashfs_partition(self, image: Path) -> Descriptor:
+        return squashfs_partition(image, user=self.site.squashfs_runtimes[0].key)
+
+    def _write_squashfs(self, stage: Path, image: Path) -> _SquashFs:
+        """Write the SquashFS, the root file system of the SIF that was placed."""
         name = squashfs_name(self.spec.sif)
-        partition = squashfs_partition(image)
-        self.say(f"writing {name}, the image for enroot")
+        partition = self._squashfs_partition(image)
+        self.say(f"writing {name}, the {squashfs_image()}")
         with (
             self.progress.step(f"writing {name}", size=partition.size) as step,
             striped(stage / name, self.site.stripe, warn=self.warn) as draft,
@@ -369,19 +378,19 @@ class Installer:
         return _SquashFs(name, digest, partition.size)
 
     def _squashfs_of_base(self) -> _SquashFs:
-        """Return the image for enroot of the installation that this one builds on."""
-        if not (self.spec.bases and self.site.has_enroot):
+        """Return that of the installation that this one builds on."""
+        if not (self.spec.bases and self.site.squashfs_runtimes):
             return _SquashFs()
         below = read_manifest(Path(self.spec.bases[0].root))
         if below is None or not self.spec.squashfs:
             self.warn(
-                f"{self.spec.bases[0].module} has no image for enroot, so this module can't be used with enroot or "
-                "pyxis: its owner makes one with eb --rebuild"
+                f"{self.spec.bases[0].module} has no {squashfs_image()}, so this module can't be used with "
+                f"{' or '.join(squashfs_users())}: its owner makes one with eb --rebuild"
             )
             return _SquashFs()
         return _SquashFs(self.spec.squashfs, below.squashfs_sha256, below.squashfs_size)
 
-    def _compare(self, digest: str) -> None:
+    def _check_sha256(self, digest: str) -> None:
         """Refuse an image that is not the one that the easyconfig names, or not the one that was pulled or built."""
         if self.spec.bases and self.expected_sha256 and digest != self.expected_sha256:
             raise ImageError(
@@ -400,12 +409,12 @@ class Installer:
                 "--force-download=sources"
             )
 
-    def _compare_stand_ins(self, spec: ContainerSpec, digest: str) -> None:
+    def _compare_stand_ins(self, header: tuple[int, str], digest: str) -> None:
         """Warn of an image in the site's repositories that a module would take for this one, but is another."""
         for folder in self.site.image_repositories if digest else ():
-            path = Path(folder, spec.sif)
+            path = Path(folder, self.spec.sif)
             with contextlib.suppress(OSError):  # it is not there, or not ours to read
-                if path.samefile(self.image) or (path.stat().st_size, sif_id(path)) != (spec.image_size, spec.image_id):
+                if path.samefile(self.image) or (path.stat().st_size, sif_id(path)) != header:
                     continue
                 found = self._hash(path)
                 if found != digest:
@@ -439,14 +448,18 @@ class Installer:
         with self.progress.step(f"hashing {path.name}", size=size_of(path)) as step:
             return sha256_of(path, progress=step.advance)
 
-    def _make_user_software(self, stage: Path, image: Path, runtime: ContainerRuntime, spec: ContainerSpec) -> None:
+    def _make_user_software(
+        self, stage: Path, image: Path, runtime: ContainerRuntime, spec: ContainerSpec, *, has_layers: bool
+    ) -> None:
         self.say(f"making the virtual environment {spec.venv_path}")
         directory = stage / names.USER_SOFTWARE_DIRECTORY
         try:
             below = layer_binds(trees_below([base.root for base in spec.bases_below]))
-            binds = make_user_software(directory, stage / "runscripts", image, runtime, spec, below=below)
+            binds = make_user_software(
+                directory, stage / "runscripts", image, runtime, spec, below=below, has_layers=has_layers
+            )
         except InstallError as error:
-            # ensurepip fails without a word about it
+            # ensurepip does not say that space was lacking
             problem = lacking_space(stage, _OF_A_VENV)
             if not problem:
                 raise
@@ -484,25 +497,22 @@ class Installer:
         pip = [spec.interpreter, "-m", "pip", "--disable-pip-version-check"]
         command, settings_of = ([*uv_command(spec), "pip"], uv_settings) if uses_uv else (pip, pip_settings)
         lent = host_uv(os.environ) if uses_uv else ()
-        with tempfile.TemporaryDirectory(prefix="sifmod-pip-") as folder:
-            scratch = Path(folder).resolve()
+        with scratch_folder("pip") as scratch:
             settings, binds = settings_of(scratch, spec.pip_requirements, os.environ)
             present = [bind for bind in self.site.optional_binds if Path(bind.source).exists()]
-            # the runtime's own /tmp is in memory, and too small for a large package
-            own = [Bind(str(scratch), "/tmp"), Bind(str(scratch), "/var/tmp")]  # noqa: S108 - in the container
             others = [bind.read_only for bind in (*self.site.binds, *present, *spec.binds)]
             runtime.run(
                 image,
                 [*command, "install", "-r", "/dev/stdin"],
-                binds=[*own, *others, *binds, *lent, *user_software],
+                binds=[*scratch_binds(scratch), *others, *binds, *lent, *user_software],
                 env={**settings, **setting_variables(spec, self.site), **structural_variables(spec)},
                 stdin="\n".join(spec.pip_requirements) + "\n",
             )
 
     def _set_aside(self, version: str) -> None:
         """Set user software of another Python aside, and warn the user where it is now."""
-        installdir = Path(self.spec.installdir)
-        renames = set_aside(installdir, version, note=lambda renames: remember_renames(installdir, renames, PARTS))
+        note = partial(remember_renames, self._installdir, names=PARTS)
+        renames = set_aside(self._installdir, version, note=note)
         renamed = {old.name: new for old, new in renames}
         if renamed:
             packed, listed = renamed.get(names.USER_SOFTWARE_PACKED), renamed.get(names.USER_SOFTWARE_LIST)
@@ -517,9 +527,8 @@ class Installer:
             )
 
     def _pack(self) -> None:
-        installdir = Path(self.spec.installdir)
         self.say("packing the user software")
-        done = run([installdir / "bin" / "make-squashfs", "--remove-directory"])
+        done = run([self._installdir / "bin" / "make-squashfs", "--remove-directory"])
         if done.status:
             raise InstallError(f"packing the user software failed with exit status {done.status}: {done.last_lines}")
 
@@ -547,9 +556,11 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
         manifest,
         files=tuple(sorted(files)),
         hashes=hashes,
+        tools={**manifest.tools, "sifmod": __version__},
+        venv=manifest.venv or spec.venv,  # sifmod 0.1.0 did not record it
         features=_features(spec, site),
         parameters=dict(spec.inheritable),
-        **_named(spec, manifest),
+        **_manifest_of_names(spec, manifest),
     )
     record = Artefact(PurePosixPath(names.MANIFEST), manifest.text)
     changed = [
@@ -564,39 +575,29 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
             write_artefact(stage, artefact)
         remember(installdir, [str(artefact.path) for artefact in changed], manifest=manifest.text)
         for artefact in changed:
-            _put(stage, installdir, str(artefact.path))
+            _move_into_place(stage, installdir, str(artefact.path))
     if spec.venv:
         refresh_commands(installdir)
 
 
-def check_writable(installdir: Path) -> None:
-    """Refuse an installation that this user can't change.
-
-    Raises:
-        InstallError: with the reason, and what to do.
-    """
-    if os.access(installdir, os.W_OK | os.X_OK):
-        return
-    if installdir.stat().st_uid == os.geteuid():
-        raise InstallError(
-            f"'{installdir}' is read-only, as eb leaves it with --read-only-installdir. To change it, type: "
-            "eb --rebuild --read-only-installdir EASYCONFIG (with --module-only it can't be changed)"
-        )
-    raise InstallError(
-        f"you may not write to '{installdir}', which belongs to {owner_of(installdir)}: ask for group write permission"
-    )
+def check_writable(installdir: Path, others: Iterable[Path] = (), *, ask_owner: str) -> None:
+    """Refuse an installation, and other folders that exist, that this user can't change, user software apart."""
+    inner = (folder for top in split_installation(installdir)[1] for folder in folders_below(top))
+    for folder in (installdir, *inner, *filter(Path.is_dir, others)):
+        if os.access(folder, os.W_OK | os.X_OK):
+            continue
+        if folder.stat().st_uid == os.geteuid():
+            if folder != installdir:  # its owner may open it where that is needed
+                continue
+            raise InstallError(
+                f"'{folder}' is read-only, as eb leaves it with --read-only-installdir. To change it, type: "
+                "eb --rebuild --read-only-installdir EASYCONFIG (with --module-only it can't be changed)"
+            )
+        raise no_permission(folder, ask_owner)
 
 
 def check_files(installdir: Path, paths: Iterable[str]) -> None:
-    """Refuse an installation that lacks files.
-
-    Args:
-        installdir: the installation.
-        paths: paths of the files in it.
-
-    Raises:
-        InstallError: a file is missing or is not a file; the message names the first one.
-    """
+    """Refuse an installation that lacks files."""
     lacking = [path for path in paths if not Path(installdir, path).is_file()]
     if lacking:
         count = f"{len(lacking)} files, the first of them" if len(lacking) > 1 else "the file"
@@ -640,7 +641,7 @@ def _stage(installdir: Path) -> Iterator[Path]:
             installdir.rmdir()
 
 
-def _named(spec: ContainerSpec, before: Optional[Manifest]) -> dict[str, Any]:
+def _manifest_of_names(spec: ContainerSpec, before: Optional[Manifest]) -> dict[str, Any]:
     """Return what the manifest says of a container's names: that of its module alone if EasyBuild has not named it.
 
     A module file that an earlier run wrote elsewhere, by another naming scheme or into another tree, still loads this
@@ -663,14 +664,18 @@ def _named(spec: ContainerSpec, before: Optional[Manifest]) -> dict[str, Any]:
 
 
 def _commit(stage: Path, installdir: Path, manifest: Manifest, before: Optional[Manifest]) -> None:
-    """Rename each staged file into place, the manifest last, and remove files that only the old installation had."""
+    """Rename each staged file into place, the manifest last, and remove files that only the old installation had.
+
+    A command that starts meanwhile finds what `container.sh` sources.
+    """
     try:
-        for name in sorted(set(manifest.files) - {names.MANIFEST, *manifest.old_images}):
-            _put(stage, installdir, name)
+        files = set(manifest.files) - {names.MANIFEST, *manifest.old_images}
+        for name in sorted(files, key=lambda name: (name == names.CONTAINER_SCRIPT, name)):
+            _move_into_place(stage, installdir, name)
         user_software = stage / names.USER_SOFTWARE_DIRECTORY
         if user_software.exists():
             user_software.rename(installdir / names.USER_SOFTWARE_DIRECTORY)
-        _put(stage, installdir, names.MANIFEST)
+        _move_into_place(stage, installdir, names.MANIFEST)
         for name in set(before.files) - set(manifest.files) if before else ():
             inside(installdir, name).unlink(missing_ok=True)
     except OSError as error:
@@ -684,7 +689,7 @@ def _content(path: Path) -> Optional[bytes]:
         return None
 
 
-def _put(stage: Path, installdir: Path, name: str) -> None:
+def _move_into_place(stage: Path, installdir: Path, name: str) -> None:
     target = inside(installdir, name)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -7,23 +7,28 @@ import json
 import posixpath
 import re
 import stat
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Optional
 
 from sifmod import names
 from sifmod.artefact import path_problem
 from sifmod.container.bind import is_bindable
-from sifmod.container.spec import MPIS, Base
+from sifmod.container.parameters import MPIS
+from sifmod.container.spec import Base, ContainerSpec
 from sifmod.container.variables import check_variable
 from sifmod.errors import InstallError
-from sifmod.host.files import content_of, inside, put_in_place, write_whole
+from sifmod.host.files import content_of, inside
+from sifmod.host.writing import put_in_place, write_whole
 from sifmod.site.feature import NAME as FEATURE_NAME
 from sifmod.text.package import PYTHON_VERSION
 
-# Raised for an incompatible change only; a new key doesn't need it.
-_FORMAT = 1
+# Raised for an incompatible change only; a new key doesn't need it. Since 2, user software may have layers, made by the
+# module's own commands, and may be on top of other installations': an earlier sifmod would reinstall without them.
+_FORMAT = 2
+_FORMAT_WITHOUT_LAYERS = 1
 
 VENV = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.+-]+")
 
@@ -56,8 +61,9 @@ class Manifest:
         mpi: whose MPI programs use: `host`, `image`, or empty.
         mpi_env: variables that MPI needs with the runtime that was there at the install.
         misfits: the site's features that programs of the image can't use, each with the reason.
-        squashfs: file name of the image for enroot, which the SIF's own partition is, or absolute path of that of a
-            base; empty if there is none.
+        locales: the image's locales in UTF-8; empty if these are not known.
+        squashfs: file name of its SquashFS, for runtimes that start no SIFs, which the SIF's own partition is, or
+            absolute path of that of a base; empty if there is none.
         squashfs_sha256: its SHA-256, in hexadecimal.
         squashfs_size: its size in bytes.
         bases: the installations that it builds on, the nearest first.
@@ -89,6 +95,7 @@ class Manifest:
     mpi: str = ""
     mpi_env: Mapping[str, str] = field(default_factory=dict)
     misfits: Mapping[str, str] = field(default_factory=dict)
+    locales: tuple[str, ...] = ()
     squashfs: str = ""
     squashfs_sha256: str = ""
     squashfs_size: int = 0
@@ -99,7 +106,22 @@ class Manifest:
     @property
     def text(self) -> str:
         """The manifest as JSON."""
-        return json.dumps({"format": _FORMAT, **asdict(self)}, indent=2, sort_keys=True) + "\n"
+        number = _FORMAT if self.venv or self.bases else _FORMAT_WITHOUT_LAYERS
+        return json.dumps({"format": number, **asdict(self)}, indent=2, sort_keys=True) + "\n"
+
+    def added_to(self, spec: ContainerSpec) -> ContainerSpec:
+        """Return a description with what the install found out about the image."""
+        return replace(
+            spec,
+            image_size=self.image_size,
+            image_id=self.image_id,
+            image_sha256=self.image_sha256,
+            squashfs=self.squashfs,
+            mpi=spec.mpi or self.mpi,
+            mpi_env=self.mpi_env,
+            unusable_features=self.misfits,
+            locales=self.locales,
+        )
 
 
 def read_manifest(installdir: Path) -> Optional[Manifest]:
@@ -113,7 +135,7 @@ def read_manifest(installdir: Path) -> Optional[Manifest]:
     """
     path = installdir / names.MANIFEST
     try:
-        data = json.loads(content_of(path).decode())
+        data = json.loads(content_of(path, most=names.MOST_MANIFEST).decode())
         newer = _newer_format(data)
         manifest = None if newer else _checked(data)
     except FileNotFoundError:
@@ -134,11 +156,7 @@ def image_of(installdir: Path, manifest: Manifest) -> Path:
 
 
 def rewrite_manifest(installdir: Path, manifest: Manifest) -> None:
-    """Replace the manifest of an installation that nobody else is changing, also where eb has left it read-only.
-
-    Raises:
-        InstallError: it can't be written; the earlier one is unchanged.
-    """
+    """Replace the manifest of an installation that nobody else is changing, also where eb has left it read-only."""
     path = inside(installdir, names.MANIFEST)
     draft = installdir / f"{names.OURS}manifest"  # where the next run removes what a killed one has left
     try:
@@ -164,11 +182,7 @@ def writable(folder: Path) -> Iterator[None]:
 
 
 def _newer_format(data: Mapping[str, Any]) -> str:
-    """Return format and writer of a manifest if this sifmod doesn't know the format; empty otherwise.
-
-    Raises:
-        TypeError: the format is not a positive number.
-    """
+    """Return format and writer of a manifest if this sifmod doesn't know the format; empty otherwise."""
     number = data["format"]
     if type(number) is not int or number < 1:
         raise TypeError(f"its format is {number!r}")
@@ -180,13 +194,9 @@ def _newer_format(data: Mapping[str, Any]) -> str:
 
 
 def _checked(data: Mapping[str, Any]) -> Manifest:
-    """Return the manifest if every value has the right type; unknown keys are ignored.
-
-    Raises:
-        TypeError, ValueError: a value is wrong; the message names it.
-    """
+    """Return the manifest if every value has the right type; unknown keys are ignored."""
     known = {key.name for key in fields(Manifest)}
-    lists = {key: tuple(data.get(key, ())) for key in ("old_images", "features")}
+    lists = {key: tuple(data.get(key, ())) for key in ("old_images", "features", "locales")}
     lists["files"] = tuple(data["files"])
     lists["bases"] = tuple(_base(one) for one in data.get("bases", ()))
     manifest = Manifest(**{**{key: data[key] for key in data if key in known}, **lists})
@@ -197,14 +207,26 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
         if not isinstance(value, kinds.get(name, str)):
             raise TypeError(f"its {name} is {value!r}")
     values = (text for name in tables for text in getattr(manifest, name).values())
-    for text in (*manifest.files, *manifest.old_images, *manifest.features, *values):
+    for text in (*manifest.files, *manifest.old_images, *manifest.features, *manifest.locales, *values):
         if not isinstance(text, str):
             raise TypeError(f"it has {text!r} where a string is expected")
+    _check_files(manifest)
+    _check_forms(manifest, "its {}")
+    _check_findings(manifest)
+    return manifest
+
+
+def _check_files(manifest: Manifest) -> None:
     for name, paths in (("files", manifest.files), ("hashes", manifest.hashes), ("image", [manifest.image])):
         for path in paths:
             problem = path_problem(path) or ("it is not a file name" if "/" in path and name == "image" else "")
             if problem:
                 raise ValueError(f"its {name} has {path!r}: {problem}")
+    if re.search(r"[\0\ud800-\udc7f\udd00-\udfff]", manifest.image_source):  # no path has them
+        raise ValueError(f"its image_source is {manifest.image_source!r}")
+    for name, size in (("image_size", manifest.image_size), ("squashfs_size", manifest.squashfs_size)):
+        if not 0 <= size < 1 << 63:
+            raise ValueError(f"its {name} is not that of a file")
     for name in manifest.old_images:
         if "/" in name or name not in manifest.files or name in (manifest.image, manifest.squashfs):
             raise ValueError(f"its old_images has {name!r}, which can't be an old image")
@@ -215,10 +237,14 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
         raise ValueError(f"its squashfs is {manifest.squashfs!r}, which is the image")
     if not re.fullmatch(r"[0-9a-f]{64}" if manifest.squashfs else "", manifest.squashfs_sha256):
         raise ValueError(f"its squashfs_sha256 is {manifest.squashfs_sha256!r}")
-    # messages and job scripts have them on a line of their own
-    for name in ("module", "full_module", "name", "version"):
-        if not getattr(manifest, name).isprintable():
-            raise ValueError(f"its {name} is {getattr(manifest, name)!r}")
+    for path in manifest.module_files:
+        problem = path_problem(path[1:]) if path.startswith("/") else "the path is not absolute"
+        if problem:
+            raise ValueError(f"its module_files has {path!r}: {problem}")
+
+
+def _check_findings(manifest: Manifest) -> None:
+    """Check what the install found out about the image."""
     for key, features in (("features", manifest.features), ("misfits", manifest.misfits)):
         for name in features:
             if not FEATURE_NAME.fullmatch(name):
@@ -226,41 +252,51 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
     for reason in manifest.misfits.values():
         if not reason.isprintable():
             raise ValueError(f"its misfits has {reason!r}")
-    if not re.fullmatch(r"[0-9a-f]*", manifest.image_id):
-        raise ValueError(f"its image_id is {manifest.image_id!r}")
-    if manifest.mpi not in ("", *MPIS):
-        raise ValueError(f"its mpi is {manifest.mpi!r}")
     for name, value in manifest.mpi_env.items():
         check_variable(name, value)
-    for path in manifest.module_files:
-        problem = path_problem(path[1:]) if path.startswith("/") else "the path is not absolute"
-        if problem:
-            raise ValueError(f"its module_files has {path!r}: {problem}")
-    for name, path in (("install_subdir", manifest.install_subdir), ("name", manifest.name)):
-        problem = path_problem(path) if path else ""
-        if problem or ("/" in path and name == "name"):
-            raise ValueError(f"its {name} is {path!r}")
-    if manifest.python_version and not PYTHON_VERSION.fullmatch(manifest.python_version):
-        raise ValueError(f"its python_version is {manifest.python_version!r}")
-    if manifest.venv and not VENV.fullmatch(manifest.venv):
-        raise ValueError(f"its venv is {manifest.venv!r}")
-    return manifest
+
+
+def _is_module(name: str) -> bool:
+    """Return whether a name can be loaded as a module, and be a path below a folder of modules."""
+    return not name.startswith("-") and _is_path(name)
+
+
+def _is_path(path: str) -> bool:
+    """Return whether a path stays in its folder, and on a line of a message or a job script."""
+    return path.isprintable() and not path_problem(path)
+
+
+# What texts of a manifest, or of one of its bases, must be; they may be empty.
+_FORMS: Mapping[str, Callable[[str], object]] = MappingProxyType(
+    {
+        "module": _is_module,
+        "full_module": _is_module,
+        "name": lambda text: _is_path(text) and "/" not in text,
+        "version": str.isprintable,
+        "install_subdir": lambda text: not path_problem(text),
+        "image_id": re.compile(r"[0-9a-f]*").fullmatch,
+        "mpi": MPIS.__contains__,
+        "python_version": PYTHON_VERSION.fullmatch,
+        "venv": VENV.fullmatch,
+        "root": lambda text: posixpath.normpath(text) == text and text.startswith("/") and is_bindable(text),
+    }
+)
+
+
+def _check_forms(record: object, whose: str) -> None:
+    for name, is_right in _FORMS.items():
+        text = getattr(record, name, "")
+        if text and not is_right(text):
+            raise ValueError(f"{whose.format(name)} is {text!r}")
 
 
 def _base(data: Mapping[str, Any]) -> Base:
-    """Return an installation that another one builds on, checked.
-
-    Raises:
-        KeyError, TypeError, ValueError: a value is lacking or wrong; the message names it.
-    """
+    """Return an installation that another one builds on, checked."""
     base = Base(**{key.name: data[key.name] for key in fields(Base) if key.name != "settings" or "settings" in data})
     for name, value in vars(base).items():
         if not isinstance(value, str) or not value.isprintable():
             raise TypeError(f"the {name} of one of its bases is {value!r}")
-    if posixpath.normpath(base.root) != base.root or not base.root.startswith("/") or not is_bindable(base.root):
-        raise ValueError(f"the root of one of its bases is {base.root!r}")
-    if base.venv and not VENV.fullmatch(base.venv):
-        raise ValueError(f"the venv of one of its bases is {base.venv!r}")
-    if base.python_version and not PYTHON_VERSION.fullmatch(base.python_version):
-        raise ValueError(f"the python_version of one of its bases is {base.python_version!r}")
+    if not base.root:
+        raise ValueError("one of its bases has no root")
+    _check_forms(base, "the {} of one of its bases")
     return base

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from sifmod.errors import InstallError
-from sifmod.host.files import keep_as, put_in_place, sha256_of
+from sifmod.host.files import sha256_of
+from sifmod.host.writing import keep_as, put_in_place
 from sifmod.install.manifest import read_manifest, rewrite_manifest
 
 

@@ -16,8 +16,9 @@ from sifmod.errors import ParameterError
 from sifmod.host.namespaces import makes_user_namespaces
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.image.inspection import Inspection
-from sifmod.image.mpi import MPICH, OPEN_MPI, MpiLibrary, misfit
-from sifmod.install.hostmpi import Discovery, HostMpi, host_mpi
+from sifmod.image.mpi import MpiLibrary, misfit
+from sifmod.inside.mpi_check import COPIES, MPICH, OPEN_MPI, UCX_COPIES, UCX_LINKS
+from sifmod.install.hostmpi import HostMpi, MpiDiscovery, host_mpi
 from sifmod.site.settings import Site
 from sifmod.text.version import version_order
 
@@ -42,19 +43,7 @@ def with_mpi(
     say: Callable[[str], None],
     warn: Callable[[str], None],
 ) -> ContainerSpec:
-    """Return the description with whose MPI it uses, and the variables for that.
-
-    Args:
-        spec: the container.
-        site: the settings of the cluster.
-        image: the contents of its image; None if they can't be read.
-        runtime: the container runtime.
-        say: called with a line about what was found.
-        warn: called with a sentence that the user must see.
-
-    Raises:
-        ParameterError: `mpi` or `features` want the MPI of the host, and it does not work with this image.
-    """
+    """Return the description with whose MPI it uses, and the variables for that."""
     inspection = image or Inspection(path=spec.sif, kind="")  # its contents are checked elsewhere
     choice = choose_mpi(site, inspection, mpi=spec.mpi, features=spec.features)
     if choice.is_left_out:
@@ -67,13 +56,15 @@ def with_mpi(
     libraries = (choice.host.library,) if choice.host else inspection.mpi
     families = _families(spec, libraries)
     variables: Mapping[str, str] = {}
-    if families and makes_user_namespaces(runtime):
+    if (families or spec.venv) and makes_user_namespaces(runtime):
         variables = namespace_variables(libraries, families)
         if variables:
             named = ", ".join(f"{name}={value}" for name, value in variables.items())
             say(f"setting {named}, which MPI needs in the user namespaces of a runtime without setuid")
-    misfits = {names.MPI_FEATURE: choice.misfit} if choice.misfit else {}
-    return replace(spec, mpi=choice.whose, mpi_env=variables, misfits=misfits)
+        if spec.venv:
+            variables = {**variables, **dict([UCX_LINKS])}  # users may install what uses UCX
+    unusable = {names.MPI_FEATURE: choice.misfit} if choice.misfit else {}
+    return replace(spec, mpi=choice.whose, mpi_env=variables, unusable_features=unusable)
 
 
 @dataclass(frozen=True)
@@ -100,12 +91,6 @@ class Choice:
 
 def choose_mpi(site: Site, image: Inspection, *, mpi: str = "", features: tuple[str, ...] = ()) -> Choice:
     """Return whose MPI a container uses: what the easyconfig says, else the host's if the site has it for containers.
-
-    Args:
-        site: the settings of the cluster.
-        image: the contents of the image.
-        mpi: whose MPI the easyconfig wants, one of `MPIS`; empty if it does not say.
-        features: `features` of the easyconfig.
 
     Raises:
         ParameterError: the easyconfig wants the MPI of the host, and it does not work with this image.
@@ -152,36 +137,23 @@ def _families(spec: ContainerSpec, libraries: Iterable[MpiLibrary]) -> tuple[str
 
 
 def namespace_variables(libraries: Iterable[MpiLibrary], families: Iterable[str]) -> dict[str, str]:
-    """Return the variables for MPI if each rank has a user namespace of its own; docs/howto/run-mpi.md has the reasons.
-
-    Args:
-        libraries: the libraries of the image.
-        families: the families of MPI that are used; those without a library here are installed later.
-    """
+    """Return the variables for MPI if each rank has a user namespace: docs/howto/run-mpi.md has the reasons."""
     known = list(libraries)
-    variables = {}
+    variables: dict[str, str] = {}
     for family in families:
         own = [one for one in known if one.abi == family]
         if not own or any(one.ucx for one in own):
-            variables["UCX_POSIX_USE_PROC_LINK"] = "n"
+            variables.update([UCX_LINKS])
         if any(one.ucx and version_order(one.ucx_version) < version_order(_UCX_NOTICES) for one in own):
-            variables["UCX_TLS"] = "^cma"
-        if family == OPEN_MPI:
-            if any(not _notices_namespaces(one.version) for one in own):
-                variables["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"
-        else:
-            variables["MPIR_CVAR_CH4_CMA_ENABLE"] = "0"
+            variables.update([UCX_COPIES])
+        if family != OPEN_MPI or any(not _notices_namespaces(one.version) for one in own):
+            variables.update([COPIES[family]])
     return dict(sorted(variables.items()))
 
 
-def with_namespaces(found: Discovery, runtime: ContainerRuntime) -> Discovery:
-    """Return a discovered MPI with the variables that it needs in containers of a runtime, whatever the image.
-
-    Args:
-        found: the MPI of this host.
-        runtime: the container runtime of this host.
-    """
-    library = found.mpi.library
+def with_namespaces(found: MpiDiscovery, runtime: ContainerRuntime) -> MpiDiscovery:
+    """Return a discovered MPI with the variables that it needs in containers of a runtime, whatever the image."""
+    library = found.library
     variables = namespace_variables([library], [library.abi]) if makes_user_namespaces(runtime) else {}
     if not variables:
         return found

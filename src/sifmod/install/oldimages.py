@@ -17,11 +17,6 @@ def superseded_images(installdir: Path, before: Optional[Manifest], images: Coll
 
     After a run that was stopped or killed, the module file may still name an old image, so these stay too. An image of
     the same name as the new one is not kept: with `image_mode = 'central'` the module names another place.
-
-    Args:
-        installdir: the installation.
-        before: its manifest so far; None for a first install.
-        images: file names of the new images, that for enroot included.
     """
     if before is None:
         return ()

@@ -24,21 +24,12 @@ exec "$@"
 
 
 def installed_packages(spec: ContainerSpec) -> PythonFacts:
-    """Return version and packages of the Python that users get, user software included.
-
-    Raises:
-        InstallError: the Python does not run.
-    """
+    """Return version and packages of the Python that users get, user software included."""
     return python_facts(Path(spec.installdir), spec.module, spec.interpreter)
 
 
 def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:
-    """Return version and packages of a Python of an installed container, asked through its `start-shell`.
-
-    Args:
-        root: the installation.
-        module: full name of its module.
-        interpreter: the command that starts the Python in the container.
+    """Return version and packages of a Python, by its command in an installed container, asked through `start-shell`.
 
     Raises:
         InstallError: the Python does not run.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Optional
@@ -11,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from sifmod.container.bind import Bind, is_bindable
 from sifmod.errors import InstallError
+from sifmod.host.files import content_of
 from sifmod.host.runtime import PYTHON_VARIABLES
 
 # In addition to PIP_*: proxies and certificates for an index.
@@ -45,12 +47,8 @@ def pip_settings(
 
     The user's configuration files are merged into one, because the container does not see the home. Packages, indices
     and certificates on disk are bound read-only if the settings or the requirements name them. The cache is bound only
-    if the user has named its folder, because pip later also trusts it outside the container.
-
-    Args:
-        scratch: private temporary folder, /tmp in the container.
-        requirements: the requirements to install.
-        environ: the environment of the user.
+    if the user has named its folder, because pip later also trusts it outside the container. The scratch folder is
+    private, and /tmp in the container.
 
     Raises:
         InstallError: a configuration file of pip can't be read.
@@ -80,6 +78,11 @@ def pip_settings(
     return given, tuple(binds)
 
 
+def scratch_binds(scratch: Path) -> tuple[Bind, Bind]:
+    """Return the bind paths of scratch as /tmp: the runtime's own is in memory, and too small for a large package."""
+    return Bind(str(scratch), "/tmp"), Bind(str(scratch), "/var/tmp")  # noqa: S108 - in the container
+
+
 def _values(config: configparser.RawConfigParser, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the settings whose values are paths or addresses: where each is set, and its value."""
     for section in config.sections():
@@ -93,28 +96,14 @@ def _values(config: configparser.RawConfigParser, environ: Mapping[str, str]) ->
 
 
 def named_settings(environ: Mapping[str, str]) -> tuple[tuple[str, Path], ...]:
-    """Return the existing paths that settings of pip and uv name: where each is set, and the path.
-
-    Args:
-        environ: the environment of the user.
-
-    Raises:
-        InstallError: a configuration file of pip can't be read.
-    """
+    """Return the existing paths that settings of pip and uv of the user name: where each is set, and the path."""
     of_uv = [(name, value.replace(",", " ")) for name, value in environ.items() if name in _OF_UV]
     settings = [*_values(_configuration(environ), environ), *of_uv]
     return tuple((setting, path) for setting, value in settings for path in named_paths(value.split()))
 
 
 def certificates(environ: Mapping[str, str]) -> Optional[Path]:
-    """Return the file of certificates that pip is set to trust; None if it uses its own.
-
-    Args:
-        environ: the environment of the user.
-
-    Raises:
-        InstallError: a configuration file of pip can't be read.
-    """
+    """Return the file of certificates that pip is set to trust; None if it uses its own."""
     config = _configuration(environ)
     configured = [config.get(section, "cert", fallback="") for section in ("install", "global")]
     named = [*(environ.get(name, "") for name in (*_CERTIFICATES, "PIP_CERT")), *configured]
@@ -162,7 +151,22 @@ def named_paths(words: Iterable[str]) -> Iterable[Path]:
         path = Path(unquote(parts.path) if parts.scheme else word)
         if path.parts[1:] and path.exists() and is_bindable(str(path)):
             yield path
-            # a mirror's index refers to files beside it (bandersnatch's layout)
-            packages = path.parent / "packages"
-            if path.name == "simple" and packages.is_dir():
-                yield packages
+            # a mirror's index refers to files beside it
+            if path.name == "simple":
+                yield from _folders_beside(path)
+
+
+def _folders_beside(index: Path) -> Iterator[Path]:
+    """Yield the folders beside an index that have packages: as bandersnatch calls it, and where its pages link to."""
+    page = next((page for page in index.glob("*/index.html") if os.access(page, os.R_OK)), None)
+    text = content_of(page).decode(errors="replace") if page and page.is_file() else ""
+    found = re.search(r"""href=["']?(?:\.\./){2}(\w[^/"'#?]*)(/[^"'#?]*\.(?:whl|tar\.gz|zip))["'#]""", text)
+    names = {
+        "packages",
+        *([unquote(found[1])] if found and (index.parent / unquote(found[1] + found[2])).is_file() else []),
+    }
+    yield from (
+        folder
+        for folder in (index.parent / name for name in sorted(names))
+        if folder.is_dir() and is_bindable(str(folder))
+    )

@@ -9,6 +9,7 @@ import itertools
 import os
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from io import FileIO
 from pathlib import Path
 from typing import Callable, Optional
 
@@ -26,6 +27,11 @@ _CACHED = 32 * 1024 * 1024
 _FICLONE = 0x40049409
 
 
+def _write_all(writer: FileIO, data: memoryview) -> None:
+    while data:
+        data = data[writer.write(data[:_WRITTEN]) or 0 :]
+
+
 def copy_image(
     source: Path,
     target: Path,
@@ -40,16 +46,6 @@ def copy_image(
     hashes chunks while this one writes them and reads further ones. As with cp, there is no fsync: an image can be
     copied again. Unlike with cp, the copy does not stay in the page cache, because all users of a login node share its
     memory.
-
-    Args:
-        source: the image.
-        target: path of the copy; must not exist.
-        offset: where the part begins, in bytes.
-        size: how many bytes it has; None for all up to the end.
-        progress: called with the number of bytes after each piece that was written.
-
-    Raises:
-        ImageError: reading or writing failed, for example because the disk is full; no part of the copy is left.
     """
     digest = hashlib.sha256()
     try:
@@ -69,9 +65,7 @@ def copy_image(
                         if not length:
                             break
                         hashing.append(hasher.submit(digest.update, view[:length]))
-                        written = 0
-                        while written < length:
-                            written += writer.write(view[written : min(written + _WRITTEN, length)]) or 0
+                        _write_all(writer, view[:length])
                         end += length
                         progress(length)
                         if end - begin >= _CACHED:
@@ -100,18 +94,7 @@ REFLINK, HARD_LINK = "reflink", "hard link"
 
 
 def link_image(source: Path, target: Path) -> str:
-    """Link the target to the image, without copying: a reflink if possible, else a hard link.
-
-    Args:
-        source: the image.
-        target: path of the new file; must not exist.
-
-    Returns:
-        `REFLINK` or `HARD_LINK`; empty if the file systems support neither, and the target does not exist.
-
-    Raises:
-        ImageError: the target can't be created.
-    """
+    """Link the target to the image, without copying: a reflink if possible, else a hard link."""
     try:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777)
     except OSError as error:

@@ -25,12 +25,7 @@ _FROM_IMAGE = (names.MANIFEST, f"runscripts/{names.CONSTRAINTS}")
 
 @dataclass(frozen=True)
 class Preview:
-    """What an install would write.
-
-    Attributes:
-        artefacts: the files, sorted by path, relative to the installation.
-        notes: assumptions, and files that are left out.
-    """
+    """What an install would write, sorted by path; the notes are assumptions, and files that are left out."""
 
     artefacts: tuple[Artefact, ...]
     notes: tuple[str, ...]
@@ -44,17 +39,10 @@ def preview(
     definitions: Sequence[Path] = (),
     python_version: str = "",
 ) -> Preview:
-    """Return what an install of a container would write.
+    """Return what an install of a container would write, with the definition files that are kept.
 
     The version of the image's Python appears in names of wrappers. It is taken from `python_version`, else from the
-    manifest, else from the module's version.
-
-    Args:
-        spec: the container.
-        site: the settings of the cluster.
-        manifest: the manifest of an earlier install; None if there is none.
-        definitions: paths of the definition files that are kept.
-        python_version: `major.minor`; empty if it isn't known.
+    manifest of an earlier install, else from the module's version.
 
     Raises:
         InstallError: a definition file can't be read.
@@ -82,13 +70,7 @@ def preview(
 def differences(
     artefacts: Sequence[Artefact], installdir: Path, manifest: Manifest, module: tuple[Path, str]
 ) -> Iterator[str]:
-    """Yield the lines of a unified diff from an installation to what an install would write.
-
-    Args:
-        artefacts: what it would write.
-        installdir: the installation.
-        manifest: its manifest.
-        module: path of the module file, and the text that would be written to it.
+    """Yield the lines of a unified diff from an installation to what an install would write, its module file included.
 
     Raises:
         InstallError: an installed file can't be read, or a name in the manifest leads out of the installation.

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import InvalidName, canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from sifmod.container.spec import PythonLayout
 from sifmod.errors import ImageError, InstallError
@@ -16,6 +16,7 @@ from sifmod.host.command import LOOK_IN_CONTAINER
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.resources import program
 from sifmod.text.package import PYTHON_VERSION, is_package
+from sifmod.text.printable import shortened
 
 # pip's isolated build environments read PIP_CONSTRAINT too, and a package may need a newer version of one of these.
 _BUILD_TOOLS = frozenset(
@@ -47,12 +48,7 @@ _BUILD_TOOLS = frozenset(
 
 @dataclass(frozen=True)
 class PythonFacts:
-    """The Python of an image.
-
-    Attributes:
-        version: `major.minor`.
-        packages: name and version of each distribution, sorted by name, without duplicates.
-    """
+    """The Python of an image: `major.minor`, and name and version of each distribution, sorted, without duplicates."""
 
     version: str
     packages: tuple[tuple[str, str], ...]
@@ -76,10 +72,9 @@ def _is_pinnable(name: str, version: str) -> bool:
     """Return whether pip understands `name==version`; distributions of Linux have versions such as 1.1build1."""
     try:
         Version(version)
-        canonicalize_name(name, validate=True)
-    except (InvalidName, InvalidVersion):
+    except ValueError:  # a number with thousands of digits is one too
         return False
-    return True
+    return is_package(name, version)
 
 
 def facts_from_answer(answer: str) -> PythonFacts:
@@ -87,28 +82,19 @@ def facts_from_answer(answer: str) -> PythonFacts:
 
     The output comes from the image and is not trusted. The version becomes part of file names, so it must have the
     form `major.minor`. A package whose name or version is malformed is left out, because pip could not use it.
-
-    Raises:
-        ValueError: the text is not the output of that program.
     """
     try:
         facts = json.loads(answer)
         python, packages = facts["version"], [(name, version) for name, version in facts["packages"]]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"its output is {_shortened(answer)}, not version and packages") from error
+        raise ValueError(f"its output is {shortened(repr(answer), 80)}, not version and packages") from error
     if not isinstance(python, str) or not PYTHON_VERSION.fullmatch(python):
-        raise ValueError(f"its version is {_shortened(python)}, not a number such as 3.11")
+        raise ValueError(f"its version is {shortened(repr(python), 80)}, not a number such as 3.11")
     first: dict[str, tuple[str, str]] = {}
     for name, version in packages:
         if is_package(name, version):
             first.setdefault(canonicalize_name(name), (name, version))
     return PythonFacts(version=python, packages=tuple(first[key] for key in sorted(first)))
-
-
-def _shortened(value: object) -> str:
-    """Return a value for a message, without control characters and not too long."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def probe_python(runtime: ContainerRuntime, image: Path, python: PythonLayout) -> PythonFacts:

@@ -21,7 +21,8 @@ from typing import Optional
 
 from sifmod import names as known
 from sifmod.errors import InstallError
-from sifmod.host.files import content_of, inside, keep_as, remove_tree, write_whole
+from sifmod.host.files import content_of, inside
+from sifmod.host.writing import keep_as, remove_tree, write_whole
 from sifmod.install.manifest import read_manifest
 
 _JOURNAL = "journal.json"
@@ -52,16 +53,7 @@ class _Journal:
 
 
 def remember(installdir: Path, names: Iterable[str], *, manifest: str) -> None:
-    """Keep the present state of files that are about to be replaced, written or removed.
-
-    Args:
-        installdir: the installation.
-        names: paths of the files relative to it, including files that do not exist yet.
-        manifest: text of the new manifest, which is put in place last.
-
-    Raises:
-        InstallError: a file can't be kept, for example because the disk is full.
-    """
+    """Keep the present state of files that are about to be replaced, written or removed."""
     forget(installdir)
     previous = installdir / known.PREVIOUS
     kept, new = [], []
@@ -83,13 +75,7 @@ def remember(installdir: Path, names: Iterable[str], *, manifest: str) -> None:
 
 
 def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]], names: Iterable[str]) -> None:
-    """Record which user software is about to be set aside, and which of its names will be free.
-
-    Args:
-        installdir: the installation.
-        renames: old and new path of each part.
-        names: all names of user software: a file under a free name was made later, by this run or by users.
-    """
+    """Record which user software is about to be set aside, and which of its names will be free."""
     previous = installdir / known.PREVIOUS
     pairs = tuple((old.name, new.name) for old, new in renames)
     free = tuple(sorted(set(names) - {old for old, _new in pairs}))
@@ -194,11 +180,7 @@ def _write_journal(previous: Path, journal: _Journal) -> None:
 
 
 def _read_journal(previous: Path) -> _Journal:
-    """Return the journal, with renames at the top of the installation only.
-
-    Raises:
-        ValueError: it is damaged, or would rename something that is not user software.
-    """
+    """Return the journal, with renames at the top of the installation only."""
     path = previous / _JOURNAL
     for link in (previous, path):
         if link.is_symlink():
@@ -225,11 +207,7 @@ def _run() -> str:
 
 
 def _make_way(path: Path, *, ours: bool) -> Optional[Path]:
-    """Free a name of user software: remove what this run made, but rename what users may have changed since.
-
-    Returns:
-        The new name; None if nothing was renamed.
-    """
+    """Free a name of user software: remove what this run made, but rename what users may have changed since."""
     if not os.path.lexists(path):
         return None
     if ours:

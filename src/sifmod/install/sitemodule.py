@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 from sifmod.errors import SifmodError
-from sifmod.host.files import content_of, write_together
+from sifmod.host.files import content_of
+from sifmod.host.writing import write_together
 from sifmod.render.sitemodule import MARK, render_site_module, short_name
 from sifmod.site.settings import Site
 
@@ -16,11 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?<!\.lua)")
 
 
 def site_module_name(name: str, site: Site) -> str:
-    """Return the name of a site's module: the given one, or `SITE-container`.
-
-    Args:
-        name: the user's choice; empty if there is none.
-        site: the settings of the cluster.
+    """Return the name of a site's module: the given one, or `SITE-container` if it is empty.
 
     Raises:
         SifmodError: it can't be the name of a module.
@@ -33,12 +30,7 @@ def site_module_name(name: str, site: Site) -> str:
 
 
 def write_site_module(folder: Path, name: str, site: Site) -> tuple[Path, ...]:
-    """Write the module of a site in both languages, or nothing; return its files.
-
-    Args:
-        folder: the folder of modules; it is made if it does not exist.
-        name: name of the module.
-        site: the settings of the cluster.
+    """Write the module of a site in both languages, or nothing; return its files. A missing folder is made.
 
     Raises:
         SifmodError: the folder can't be written to, or another file has the name of one of the module's.

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from sifmod import names
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
 from sifmod.errors import RuntimeMissingError
 from sifmod.host.command import first_on_path
 from sifmod.host.enroot import Enroot
 from sifmod.host.runtime import ContainerRuntime, find_runtime
-from sifmod.render.templates import render_template
+from sifmod.resources import data_path
 from sifmod.site.settings import Site
 
 
-def find_starter(site: Site) -> ContainerRuntime:
-    """Return the site's container runtime for SIFs, or enroot where there is none and the site has enroot.
+def _enroot(path: Path) -> ContainerRuntime:
+    script = data_path("wrappers") / "runscripts" / "with-environment"
+    return Enroot(path, script.read_text(encoding="utf-8"))
+
+
+# By the key of their row. A runtime that is not here runs modules, and installs none.
+_STARTERS: Mapping[str, Callable[[Path], ContainerRuntime]] = {"enroot": _enroot}
+
+
+def find_install_runtime(site: Site) -> ContainerRuntime:
+    """Return the site's container runtime for SIFs, or where there is none, another one that the site has.
 
     Raises:
         RuntimeMissingError: there is no runtime; the message names the commands that were tried.
@@ -20,7 +31,8 @@ def find_starter(site: Site) -> ContainerRuntime:
     try:
         return find_runtime(site)
     except RuntimeMissingError:
-        path = first_on_path((names.ENROOT,)) if site.has_enroot else None
-        if path is None:
-            raise
-        return Enroot(path, render_template("runscripts/with-environment", commands={}))
+        for runtime in site.squashfs_runtimes:
+            path = first_on_path(runtime.commands)
+            if path and runtime.key in _STARTERS:
+                return _STARTERS[runtime.key](path)
+        raise

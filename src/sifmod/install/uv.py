@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Optional
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 from sifmod import names
 from sifmod.container.bind import Bind, is_bindable
 from sifmod.errors import InstallError
 from sifmod.install.pip import cache_bind, named_paths, network_settings
 
-# These name files of the host, or another environment than user software.
-_NOT_PASSED = (
-    *("UV_CACHE_DIR", "UV_CONFIG_FILE", "UV_EXCLUDE", "UV_PROJECT", "UV_PROJECT_ENVIRONMENT", "UV_PYTHON"),
-    *("UV_SYSTEM_PYTHON", "UV_WORKING_DIR"),
+# Variables whose values are paths or addresses: of indices, of packages, of files of requirements.
+_PATHS = (
+    *("UV_BUILD_CONSTRAINT", "UV_CONSTRAINT", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_INDEX"),
+    *("UV_INDEX_URL", "UV_OVERRIDE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"),
+)
+# The others that `uv pip install` reads. Of more than these, some are secrets, such as UV_PUBLISH_TOKEN, and some name
+# another environment than user software.
+_PASSED = re.compile(
+    "|".join(_PATHS)
+    + r"|UV_INDEX_\w+_(?:USERNAME|PASSWORD)|UV_(?:INDEX_STRATEGY|KEYRING_PROVIDER|INSECURE_HOST|NATIVE_TLS|SYSTEM_CERTS"
+    r"|HTTP_\w*TIMEOUT|HTTP_RETRIES|REQUEST_TIMEOUT|LOCK_TIMEOUT|CONCURRENT_\w+|OFFLINE|NO_INDEX|NO_CACHE|RESOLUTION"
+    r"|PRERELEASE|FORK_STRATEGY|EXCLUDE_NEWER|TORCH_BACKEND|NO_(?:BINARY|BUILD|SOURCES)\w*|REQUIRE_HASHES"
+    r"|VERIFY_HASHES|NO_VERIFY_HASHES|LINK_MODE|COMPILE_BYTECODE|COMPILE_BYTECODE_TIMEOUT|NO_CONFIG|NO_PROGRESS|PREVIEW\w*)"
 )
 
 
 def host_uv(environ: Mapping[str, str]) -> tuple[Bind, ...]:
     """Return the bind path of the host's uv for a container that has none; empty if the host has none either.
 
-    A script, such as a wrapper of a loaded module, is not the program. `lend_uv` in `container.sh` has the same rule.
-
-    Args:
-        environ: the environment of the user.
+    A script, such as a wrapper of a loaded module, is not the program. `lend_uv` in `share/lend.sh` has the same rule.
     """
     for folder in environ.get("PATH", "").split(":"):
         path = Path(folder, "uv")
@@ -48,22 +61,16 @@ def uv_settings(
 ) -> tuple[dict[str, str], tuple[Bind, ...]]:
     """Return the variables for uv in a container, and the bind paths that it needs for them.
 
-    The user's configuration file is copied, because the container does not see the home. What the settings or the
-    requirements name on disk is bound read-only; the cache is bound only if the user has named its folder.
-
-    Args:
-        scratch: private temporary folder, /tmp in the container.
-        requirements: the requirements to install.
-        environ: the environment of the user.
-
-    Raises:
-        InstallError: the configuration file can't be read.
+    The user's configuration file is copied, because the container does not see the home. What settings of
+    indices and packages, or the requirements, name on disk is bound read-only; the cache is bound only if the user has
+    named its folder.
     """
-    given = {name: value for name, value in environ.items() if name.startswith("UV_") and name not in _NOT_PASSED}
+    given = {name: value for name, value in environ.items() if name.startswith("UV_") and _PASSED.fullmatch(name)}
     given.update(network_settings(environ))
     config = _config(environ)
-    words = [word for text in (*given.values(), *requirements) for word in re.split(r"[\s,]+", text)]
-    words += re.findall(r"[\"']([^\"'\n]*)[\"']", config or "")
+    named = (value for name, value in given.items() if name.upper() in _PATHS)
+    words = [word for text in (*named, *requirements) for word in re.split(r"[\s,]+", text)]
+    words += _places(config or "")
     binds = [Bind(str(path), str(path), "ro") for path in dict.fromkeys(named_paths(words))]
     cache = cache_bind(environ, "UV_CACHE_DIR")
     if cache:
@@ -77,6 +84,20 @@ def uv_settings(
             stream.write(config)
         given["UV_CONFIG_FILE"] = "/tmp/uv.toml"  # noqa: S108 - scratch, in the container
     return given, tuple(binds)
+
+
+def _places(config: str) -> Iterator[str]:
+    """Yield the paths and addresses of packages in a configuration file (uv's reference, "Settings")."""
+    with contextlib.suppress(tomllib.TOMLDecodeError, RecursionError):  # uv says what is wrong with it
+        settings = tomllib.loads(config)
+        for table in (settings, settings.get("pip")):
+            found = table if isinstance(table, dict) else {}
+            listed = (found.get(key) for key in ("extra-index-url", "find-links", "index"))
+            values = [found.get("index-url"), *(one for many in listed if isinstance(many, list) for one in many)]
+            for value in values:
+                place = value.get("url") if isinstance(value, dict) else value
+                if isinstance(place, str):
+                    yield place
 
 
 def _config(environ: Mapping[str, str]) -> Optional[str]:

@@ -25,19 +25,10 @@ def check_wrappers(spec: ContainerSpec, site: Site, image: Path, *, user_softwar
 
     A command that the files of the image don't rule out is taken: one that users or `pip_requirements` may have
     installed, that a bind path or the runtime may bring, or that an entry point or a script may add to PATH.
-
-    Args:
-        spec: the container.
-        site: the settings of the cluster.
-        image: path of the image.
-        user_software: new user software, with the commands of `pip_requirements`; None if there is none yet.
-
-    Raises:
-        ParameterError: a command is missing; the message names it and the nearest one.
     """
     # these two run the interpreter of the container, whatever is in its PATH
     is_own = re.compile(r"(python|pip)[0-9.]*" if spec.python else r"(?!)")
-    wanted = [one for one in spec.wrappers if one in spec.wrapped or not is_own.fullmatch(one)]
+    wanted = [one for one in spec.wrappers if one in spec.wrapper_commands or not is_own.fullmatch(one)]
     by_users = bool(spec.venv) and has_user_software(Path(spec.installdir))
     by_pip = bool(spec.pip_requirements) and user_software is None
     if not wanted or by_users or by_pip or spec.launch == "run":
@@ -63,7 +54,7 @@ def check_wrappers(spec: ContainerSpec, site: Site, image: Path, *, user_softwar
 
 def _check_paths(spec: ContainerSpec, site: Site, image: Path) -> None:
     """Refuse wrappers for paths where the image has no program."""
-    paths = {name: words[0] for name, words in spec.wrapped.items() if words[0].startswith("/")}
+    paths = {name: words[0] for name, words in spec.wrapper_commands.items() if words[0].startswith("/")}
     with open_image(image) as (_known, files):
         if files is None:
             return
@@ -92,7 +83,7 @@ def _commands(spec: ContainerSpec, site: Site, image: Path) -> Optional[set[str]
         if any(_is_elsewhere(files, folder, bound) for folder in folders):
             return None
         # without the wrappers, of which there may be hundreds: none is in the container
-        scripts = render(replace(spec, wrappers=(), wrapped={}), site)
+        scripts = render(replace(spec, wrappers=(), wrapper_commands={}), site)
         there = {item.path.name for item in scripts if item.path.parts[0] == "runscripts"}
         there |= {PurePosixPath(place).name for place in bound}
         there |= set(spec.runtime_gpu.commands) if spec.runtime_gpu else set()

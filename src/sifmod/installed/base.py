@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -16,34 +16,31 @@ from sifmod.container.spec import Base
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError, ParameterError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
-from sifmod.host.files import content_of
+from sifmod.host.owners import owner_of
 from sifmod.install.manifest import Manifest, read_manifest
-from sifmod.installed.installation import Installation, find_installation, find_installations
+from sifmod.installed.installation import Installation, find_installation
+from sifmod.installed.modulepath import roots_of_module
+from sifmod.site.settings import ASK_OWNER, Site
 from sifmod.usersoftware.layers import trees_below
 
 _TOPIC = "bases"
 _LEFT_OUT = "packages of it are missing in containers"
 _AGAIN = "reinstall this module with: eb --rebuild"
-_NEW_VERSION = (
-    "ask its owner for the earlier name, or install your packages in a new version of this module with carry-over"
-)
+_NEW_VERSION = "for the earlier name, or install your packages in a new version of this module with carry-over"
 _IMAGE_CHANGED = "see what does not fit with list-packages --check; eb --rebuild takes note of the new image"
 # A path, or the name of a module.
 _WANTED = re.compile(r"(/[^/\x00-\x1f]+)+/?|[^/\s\x00-\x1f]+(/[^/\s\x00-\x1f]+)*")
-# How EasyBuild's module files, in Lua and in Tcl, name the installation (module_generator, get_description).
-_ROOT = re.compile(r'^(?:local root = "(?P<lua>/[^"\\]+)"|set root (?P<tcl>/\S+))$', re.MULTILINE)
 
 
 def find_base(
-    wanted: Any, space: SoftwareSpace, environ: Mapping[str, str], own: Optional[Path] = None
+    wanted: Any,
+    space: SoftwareSpace,
+    environ: Mapping[str, str],
+    own: Optional[Path] = None,
+    *,
+    ask_owner: str = ASK_OWNER,
 ) -> Installation:
-    """Return the installation that an easyconfig builds on.
-
-    Args:
-        wanted: the parameter: name of a module in `MODULEPATH` or of the user's own space, or path of an installation.
-        space: the user's own software space.
-        environ: the environment, for `MODULEPATH`.
-        own: the new installation, which may have the same name.
+    """Return the installation that an easyconfig builds on, by module or path; not the new one of that name, `own`.
 
     Raises:
         ParameterError: there is none, or it can't be built on; the message says why.
@@ -55,53 +52,18 @@ def find_base(
     try:
         if wanted.startswith("/"):
             return find_installation(space, wanted)
-        for root in _roots_of_modules(wanted, environ, own):
+        for root in roots_of_module(wanted, environ, own):
             return find_installation(space, str(root))
         return find_installation(space, wanted)
     except InstallError as error:
         remedy = f"{error}. 'module avail' shows the modules of MODULEPATH"
         if isinstance(error.__cause__, PermissionError):
-            remedy = f"you may not read '{error.__cause__.filename}': ask its owner for permission"
+            remedy = f"you may not read '{error.__cause__.filename}': for permission, {ask_owner}"
         raise ParameterError(BUILDS_ON, wanted, remedy) from error
 
 
-def _roots_of_modules(name: str, environ: Mapping[str, str], own: Optional[Path]) -> Iterator[Path]:
-    """Yield the installations of the module files of a name, as Lmod finds them, if sifmod has made them.
-
-    Args:
-        name: name of the module.
-        environ: the environment, for `MODULEPATH`.
-        own: the new installation, which may have the same name as what it builds on.
-    """
-    for folder in filter(None, environ.get("MODULEPATH", "").split(":")):
-        for path in (Path(folder, f"{name}.lua"), Path(folder, name)):
-            try:
-                text = content_of(path).decode(errors="replace")
-            except OSError:
-                continue  # another folder has it, or it is not ours to read
-            found = _ROOT.search(text)
-            root = Path(found["lua"] or found["tcl"]) if found else None
-            if root and root != own and _has_manifest(root):
-                yield root
-
-
-def _has_manifest(root: Path) -> bool:
-    """Return whether sifmod has installed something there, as far as it can be known: reading it says the rest."""
-    try:
-        os.lstat(root / names.MANIFEST)
-    except PermissionError:
-        return True
-    except OSError:
-        return False
-    return True
-
-
 def bases_of(base: Installation, installdir: Path) -> tuple[Base, ...]:
-    """Return what a new installation builds on, the nearest first.
-
-    Args:
-        base: the installation that its easyconfig names.
-        installdir: the new installation.
+    """Return what a new installation builds on, the nearest first, which is the one that its easyconfig names.
 
     Raises:
         ParameterError: it would build on itself, what is below has more layers than containers can have, or the base
@@ -113,7 +75,7 @@ def bases_of(base: Installation, installdir: Path) -> tuple[Base, ...]:
             BUILDS_ON,
             base.module,
             f"'{base.root}' was installed by sifmod {manifest.tools.get('sifmod', '')}, which did not record its "
-            "parameters: reinstall it with eb --rebuild",
+            f"parameters: its owner, {owner_of(base.root)}, reinstalls it with eb --rebuild",
         )
     bases = (identity(base.root, manifest), *manifest.bases)
     # also by another way to it, such as a link
@@ -143,17 +105,13 @@ def identity(root: Path, manifest: Manifest) -> Base:
     )
 
 
-def built_on(base: Installation) -> tuple[Installation, ...]:
-    """Return the installations of its software space that build on one; others may be in other spaces."""
-    root = str(base.root)
-    return tuple(
-        one
-        for one in find_installations(base.space).installations
-        if root in (below.root for below in one.manifest.bases)
-    )
+def built_on(base: Installation, known: Iterable[Installation]) -> tuple[Installation, ...]:
+    """Return the installations that build on one; there may be others than those that are known."""
+    root = os.path.realpath(base.root)
+    return tuple(one for one in known if root in (os.path.realpath(below.root) for below in one.manifest.bases))
 
 
-def base_findings(installation: Installation) -> Iterator[Finding]:
+def base_findings(installation: Installation, site: Site) -> Iterator[Finding]:
     """Yield what has changed of the installations that one builds on."""
     manifest = installation.manifest
     for number, base in enumerate(manifest.bases):
@@ -162,10 +120,10 @@ def base_findings(installation: Installation) -> Iterator[Finding]:
             present = read_manifest(Path(base.root))
         except InstallError as error:
             reason = "permission denied" if isinstance(error.__cause__, PermissionError) else str(error)
-            yield Finding(PROBLEM, _TOPIC, f"{what} can't be read: {reason}", _LEFT_OUT, "ask its owner")
+            yield Finding(PROBLEM, _TOPIC, f"{what} can't be read: {reason}", _LEFT_OUT, site.ask_owner)
             continue
         if present is None:
-            why, remedy = _LEFT_OUT, "ask its owner, or choose another base: change builds_on, then eb --rebuild"
+            why, remedy = _LEFT_OUT, f"{site.ask_owner}, or choose another base: change builds_on, then eb --rebuild"
             yield Finding(PROBLEM, _TOPIC, f"{what} is gone", why, remedy)
             continue
         now = identity(Path(base.root), present)
@@ -176,11 +134,11 @@ def base_findings(installation: Installation) -> Iterator[Finding]:
             continue
         if now.venv and not trees_below([base.root]):
             what += " has no user software now that can be read"
-            yield Finding(PROBLEM, _TOPIC, what, _LEFT_OUT, "ask its owner: is its file system mounted?")
+            yield Finding(PROBLEM, _TOPIC, what, _LEFT_OUT, f"{site.ask_owner}: is its file system mounted?")
             continue
         if now.venv != base.venv:
             what += f" has the virtual environment '{now.venv}' now, and had '{base.venv}'"
-            yield Finding(WARNING, _TOPIC, what, _LEFT_OUT, _NEW_VERSION)
+            yield Finding(WARNING, _TOPIC, what, _LEFT_OUT, f"{site.ask_owner}, {_NEW_VERSION}")
         elif present.bases != manifest.bases[number + 1 :]:
             what += f" builds on {', '.join(one.root for one in present.bases) or 'nothing'} now"
             yield Finding(WARNING, _TOPIC, what, _LEFT_OUT, _AGAIN)

@@ -19,7 +19,8 @@ from sifmod.image.files import ImageFiles
 from sifmod.image.inspection import open_image
 from sifmod.inside.consistency import Package, named, package_of
 from sifmod.installed.installation import Installation
-from sifmod.usersoftware.state import DIRECTORY, PACKED
+from sifmod.usersoftware.layers import layer_findings
+from sifmod.usersoftware.state import DIRECTORY, PACKED, sum_findings
 
 _TOPIC = "packages"
 _PROGRAM = f"runscripts/{names.CONSISTENCY}"
@@ -47,6 +48,17 @@ def packages_in_container(installation: Installation) -> Iterator[Finding]:
         yield from map(_misfit, lines)
     else:
         yield Finding(NOTE, _TOPIC, f"they were not compared: {done.last_lines}")
+
+
+def problems_after_install(installation: Installation) -> Iterator[str]:
+    """Yield what an install warns of: a reinstall keeps what users have, damaged or not."""
+    state, root = installation.user_software, installation.root
+    for finding in (*sum_findings(state), *layer_findings(root, sums=True)):
+        yield f"{finding.what}: {finding.why}. {finding.remedy}"
+    # of a base that has changed since a member's own packages were installed
+    for finding in packages_in_container(installation) if installation.manifest.bases else ():
+        if finding.severity == WARNING:
+            yield f"{finding.what}: install it anew on what is below, with carry-over or pip"
 
 
 def packages_on_disk(installation: Installation) -> Iterator[Finding]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +15,8 @@ from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
 from sifmod.fetch.repository import image_in_repositories
+from sifmod.host.files import content_of, walk
+from sifmod.host.owners import owner_of
 from sifmod.install.manifest import Manifest, image_of, read_manifest
 from sifmod.site.settings import Site
 from sifmod.text import quoting
@@ -30,13 +35,7 @@ REMOVING = ".removing-"
 
 @dataclass(frozen=True)
 class Installation:
-    """One installed container.
-
-    Attributes:
-        root: the installation directory, `$CONTAINERROOT`.
-        manifest: what was installed.
-        space: the software space of the installation.
-    """
+    """One installed container: its directory, `$CONTAINERROOT`, what was installed, and its software space."""
 
     root: Path
     manifest: Manifest
@@ -68,6 +67,11 @@ class Installation:
         return self.manifest.install_subdir or self.module
 
     @property
+    def made_by(self) -> str:
+        """Version of the sifmod that wrote its scripts; empty if its manifest does not say so."""
+        return self.manifest.tools.get("sifmod", "")
+
+    @property
     def image(self) -> Path:
         """Path of the image: the installation's own, or the original if that is used in place."""
         return image_of(self.root, self.manifest)
@@ -84,8 +88,22 @@ class Installation:
 
     @property
     def squashfs(self) -> Optional[Path]:
-        """Path of the image for enroot; None if none was installed. It may have been deleted since."""
+        """Path of the image's SquashFS; None if none was installed. It may have been deleted since."""
         return self.root / self.manifest.squashfs if self.manifest.squashfs else None
+
+    @property
+    def binds(self) -> tuple[str, ...]:
+        """The bind paths of its containers, without those of features."""
+        try:
+            text = content_of(self.root / "runscripts" / names.VALUES).decode(errors="replace")
+        except OSError:
+            return ()
+        lists = dict(re.findall(r"(?ms)^sifmod_(binds|optional_binds)=\((.*?)\)$", text))
+        try:
+            own, optional = (shlex.split(lists.get(name, "")) for name in ("binds", "optional_binds"))
+        except ValueError:
+            return ()
+        return (*own, *(f"{argument}, if it is there" for argument in optional[1::2]))
 
     @property
     def old_images(self) -> tuple[Path, ...]:
@@ -129,14 +147,25 @@ class Installation:
                 found += [path for path in paths if path.is_symlink() or path.is_file()]
         return tuple(found)
 
+    @property
+    def foreign_module_files(self) -> tuple[Path, ...]:
+        """Module files that name another folder: they are another installation's, or this one was moved."""
+        found = []
+        for path in self.module_files:
+            with contextlib.suppress(OSError):
+                if not path.is_symlink() and not self.is_named_in(content_of(path).decode(errors="replace")):
+                    found.append(path)
+        return tuple(found)
+
     def answers_to(self, wanted: str) -> bool:
         """Return whether a user may mean this installation by a name."""
         return wanted in (self.module, self.full_module, self.name, f"{self.name}/{self.version}")
 
-    def is_named_in(self, module: str) -> bool:
-        """Return whether the text of a module file, in Lua or Tcl, names this installation's directory."""
+    def is_named_in(self, text: str) -> bool:
+        """Return whether the text of a module, in Lua or Tcl, or of a script names this installation's directory."""
         root = str(self.root)
-        return any(form in module for form in (root, quoting.lua(root), quoting.tcl(root)))
+        in_shell = quoting.shell(root).strip("'")  # there it may be the beginning of a word
+        return any(form in text for form in (root, quoting.lua(root), quoting.tcl(root), in_shell))
 
     def is_loaded(self, environ: Optional[Mapping[str, str]] = None) -> bool:
         """Return whether the module is loaded in an environment, `os.environ` by default."""
@@ -148,12 +177,7 @@ class Installation:
 
 @dataclass(frozen=True)
 class Damaged:
-    """A directory whose manifest can't be read.
-
-    Attributes:
-        root: the directory.
-        problem: what is wrong, and what to do.
-    """
+    """A directory whose manifest can't be read, or a folder in which there may be installations; and what to do."""
 
     root: Path
     problem: str
@@ -161,12 +185,7 @@ class Damaged:
 
 @dataclass(frozen=True)
 class Found:
-    """What is in a software space.
-
-    Attributes:
-        installations: sorted by module.
-        damaged: those whose manifest can't be read.
-    """
+    """What is in a software space: installations, sorted by module, and what can't be read or looked into."""
 
     installations: tuple[Installation, ...]
     damaged: tuple[Damaged, ...]
@@ -175,34 +194,30 @@ class Found:
 def find_installations(space: SoftwareSpace) -> Found:
     """Return all installations of sifmod in a software space; other software is ignored.
 
-    Private installations of others, which this user may not read, are left out.
-
     Raises:
         InstallError: the software folder can't be read.
     """
     installations, damaged = [], []
-    for root in folders_in(space):
+    closed: list[Path] = []
+    for root in folders_in(space, closed):
         if root.name.startswith("."):
             continue
         try:
             manifest = read_manifest(root)
         except InstallError as error:
-            if isinstance(error.__cause__, PermissionError):
-                continue
-            damaged.append(Damaged(root, str(error)))
+            is_closed = isinstance(error.__cause__, PermissionError)
+            damaged.append(Damaged(root, _may_not_be_read(root) if is_closed else str(error)))
             continue
         if manifest:
             installations.append(Installation(root, manifest, space))
+    ours = [path for path in closed if _may_be_ours(space, path)]
+    damaged += [Damaged(path, _may_not_be_read(path)) for path in ours]
     installations.sort(key=lambda item: (item.name.lower(), item.version, item.full_module))
     return Found(tuple(installations), tuple(sorted(damaged, key=lambda item: item.root)))
 
 
 def find_installation(space: SoftwareSpace, wanted: str) -> Installation:
-    """Return one installation.
-
-    Args:
-        space: the software space.
-        wanted: name of the module; NAME/VERSION or, if one version is installed, NAME; or path of the installation.
+    """Return the installation of a module, NAME/VERSION or, if one version is installed, NAME; or at a path.
 
     Raises:
         InstallError: no installation matches, several do, or its manifest can't be read.
@@ -222,25 +237,52 @@ def find_installation(space: SoftwareSpace, wanted: str) -> Installation:
         versions = ", ".join(item.full_module for item in matches)
         raise InstallError(f"several versions of '{wanted}' are installed: choose one of {versions}")
     for item in found.damaged:
-        if str(item.root).endswith(f"/{wanted}"):
+        if str(item.root).endswith((f"/{wanted}", f"/{wanted.partition('/')[0]}")):
             raise InstallError(item.problem)
     modules = [item.module for item in found.installations]
-    hint = f"; there are {', '.join(modules)}" if modules else ", nor any other"
+    more = f" and {len(modules) - 10} more: sifmod list" if len(modules) > 10 else ""
+    hint = f"; there are {', '.join(modules[:10])}{more}" if modules else ", nor any other"
     raise InstallError(
         f"there is no module '{wanted}' of sifmod in '{space.software}'{perhaps(wanted, modules)}{hint}. Name "
         "another software space with --prefix or EASYBUILD_PREFIX"
     )
 
 
-def folders_in(space: SoftwareSpace) -> Iterator[Path]:
+def _may_be_ours(space: SoftwareSpace, closed: Path) -> bool:
+    """Return whether a module of sifmod names a folder, or a module of its name may not be read either."""
+    shut: list[str] = []
+    unread: list[OSError] = []
+    for folder, _folders, files in walk(space.modules, unread):
+        for path in (Path(folder, name) for name in files):
+            try:
+                text = b"" if path.is_symlink() else content_of(path)
+            except OSError:
+                shut.append(str(path))
+                continue
+            if names.WRITTEN_BY.encode() in text and str(closed) in text.decode(errors="replace"):
+                return True
+    shut += [str(error.filename) for error in unread]
+    # by the name of the software or, in a hierarchy, any folder above an installation
+    wanted = {*closed.relative_to(space.software).parts[:-1], closed.name}
+    return any(not wanted.isdisjoint(re.split(r"/|\.lua$", path[len(str(space.modules)) :])) for path in shut) or (
+        str(space.modules) in shut
+    )
+
+
+def _may_not_be_read(path: Path) -> str:
+    return (
+        f"'{path}' may not be read (it belongs to {owner_of(path)}): what is installed there was not looked at. If it "
+        f"should be open: chmod -R a+rX {quoting.shell(path)}"
+    )
+
+
+def folders_in(space: SoftwareSpace, closed: Optional[list[Path]] = None) -> Iterator[Path]:
     """Yield the folders of a software space that have a manifest, and those that a removal was deleting.
 
     What EasyBuild's settings put between the software folder and an installation is walked through, and neither
     installations nor links are.
-
-    Raises:
-        InstallError: the software folder can't be read.
     """
+    closed = [] if closed is None else closed
     folders = [(space.software, 0)]
     while folders:
         folder, depth = folders.pop()
@@ -248,10 +290,14 @@ def folders_in(space: SoftwareSpace) -> Iterator[Path]:
             with os.scandir(folder) as entries:
                 found = list(entries)
         except OSError as error:
-            if depth or isinstance(error, FileNotFoundError):  # others keep it private, or nothing is installed yet
+            if depth and isinstance(error, PermissionError):
+                closed.append(folder)
+            if depth or isinstance(error, FileNotFoundError):  # nothing is installed yet
                 continue
             raise InstallError(f"can't list the software in '{folder}': {error.strerror}") from error
         if depth and not _OF_AN_INSTALLATION.isdisjoint(entry.name for entry in found):
+            if any(entry.name == "share" and not os.access(entry.path, os.X_OK) for entry in found):
+                closed.append(folder)  # its manifest would be in there
             continue
         for path in (Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)):
             if path.name.startswith(REMOVING) or os.path.lexists(path / names.MANIFEST):

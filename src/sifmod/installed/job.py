@@ -10,12 +10,7 @@ from sifmod.render.job import LAUNCHERS, PROGRAM, SRUN, Job
 
 
 def fitted(job: Job, manifest: Manifest, *, launcher: str = "") -> Job:
-    """Return a job as an installed container can run it: without a Python, the command is a program of the container.
-
-    Args:
-        job: the job.
-        manifest: that of the module's installation.
-        launcher: the launcher that the user chose; empty for the one that fits the container.
+    """Return a job as an installed container can run it: with the user's launcher, else Python's, or a program's.
 
     Raises:
         JobError: the container lacks the runscript of the launcher, `broadcast-image`, or an image for enroot.
@@ -37,15 +32,7 @@ def fitted(job: Job, manifest: Manifest, *, launcher: str = "") -> Job:
 
 
 def check_runscript(job: Job, manifest: Manifest) -> None:
-    """Refuse a job whose runscript the container lacks.
-
-    Args:
-        job: the job.
-        manifest: that of the module's installation.
-
-    Raises:
-        JobError: the container lacks the runscript of the launcher.
-    """
+    """Refuse a job whose runscript the container lacks."""
     runscript = LAUNCHERS.get(job.launcher, "")
     if runscript and f"runscripts/{runscript}" not in manifest.files:
         raise JobError(

@@ -5,57 +5,37 @@ from __future__ import annotations
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
+from sifmod import names
 from sifmod.container.bind import escape
-from sifmod.eb.space import SoftwareSpace
-from sifmod.errors import CommandError, KernelError
-from sifmod.host.files import write_whole
+from sifmod.errors import CommandError, KernelError, SifmodError
+from sifmod.host.owners import owner_of
 from sifmod.host.runtime import look
+from sifmod.host.writing import write_folder
 from sifmod.inside.has_module import MISSING
-from sifmod.install.manifest import read_manifest
-from sifmod.installed.installation import Installation, find_installation
+from sifmod.installed.installation import Installation
 from sifmod.resources import program
+from sifmod.text import quoting
 from sifmod.usersoftware.state import PACKED
 
-# Jupyter's own rule (jupyter_client, kernelspec.py, _kernel_name_pat)
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
+# `%pip` would start the pip of user software, and not that which knows what is packed.
+_PIP = "get_ipython().register_magic_function(lambda line: get_ipython().system('pip ' + line), magic_name='pip')"
+
+# Jupyter's own rule (jupyter_client, kernelspec.py, _kernel_name_pat), less what is no name of a folder
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel as Jupyter reads it.
-
-    Attributes:
-        name: name of the kernel and of its folder.
-        directory: folder of its kernel.json.
-        spec: content of kernel.json.
-    """
+    """A kernel as Jupyter reads it: its name, the folder of this name, and the content of kernel.json."""
 
     name: str
     directory: Path
     spec: Mapping[str, Any]
-
-
-def loaded_or_installed(space: SoftwareSpace, wanted: str, environ: Optional[Mapping[str, str]] = None) -> Installation:
-    """Return the installation of the loaded module if it is the wanted one, else one of the software space.
-
-    Args:
-        space: the software space.
-        wanted: name of the module, with or without version, or path of the installation.
-        environ: the environment to read, `os.environ` by default.
-
-    Raises:
-        InstallError: no module matches, several do, or a manifest can't be read.
-    """
-    root = (os.environ if environ is None else environ).get("CONTAINERROOT", "")
-    manifest = read_manifest(Path(root)) if root else None
-    loaded = Installation(Path(root), manifest, space) if manifest else None
-    return loaded if loaded and loaded.answers_to(wanted) else find_installation(space, wanted)
 
 
 def kernel_of(
@@ -66,14 +46,7 @@ def kernel_of(
     jupyter_prefix: Optional[Path] = None,
     environ: Optional[Mapping[str, str]] = None,
 ) -> Kernel:
-    """Return the kernel of an installed container; write nothing.
-
-    Args:
-        installation: the installation.
-        name: name of the kernel; empty for the module's, in lower case.
-        display_name: name that Jupyter shows; empty for the module's.
-        jupyter_prefix: prefix of the Jupyter that the kernel is for; None for every Jupyter of the user.
-        environ: the environment to read, `os.environ` by default.
+    """Return the kernel of an installed container for a Jupyter, by default for each of the user's; write nothing.
 
     Raises:
         KernelError: the name is not valid for a kernel, or the container has no command `python`.
@@ -90,7 +63,14 @@ def kernel_of(
         )
     # A signal would reach the whole process group, including the runtime's helpers; a message interrupts only the cell.
     spec: dict[str, Any] = {
-        "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "argv": [
+            str(python),
+            "-m",
+            "ipykernel_launcher",
+            "-f",
+            "{connection_file}",
+            f"--IPKernelApp.exec_lines={_PIP}",
+        ],
         "display_name": display_name or installation.module,
         "language": "python",
         "interrupt_mode": "message",
@@ -98,7 +78,8 @@ def kernel_of(
     }
     unseen = _unseen_runtime_directory(environ)
     if unseen:
-        spec["env"] = {"SINGULARITY_BIND": escape(unseen), "APPTAINER_BIND": escape(unseen)}
+        # not _BIND, which a job that a cell submits gets too
+        spec["env"] = {"SINGULARITY_BINDPATH": escape(unseen), "APPTAINER_BINDPATH": escape(unseen)}
     folder = jupyter_prefix.absolute() / "share" / "jupyter" if jupyter_prefix else _data_directory(environ)
     return Kernel(name, folder / "kernels" / name, spec)
 
@@ -121,17 +102,18 @@ def require_ipykernel(installation: Installation) -> None:
             remove = ["make-squashfs --remove-directory"] if found.has_directory else []
             commands = [*remove, "add-layer", *commands, "make-squashfs"]
         remedy = "; ".join(f"{installation.root}/bin/{command}" for command in commands)
+        if found.state == PACKED and not (installation.root / "bin" / "add-layer").is_file():
+            remedy = f"eb --module-only --rebuild EASYCONFIG, which writes this sifmod's commands; {remedy}"
+        if not os.access(installation.root, os.W_OK):
+            owner, name = owner_of(installation.root), quoting.shell(installation.module)
+            remedy = f"a module of your own, because this one is of {owner}: sifmod on {name} --name NAME"
         raise KernelError(f"{installation.module} has no ipykernel, which Jupyter needs. Install it with: {remedy}")
     if done.status:
         raise KernelError(f"'{python}' failed with exit status {done.status}: {done.last_lines}")
 
 
 def write_kernel(kernel: Kernel, *, replace: bool = False) -> None:
-    """Write a kernel, whole or not at all.
-
-    Args:
-        kernel: the kernel.
-        replace: whether to replace a kernel of the same name.
+    """Write a kernel, whole or not at all; one of the same name is replaced only if that is asked for.
 
     Raises:
         KernelError: a kernel of that name exists, or the folder can't be written.
@@ -139,24 +121,11 @@ def write_kernel(kernel: Kernel, *, replace: bool = False) -> None:
     directory = kernel.directory
     if os.path.lexists(directory) and not replace:
         raise KernelError(f"there is already a kernel in '{directory}': replace it with --replace, or choose a --name")
+    text = json.dumps(dict(kernel.spec), indent=1, ensure_ascii=False) + "\n"
     try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".sifmod-", dir=directory.parent) as folder:
-            made = Path(folder, "made")
-            made.mkdir()
-            text = json.dumps(dict(kernel.spec), indent=1, ensure_ascii=False) + "\n"
-            write_whole(made / "kernel.json", text)
-            replaced = Path(folder, "replaced")
-            if os.path.lexists(directory):
-                directory.rename(replaced)
-            try:
-                made.rename(directory)
-            except OSError:
-                if os.path.lexists(replaced):
-                    replaced.rename(directory)
-                raise
-    except OSError as error:
-        raise KernelError(f"the kernel can't be written to '{directory}': {error.strerror}") from error
+        write_folder(directory, {"kernel.json": text}, replaceable=lambda _folder: replace)
+    except SifmodError as error:
+        raise KernelError(f"the kernel can't be written: {error}") from error
 
 
 def _data_directory(environ: Mapping[str, str]) -> Path:
@@ -171,5 +140,5 @@ def _data_directory(environ: Mapping[str, str]) -> Path:
 def _unseen_runtime_directory(environ: Mapping[str, str]) -> str:
     """Return Jupyter's folder of connection files; empty if the runtime mounts it anyway, as in the home and /tmp."""
     directory = environ.get("JUPYTER_RUNTIME_DIR") or str(_data_directory(environ) / "runtime")
-    shown = (Path(environ.get("HOME") or "/nonexistent"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - the runtime's own mounts
+    shown = (environ.get("HOME") or "/nonexistent", *names.MOUNTED_ANYWAY)
     return "" if any(Path(directory).is_relative_to(folder) for folder in shown) else directory

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import stat
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Optional
@@ -21,13 +22,17 @@ from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import CommandError, InstallError
 from sifmod.host.command import run
-from sifmod.host.files import content_of, keep_as, owner_of, remove_tree, sha256_of, whole_file
+from sifmod.host.files import content_of, each_level_a_call, folders_below, sha256_of
+from sifmod.host.owners import no_permission, owner_of
+from sifmod.host.writing import keep_as, remove_tree, whole_file
 from sifmod.inside.trees import FOLDER_MODES
 from sifmod.install.oldimages import remove_old_images
 from sifmod.install.rollback import settle
 from sifmod.installed.installation import REMOVING, Installation, folders_in
-from sifmod.installed.lock import alone, check_lock
+from sifmod.installed.kept import contents, write_record
+from sifmod.installed.lock import check_lock, hold_lock
 from sifmod.installed.verification import difference_from_packed
+from sifmod.site.settings import ASK_OWNER
 from sifmod.text.printable import printable
 from sifmod.usersoftware.commands import others_among_commands
 from sifmod.usersoftware.state import DIRECTORY, is_untouched
@@ -52,15 +57,11 @@ _OF_RUNS = (names.OURS, ".packing.", ".unpacking.", ".layering.")
 
 @dataclass(frozen=True)
 class Removal:
-    """The removal of one installation.
-
-    Attributes:
-        installation: the installation to remove.
-        say: called with one line at the start of each action.
-    """
+    """The removal of one installation; `say` is called with one line at the start of each action."""
 
     installation: Installation
     say: Callable[[str], None]
+    ask_owner: str = ASK_OWNER
 
     @property
     def users_own(self) -> tuple[Path, ...]:
@@ -97,11 +98,7 @@ class Removal:
         return (*found, *others_among_commands(root))
 
     def check(self) -> None:
-        """Refuse an installation that is a copy or elsewhere, may not be written, or is in use by another run.
-
-        Raises:
-            InstallError: with the reason, and what to do.
-        """
+        """Refuse an installation that is a copy or elsewhere, may not be written, or is in use by another run."""
         root, space = self.installation.root, self.installation.space
         subdir = PurePosixPath(self.installation.subdir)
         if ".." in subdir.parts or subdir.is_absolute() or root.parts[-len(subdir.parts) :] != subdir.parts:
@@ -111,25 +108,22 @@ class Removal:
             )
         below = [root, *root.parents][: len(subdir.parts)]
         if below[-1].parent.resolve() != space.software.resolve():
-            raise InstallError(f"'{root}' is not in '{space.software}': name its software space with --prefix")
+            whose = f"'{root}', which belongs to {owner_of(root)},"
+            raise InstallError(f"{whose} is not in '{space.software}': name its software space with --prefix")
         for path in below:
             if path.is_symlink():
                 raise InstallError(
                     f"'{path}' is a link to '{path.readlink()}': links are not followed. Remove it by hand"
                 )
-        # with --read-only-installdir EasyBuild takes write permission even from the owner
-        places = [] if root.stat().st_uid == os.geteuid() else [root]
-        for path in (*places, root.parent, *(file.parent for file in self.installation.module_files)):
+        # with --read-only-installdir EasyBuild takes write permission even from the owner, who can give it back
+        places = (path for path in folders_below(root) if path.lstat().st_uid != os.geteuid())
+        for path in (root.parent, *(file.parent for file in self.installation.module_files), *places):
             if not os.access(path, os.W_OK | os.X_OK):
-                raise InstallError(f"you may not write to '{path}', which belongs to {owner_of(path)}")
+                raise no_permission(path, self.ask_owner)
         check_lock(space.lock(root))
 
     def remove(self, *, keep: Optional[Path], delete_others: bool = False) -> None:
-        """Remove the installation.
-
-        Args:
-            keep: folder to copy the user software to first; None to delete it.
-            delete_others: whether `others` are deleted; else they are refused.
+        """Remove the installation, after its user software was copied to `keep`; `others` are refused or deleted too.
 
         Raises:
             InstallError: a step failed; user software that is not in `keep` yet is still in place.
@@ -137,7 +131,7 @@ class Removal:
         self.check()
         root = self.installation.root
         trash = root.with_name(f"{REMOVING}{root.name}.{uuid.uuid4().hex[:8]}")
-        with alone(self.installation.space.lock(root)):
+        with hold_lock(self.installation.space.lock(root)):
             self.check_module_files()
             if not delete_others:
                 self.check_others()
@@ -146,7 +140,7 @@ class Removal:
             with _unpacked_again(root) if keep else contextlib.nullcontext():
                 if keep:
                     self._pack_for_keeping()
-                with _user_software_lock(root):
+                with user_software_lock(root):
                     if keep:
                         self._keep(keep)
                     self._remove_module_files()
@@ -163,11 +157,7 @@ class Removal:
             root.parent.rmdir()
 
     def check_module_files(self) -> None:
-        """Refuse an installation if a module file that loads it would stay, or may do so somewhere.
-
-        Raises:
-            InstallError: with the paths, and what to do.
-        """
+        """Refuse an installation if a module file that loads it would stay, or may do so somewhere."""
         item, top = self.installation, self.installation.space.modules
         elsewhere = [path for path in self._own_module_files() if not _is_below(path, top)]
         if elsewhere:
@@ -184,11 +174,7 @@ class Removal:
             )
 
     def check_others(self) -> None:
-        """Refuse an installation that contains files which sifmod did not install.
-
-        Raises:
-            InstallError: with their names, and what to do.
-        """
+        """Refuse an installation that contains files which sifmod did not install."""
         others = self.others
         if others:
             root = self.installation.root
@@ -206,7 +192,7 @@ class Removal:
         """
         self.check()
         root = self.installation.root
-        with alone(self.installation.space.lock(root)):
+        with hold_lock(self.installation.space.lock(root)):
             if any(root.glob(f"{names.OURS}*")):
                 settled = settle(root)
                 if settled:
@@ -251,29 +237,37 @@ class Removal:
                     f"'{directory}' is not in use and differs from the packed file ({difference}): pack it with "
                     "make-squashfs --replace, or remove it. Nothing was removed"
                 )
-        target = folder / self.installation.module.replace("/", "-")
-        try:
-            target.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InstallError(f"creating '{target}' failed: {error.strerror}; nothing was removed") from error
+        self.copy_out({*own} - {directory}, folder)  # the packed file holds what the directory does
+
+    def copy_out(self, own: Collection[Path], folder: Path) -> Path:
+        """Copy users' files into a folder of the module's below `folder`, each whole or not at all, with a record."""
+        root = self.installation.root
+        name = folder / self.installation.module.replace("/", "-")
         copied = []
         try:
-            # the packed file holds what the directory does
-            beside = {root / names.USER_SOFTWARE_LIST, root / names.USER_SOFTWARE_SHA256}
-            for path in sorted({*own, *beside} - {directory}):
-                if path.exists():
-                    self.say(f"copying {path.name} to {target}")
-                    is_new = not os.path.lexists(target / path.name)
-                    _copy_any(path, target / path.name)
-                    if is_new:
-                        copied.append(target / path.name)
+            with _opened(name) as target:
+                try:
+                    beside = {root / names.USER_SOFTWARE_LIST, root / names.USER_SOFTWARE_SHA256}
+                    for path in sorted({*own, *beside}):
+                        if os.path.lexists(path):
+                            self.say(f"copying {path.name} to {name}")
+                            is_new = not os.path.lexists(target / path.name)
+                            _copy_any(path, target / path.name)
+                            if is_new:
+                                copied.append(target / path.name)
+                    write_record(self.installation, target)
+                except BaseException as error:
+                    # when it is packed again it has other bytes, for which these would be in the way
+                    for path in copied:
+                        _remove_tree(path)
+                    if isinstance(error, InstallError):
+                        raise InstallError(str(error).replace(str(target), str(name))) from error
+                    raise
         except BaseException:
-            # when it is packed again it has other bytes, for which these would be in the way
-            for path in copied:
-                _remove_tree(path)
             with contextlib.suppress(OSError):
-                target.rmdir()
+                name.rmdir()
             raise
+        return name
 
     def _own_module_files(self) -> Iterator[Path]:
         """Yield what loads this installation: links first, then the module files that they lead to.
@@ -286,6 +280,12 @@ class Removal:
         links = (path for path in item.module_files if path.is_symlink())
         yield from (path for path in links if not path.exists() or path.resolve() in targets)
         yield from files
+
+    def _backups(self, path: Path) -> list[Path]:
+        """Return the copies of a module file that `eb --module-only` has made beside it (back_up_file)."""
+        stem = re.escape(path.name.removesuffix(".lua"))
+        found = [one for one in path.parent.iterdir() if re.fullmatch(rf"\.?{stem}\.bak_\d+_\d+", one.name)]
+        return [one for one in found if not one.is_symlink() and self.installation.is_named_in(_text(one))]
 
     def _remove_module_files(self) -> None:
         own = tuple(self._own_module_files())
@@ -301,6 +301,8 @@ class Removal:
         for path in own:
             try:
                 self.say(f"removing {path}")
+                for backup in self._backups(path):
+                    backup.unlink()
                 path.unlink()
                 default = path.parent / "default"  # a link, from eb --set-default-module
                 if default.is_symlink() and not default.exists():
@@ -312,15 +314,7 @@ class Removal:
 
 
 def remove_leftovers(space: SoftwareSpace, wanted: str) -> tuple[Path, ...]:
-    """Remove what killed removals of a module have left, and return the folders that held it.
-
-    Args:
-        space: the software space.
-        wanted: name of the module, or NAME/VERSION.
-
-    Raises:
-        InstallError: it can't be removed.
-    """
+    """Remove what killed removals of a module, NAME or NAME/VERSION, have left, and return the folders that held it."""
     found = {}
     for path in folders_in(space):
         if path.name.startswith(REMOVING):
@@ -328,7 +322,7 @@ def remove_leftovers(space: SoftwareSpace, wanted: str) -> tuple[Path, ...]:
             if _is_meant(wanted, str(root.relative_to(space.software))):
                 found[path] = root
     for path, root in found.items():
-        with alone(space.lock(root)):
+        with hold_lock(space.lock(root)):
             _remove_tree(path)
         with contextlib.suppress(OSError):
             root.parent.rmdir()
@@ -355,15 +349,11 @@ def _is_below(path: Path, top: Path) -> bool:
 
 @contextlib.contextmanager
 def _unpacked_again(root: Path) -> Iterator[None]:
-    """If the block fails, restore what packing in it has changed: the packed files, and which copy is in use.
-
-    Raises:
-        InstallError: there is no space to keep the present state.
-    """
+    """If the block fails, restore what packing in it has changed: the packed files, and which copy is in use."""
     aside = root / _ASIDE
-    modes = user_modes(root)
     present = [name for name in _PACKING if os.path.lexists(root / name)]
     try:
+        modes = user_modes(root)
         remove_tree(aside)
         aside.mkdir()
         for name in present:
@@ -373,7 +363,7 @@ def _unpacked_again(root: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with _user_software_lock(root):
+        with user_software_lock(root):
             for name in _PACKING:
                 if name in present:
                     (aside / name).replace(root / name)
@@ -390,7 +380,7 @@ def _unpacked_again(root: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _user_software_lock(root: Path) -> Iterator[None]:
+def user_software_lock(root: Path) -> Iterator[None]:
     """Hold the lock of make-squashfs and unmake-squashfs."""
     lock = root / names.USER_SOFTWARE_LOCK
     flags = os.O_CLOEXEC | os.O_NOFOLLOW
@@ -420,6 +410,25 @@ def _user_software_lock(root: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def _opened(name: Path) -> Iterator[Path]:
+    """Yield a folder of this user's, which is made if needed, by a path that leads to it whatever is done to its name.
+
+    Where others may rename it, the name could lead to the installation a moment later.
+    """
+    try:
+        name.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise InstallError(f"creating '{name}' failed: {error.strerror}; nothing was removed") from error
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid():
+            raise InstallError(f"'{name}' belongs to {owner_of(name)}: choose another folder; nothing was removed")
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
 def _copy(source: Path, target: Path) -> None:
     """Copy a file, whole or not at all, and compare the copy before it gets its name."""
     if target.exists() and sha256_of(target) == sha256_of(source):
@@ -442,11 +451,14 @@ def _copy_any(source: Path, target: Path) -> None:
     if not source.is_dir() or source.is_symlink():
         _copy(source, target)
         return
-    if target.exists():
-        raise InstallError(f"'{target}' already exists: choose another folder")
+    if os.path.lexists(target):
+        if contents(target.parent, target.name) == contents(source.parent, source.name):
+            return
+        raise InstallError(f"'{target}' already exists with other content: choose another folder")
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
-        shutil.copytree(source, draft, symlinks=True)
+        with each_level_a_call(source):
+            shutil.copytree(source, draft, symlinks=True)
         draft.rename(target)
     except OSError as error:  # shutil.Error is one
         raise InstallError(f"copying '{source}' to '{target.parent}' failed: {error}; nothing was removed") from error

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from sifmod import names
+from sifmod import __version__, names
+from sifmod.container.runtime import squashfs_image, squashfs_users
 from sifmod.container.spec import image_is_gone
-from sifmod.errors import CommandError, ImageError, InstallError
+from sifmod.errors import CommandError, ImageError, InstallError, RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding, worst
 from sifmod.host.command import Result, run
-from sifmod.host.files import content_of, everybody_may_change, inside, sha256_of
+from sifmod.host.files import content_of, inside, sha256_of
+from sifmod.host.owners import everybody_may_change
 from sifmod.host.runtime import look
 from sifmod.image.inspection import has_shell
 from sifmod.image.sif import check_is_sif
 from sifmod.install.packages import check_packages, python_facts
+from sifmod.install.starter import find_install_runtime
 from sifmod.installed.base import base_findings
 from sifmod.installed.consistency import packages_in_container, packages_on_disk
 from sifmod.installed.installation import Installation
@@ -27,7 +32,17 @@ from sifmod.text.size import counted, size_text
 from sifmod.usersoftware.commands import others_among_commands
 from sifmod.usersoftware.layers import layer_findings
 from sifmod.usersoftware.startup import starting_code
-from sifmod.usersoftware.state import DAMAGED, DIRECTORY, GONE, NONE, PACK_AGAIN, PACKED, problems, recorded_sums
+from sifmod.usersoftware.state import (
+    DAMAGED,
+    DIRECTORY,
+    GONE,
+    NONE,
+    PACK_AGAIN,
+    PACKED,
+    problems,
+    recorded_sums,
+    sum_findings,
+)
 
 _REINSTALL = "reinstall it with: eb --rebuild"
 _MEND_FIRST = "mend its user software first, as said above: a reinstall keeps it"
@@ -35,17 +50,22 @@ _MEND_FIRST = "mend its user software first, as said above: a reinstall keeps it
 _OF_THE_IMAGE = (f"runscripts/{names.CONSTRAINTS}", "share/docker-defs/")
 
 # Read all of the packed file, or only its folders; or compare it with the directory. Both use functions
-# of the scripts in the installation.
-_READ = """
+# of the scripts in the installation, which those of an early sifmod lack.
+_TOO_OLD = 78
+_FUNCTIONS = f"""
+[[ -e $1/share/packing.sh ]] || exit {_TOO_OLD}
 source "$1/share/container.sh"
 source "$1/share/packing.sh"
+declare -F trees compare_trees bind_source >/dev/null || exit {_TOO_OLD}
+"""
+_READ = f"""{_FUNCTIONS}
 trees "$(bind_source "$packed"):$2:ro,image-src=/" compare "$2" "$2" "$3"
 """
-_COMPARE = """
-source "$1/share/container.sh"
-source "$1/share/packing.sh"
+_COMPARE = f"""{_FUNCTIONS}
 compare_trees "$packed" "$directory" full
 """
+_REWRITE = "eb --module-only --rebuild"
+_NOT_FOR_THEM = "for them the module can't be loaded, or commands fail or are the host's"
 
 
 def verify(
@@ -64,13 +84,14 @@ def verify(
     # The scripts that start the container run on the host, with the permissions of whoever became suspicious.
     is_whole = worst(files) != PROBLEM
     yield from _user_commands(installation)
-    yield from _module_file(installation)
+    yield from module_file_findings(installation)
+    yield from _closed(installation)
     yield from _writable(installation)
     yield from _image(installation, site, progress)
     yield from _squashfs(installation, site, progress)
     yield from _old_images(installation)
     yield from _placement(installation, site)
-    yield from base_findings(installation)
+    yield from base_findings(installation, site)
     with progress.step(f"{installation.module}: reading user software"):
         findings = list(_user_software(installation, fast=fast or not is_whole))
     yield from findings
@@ -87,12 +108,23 @@ def verify(
         return
     with progress.step(f"{installation.module}: starting the container"):
         findings = [*_running(installation, remedy), *packages_in_container(installation)]
+    if worst(findings) == PROBLEM:
+        try:
+            find_install_runtime(site)
+        except RuntimeMissingError as error:  # no reinstall mends that
+            why, remedy = "no container starts on this host", "try on another node, or start none: sifmod verify --fast"
+            findings = [Finding(PROBLEM, "sanity check", f"not done: {error}", why, remedy)]
     yield from findings
 
 
 def difference_from_packed(installation: Installation) -> str:
     """Compare every byte of the user software's directory with the packed file; return what differs, else ''."""
     done = _script(installation, _COMPARE)
+    if done.status == _TOO_OLD:
+        raise InstallError(
+            f"'{installation.root}' was made by sifmod {installation.made_by}, whose scripts can't compare the "
+            f"directory with the packed file: write this sifmod's first, with {_REWRITE}"
+        )
     return done.last_lines if done.status else ""
 
 
@@ -149,11 +181,17 @@ def _files(installation: Installation) -> Iterator[Finding]:
             "files",
             f"changed since the install: {', '.join(changed)}",
             "they may no longer work as tested",
-            _REINSTALL
-            if any(name.startswith(_OF_THE_IMAGE) for name in changed)
-            else "rewrite them with: eb --module-only --rebuild",
+            _REINSTALL if any(name.startswith(_OF_THE_IMAGE) for name in changed) else f"rewrite them with: {_REWRITE}",
         )
-    if not gone and not changed:
+    if installation.made_by not in ("", __version__):
+        what = f"made by sifmod {installation.made_by}, and this is {__version__}"
+        why = "commands of the module may lack options that messages of this sifmod name"
+        yield Finding(NOTE, "files", what, why, f"write this sifmod's scripts with: {_REWRITE}")
+    scripts = [root / name for name in texts if name in manifest.hashes] if not gone and not changed else []
+    if scripts and not any(installation.is_named_in(path.read_text(errors="replace")) for path in scripts):
+        what, why = f"no script names '{root}': it was moved", "commands and containers look for it where it was"
+        yield Finding(PROBLEM, "files", what, why, f"rewrite them with: {_REWRITE}")
+    elif not gone and not changed:
         how = "present and unchanged" if manifest.hashes else "present; the install recorded no checksums"
         yield Finding(OK, "files", f"{len(texts)} {how}")
 
@@ -166,13 +204,16 @@ def _user_commands(installation: Installation) -> Iterator[Finding]:
         yield Finding(WARNING, "user commands", what, why, "remove them, unless you know who put them there")
 
 
-def _module_file(installation: Installation) -> Iterator[Finding]:
-    topic, remedy = "module file", "rewrite it with: eb --module-only --rebuild"
-    found, recorded = installation.module_files, installation.manifest.module_files
+def module_file_findings(installation: Installation) -> Iterator[Finding]:
+    """Compare the module file with what was written, and the folder that it names with that of the installation."""
+    topic, remedy = "module file", f"rewrite it with: {_REWRITE}"
+    root, found, recorded = installation.root, installation.module_files, installation.manifest.module_files
     files = [path for path in found if not path.is_symlink()]
     if not files and found:
         what = f"'{found[0]}' is a symbolic link to '{found[0].resolve()}'"
-        yield Finding(PROBLEM, topic, what, "loading the module runs that file", remedy)
+        is_there = os.path.exists(found[0])  # noqa: PTH110 - without an error where a folder above is not ours
+        why = "loading the module runs that file" if is_there else "that file is gone: the module can't be loaded"
+        yield Finding(PROBLEM, topic, what, why, remedy)
         return
     if not files:
         places = ", ".join(f"'{path}'" for path in recorded) or f"it is not in '{installation.space.modules}'"
@@ -180,6 +221,11 @@ def _module_file(installation: Installation) -> Iterator[Finding]:
         yield Finding(PROBLEM, topic, what, "the module can't be loaded", remedy)
         return
     gone = sorted({*map(Path, recorded)} - {*found})
+    unseen = [path for path in gone if _is_out_of_sight(path)]
+    if unseen:
+        gone = [path for path in gone if path not in unseen]
+        what = f"you may not look into the folder of {', '.join(map(str, unseen))}"
+        yield Finding(PROBLEM, topic, what, "who may not either can't load the module from there", "chmod a+rX")
     if gone:
         what = f"gone: {', '.join(map(str, gone))}"
         yield Finding(PROBLEM, topic, what, "the module can't be loaded from there", remedy)
@@ -191,7 +237,7 @@ def _module_file(installation: Installation) -> Iterator[Finding]:
             continue
         digest = recorded.get(str(path), "")
         if not installation.is_named_in(content.decode(errors="replace")):
-            what = f"'{path}' belongs to another installation: it does not name '{installation.root}'"
+            what = f"'{path}' belongs to another installation, or this one was moved: it does not name '{root}'"
             yield Finding(PROBLEM, topic, what, "loading it does not load this container", remedy)
         elif digest and hashlib.sha256(content).hexdigest() != digest:
             why = "it runs as everybody who loads the module"
@@ -204,6 +250,55 @@ def _module_file(installation: Installation) -> Iterator[Finding]:
         if path.is_symlink() and path.resolve() not in targets:
             what = f"'{path}' leads to '{path.resolve()}'"
             yield Finding(PROBLEM, topic, what, "loading it does not load this container", remedy)
+
+
+def _is_out_of_sight(path: Path) -> bool:
+    try:
+        path.lstat()
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return False
+
+
+def _closed(installation: Installation) -> Iterator[Finding]:
+    """Compare the modes: who may read the module file needs the installation, and who may enter that needs its files.
+
+    An installation for its group only is no fault, whatever its module file says: EasyBuild's option group makes them.
+    """
+    root, topic, manifest = installation.root, "permissions", installation.manifest
+    names_of = [*manifest.files, names.USER_SOFTWARE_PACKED, names.USER_SOFTWARE_DIRECTORY]
+    folders = {folder for name in manifest.files for folder in Path(name).parents}
+    try:
+        audience = root.stat().st_mode & 0o055
+        readers = {file.stat().st_mode & 0o044 for file in installation.module_files if not file.is_symlink()}
+    except OSError:
+        return  # said elsewhere
+    if not audience and any(readers):
+        what = f"others may read the module file, and not '{root}' ({oct(root.stat().st_mode & 0o777)})"
+        yield Finding(PROBLEM, topic, what, _NOT_FOR_THEM, f"chmod -R go+rX {quoting.shell(root)}")
+        return
+    shut, idle = [], []
+    for name in sorted({*names_of, *map(str, folders - {Path()})}):
+        try:
+            mode = (root / name).lstat().st_mode
+        except OSError:
+            continue  # it is not there, which is said elsewhere
+        wanted = 0o055 if stat.S_ISDIR(mode) else 0o044 | (mode & 0o100) >> 3 | (mode & 0o100) >> 6
+        if not stat.S_ISLNK(mode) and audience & wanted & ~mode:
+            shut.append(name)
+        if name.startswith("bin/") and not mode & 0o100:
+            idle.append(name)
+    if shut:
+        what = f"{_first(shut)} may not be read by all who may enter '{root}'"
+        who = "go" if audience & 0o005 else "g"
+        yield Finding(PROBLEM, topic, what, _NOT_FOR_THEM, f"chmod -R {who}+rX {quoting.shell(root)}")
+    if idle:
+        why = "the command of the host is run instead, or none"
+        yield Finding(PROBLEM, topic, f"no programs: {_first(idle)}", why, f"chmod a+x {quoting.shell(root)}/bin/*")
+
+
+def _first(found: list[str]) -> str:
+    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
 
 
 def _writable(installation: Installation) -> Iterator[Finding]:
@@ -256,13 +351,15 @@ def _image(installation: Installation, site: Site, progress: Progress) -> Iterat
 
 
 def _squashfs(installation: Installation, site: Site, progress: Progress) -> Iterator[Finding]:
-    """Check the image for enroot. Nothing stands in for a missing one: jobs name it by its path."""
-    manifest, image, topic = installation.manifest, installation.squashfs, "image for enroot"
-    why = "jobs with enroot or pyxis fail, or run something else"
+    """Check the image's SquashFS. Nothing stands in for a missing one: jobs name it by its path."""
+    manifest, image, topic = installation.manifest, installation.squashfs, squashfs_image()
+    users = " or ".join(squashfs_users())
+    why = f"jobs with {users} fail, or run something else"
     if image is None:
-        if site.has_enroot:
-            what = "the site has enroot, and the module was installed without an image for it"
-            yield Finding(WARNING, topic, what, "jobs can't use enroot or pyxis", _REINSTALL)
+        if site.squashfs_runtimes:
+            has = f"the site has {site.squashfs_runtimes[0].name}"
+            what = f"{has}, and the module was installed without an image for it"
+            yield Finding(WARNING, topic, what, f"jobs can't use {users}", _REINSTALL)
         return
     try:
         size = image.stat().st_size
@@ -270,7 +367,7 @@ def _squashfs(installation: Installation, site: Site, progress: Progress) -> Ite
             what = f"'{image}' has {size} bytes, and {manifest.squashfs_size} were installed"
             yield Finding(PROBLEM, topic, what, why, _REINSTALL)
             return
-        with progress.step(f"{installation.module}: hashing the image for enroot", size=size) as step:
+        with progress.step(f"{installation.module}: hashing the {topic}", size=size) as step:
             digest = sha256_of(image, progress=step.advance)
     except FileNotFoundError:
         yield Finding(PROBLEM, topic, f"'{image}' is gone", why, _REINSTALL)
@@ -322,29 +419,21 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
         if state.has_packed and not state.packed_problem:
             yield Finding(NOTE, topic, f"'{state.packed}' is older than the directory, and not in use")
         return
-    record, recorded = installation.root / names.USER_SOFTWARE_SHA256, recorded_sums(installation.root)
-    if recorded:
-        try:
-            digest = sha256_of(state.packed)
-        except OSError as error:
-            yield Finding(
-                PROBLEM, topic, f"'{state.packed}' can't be read: {error.strerror}", "packages in it are lost"
-            )
-            return
-        if digest not in recorded:
-            yield Finding(
-                PROBLEM,
-                topic,
-                f"'{state.packed}' has the SHA-256 {digest}, but another one was recorded when it was packed",
-                "it is damaged, or not the same file",
-                f"{state.restoring}. If you have put it there, type: rm {quoting.shell(record)}",
-            )
-            return
+    recorded = recorded_sums(installation.root)
+    damaged = list(sum_findings(state))
+    if damaged:
+        yield from damaged
+        return
     if fast:
         yield Finding(OK, topic, f"packed: {count}, {size_text(state.size)}")
         return
     # what has the right SHA-256 was mounted and compared when it was packed
     done = _script(installation, _READ, names.USER_SOFTWARE, "sizes" if recorded else "full")
+    if done.status == _TOO_OLD:
+        how = "SHA-256 as packed" if recorded else "not read, so damage would not be seen"
+        what = f"packed: {count}, {size_text(state.size)}, {how}: its scripts are too old for more"
+        yield Finding(NOTE if recorded else WARNING, topic, what, "", f"write this sifmod's with: {_REWRITE}")
+        return
     if done.status:
         # 1: a file in it can't be read; else the runtime could not mount it
         yield Finding(

@@ -63,7 +63,7 @@ def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     own = dict(spec.mpi_env)
     if spec.python:
         own["PYTHONNOUSERSITE"] = "1"
-        # that of a Python of the host, which its module may set: the container's would not start. Empty is none.
+        # PYTHONHOME of a Python of the host, which its module may set, would stop the container's. Empty means unset.
         own["PYTHONHOME"] = ""
     if spec.venv:
         # uv's cache is in the home, mostly another file system: uv would warn that it can't link
@@ -85,6 +85,20 @@ def plain_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
 def injected_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     """Return the settings that only the container gets, because programs of the host read variables of these names."""
     return {name: value for name, value in setting_variables(spec, site).items() if is_for_host(name)}
+
+
+def proxies(spec: ContainerSpec, site: Site) -> list[tuple[str, str, str]]:
+    """Return each variable for a proxy in both spellings: its name, the other one, and the site's value.
+
+    One that the user has when the module is loaded comes before the site's. A setting of that name replaces it.
+    """
+    others = setting_variables(spec, site)
+    rows: list[tuple[str, str, str]] = []
+    for lower, value in site.proxies.items():
+        upper = lower.upper()
+        if value is not None and lower not in others and upper not in others:
+            rows += [(lower, upper, value), (upper, lower, value)]
+    return rows
 
 
 def cache_folders(spec: ContainerSpec, site: Site) -> dict[str, str]:

@@ -44,6 +44,7 @@ class Job:
         time: time limit in a format of sbatch.
         partition: partition; empty for the site's if GPUs are requested, else Slurm's default.
         account: account; empty for the site's.
+        gpu: vendor of the GPUs that the container is for; empty for the site's.
     """
 
     module: str
@@ -59,22 +60,17 @@ class Job:
     broadcast: bool = False
     pyxis: bool = False
     is_wrapper: bool = False
+    gpu: str = ""
 
 
 def render_job(job: Job, site: Site) -> str:
-    """Return the job script, ready for `sbatch`.
-
-    The module need not exist here: the script may be for another cluster.
-
-    Args:
-        job: what to run, and the resources.
-        site: the settings of the cluster that runs it.
+    """Return the job script, ready for `sbatch` on the cluster with these settings, which may be another one.
 
     Raises:
         JobError: a value is invalid; the message says which and why.
     """
     _check(job)
-    if job.pyxis and not site.has_enroot:
+    if job.pyxis and not site.squashfs_runtimes:
         raise JobError(
             f"the site '{site.name}' does not have enroot, with which pyxis starts containers: leave --pyxis out, or "
             'set runtimes = ["apptainer", "enroot"] in its file, or SIFMOD_RUNTIMES'
@@ -82,7 +78,7 @@ def render_job(job: Job, site: Site) -> str:
     if job.pyxis and job.broadcast:
         raise JobError(
             "--broadcast copies SIFs, and pyxis starts no SIF: leave one of --broadcast and --pyxis out"
-            + (" (with --no-pyxis, because the site names enroot first)" if site.prefers_enroot else "")
+            + (" (with --no-pyxis, because the site names enroot first)" if site.prefers_plugin else "")
         )
     if job.broadcast and not site.node_local_dir:
         raise JobError(
@@ -99,7 +95,7 @@ def render_job(job: Job, site: Site) -> str:
         job=job,
         site=site,
         name=_job_name(job),
-        partition=_slurm_name("partition", job.partition, site.slurm_partition if job.gpus_per_node else ""),
+        partition=_slurm_name("partition", job.partition, _sites_partition(job, site)),
         account=_slurm_name("account", job.account, site.slurm_account),
         processes=processes,
         tasks=1 if is_torchrun else processes,
@@ -137,6 +133,17 @@ def _check(job: Job) -> None:
         raise JobError(
             f"'{job.time}' is not a time limit of Slurm: write minutes, 'hours:minutes:seconds' or 'days-hours'"
         )
+
+
+def _sites_partition(job: Job, site: Site) -> str:
+    if not job.gpus_per_node or job.partition:
+        return ""
+    found, vendor = site.partition(job.gpu), job.gpu or site.gpu
+    if not found and not isinstance(site.slurm_partition, str) and site.slurm_partition:
+        which = f"GPUs of '{vendor}'" if vendor else "a module that does not say which GPUs it is for"
+        named = ", ".join(f"{key}: {name}" for key, name in site.slurm_partition.items())
+        raise JobError(f"the site '{site.name}' names no partition for {which} ({named}): add --partition")
+    return found
 
 
 def _slurm_name(what: str, own: str, sites: str) -> str:

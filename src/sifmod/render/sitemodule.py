@@ -8,8 +8,10 @@ from textwrap import wrap
 from sifmod.container.gpu import LIBRARIES, VENDORS
 from sifmod.container.spec import ContainerSpec
 from sifmod.render.environment import injected_variables, plain_variables
+from sifmod.render.facts import settings_facts
 from sifmod.render.helptext import FEATURES_ADVICE, FEATURES_TITLE, feature_rows
-from sifmod.render.templates import render_template, settings_facts
+from sifmod.render.module import module_text
+from sifmod.render.values import Values, site_values
 from sifmod.site.cache import ROOT
 from sifmod.site.settings import Site
 from sifmod.text.printable import printable
@@ -39,26 +41,20 @@ def short_name(site: Site) -> str:
 
 
 def render_site_module(name: str, site: Site) -> dict[str, str]:
-    """Return the module in both languages, by file name.
-
-    Lmod loads the Lua file; Environment Modules sees only the other one.
-
-    Args:
-        name: name of the module.
-        site: the settings of the cluster.
-    """
+    """Return the module by file name: Lmod loads the one in Lua, and Environment Modules sees only the other one."""
     spec = _any_image(name, site)
-    facts = {
-        **settings_facts(spec, site),
-        "mark": MARK,
-        "title": short_name(site),
+    title = short_name(site)
+    comment = f"{MARK} It has the settings of the site {title}: to change them, change the site file and run it again."
+    values: Values = {
+        **site_values(spec, site),
         "help": _help(spec, site),
         "whatis": [
-            f"Description: Bind paths, variables and GPU support of {short_name(site)} for containers of any image",
-            f"Keywords: container, {', '.join(site.runtime_commands)}, {short_name(site)}",
+            f"Description: Bind paths, variables and GPU support of {title} for containers of any image",
+            f"Keywords: container, {', '.join(site.runtime_commands)}, {title}",
         ],
     }
-    return {f"{name}.lua": render_template("site.lua", **facts), name: render_template("site.tcl", **facts)}
+    lua, tcl = (module_text(comment, values, syntax) for syntax in ("Lua", "Tcl"))
+    return {f"{name}.lua": lua, name: f"#%Module\n{tcl}"}
 
 
 def _any_image(name: str, site: Site) -> ContainerSpec:
@@ -78,10 +74,10 @@ def _any_image(name: str, site: Site) -> ContainerSpec:
 def _help(spec: ContainerSpec, site: Site) -> list[str]:
     """Return the lines of `module help`."""
     facts = settings_facts(spec, site)
-    optional = [bind for _, bind in facts["optional_binds"]]
+    optional = [bind for _, bind in facts.optional_binds]
     vendor = spec.runtime_gpu
     sections = {
-        "Bind paths": facts["required_binds"],
+        "Bind paths": facts.binds,
         "Bind paths that are used if they exist where the module is loaded": optional,
         FEATURES_TITLE: [f"{name}  {text}" for name, text in feature_rows(spec, site).items()],
         "GPU support": [f"--{vendor.option} ({vendor.name})"] if vendor else [],
@@ -89,7 +85,7 @@ def _help(spec: ContainerSpec, site: Site) -> list[str]:
             f"{name}={value}" for name, value in plain_variables(spec, site).items()
         ],
         "Variables in containers only": [f"{name}={value}" for name, value in injected_variables(spec, site).items()],
-        f"Caches below {site.cache.get(ROOT)}, if it exists where the module is loaded": facts["loaded_caches"],
+        f"Caches below {site.cache.get(ROOT)}, if it exists where the module is loaded": facts.loaded_caches,
     }
     lines = [
         f"This module sets what containers of any image need at the site {short_name(site)}:",

@@ -12,6 +12,7 @@ from typing import Any, Callable
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from sifmod.container.gpu import LIBRARIES, VENDORS
+from sifmod.container.kinds import naming_item
 from sifmod.container.variables import VARIABLE_NAME, check_variable
 from sifmod.finding import OK, SEVERITIES
 from sifmod.site.keys import (
@@ -19,7 +20,6 @@ from sifmod.site.keys import (
     VARIABLES,
     Key,
     Kind,
-    WrongItemError,
     choice,
     list_schema,
     read_items,
@@ -98,10 +98,8 @@ def _table(example: str, check: Callable[[str, str], Any], value: Any) -> Mappin
         raise TypeError(f"a table of strings, such as {example}")
     found = {}
     for name, item in value.items():
-        try:
+        with naming_item(name):
             found[name] = check(name, item)
-        except ValueError as error:
-            raise WrongItemError(name, str(error)) from error
     return MappingProxyType(found)
 
 
@@ -161,37 +159,32 @@ _SENTENCES = Kind(
     "sentences without `[`, `]`, `{`, `}`, `\\` and `%`",
     _sentences,
     {"type": "string", "pattern": rf"^[^{_UNSHOWABLE}]*[^{_UNSHOWABLE}\s][^{_UNSHOWABLE}]*$"},
-    None,
 )
 _ADDRESSES = Kind(
     "address, or list of addresses",
     _sources,
     {"anyOf": [{"type": "string", "pattern": f"^{_ADDRESS}$"}, _filled(f"^{_ADDRESS}$")]},
-    None,
 )
-_NAMES = Kind("list of variables", partial(_texts, _variable), _filled(f"^{VARIABLE_NAME.pattern}$"), None)
-_WORDS = Kind("list of names", partial(_texts, _text), _filled(r"\S"), None)
-_PATTERNS = Kind("list of shell patterns", _WORDS.read, _WORDS.schema, None)
-_DIGESTS = Kind("list of `sha256:...`", partial(_texts, _digest), _filled(f"^{DIGEST.pattern}$"), None)
+_NAMES = Kind("list of variables", partial(_texts, _variable), _filled(f"^{VARIABLE_NAME.pattern}$"))
+_WORDS = Kind("list of names", partial(_texts, _text), _filled(r"\S"))
+_PATTERNS = Kind("list of shell patterns", _WORDS.read, _WORDS.schema)
+_DIGESTS = Kind("list of `sha256:...`", partial(_texts, _digest), _filled(f"^{DIGEST.pattern}$"))
 _LABELS = Kind(
     "table of shell patterns",
     partial(_table, '{ "org.opencontainers.image.version" = "1.*" }', _pattern),
     table_schema({"type": "string"}),
-    None,
 )
 _RANGES = Kind(
     "table of version ranges",
     partial(_table, '{ torch = ">=2.0,<2.3" }', _range),
     table_schema({"type": "string", "pattern": rf"^\s*({_separated(_RANGE)})?\s*$"}),
-    None,
 )
 _DRIVERS = Kind(
     "table of version ranges",
     partial(_table, f'{{ {next(iter(VENDORS))} = ">=550,<560" }}', _driver),
     table_schema({"type": "string", "pattern": rf"^\s*{_separated(_PLAIN_RANGE)}\s*$"}, names=VENDORS),
-    None,
 )
-_DATE = Kind("date", _date, {"type": "string", "format": "date"}, None)
+_DATE = Kind("date", _date, {"type": "string", "format": "date"})
 
 MATCH_KEYS = _keys(
     Key("images", _PATTERNS, "One matches the file name of the image, or the URI that it was pulled from.", ()),
@@ -228,7 +221,6 @@ ENTRY_KEYS = _keys(
             "lower-case letters and digits, with `-` or `.` between them",
             _identifier,
             {"type": "string", "pattern": f"^{_IDENTIFIER}$"},
-            None,
         ),
         "Its name; required, as are the next four.",
         "",
@@ -246,7 +238,7 @@ ENTRY_KEYS = _keys(
     Key("unset", _NAMES, "Variables that must not be set in the container.", ()),
     Key(
         MATCH,
-        Kind("table of conditions, below", _conditions, table_schema(keys=MATCH_KEYS.values()), None),
+        Kind("table of conditions, below", _conditions, table_schema(keys=MATCH_KEYS.values())),
         "What it applies to; required.",
         {},
     ),
@@ -272,7 +264,6 @@ FILE_KEYS = _keys(
                     "anyOf": [{"required": ["withdrawn"]}, {"required": [*NEEDED]}],
                 },
             },
-            None,
         ),
         "Known problems.",
         (),

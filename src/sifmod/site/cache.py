@@ -19,6 +19,12 @@ UNCLEAN = "its path is not absolute here, or has '//', '.' or '..' in it"
 MISSING = "does not exist (make it with: mkdir -p -m 700)"
 UNUSABLE = "can't be made or written to, or is not yours"
 
+# Why a folder on the way to the root, which comes before it, lets others put their caches there
+FOREIGN = "belongs to another user, who could put other files there"
+SHARED = "can be written to by others, who could put other files there (chmod go-w, or chmod +t if they need it)"
+LINK = "is a link that is not followed: name the folder itself"
+UNSEEN = "can't be looked at with this Lua, which has no posix.sys.stat"
+
 _PART = re.compile(r"\$\{([A-Z_][A-Z0-9_]*)\}")
 
 # bash sets these without exporting them, so the module would see another value, or none.
@@ -37,17 +43,17 @@ def parts(root: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_PART.findall(root)))
 
 
+def pieces(root: str) -> list[tuple[str, str]]:
+    """Return a root as pairs of a text and the name of the variable after it; the last name may be empty."""
+    found, end = [], 0
+    for part in _PART.finditer(root):
+        found.append((root[end : part.start()], part[1]))
+        end = part.end()
+    return [*found, (root[end:], "")] if end < len(root) else found
+
+
 def check_entry(name: str, value: object) -> None:
-    """Check one entry of the table.
-
-    Args:
-        name: `root`, or a variable.
-        value: the root, or the folder of the variable below it. Empty if there is none, for example in the user's
-            settings.
-
-    Raises:
-        ValueError: it can't be used; the message says why and what to write.
-    """
+    """Check one entry of the table."""
     if not isinstance(value, str):
         raise ValueError(f"write the value of {name} in quotes")  # noqa: TRY004 - the value of a valid table
     if name != ROOT:
@@ -91,11 +97,7 @@ def _check_path(path: str) -> None:
 
 
 def resolve(root: str, environ: Mapping[str, str]) -> str:
-    """Return the root on this host, as modules and scripts find it; it need not exist.
-
-    Args:
-        root: as the site has it.
-        environ: the environment.
+    """Return the root, as the site has it, on this host, as modules and scripts find it; it need not exist.
 
     Raises:
         ValueError: a variable in it is not set, or its value makes no clean path; the message says which.

@@ -112,19 +112,13 @@ def _option(text: str) -> str:
 
 def _host_pattern(text: str) -> str:
     if not _HOST_PATTERN.fullmatch(text):
-        raise ValueError(
-            f"'{text}' is not a pattern of host names: write letters, digits, '.', '-', '*', '?' and '[0-9]'"
-        )
+        raise ValueError(f"'{text}' is not a pattern of names: write letters, digits, '.', '-', '*', '?' and '[0-9]'")
     pattern.check(text)
     return text
 
 
 def check_name(text: str) -> str:
-    """Return the name of a feature.
-
-    Raises:
-        ValueError: it can't be one; the message says why.
-    """
+    """Return the name of a feature."""
     if not NAME.fullmatch(text):
         raise ValueError(f"'{text}' can't be the name of a feature: use letters, digits, '_' and '-', no '-' first")
     return text
@@ -138,23 +132,21 @@ def _file(value: Any) -> str:
 
 
 _PATHS = list_schema("^/")
-_FEATURE_BINDS = Kind("list of bind paths, also patterns", partial(read_items, check=_bind), _PATHS, None)
-_DIRECTORIES = Kind("list of absolute paths", partial(read_items, check=_directory), list_schema(r"^/[^:$\\]*$"), None)
+_FEATURE_BINDS = Kind("list of bind paths, also patterns", partial(read_items, check=_bind), _PATHS)
+_DIRECTORIES = Kind("list of absolute paths", partial(read_items, check=_directory), list_schema(r"^/[^:$\\]*$"))
 _OPTIONS = Kind(
     "list of long options",
     partial(read_items, check=_option),
     list_schema(f"^--(({'|'.join(SWITCHES)})|({'|'.join(VALUED)})=.+)$"),
-    None,
 )
 _HOST_PATTERNS = Kind(
-    "list of patterns of host names",
+    "list of patterns of names",
     partial(read_items, check=_host_pattern),
     list_schema(f"^{_HOST_PATTERN.pattern}$"),
-    None,
 )
-_FILE = Kind("absolute path", _file, {"type": "string", "pattern": "^(/.*)?$"}, None)
+_FILE = Kind("absolute path", _file, {"type": "string", "pattern": "^(/.*)?$"})
 _VARIABLES = {
-    check: Kind(VARIABLES.title, partial(read_variables, check=check), VARIABLES.schema, None)
+    check: Kind(VARIABLES.title, partial(read_variables, check=check), VARIABLES.schema)
     for check in (_plain_variable, _injected_variable)
 }
 FEATURE_NAMES = Kind(
@@ -198,7 +190,7 @@ class Feature:
         _OPTIONS, (), "Options of the runtime for which it also reads a variable, such as `--no-umask`."
     )
     conflicts: tuple[str, ...] = described(
-        Kind("list of names", FEATURE_NAMES.read, FEATURE_NAMES.schema, None),
+        Kind("list of names", FEATURE_NAMES.read, FEATURE_NAMES.schema),
         (),
         "Features that can't be used together with it.",
     )
@@ -207,6 +199,9 @@ class Feature:
     )
     hosts: tuple[str, ...] = described(
         _HOST_PATTERNS, (), "It applies on hosts of these names: the node's, short or in full, or Slurm's for it."
+    )
+    partitions: tuple[str, ...] = described(
+        _HOST_PATTERNS, (), "It applies in jobs in these partitions of Slurm (`SLURM_JOB_PARTITION`)."
     )
     exists: str = described(_FILE, "", "It applies on nodes that have this file or directory.")
 
@@ -221,6 +216,7 @@ class Feature:
         conditions = [
             f"with GPUs of {self.vendor.name}" if self.vendor else "",
             f"named {' or '.join(self.hosts)}" if self.hosts else "",
+            f"in a job in the partition {' or '.join(self.partitions)}" if self.partitions else "",
             f"that have {self.exists}" if self.exists else "",
         ]
         return ", ".join(filter(None, conditions))
@@ -253,16 +249,13 @@ FEATURES = Kind(
         "propertyNames": {"pattern": f"^{NAME.pattern}$"},
         "additionalProperties": table_schema(keys=FEATURE_KEYS.values()),
     },
-    None,
 )
 
 
 def chosen(changes: Iterable[str], known: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the features that a list of names leads to, in the order of the site, and the names that are unknown.
+    """Return the features that a list of names leads to, in the order of the site, and the names that it does not know.
 
-    Args:
-        changes: names, each of which adds a feature, or takes it away if it begins with `-`; the last one counts.
-        known: the features of the site.
+    Each name adds a feature, or takes it away if it begins with `-`; the last one counts.
     """
     found: set[str] = set()
     unknown = []
@@ -299,12 +292,7 @@ def certain_conflicts(features: Iterable[Feature]) -> tuple[tuple[str, str], ...
 
 
 def unbound(feature: Feature, others: Iterable[Bind]) -> tuple[str, ...]:
-    """Return the directories of a feature's library path that neither its bind paths nor the site's contain.
-
-    Args:
-        feature: the feature.
-        others: the bind paths of the site.
-    """
+    """Return the directories of a feature's library path that neither its bind paths nor the site's contain."""
     bound = [_LIBRARIES, names.RUNSCRIPTS]
     folders = set()
     for bind in (*feature.binds, *feature.optional_binds, *others):

@@ -20,6 +20,7 @@ else:
 
 SITE_FILE = "site file"
 
+_LARGEST = 4 << 20  # characters; sites have some thousands
 _PROBE = "sifmod-probe"
 _WORD = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
 _KEY = rf"{_WORD}(?:\s*\.\s*{_WORD})*"
@@ -27,14 +28,7 @@ _KEY = rf"{_WORD}(?:\s*\.\s*{_WORD})*"
 
 @dataclass(frozen=True)
 class SiteFile:
-    """A parsed TOML file.
-
-    Attributes:
-        path: path of the file.
-        text: its text.
-        values: its keys and their TOML values.
-        kind: what it is, for messages.
-    """
+    """A parsed TOML file; messages say of which kind it is."""
 
     path: Path
     text: str
@@ -43,11 +37,7 @@ class SiteFile:
 
     @classmethod
     def read(cls, path: Path, *, kind: str = SITE_FILE) -> SiteFile:
-        """Read a file.
-
-        Args:
-            path: path of the file.
-            kind: what it is, for messages.
+        """Read a file; messages say of which kind it is.
 
         Raises:
             SiteError: the path is not a file that can be read, or it is not valid TOML; the message names the line.
@@ -91,24 +81,47 @@ class SiteFile:
     def _lines(self) -> dict[tuple[Union[str, int], ...], int]:
         """The first line of each key and table, by the names that lead to it.
 
-        Each line that looks like a key or the head of a table is read after the lines before it. That fails if it is
-        inside a value, because the text before it is not valid TOML then.
+        Each line that looks like a key or the head of a table is read after the lines since the last one, in a table of
+        their own. That fails if it is inside a value, because the text before it is not valid TOML then.
         """
         lines = self.text.splitlines()
         found: dict[tuple[Union[str, int], ...], int] = {}
+        arrays: dict[tuple[Union[str, int], ...], int] = {}
+        table: tuple[Union[str, int], ...] = ()
+        begin = 0
         for number, line in enumerate(lines, 1):
             head = re.match(rf"\s*({_KEY})\s*=", line)
             if not head and not re.match(r"\s*\[", line):
                 continue
             last = f"{head[1]}.{_PROBE} = 0" if head else f"{line}\n{_PROBE} = 0"
             try:
-                values = tomllib.loads("\n".join([*lines[: number - 1], last]))
+                tomllib.loads("\n".join([f"[{_PROBE}]", *lines[begin : number - 1], last]))
+                path = _path_of_probe(tomllib.loads(last))
             except (ValueError, RecursionError):
                 continue
-            path = _path_of_probe(values)
+            begin = number - 1
+            if head:
+                path = (*table, *path)
+            else:
+                path = table = _numbered(path, arrays)
             for end in range(1, len(path) + 1):
                 found.setdefault(path[:end], number)
         return found
+
+
+def _numbered(
+    head: tuple[Union[str, int], ...], arrays: dict[tuple[Union[str, int], ...], int]
+) -> tuple[Union[str, int], ...]:
+    """Return the names that lead to a table, with the number of each table of an array on the way."""
+    path: tuple[Union[str, int], ...] = ()
+    for name, following in zip(head, (*head[1:], None)):
+        if isinstance(name, str):
+            path = (*path, name)
+            if isinstance(following, int):
+                arrays[path] = arrays.get(path, -1) + 1
+            if path in arrays:
+                path = (*path, arrays[path])
+    return path
 
 
 def _path_of_probe(values: Any) -> tuple[Union[str, int], ...]:
@@ -130,7 +143,11 @@ def _text(path: Path, kind: str) -> str:
     try:
         mode = path.stat().st_mode
         if stat.S_ISREG(mode):
-            return path.read_text(encoding="utf-8")
+            with path.open(encoding="utf-8") as stream:
+                text = stream.read(_LARGEST + 1)
+            if len(text) > _LARGEST:
+                raise SiteError(f"the {kind} '{path}' has more than {_LARGEST} characters, so it is not one")
+            return text
     except OSError as error:
         raise SiteError(f"the {kind} '{path}' can't be read: {error.strerror}") from error
     except ValueError as error:

@@ -11,10 +11,13 @@ from types import MappingProxyType
 from typing import Any, Callable, Optional
 
 from sifmod import names
+from sifmod.container import kinds, runtime
 from sifmod.container.bind import Bind, BindPattern
-from sifmod.container.variables import VARIABLE_NAME, VARIABLE_VALUE, check_variable
+from sifmod.container.gpu import VENDORS
+from sifmod.container.kinds import WrongItemError, check_choice, checked_items, naming_item
+from sifmod.container.variables import PROXIES, VARIABLE_NAME, VARIABLE_VALUE, check_variable
 from sifmod.site import cache
-from sifmod.text.suggest import perhaps
+from sifmod.text.printable import STEERING
 
 COMPRESSORS = ("zstd", "gzip", "lz4", "lzo", "xz")
 
@@ -22,22 +25,11 @@ COMPRESSORS = ("zstd", "gzip", "lz4", "lzo", "xz")
 LEVELS = MappingProxyType({"zstd": 22, "gzip": 9, "lzo": 9})
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)(:[0-9]{1,5})?")
+# Nothing that a shell reads: the value stands in an expression that the runtime evaluates.
+_PROXY = re.compile(r"(?!.*:-)[A-Za-z0-9._~:/@%,*+=\[\]-]+")
 _SEEMS_A_HOST = re.compile(
     r"(localhost|\d+(\.\d+){3}|([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*)(:.*)?|[A-Za-z0-9-]+:\d{1,5}(/.*)?"
 )
-
-
-class WrongItemError(ValueError):
-    """One item of a list, or one entry of a table, is invalid.
-
-    Args:
-        item: the item, or the name of the entry.
-        why: what is wrong with it, and what to write instead.
-    """
-
-    def __init__(self, item: str, why: str) -> None:
-        super().__init__(why)
-        self.item = item
 
 
 @dataclass(frozen=True)
@@ -55,19 +47,12 @@ class Kind:
     title: str
     read: Callable[[Any], Any]
     schema: Mapping[str, Any]
-    from_variable: Optional[Callable[[str], Any]]
+    from_variable: Optional[Callable[[str], Any]] = None
 
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a site file, or of a table in it.
-
-    Attributes:
-        name: the key.
-        kind: kind of its values.
-        help_text: its meaning.
-        default: its default.
-    """
+    """One key of a site file, or of a table in it."""
 
     name: str
     kind: Kind
@@ -123,25 +108,18 @@ def read_string(value: Any) -> str:
 def read_text(value: Any) -> str:
     """Return a text of one line."""
     text = read_string(value)
-    if re.search(r"[\x00-\x1f\x7f]", text):
+    if re.search(r"[\t\n]", text) or STEERING.search(text):
         raise ValueError("write it on one line, without control characters")
     return text
 
 
 def _one_of(known: tuple[str, ...], empty: Optional[str], value: Any) -> str:
     text = read_text(value) or empty or ""
-    if text not in known and text != empty:
-        raise ValueError(f"use {' or '.join(repr(word) for word in known)}{perhaps(text, known)}")
-    return text
+    return text if text == empty else check_choice(text, known)
 
 
 def choice(*known: str, empty: Optional[str] = "") -> Kind:
-    """Return the kind for a choice of words.
-
-    Args:
-        known: the words.
-        empty: the word that an empty text stands for; None if it is refused.
-    """
+    """Return the kind for a choice of words; an empty text stands for a word, or is refused (None)."""
     allowed = {*known} if empty is None else {*known, empty}
     return Kind(" or ".join(known), partial(_one_of, known, empty), {"type": "string", "enum": sorted(allowed)}, str)
 
@@ -245,13 +223,7 @@ def read_items(value: Any, check: Callable[[str], Any] = str) -> tuple[Any, ...]
     """Return the list with each item checked; an error names its item."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise TypeError('a list of strings, such as key = ["one", "two"]')
-    found = []
-    for item in value:
-        try:
-            found.append(check(item))
-        except ValueError as error:
-            raise WrongItemError(item, str(error)) from error
-    return tuple(found)
+    return checked_items(value, check)
 
 
 def _host(text: str) -> str:
@@ -266,7 +238,7 @@ def _host(text: str) -> str:
 
 
 def _runtimes(value: Any) -> tuple[str, ...]:
-    found = read_items(value, check=partial(_one_of, names.RUNTIMES, None))
+    found = read_items(value, check=partial(_one_of, tuple(runtime.RUNTIMES), None))
     for number, name in enumerate(found):
         if name in found[:number]:
             raise WrongItemError(name, "it is there twice: name each runtime once")
@@ -287,31 +259,45 @@ def _mask(text: str) -> str:
 
 
 def read_variables(value: Any, check: Callable[[object, object], None] = check_variable) -> Mapping[str, Any]:
-    """Return a table of variables, with None for those that are not to be set: TOML has no null, so it is `false`.
-
-    Args:
-        value: the TOML value.
-        check: checks one variable.
-    """
+    """Return a table of variables, with None for those that are not to be set: TOML has no null, so it is `false`."""
     if not isinstance(value, dict):
         raise TypeError("a table of NAME = value lines")
     read = {name: None if content is False else content for name, content in value.items()}
     for name, content in read.items():
-        try:
+        with naming_item(name):
             check(name, content)
-        except ValueError as error:
-            raise WrongItemError(name, str(error)) from error
     return MappingProxyType(read)
+
+
+def _proxy(name: object, value: object) -> None:
+    check_choice(str(name), PROXIES)
+    if value is not None and not (isinstance(value, str) and _PROXY.fullmatch(value)):
+        raise ValueError(
+            f"write the address of {name}, or the hosts of no_proxy, in quotes, without spaces, quotes, '$' and ':-', "
+            "such as 'http://proxy:3128'"
+        )
+
+
+def _partition(value: Any) -> Any:
+    if isinstance(value, str):
+        return read_text(value)
+    if not isinstance(value, dict):
+        raise TypeError(f"the name of a partition, or a table such as {{ {', '.join(f'{v} = ...' for v in VENDORS)} }}")
+    for vendor, name in value.items():
+        with naming_item(vendor):
+            if not isinstance(name, str) or not name.strip():
+                raise ValueError("it has no partition: name one in quotes, or leave this vendor out")
+            check_choice(vendor, tuple(VENDORS))
+            read_text(name)
+    return MappingProxyType(dict(value))
 
 
 def _cache(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict):
         raise TypeError('a table with root = "/path" and lines NAME = "folder"')
     for name, content in value.items():
-        try:
+        with naming_item(name):
             cache.check_entry(name, content)
-        except ValueError as error:
-            raise WrongItemError(name, str(error)) from error
     return MappingProxyType(dict(value))
 
 
@@ -329,13 +315,7 @@ def key_schema(key: Key) -> dict[str, Any]:
 def table_schema(
     of: Optional[Mapping[str, Any]] = None, *, keys: Iterable[Key] = (), names: Iterable[str] = ()
 ) -> Mapping[str, Any]:
-    """Return the schema of a table.
-
-    Args:
-        of: schema of its values; None if it has no keys but those that are named.
-        keys: its keys.
-        names: the names that its other keys may have; empty for any.
-    """
+    """Return the schema of a table."""
     named = {"properties": {key.name: key_schema(key) for key in keys}} if keys else {}
     allowed = {"propertyNames": {"enum": [*names]}} if names else {}
     return {"type": "object", **named, **allowed, "additionalProperties": False if of is None else of}
@@ -386,9 +366,9 @@ MASKS = Kind(
     partial(split, ","),
 )
 RUNTIMES = Kind(
-    f"list of {' and '.join(f'`{name}`' for name in names.RUNTIMES)}; in the variable separated by commas",
+    f"list of {' and '.join(f'`{name}`' for name in runtime.RUNTIMES)}; in the variable separated by commas",
     _runtimes,
-    {"type": "array", "items": {"type": "string", "enum": [*names.RUNTIMES]}, "uniqueItems": True},
+    {"type": "array", "items": {"type": "string", "enum": [*runtime.RUNTIMES]}, "uniqueItems": True},
     partial(split, ","),
 )
 BLOCK_SIZE = Kind(
@@ -408,8 +388,34 @@ VARIABLES = Kind(
             ]
         },
     },
-    None,
 )
+PROXY_TABLE = Kind(
+    f"table of {', '.join(f'`{name}`' for name in PROXIES)}; `false` unsets",
+    partial(read_variables, check=_proxy),
+    {
+        "type": "object",
+        "propertyNames": {"enum": [*PROXIES]},
+        "additionalProperties": {
+            "anyOf": [{"type": "string", "pattern": f"^{_PROXY.pattern}$"}, {"type": "boolean", "enum": [False]}]
+        },
+    },
+)
+PARTITION = Kind(
+    f"string, or table of {' and '.join(f'`{name}`' for name in VENDORS)}",
+    _partition,
+    {
+        "anyOf": [
+            {"type": "string"},
+            {
+                "type": "object",
+                "propertyNames": {"enum": [*VENDORS]},
+                "additionalProperties": {"type": "string", "minLength": 1},
+            },
+        ]
+    },
+    str,
+)
+FAMILY = Kind("name, empty for none", kinds.FAMILY.read, {"type": "string"}, str)
 CACHE = Kind(
     "table: `root`, and the folder of each variable",
     _cache,
@@ -419,5 +425,4 @@ CACHE = Kind(
         "propertyNames": {"pattern": f"^({cache.ROOT}|{cache.VARIABLE.pattern})$"},
         "additionalProperties": {"type": "string", "pattern": cache.FOLDER_PATTERN},
     },
-    None,
 )

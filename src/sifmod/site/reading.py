@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Union
 
+from sifmod.container.kinds import WrongItemError
 from sifmod.errors import SiteError
 from sifmod.site.file import SiteFile
-from sifmod.site.keys import Key, Kind, WrongItemError
+from sifmod.site.keys import Key, Kind
+from sifmod.text.printable import shortened
 from sifmod.text.suggest import perhaps
 
 Keys = tuple[Union[str, int], ...]
@@ -22,19 +24,7 @@ def read_table(
     of: str = "",
     outer: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Return the settings of a table by key.
-
-    Args:
-        file: the file.
-        table: the table.
-        known: its keys.
-        top: what leads to it, as for `SiteFile.line`.
-        of: what has these keys, for messages; empty for the file.
-        outer: keys of the file itself, which belong above its first table.
-
-    Raises:
-        SiteError: a key is unknown, or a value is wrong.
-    """
+    """Return the settings of a table by key."""
     for key in table:
         if key not in known:
             advice = (
@@ -48,17 +38,7 @@ def read_table(
 
 
 def read_value(file: SiteFile, keys: Keys, kind: Kind, value: Any) -> Any:
-    """Return the setting that a TOML value is.
-
-    Args:
-        file: the file.
-        keys: what leads to the value, as for `SiteFile.line`.
-        kind: the kind of the key.
-        value: the value.
-
-    Raises:
-        SiteError: it is wrong.
-    """
+    """Return the setting that a TOML value is."""
     key = ".".join(name for name in keys if isinstance(name, str))
     try:
         return kind.read(value)
@@ -80,4 +60,4 @@ def _shown(value: Any) -> str:
         text = repr(value)
     except (ValueError, RecursionError):  # more digits than Python writes, or a table in a table in ...
         return "a value that is too long to be shown"
-    return text if len(text) <= 200 else f"{text[:197]}..."
+    return shortened(text, 200)

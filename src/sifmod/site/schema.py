@@ -12,11 +12,7 @@ _SITE = Key("site", TEXT, "Name of a shipped site, or path of a site file.", "")
 
 
 def site_schema(*, users: bool = False) -> dict[str, Any]:
-    """Return the schema of a site file.
-
-    Args:
-        users: whether to return the schema of the user's own settings, which can also name the site.
-    """
+    """Return the schema of a site file, or of the user's own settings, which can also name the site."""
     if users:
         return _schema("the user's settings of sifmod", *KEYS.values(), _SITE)
     return _schema("site file of sifmod", *KEYS.values())

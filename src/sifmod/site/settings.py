@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.container.gpu import LIBRARIES, VENDORS
+from sifmod.container.parameters import IMAGE_MODES
+from sifmod.container.runtime import APPTAINER, Runtime, squashfs_runtimes
+from sifmod.container.runtime import RUNTIMES as RUNTIME_ROWS
 from sifmod.errors import ParameterError, SiteError
 from sifmod.resources import data_path
 from sifmod.site.feature import (
@@ -30,13 +33,16 @@ from sifmod.site.keys import (
     BLOCK_SIZE,
     CACHE,
     COMPRESSORS,
+    FAMILY,
     FLAG,
     HOSTS,
     LEVELS,
     MASKS,
     NODE_PATH,
+    PARTITION,
     PATH,
     PATHS,
+    PROXY_TABLE,
     RUNTIMES,
     STRIPE,
     TEXT,
@@ -50,13 +56,15 @@ from sifmod.site.keys import (
 from sifmod.site.reading import read_table, read_value
 from sifmod.text.suggest import perhaps
 
+# Whom messages tell to ask about somebody else's installation.
+ASK_OWNER = "ask its owner"
+
 # Variables of sifmod that are not settings of a site.
 _OTHER_VARIABLES = (
     "SIFMOD_FEATURES",
     "SIFMOD_PYTHONPATH",
     "SIFMOD_RELOADS",
     "SIFMOD_RUNTIME_OPTIONS",
-    "SIFMOD_SHARE_INSTANCE",
     "SIFMOD_SITE",
     "SIFMOD_USER_BINDPATH",
     "SIFMOD_VERBOSE",
@@ -81,9 +89,8 @@ class Site:
         RUNTIMES,
         (),
         "What runs containers on the cluster; the first one is what job scripts of `sifmod sbatch` use, and wrappers "
-        "use the first one that is on the node. `apptainer` stands for SingularityCE too. With `enroot`, each "
-        "installation also holds [an image for enroot and "
-        "pyxis](../howto/use-enroot.md). If empty, `apptainer` alone.",
+        f"use the first one that is on the node. {' '.join(one.about for one in RUNTIME_ROWS.values())} If empty, "
+        f"`{APPTAINER.key}` alone.",
     )
     binds: tuple[Bind, ...] = described(BINDS, (), "Bind paths for every container. They must exist on every node.")
     optional_binds: tuple[Bind, ...] = described(BINDS, (), "Bind paths used on the nodes where their source exists.")
@@ -99,7 +106,8 @@ class Site:
     credential_registries: tuple[str, ...] = described(
         HOSTS,
         (),
-        "Registries that SINGULARITY_DOCKER_USERNAME and _PASSWORD are for. If empty, the registry of the image.",
+        "Registries that SINGULARITY_DOCKER_USERNAME and _PASSWORD are for. If empty, the registry of `image_uri`, but "
+        "none that a Dockerfile or a definition names.",
     )
     token_services: tuple[str, ...] = described(
         HOSTS, (), "Token services that may get passwords, in addition to those on the registry's own domain."
@@ -136,6 +144,14 @@ class Site:
         "Whose libraries programs use on GPUs, for easyconfigs that do not set `gpu_libraries`: `host`, the default, "
         "or `image`.",
     )
+    image_mode: str = described(
+        choice(*IMAGE_MODES, empty="copy"),
+        "copy",
+        "How images get into installations, for easyconfigs that do not set `image_mode`.",
+    )
+    module_family: str = described(
+        FAMILY, "container", "Lmod family of modules, for easyconfigs that do not set `module_family`."
+    )
     user_commands: bool = described(
         FLAG,
         True,
@@ -158,8 +174,11 @@ class Site:
     cpu_bind_masks: tuple[str, ...] = described(
         MASKS, (), "CPU masks for the tasks of a GPU node, in the order of their GPUs (`srun --cpu-bind=mask_cpu:`)."
     )
-    slurm_partition: str = described(
-        TEXT, "", "Slurm partition for jobs with GPUs (`sifmod sbatch`), unless the user names another."
+    slurm_partition: Union[str, Mapping[str, str]] = described(
+        PARTITION,
+        "",
+        "Slurm partition for jobs with GPUs (`sifmod sbatch`), unless the user names another. With GPUs of several "
+        f"vendors, a table: `{{ {', '.join(f'{vendor} = ...' for vendor in VENDORS)} }}`.",
     )
     slurm_account: str = described(TEXT, "", "Slurm account for jobs (`sifmod sbatch`), unless the user names another.")
     installer: str = described(
@@ -199,10 +218,28 @@ class Site:
     container_env: Mapping[str, Optional[str]] = described(
         VARIABLES, {}, "Variables for every container; `NAME = false` removes what an earlier origin sets."
     )
+    proxies: Mapping[str, Optional[str]] = described(
+        PROXY_TABLE,
+        {},
+        "Proxies for containers, in both spellings, unless the user has one of that kind when the module is loaded. "
+        "The user's shell is left alone.",
+    )
     cache: Mapping[str, str] = described(
         CACHE,
         {},
         "Each user's folder for caches, and the variables that point below it: see [caches](#caches).",
+    )
+    dependents_dir: str = described(
+        NODE_PATH,
+        "",
+        "Folder in which each module with `builds_on` leaves a link to its installation, so that `sifmod list` and "
+        "`sifmod remove` name who builds on a module. All users write to it: `chmod 1777`.",
+    )
+    support: str = described(
+        TEXT,
+        "",
+        "Whom users ask if they can't mend something themselves, such as a mail address: messages name it beside the "
+        "owner of an installation.",
     )
     master_suffix: str = described(
         TEXT, "", "Suffix that `get-master` appends to the host name: that of host names in the fast network."
@@ -217,7 +254,7 @@ class Site:
     @property
     def runtime_commands(self) -> tuple[str, ...]:
         """Commands that start SIFs to try, in this order."""
-        return (self.runtime,) if self.runtime else names.CONTAINER_RUNTIMES
+        return (self.runtime,) if self.runtime else APPTAINER.commands
 
     @property
     def runtime_is_missing(self) -> str:
@@ -228,14 +265,23 @@ class Site:
         )
 
     @property
-    def has_enroot(self) -> bool:
-        """Whether installations also hold an image for enroot."""
-        return names.ENROOT in self.runtimes
+    def squashfs_runtimes(self) -> tuple[Runtime, ...]:
+        """Those of its runtimes that start no SIFs: for these, installations also hold the image's SquashFS."""
+        return tuple(one for one in self._runtime_rows if not one.starts_sifs)
 
     @property
-    def prefers_enroot(self) -> bool:
-        """Whether job scripts use enroot, through pyxis, unless the user chooses otherwise."""
-        return self.runtimes[:1] == (names.ENROOT,)
+    def ask_owner(self) -> str:
+        """Whom a message tells to ask about somebody else's installation."""
+        return ASK_OWNER + (f", or {self.support}" if self.support else "")
+
+    @property
+    def prefers_plugin(self) -> bool:
+        """Whether job scripts use the plugin of Slurm for its first runtime, unless the user chooses otherwise."""
+        return any(one.plugin for one in self._runtime_rows[:1])
+
+    @property
+    def _runtime_rows(self) -> tuple[Runtime, ...]:
+        return tuple(RUNTIME_ROWS[key] for key in self.runtimes)
 
     @property
     def image_builders(self) -> tuple[str, ...]:
@@ -243,10 +289,7 @@ class Site:
         return (self.image_builder,) if self.image_builder else names.IMAGE_BUILDERS
 
     def features_of(self, changes: Sequence[str]) -> tuple[Feature, ...]:
-        """Return the features of a container, unless its user changes them.
-
-        Args:
-            changes: `features` of the easyconfig.
+        """Return the features of a container whose easyconfig makes these changes, unless its user changes them.
 
         Raises:
             ParameterError: the site lacks one, or two of them conflict on every node where one applies.
@@ -268,12 +311,20 @@ class Site:
             )
         return found
 
+    def partition(self, gpu: str) -> str:
+        """Return Slurm's partition with GPUs of a vendor, by default the site's; empty if the site names none."""
+        if isinstance(self.slurm_partition, str):
+            return self.slurm_partition
+        return self.slurm_partition.get(gpu or self.gpu, "")
+
     @property
     def easyconfig_defaults(self) -> dict[str, Any]:
         """Defaults for parameters that an easyconfig does not set."""
         return {
-            "gpu": self.gpu,
+            "gpu": self.gpu or None,  # "" in an easyconfig states that its container has none
             "gpu_libraries": self.gpu_libraries,
+            "image_mode": self.image_mode,
+            "module_family": self.module_family,
             "user_commands": self.user_commands,
             "share_container": self.share_container,
         }
@@ -387,13 +438,9 @@ def load_site(environ: Optional[Mapping[str, str]] = None) -> Site:
 def load_settings(environ: Optional[Mapping[str, str]] = None, site: str = "") -> Settings:
     """Return the settings in force, with their origins: defaults < site file < user's file < SIFMOD_* variables.
 
-    The site file is named by `SIFMOD_SITE`, or by the key `site` of the user's file
-    (`$XDG_CONFIG_HOME/sifmod/config.toml`), as a shipped name or a path; without either it is `generic`. An easyconfig
+    The site file is named by `site`, by `SIFMOD_SITE`, or by the key `site` of the user's file
+    (`$XDG_CONFIG_HOME/sifmod/config.toml`), as a shipped name or a path; without any it is `generic`. An easyconfig
     overrides all of them.
-
-    Args:
-        environ: the environment to read, `os.environ` by default.
-        site: name or path of the site file; overrides `SIFMOD_SITE` and the user's file.
 
     Raises:
         SiteError: a file is missing or can't be read, a key is unknown, or a value has a wrong type or meaning.
@@ -425,7 +472,9 @@ def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> Mapping[str,
     """Return the settings of two layers: the second's come first, and tables are merged."""
     both = dict(first)
     for key, value in second.items():
-        both[key] = _merged(both.get(key, {}), value) if isinstance(value, Mapping) else value
+        before = both.get(key)
+        is_table = isinstance(value, Mapping)
+        both[key] = _merged(before if isinstance(before, Mapping) else {}, value) if is_table else value
     return MappingProxyType(both)
 
 
@@ -458,11 +507,12 @@ def _check_features(site: Site, origins: Mapping[str, Origin]) -> None:
 
 
 def _check_runtime(site: Site, origins: Mapping[str, Origin]) -> None:
-    if PurePosixPath(site.runtime).name == names.ENROOT:
-        raise SiteError(
-            f"runtime is '{site.runtime}' ({origins['runtime']}), but this key names the command that starts SIFs, "
-            f'which enroot does not: remove it, and write runtimes = ["{names.ENROOT}"]'
-        )
+    for one in squashfs_runtimes():
+        if PurePosixPath(site.runtime).name in one.commands:
+            raise SiteError(
+                f"runtime is '{site.runtime}' ({origins['runtime']}), but this key names the command that starts SIFs, "
+                f'which {one.name} does not: remove it, and write runtimes = ["{one.key}"]'
+            )
 
 
 def _check_level(site: Site, origins: Mapping[str, Origin]) -> None:

@@ -1,14 +1,17 @@
-"""Valid versions of Python, and valid names and versions of its packages."""
+"""Valid names and versions: of modules and commands, of Python and its packages."""
 
 from __future__ import annotations
 
 import re
 
+# A name or a version that becomes part of paths and of command lines.
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+
 # `major.minor`, as in python3.11.
 PYTHON_VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}")
 
 # Names as in PEP 508. Versions are wider than PEP 440, because Linux distributions have versions such as 1.1build1.
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
+_PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!~-]{0,99}")
 
 
@@ -17,6 +20,6 @@ def is_package(name: object, version: object) -> bool:
     return (
         isinstance(name, str)
         and isinstance(version, str)
-        and bool(_NAME.fullmatch(name))
+        and bool(_PACKAGE.fullmatch(name))
         and bool(_VERSION.fullmatch(version))
     )

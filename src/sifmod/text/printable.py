@@ -12,12 +12,27 @@ STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 
 def printable(text: str) -> str:
     r"""Return text with an escape such as `\x1b` for each character that controls a terminal or can't be printed."""
-    return STEERING.sub(lambda found: _escape(ord(found[0])), text)
+    return STEERING.sub(lambda match: _escape(ord(match[0])), text)
 
 
 def one_line(text: str) -> str:
     r"""Return printable text, such as the name of a file in a list, with `\n` and `\t` for line feeds and tabs too."""
     return printable(text).replace("\n", r"\n").replace("\t", r"\t")
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text, cut off with '...' if it has more characters than that."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def short_line(text: str, most: int) -> str:
+    """Return a text on one line, cut off if it has more characters than that."""
+    return shortened(" ".join(text.split()), most)
+
+
+def without_unprintable(text: str) -> str:
+    """Return a text with a space for each character that can't be printed."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def is_utf8(text: str) -> bool:

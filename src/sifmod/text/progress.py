@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sifmod.text.size import size_text
 
-_EVERY = 30  # seconds between two lines about the same step
+_EVERY = 30  # seconds between two lines
 
 
 class Step(Protocol):
@@ -27,12 +28,7 @@ class Progress(Protocol):
     """Shows the steps of long work, one after the other."""
 
     def step(self, title: str, *, size: int = 0) -> AbstractContextManager[Step]:
-        """Show a step until the context ends.
-
-        Args:
-            title: name of the step, such as `copying demo.sif`.
-            size: total number of bytes; 0 if unknown.
-        """
+        """Show a step, such as `copying demo.sif`, until the context ends; its size is in bytes, 0 if unknown."""
 
 
 class Quiet:
@@ -53,61 +49,64 @@ class Quiet:
 QUIET = Quiet()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Lines:
-    """Progress as lines for logs, about every 30 seconds, so that short steps have none.
-
-    Attributes:
-        say: called with each line.
-    """
+    """Progress as lines for logs, about every 30 seconds, so that short work has none."""
 
     say: Callable[[str], object]
+    said: float = field(default_factory=lambda: time.monotonic())
 
     @contextmanager
     def step(self, title: str, *, size: int = 0) -> Iterator[Step]:
-        """Print the progress of a step now and then."""
-        now = time.monotonic()
-        yield _LinesOfAStep(self.say, title, size, begun=now, said=now)
+        """Print the progress of a step now and then, also if nobody reports any."""
+        step = _LinesOfAStep(self, title, size, begun=time.monotonic())
+        ended = threading.Event()
+
+        def look() -> None:
+            while not ended.wait(_EVERY):
+                step.advance(0)
+
+        looking = threading.Thread(target=look, daemon=True)
+        looking.start()
+        try:
+            yield step
+        finally:
+            ended.set()
+            looking.join()  # a line that is printed while Python ends would abort it
 
 
 @dataclass
 class _LinesOfAStep:
-    say: Callable[[str], object]
+    lines: Lines
     title: str
     size: int
     begun: float
-    said: float
     done: int = 0
 
     def advance(self, count: int) -> None:
         self.done += count
         now = time.monotonic()
-        if now - self.said >= _EVERY:
-            self.said = now
-            self.say(f"... {self.title}: {measured(self.done, self.size, now - self.begun)}")
+        if now - self.lines.said >= _EVERY:
+            self.lines.said = now
+            self.lines.say(f"... {self.title}: {measured(self.done, self.size, now - self.begun)}")
 
     def tell(self, _line: str) -> None:
         self.advance(0)
 
 
 def measured(done: int, size: int, seconds: float) -> str:
-    """Return the progress of a step: done and total bytes, speed and time left, or the elapsed time.
-
-    Args:
-        done: number of bytes that are done.
-        size: total number of bytes; 0 if unknown.
-        seconds: seconds since the step began.
-    """
+    """Return the progress of a step: done and total bytes, speed and time left; without a total the elapsed time."""
     if not size:
-        return ", ".join(filter(None, [size_text(done) if done else "", f"{_clock(seconds)} passed"]))
+        return ", ".join(filter(None, [size_text(done) if done else "", f"{clock(seconds)} passed"]))
     speed = done / seconds if seconds > 0 else 0
     parts = [f"{size_text(done)} of {size_text(size)}"]
     if speed:
-        parts += [f"{size_text(int(speed))}/s", f"{_clock((size - done) / speed)} left"]
+        parts += [f"{size_text(int(speed))}/s", f"{clock((size - done) / speed)} left"]
     return ", ".join(parts)
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Return a time as minutes and seconds, and hours if there are some."""
     minutes, rest = divmod(max(0, round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 # The variables that are expanded in a value, unless its kind says otherwise.
-_EXPANDED = ("HOME", "USER")
+EXPANDED = ("HOME", "USER")
 _LUA_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\0": "\\000"}
 
 
@@ -46,41 +46,6 @@ def _tcl_character(char: str) -> str:
     if char in '\\"$[]{}':
         return f"\\{char}"
     return f"\\u{ord(char):04x}" if ord(char) < 0x20 or ord(char) == 0x7F else char
-
-
-def _pieces(value: object, names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the text and the variables of a value that is expanded, in order: one of the two is empty."""
-    text, end = str(value), 0
-    known = "|".join(names)
-    for found in re.finditer(rf"\$(?:({known})(?![A-Za-z0-9_])|\{{({known})\}})", text) if names else ():
-        if found.start() > end:
-            yield text[end : found.start()], ""
-        yield "", found[1] or found[2]
-        end = found.end()
-    if end < len(text) or not text:
-        yield text[end:], ""
-
-
-def shell_expanding(value: object, names: Collection[str] = _EXPANDED) -> str:
-    """Return the value as one word of bash, with variables such as `$HOME` in it expanded where bash runs.
-
-    Args:
-        value: the value.
-        names: of the variables that are expanded; any other `$` stays.
-    """
-    return "".join(f'"${{{variable}-}}"' if variable else shell(text) for text, variable in _pieces(value, names))
-
-
-def lua_expanding(value: object, names: Collection[str] = _EXPANDED) -> str:
-    """Return the value as an expression of Lua, with variables expanded where Lua runs; see `shell_expanding`."""
-    pieces = [f'(os.getenv("{variable}") or "")' if variable else lua(text) for text, variable in _pieces(value, names)]
-    return " .. ".join(pieces)
-
-
-def tcl_expanding(value: object, names: Collection[str] = _EXPANDED) -> str:
-    """Return the value as one word of Tcl, with variables expanded by `sifmod_env`; see `shell_expanding`."""
-    pieces = [f"[sifmod_env {variable}]" if variable else tcl(text) for text, variable in _pieces(value, names)]
-    return pieces[0] if len(pieces) == 1 else f"[join [list {' '.join(pieces)}] {{}}]"
 
 
 def python(value: object) -> str:

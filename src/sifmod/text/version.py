@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 
 def version_order(text: str) -> Version:
     """Return the sort key of a version (PEP 440); an invalid version sorts like `0`."""
     try:
         return Version(text)
-    except InvalidVersion:
+    except ValueError:  # a number with thousands of digits is one too
         return Version("0")
 
 

@@ -14,10 +14,7 @@ _DEEPEST = 20  # levels of nesting
 
 
 def read_yaml(text: str) -> Node:
-    """Return the document of a text; the text of a scalar that is left out is empty.
-
-    Args:
-        text: one document without anchors, whose size the caller has limited.
+    """Return the document of a text, of limited size and without anchors; a scalar that is left out is empty.
 
     Raises:
         ValueError: it can't be read; the message says why, and on which line.
@@ -79,11 +76,7 @@ class _Document:
         self._open.pop()
 
     def node(self) -> Node:
-        """Return the whole document.
-
-        Raises:
-            ValueError: there is none, or several.
-        """
+        """Return the whole document."""
         if len(self._top) != 1:
             raise ValueError("several documents" if self._top else "it is empty")
         return self._top[0]

@@ -19,13 +19,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Comparison:
-    """Paths below the directory that the two don't have in common; of a folder that one lacks, only its own.
-
-    Attributes:
-        only_in_directory: what only the directory has.
-        only_in_packed: what only the packed file has.
-        different: what has another kind, size or link target.
-    """
+    """Paths that the two don't have in common, or in another kind, size or link target; of a missing folder its own."""
 
     only_in_directory: tuple[str, ...]
     only_in_packed: tuple[str, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
@@ -12,9 +12,8 @@ from typing import Optional
 from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.finding import PROBLEM, Finding
-from sifmod.host.files import sha256_of
 from sifmod.text import quoting
-from sifmod.usersoftware.state import listed, packed_problem, sums_in
+from sifmod.usersoftware.state import damage, listed, packed_problem
 from sifmod.usersoftware.tree import first_of_each, layers_in, packages_in, packed_is_active
 
 _TOPIC = "layers"
@@ -46,32 +45,22 @@ class Layer:
 
 
 def trees_below(roots: Sequence[str]) -> tuple[Path, ...]:
-    """Return the user software of installations that one builds on, by the same rule as the scripts.
-
-    Each is a packed file or a directory, what is nearest first.
-
-    Args:
-        roots: the installations, the nearest first.
-    """
-    found: list[Path] = []
+    """Return the user software below, packed files and directories, the nearest first, by the rule of the scripts."""
+    trees: list[Path] = []
     for root in map(Path, roots):
         if not os.access(root, os.R_OK | os.X_OK):
             continue  # it is gone, or private now
         directory, packed = root / names.USER_SOFTWARE_DIRECTORY, root / names.USER_SOFTWARE_PACKED
         if packed_is_active(root) and not (directory.is_dir() and packed_problem(packed)):
-            found.append(packed)
+            trees.append(packed)
         elif directory.is_dir():
-            found.append(directory)
-        found += layers_in(root)
-    return tuple(found)
+            trees.append(directory)
+        trees += layers_in(root)
+    return tuple(trees)
 
 
 def layer_binds(paths: Sequence[Path]) -> tuple[Bind, ...]:
-    """Return the bind paths of layers.
-
-    Args:
-        paths: packed files and directories, what is nearest first.
-    """
+    """Return the bind paths of layers: packed files and directories, what is nearest first."""
     return tuple(
         Bind(str(path), f"{names.USER_LAYERS}/{number}", "ro" if path.is_dir() else "ro,image-src=/")
         for number, path in enumerate(paths[: names.MOST_LAYERS], 1)
@@ -79,28 +68,18 @@ def layer_binds(paths: Sequence[Path]) -> tuple[Bind, ...]:
 
 
 def layers(root: Path, bases: Sequence[str] = ()) -> tuple[Layer, ...]:
-    """Return the layers of an installation; the first is the one directly below the user's own software.
-
-    Args:
-        root: the installation.
-        bases: the installations that it builds on, the nearest first.
-    """
-    found = []
+    """Return the layers of an installation and its bases; the first is directly below the user's own software."""
+    layers_below = []
     for number, path in enumerate((*layers_in(root), *trees_below(bases)), 1):
         if path.is_dir():
-            problem = _directory_problem(path)
+            problem = "" if os.access(path, os.R_OK | os.X_OK) else "it can't be read"
             packages = () if problem else tuple(packages_in(path).splitlines())
         else:
             problem, packages = packed_problem(path), listed(path.with_suffix(".txt"))
         if number > names.MOST_LAYERS:
             problem = f"containers have {names.MOST_LAYERS} layers at most"
-        found.append(Layer(path, f"{names.USER_LAYERS}/{number}", problem, packages))
-    return tuple(found)
-
-
-def _directory_problem(path: Path) -> str:
-    """Return why a directory can't be a layer; empty if it can."""
-    return "" if os.access(path, os.R_OK | os.X_OK) else "it can't be read"
+        layers_below.append(Layer(path, f"{names.USER_LAYERS}/{number}", problem, packages))
+    return tuple(layers_below)
 
 
 def packages_of_all(own: tuple[str, ...], below: tuple[Layer, ...]) -> tuple[str, ...]:
@@ -110,31 +89,19 @@ def packages_of_all(own: tuple[str, ...], below: tuple[Layer, ...]) -> tuple[str
 
 
 def layer_findings(root: Path, bases: Sequence[str] = (), *, sums: bool) -> Iterator[Finding]:
-    """Yield what keeps containers from seeing a layer.
+    """Yield what keeps containers from seeing a layer of an installation or of its bases, the nearest first.
 
-    Args:
-        root: the installation.
-        bases: the installations that it builds on, the nearest first.
-        sums: whether to read the layers and compare their SHA-256 with what make-squashfs recorded.
+    With `sums` the layers are read, and their SHA-256 compared with what make-squashfs recorded.
     """
     yield from _unseen(root)
     for layer in layers(root, bases):
-        recorded = sums_in(layer.path.with_suffix(".sha256")) if sums and layer.path.is_file() else frozenset()
         if layer.problem:
             why = "its packages are missing in containers"
             remedy = f"restore it from a backup; if it may not be read: chmod ug+r {quoting.shell(layer.path)}"
             yield Finding(PROBLEM, _TOPIC, f"'{layer.path}' can't be used: {layer.problem}", why, remedy)
-        elif recorded:
-            why, remedy = "it is damaged, or not the same file", "restore it from a backup"
-            try:
-                digest = sha256_of(layer.path)
-            except OSError as error:
-                what = f"'{layer.path}' can't be read: {error.strerror}"
-                yield Finding(PROBLEM, _TOPIC, what, "packages in it are lost", remedy)
-                continue
-            if digest not in recorded:
-                what = f"'{layer.path}' has the SHA-256 {digest}, but another one was recorded when it was packed"
-                yield Finding(PROBLEM, _TOPIC, what, why, remedy)
+        elif sums and layer.path.is_file():
+            record = layer.path.with_suffix(".sha256")
+            yield from damage(_TOPIC, layer.path, record, remedy="restore it from a backup")
 
 
 def _unseen(root: Path) -> Iterator[Finding]:
@@ -142,9 +109,10 @@ def _unseen(root: Path) -> Iterator[Finding]:
     folder = root / names.USER_SOFTWARE_LAYERS
     why = "packages in layers are missing in containers"
     try:
-        found = sorted(filter(None, (_number(path.name) for path in folder.iterdir())))
-        if found:  # a folder that may be listed may not be entered
-            (folder / f"{found[0]}.squashfs").lstat()
+        file_names = {path.name for path in folder.iterdir()}
+        numbers = _numbers(file_names, ".squashfs")
+        if numbers:  # a folder that may be listed may not be entered
+            (folder / f"{numbers[0]}.squashfs").lstat()
     except FileNotFoundError:
         return
     except OSError as error:
@@ -156,8 +124,13 @@ def _unseen(root: Path) -> Iterator[Finding]:
         yield Finding(PROBLEM, _TOPIC, f"'{folder}' can't be read: {error.strerror}", why, remedy)
         return
     count = len(layers_in(root))
-    unseen = [number for number in found if number > count]
+    marked = _numbers(file_names, names.LAYER_UNUSED)
+    unseen = [number for number in numbers if number > count and number not in marked]
     if not unseen:
+        for number in _numbers(file_names, ".txt"):
+            if number not in (*numbers, *marked):
+                what = f"'{folder}/{number}.squashfs' is gone, and {number}.txt lists what was in it"
+                yield Finding(PROBLEM, _TOPIC, what, why, f"restore {number}.squashfs from a backup")
         return
     shown = ", ".join(f"{number}.squashfs" for number in unseen)
     if count == names.MOST_LAYERS:
@@ -166,10 +139,13 @@ def _unseen(root: Path) -> Iterator[Finding]:
         first = folder / f"{count + 1}.squashfs"
         reason = f"{first.name} is {'not a file' if os.path.lexists(first) else 'missing'}"
         remedy = f"restore {first.name} from a backup"
+        if count + 1 in marked:
+            reason = f"{first.stem}{names.LAYER_UNUSED} says that {first.name} is a layer no longer"
+            remedy = "move them out of that folder, or restore it as it was from a backup"
     yield Finding(PROBLEM, _TOPIC, f"'{folder}' has what is not used, {shown}: {reason}", why, remedy)
 
 
-def _number(name: str) -> int:
-    """Return the number of a layer by the name of its file; 0 if that is no such name."""
-    match = re.fullmatch(r"([1-9][0-9]{0,8})\.squashfs", name)
-    return int(match[1]) if match else 0
+def _numbers(file_names: Iterable[str], ending: str) -> list[int]:
+    """Return the numbers of layers that have a file with this ending, sorted."""
+    matches = (re.fullmatch(rf"([1-9][0-9]{{0,8}}){re.escape(ending)}", name) for name in file_names)
+    return sorted(int(match[1]) for match in matches if match)

@@ -34,17 +34,8 @@ _LONGEST = 65_536
 
 
 def starting_code(copy: Path, *, venv: str, image: Path) -> tuple[str, ...]:
-    """Return the paths of what starts by itself, relative to the tree, sorted.
-
-    Args:
-        copy: the directory or the packed file.
-        venv: name of its virtual environment.
-        image: the image; its own packages may be added to those of the virtual environment.
-
-    Raises:
-        ImageError: it can't be read.
-    """
-    found: set[str] = set()
+    """Return the paths of what starts by itself in a copy, a directory or packed, on its image, relative and sorted."""
+    code: set[str] = set()
     with open_image(copy) as (_known, files):
         if files is None:
             return ()
@@ -52,9 +43,9 @@ def starting_code(copy: Path, *, venv: str, image: Path) -> tuple[str, ...]:
             top = f"/venv/{venv}/{library}"
             for folder in (f"{top}/{name}/site-packages" for name in files.names(top)):
                 paths = (f"{folder}/{name}" for name in files.names(folder))
-                found.update(path for path in paths if _starts(files, path, image))
+                code.update(path for path in paths if _starts(files, path, image))
     # lib64 is a link to lib
-    return tuple(sorted({path.lstrip("/").replace("/lib64/", "/lib/", 1) for path in found}))
+    return tuple(sorted({path.lstrip("/").replace("/lib64/", "/lib/", 1) for path in code}))
 
 
 def _starts(files: ImageFiles[Any], path: str, image: Path) -> bool:
@@ -80,7 +71,7 @@ def _adds_only_the_image(text: str, image: Path) -> bool:
         return False
     with contextlib.suppress(ImageError), open_image(image) as (_known, files):
         present = [folder for folder in folders if files and files.is_directory(folder)]
-        own = tuple(f"{found[1]}/" for found in map(_OF_A_PREFIX.fullmatch, present) if found)
+        own = tuple(f"{match[1]}/" for match in map(_OF_A_PREFIX.fullmatch, present) if match)
         # Debian also names folders that the image need not have; nobody can make them there
         return all(folder.startswith(own) and ".." not in folder.split("/") for folder in folders)
     return False

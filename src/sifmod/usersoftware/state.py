@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod import names
+from sifmod.container.spec import reinstalling
 from sifmod.finding import PROBLEM, WARNING, Finding
-from sifmod.host.files import content_of
+from sifmod.host.files import content_of, sha256_of
 from sifmod.image import superblock
 from sifmod.inside.trees import SEEDED, links_out
 from sifmod.text import quoting
@@ -84,43 +85,72 @@ class UserSoftware:
         return f"rm {packed}, then make-squashfs" if self.has_directory else self.restoring
 
     @property
+    def has_previous(self) -> bool:
+        """Whether `make-squashfs --rollback` can put back the packed file before the last one."""
+        return self.packed.with_name(names.USER_SOFTWARE_PREVIOUS).is_file()
+
+    @property
     def restoring(self) -> str:
         """How to replace a packed file that is damaged, or not the right one: a reinstall keeps it as it is."""
         if self.has_directory:
             return "pack the directory again with: make-squashfs --replace"
-        if self.packed.with_name(names.USER_SOFTWARE_PREVIOUS).is_file():
+        if self.has_previous:
             return "restore the packed file before it with: make-squashfs --rollback"
         aside = f"mv {quoting.shell(self.packed)} elsewhere"
-        return f"restore it from a backup, or begin with new user software: {aside}, then eb --rebuild"
+        again = reinstalling(self.packed.parent)
+        return f"restore it from a backup, or begin with new user software: {aside}, then {again}"
 
 
-def problems(found: UserSoftware) -> Iterator[Finding]:
+def problems(software: UserSoftware) -> Iterator[Finding]:
     """Yield what keeps containers from starting, or from seeing all that users have installed."""
     topic = "user software"
-    if found.packed_problem:
-        what = f"'{found.packed}' can't be used: {found.packed_problem}"
-        is_replaced = found.state == DIRECTORY
+    if software.packed_problem:
+        what = f"'{software.packed}' can't be used: {software.packed_problem}"
+        is_replaced = software.state == DIRECTORY
         why = (
             "the directory is used instead" if is_replaced else "containers do not start, and its packages are missing"
         )
-        yield Finding(WARNING if is_replaced else PROBLEM, topic, what, why, found.packed_remedy)
-    if found.state == GONE:
-        link = dangling_link(found.directory.parent)
-        what = link or f"neither '{found.directory}' nor '{found.packed}' exists"
-        elsewhere = "mount its file system on this node; if the user software is lost, remove the link, then: "
-        yield Finding(PROBLEM, topic, what, "containers do not start", f"{elsewhere if link else ''}eb --rebuild")
-    for sentence in found.links_out:
+        yield Finding(WARNING if is_replaced else PROBLEM, topic, what, why, software.packed_remedy)
+    if software.state == GONE:
+        link = dangling_link(software.directory.parent)
+        what = link or f"neither '{software.directory}' nor '{software.packed}' exists"
+        remedy = f"make it again, without your packages: {reinstalling(software.directory.parent)}"
+        if software.has_previous:
+            remedy = f"use the packed file before the last one again: make-squashfs --rollback. Otherwise {remedy}"
+        if link:
+            remedy = f"mount its file system on this node; if the user software is lost, remove the link, then {remedy}"
+        yield Finding(PROBLEM, topic, what, "containers do not start", remedy)
+    for sentence in software.links_out:
         why = "packages are missing where containers do not see the target, and packing would lose them"
         yield Finding(PROBLEM, topic, sentence, why, _REPLACE_LINK)
 
 
-def user_software(root: Path, *, venv: str) -> UserSoftware:
-    """Return the state of an installation's user software, by the same rule as its scripts.
+def sum_findings(software: UserSoftware) -> Iterator[Finding]:
+    """Yield what is wrong with the packed file in use by the SHA-256 that was recorded; reads all of it."""
+    record = software.packed.with_name(names.USER_SOFTWARE_SHA256)
+    if software.state == PACKED:
+        remedy = f"{software.restoring}. If you have put it there, type: rm {quoting.shell(record)}"
+        yield from damage("user software", software.packed, record, remedy=remedy)
 
-    Args:
-        root: the installation.
-        venv: name of its virtual environment; empty if it has none.
-    """
+
+def damage(topic: str, packed: Path, record: Path, *, remedy: str) -> Iterator[Finding]:
+    """Yield what is wrong with a packed file by the SHA-256 in a record, if there is one; reads all of it."""
+    recorded = sums_in(record)
+    if not recorded:
+        return
+    try:
+        digest = sha256_of(packed)
+    except OSError as error:
+        why = "packages in it are lost"
+        yield Finding(PROBLEM, topic, f"'{packed}' can't be read: {error.strerror}", why, remedy)
+        return
+    if digest not in recorded:
+        what = f"'{packed}' has the SHA-256 {digest}, but another one was recorded when it was packed"
+        yield Finding(PROBLEM, topic, what, "it is damaged, or not the same file", remedy)
+
+
+def user_software(root: Path, *, venv: str) -> UserSoftware:
+    """Return the state of an installation's user software, by the same rule as its scripts; without a venv none."""
     directory, packed = root / names.USER_SOFTWARE_DIRECTORY, root / names.USER_SOFTWARE_PACKED
     has_directory, has_packed = directory.is_dir(), packed.is_file()
     problem = packed_problem(packed) if has_packed else ""
@@ -178,13 +208,37 @@ def sums_in(path: Path) -> frozenset[str]:
     return frozenset(line for line in text.split("\n") if SHA256.fullmatch(line))
 
 
-def is_untouched(directory: Path, *, venv: str) -> bool:
-    """Return whether a user software directory contains only the virtual environment that an install makes.
+def unowned(directory: Path) -> Iterator[Path]:
+    """Yield what lies among the packages of user software in a directory and belongs to none, by their records.
 
-    Args:
-        directory: the directory.
-        venv: name of the virtual environment.
+    An installer that was ended leaves that behind. If a record can't be read, nothing is said of its folder.
     """
+    for folder in sorted(directory.glob("venv/*/lib/python3*/site-packages")):
+        entries = [name for name in _names(folder) if not _UNTOUCHED_PACKAGES.fullmatch(name)]
+        try:
+            records = [content_of(path) for path in folder.glob("*.dist-info/RECORD")]
+            # of setuptools' own installs
+            records += [
+                re.sub(rb"(?m)^(.+)$", rb"\1\n\1.py", content_of(path)) for path in folder.glob("*/top_level.txt")
+            ]
+        except OSError:
+            continue
+        owned = {
+            os.fsdecode(re.split(rb"[/,]", line, maxsplit=1)[0].strip(b'"'))
+            for one in records
+            for line in one.splitlines()
+        }
+        for name in entries:
+            if name.endswith(".dist-info"):
+                is_owned = (folder / name / "METADATA").is_file()
+            else:
+                is_owned = name in owned or name.endswith((".egg", ".egg-info", ".egg-link", ".pth"))
+            if not is_owned:
+                yield folder / name
+
+
+def is_untouched(directory: Path, *, venv: str) -> bool:
+    """Return whether a user software directory contains only the virtual environment that an install makes."""
     top = directory / "venv" / venv
     if _names(directory) != ["venv"] or _names(directory / "venv") != [venv]:
         return False

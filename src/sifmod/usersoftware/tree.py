@@ -15,8 +15,9 @@ from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import InstallError
 from sifmod.host.command import WRITE_FROM_CONTAINER
-from sifmod.host.files import content_of, write_whole
+from sifmod.host.files import content_of, each_level_a_call
 from sifmod.host.runtime import ContainerRuntime
+from sifmod.host.writing import write_whole
 from sifmod.inside.trees import requirements
 from sifmod.resources import program
 from sifmod.text.package import is_package
@@ -52,15 +53,18 @@ def packed_is_active(installdir: Path) -> bool:
 
 
 def layers_in(installdir: Path) -> tuple[Path, ...]:
-    """Return the packed files of the layers, the newest first, by the same rule as the scripts."""
-    found: list[Path] = []
-    while len(found) < names.MOST_LAYERS:
-        path = installdir / names.USER_SOFTWARE_LAYERS / f"{len(found) + 1}.squashfs"
+    """Return the packed files of the layers, the newest first, by the same rule as the scripts.
+
+    What has a mark is a layer no longer: only bind lists of an earlier time name it.
+    """
+    layers: list[Path] = []
+    while len(layers) < names.MOST_LAYERS:
+        path = installdir / names.USER_SOFTWARE_LAYERS / f"{len(layers) + 1}.squashfs"
         # not Path.is_file, which raises PermissionError in a folder of somebody else
-        if not os.path.isfile(path):  # noqa: PTH113
+        if not os.path.isfile(path) or os.path.isfile(path.with_suffix(names.LAYER_UNUSED)):  # noqa: PTH113
             break
-        found.insert(0, path)
-    return tuple(found)
+        layers.insert(0, path)
+    return tuple(layers)
 
 
 def split_installation(installdir: Path) -> tuple[list[Path], list[Path]]:
@@ -73,13 +77,15 @@ def split_installation(installdir: Path) -> tuple[list[Path], list[Path]]:
 
 def user_modes(installdir: Path) -> dict[Path, int]:
     """Return the permission bits of all user software in an installation, without symbolic links."""
-    found = {}
+    modes = {}
     for top in split_installation(installdir)[0]:
-        for path in [top, *top.rglob("*")]:
+        with each_level_a_call(top):
+            paths = [top, *top.rglob("*")]
+        for path in paths:
             mode = path.lstat().st_mode
             if not stat.S_ISLNK(mode):
-                found[path] = stat.S_IMODE(mode)
-    return found
+                modes[path] = stat.S_IMODE(mode)
+    return modes
 
 
 def restore_modes(modes: Mapping[Path, int]) -> None:
@@ -99,16 +105,12 @@ def make_user_software(
     spec: ContainerSpec,
     *,
     below: Sequence[Bind] = (),
+    has_layers: bool = False,
 ) -> tuple[Bind, ...]:
-    """Make a new tree with the virtual environment of a container.
+    """Make a new tree with the virtual environment of a container that has a Python and names one.
 
-    Args:
-        directory: the tree; must not exist.
-        runscripts: the folder that the container sees as its runscripts.
-        image: the SIF.
-        runtime: the container runtime.
-        spec: the container; it has a Python and names a virtual environment.
-        below: bind paths of the layers below the tree.
+    The directory must not exist. The container sees the folder as its runscripts, and the bind paths of layers below.
+    With `has_layers` the environment finds the packages of layers that the installation has already.
 
     Returns:
         The bind paths that make the tree available in the container.
@@ -119,19 +121,19 @@ def make_user_software(
     binds = (Bind(str(directory), names.USER_SOFTWARE), Bind(str(runscripts), names.RUNSCRIPTS, "ro"), *below)
     (directory / "venv").mkdir(parents=True)
     python = spec.python.executable if spec.python else ""
-    command = [python, "-I", "-", spec.venv_path, *([str(names.MOST_LAYERS), "pip"] if spec.bases else [])]
+    command = [
+        python,
+        "-I",
+        "-",
+        spec.venv_path,
+        *([str(names.MOST_LAYERS), "pip"] if spec.bases or has_layers else []),
+    ]
     runtime.run(image, command, binds=binds, stdin=program("venv"), time_limit=WRITE_FROM_CONTAINER)
     return binds
 
 
 def python_version(installdir: Path, *, venv: str, recorded: str) -> str:
-    """Return `major.minor` of the Python that an installation's user software was made for.
-
-    Args:
-        installdir: the installation.
-        venv: name of its virtual environment; if it is missing, any other one is used.
-        recorded: version in the manifest, used if there is only a packed file; empty if there is no manifest.
-    """
+    """Return `major.minor` of the Python of user software: of its venv or another one; if only packed, as recorded."""
     folder = installdir / names.USER_SOFTWARE_DIRECTORY / "venv"
     for config in (folder / venv / "pyvenv.cfg", *sorted(folder.glob("*/pyvenv.cfg"))):
         if not config.is_file():
@@ -145,18 +147,12 @@ def python_version(installdir: Path, *, venv: str, recorded: str) -> str:
 def set_aside(
     installdir: Path, version: str, *, note: Callable[[Sequence[tuple[Path, Path]]], None]
 ) -> tuple[tuple[Path, Path], ...]:
-    """Rename the user software of an installation after the Python version that it was made for.
+    """Rename the user software of an installation after the Python version, `major.minor`, that it was made for.
 
-    Args:
-        installdir: the installation.
-        version: `major.minor` of the Python that it was made for.
-        note: called with the return value, before anything is renamed.
+    `note` is called with the return value, before anything is renamed.
 
     Returns:
         Old and new path of each part; the last one is the list of its packages, if there is one.
-
-    Raises:
-        InstallError: a rename failed.
     """
     stem = next(
         stem
@@ -197,10 +193,10 @@ def _stems(stem: str) -> Iterator[str]:
 
 def first_of_each(text: str) -> str:
     """Return lines `name==version` without those of a package that an earlier line has."""
-    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     for line in text.splitlines():
-        found.setdefault(re.sub(r"[-_.]+", "-", line.split("==", 1)[0]).lower(), line)
-    return "".join(f"{line}\n" for line in found.values())
+        lines.setdefault(re.sub(r"[-_.]+", "-", line.split("==", 1)[0]).lower(), line)
+    return "".join(f"{line}\n" for line in lines.values())
 
 
 def packages_in(directory: Path) -> str:

@@ -3,8 +3,6 @@
 ddp.py JOB OTHER: trains once both jobs have all their ranks, and prints as one line of JSON what this rank saw.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

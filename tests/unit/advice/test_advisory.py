@@ -1,7 +1,5 @@
 """What an advisory applies to: every condition that it names, and no other."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
@@ -106,6 +104,7 @@ def test_prereleases_and_builds_are_in_their_range() -> None:
     assert is_in_range("2.1.0a0+gitdd4b6bd", SpecifierSet(">=2.0"))  # as in NVIDIA's images
     assert not is_in_range("2.0.0+rocm5.6", SpecifierSet("<2.0"))
     assert not is_in_range("unknown", SpecifierSet(""))
+    assert not is_in_range("9" * 5000, SpecifierSet(""))
 
 
 def test_a_remedy_is_in_force_if_every_variable_is_as_it_says() -> None:

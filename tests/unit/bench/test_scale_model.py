@@ -1,7 +1,5 @@
 """The model of many nodes that start."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 
@@ -91,6 +89,13 @@ def test_a_broadcast_reads_once_and_grows_with_the_depth_of_its_tree() -> None:
         assert outcome.served == Demand(metadata=1, reads=1, bytes=20_000_000)
         seconds[nodes] = outcome.seconds
     assert seconds[4] < seconds[5] == seconds[20] < seconds[21]
+
+
+def test_a_shared_container_saves_processor_time_where_ranks_wait_for_cores() -> None:
+    few = dataclasses.replace(SMALL, cores=2)
+    shared = Way(name="", seconds=2, saved=0.5)
+    assert start(few, shared, nodes=5, ranks=4).seconds == pytest.approx((4 * 2 - 3 * 0.5) / 2)
+    assert start(SMALL, shared, nodes=5, ranks=4).seconds == pytest.approx(2)
 
 
 def test_cores_and_the_launch_are_waited_for() -> None:

@@ -1,7 +1,5 @@
 """What the model says of the measured ways: the page, the pictures and the command."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -23,6 +21,7 @@ def curve_of(seconds: list[float]) -> report.Curve:
     return report.Curve(label="one", way=Way(name=""), cluster=Cluster(), ranks=1, nodes=nodes, outcomes=outcomes)
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_model_says() -> None:
     assert (ROOT / "docs/benchmarks/scale.md").read_text() == report.page(report.figures()), (
         "run python -m bench.scale --write docs/benchmarks"
@@ -41,6 +40,7 @@ def test_the_measured_ways() -> None:
     loose, each, shared, broadcast = ways.values()
     assert loose.node.metadata > 100 * each.node.metadata
     assert each.rank.metadata > shared.rank.metadata
+    assert shared.seconds > shared.saved > each.saved == 0
     assert not loose.striped
     assert broadcast.broadcast > each.node.bytes
     assert broadcast.node == broadcast.rank == Demand()

@@ -1,7 +1,5 @@
 """Catalogues for tests: a small one with foreign text, and a large one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The search data: words lead to the modules that have them."""
 
-from __future__ import annotations
-
 import json
 from itertools import accumulate
 from typing import Any

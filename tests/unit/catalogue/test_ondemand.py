@@ -1,7 +1,5 @@
 """The app of Open OnDemand: a form and a job for Jupyter in a container."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import replace
 from pathlib import Path

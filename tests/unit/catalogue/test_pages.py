@@ -1,7 +1,5 @@
 """The files of a catalogue: what is in them, and that foreign text in them is text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`sifmod catalogue`: what is collected, and how it is written."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -288,13 +286,11 @@ def test_what_is_on_offer_is_listed_without_the_installed(space: SoftwareSpace, 
 
 
 @pytest.mark.usefixtures("space")
-def test_easyconfigs_and_guides_that_can_t_be_read_are_named(
-    offers: Path, output: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_easyconfigs_and_guides_that_can_t_be_read_are_named(offers: Path, output: Path) -> None:
     (offers / "d/Demo/Bad-1.eb").unlink()
     (offers / "d/Demo/Gone-1.eb").symlink_to("nowhere.eb")
     (offers / "d/Demo/.#Demo-1.eb").symlink_to("me@login1.123")  # Emacs marks open files so
-    monkeypatch.setattr("sifmod.host.files._LARGEST", 3)
+    os.truncate(offers / "d/Demo/USER.md", (64 << 20) + 1)  # a hole
     result = run("--output", output, "--easyconfigs", offers, "--quiet")
     assert result.exit_code == 20, result.exception
     first, second = result.stderr.splitlines()
@@ -378,7 +374,7 @@ def test_without_a_jupyter_nothing_is_written(space: SoftwareSpace, output: Path
         (("--ood", "app"), "--ood-cluster"),
         (("--output", "pages", "--ood-cluster", "main"), "need each other"),
         (("--ood", "a", "--ood-cluster", "main", "--output", "./a"), "the same directory"),
-        (("--ood", "app", "--ood-cluster", "a b"), "'a b' is no identifier of a cluster"),
+        (("--ood", "app", "--ood-cluster", "a b"), "'a b' is not a valid cluster name"),
     ],
 )
 def test_options_that_miss_another_one(words: tuple[str, ...], said: str) -> None:

@@ -1,7 +1,5 @@
 """`sifmod convert`: several easyconfigs in one call."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

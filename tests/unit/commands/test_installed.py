@@ -16,11 +16,12 @@ from sifmod import names
 from sifmod.cli import cli
 from sifmod.commands.options import complete_modules
 from sifmod.commands.show import show
-from sifmod.eb.space import software_space
+from sifmod.container.spec import Base
+from sifmod.eb.space import SoftwareSpace, software_space
 from sifmod.errors import InstallError, SifmodError
 from sifmod.install.manifest import read_manifest
 
-from ..support import SQUASHFS, a_runner, make_installation
+from ..support import SQUASHFS, a_runner, make_installation, snapshot
 
 MODULE = "Python/3.11-demo"
 
@@ -31,6 +32,8 @@ Call = Callable[..., Result]
 def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("EASYBUILD_PREFIX", str(tmp_path / "eb"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
+    for name in ("CONTAINERROOT", "MODULEPATH"):
+        monkeypatch.delenv(name, raising=False)
     (tmp_path / "eb").mkdir()
     return tmp_path / "eb"
 
@@ -92,6 +95,13 @@ def test_an_empty_space_is_said_to_be_so(call: Call, prefix: Path) -> None:
     assert json.loads(call("list", "--json").output)["installations"] == []
 
 
+def test_to_verify_nothing_is_no_success(call: Call, prefix: Path) -> None:
+    for options in ((), ("--quiet",), ("--json",)):
+        result = call("verify", *options)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert f"no container modules in '{prefix}/software', so nothing was verified" in str(result.exception)
+
+
 def test_a_damaged_one_is_named_beside_the_others(call: Call, root: Path, prefix: Path) -> None:
     (make_installation(software_space(prefix), "Bad/1") / names.MANIFEST).write_text("{")
     result = call("list")
@@ -101,6 +111,90 @@ def test_a_damaged_one_is_named_beside_the_others(call: Call, root: Path, prefix
     listed = json.loads(call("list", "--json").stdout)
     assert [item["root"] for item in listed["damaged"]] == [str(prefix / "software" / "Bad" / "1")]
     assert call("verify").exit_code == 1
+
+
+def test_the_largest_come_first_with_a_sum(call: Call, root: Path, prefix: Path) -> None:
+    other = make_installation(software_space(prefix), "Zzz/1")
+    (other / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS + bytes(100_000))
+    lines = call("list", "--by-size").output.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["Zzz/1", MODULE]
+    assert lines[-1].startswith("2 installations: 100")
+    assert root.name in call("list").output.splitlines()[1]
+
+
+def test_quiet_prints_problems_only(call: Call, root: Path, prefix: Path) -> None:
+    assert (call("verify", "--quiet").exit_code, call("verify", "--quiet").output) == (0, "")
+    (make_installation(software_space(prefix), "Bad/1") / "share" / "container.sh").unlink()
+    result = call("verify", "--quiet")
+    assert result.exit_code == 1
+    assert "Bad/1  " in result.output
+    assert "gone: share/container.sh" in result.output
+    assert root.name not in result.output
+    assert "  ok  " not in result.output
+    assert "1 of 2 installations in order" in result.output
+
+
+def test_user_software_is_kept_and_put_back(call: Call, root: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    assert (call("keep", str(kept)).output, call("keep", str(kept), MODULE).output) == (
+        "",
+        f"{MODULE}: no user software\n",
+    )
+    (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    done = call("keep", str(kept), "--json")
+    assert (done.exit_code, json.loads(done.output)["problems"]) == (0, [])
+    assert (kept / MODULE.replace("/", "-") / names.USER_SOFTWARE_PACKED).read_bytes() == SQUASHFS
+    (root / names.USER_SOFTWARE_PACKED).unlink()
+    assert call("keep", str(kept), "--restore").exit_code == 2
+    assert call("keep", str(kept), MODULE, "--restore").exit_code == 0
+    assert (root / names.USER_SOFTWARE_PACKED).read_bytes() == SQUASHFS
+    (kept / MODULE.replace("/", "-") / names.USER_SOFTWARE_PACKED).write_bytes(b"another")
+    assert "already exists with other content" in call("keep", str(kept)).stderr
+
+
+def test_somebody_else_s_modules_of_modulepath_are_found(
+    call: Call, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = SoftwareSpace(tmp_path / "theirs", tmp_path / "modules")
+    central = make_installation(theirs, "Torch/2.0")
+    make_installation(theirs, "Torch/2.1")
+    for module in ("Torch/2.0", "Torch/2.1", "Own/1"):
+        (tmp_path / "modules" / module).parent.mkdir(parents=True, exist_ok=True)
+        own_root = theirs.software / module if module != "Own/1" else root
+        text = f"#%Module\n\nset root {own_root}\n# {names.WRITTEN_BY}\n"
+        (tmp_path / "modules" / module).write_text(text)
+    monkeypatch.setenv("MODULEPATH", f"/missing:{tmp_path / 'modules'}")
+    listed = call("list").output
+    assert listed.count(root.name) == 1
+    assert [line.split()[0] for line in listed.splitlines()[-3:]] == ["OTHER", "Torch/2.0", "Torch/2.1"]
+    assert json.loads(call("list", "--json").output)["others"][0]["root"] == str(central)
+    assert json.loads(call("show", "Torch/2.0", "--json").output)["root"] == str(central)
+    assert f"Torch/2.0  {central}" in call("verify", "Torch/2.0").output
+    assert "several versions of 'Torch': choose one of Torch/2." in str(call("show", "Torch").exception)
+    (central / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    assert call("keep", str(tmp_path / "kept"), "Torch/2.0").exit_code == 0
+    assert (tmp_path / "kept" / "Torch-2.0" / names.USER_SOFTWARE_PACKED).read_bytes() == SQUASHFS
+    whose = f"'{central}', which belongs to {central.owner()}, is not in '"
+    assert whose in str(call("remove", "Torch/2.0", "--yes").exception)
+    assert central.is_dir()
+    monkeypatch.setenv("CONTAINERROOT", str(central))
+    assert json.loads(call("show", "Torch", "--json").output)["root"] == str(central)
+    (central / names.MANIFEST).write_text("{")
+    assert json.loads(call("show", "Torch/2.1", "--json").output)["root"] == str(central.parent / "2.1")
+    in_own = ("--prefix", str(tmp_path / "eb"))
+    for verb in (("remove",), ("keep", "x")):
+        assert "there is no module 'Torch/2.1'" in str(call(*verb, "Torch/2.1", *in_own).exception)
+    for words in (("show", "Torch", *in_own), ("show", "../modules/Torch"), ("show", "Tor*")):
+        assert isinstance(call(*words).exception, InstallError)
+    assert "OTHER" not in call("list", "--prefix", str(tmp_path / "eb")).output
+
+
+def test_who_builds_on_a_module_is_listed(call: Call, root: Path, prefix: Path) -> None:
+    base = Base(module=MODULE, root=str(root), venv="demo", python_version="3.11", image_id="")
+    make_installation(software_space(prefix), "Mine/1", bases=(base,))
+    assert f"\nMine/1 ({root.owner()}) builds on {MODULE}\n" in call("list").output
+    listed = json.loads(call("list", "--json").output)["installations"]
+    assert [[one["module"] for one in fact["built_on_by"]] for fact in listed] == [[], ["Mine/1"]]
 
 
 def test_another_prefix_can_be_named(call: Call, tmp_path: Path, root: Path) -> None:
@@ -113,7 +207,7 @@ def test_another_prefix_can_be_named(call: Call, tmp_path: Path, root: Path) -> 
 def test_show_tells_everything(call: Call, root: Path) -> None:
     (root / "user-software-python3.10").mkdir()
     result = call("show", "Python")
-    for text in (MODULE, str(root), "demo.sif", "set aside", "user-software-python3.10", "start-shell", "sifmod 0"):
+    for text in (MODULE, str(root), "demo.sif", "set aside", "user-software-python3.10", "start-shell", "sifmod 0."):
         assert text in result.output
     shown = json.loads(call("show", str(root), "--json").output)
     assert shown["set_aside"] == ["user-software-python3.10"]
@@ -286,3 +380,41 @@ def test_modules_are_completed(root: Path) -> None:
     assert [item.value for item in complete_modules(context, parameter, "Py")] == [MODULE]
     assert complete_modules(context, parameter, "X") == []
     assert root.exists()
+
+
+# Each verb on what a newer sifmod has written: what is typed after it, and its exit status; `{}` is the installation.
+NEWER = {
+    ("list",): 1,
+    ("verify",): 1,
+    ("verify", MODULE): 7,
+    ("show", MODULE): 7,
+    ("show", "{}"): 7,
+    ("kernel", MODULE): 7,
+    ("doctor", MODULE): 7,
+    ("doctor", "--all"): 1,
+    ("keep", "{}.kept"): 1,
+    ("keep", "{}.kept", MODULE, "--restore"): 7,
+    ("remove", MODULE, "--yes"): 7,
+    ("remove", MODULE, "--old-images", "--yes"): 7,
+    ("restripe", MODULE): 7,
+    ("on", MODULE, "--name", "Mine"): 3,
+    ("catalogue", "--output", "{}.pages"): 7,
+}
+
+
+@pytest.mark.parametrize("words", NEWER, ids=" ".join)
+def test_what_a_newer_sifmod_has_written_is_named_and_left_alone(
+    call: Call, root: Path, prefix: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    manifest = root / names.MANIFEST
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
+    before = snapshot(prefix)
+    monkeypatch.chdir(prefix)
+    monkeypatch.setenv("SIFMOD_STRIPE", "-c 1")
+    result = call(*(word.replace("{}", str(root)) for word in words))
+    raised = result.exception
+    status = raised.exit_code if isinstance(raised, SifmodError) else result.exit_code
+    said = str(raised) if isinstance(raised, SifmodError) else result.output + result.stderr
+    assert (status, "written by a newer sifmod" in said) == (NEWER[words], True), said
+    after = snapshot(prefix)
+    assert {name: after.get(name) for name in before} == before

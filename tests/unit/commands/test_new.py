@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,24 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sifmod.cli import cli
-from sifmod.errors import ImageError, ParameterError, RuntimeMissingError, SifmodError
+from sifmod.errors import ImageError, ParameterError, SifmodError
 from sifmod.fetch.registry import Registry
 from sifmod.fetch.uri import ImageUri
 
-from ..imagetrees import linux, partition, sif, squashfs, write
-from ..support import Need, a_runner
+from ..imagetrees import write
+from ..support import a_runner
 
 Call = Callable[..., Result]
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory, need: Need) -> Path:
-    folder = tmp_path_factory.mktemp("image")
-    top = linux(folder / "tree")
-    write(top, "/usr/lib/python3.11/venv/__init__.py")
-    write(top, "/usr/lib/python3.11/ensurepip/__init__.py")
-    content = squashfs(need("mksquashfs"), top, folder / "x.squashfs").read_bytes()
-    return sif(folder / "demo.sif", partition(content))
 
 
 @pytest.fixture
@@ -208,47 +199,33 @@ def test_whatever_is_typed_as_a_uri_is_one_or_is_refused(text: str) -> None:
     assert "/" not in uri.file_name
 
 
-@pytest.fixture
-def requirements(tmp_path: Path) -> str:
-    (tmp_path / "requirements.txt").write_text("numpy\n")
-    (tmp_path / "environment.yml").write_text("dependencies: [python]\n")
-    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\ndependencies = ['numpy']\n")
-    return "requirements.txt"
-
-
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "now"),
     [
-        ("", "name an image: IMAGE or URI"),
-        ("--requirements requirements.txt", "with --base"),
-        ("x.sif --requirements requirements.txt --base x.sif", "with --base"),
-        ("--requirements requirements.txt --pyproject pyproject.toml --base x.sif", "give one of"),
-        ("--requirements requirements.txt --extra x --base x.sif", "belong to --pyproject"),
-        ("--requirements requirements.txt --base x.sif -o -", "name a folder with --output"),
-        ("x.sif --base y.sif", "--base and --on-top need"),
-        ("x.sif --on-top", "--base and --on-top need"),
-        ("--conda requirements.txt --on-top --base x.sif", "neither an environment.yml"),
-        ("--conda environment.yml --on-top --base x.sif", "leave out --on-top"),
-        ("--requirements gone.txt --base x.sif", "'gone.txt' does not exist"),
+        ("--on Demo/1 --name lab", "`sifmod on`: type sifmod on Demo/1 --name NAME"),
+        ("--requirements r.txt --base x.sif --on-top", "type sifmod environment r.txt --base IMAGE"),
+        ("--pylock pylock.toml", "type sifmod environment pylock.toml --base IMAGE"),
+        ("--pyproject pyproject.toml", "type sifmod environment pyproject.toml --base IMAGE"),
+        ("--conda e.yml", "type sifmod environment e.yml --base IMAGE"),
+        ("--extra x", "type sifmod environment pyproject.toml --base IMAGE --extra x"),
+        ("--group x", "type sifmod environment pyproject.toml --base IMAGE --group x"),
+        ("x.sif --base b.sif", "type sifmod environment FILE --base b.sif"),
+        ("x.sif --on-top", "type sifmod environment FILE --base IMAGE --on-top"),
+        ("--shpc bwa:1 --registry r", "`sifmod convert`: type sifmod convert --shpc bwa:1 --registry DIR --output ."),
+        ("--registry 'a b'", "type sifmod convert --shpc NAME --registry 'a b' --output ."),
+        ("x --full-name", "type sifmod convert --shpc NAME --registry DIR --full-name --output ."),
     ],
 )
-@pytest.mark.usefixtures("requirements")
-def test_options_that_contradict_each_other(call: Call, tmp_path: Path, words: str, said: str) -> None:
-    before = sorted(tmp_path.iterdir())
-    result = call(*words.split())
-    assert result.exit_code == 2 or isinstance(result.exception, SifmodError)
-    assert said in f"{result.stderr}{result.exception}"
-    assert sorted(tmp_path.iterdir()) == before
+def test_an_option_that_has_moved_names_its_verb(call: Call, tmp_path: Path, words: str, now: str) -> None:
+    result = call(*shlex.split(words))
+    assert result.exit_code == 2
+    assert "has moved to the verb" in result.stderr
+    assert result.stderr.endswith(f"{now}\n")
+    assert list(tmp_path.iterdir()) == []
+    option = next(word for word in words.split() if word.startswith("--"))
+    assert option not in call("--help").stdout.split()
 
 
-def test_an_environment_that_exists_is_refused_before_its_base_is_run(
-    call: Call, image: Path, requirements: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "environment-1.0-python-3.11-singularity-20231114.eb").write_text("mine")
-    result = call("--requirements", requirements, "--base", image)
-    assert isinstance(result.exception, SifmodError)
-    assert "exists: choose another name" in str(result.exception)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    result = call("--requirements", requirements, "--base", image, "--name", "lab")
-    assert isinstance(result.exception, RuntimeMissingError)
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".eb", ".toml", ".txt", ".yml"]
+def test_an_image_is_named(call: Call) -> None:
+    result = call()
+    assert (result.exit_code, "Missing argument 'IMAGE|URI|DOCKERFILE'" in result.stderr) == (2, True)

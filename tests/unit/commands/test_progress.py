@@ -1,7 +1,5 @@
 """Long work on a terminal: a bar or a spinner while it lasts, and nothing of it afterwards."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

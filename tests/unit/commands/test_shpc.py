@@ -1,6 +1,4 @@
-"""`sifmod convert` and `sifmod new` with recipes and modules of SHPC."""
-
-from __future__ import annotations
+"""`sifmod convert` with recipes and modules of SHPC."""
 
 import json
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from sifmod.errors import RecipeError
 from ..support import a_runner
 
 Call = Callable[..., Result]
-RECIPES = Path(__file__).parent.parent / "easyconfig/recipes"
+RECIPES = Path(__file__).parent.parent / "migrate/recipes"
 ALIGNER = "quay.io/biocontainers/aligner"
 
 
@@ -99,13 +97,15 @@ def test_an_installed_tree(call: Call, tmp_path: Path) -> None:
     assert f"\n#     eb --sourcepath='{sif.parent}' FILE.eb\n" in made
 
 
-def test_new_finds_a_recipe_in_a_checkout(call: Call, tmp_path: Path) -> None:
-    result = call("new", "--shpc", "solver:v1", "--registry", RECIPES)
+def test_a_recipe_is_found_in_a_checkout(call: Call, tmp_path: Path) -> None:
+    words = ("convert", "--shpc", "solver:v1", "--registry", RECIPES)
+    result = call(*words, "-o", ".")
     assert result.stdout.splitlines() == ["wrote solver-v1.eb", "install it with: eb solver-v1.eb"]
     assert "solve-all" in (tmp_path / "solver-v1.eb").read_text()
-    assert "'solver-v1.eb' exists" in str(call("new", "--shpc", "solver:v1", "--registry", RECIPES).exception)
-    said = json.loads(call("new", "--shpc", "packed", "--registry", RECIPES, "-o", "-", "--json").stdout)
-    assert (said["file"], said["module"]) == ("", "packed/latest")
+    assert "'solver-v1.eb' exists" in str(call(*words, "-o", ".").exception)
+    assert call(*words).stdout == (tmp_path / "solver-v1.eb").read_text()
+    (said,) = json.loads(call("convert", "--shpc", "packed", "--registry", RECIPES, "--json").stdout)["converted"]
+    assert (said["easyconfig"], said["written"], said["module"]) == ("packed", None, "packed/latest")
 
 
 @pytest.mark.parametrize(
@@ -118,10 +118,10 @@ def test_new_finds_a_recipe_in_a_checkout(call: Call, tmp_path: Path) -> None:
         ["convert", "--all", ".", "--installed", ".", "-o", "out"],
         ["convert", "x.yaml", "y.yaml", "--tag", "1", "-o", "."],
         ["convert", "x.eb", "--full-name"],
-        ["new", "--shpc", "solver"],
-        ["new", "--registry", "."],
-        ["new", "--shpc", "solver", "--registry", ".", "image.sif"],
-        ["new", "--full-name", "image.sif"],
+        ["convert", "--shpc", "solver"],
+        ["convert", "--registry", "."],
+        ["convert", "--shpc", "solver", "--registry", ".", "x.eb"],
+        ["convert", "--shpc", "solver", "--registry", ".", "--tag", "1"],
     ],
 )
 def test_wrong_usage(call: Call, words: list[str]) -> None:

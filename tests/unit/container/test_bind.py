@@ -69,28 +69,8 @@ def test_a_path_alone_is_seen_at_the_same_place(path: str) -> None:
     assert bind.argument == escape(path)
 
 
-def test_a_comma_in_a_path_is_escaped() -> None:
-    assert Bind("/a,b", "/c").argument == r"/a\,b:/c"
-
-
-def test_a_colon_in_a_path_is_escaped() -> None:
-    assert Bind("/a:b", "/c:d").argument == r"/a\:b:/c\:d"
-
-
-def test_an_escaped_separator_belongs_to_the_path() -> None:
-    assert Bind.parse(r"/a\:b:/d:ro") == Bind("/a:b", "/d", "ro")
-
-
 def test_a_destination_that_is_the_source_is_left_out() -> None:
     assert Bind("/data", "/data").argument == "/data"
-
-
-def test_options_keep_the_destination_in_the_argument() -> None:
-    assert Bind("/data", "/data", "ro").argument == "/data:/data:ro"
-
-
-def test_options_are_passed_on_as_they_are_written() -> None:
-    assert Bind.parse("/a.squashfs:/b:ro,image-src=/").argument == "/a.squashfs:/b:ro,image-src=/"
 
 
 @pytest.mark.parametrize(

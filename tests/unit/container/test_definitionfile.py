@@ -1,7 +1,5 @@
 """Definition files: what is read in one, as Apptainer 1.4.5 reads it."""
 
-from __future__ import annotations
-
 from typing import Optional
 
 import pytest
@@ -57,6 +55,28 @@ def test_build_arguments_come_before_those_of_the_file() -> None:
 def test_sections_are_read_with_the_numbers_of_their_lines() -> None:
     last = stages_of(TWO_STAGES, {"BASE": "b"})[-1]
     assert list(last.section("files")) == [(19, "a.txt /opt"), (24, "b.txt")]
+
+
+@pytest.mark.parametrize(
+    ("section", "copied"),
+    [
+        ("%files\n a.txt /opt\n# b\n c", ["a.txt", "c"]),
+        ('%files\n "a b.txt" /opt', ["a b.txt"]),
+        ("%files\n a~b#1,[x]*?.txt:\t/opt", ["a~b#1,[x]*?.txt:"]),
+        ("%%files\n a", ["a"]),
+        ("%appfiles x\n a b", ["a"]),
+        ("%arguments\n s=%files\n%post\n {{ s }}\n a", ["a"]),
+        ("%files\n {{ unset }}/x /opt", []),
+        *((f"%files\n {one} /opt", [""]) for one in ("$(id>x)", "`id`", "s{a,b}", "s${x}", '"s{a,b}"', "s\\a", "s;a")),
+        *(
+            (f"%files\n {one} /opt", [""])
+            for one in ('s""x', "s''x", "'s'x", '"a"b', '"a', "~/x", "-t/x", '"-t/x"', "@(s)")
+        ),
+        (f"%arguments\n x={'./' * 600}a\n%files\n {{{{ x }}}} /opt", [""]),
+    ],
+)
+def test_what_is_copied_is_told_as_the_runtime_sees_it(section: str, copied: list[str]) -> None:
+    assert [source for _number, source in stage(f"Bootstrap: docker\nFrom: a\n{section}\n").copied()] == copied
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Dockerfiles: which files are some, and what is read in one."""
 
-from __future__ import annotations
-
 from typing import Any, Optional
 
 import pytest
@@ -114,10 +112,49 @@ def test_references_are_written_in_the_place_of_images() -> None:
         "COPY --chown=1 --from=busybox:1 /busybox:1 /x\nRUN --mount=type=bind,from=c,target=/c ls c\n"
     )
     references = {"a:${V}": "a@sha256:1", "busybox:1": "b@sha256:2", "c": "c@sha256:3", "debian": ""}
-    assert dockerfile(text).with_images(references) == (
+    assert dockerfile(text).as_built(references) == (
         "ARG V=1\nFROM --platform=linux/amd64 a@sha256:1 AS a\nRUN echo a:${V}\nFROM debian\n"
         "COPY --chown=1 --from=b@sha256:2 /busybox:1 /x\nRUN --mount=type=bind,from=c@sha256:3,target=/c ls c\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "flag", "built"),
+    [
+        ("WORKDIR /app", "type=bind,source=uv.lock,target=uv.lock", "type=bind,source=uv.lock,target=/app/uv.lock"),
+        ("WORKDIR /app\nWORKDIR sub", "source=x,dst=x", "source=x,dst=/app/sub/x"),
+        ('WORKDIR "/a"', "type=cache,destination=.cache/uv", "type=cache,destination=/a/.cache/uv"),
+        ("WORKDIR /a", "type=bind,source=x,target=/x", "type=bind,source=x,target=/x"),
+        ("WORKDIR /a", "type=bind,source=x,target=${X}/x", "type=bind,source=x,target=${X}/x"),
+        ("WORKDIR /a", "type=secret,id=target=x", "type=secret,id=target=x"),
+        ("WORKDIR /a", "from=img,source=x,target=x", "from=img@sha256:1,source=x,target=/a/x"),
+        ("WORKDIR /a\nFROM b AS c\nWORKDIR /c\nFROM c", "source=x,target=x", "source=x,target=/c/x"),
+    ],
+)
+def test_targets_of_mounts_are_absolute_for_old_builders(before: str, flag: str, built: str) -> None:
+    text = f"FROM a AS a\n{before}\nRUN --mount=type=tmpfs,target=/t \\\n  # why\n  --mount={flag} \\\n"
+    text += "  echo 'a  \\\n  b' target=x\n"
+    dockerfile(text).check(target="", files=["x", "uv.lock"])
+    assert dockerfile(text).as_built({"img": "img@sha256:1"}) == text.replace(f"--mount={flag}", f"--mount={built}")
+
+
+@pytest.mark.parametrize("before", ["", "WORKDIR sub\n", "WORKDIR $X\n", "WORKDIR /a\nFROM b\n"])
+def test_a_target_relative_to_the_folder_of_an_image_is_refused(before: str) -> None:
+    text = f"FROM a\n{before}RUN --mount=source=x,target=y ls\n"
+    with pytest.raises(
+        ParameterError, match=r"line \d: the mount target 'y' is relative, and only the base image knows"
+    ):
+        dockerfile(text).check(target="", files=["x"])
+
+
+def test_a_mount_is_known() -> None:
+    assert not dockerfile("FROM a\nRUN --network=none mount --mount=x\n").mount
+    assert dockerfile("FROM a\n\nRUN --network=none --mount=target=/x ls\n").mount == "line 3, RUN --mount=target=/x"
+
+
+def test_a_heredoc_is_known() -> None:
+    assert not dockerfile("FROM a\nRUN echo '<<EOF' $((1<<2)) <<<EOF\nENV X=<<EOF\n").heredoc
+    assert dockerfile("FROM a\n\nCOPY <<-'EOF' /x\nEOF\n").heredoc == "line 3, COPY <<-'EOF' /x"
 
 
 GOOD = """ARG V=1
@@ -126,6 +163,8 @@ ARG W
 COPY data.txt ./data.txt /other.* /opt/
 COPY . /opt
 COPY --from=x ../../etc /etc
+RUN --mount=type=bind,src=data.txt,target=/x --mount=from=x,source=y,target=/y --mount=type=cache,target=/c ls
+RUN --mount=target=/all ls
 COPY ["data.txt", "/a b/"]
 COPY ${WHAT} /opt
 COPY <<EOF /opt/x
@@ -151,6 +190,11 @@ def test_what_can_be_built_is_let_through(target: str) -> None:
         ("FROM a\n\nCOPY ../y /opt/\n", {}, "line 3, COPY ../y: this is outside of the build context"),
         ("FROM a\nADD sub/../../y /opt/\n", {}, "line 2, ADD sub/../../y: this is outside of the build context"),
         ("FROM a\nCOPY src/ /opt/\n", {}, "ADD unpacks a folder that is packed as .tar"),
+        (
+            "FROM a\nRUN --mount=source=x,target=/x ls\n",
+            {},
+            "line 2, RUN --mount of x: the build context has no such file",
+        ),
         ("FROM a\nCOPY *.c /opt/\n", {}, "COPY *.c: the build context has no such file"),
         ("FROM a AS one\n", {"target": "on"}, "'build_target' = 'on': Dockerfile has no stage of this name: use one"),
         ("FROM a\n", {"target": "x"}, "use its number, 0 to 0"),
@@ -162,3 +206,35 @@ def test_what_nothing_would_build_is_refused(text: str, options: dict[str, Any],
     with pytest.raises(ParameterError) as caught:
         dockerfile(text, options.get("build_args")).check(target=options.get("target", ""), files=["data.txt"])
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("line", ["COPY . /app", "ADD * /app", "COPY ./ /app", "RUN --mount=target=/app make -C /app"])
+def test_a_folder_without_files_is_not_copied(line: str) -> None:
+    """A build of it would succeed, with nothing in the image."""
+    found = dockerfile(f"FROM a\n{line}\n")
+    with pytest.raises(ParameterError, match=r"line 2, .*: the build context has nothing but the Dockerfile"):
+        found.check(target="", files=["Dockerfile", ".dockerignore"])
+    found.check(target="", files=["Dockerfile", "data.txt"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM oci-archive:/home/x/a.tar",
+        "FROM dir:/home/x",
+        "FROM dir:home/x AS y",
+        "FROM containers-storage:[overlay@/home/x]a",
+        "ARG A=oci-archive:\nARG B\nFROM $A/home/x/a.tar$B",
+        "FROM oci-archive:/home/x/a-$TARGETARCH.tar",
+        "FROM a\nCOPY --from=oci-archive:/home/x/a.tar /x /x",
+        "FROM a\nRUN --mount=type=bind,from=dir:/home/x,target=/x ls /x",
+    ],
+)
+def test_an_image_that_is_a_file_of_this_host_is_refused(text: str) -> None:
+    with pytest.raises(ParameterError, match="is a place on this host: name an image of a registry"):
+        _ = dockerfile(text).images
+
+
+@pytest.mark.parametrize("base", ["oci:5000/a/b", "dir:5000/a:1", "sif:1", "localhost:5000/a", "a.org/dir:1", "$X/a"])
+def test_an_image_of_a_registry_may_have_such_a_name(base: str) -> None:
+    assert list(dockerfile(f"FROM {base}").images) == [base]

@@ -1,11 +1,10 @@
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
 
-from sifmod.container.inheritance import OF_THE_IMAGE, inherited
-from sifmod.container.spec import INHERITED, Base, ContainerSpec, spec_from_parameters
+from sifmod.container.inheritance import inherited
+from sifmod.container.parameters import INHERITED, OF_THE_IMAGE
+from sifmod.container.spec import Base, ContainerSpec, spec_from_parameters
 from sifmod.errors import ParameterError
 
 BASE = Base("Team/1", "/apps/Team/1", "team", "3.11", "00")

@@ -8,26 +8,25 @@ from hypothesis import strategies as st
 from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.container.naming import Naming
+from sifmod.container.parameters import OWN
 from sifmod.container.spec import ContainerSpec, PythonLayout, spec_from_parameters
 from sifmod.errors import ParameterError
 
-PARAMETERS = [
-    "binds",
-    "conda_env",
-    "conda_root",
-    "container_env",
-    "features",
-    "gpu",
-    "image_mode",
-    "launch",
-    "module_family",
-    "pack_user_software",
-    "pip_constraints",
-    "pip_requirements",
-    "python_prefix",
-    "venv",
-    "wrappers",
-]
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=10)
+    | st.binary(max_size=3)
+    | st.sampled_from(["amd", "run", "/usr"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner)
+        | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
 
 
 def made(
@@ -67,11 +66,6 @@ def test_a_name_that_makes_no_variable_is_refused(name: str, env_name: str) -> N
     error = refused(name=name, env_name=env_name)
     assert (error.parameter, f"'SIF{env_name}' can't be the name of a variable" in str(error)) == ("name", True)
     assert made(name="7zip", env_name="7ZIP").env_name == "7ZIP"
-
-
-def test_parameters_that_are_not_given_take_the_defaults() -> None:
-    nothing: dict[str, Any] = dict.fromkeys(PARAMETERS)
-    assert made(**nothing) == made()
 
 
 def test_a_conda_environment_is_the_python() -> None:
@@ -243,12 +237,7 @@ WRONG_ELEMENTS = [
     ("wrappers", ["a b"], "a b", "name of a command"),
     ("wrappers", [".."], "..", "name of a command"),
     ("wrappers", ["start-shell"], "start-shell", "remove it from the list"),
-    ("wrappers", ["make-squashfs"], "make-squashfs", "remove it from the list"),
-    ("wrappers", ["unmake-squashfs"], "unmake-squashfs", "remove it from the list"),
-    ("wrappers", ["list-packages"], "list-packages", "remove it from the list"),
     ("binds", ["/ok", "relative"], "relative", "begin it with '/'"),
-    ("binds", ["/a:b"], "/a:b", "begin it with '/'"),
-    ("binds", ["/a:/b:ro:x"], "/a:/b:ro:x", "source[:destination[:options]]"),
     ("binds", ["/a,/b"], "/a,/b", "commas inside a path"),
     ("binds", ["/a:/runscripts"], "/a:/runscripts", "choose another"),
     ("binds", ["/a:/runscripts/x"], "/a:/runscripts/x", "choose another"),
@@ -256,13 +245,10 @@ WRONG_ELEMENTS = [
     ("binds", ["/user-software/venv"], "/user-software/venv", "choose another"),
     ("binds", ["/a\n"], "/a\n", "each item on one line"),
     ("pip_requirements", ["a\n--index-url x"], "a\n--index-url x", "each item on one line"),
-    ("container_env", {"1A": "x"}, {"1A": "x"}, "name of an environment variable"),
     ("container_env", {"A B": "x"}, {"A B": "x"}, "name of an environment variable"),
-    ("container_env", {"": "x"}, {"": "x"}, "name of an environment variable"),
     ("container_env", {3: "x"}, {3: "x"}, "name of an environment variable"),
     ("container_env", {"A": "x", "N": 7}, {"N": 7}, "the value of N in quotes"),
     ("container_env", {"A": "two\nlines"}, {"A": "two\nlines"}, "on one line"),
-    ("container_env", {"A": "n\0ul"}, {"A": "n\0ul"}, "on one line"),
 ]
 
 
@@ -305,13 +291,6 @@ def test_every_folder_of_an_installation_is_closed_to_images() -> None:
     assert own <= set(names.INSTALLED)
 
 
-@pytest.mark.parametrize("name", names.RESERVED_VARIABLES)
-def test_no_variable_of_sifmod_s_own_can_be_set(name: str) -> None:
-    error = refused(container_env={name: "x"})
-    assert f"'container_env' = {{{name!r}: 'x'}}" in str(error)
-    assert "remove it" in str(error)
-
-
 @pytest.mark.parametrize("sif", ["a b.sif", "it's,$x:y.sif", "é.sif", "image"])
 def test_an_image_may_have_an_unusual_name(sif: str) -> None:
     assert made(sif=sif).sif == sif
@@ -342,16 +321,7 @@ def test_an_installation_directory_may_have_an_unusual_name(installdir: str) -> 
     assert made(installdir=installdir).installdir == installdir
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from(PARAMETERS),
-        st.recursive(
-            st.none() | st.booleans() | st.integers() | st.text(max_size=10) | st.sampled_from(["amd", "run", "/usr"]),
-            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-            max_leaves=5,
-        ),
-    )
-)
+@given(st.dictionaries(st.sampled_from([*OWN]), ANYTHING))
 def test_any_value_is_either_accepted_or_refused_with_its_parameter(parameters: dict[str, Any]) -> None:
     refusal: Optional[ParameterError] = None
     try:

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from sifmod import names
+from sifmod.container.kinds import WrongItemError
 from sifmod.container.spec import spec_from_parameters
 from sifmod.container.variables import check_variable
 from sifmod.errors import ParameterError, SiteError
-from sifmod.site.keys import VARIABLES, WrongItemError
+from sifmod.site.keys import VARIABLES
 from sifmod.site.settings import load_site
 
 

@@ -1,7 +1,5 @@
 """Wrappers as a list and as a map: names, commands, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

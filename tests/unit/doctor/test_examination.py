@@ -10,7 +10,7 @@ from tests.lacking import lacking
 from sifmod.cli import cli
 from sifmod.container.bind import Bind
 from sifmod.doctor import examination as library
-from sifmod.doctor.examination import Patient, check_libraries, examine
+from sifmod.doctor.examination import Target, check_libraries, examine
 from sifmod.eb.space import SoftwareSpace, software_space
 from sifmod.errors import ImageError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
@@ -22,7 +22,7 @@ from sifmod.site.feature import Feature
 from sifmod.site.settings import Site
 
 from ..image.elfs import elf
-from ..imagetrees import squashfs
+from ..imagetrees import squashfs, write
 from ..support import SIF_HEADER, SQUASHFS, Need, Stubs, a_site, make_installation, settings_of
 
 Found = dict[str, list[Finding]]
@@ -74,11 +74,11 @@ def test_without_libraries_nothing_is_said() -> None:
 
 @pytest.fixture
 def look(space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> Look:
-    """Examine a patient without the host's own findings: topic -> findings."""
+    """Examine a target without the host's own findings: topic -> findings."""
     monkeypatch.setattr(library, "check_host", lambda *_arguments, **_more: iter(()))
     monkeypatch.setattr(library, "host_gpus", lambda: ())
 
-    def run(patient: Patient, image: Optional[Inspection] = None, site: Optional[Site] = None) -> Found:
+    def run(target: Target, image: Optional[Inspection] = None, site: Optional[Site] = None) -> Found:
         def inspected(_path: Path) -> Inspection:
             if image is None:
                 raise ImageError("damaged")
@@ -86,7 +86,7 @@ def look(space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> Look:
 
         monkeypatch.setattr(library, "inspect_image", inspected)
         found: Found = {}
-        for finding in examine(patient, settings_of(site or a_site()), space):
+        for finding in examine(target, settings_of(site or a_site()), space):
             found.setdefault(finding.topic, []).append(finding)
         return found
 
@@ -94,20 +94,42 @@ def look(space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> Look:
 
 
 def test_an_image_for_another_architecture_is_a_problem(look: Look) -> None:
-    found = look(Patient(image=Path("x.sif")), Inspection("x.sif", "SIF", architecture="s390x"))
+    found = look(Target(image=Path("x.sif")), Inspection("x.sif", "SIF", architecture="s390x"))
     assert (found["image"][0].severity, "s390x" in found["image"][0].what) == (PROBLEM, True)
-    found = look(Patient(image=Path("x.sif")), Inspection("x.sif", "SIF", unread="it is encrypted"))
+    found = look(Target(image=Path("x.sif")), Inspection("x.sif", "SIF", unread="it is encrypted"))
     assert [finding.severity for finding in found["image"]] == [OK, WARNING]
 
 
 def test_an_image_that_is_damaged_or_not_here_is_said_to_be_so(look: Look) -> None:
-    assert look(Patient(image=Path("x.sif")))["image"][0].severity == PROBLEM
-    assert look(Patient(missing_image="it is gone"))["image"][0].severity == NOTE
+    assert look(Target(image=Path("x.sif")))["image"][0].severity == PROBLEM
+    assert look(Target(missing_image="it is gone"))["image"][0].severity == NOTE
+
+
+def test_what_pythonpath_hides_and_what_would_run_here_is_named(
+    look: Look, space: SoftwareSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_installation(space, "Demo/1")
+    write(root, "runscripts/pip-constraints.txt", "numpy==2.1\nsubmitit==1.5\n")
+    for folder, info in (("seen", "numpy-1.0"), ("seen", "other-1.0"), ("unseen", "submitit-1.0")):
+        name, _, version = info.partition("-")
+        write(tmp_path, f"{folder}/{info}.dist-info/METADATA", f"Name: {name}\nVersion: {version}\n")
+    site = a_site(binds=(Bind(f"{tmp_path}/seen", f"{tmp_path}/seen"),))
+    monkeypatch.setattr("sifmod.names.MOUNTED_ANYWAY", ())
+    monkeypatch.setenv("HOME", "/nowhere")
+    monkeypatch.setenv("PYTHONPATH", f":relative:{tmp_path}/seen:{tmp_path}/unseen:/gone")
+    target = Target(installation=find_installation(space, "Demo/1"))
+    found = look(target, site=site)
+    (finding,) = found["PYTHONPATH"]
+    assert finding.what == f"numpy 1.0 in '{tmp_path}/seen' of PYTHONPATH hides the container's 2.1: unset PYTHONPATH"
+    (finding,) = found["submitit"]
+    assert "runs jobs on this host" in finding.what
+    with_srun = a_site(optional_binds=(Bind("/usr/bin/srun", "/usr/bin/srun"),))
+    assert "submitit" not in look(target, site=with_srun)
 
 
 def test_a_feature_that_the_site_has_no_more_is_named(look: Look, space: SoftwareSpace) -> None:
     make_installation(space, "Demo/1", features=("mpi",))
-    (finding,) = look(Patient(installation=find_installation(space, "Demo/1")))["features"]
+    (finding,) = look(Target(installation=find_installation(space, "Demo/1")))["features"]
     assert (finding.severity, finding.what) == (WARNING, "the site no longer has the feature 'mpi'")
 
 
@@ -132,35 +154,52 @@ def test_the_libraries_of_a_container_s_own_features_are_compared(
 ) -> None:
     cxi = Feature("cxi", binds=(library_file("2.34"),))
     site = a_site(feature={"cxi": cxi}, default_features=tuple(default))
-    patient = Patient(image=Path("x.sif"), features=changes)
+    target = Target(image=Path("x.sif"), features=changes)
     if installed is not None:
         make_installation(space, "Demo/1", features=installed)
-        patient = Patient(image=Path("x.sif"), installation=find_installation(space, "Demo/1"))
-    found = look(patient, Inspection("x.sif", "SIF", libc="glibc 2.31"), site).get("host libraries", [])
+        target = Target(image=Path("x.sif"), installation=find_installation(space, "Demo/1"))
+    found = look(target, Inspection("x.sif", "SIF", libc="glibc 2.31"), site).get("host libraries", [])
     assert [finding.severity for finding in found] == ([severity] if severity else [])
+
+
+def test_a_slurm_that_is_too_new_is_named_once(look: Look, library_file: LibraryFile, space: SoftwareSpace) -> None:
+    """And not each library of it: an install leaves it out, unless the host of the install lacks it."""
+    slurm = Feature("slurm", binds=(library_file("2.34"),))
+    site = a_site(feature={"slurm": slurm}, default_features=("slurm",))
+    make_installation(space, "Demo/1", features=("slurm",))
+    installed = Target(image=Path("x.sif"), installation=find_installation(space, "Demo/1"))
+    for target, severity in ((Target(image=Path("x.sif")), NOTE), (installed, PROBLEM)):
+        found = look(target, Inspection("x.sif", "SIF", libc="glibc 2.31"), site)
+        (finding,) = found["Slurm"]
+        reason = "Slurm of the host needs glibc 2.34, but the image has glibc 2.31"
+        assert (finding.severity, finding.what) == (severity, reason)
+        assert "host libraries" not in found
+    without = Target(image=Path("x.sif"), features=("-slurm",))
+    assert "Slurm" not in look(without, Inspection("x.sif", "SIF", libc="glibc 2.31"), site)
+    assert "Slurm" not in look(Target(image=Path("x.sif")), Inspection("x.sif", "SIF", libc="glibc 2.36"), site)
 
 
 def test_user_software_s_state_is_looked_at(look: Look, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make_installation(space, "Demo/1")
-    patient = Patient(installation=find_installation(space, "Demo/1"))
-    assert look(patient)["user software"][0].severity == OK
+    target = Target(installation=find_installation(space, "Demo/1"))
+    assert look(target)["user software"][0].severity == OK
     info = root / "user-software/venv/demo/lib/python3.11/site-packages/one-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Name: one\nVersion: 1\n")
-    (counts,) = look(Patient(installation=find_installation(space, "Demo/1")))["user software"]
+    (counts,) = look(Target(installation=find_installation(space, "Demo/1")))["user software"]
     assert counts.what == "a directory with 2 files, 1 package"
     monkeypatch.setattr(library, "_MANY_FILES", 0)
-    assert "make-squashfs" in look(patient)["user software"][0].remedy
+    assert "make-squashfs" in look(target)["user software"][0].remedy
     (root / "user-software.squashfs").write_bytes(b"")
-    assert look(patient)["user software"][0].severity == WARNING
+    assert look(target)["user software"][0].severity == WARNING
     (root / "user-software").rename(root / "elsewhere")
-    assert look(patient)["user software"][0].severity == PROBLEM
+    assert look(target)["user software"][0].severity == PROBLEM
     (root / "user-software.squashfs").write_bytes(SQUASHFS)
-    assert look(patient)["user software"][0].severity == OK
+    assert look(target)["user software"][0].severity == OK
     (root / "user-software.squashfs").unlink()
-    assert "neither" in look(patient)["user software"][0].what
+    assert "neither" in look(target)["user software"][0].what
     (root / "user-software").symlink_to("/nowhere")
-    (finding,) = look(patient)["user software"]
+    (finding,) = look(target)["user software"]
     assert "is a link to '/nowhere', which does not exist" in finding.what
     assert "remove the link" in finding.remedy
 
@@ -169,20 +208,20 @@ def test_an_environment_whose_packages_are_elsewhere_is_a_problem(look: Look, sp
     library = make_installation(space, "Demo/1") / "user-software/venv/demo/lib"
     library.rename(library.with_name("other"))
     library.symlink_to("../../..")
-    (problem, _counts) = look(Patient(installation=find_installation(space, "Demo/1")))["user software"]
+    (problem, _counts) = look(Target(installation=find_installation(space, "Demo/1")))["user software"]
     assert (problem.severity, "out of user software" in problem.what) == (PROBLEM, True)
 
 
 def test_layers_are_looked_at_and_not_read_whole(look: Look, space: SoftwareSpace) -> None:
     root = make_installation(space, "Demo/1")
-    patient = Patient(installation=find_installation(space, "Demo/1"))
+    target = Target(installation=find_installation(space, "Demo/1"))
     layer = root / "user-software.layers/1.squashfs"
     layer.parent.mkdir()
     layer.write_bytes(SQUASHFS)
     layer.with_suffix(".sha256").write_text(f"{64 * '0'}\n")
-    assert "layers" not in look(patient)
+    assert "layers" not in look(target)
     layer.rename(layer.with_name("2.squashfs"))
-    (finding,) = look(patient)["layers"]
+    (finding,) = look(target)["layers"]
     assert (finding.severity, "1.squashfs is missing" in finding.what) == (PROBLEM, True)
 
 
@@ -193,21 +232,21 @@ def test_a_second_torch_in_user_software_is_named(look: Look, space: SoftwareSpa
     info = root / "user-software/venv/demo/lib/python3.11/site-packages/torch-2.9.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Name: torch\nVersion: 2.9.0\n")
-    (finding,) = look(Patient(installation=find_installation(space, "Demo/1")))["packages"]
+    (finding,) = look(Target(installation=find_installation(space, "Demo/1")))["packages"]
     assert (finding.severity, finding.what) == (WARNING, "torch 2.9.0 hides the image's torch 2.2.0")
 
 
 def test_a_directory_that_is_not_in_use_is_compared(look: Look, space: SoftwareSpace, need: Need) -> None:
     root = make_installation(space, "Demo/1")
     squashfs(need("mksquashfs"), root / "user-software", root / "user-software.squashfs")
-    patient = Patient(installation=find_installation(space, "Demo/1"))
-    _, same = look(patient)["user software"]
+    target = Target(installation=find_installation(space, "Demo/1"))
+    _, same = look(target)["user software"]
     assert (same.severity, "--remove-directory" in same.remedy) == (NOTE, True)
     (root / "user-software" / "late").touch()
-    _, late = look(patient)["user software"]
+    _, late = look(target)["user software"]
     assert (late.severity, "only in the directory: 'late'" in late.what) == (WARNING, True)
     (root / "user-software.squashfs").write_bytes(SQUASHFS)
-    assert "can't be compared" in look(patient)["user software"][1].what
+    assert "can't be compared" in look(target)["user software"][1].what
 
 
 @pytest.fixture
@@ -332,6 +371,20 @@ def test_a_problem_of_some_drivers_is_a_note_without_a_gpu(
         assert "advisories" not in found  # the module compares the driver when it is loaded
 
 
+def test_a_module_for_no_gpu_is_not_told_to_tell_of_gpus(
+    call: Call, advise: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The site has GPUs and its easyconfig has none: a reinstall would not change what the module tells."""
+    monkeypatch.setenv("SIFMOD_GPU", "nvidia")
+    advise('gpu = "nvidia"')
+    make_installation(software_space(), "Demo/1", parameters={"venv": "demo"})
+    make_installation(software_space(), "Demo/2", parameters={"venv": "demo", "gpu": "nvidia"})
+    make_installation(software_space(), "Demo/3", parameters={"venv": "demo", "gpu": ""})
+    found = [topics(call(f"Demo/{number}", "--json")) for number in (1, 2, 3)]
+    said = [("advisories" in one, "advisory jobs-hang" in one) for one in found]
+    assert said == [(False, True), (True, True), (False, False)]
+
+
 def test_all_installations_are_examined(call: Call, advise: Callable[..., None], tmp_path: Path) -> None:
     assert "0 installations: 0 problems" in call("--all").output
     space = software_space()
@@ -349,6 +402,8 @@ def test_all_installations_are_examined(call: Call, advise: Callable[..., None],
     assert [Path(one["root"]).name for one in report["damaged"]] == ["3"]
     plain = call("--all")
     assert plain.exit_code == 1
+    assert "\nnote " in plain.output
+    assert "\nnote " not in call("--all", "--quiet").output
     assert f"Demo/1  {space.software}/Demo/1" in plain.output
     assert call("--all", "Demo/1").exit_code == 2
     (tmp_path / "ours.toml").write_text("[[advisory]]\nid = 1\n")

@@ -1,5 +1,6 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Optional
 
 import pytest
 
@@ -21,7 +22,9 @@ def an_image(*, cuda: str = "", rocm: str = "", built: Collection[str] = ()) -> 
     return Inspection("x.sif", "SIF", components=tuple(components), torch=torch)
 
 
-def check(hosts: Sequence[HostGpus], image: Inspection, vendor: str = "", libraries: str = "") -> dict[str, Finding]:
+def check(
+    hosts: Sequence[HostGpus], image: Inspection, vendor: Optional[str] = None, libraries: str = ""
+) -> dict[str, Finding]:
     found = check_gpus(hosts, image, vendor=vendor, libraries=libraries)
     return {finding.topic: finding for finding in found}
 
@@ -39,6 +42,12 @@ def test_whose_libraries_are_used_is_said(image: Inspection, libraries: str, sev
     finding = check([], image, libraries=libraries)["GPU libraries"]
     assert (finding.severity, says in finding.what) == (severity, True)
     assert ("libcuda.so.1" in finding.why) == (severity == WARNING)
+
+
+def test_a_container_that_is_stated_to_be_for_no_gpus_is_not_taken_for_one_of_its_image() -> None:
+    assert "driver" in check([A100], an_image(cuda="12.4.1"))["GPU driver"].what
+    found = check([A100], an_image(cuda="12.4.1"), vendor="")
+    assert [(one.severity, "(gpu = '')" in one.what) for one in found.values()] == [(NOTE, True)]
 
 
 @pytest.mark.parametrize(("number", "severity"), [("1.4.5", OK), ("1.5.0", NOTE)])

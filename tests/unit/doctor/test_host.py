@@ -82,6 +82,19 @@ def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(
     assert found["FUSE"][0].severity in (OK, NOTE)
 
 
+def test_a_module_tree_that_module_load_does_not_search_is_named(
+    check: Check, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LMOD_VERSION", "8.7")
+    tree = space.modules / space.suffix
+    there, elsewhere = (f"/else:{tree}", f"{tree}/Core"), (f"{tree}-2:/else", "")
+    for folders in (*there, *elsewhere):
+        monkeypatch.setenv("MODULEPATH", folders)
+        found = check().get("MODULEPATH", [])
+        wanted = [(WARNING, f"module use {tree}")] if folders in elsewhere else []
+        assert [(one.severity, one.remedy) for one in found] == wanted, folders
+
+
 @pytest.mark.parametrize(
     ("variables", "severity"),
     [
@@ -179,6 +192,12 @@ def full(monkeypatch: pytest.MonkeyPatch) -> SetFree:
     return set_free
 
 
+def test_a_password_for_any_registry_is_named(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("APPTAINER_DOCKER_PASSWORD", "secret")
+    assert "CREDENTIAL_REGISTRIES" in check()["passwords"][0].remedy
+    assert "passwords" not in check(a_site(credential_registries=("a.org",)))
+
+
 def test_want_of_space_and_of_inodes_is_a_warning(check: Check, full: SetFree) -> None:
     full()
     assert check()["space: install and packing"][0].severity == OK
@@ -230,4 +249,23 @@ def test_the_project_s_quota_is_read(check: Check, stub: Stubs) -> None:
 
 def test_what_quota_complains_of_is_passed_on(check: Check, stub: Stubs) -> None:
     stub("quota", "echo 'Disk quotas for user x (uid 1): In block grace period on /dev/sda1'; exit 1")
-    assert "In block grace period" in check()["quota"][0].what
+    assert "/quota says: Disk quotas for user x (uid 1): In block grace period" in check()["quota"][0].what
+    stub("quota", "echo '/home  38 GiB of 100 GiB'")
+    assert "quota" not in check()
+
+
+def test_scripts_that_do_not_know_module_are_told_of(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on most clusters: bash reads BASH_ENV, and sh nothing at all."""
+    (tmp_path / "init").write_text("module() { :; }\n")
+    monkeypatch.delenv("BASH_FUNC_module%%", raising=False)
+    for name, value in (("LMOD_VERSION", "8.7"), ("LMOD_PKG", "/lmod"), ("BASH_ENV", str(tmp_path / "init"))):
+        monkeypatch.setenv(name, value)
+    said = "scripts that begin with #!/bin/{} do not know the command module"
+    _lmod, *notes = check()["modules"]
+    assert [(one.severity, one.what, one.remedy) for one in notes] == [
+        (NOTE, said.format("sh"), "let them begin with: . /lmod/init/sh")
+    ]
+    monkeypatch.delenv("BASH_ENV")
+    assert [one.what for one in check()["modules"][1:]] == [said.format("bash"), said.format("sh")]

@@ -1,7 +1,5 @@
 """What pip and uv are set to use, and whether containers see it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -18,7 +16,7 @@ from ..support import a_site
 @pytest.fixture
 def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that containers don't see: pytest's folder is below /tmp, which the runtime mounts."""
-    monkeypatch.setattr("sifmod.doctor.site._MOUNTED", ())
+    monkeypatch.setattr("sifmod.names.MOUNTED_ANYWAY", ())
     monkeypatch.setattr(indexes, "SITE_CONFIGURATION", str(tmp_path / "no-pip.conf"))
     path = tmp_path / "centre" / "ca.pem"
     path.parent.mkdir()

@@ -2,7 +2,7 @@ import os
 import stat
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
@@ -10,13 +10,11 @@ from sifmod.container.bind import Bind, BindPattern
 from sifmod.doctor import site as sitecheck
 from sifmod.doctor.site import check_site
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
-from sifmod.site.cache import UNUSABLE
+from sifmod.site.cache import UNCLEAN, UNUSABLE
 from sifmod.site.feature import Feature
 from sifmod.site.settings import Site
 
 from ..support import FakeRuntime, Need, Stubs, a_site, settings_of
-
-# Put a command on PATH, and return its path.
 
 
 def bind(path: Path) -> Bind:
@@ -55,7 +53,7 @@ def test_features_are_checked_here(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     needed = found(site, "feature.needed")
     assert [(item.severity, item.what) for item in needed] == [(PROBLEM, f"{tmp_path}/*.x"), (PROBLEM, "/gone")]
     assert "commands with the feature do not start here" in needed[0].why
-    assert "limit the feature with gpu, hosts or exists" in needed[0].remedy
+    assert "limit the feature with gpu, hosts, partitions or exists" in needed[0].remedy
     assert one(site, "feature.asked").severity == WARNING
 
 
@@ -68,7 +66,28 @@ def test_default_features_that_conflict_here_are_named(tmp_path: Path) -> None:
     finding = one(a_site(default_features=tuple(features), feature=features), "default_features")
     assert (finding.severity, finding.what) == (PROBLEM, "'cpu' and 'gpu' conflict, and both apply on this host")
     assert finding.why == "no module loads here"
-    assert "limit one of them with gpu, hosts or exists" in finding.remedy
+    assert "limit one of them with gpu, hosts, partitions or exists" in finding.remedy
+
+
+def test_large_file_systems_of_which_nothing_is_bound_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = [
+        *("srv:/a /work lustre", "srv:/b /pro\\040ject/x nfs4", "cvmfs2 /cvmfs/sw fuse", "x /big/home gpfs"),
+        *("x /bound nfs", "x /above nfs", "x /usr/local nfs", "x / nfs", "x /data ext4", "x /srv nfs", "broken"),
+    ]
+    (tmp_path / "mounts").write_text("".join(f"{line} rw 0 0\n" for line in mounts), encoding="utf-8")
+    monkeypatch.setattr(sitecheck, "_MOUNTS", tmp_path / "mounts")
+    monkeypatch.setenv("HOME", "/big/home/me")
+    feature = Feature("one", binds=(Bind("/srv", "/x"),))
+    site = a_site(optional_binds=(Bind("/bound", "/bound"), Bind("/above/a", "/a")), feature={"one": feature})
+    finding = next(one for one in found(site, "optional_binds") if "has anything" in one.what)
+    named = "/cvmfs/sw (cvmfs2), /pro ject/x (nfs4), /work (lustre)"
+    assert (finding.severity, finding.what) == (NOTE, f"no bind path has anything of {named}")
+    (tmp_path / "mounts").write_text("".join(f"x /fs{number} nfs\n" for number in range(10)))
+    assert found(a_site(), "optional_binds")[0].what.endswith("/fs7 (nfs) and 2 more")
+    (tmp_path / "mounts").unlink()
+    assert found(a_site(), "optional_binds") == []
 
 
 def test_a_runtime_that_runs_is_found_with_its_version(fake: FakeRuntime) -> None:
@@ -153,6 +172,10 @@ def test_a_root_for_caches_is_resolved_here(tmp_path: Path, monkeypatch: pytest.
     finding = cached("/scratch/${SLURM_JOB_ACCOUNT}/${USER}")
     assert (finding.severity, finding.what) == (NOTE, "/scratch/${SLURM_JOB_ACCOUNT}/${USER}")
     assert "SLURM_JOB_ACCOUNT is not set" in finding.why
+    for unclean in ("..", "/ann", "a\nb"):
+        monkeypatch.setenv("USER", unclean)
+        assert UNCLEAN in cached("/scratch/${USER}/x").why
+    monkeypatch.setenv("USER", "ann")
     (tmp_path / "file").write_text("")
     finding = cached("${HOME}/file/${USER}")
     assert finding.severity == PROBLEM
@@ -192,6 +215,23 @@ def test_the_runtime_s_temporary_folder_must_be_there_and_the_cache_is_made(
     assert (made_later.severity, made_later.what) == (OK, f"{tmp_path}/gone/deeper: 2.5 GB free")
     (tmp_path / "file").touch()
     assert one(a_site(runtime_cachedir=str(tmp_path / "file" / "below")), "runtime_cachedir").severity == PROBLEM
+
+
+@pytest.mark.parametrize(
+    ("mode", "severity"), [(0o755, OK), (0o1777, OK), (0o777, PROBLEM), (0o775, PROBLEM), (0o555, PROBLEM)]
+)
+def test_nobody_else_may_rename_in_the_folder_of_a_node(tmp_path: Path, mode: int, severity: str) -> None:
+    place = tmp_path / "local"
+    place.mkdir()
+    place.chmod(mode)
+    finding = one(a_site(node_local_dir=str(place)), "node_local_dir")
+    assert finding.severity == severity
+    assert ("chmod +t" in finding.why) == (mode in (0o777, 0o775))
+    below = place / "deeper"
+    if severity == OK:
+        below.mkdir()
+        assert one(a_site(node_local_dir=str(below)), "node_local_dir").severity == OK
+    assert one(a_site(node_local_dir=str(tmp_path / "gone")), "node_local_dir").severity == NOTE
 
 
 def test_the_key_of_signatures_must_be_a_public_one_in_pem(tmp_path: Path) -> None:
@@ -242,8 +282,9 @@ def test_masks_are_compared_with_the_host_s_cpus(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("script", "severity", "said"),
     [
-        ("echo small; echo large", OK, ""),
-        ("echo small", PROBLEM, "choose one of small"),
+        ("echo 'small 1'; echo 'large 2'", OK, ""),
+        ("echo 'small 1'", PROBLEM, "choose one of small"),
+        ("echo 'large 0'; echo 'small 2'", PROBLEM, "has no node"),
         ("echo 'sinfo: error: no controller' >&2; exit 1", NOTE, "no controller"),
         ("exit 3", NOTE, "exit status 3"),
     ],
@@ -253,6 +294,33 @@ def test_the_partition_is_asked_of_slurm(tools: Stubs, script: str, severity: st
     finding = one(a_site(slurm_partition="large"), "slurm_partition")
     assert finding.severity == severity
     assert said in finding.why + finding.remedy
+
+
+def test_of_two_vendors_one_has_no_node(tools: Stubs) -> None:
+    tools("sinfo", "echo 'a 3'; echo 'n 0'")
+    site = a_site(slurm_partition={"amd": "a", "nvidia": "n"})
+    assert [one(site, f"slurm_partition.{vendor}").severity for vendor in ("amd", "nvidia")] == [OK, PROBLEM]
+
+
+@pytest.mark.parametrize(
+    ("value", "severity", "said"),
+    [
+        ("/data/there/x.pem", None, ""),
+        ("/data/gone:/data/there", WARNING, "does not exist on this host"),
+        ("/etc/x.pem", NOTE, "no bind path of the site contains it"),
+        ("text", None, ""),
+        ("$HOME/x", None, ""),
+    ],
+)
+def test_paths_that_variables_name_are_looked_for(
+    tmp_path: Path, value: str, severity: Optional[str], said: str
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "x.pem").touch()
+    site = a_site(binds=(Bind(str(tmp_path), "/data"),), container_env={"SSL_CERT_FILE": value})
+    findings = found(site, "container_env.SSL_CERT_FILE")
+    assert [one.severity for one in findings] == [severity] * (severity is not None)
+    assert all(said in one.why for one in findings)
 
 
 @pytest.mark.usefixtures("tools")

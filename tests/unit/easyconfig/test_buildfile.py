@@ -1,7 +1,5 @@
 """What `sifmod new` writes for a Dockerfile or a definition file, which it reads and does not run."""
 
-from __future__ import annotations
-
 import ast
 import os
 import time
@@ -233,6 +231,70 @@ def test_what_can_not_be_copied_is_one_sentence(tmp_path: Path, file: str, line:
         propose_build(read(tmp_path, f"{head}{line}\n", file), a_site())
 
 
+@pytest.mark.parametrize("file", ["x.Dockerfile", "image.def"])
+@pytest.mark.parametrize("target", ["../id_x", "/proc/self/environ", "nested", "fifo"])
+@pytest.mark.parametrize("written", ["settings.txt", "set*.txt"])
+def test_a_link_out_of_the_folder_is_not_copied(tmp_path: Path, file: str, target: str, written: str) -> None:
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    (tmp_path / "id_x").write_text("a key")
+    (folder / "nested").symlink_to("../id_x")
+    os.mkfifo(folder / "fifo")
+    (folder / "settings.txt").symlink_to(target)
+    text = {
+        "x.Dockerfile": f"FROM a/star:2\nCOPY {written} /opt/\n",
+        "image.def": f"Bootstrap: docker\nFrom: a/star:2\n%files\n{written} /opt/\n",
+    }[file]
+    said = "not a plain file" if target == "fifo" else "it leads out of its folder, to '/.*': put a copy there"
+    with pytest.raises(ImageError, match=rf"{file}, line \d: '.*/settings.txt' can't be copied: {said}"):
+        propose_build(read(folder, text, file), a_site())
+
+
+def test_what_a_mount_of_a_command_names_is_in_the_context(tmp_path: Path) -> None:
+    for name in ("uv.lock", "pyproject.toml"):
+        (tmp_path / name).touch()
+    text = (
+        "FROM a/star:2\nWORKDIR /app\nRUN --mount=type=cache,target=/root/.cache/uv \\\n"
+        "  --mount=type=bind,source=uv.lock,target=uv.lock \\\n"
+        "  --mount=type=bind,source=pyproject.toml,target=pyproject.toml \\\n"
+        "  uv sync --locked\n"
+    )
+    assert parameters(tmp_path, text)["definition_files"] == ["uv.lock", "pyproject.toml"]
+
+
+@pytest.mark.parametrize("name", [".dockerignore", "x.Dockerfile.dockerignore"])
+def test_a_list_of_what_is_ignored_is_a_file_of_the_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to("/proc/self/environ")
+    with pytest.raises(ImageError, match=f"{name}' can't be copied: it leads out of its folder"):
+        propose_build(read(tmp_path, "FROM a/star:2\n", "x.Dockerfile"), a_site())
+
+
+def test_the_file_itself_is_one_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "clone").mkdir()
+    (tmp_path / "Dockerfile").write_text("FROM a\n")
+    (tmp_path / "clone/Dockerfile").symlink_to("../Dockerfile")
+    with pytest.raises(ImageError, match="can't be read: it leads out of its folder"):
+        read_build_file(tmp_path / "clone/Dockerfile")
+
+
+def test_a_folder_of_a_definition_is_looked_at_too(tmp_path: Path) -> None:
+    (tmp_path / "clone/src/deep").mkdir(parents=True)
+    (tmp_path / "id_x").write_text("a key")
+    text = "Bootstrap: docker\nFrom: a/star:2\n%files\nsrc /opt\n"
+    (tmp_path / "clone/src/deep/inside").symlink_to("../..")
+    propose_build(read(tmp_path / "clone", text, "image.def"), a_site())
+    (tmp_path / "clone/src/deep/x").symlink_to("../../../id_x")
+    with pytest.raises(ImageError, match=r"image\.def, line 4: '.*/src/deep/x' can't be copied: it leads out"):
+        propose_build(read(tmp_path / "clone", text, "image.def"), a_site())
+
+
+def test_a_link_within_the_folder_is_copied(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/real").touch()
+    (tmp_path / "settings.txt").symlink_to("sub/real")
+    assert parameters(tmp_path, "FROM a/star:2\nCOPY settings.txt /\n")["definition_files"] == ["settings.txt"]
+
+
 def test_a_whole_folder_is_a_note(tmp_path: Path) -> None:
     proposal = propose_build(read(tmp_path, "FROM a/star:2\nCOPY . /x\n"), a_site())
     assert "Dockerfile, line 2 copies a folder: add the files that it needs to definition_files" in proposal.notes
@@ -332,41 +394,10 @@ def test_a_hostile_dockerfile_takes_no_long_time(text: str) -> None:
 
 WORDS = (
     *("FROM", "ARG", "LABEL", "COPY", "ADD", "RUN", "ONBUILD", "ENTRYPOINT", "CMD", "ENV", "#", "escape=`", "syntax=x"),
-    *(
-        "a",
-        "debian:12",
-        "${A:-b}",
-        "${A",
-        "$A",
-        "A=1",
-        "A",
-        "AS",
-        "b",
-        "--from=b",
-        "--from=0",
-        "--platform=x",
-        "..",
-        "/",
-    ),
-    *(
-        "\n",
-        "\n",
-        "\n",
-        "\\\n",
-        "`\n",
-        "\r\n",
-        "<<A",
-        "<<-'A'",
-        "A\n",
-        '["a", "b"]',
-        "[",
-        "'",
-        '"',
-        "*",
-        "\u2028",
-        "\t",
-    ),
-    *("Bootstrap: docker", "From: a", "%files", "%labels", "%arguments", "%runscript", "{{ A }}", "{{", "Registry: x"),
+    *("a", "debian:12", "${A:-b}", "${A", "$A", "A=1", "A", "AS", "b", "--from=b", "--from=0", "--platform=x", ".."),
+    *("/", "\n", "\n", "\n", "\\\n", "`\n", "\r\n", "<<A", "<<-'A'", "A\n", '["a", "b"]', "[", "'", '"', "*"),
+    *("\u2028", "\t", "Bootstrap: docker", "From: a", "%files", "%labels", "%arguments", "%runscript", "{{ A }}"),
+    *("{{", "Registry: x"),
 )
 
 

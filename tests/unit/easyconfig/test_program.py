@@ -1,7 +1,5 @@
 """The program that an image is for, as a module."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sifmod.easyconfig.proposal import propose
+from sifmod.easyconfig.text import easyconfig_text
 from sifmod.errors import ImageError, ParameterError
 from sifmod.fetch.uri import ImageUri
 from sifmod.image.gpustack import Component, Torch
@@ -171,14 +172,20 @@ SIMILAR = {
     "pip_requirements": ["torchmetrics"],
     "expected_packages": {"torch": "1.0"},
     "checksums": ["old"],
+    "share_container": True,
+    "user_commands": False,
 }
 
 
 def test_what_still_applies_is_taken_over() -> None:
     proposal = propose(IMAGE, SITE, like=SIMILAR)
     found = proposal.parameters
-    for key in ("venv", "binds", "container_env", "features", "wrappers", "pip_requirements"):
+    taken = ("venv", "binds", "container_env", "features", "wrappers", "pip_requirements")
+    for key in (*taken, "share_container", "user_commands"):
         assert found[key] == SIMILAR[key]
+    text = easyconfig_text(found, comments=[])
+    assert "\nshare_container = True\n" in text
+    assert "\nuser_commands = False\n" in text
     assert (found["version"], found["expected_packages"]["torch"]) == ("2.2.0", "2.2.0+rocm5.6")
     assert proposal.notes == ("check that the image has these wrappers, not found beside its Python: ray",)
 

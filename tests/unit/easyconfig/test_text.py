@@ -200,6 +200,9 @@ def test_what_is_no_easyconfig_of_ours_is_refused(tmp_path: Path, text: str, sai
         read_easyconfig(tmp_path / "x.eb")
     with pytest.raises(SifmodError, match="can't be read"):
         read_easyconfig(tmp_path / "gone.eb")
+    os.truncate(tmp_path / "x.eb", 20_000_000_000)
+    with pytest.raises(SifmodError, match="can't be read: larger than"):
+        read_easyconfig(tmp_path / "x.eb")
     with pytest.raises(SifmodError, match="can't be read: File name too long"):  # and not a traceback of `exists`
         read_easyconfig(tmp_path / ("x" * 300))
     os.mkfifo(tmp_path / "fifo.eb")

@@ -4,8 +4,6 @@ A program of its own, because EasyBuild keeps its configuration for the life of 
 on. It imports EasyBuild once and answers each case in a fork.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

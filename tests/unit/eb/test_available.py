@@ -114,10 +114,12 @@ def test_easyconfigs_below_a_folder_and_those_in_its_archives(tmp_path: Path) ->
     (tmp_path / "GCC-1.eb").write_text("easyblock = 'EB_GCC'\n")
     (tmp_path / "Gone-1.eb").symlink_to("nowhere")
     (tmp_path / ".#Other-1.eb").symlink_to("me@login1.123")
+    (tmp_path / "deep" / ("a/" * 70)).mkdir(parents=True)
     found = easyconfigs_below(tmp_path)
     assert names(found.offered) == ["Other-1.eb", "Thing-1.eb"]
     assert names(found.archived) == ["Thing-0.eb"]
-    assert found.problems == (f"'{tmp_path}/Gone-1.eb' can't be read: No such file or directory",)
+    assert found.problems[:1] == (f"'{tmp_path}/Gone-1.eb' can't be read: No such file or directory",)
+    assert [problem[-40:] for problem in found.problems[1:]] == ["it has too many folders, each in the other"[-40:]]
     with pytest.raises(EasyconfigError, match="nowhere': name a folder"):
         easyconfigs_below(tmp_path / "nowhere")
 

@@ -1,7 +1,5 @@
 """What sifmod reads of EasyBuild's configuration is what EasyBuild reads: both are asked the same questions."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

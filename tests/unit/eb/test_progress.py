@@ -1,7 +1,5 @@
 """Long work while `eb` runs: within EasyBuild's own display, or as trace output."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -20,7 +18,7 @@ from easybuild.tools.output import rich_live_cm
 from sifmod.eb.progress import easybuild_progress
 from sifmod.text import progress
 set_up_configuration(args=sys.argv[1:], silent=True)
-progress._EVERY = 0
+progress._EVERY = 0.01
 class Terminal(type(sys.stdout)):
     def isatty(self):
         return True
@@ -29,10 +27,10 @@ if {terminal}:
 with rich_live_cm():
     with easybuild_progress().step("copying [red]x\\x1b]0;owned", size=8_000_000) as step:
         step.advance(2_000_000)
-        import time; time.sleep(0.3)
+        import time; time.sleep({pause})
     with easybuild_progress().step("pulling y") as step:
         step.tell("INFO: [bold]layer")
-        time.sleep(0.3)
+        time.sleep({pause})
 """
 
 
@@ -40,7 +38,13 @@ def shown(*options: str, terminal: bool) -> str:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("EASYBUILD_")}
     environ.update(TERM="xterm", COLUMNS="120", PYTHONIOENCODING="utf-8")
     done = subprocess.run(
-        [sys.executable, "-c", CODE.format(terminal=terminal), *options, "--allow-use-as-root-and-accept-consequences"],
+        [
+            sys.executable,
+            "-c",
+            CODE.format(terminal=terminal, pause=0.9),
+            *options,
+            "--allow-use-as-root-and-accept-consequences",
+        ],
         env=environ,
         capture_output=True,
         text=True,

@@ -1,7 +1,5 @@
 """Whose password goes where."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Builds of Dockerfiles in the store, with a builder and a runtime that note what they are started with."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -13,9 +11,9 @@ from typing import Any, Optional
 
 import pytest
 
-from sifmod.errors import ImageError, ParameterError
+from sifmod.errors import ImageError, InstallError, ParameterError
 from sifmod.fetch.credentials import Credentials, find_all_credentials, login_file
-from sifmod.fetch.definition import Definition
+from sifmod.fetch.definition import Definition, kept_definition
 from sifmod.fetch.registry import Registry
 from sifmod.fetch.store import ImageStore
 from sifmod.fetch.uri import ImageUri
@@ -112,6 +110,47 @@ def test_the_context_is_what_the_easyconfig_names_and_nothing_else(place: Place)
     assert (context / "Dockerfile").read_text() == (place.folder / "Dockerfile").read_text()
 
 
+@pytest.mark.parametrize("name", ["data.bin", ".dockerignore", "Dockerfile.dockerignore"])
+@pytest.mark.parametrize("target", ["../secret", "/proc/self/environ", "/dev/zero"])
+def test_a_link_out_of_the_folder_is_not_built_of(place: Place, name: str, target: str) -> None:
+    (place.folder / "../secret").write_text("a key")
+    (place.folder / name).unlink(missing_ok=True)
+    (place.folder / name).symlink_to(target)
+    with pytest.raises(ImageError, match=f"/{name}', of which the image is built, can't be used: it leads out"):
+        place.build()
+    with pytest.raises(ImageError, match="it leads out of its folder"):
+        place.definition().kept  # noqa: B018 - the look is what is tested
+    with pytest.raises(InstallError, match="it leads out of its folder"):
+        kept_definition(place.folder / name)
+    assert not place.calls("buildah")
+
+
+def test_a_link_within_the_folder_is_built_of(place: Place) -> None:
+    (place.folder / "real").write_text("text")
+    (place.folder / "real").chmod(0o755)
+    (place.folder / "data.bin").unlink()
+    (place.folder / "data.bin").symlink_to("real")
+    place.build()
+    copied = place.folder / "buildah.context/data.bin"
+    assert (copied.is_symlink(), copied.read_text(), os.access(copied, os.X_OK)) == (False, "text", True)
+    assert place.folder / "data.bin" in place.definition().kept
+
+
+def test_what_was_hashed_is_what_is_copied(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name of the image, and its record, are made of what was looked at first."""
+    check = ImageBuilder.check
+
+    def changed(builder: ImageBuilder) -> None:
+        (place.folder / "data.bin").write_text("changed")
+        check(builder)
+
+    monkeypatch.setattr(ImageBuilder, "check", changed)
+    with pytest.raises(ImageError, match="was changed at the same time: start eb again"):
+        place.build()
+    assert not [call for call in place.calls("buildah") if " build " in call]
+    assert not place.leftovers
+
+
 def test_a_base_image_is_built_on_by_its_digest(place: Place) -> None:
     place.build()
     built = (place.folder / "buildah.dockerfile").read_text()
@@ -154,13 +193,13 @@ def test_files_that_are_text_are_kept_with_the_installation(place: Place) -> Non
 def test_each_registry_gets_its_own_login(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("USERNAME", "PASSWORD"):
         monkeypatch.setenv(f"SINGULARITY_DOCKER_{name}", "of-the-variables")
+    place.site = a_site(runtime_tmpdir=place.site.runtime_tmpdir, credential_registries=("registry.example.org",))
     place.build()
     logins = json.loads((place.folder / "buildah.logins").read_text())
     assert list(logins["auths"]) == ["registry.example.org"]
-    site = a_site()
-    assert find_all_credentials({"a.org"}, site)["a.org"].username == "of-the-variables"
-    assert not find_all_credentials({"a.org", "b.org"}, site)
-    assert not find_all_credentials({"a.org", ""}, site)
+    # a file of a clone may name any registry
+    for registries in ({"a.org"}, {"a.org", "b.org"}, {"a.org", ""}):
+        assert not find_all_credentials(registries, a_site())
     bound = a_site(credential_registries=("a.org",))
     assert list(find_all_credentials({"a.org", "b.org"}, bound)) == ["a.org"]
     file = json.loads(login_file({"docker.io": Credentials("me", "secret"), "a.org:5000": Credentials("you", "x")}))
@@ -211,6 +250,8 @@ def test_the_registry_s_refusal_names_the_dockerfile(place: Place, monkeypatch: 
         ("echo something odd; exit 125", "building Dockerfile failed with exit status 125; buildah's last lines: "),
         ("kill -9 $$", "was killed, most likely because this node ran out of memory"),
         ("echo 'subprocess exited on killed'; exit 1", "was killed, most likely"),
+        ("echo \"The command '/bin/sh' returned a non-zero code: 137\"; exit 1", "was killed, most likely"),
+        ("echo 'process did not complete successfully: exit code: 137'; exit 1", "was killed, most likely"),
         ("echo 'write /x: no space left on device'; exit 125", "ran out of space. Set 'runtime_tmpdir'"),
         (
             "echo 'http: server gave HTTP response to HTTPS client'; exit 125",

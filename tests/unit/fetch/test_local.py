@@ -1,7 +1,5 @@
 """Images that were built on this host: what identifies one, and what can't be had."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -1,13 +1,11 @@
 """What those who wait for a pull see: the runtime's lines, the size of the image, and its hashing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.fetch import store
+from sifmod.fetch import making
 from sifmod.fetch.store import ImageStore
 from sifmod.fetch.uri import image_uri
 from sifmod.host.runtime import ContainerRuntime
@@ -38,7 +36,7 @@ def pull(folder: Path, progress: Recorded, *, status: int = 0) -> Path:
 def test_a_pull_shows_the_runtime_s_lines_and_how_much_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "_POLL", 0.05)
+    monkeypatch.setattr(making, "_POLL", 0.05)
     progress = Recorded()
     path = pull(tmp_path, progress)
     pulling, hashing = progress.steps

@@ -1,7 +1,5 @@
 """Where recipes come from: files, a checkout, an index."""
 
-from __future__ import annotations
-
 import http.server
 import json
 import threading
@@ -93,6 +91,14 @@ def test_a_file_outside_the_folder_of_the_recipe_is_refused(registry: Path, name
     source = find_recipe(str(registry), "bwa", a_site())
     with pytest.raises(RecipeError, match="is not a path inside its own folder"):
         source.other(name)
+
+
+def test_a_link_out_of_the_folder_of_the_recipe_is_refused(registry: Path, tmp_path: Path) -> None:
+    source = find_recipe(str(registry), "bwa", a_site())
+    (tmp_path / "token.yaml").write_text("env: {TOKEN: secret}\n")
+    (Path(str(source.folder)) / "other.yaml").symlink_to(tmp_path / "token.yaml")
+    with pytest.raises(RecipeError, match="leads out of its folder"):
+        source.other("other.yaml")
 
 
 @pytest.mark.parametrize(

@@ -309,10 +309,14 @@ def test_a_redirection_to_another_protocol_is_not_followed(raw: Raw) -> None:
         pass
 
 
-def test_the_command_to_log_in_is_one_that_can_be_typed() -> None:
+def test_the_command_to_log_in_is_one_that_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     uri = ImageUri.parse("docker://nvcr.io/nvidia/pytorch:24.03-py3")
     message = refusal(uri, a_site(runtime="apptainer"), None)
     assert "apptainer registry login --username '$oauthtoken' docker://nvcr.io" in message
+    for variable in ("USERNAME", "PASSWORD"):
+        monkeypatch.setenv(f"APPTAINER_DOCKER_{variable}", "x")
+    kept = "the password in the variables was not sent to nvcr.io, which 'credential_registries' does not name"
+    assert kept in refusal(uri, a_site(), None)
     wrong = Credentials("x", "y", "the variables A and B")
     assert "correct or unset these variables, or log in with" in refusal(uri, a_site(), wrong)
 

@@ -1,20 +1,19 @@
 """The store of pulled images: what it believes, and where it writes."""
 
-from __future__ import annotations
-
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 
 from sifmod.errors import ImageError
-from sifmod.fetch import store as store_module
+from sifmod.fetch import making
 from sifmod.fetch.definition import Definition
 from sifmod.fetch.store import ImageStore, record_of
 from sifmod.fetch.uri import image_uri
-from sifmod.host import files
+from sifmod.host import owners
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.site.settings import Site
 
@@ -63,6 +62,25 @@ def store(tmp_path: Path, runtime: Path) -> Store:
     return Store(tmp_path / "store", runtime)
 
 
+def test_a_pull_that_stalls_is_ended_and_one_that_works_silently_is_not(
+    store: Store, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "_POLL", 0.02)
+    monkeypatch.setattr(making, "_STALLED", 0.3)
+    runtime.write_text(RUNTIME + "sleep 600\n")
+    began = time.monotonic()
+    with pytest.raises(
+        ImageError, match=r"pulling docker-archive:.*nothing has arrived for .* seconds, so it was ended"
+    ):
+        store()
+    assert time.monotonic() - began < 240
+    assert not [path for path in store.folder.iterdir() if path.name.endswith(".partial")]
+    monkeypatch.setattr(making, "_STALLED", 2.0)  # a machine may be busy between two reads
+    reads = 'for i in $(seq 25); do head -c 9000 /dev/zero >/dev/null; sleep 0.1; read -r _ <"$0.image"; done'
+    runtime.write_text(RUNTIME + reads + "\n")
+    assert store() == store.target
+
+
 def test_an_image_is_pulled_once_and_in_a_private_folder(store: Store, runtime: Path) -> None:
     assert store() == store() == store.target
     assert store.pulls == 1
@@ -92,7 +110,7 @@ def test_what_a_killed_pull_has_left_is_in_nobody_s_way(store: Store, tmp_path: 
 def test_a_record_that_others_may_write_is_not_believed(
     store: Store, monkeypatch: pytest.MonkeyPatch, victim: str, mode: int
 ) -> None:
-    monkeypatch.setattr(files, "_is_own_group", lambda _number: False)
+    monkeypatch.setattr(owners, "_is_own_group", lambda _number: False)
     store()
     path = record_of(store.target) if victim == "record" else store.folder
     path.chmod(path.stat().st_mode | mode)
@@ -169,15 +187,65 @@ def test_a_build_gets_no_password_that_its_registry_would_have_it_send_elsewhere
         asked.append(registry)
         raise ImageError("it was not sent")
 
-    monkeypatch.setattr(store_module, "check_login", refused)
+    monkeypatch.setattr("sifmod.fetch.store.check_login", refused)
     for variable in ("USERNAME", "PASSWORD"):
         monkeypatch.setenv(f"SINGULARITY_DOCKER_{variable}", "x")
     definition = tmp_path / "x.def"
     definition.write_text("Bootstrap: docker\nFrom: registry.example.org/a/b:1\n")
+    site = a_site(credential_registries=("registry.example.org",))
     with pytest.raises(ImageError, match="was not sent"):
-        ImageStore(tmp_path, ContainerRuntime(runtime), a_site(), print).build(Definition(definition, {}), stem="x")
+        ImageStore(tmp_path, ContainerRuntime(runtime), site, print).build(Definition(definition, {}), stem="x")
     assert asked == ["registry.example.org"]
     assert not Path(f"{runtime}.calls").exists()
+
+
+def test_a_definition_copies_nothing_through_a_link_out_of_its_folder(tmp_path: Path, runtime: Path) -> None:
+    folder = tmp_path / "clone"
+    (folder / "src/deep").mkdir(parents=True)
+    (folder / "src/settings.txt").touch()
+    (folder / "x.def").write_text(
+        "Bootstrap: docker\nFrom: scratch\n%files\n  {{ what }}/* /opt\n  /etc/hostname /opt\n  ../x /opt\n"
+    )
+    definition = Definition(folder / "x.def", {"what": "src"})
+    definition.check_copied()
+    (folder / "src/deep/x").symlink_to("/proc/self/environ")
+    store = ImageStore(tmp_path, ContainerRuntime(runtime), a_site(), print)
+    with pytest.raises(ImageError, match=r"x\.def, line 4: '.*/src/deep/x'.* it leads out of its folder"):
+        store.build(definition, stem="x")
+    assert not Path(f"{runtime}.calls").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ("%appfiles x\n settings.txt", "it leads out of its folder"),
+        ("%files\n [^z]ettings.txt", "it leads out of its folder"),
+        ('%files\n settings.txt""x', "write the path that is copied as it is"),
+        ("%files\n $(id>x)", "write the path that is copied as it is"),
+    ],
+)
+def test_a_definition_is_read_as_the_runtime_reads_it(tmp_path: Path, files: str, said: str) -> None:
+    (tmp_path / "x.def").write_text(f"Bootstrap: docker\nFrom: scratch\n{files}\n")
+    (tmp_path / "settings.txt").symlink_to("/proc/self/environ")
+    for name in ("zettings.txt", "settings.txtx", "$(id>x)"):
+        (tmp_path / name).touch()
+    with pytest.raises(ImageError, match=said):
+        Definition(tmp_path / "x.def", {}).check_copied()
+
+
+def test_a_base_image_is_no_folder_to_which_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "clone/own").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "x.sif").touch()
+    (tmp_path / "clone/base.sif").symlink_to("../home")
+    (tmp_path / "clone/image.sif").symlink_to("../x.sif")
+    definition = Definition(tmp_path / "clone/x.def", {})
+    for base in ("own", "image.sif", "../home", str(tmp_path / "home")):
+        definition.path.write_text(f"Bootstrap: localimage\nFrom: {base}\n")
+        definition.check_copied()
+    definition.path.write_text("Bootstrap: localimage\nFrom: base.sif\n")
+    with pytest.raises(ImageError, match=r"the base image 'base\.sif' is a link to a folder, '/.*/home'"):
+        definition.check_copied()
 
 
 # What Apptainer prints of a registry's answer, with the image's own names in it.

@@ -1,7 +1,5 @@
 """The architecture of an image, compared with that of this host."""
 
-from __future__ import annotations
-
 import platform
 
 import pytest

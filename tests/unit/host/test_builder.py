@@ -1,7 +1,5 @@
 """What builds Dockerfiles: which command is found, what it is started with, and what is said where none can build."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -56,8 +54,10 @@ def test_docker_s_service_and_root_need_no_subordinate_ids(tmp_path: Path, monke
 def test_all_storage_is_in_the_folder(tmp_path: Path, name: str, script: str, driver: str) -> None:
     folder = BuildFolder(stand_in(tmp_path, name, script), tmp_path)
     build, save = folder.commands(["--target", "x"])
-    storage = f"--root {tmp_path}/storage/root --runroot {tmp_path}/storage/run --storage-driver {driver}"
     image = build[build.index("--tag") + 1]
+    # podman takes no long one
+    runroot = f"/tmp/{image}" if name == "podman" else f"{tmp_path}/storage/run"
+    storage = f"--root {tmp_path}/storage/root --runroot {runroot} --storage-driver {driver}"
     assert " ".join(build) == (
         f"{tmp_path}/{name} {storage} build --isolation chroot --format docker --layers=false --target x "
         f"--tag {image} --file {tmp_path}/Dockerfile {tmp_path}/context"
@@ -69,6 +69,12 @@ def test_all_storage_is_in_the_folder(tmp_path: Path, name: str, script: str, dr
     assert ("XDG_RUNTIME_DIR" in environ) == (name == "buildah")
     assert all(Path(place).is_relative_to(tmp_path) for place in environ.values())
     assert folder.archive_scheme == "oci-archive"
+    if name == "podman":
+        Path(runroot).chmod(0o755)
+        with pytest.raises(ImageError, match="is not a folder of yours alone"):
+            folder.commands([])
+        folder.remove()
+        assert not Path(runroot).exists()
 
 
 def test_the_user_s_own_storage_driver_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +87,7 @@ def test_docker_is_asked_for_an_archive_and_to_forget_the_image(tmp_path: Path) 
     build, save = folder.commands(["--build-arg", "A=b"])
     image = save[-1]
     assert " ".join(build) == (
-        f"{tmp_path}/docker build --no-cache --build-arg A=b --tag {image} "
+        f"{tmp_path}/docker build --no-cache --force-rm --build-arg A=b --tag {image} "
         f"--file {tmp_path}/Dockerfile {tmp_path}/context"
     )
     assert " ".join(save) == f"{tmp_path}/docker save --output {tmp_path}/image.tar {image}"
@@ -89,3 +95,24 @@ def test_docker_is_asked_for_an_archive_and_to_forget_the_image(tmp_path: Path) 
     assert folder.environment({"DOCKER_HOST": "x"}) == {"DOCKER_HOST": "x"}
     folder.drop_image()
     assert (tmp_path / "docker.calls").read_text() == f"image rm --force {image}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "knows"),
+    [
+        ("docker", "echo 'the --mount option requires BuildKit' >&2; exit 1", (False, False)),
+        # BuildKit: what is run is not in the image
+        (
+            "docker",
+            "case $(cat $5/Dockerfile) in *COPY*) ;; *) echo 'no such file: /x' >&2; exit 1 ;; esac",
+            (True, True),
+        ),
+        ("buildah", "exit 0", (True, True)),
+        ("buildah", "exit 125", (False, True)),
+    ],
+)
+def test_what_a_builder_knows_of_dockerfiles_is_tried(
+    tmp_path: Path, name: str, script: str, knows: tuple[bool, bool]
+) -> None:
+    folder = BuildFolder(stand_in(tmp_path, name, f"#\n{script}"), tmp_path)
+    assert (folder.knows_heredocs(), folder.knows_mounts()) == knows

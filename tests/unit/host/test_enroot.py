@@ -1,7 +1,5 @@
 """enroot where no runtime for SIFs is: each call is checked against its grammar, and starts nothing."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from sifmod.errors import ImageError, InstallError, RuntimeMissingError
 from sifmod.fetch.signature import check_signature
 from sifmod.host.enroot import Enroot, exports
 from sifmod.host.namespaces import makes_user_namespaces
-from sifmod.install.starter import find_starter
+from sifmod.install.starter import find_install_runtime
 
 from ..support import SQUASHFS, Stubs, a_site
 
@@ -134,9 +132,9 @@ def test_enroot_is_used_where_no_runtime_for_sifs_is(
     site = a_site(runtimes=runtimes)
     if not found:
         with pytest.raises(RuntimeMissingError, match="no container runtime on this node"):
-            find_starter(site)
+            find_install_runtime(site)
         return
-    runtime = find_starter(site)
+    runtime = find_install_runtime(site)
     assert runtime.path.name == found
     assert runtime.starts_sifs == (found != "enroot")
     if isinstance(runtime, Enroot):

@@ -1,38 +1,17 @@
-from __future__ import annotations
+"""What is read of files of the host, and which names are inside of a folder."""
 
 import errno
-import grp
 import os
-import pwd
-import stat
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
-from sifmod.errors import InstallError, SifmodError
+from sifmod.errors import InstallError
 from sifmod.host import files
-from sifmod.host.files import (
-    content_of,
-    inside,
-    is_text,
-    other_writers,
-    put_in_place,
-    sha256_of,
-    size_of,
-    whole_file,
-    write_folder,
-    write_new,
-    write_together,
-    write_whole,
-)
-
-
-def fail(number: int) -> None:
-    raise OSError(number, os.strerror(number))
+from sifmod.host.files import check_below, content_below, content_of, inside, is_text, sha256_of, size_of, walk
 
 
 @pytest.fixture
@@ -41,11 +20,6 @@ def path(tmp_path: Path) -> Path:
     path = tmp_path / "file"
     path.write_text("old")
     return path
-
-
-def is_as_it_was(path: Path) -> bool:
-    """Return whether an old file has its old content, and nothing lies beside it."""
-    return path.read_text() == "old" and list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.timeout(20)  # reading would never end
@@ -76,131 +50,105 @@ def test_the_size_of_what_is_missing_is_0(path: Path) -> None:
     assert size_of(path) == 0
 
 
-@pytest.mark.parametrize(("content", "expected"), [("é".encode(), True), (b"", True), (b"\xff", False), (None, False)])
-def test_a_file_is_text_if_it_can_be_read_as_utf_8(tmp_path: Path, content: Optional[bytes], expected: bool) -> None:
-    if content is not None:
-        (tmp_path / "x").write_bytes(content)
-    assert is_text(tmp_path / "x") is expected
+@pytest.mark.parametrize(("content", "expected"), [("é".encode(), True), (b"", True), (b"\xff", False)])
+def test_a_file_is_text_if_it_can_be_read_as_utf_8(tmp_path: Path, content: bytes, expected: bool) -> None:
+    (tmp_path / "x").write_bytes(content)
+    assert is_text(tmp_path, "x") is expected
 
 
-def test_a_file_is_written_and_replaced(path: Path) -> None:
-    write_whole(path, "né\n")
-    assert path.read_bytes() == "né\n".encode()
-    assert list(path.parent.iterdir()) == [path]
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """Return a folder that somebody else filled, reached through a link; beside it is a secret."""
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "away").mkdir()
+    top = tmp_path / "clone"
+    (top / "sub").mkdir(parents=True)
+    (top / "sub/file").write_text("mine")
+    (tmp_path / "link").symlink_to("clone")
+    return tmp_path / "link"
 
 
-def test_a_file_that_must_not_exist_is_left_alone(path: Path) -> None:
-    with pytest.raises(FileExistsError):
-        write_whole(path, "new", replace=False)
-    assert is_as_it_was(path)
-    with pytest.raises(SifmodError, match="exists: choose another name, or overwrite it with --force"):
-        write_new(path, "new")
-    assert is_as_it_was(path)
+@pytest.mark.parametrize(
+    "target",
+    [
+        "../secret",
+        "/proc/self/environ",
+        "/proc/self/fd/0",
+        "/dev/zero",
+        "../clone-not",
+        "../..",
+        "sub/../../secret",
+        "out/x",
+    ],
+)
+def test_a_link_out_of_a_clone_is_not_followed(clone: Path, target: str) -> None:
+    (clone.parent / "clone-not").write_text("a name that begins the same")
+    (clone.parent / "x").touch()
+    (clone / "out").symlink_to("..")
+    (clone / "x").symlink_to(target)
+    for look in (content_below, check_below):
+        with pytest.raises(OSError, match=r"it leads out of its folder, to '(/|pipe|socket)"):
+            look(clone, "x")
 
 
-@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
-def test_the_umask_decides_about_the_mode_unless_it_is_given(tmp_path: Path, umask: int) -> None:
-    before = os.umask(umask)
-    try:
-        write_whole(tmp_path / "plain", "")
-        write_whole(tmp_path / "given", "", mode=0o640)
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "plain").stat().st_mode) == 0o666 & ~umask
-    assert stat.S_IMODE((tmp_path / "given").stat().st_mode) == 0o640
+@pytest.mark.parametrize("target", ["sub/file", "sub/../sub/file", "within/file", "{real}/sub/file", "other"])
+def test_a_link_within_a_clone_is_followed(clone: Path, target: str) -> None:
+    (clone / "within").symlink_to("sub")
+    (clone / "other").symlink_to("within/file")
+    (clone / "x").symlink_to(target.format(real=clone.resolve()))
+    assert content_below(clone, "x") == b"mine"
+    check_below(clone, "x")
 
 
-@pytest.mark.parametrize("target", ["file", "gone"])
-def test_a_link_in_the_place_of_the_file_is_not_followed(path: Path, target: str) -> None:
-    link = path.with_name("link")
-    link.symlink_to(path.with_name(target))
-    with pytest.raises(FileExistsError):
-        write_whole(link, "new", replace=False)
-    assert link.is_symlink()
-    write_whole(link, "new")
-    assert (link.is_symlink(), link.read_text(), path.read_text()) == (False, "new", "old")
-    assert not path.with_name("gone").exists()
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "sub/../../secret"])
+def test_a_name_leads_out_of_a_clone_neither(clone: Path, name: str) -> None:
+    with pytest.raises(OSError, match="it leads out of its folder"):
+        content_below(clone, name)
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_without_space_the_old_file_stays_and_no_draft(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    if call == "fsync":
-        monkeypatch.setattr(os, "fsync", lambda _descriptor: fail(errno.ENOSPC))
-    else:
-        monkeypatch.setattr(Path, "replace", lambda _self, _target: fail(errno.EDQUOT))
-    with pytest.raises(OSError, match=r"No space left|Disk quota"):
-        write_whole(path, "new")
-    assert is_as_it_was(path)
+def test_what_is_no_plain_file_is_refused_at_once(clone: Path) -> None:
+    os.mkfifo(clone / "fifo")
+    (clone / "x").symlink_to("fifo")
+    for name in ("fifo", "x", "sub"):
+        with pytest.raises(OSError, match="not a plain file"):
+            content_below(clone, name)
+    with pytest.raises(OSError, match="not a plain file"):
+        check_below(clone, ".")
+    with pytest.raises(OSError, match="larger than 3 bytes"):
+        content_below(clone, "sub/file", longest=3)
 
 
-def test_a_write_that_fails_halfway_leaves_the_old_file(path: Path) -> None:
-    """The kernel itself refuses to go on: the process may write no file larger than 4,096 bytes."""
+def test_a_whole_folder_is_looked_at_with_the_folders_that_links_name(clone: Path) -> None:
+    (clone / "sub/again").symlink_to("..")
+    check_below(clone, "sub/again")
+    (clone / "elsewhere/deep").mkdir(parents=True)
+    (clone / "sub/side").symlink_to("../elsewhere")
+    check_below(clone, "sub")
+    (clone / "elsewhere/deep/x").symlink_to("../../../secret")
+    with pytest.raises(OSError, match=r"it leads out of its folder, to '.*/secret'"):
+        check_below(clone, "sub")
+
+
+def test_a_link_that_changes_all_the_time_shows_nothing_of_outside(clone: Path) -> None:
+    """What was looked at is what is read."""
+    (clone / "x").symlink_to("sub/file")
     code = (
-        "import resource, sys; from pathlib import Path; from sifmod.host.files import write_new\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-        "write_new(Path(sys.argv[1]), 'x' * 100_000, force=True)"
+        "import os, sys\n"
+        "while True:\n"
+        "    for target in ('../secret', 'sub/file'):\n"
+        "        os.symlink(target, sys.argv[1] + '.new'); os.rename(sys.argv[1] + '.new', sys.argv[1])\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
-    assert "can't be written: File too large" in done.stderr
-    assert is_as_it_was(path)
-
-
-def test_an_exception_in_the_block_leaves_the_old_file(path: Path) -> None:
-    def interrupted() -> None:
-        with whole_file(path) as stream:
-            stream.write(b"new")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert is_as_it_was(path)
-
-
-@pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.replace"])
-def test_a_kill_in_between_leaves_the_old_file(path: Path, call: str) -> None:
-    code = (
-        "import os, pathlib, signal, sys; from sifmod.host.files import write_whole\n"
-        f"{call} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "write_whole(pathlib.Path(sys.argv[1]), 'new')"
-    )
-    assert subprocess.run([sys.executable, "-c", code, path], check=False).returncode == -9
-    assert path.read_text() == "old"
-
-
-def test_file_and_folder_are_on_disk_before_it_is_said_to_be_written(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[tuple[bool, str]] = []
-
-    def fsync(descriptor: int) -> None:
-        synced.append((stat.S_ISDIR(os.fstat(descriptor).st_mode), path.read_text()))
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    write_whole(path, "new")
-    assert synced == [(False, "old"), (True, "new")]
-    draft = path.with_name("draft")
-    draft.write_text("newer")
-    put_in_place(draft, path)
-    assert synced[2:] == [(False, "new"), (True, "newer")]
-
-
-def test_a_folder_that_can_not_be_synced_is_no_failure(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fsync(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            fail(errno.EINVAL)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    write_whole(path, "new")
-    assert path.read_text() == "new"
-
-
-def test_a_file_system_without_hard_links_will_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "link", lambda *_: fail(errno.EPERM))
-    write_whole(path.with_name("new"), "new", replace=False)
-    assert path.with_name("new").read_text() == "new"
-    with pytest.raises(FileExistsError):
-        write_whole(path, "new", replace=False)
-    assert path.read_text() == "old"
+    with subprocess.Popen([sys.executable, "-c", code, str(clone / "x")]) as other:
+        try:
+            seen = set()
+            for _turn in range(1000):
+                try:
+                    seen.add(content_below(clone, "x"))
+                except OSError as error:
+                    seen.add(str(error.errno).encode())
+        finally:
+            other.kill()
+    assert seen <= {b"mine", str(errno.EXDEV).encode()}
 
 
 @pytest.mark.parametrize("name", ["share/sifmod.json", "bin/python", "demo.sif", "share/not/there/yet"])
@@ -218,7 +166,7 @@ def test_an_installation_may_be_reached_through_a_link(tmp_path: Path) -> None:
     "name",
     [
         *("../victim", "bin/../../victim", "/etc/passwd", "", ".", "a//b", "a/./b", "a\nb", "bin/\x1b[31m", "\x9b"),
-        *("user-software/x", ".user-software.lock", "user-software.squashfs"),
+        *("user-software/x", ".user-software.lock", "user-software.squashfs", "é" * 128, "a/" * 2048 + "a", "\ud800"),
     ],
 )
 def test_other_names_are_refused_and_named(tmp_path: Path, name: str) -> None:
@@ -237,182 +185,17 @@ def test_a_folder_that_is_a_link_is_refused(tmp_path: Path, target: str) -> None
             inside(tmp_path, name)
 
 
-@pytest.mark.parametrize(
-    ("mode", "writers"), [(0o644, ""), (0o600, ""), (0o666, "everybody"), (0o664, "the group"), (0o646, "everybody")]
-)
-def test_who_else_may_write_is_said(path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, writers: str) -> None:
-    monkeypatch.setattr(files, "_is_own_group", lambda _number: False)
-    path.touch()
-    path.chmod(mode)
-    assert other_writers(path).startswith(writers)
-    assert bool(other_writers(path)) == bool(writers)
-
-
-def test_a_group_of_the_user_alone_is_nobody_else(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    user, group = pwd.getpwuid(os.geteuid()).pw_name, path.parent.stat().st_gid
-    path.touch()
-    path.chmod(0o664)
-
-    def groups(name: str, members: list[str]) -> None:
-        monkeypatch.setattr(grp, "getgrgid", lambda number: grp.struct_group((name, "x", number, members)))
-
-    groups(user, [user])
-    assert other_writers(path) == ""
-    groups(user, ["somebody"])
-    assert other_writers(path) == f"the group {user}"
-    groups("project", [])
-    assert other_writers(path) == "the group project"
-    assert path.stat().st_gid == group
-
-
-def test_a_file_of_another_user_is_theirs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path.touch()
-    path.chmod(0o600)
-    owner = path.stat().st_uid or 1
-    os.chown(path, owner, -1) if os.geteuid() == 0 else None
-    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
-    assert other_writers(path).startswith("its owner ")
-
-
-def test_names_in_a_sticky_folder_are_not_changed_by_others(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder").chmod(0o1777)
-    assert other_writers(tmp_path / "folder") == ""
-
-
-def test_files_that_belong_together_are_written_together(tmp_path: Path) -> None:
-    write_together(tmp_path, {"a": "1", "b": "2"})
-    assert [(tmp_path / name).read_text() for name in "ab"] == ["1", "2"]
-    with pytest.raises(SifmodError, match="exists: choose another name"):
-        write_together(tmp_path, {"c": "3", "b": "3"})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
-    write_together(tmp_path, {"a": "3", "b": "4"}, force=True)
-    assert [(tmp_path / name).read_text() for name in "ab"] == ["3", "4"]
-
-
-@pytest.mark.parametrize("force", [False, True])
-def test_if_the_disk_is_full_for_one_file_the_others_are_not_written_either(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, force: bool
-) -> None:
-    (tmp_path / "old").mkdir()
-    names = ("a", "b")
-    if force:
-        write_together(tmp_path, dict.fromkeys(names, "old"))
-    synced: list[int] = []
-
-    def fsync(descriptor: int) -> None:
-        synced.append(descriptor)
-        if len(synced) == 2:
-            fail(errno.ENOSPC)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    with pytest.raises(SifmodError, match="can't be written to: No space left"):
-        write_together(tmp_path, dict.fromkeys(names, "new"), force=force)
-    texts = [path.read_text() for path in tmp_path.iterdir() if path.is_file()]
-    assert texts == (["old", "old"] if force else [])
-
-
-def test_a_folder_is_written_whole_in_place_of_an_earlier_one(tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "pages"
-    write_folder(folder, {"a": "1", "sub/b": "2"}, replaceable=lambda _folder: False)
-    write_folder(folder, {"a": "3"}, replaceable=lambda found: (found / "sub").is_dir())
-    assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("a", "3")]
-    assert [path.name for path in folder.parent.iterdir()] == ["pages"]
-
-
-def test_what_a_killed_run_has_left_is_removed_a_day_later(tmp_path: Path) -> None:
-    for name, day in ((".pages.sifmod-1", 0), (".pages.sifmod-2", 1_700_000_000), (".other.sifmod-3", 1)):
-        (tmp_path / name).mkdir()
-        if day:
-            os.utime(tmp_path / name, (day, day))
-    write_folder(tmp_path / "pages", {"a": "1"}, replaceable=lambda _folder: False)
-    assert {path.name for path in tmp_path.iterdir()} == {"pages", ".pages.sifmod-1", ".other.sifmod-3"}
-
-
-def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    write_folder(tmp_path / "link", {"a": "1"}, replaceable=lambda _folder: False)
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real/a").read_text() == "1"
-
-
-def test_a_folder_that_can_t_be_exchanged_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "pages"
-    write_folder(folder, {"a": "old"}, replaceable=lambda _folder: True)
-    rename = Path.rename
-
-    def no_space(self: Path, target: Path) -> Path:
-        if target == folder and not self.name.endswith("-old"):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", no_space)
-    with pytest.raises(SifmodError, match="can't be written: No space left on device"):
-        write_folder(folder, {"a": "new"}, replaceable=lambda _folder: True)
-    assert (folder / "a").read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["pages"]
-
-
-def test_a_folder_keeps_its_group_and_mode_for_all_that_is_in_it(tmp_path: Path) -> None:
-    folder = tmp_path / "pages"
-    folder.mkdir()
-    group = next((group for group in os.getgroups() if group != os.getgid()), 4242 if os.getuid() == 0 else os.getgid())
-    os.chown(folder, -1, group)
-    folder.chmod(0o2750)
-    umask = os.umask(0o077)
-    try:
-        write_folder(folder, {"a": "1", "sub/b": "2"}, replaceable=lambda _folder: True)
-    finally:
-        os.umask(umask)
-    facts = {path.name: (path.stat().st_gid, path.stat().st_mode & 0o7777) for path in (folder, *folder.rglob("*"))}
-    assert facts == {
-        "pages": (group, 0o2750),
-        "a": (group, 0o640),
-        "sub": (group, 0o2750),
-        "b": (group, 0o640),
-    }
-
-
-@pytest.mark.parametrize("quicker", ["took it away", "put it back", "is the first"])
-def test_another_run_that_is_quicker_does_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quicker: str
-) -> None:
-    folder = tmp_path / "pages"
-    if quicker != "is the first":
-        write_folder(folder, {"a": "old"}, replaceable=lambda _folder: True)
-    rename = Path.rename
-    done: list[str] = []
-
-    def meanwhile(self: Path, target: Path) -> Path:
-        if not done and folder == (self if quicker == "took it away" else target):
-            done.append(quicker)
-            if quicker == "took it away":
-                rename(folder, tmp_path / "aside")
-            else:
-                write_folder(folder, {"a": "other", "b": "other"}, replaceable=lambda _folder: True)
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", meanwhile)
-    write_folder(folder, {"a": "new"}, replaceable=lambda _folder: True)
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {"a": "new"}
-    assert {path.name for path in tmp_path.iterdir()} <= {"pages", "aside"}
-
-
-def test_a_link_to_itself_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "pages").symlink_to("pages")
-    with pytest.raises(SifmodError, match="is not a directory"):
-        write_folder(tmp_path / "pages", {"a": "1"}, replaceable=lambda _folder: True)
-
-
-def test_a_folder_takes_no_file_outside_of_it(tmp_path: Path) -> None:
-    with pytest.raises(InstallError):
-        write_folder(tmp_path / "pages", {"a": "1", "../b": "2"}, replaceable=lambda _folder: True)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "pages").write_text("mine")
-    with pytest.raises(SifmodError, match="is not a directory"):
-        write_folder(tmp_path / "pages", {"a": "1"}, replaceable=lambda _folder: True)
-    assert (tmp_path / "pages").read_text() == "mine"
+def test_a_tree_has_any_number_of_levels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "link").symlink_to("a")
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.chdir(tmp_path)
+    for _level in range(1000):
+        Path("a").mkdir()
+        os.chdir("a")
+    os.chdir(tmp_path)
+    found = list(walk(tmp_path))
+    assert found[0] == (tmp_path, ["a"], ["loop"])
+    assert len(found) == 1001
+    errors: list[OSError] = []
+    assert (list(walk(tmp_path / "none", errors)), len(errors)) == ([], 1)
+    subprocess.run(["rm", "-rf", "--", "a"], check=True)  # pytest could not

@@ -1,7 +1,5 @@
 """Runtimes with and without setuid."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import threading
 import time
 from concurrent.futures import Future
@@ -43,7 +41,7 @@ def test_an_exception_ends_the_commands_of_all_calls_and_starts_no_other(tmp_pat
     """As Ctrl-C does, which comes to the main thread: the threads wait for commands that may never end."""
 
     def call(item: int) -> Result:
-        run(["bash", "-c", 'echo $$ >"$0"; sleep 60 & wait', tmp_path / str(item)], time_limit=90)
+        run(["bash", "-c", 'echo $$ >"$0"; sleep 600 & wait', tmp_path / str(item)], time_limit=900)
         return run(["touch", tmp_path / f"{item}.more"])
 
     results: list[Future[Result]] = []
@@ -58,7 +56,7 @@ def test_an_exception_ends_the_commands_of_all_calls_and_starts_no_other(tmp_pat
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         interrupt()
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 240
     for name in "01":
         assert not Path("/proc", (tmp_path / name).read_text().strip()).exists()
         with pytest.raises(CommandError, match="sifmod is about to end"):

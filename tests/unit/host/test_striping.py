@@ -1,7 +1,5 @@
 """Layouts on Lustre, with a stand-in for `lfs` that records what it is asked and says what real ones say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Callable
 

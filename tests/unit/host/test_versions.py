@@ -1,7 +1,5 @@
 """The versions of the runtime and of tools on a host."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

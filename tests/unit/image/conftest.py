@@ -1,7 +1,5 @@
 """Images that look like a small Linux, as folders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,9 +1,8 @@
 """MPI libraries of images, and which of the host's fit them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,9 @@ from hypothesis import strategies as st
 
 from sifmod.image.elf import SharedLibrary, newest_glibc, read_library
 from sifmod.image.files import SandboxFiles
-from sifmod.image.mpi import MPICH, OPEN_MPI, STANDARD, MpiLibrary, abi_of, find_mpi, misfit, read_mpi
+from sifmod.image.mpi import MpiLibrary, abi_of, find_mpi, misfit, read_mpi
 from sifmod.image.python import find_pythons
+from sifmod.inside.mpi_check import MPICH, OPEN_MPI, STANDARD
 
 from ..imagetrees import link, python_prefix, write
 from .elfs import GLIBC, elf, mpich, open_mpi
@@ -131,6 +131,16 @@ def library(abi: str, glibc: str = "2.34") -> MpiLibrary:
 def test_what_does_not_fit_is_named(host: str, image: list[str], libc: str, needs: str, reason: str) -> None:
     said = misfit(library(host), [library(one) for one in image], libc=libc, needs_glibc=needs)
     assert said == (f"{library(host).path} of the host {reason}" if reason else "")
+
+
+@pytest.mark.parametrize("said", [bytes(64), b"\0x" * 5_000_000, b"ch4:x\0" * 100_000])
+def test_what_a_library_says_of_itself_is_looked_for_in_bounded_time(top: Path, said: bytes) -> None:
+    put(top, "/x/libmpi.so.12", elf("libmpi.so.12", data=b"\0ch4:x\0" + said))
+    begun = time.process_time()
+    found = read_mpi(SandboxFiles(top), "/x/libmpi.so.12")
+    assert found
+    assert found.version == ""
+    assert time.process_time() - begun < 5
 
 
 def test_ucx_says_its_version_in_paths_of_its_sources(top: Path) -> None:

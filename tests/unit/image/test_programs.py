@@ -1,7 +1,5 @@
 """The programs that an image is for, from the databases of its package managers."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sqlite3
@@ -218,6 +216,16 @@ def test_values_of_rpm_are_limited_and_a_tag_is_read_once(tmp_path: Path, monkey
     path.unlink()
     rpm_database(tmp_path, twice, twice, twice)
     assert "files and capabilities" in found_in(tmp_path).unread
+
+
+def test_packages_of_rpm_that_all_need_one_are_not_compared_with_all(tmp_path: Path) -> None:
+    needing = [rpm_header(transaction=2, name=f"p{number}", files=(), requires=["x"]) for number in range(10_000)]
+    base = rpm_header(transaction=1, name="base", files=())
+    rpm_database(tmp_path, base, *needing, *[rpm_header(transaction=2, name="x", files=())] * 10_000)
+    packages, _unread = rpm.rpm_packages(SandboxFiles(tmp_path))
+    begun = time.process_time()
+    assert not list(subject._of_rpm(packages, subject._Folders(SandboxFiles(tmp_path), [])))
+    assert time.process_time() - begun < 0.3
 
 
 def test_a_database_of_rpm_that_takes_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

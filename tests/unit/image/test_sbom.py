@@ -1,18 +1,18 @@
 """The packages of an image, and its software bill of materials."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cyclonedx.model.bom import Bom
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sifmod.image import inventory as inventory_module
 from sifmod.image.files import SandboxFiles
 from sifmod.image.inventory import APK, CONDA, DEB, PYPI, RPM, InstalledPackage, Inventory, find_inventory
 from sifmod.image.python import ImagePython
@@ -200,3 +200,23 @@ def test_whatever_an_image_notes_as_licence_the_document_is_valid(noted: list[st
     packages = tuple(InstalledPackage(PYPI, "a", str(i), licence=licence) for i, licence in enumerate(noted))
     document = validated(cyclonedx(Inventory(packages=packages), name="x", labels={}))
     assert len(document["components"]) == len(noted)
+
+
+def test_many_packages_take_no_longer_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look for each among all of them would take minutes for 20,000."""
+    inventory = Inventory(tuple(InstalledPackage(DEB, f"p{number}", "1") for number in range(100)), "debian", "12")
+    compared: list[object] = []
+    monkeypatch.setattr(Bom, "register_dependency", lambda *words, **_options: compared.append(words))
+    document = validated(cyclonedx(inventory, name="x.sif", labels={}))
+    assert not compared
+    depending = {one["ref"]: one.get("dependsOn", []) for one in document["dependencies"]}
+    assert len(depending) == 102
+    assert sorted(depending["image"]) == sorted(set(depending) - {"image"})
+
+
+def test_more_packages_than_any_image_has_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory_module, "_MOST_PACKAGES", 1)
+    facts = python("/opt", packages=(("a", "1"), ("b", "1")))
+    found = find_inventory(SandboxFiles(tmp_path), [facts])
+    assert [one.name for one in found.packages] == ["a"]
+    assert found.missing == ("of 2 packages the first 1 are listed",)

@@ -102,10 +102,6 @@ def test_whatever_is_changed_is_read_or_refused(
 # Whether a file is a SIF at all
 
 
-def test_a_file_with_the_header_of_a_sif_is_one(image: Path) -> None:
-    check_is_sif(image)
-
-
 def test_a_header_alone_is_enough(tmp_path: Path) -> None:
     path = tmp_path / "x.sif"
     path.write_bytes(SIF_HEADER)

@@ -24,7 +24,6 @@ from ..imagetrees import one_listing, squashfs, write
 from ..support import Need
 
 COMPRESSORS = ["gzip", "lzma", "lzo", "lz4", "xz", "zstd"]
-SUPERBLOCK = 96
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,6 @@
 """What an image's files say of its Linux."""
 
+import struct
 import time
 import tracemalloc
 from pathlib import Path
@@ -23,6 +24,19 @@ def test_debian(top: Path) -> None:
     assert system.labels(files) == {"name": "a tree", "number": "7"}
     assert system.script(files, "runscript") == "#!/bin/sh\nexec python3"
     assert system.script(files, "test") == ""
+
+
+def test_locales_are_folders_and_names_in_an_archive(tmp_path: Path) -> None:
+    names = b"en_US.utf8\0de_DE\0de_DE.utf8\0"
+    archive = tmp_path / "usr/lib/locale/locale-archive"
+    (archive.parent / "C.UTF-8").mkdir(parents=True)
+    archive.write_bytes(struct.pack("=7I", 0xDE020109, 0, 56, 3, 907, 40, len(names)) + bytes(12) + names + b"data")
+    assert system.locales(SandboxFiles(tmp_path), "glibc 2.31") == ("C.utf8", "de_DE.utf8", "en_US.utf8")
+    (archive.parent / "C.UTF-8").rmdir()
+    for libc, found in (("glibc 2.31", 0), ("glibc 2.36", 3), ("musl 1.2.4", 0)):
+        assert len(system.locales(SandboxFiles(tmp_path), libc)) == found
+    archive.write_bytes(struct.pack("=7I", *[0xFFFFFFFF] * 7))
+    assert system.locales(SandboxFiles(tmp_path), "glibc 2.36") == ("C.utf8",)
 
 
 def test_alpine(tmp_path: Path) -> None:
@@ -145,3 +159,12 @@ def test_many_short_variables_are_read_soon(top: Path) -> None:
     begun = time.process_time()
     assert len(system.environment(SandboxFiles(top))) == 100_000
     assert time.process_time() - begun < 10
+
+
+@pytest.mark.parametrize("size", [4, 5, 18, 19])
+def test_a_program_that_ends_in_its_header_tells_no_architecture(tmp_path: Path, size: int) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/sh").write_bytes((b"\x7fELF\x02\x01" + bytes(12) + b"\x3e\x00")[:size])
+    assert system.architecture(SandboxFiles(tmp_path)) == ""
+    (tmp_path / "bin/sh").write_bytes(b"\x7fELF\x02\x01" + bytes(12) + b"\x3e\x00")
+    assert system.architecture(SandboxFiles(tmp_path)) == "amd64"

@@ -1,8 +1,8 @@
 """The program that compares the packages of user software with each other and with the image's."""
 
-from __future__ import annotations
-
+import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +65,78 @@ def test_markers_and_extras_decide_what_counts() -> None:
     assert look(only_there) == []
     environment = {"python_full_version": "3.1.3"}
     assert len(named([only_there], IMAGE, packaging.requirements, environment=environment)) == 1
+
+
+REQUIREMENTS = (
+    "plain",
+    " spaced [ one, two.x ] (>=1 , !=1.5) ",
+    "Name.With-all_of>=1.0,<2.0.dev0; python_version >= '3.6' and extra == 'Some_Extra'",
+    "(bracketed);python_version<'3'",
+    "wild==1.*;extra=='x'",
+    "equal===1.0-local; extra == 'x' or extra == 'some.extra'",
+    "either>1; (os_name == 'nt' or os_name == 'posix') and extra == 'x'",
+    "tabbed; os_name == 'posix'\tor\tos_name == 'nt' and extra == 'x'",
+    "turned; 'x' == extra",
+    "not-that; extra != 'x'",
+    "word; extra == 'a or b'",
+    "address @ https://example.org/a;b.whl ; extra == 'x'",
+    "two words",
+    "ends-in-",
+    "[only]",
+    "bad>=; extra == 'x'",
+    "bad; extra ==",
+    "a<2;;",
+    "a<1,,>=0",
+    "a[-x]",
+    "a; os_name == 'x\\'",
+    "a @ https://example.org/z ; 'a\"b' in 'linux'",
+    "a (\xa0)",
+    "a>=1.0.*",
+    "name~=1.4.2; python_full_version > '3'",
+)
+
+
+@pytest.mark.parametrize("parsing", ["packaging.requirements", "pip._vendor.packaging.requirements"])
+def test_what_is_taken_apart_here_is_what_the_parser_reads(parsing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, package = importlib.import_module(parsing), a("needs", "1", *REQUIREMENTS)
+
+    def read() -> list[list[tuple[str, list[str], str]]]:
+        requirements = consistency.Requirements(module, {})
+        each = [requirements.of(package, extra) for extra in ("", "x", "some-extra", "nothing", "a or b")]
+        return [[(need.name, sorted(need.extras), str(need.specifier)) for need in needs] for needs in each]
+
+    quick = read()
+    assert [len(needs) for needs in quick] == [5, 5, 2, 0, 1]
+    monkeypatch.setattr(consistency, "PLAIN", re.compile("(?!)"))
+    monkeypatch.setattr(consistency, "ONE_EXTRA", re.compile("(?!)"))
+    assert read() == quick
+
+
+@pytest.mark.parametrize("error", [SyntaxError, KeyError, RecursionError])
+def test_a_parser_that_fails_for_one_requirement_does_not_end_the_check(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_text: str) -> None:
+        raise error
+
+    monkeypatch.setattr(packaging.requirements, "Requirement", fail)
+    requirements = consistency.Requirements(packaging.requirements, {})
+    needs = requirements.of(a("needs", "1", "x @ https://example.org/x", "y>=2"), "")
+    assert [need.name for need in needs] == ["y"]
+
+
+def test_the_parser_which_is_slow_is_asked_for_what_is_unusual_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Watched(packaging.requirements.Requirement):
+        def __init__(self, text: str) -> None:
+            asked.append(text)
+            super().__init__(text)
+
+    monkeypatch.setattr(packaging.requirements, "Requirement", Watched)
+    usual = [f"own{number}[x]>=1,<3; python_version >= '3.6'" for number in range(50)]
+    look(a("needs", "1", *usual, "other @ https://example.org/a.whl"), *(a(f"own{n}", "2") for n in range(50)))
+    assert asked == ["other @ https://example.org/a.whl"]
 
 
 def test_extras_that_ask_for_each_other_end() -> None:

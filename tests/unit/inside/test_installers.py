@@ -46,7 +46,7 @@ def given_options(*words: str) -> list[tuple[str, str | None]]:
 
 def test_it_has_the_names_of_the_installation() -> None:
     assert Path(installers.HELD).name == names.CONSTRAINTS
-    assert names.HOST_UV == installers.HOST_UV
+    assert (names.HOST_UV, names.WHEELS_INSIDE) == (installers.HOST_UV, installers.WHEELS)
 
 
 @given(st.lists(BEFORE), st.lists(BEFORE), st.lists(ANYWHERE))
@@ -124,6 +124,46 @@ def test_the_user_s_variable_counts_unless_the_user_has_typed_the_option(monkeyp
     assert installers.own_and([], installers.CONSTRAINTS, "one.txt") == ["--constraint=one.txt", "--constraint=two.txt"]
     monkeypatch.delenv("UV_CONSTRAINT")
     assert installers.own_and([], installers.CONSTRAINTS, "/own") == ["--constraint=/own"]
+
+
+@pytest.mark.parametrize(
+    ("words", "own", "rest"),
+    [
+        ("run --active python x.py --no-sync", ["--active"], "python x.py --no-sync"),
+        ("run -w torch --extra a -m mod --active", ["-w torch", "--extra a", "-m"], "mod --active"),
+        ("run -q -- --active", ["-q"], "-- --active"),
+        ("add torch --active --group test -m marker numpy", ["--active", "--group test", "-m marker"], "torch numpy"),
+        ("sync --extra=a --active", ["--extra=a", "--active"], ""),
+        ("run - --active", [], "- --active"),
+    ],
+)
+def test_options_of_a_project_s_command_end_where_uv_says(words: str, own: list[str], rest: str) -> None:
+    options, others = installers.project_options(words.split(), 1)
+    assert [" ".join(option) for option in options] == own
+    assert " ".join(others) == rest
+
+
+@pytest.mark.parametrize(
+    ("line", "root", "wanted"),
+    [
+        ("demo==1.0 ; python_version < '4'", "/a", "demo==1.0 ; python_version < '4'"),
+        ("demo @ https://host/demo-1.0.whl", "/a", "demo @ https://host/demo-1.0.whl"),
+        (".", "/a", "/a/."),
+        ("-e ./own", "/a", "-e /a/./own"),
+        ("-e file:///b", "/a", "-e file:///b"),
+        ("--index-url http://host", "/a", None),
+        (" -r /etc/passwd", "/a", None),
+        ("-e --find-links=/home", "/a", None),
+        ("demo @ https://host/demo-1.0.whl?${PASSWORD}", "/a", None),
+        ("./own", "/a\n--index-url http://host", None),
+    ],
+)
+def test_a_folder_s_name_in_a_lock_is_no_option(line: str, root: str, wanted: str | None) -> None:
+    if wanted:
+        assert installers.requirement_of(line, root) == wanted
+    else:
+        with pytest.raises(SystemExit):
+            installers.requirement_of(line, root)
 
 
 def test_a_plan_is_what_uv_prints_of_it() -> None:
@@ -228,6 +268,88 @@ def test_pip_does_not_install_where_python_does_not_look(words: list[str], env: 
     assert done.stderr.endswith("type: env -u PIP_USER pip install x\n" if env else "type: pip install x\n")
 
 
+@pytest.mark.parametrize("version", ["", "3.6", "3.7", "3.8", "3.13"])
+@pytest.mark.parametrize("module", ["json.tool", "mine"])
+def test_a_module_is_not_one_of_the_current_folder(tmp_path: Path, module: str, version: str) -> None:
+    python = shutil.which(f"python{version}") if version else sys.executable
+    if not python or subprocess.run([python, "--version"], capture_output=True, check=False).returncode:
+        pytest.skip(f"no Python {version} here")
+    clone, own = tmp_path / "clone", tmp_path / "own"
+    (clone / "pip").mkdir(parents=True)
+    own.mkdir()
+    for name in ("json", "mine", "runpy", "typing", "argparse", "pip/__main__", "pip/__init__", "sitecustomize"):
+        (clone / f"{name}.py").write_text("raise SystemExit('hostile')")
+    (own / "mine.py").write_text("import sys, json, typing; print(json.loads(sys.argv[1]))")
+    # what the user has set has its effect
+    env = {"PYTHONPATH": str(own), "PYTHONIOENCODING": "utf-8"}
+    words = [python, "-c", installers.AS_MODULE, module, *(["[1]"] if module == "mine" else [])]
+    done = subprocess.run(words, cwd=clone, env=env, input="[1]", capture_output=True, text=True, check=False)
+    assert (done.stderr, done.stdout.split()) == ("", ["[1]"] if module == "mine" else ["[", "1", "]"])
+
+
+@pytest.mark.parametrize("search", ["", ":", "::{0}:", "{0}:"])
+def test_pip_is_not_one_of_the_current_folder(tmp_path: Path, search: str) -> None:
+    for name in ("pip", "typing", "json", "encodings"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('hostile')")
+    done = subprocess.run(
+        [sys.executable, "-I", PROGRAM, "pip", "--version"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": search.format("/own")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stderr, done.stdout[:4]) == ("", "pip ")
+
+
+ARCHIVE = "Downloading my_pkg-1.2.tar.gz (3 kB)\n  ERROR: \x1b[1mFailed building wheel for my-pkg\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "lacked", "wanted"),
+    [
+        ("error: command 'x86_64-linux-gnu-gcc' failed: No such file or directory", ["./a"], "a compiler", "./a"),
+        ("error: command '/usr/bin/g++' failed: No such file", ["x"], "a compiler", "REQUIREMENT"),
+        ("unable to execute 'gcc': No such file or directory\n" + ARCHIVE, ["x"], "a compiler", "my-pkg==1.2"),
+        ("error: [Errno 2] No such file or directory: 'gcc'", ["-e", "."], "a compiler", "."),
+        ("../meson.build:1:0: ERROR: Unknown compiler(s): [['cc'], ['gcc']]", ["x"], "a compiler", "REQUIREMENT"),
+        ("CMake Error: No CMAKE_CXX_COMPILER could be found.", ["x"], "a compiler", "REQUIREMENT"),
+        ("a.c:1:10: fatal error: Python.h: No such file or directory", ["x"], "Python's headers", "REQUIREMENT"),
+        ("ERROR: Cannot find command 'git' - do you have 'git'", ["git+ssh://a/b"], "git", "git+ssh://a/b"),
+        ("Git executable not found. Ensure that", ["b @ git+https://a/b"], "git", "'b @ git+https://a/b'"),
+    ],
+)
+def test_the_verb_that_builds_is_named(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+    words: list[str],
+    lacked: str,
+    wanted: str,
+) -> None:
+    monkeypatch.setenv("__SIFMOD_CONTAINER", "Demo/1.0")
+    installers.name_build_wheel("pip", said, ["install", *words])
+    told = capsys.readouterr().err
+    assert told.startswith(f"pip: this container lacks {lacked}, ")
+    assert told.endswith(f"type on the host: sifmod build-wheel {wanted} --module Demo/1.0\n")
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", "error: command 'gcc' failed with exit code 1", "fatal error: mpi.h: No such file", "No such file: 'digit'"],
+)
+def test_a_failure_that_a_compiler_does_not_mend_is_left_to_pip(capsys: pytest.CaptureFixture[str], said: str) -> None:
+    installers.name_build_wheel("pip", said, ["install", "x"])
+    assert capsys.readouterr().err == ""
+
+
+def test_what_pip_says_is_passed_on_and_its_status_is_kept() -> None:
+    done = run("pip", "install", "--no-index", "no-such-package-here")
+    assert done.returncode == 1
+    assert "No matching distribution found for no-such-package-here" in done.stderr
+    assert run("pip", "install", "--help").stdout.startswith("\nUsage:")
+
+
 def test_pip_is_left_alone_otherwise() -> None:
     assert run("pip", "--version", PYTHONNOUSERSITE="1").stdout.startswith("pip ")
     # the value of an option is not the command
@@ -248,8 +370,31 @@ def test_what_can_be_done_with_packed_user_software_is_said(
     """What is packed can be added to above it, but nothing can be taken from it there."""
     monkeypatch.setattr(installers, "is_packed", lambda _folder: True)
     with pytest.raises(SystemExit) as ended:
-        installers.check_not_packed("pip", 1, command, arguments)
+        installers.check_not_packed("pip", command, arguments)
     assert ended.value.code == 1
     assert capsys.readouterr().err == (
         f"pip: the user software is packed, which makes it read-only. Type on the host: {way}\n"
     )
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_in_somebody_else_s_module_a_module_on_top_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, packed: bool
+) -> None:
+    monkeypatch.setattr(installers, "is_packed", lambda _folder: packed)
+    monkeypatch.setattr(installers, "owner_if_another", lambda _path: "alice")
+    monkeypatch.setattr(installers, "RUNSCRIPTS", str(tmp_path))
+    monkeypatch.setattr("sys.prefix", "/user-software/venv/demo")
+    monkeypatch.setattr("os.access", lambda _path, _mode: False)
+    monkeypatch.setenv("__SIFMOD_CONTAINER", "Demo/1.0")
+    with pytest.raises(SystemExit):
+        installers.check_not_packed("pip", "install", ["install", "a"])
+    said = capsys.readouterr().err
+    assert "of alice" in said
+    assert "sifmod on Demo/1.0 --name NAME, then eb with the file that it writes" in said
+    assert "add-layer" not in said
+    if packed:  # a colleague of the same group may
+        tmp_path.chmod(0o770)
+        with pytest.raises(SystemExit):
+            installers.check_not_packed("pip", "install", ["install", "a"])
+        assert "Type on the host: add-layer; pip install a" in capsys.readouterr().err

@@ -1,8 +1,7 @@
 """Several trees of user software made one: of a package that several have, the first one's files and no others."""
 
-from __future__ import annotations
-
 import errno
+import itertools
 import os
 import shutil
 import stat
@@ -11,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -354,8 +354,8 @@ def test_what_cannot_be_read_ends_it_with_a_message(upper: Path, lower: Path, tm
     done = start(sys.executable, "merge", tmp_path / "target", upper, lower)
     (lower / name).chmod(0o700)
     assert done.returncode == 9
-    assert str(lower / name) in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert str(lower / name) in done.stdout
+    assert len(done.stdout.splitlines()) == 1
 
 
 @pytest.mark.parametrize("missing", ["upper", "target"])
@@ -366,8 +366,8 @@ def test_a_tree_that_is_gone_ends_it_with_a_message(tmp_path: Path, missing: str
         put(tmp_path, "upper/x")
     done = start(sys.executable, "merge", tmp_path / "target", tmp_path / "upper")
     assert done.returncode == 9
-    assert str(tmp_path / missing) in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert str(tmp_path / missing) in done.stdout
+    assert len(done.stdout.splitlines()) == 1
 
 
 @pytest.mark.parametrize(("number", "status"), [(errno.ENOSPC, 8), (errno.EDQUOT, 8), (errno.EIO, 9)])
@@ -386,7 +386,7 @@ def test_a_full_disk_is_told_from_other_failures(
     (tmp_path / "target").mkdir()
     monkeypatch.setattr(shutil, "copy2", refuse)
     assert merge.main(str(tmp_path / "target"), [str(upper)]) == status
-    assert os.strerror(number) in capsys.readouterr().err
+    assert os.strerror(number) in capsys.readouterr().out
 
 
 NAMES = st.sampled_from(["a", "b", "c.py", "d"])
@@ -473,3 +473,21 @@ def test_any_packages(layers: list[Mapping[str, set[str]]]) -> None:
         assert merge.main(str(target), list(map(str, trees))) == 0
         assert in_site(target) == wanted
         assert {line.split("==")[0] for line in requirements([str(target / SITE)])} == have
+
+
+def test_how_far_it_is_goes_to_standard_error(
+    upper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = itertools.count(0, 40.0)
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_files=8))  # as of a mounted file
+    for name in "abcd":
+        put(upper, name)
+    (tmp_path / "target").mkdir()
+    assert merge.main(str(tmp_path / "target"), [str(upper)]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines() == [
+        "putting together: 1 of 8 files, 9:20 left",
+        "putting together: 3 of 8 files, 4:27 left",
+    ]

@@ -1,7 +1,5 @@
 """mpi-check without MPI: what it concludes, and that nothing hangs; tests/integration/test_mpi.py uses libraries."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
@@ -47,18 +45,18 @@ def test_slurm_and_hydra_say_how_many_tasks_there_are(environ: dict[str, str], t
 
 
 def test_ranks_that_know_each_other_are_not_alone() -> None:
-    assert mpi_check.alone(4, STEP, MPICH) == ""
-    assert mpi_check.alone(1, {}, MPICH) == ""
+    assert mpi_check.why_ranks_are_alone(4, STEP, MPICH) == ""
+    assert mpi_check.why_ranks_are_alone(1, {}, MPICH) == ""
 
 
 def test_ranks_without_pmi_are_told_how_to_start() -> None:
-    said = mpi_check.alone(1, STEP, MPICH)
+    said = mpi_check.why_ranks_are_alone(1, STEP, MPICH)
     assert said.startswith("4 tasks were started, but MPI sees 1 rank in each: they were started without PMI")
     assert "srun --mpi=pmi2" in said
 
 
 def test_open_mpi_under_pmi2_is_told_to_use_pmix() -> None:
-    said = mpi_check.alone(1, {**STEP, "PMI_FD": "9"}, OPEN_MPI)
+    said = mpi_check.why_ranks_are_alone(1, {**STEP, "PMI_FD": "9"}, OPEN_MPI)
     assert said.endswith("the library does not understand PMI-1 or PMI-2. Use srun --mpi=pmix")
 
 
@@ -171,7 +169,7 @@ def test_a_rank_that_hangs_in_c_is_ended_at_the_time_limit(monkeypatch: pytest.M
 
     begun = time.monotonic()
     found = watched(monkeypatch, rank, 0.5)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 240
     status, problem, _ = mpi_check.outcome(found, 0.5, {})
     assert (status, problem) == (BROKEN, "no answer within 0.5 seconds; it hangs in: MPI_Init")
 

@@ -176,6 +176,47 @@ def test_the_program_compares_and_names_what_differs(tree: Path, tmp_path: Path)
     assert (done.returncode, done.stderr) == (1, b"differs: 'a/b/file'\n")
 
 
+NAMES = ("plain", "a b", 'q"uo\\te', "new\nline", "line", "#", "empty", "large", "folder/-", "folder/\udcff")
+
+
+def packed_as_stream(tree: Path, packed: Path) -> tuple[bytes, bytes]:
+    """Pack a tree; return what make-squashfs compares it by: the listing, and all bytes."""
+    subprocess.run(["mksquashfs", tree, packed, "-noappend", "-no-xattrs", "-quiet", "-no-progress"], check=True)
+    say = ["unsquashfs", "-no-progress"]
+    listing, contents = (
+        subprocess.run([*say, *words, packed], check=True, capture_output=True, env={**os.environ, "LC_ALL": "C"})
+        for words in (["-lln"], ["-pf", "/dev/stdout"])
+    )
+    return listing.stdout, contents.stdout
+
+
+@pytest.mark.skipif(not shutil.which("unsquashfs"), reason="unsquashfs is not installed")
+def test_what_unsquashfs_writes_need_not_be_read_through_the_mount(tmp_path: Path) -> None:
+    tree, other = tmp_path / "tree", tmp_path / "other"
+    for name in NAMES:
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("" if name == "empty" else name * (200_000 if name == "large" else 1), errors="surrogateescape")
+    (tree / "second").hardlink_to(tree / "plain")
+    listing, contents = packed_as_stream(tree, tmp_path / "packed")
+    shutil.copytree(tree, other)
+    for path in other.rglob("*"):  # what is read through the "mount" differs
+        if path.is_file():
+            path.write_bytes(bytes(path.stat().st_size))
+    whole = run("compare", tree, other, "full", stdin=listing + b"\0" + contents)
+    # these names, or that they are the same, are not read from the stream
+    assert (whole.returncode, whole.stderr.decode().splitlines()) == (
+        1,
+        ["differs: 'line'", "differs: 'new\\nline'", "differs: 'second'"],
+    )
+    half, unknown = contents[: len(contents) // 2], contents.replace(b"# START OF", b"# ")
+    for part in (b"", half, unknown, b"\0" * 99, contents.replace(b"plain", b"plein")):
+        done = run("compare", tree, other, "full", stdin=listing + b"\0" + part)
+        assert (done.returncode, b"differs: 'plain'" in done.stderr) == (1, True)
+    (tree / "large").write_text("other" * 200_000)
+    assert b"differs: 'large'" in run("compare", tree, other, "full", stdin=listing + b"\0" + contents).stderr
+
+
 def test_the_program_gives_set_id_bits_back(tree: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(tree / "a", other / "a")
@@ -249,6 +290,29 @@ def test_what_can_not_fit_is_refused_before_anything_is_written(tree: Path) -> N
 def packing(directory: Path, packed: Path) -> subprocess.CompletedProcess[bytes]:
     """Compare as packing does: with a time since when nothing has changed, and a virtual environment."""
     return run("compare", directory, packed, "sizes", "4102444800.000000000", directory / "venv")
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import sys\nprint(sys.argv[1])\nsys.exit(1)", b"1\nword\n\n"),
+        ("print('name')", b"0\nname\n\n"),
+        ("raise MemoryError", b"2\n\n"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", b"2\n\n"),
+    ],
+)
+def test_a_program_runs_beside_the_comparison(tmp_path: Path, program: str, said: bytes) -> None:
+    info = tmp_path / "same/venv/lib/python3.11/site-packages/own-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Name: own\nVersion: 1.0\n")
+    (tmp_path / "program.py").write_text(program)
+    same, since = tmp_path / "same", "4102444800.000000000"
+    words = (since, same / "venv", tmp_path / "program.py", "word")
+    done = run("compare", same, same, "sizes", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (0, said + b"own==1.0\n", b"")
+    (tmp_path / "other").mkdir()
+    done = run("compare", same, tmp_path / "other", "sizes", *words)
+    assert (done.returncode, done.stdout) == (1, b"")
 
 
 def test_a_socket_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """The facts that advisories are compared with: of an image, and of this node."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The commands of wrappers are started, here in a container that is none."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
@@ -40,8 +38,8 @@ def a_program(installed: Path, *wrappers: str, **changes: Any) -> ContainerSpec:
 
 
 def test_commands_are_started_and_their_answers_returned(installed: Path) -> None:
-    spec = a_program(installed, "tool", "dumb", "t", wrapped={"t": (f"{installed}/bin/tool", "-q")})
-    assert check_commands(spec) == Started(versions={"tool": "tool 1.2.3", "t": "tool 1.2.3"})
+    spec = a_program(installed, "tool", "dumb", "t", wrapper_commands={"t": (f"{installed}/bin/tool", "-q")})
+    assert check_commands(spec) == Started(versions={"tool": "tool 1.2.3", "t": "tool 1.2.3"}, container=True)
 
 
 def test_a_command_that_prints_without_end_does_no_harm(installed: Path) -> None:
@@ -50,21 +48,21 @@ def test_a_command_that_prints_without_end_does_no_harm(installed: Path) -> None
 
 @pytest.mark.parametrize("command", ["gone", "plain", "/nowhere/tool"])
 def test_a_missing_command_is_refused(installed: Path, command: str) -> None:
-    spec = a_program(installed, "tool", "x", wrapped={"x": (command,)})
+    spec = a_program(installed, "tool", "x", wrapper_commands={"x": (command,)})
     with pytest.raises(InstallError, match="lacks the commands of the wrappers x: correct wrappers"):
         check_commands(spec)
 
 
 @pytest.mark.parametrize("path", ["my tools/gone", "bin/folder"])
 def test_a_path_with_spaces_that_is_missing_and_a_folder_are_refused(installed: Path, path: str) -> None:
-    spec = a_program(installed, "x", wrapped={"x": (f"{installed}/{path}", "-q")})
+    spec = a_program(installed, "x", wrapper_commands={"x": (f"{installed}/{path}", "-q")})
     with pytest.raises(InstallError, match="lacks the commands of the wrappers x: correct wrappers"):
         check_commands(spec)
 
 
 def test_a_command_with_spaces_in_its_path_is_started(installed: Path) -> None:
     write(installed, "/my tools/tool 2", "#!/bin/sh\necho tool 2.0\n").chmod(0o755)
-    spec = a_program(installed, "x", wrapped={"x": (f"{installed}/my tools/tool 2",)})
+    spec = a_program(installed, "x", wrapper_commands={"x": (f"{installed}/my tools/tool 2",)})
     assert check_commands(spec).versions == {"x": "tool 2.0"}
 
 
@@ -101,10 +99,12 @@ def test_of_hundreds_of_commands_the_first_ones_are_started_and_all_are_looked_f
     wrapped = {f"t{number}": (f"{installed}/bin/t{number}",) for number in range(50)}
     for (path,) in wrapped.values():
         Path(path).symlink_to("tool")
-    assert [*check_commands(a_program(installed, *wrapped, wrapped=wrapped)).versions] == [f"t{n}" for n in range(20)]
+    assert [*check_commands(a_program(installed, *wrapped, wrapper_commands=wrapped)).versions] == [
+        f"t{n}" for n in range(20)
+    ]
     Path(installed, "bin/t49").unlink()
     with pytest.raises(InstallError, match="the wrappers t49:"):
-        check_commands(a_program(installed, *wrapped, wrapped=wrapped))
+        check_commands(a_program(installed, *wrapped, wrapper_commands=wrapped))
 
 
 def test_without_a_shell_in_the_image_commands_are_started_one_by_one(

@@ -1,7 +1,5 @@
 """The host's MPI: found with ldd, written as a feature, and compared with images."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any
@@ -230,13 +228,13 @@ def test_the_module_knows_that_the_host_s_mpi_does_not_fit(
     """So that a user who asks for it at load is told, and not left to a program that fails."""
     with_library(image, open_mpi())
     spec, warned = settled(a_cluster(libraries, default=default), image, **fields)
-    assert (spec.mpi, list(spec.misfits), warned) == ("image", ["mpi"], [])
-    assert "has the ABI of MPICH, but the image has that of Open MPI" in spec.misfits["mpi"]
+    assert (spec.mpi, list(spec.unusable_features), warned) == ("image", ["mpi"], [])
+    assert "has the ABI of MPICH, but the image has that of Open MPI" in spec.unusable_features["mpi"]
 
 
 def test_an_mpi_that_fits_is_no_misfit(libraries: Path, image: Path) -> None:
     with_library(image, mpich())
-    assert settled(a_cluster(libraries), image, mpi="image")[0].misfits == {}
+    assert settled(a_cluster(libraries), image, mpi="image")[0].unusable_features == {}
 
 
 @pytest.mark.parametrize(("fields", "default"), [({"mpi": "host"}, False), ({}, True)])
@@ -247,7 +245,7 @@ def test_an_mpi_that_the_install_does_not_see_is_said_to_be_unchecked(
     with_library(image, open_mpi())
     (libraries / "libmpich.so.12").unlink()
     spec, (warning,) = settled(a_cluster(libraries, default=default), image, **fields)
-    assert (spec.mpi, spec.misfits) == ("host", {})
+    assert (spec.mpi, spec.unusable_features) == ("host", {})
     assert warning.startswith("the MPI of the host was not compared with the image: no bind path of the feature 'mpi'")
     assert f"run 'sifmod doctor {spec.module}' on a compute node" in warning
 

@@ -1,7 +1,5 @@
 """The image for enroot: what an install writes besides the SIF, and that it goes where the SIF goes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

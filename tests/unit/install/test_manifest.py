@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -72,6 +70,9 @@ def test_an_old_image_is_another_file_of_the_installation(
         {"root": "/apps\n"},
         {"root": 1},
         {"module": "x\x1b[2J"},
+        {"module": "/x"},
+        {"module": "-x"},
+        {"module": "x/.."},
         {"venv": "../x"},
         {"venv": ".."},
         {"python_version": '3.11" '},
@@ -120,10 +121,20 @@ def test_the_image_for_enroot_is_another_file_of_the_installation(
 def test_the_text_is_json_with_sorted_keys_and_a_format(manifest: Manifest) -> None:
     data = json.loads(manifest.text)
     assert list(data) == sorted(data)
-    assert data["format"] == 1
     assert data["image_sha256"] == "0" * 64
     assert data["files"] == ["bin/python", "demo.sqsh", "démo image.sif", "share/sifmod.json"]
     assert manifest.text.endswith("}\n")
+
+
+@pytest.mark.parametrize(
+    ("venv", "bases", "number"),
+    [("", (), 1), ("demo", (), 2), ("", (Base("Demo/1", "/apps/Demo/1", "", "", ""),), 2)],
+)
+def test_the_format_tells_an_earlier_sifmod_of_layers_that_it_does_not_know(
+    manifest: Manifest, venv: str, bases: tuple[Base, ...], number: int
+) -> None:
+    """The module's own commands make layers, so it is that of every installation that can have them."""
+    assert json.loads(replace(manifest, venv=venv, bases=bases).text)["format"] == number
 
 
 def test_the_order_of_the_tools_does_not_change_the_text(manifest: Manifest) -> None:
@@ -192,9 +203,9 @@ def test_keys_that_a_later_sifmod_has_added_are_ignored(tmp_path: Path, path: Pa
 
 @pytest.mark.parametrize("more", [{}, {"tools": {"sifmod": "7.1"}}, {"tools": 3, "files": {"not": "a list"}}], ids=str)
 def test_a_newer_format_is_named_and_left_alone(tmp_path: Path, path: Path, more: dict[str, object]) -> None:
-    path.write_text(json.dumps({"format": 2, **more}), encoding="utf-8")
+    path.write_text(json.dumps({"format": 3, **more}), encoding="utf-8")
     with pytest.raises(
-        InstallError, match=r"was written by a newer sifmod \(.*format 2; .* Nothing was changed"
+        InstallError, match=r"was written by a newer sifmod \(.*format 3; .* Nothing was changed"
     ) as caught:
         read_manifest(tmp_path)
     assert ("'7.1'" in str(caught.value)) == (more == {"tools": {"sifmod": "7.1"}})
@@ -239,6 +250,10 @@ def test_names_outside_of_the_installation_are_refused(
         ("misfits", {"a b": "why"}),
         ("module", "Demo/1.0-x\nanother line"),
         ("full_module", "Demo/1.0-x\x1b[2J"),
+        ("full_module", "/etc/Demo/1.0"),
+        ("full_module", "Demo/../../1.0"),
+        ("full_module", "-Demo/1.0"),
+        ("module", "--force"),
         ("version", "1.0\r"),
         ("name", ".."),
         ("install_subdir", "../x"),
@@ -246,6 +261,10 @@ def test_names_outside_of_the_installation_are_refused(
         ("module_files", {"/modules/../x": ""}),
         ("module_files", {"modules/x": ""}),
         ("module_files", {"/modules/\n": ""}),
+        ("image_source", "/images/\0"),
+        ("image_source", "/images/\ud800"),
+        ("image_size", 10**400),
+        ("squashfs_size", -1),
     ],
 )
 def test_values_that_become_parts_of_paths_are_narrow(

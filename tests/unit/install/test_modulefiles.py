@@ -1,13 +1,12 @@
 """Under the name of a module file there is the old one or the new one, whole, whatever happens."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.sampling import drawn
 
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
@@ -16,7 +15,7 @@ from sifmod.install.modulefiles import ModuleFiles, helper_names, record_module_
 from sifmod.install.rollback import settle
 from sifmod.names import MANIFEST, OURS
 
-from ..support import Need, make_installation, mode_of, named, snapshot
+from ..support import Killing, Need, make_installation, mode_of, named, snapshot
 
 # What a module step does: `write` of the file and of two links, then the run keeps it or takes it back.
 RUN = """
@@ -32,6 +31,12 @@ for name in ("lang", "tools"):
     files.link(top / name / "1.0.lua", top / "all" / "1.0.lua")
 getattr(files, end)()
 """
+
+
+CHANGES = (
+    *("write", "fsync", "openat", "unlink", "unlinkat", "rename", "renameat"),
+    *("link", "linkat", "symlink", "symlinkat", "fchmod", "chmod"),
+)
 
 
 @pytest.fixture
@@ -121,35 +126,32 @@ def test_a_draft_is_no_module(top: Path) -> None:
     assert all(name.startswith(".") and not name.endswith(".lua") for name in names)
 
 
+@pytest.mark.parametrize("points", ["drawn", pytest.param("every", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("end", ["keep", "undo"])
-def test_killed_at_any_change_a_module_file_is_whole(top: Path, need: Need, end: str) -> None:
-    """kill -9 at the first, second, ... system call that changes the file system, until one run gets through."""
-    strace = need("strace")
-    calls = "write,fsync,openat,unlink,unlinkat,rename,renameat,link,linkat,symlink,symlinkat,fchmod,chmod"
+def test_killed_at_any_change_a_module_file_is_whole(
+    top: Path, tmp_path: Path, need: Need, end: str, points: str
+) -> None:
+    """kill -9 at the system calls that change the file system."""
     program = top.parent / "run.py"
     program.write_text(RUN)
-    points = 0
-    seen = set()
-    for call in calls.split(","):
-        for number in range(1, 1000):
-            bring_back(top)
-            # of the files in the trees alone
-            paths = [str(path) for name in ("all", "lang", "tools") for path in helper_and_own(top / name / "1.0.lua")]
-            only = [word for path in paths for word in ("-P", path)]
-            kill = ["-f", "-o", "/dev/null", *only, "-e", f"trace={call}"]
-            kill += ["-e", f"inject={call}:signal=KILL:when={number}"]
-            done = subprocess.run([strace, *kill, sys.executable, "-B", program, top, end], check=False)
-            state = text(top)
-            assert state in ("old\n", "new\n" * 1000), (call, number)
-            assert (top / "lang" / "1.0.lua").is_symlink(), (call, number)
-            seen.add(state)
-            if done.returncode == 0:
-                break
-            points += 1
-            subprocess.run([sys.executable, "-B", program, top, "keep"], check=True)
-            assert sorted(path.name for path in top.glob("*/*")) == ["1.0.lua"] * 3, (call, number)
-    assert len(seen) == 2
-    assert points > 10
+    killing = Killing(need("strace"), [sys.executable, "-B", program, top, end])
+    # of the files in the trees alone
+    paths = [str(path) for name in ("all", "lang", "tools") for path in helper_and_own(top / name / "1.0.lua")]
+    only = [word for path in paths for word in ("-P", path)]
+    bring_back(top)
+    changes = killing.points(tmp_path / "log", CHANGES, *only)
+    assert len(changes) > 10
+    seen = {text(top)}
+    for point in changes if points == "every" else drawn(f"module file, {end}", changes, 3):
+        bring_back(top)
+        assert killing.at(point, *only)
+        state = text(top)
+        assert state in ("old\n", "new\n" * 1000), point
+        assert (top / "lang" / "1.0.lua").is_symlink(), point
+        seen.add(state)
+        subprocess.run([sys.executable, "-B", program, top, "keep"], check=True)
+        assert sorted(path.name for path in top.glob("*/*")) == ["1.0.lua"] * 3, point
+    assert points == "drawn" or len(seen) == 2
 
 
 def helper_and_own(path: Path) -> tuple[Path, ...]:

@@ -1,7 +1,5 @@
 """The variables for MPI in user namespaces: set for the families that are used, and only without setuid."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,8 @@ import pytest
 from sifmod.container.spec import ContainerSpec
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.image.inspection import contents_of
-from sifmod.image.mpi import MPICH, OPEN_MPI, STANDARD, MpiLibrary
+from sifmod.image.mpi import MpiLibrary
+from sifmod.inside.mpi_check import MPICH, OPEN_MPI, STANDARD
 from sifmod.install import mpi
 from sifmod.install.mpi import namespace_variables, with_mpi
 from sifmod.render.environment import plain_variables
@@ -93,12 +92,12 @@ def test_with_setuid_nothing_is_set(monkeypatch: pytest.MonkeyPatch, top: Path) 
 
 def test_without_mpi_nothing_is_set(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
     spec, said = settled(monkeypatch, top)
-    assert (spec.mpi, spec.mpi_env, said) == ("", {}, [])
+    assert (spec.mpi, spec.mpi_env, said) == ("", UCX, [])  # users may install what uses UCX
 
 
 def test_open_mpi_gets_nothing_of_mpich(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
     write(top, "/usr/lib/libmpi.so.40").write_bytes(open_mpi("4.0.1"))
-    assert settled(monkeypatch, top)[0].mpi_env == VADER
+    assert settled(monkeypatch, top)[0].mpi_env == {**UCX, **VADER}
 
 
 @pytest.mark.parametrize("requirement", ["mpich==5.0.2", "MPICH", "mpich[x] >=4 ; python_version > '3'"])
@@ -113,4 +112,4 @@ def test_the_easyconfig_may_speak_of_an_mpi_that_users_install(monkeypatch: pyte
 
 
 def test_an_image_that_can_t_be_read_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert settled(monkeypatch, tmp_path / "none.sif")[0].mpi_env == {}
+    assert settled(monkeypatch, tmp_path / "none.sif")[0].mpi_env == UCX

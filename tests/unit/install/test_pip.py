@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import configparser
 from pathlib import Path
 
@@ -42,6 +40,26 @@ def test_what_the_settings_name_on_disk_is_bound_read_only(scratch: Path, tmp_pa
     environ = {"PIP_FIND_LINKS": f"{wheels} /no/such", "PIP_INDEX_URL": f"file://{index}", "SSL_CERT_FILE": str(cert)}
     _variables, binds = pip_settings(scratch, [], environ)
     assert set(binds) == {read_only(path) for path in (wheels, index, packages, cert)}
+
+
+@pytest.mark.parametrize(
+    ("link", "bound"),
+    [
+        ("../../files/a/x-1-py3-none-any.whl#sha256=0", {"simple", "files"}),
+        ("../../files/a/y-1-py3-none-any.whl", {"simple"}),  # there is no such file
+        ("../../files/notes.txt", {"simple"}),
+        ("../../../files/x.whl", {"simple"}),
+        ("../../.files/x.whl", {"simple"}),
+    ],
+)
+def test_the_folder_that_a_mirror_links_to_is_bound(scratch: Path, tmp_path: Path, link: str, bound: set[str]) -> None:
+    for name in ("simple/x", "files/a", ".files"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("files/a/x-1-py3-none-any.whl", "files/notes.txt", ".files/x.whl"):
+        (tmp_path / name).touch()
+    (tmp_path / "simple/x/index.html").write_text(f'<a href="{link}">x</a>')
+    binds = pip_settings(scratch, [], {"PIP_INDEX_URL": f"file://{tmp_path}/simple"})[1]
+    assert set(binds) == {read_only(tmp_path / name) for name in bound}
 
 
 def test_a_requirement_on_disk_is_bound_too(scratch: Path, tmp_path: Path) -> None:

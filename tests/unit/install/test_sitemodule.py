@@ -1,7 +1,5 @@
 """`sifmod site module`: the files that it writes, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

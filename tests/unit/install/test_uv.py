@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -56,6 +54,28 @@ def test_what_settings_configuration_and_requirements_name_is_bound_read_only(sc
     assert (scratch / "uv.toml").read_text() == text
     read_only = {Bind(str(path), str(path), "ro") for path in (wheels, more, index, requirement)}
     assert set(binds) == {*read_only, Bind(str(cache), str(cache))}
+
+
+def test_nothing_else_is_bound_or_passed_on(scratch: Path, tmp_path: Path) -> None:
+    home, links = tmp_path / "home", tmp_path / "links"
+    home.mkdir()
+    links.mkdir()
+    (tmp_path / "uv.toml").write_text(
+        f'cache-dir = "{home}"\npython-install-mirror = "file://{home}"\n# see "{home}"\n'
+        f'[pip]\nfind-links = ["{links}"]\nindex = 1\nindex-url = 2\n[pip.x]\nurl = "{home}"\n'
+    )
+    secrets = {"UV_PUBLISH_TOKEN": "x", "UV_GITHUB_TOKEN": "x", "UV_TOOL_DIR": str(home), "UV_ENV_FILE": str(home)}
+    kept = {"UV_INDEX_MINE_PASSWORD": "p", "UV_HTTP_TIMEOUT": "9", "UV_EXCLUDE_NEWER": str(home)}
+    environ = {**secrets, **kept, "UV_CONFIG_FILE": str(tmp_path / "uv.toml")}
+    variables, binds = uv_settings(scratch, [], environ)
+    assert set(variables) == {*kept, "UV_CACHE_DIR", "UV_CONFIG_FILE"}
+    assert binds == (Bind(str(links), str(links), "ro"),)
+
+
+@pytest.mark.parametrize("text", ["index-url = ", "pip = 1", "a" * 9, f"x = {'[' * 5000}"])
+def test_what_is_wrong_in_the_configuration_is_left_to_uv(scratch: Path, tmp_path: Path, text: str) -> None:
+    (tmp_path / "uv.toml").write_text(text)
+    assert uv_settings(scratch, [], {"UV_CONFIG_FILE": str(tmp_path / "uv.toml")})[1] == ()
 
 
 def test_a_configuration_that_can_not_be_read_is_named(scratch: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Wrappers whose commands the image lacks are refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,16 +63,18 @@ PATH = {"PATH": "/opt/tool/bin:/usr/bin"}
 
 def test_the_commands_of_a_map_are_looked_for(image: Path) -> None:
     commands = {"own": ("/opt/tool/bin/own", "-q"), "mdrun": ("gmx", "mdrun")}
-    spec = a_container("own", "mdrun", wrapped=commands)
+    spec = a_container("own", "mdrun", wrapper_commands=commands)
     check_wrappers(spec, a_site(), image)
     for wrapped, nearest in (
         ({**commands, "own": ("/opt/tool/bin/onw",)}, "'own'"),
         ({**commands, "mdrun": ("gmxx", "mdrun")}, "'gmx'"),
     ):
         with pytest.raises(ParameterError, match="'wrappers'") as caught:
-            check_wrappers(replace(spec, wrapped=wrapped), a_site(), image)
+            check_wrappers(replace(spec, wrapper_commands=wrapped), a_site(), image)
         assert nearest in str(caught.value)
-    bound = replace(spec, wrapped={"own": ("/data/own",), "mdrun": commands["mdrun"]}, binds=(Bind("/x", "/data"),))
+    bound = replace(
+        spec, wrapper_commands={"own": ("/data/own",), "mdrun": commands["mdrun"]}, binds=(Bind("/x", "/data"),)
+    )
     check_wrappers(bound, a_site(), image)
 
 
@@ -175,6 +175,8 @@ def test_the_look_for_commands_renders_no_wrapper(image: Path, monkeypatch: pyte
         return artefacts
 
     monkeypatch.setattr("sifmod.install.wrappers.render", recorded)
-    check_wrappers(a_container("gmx", "mine", wrapped={"mine": ("get-master",)}, python=None, venv=""), a_site(), image)
+    check_wrappers(
+        a_container("gmx", "mine", wrapper_commands={"mine": ("get-master",)}, python=None, venv=""), a_site(), image
+    )
     assert "runscripts/get-master" in rendered
     assert {"bin/gmx", "bin/mine"}.isdisjoint(rendered)

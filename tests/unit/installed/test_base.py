@@ -1,7 +1,8 @@
-from __future__ import annotations
-
 import os
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ import pytest
 from sifmod import names
 from sifmod.container.spec import Base
 from sifmod.eb.space import SoftwareSpace
-from sifmod.errors import ParameterError
+from sifmod.errors import InstallError, ParameterError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.installed.base import base_findings, bases_of, built_on, find_base, identity
 from sifmod.installed.installation import Installation
+from sifmod.installed.modulepath import announce, known_installations
+from sifmod.site.settings import Site
 
-from ..support import SQUASHFS
+from ..support import SQUASHFS, a_site
 
 MANIFEST = Manifest(
     module="Team/1",
@@ -49,7 +52,7 @@ def module_file(folder: Path, root: Path, *, syntax: str = "lua") -> str:
     path = folder / "Team" / ("1.lua" if syntax == "lua" else "1")
     path.parent.mkdir(parents=True)
     head = f'help([==[x]==])\n\nlocal root = "{root}"\n' if syntax == "lua" else f"#%Module\n\nset root {root}\n"
-    path.write_text(head)
+    path.write_text(f"{head}{'--' if syntax == 'lua' else '#'} {names.WRITTEN_BY}\n")
     return str(folder)
 
 
@@ -106,7 +109,7 @@ def test_the_nearest_comes_first(tmp_path: Path, space: SoftwareSpace) -> None:
 
 def test_an_installation_of_an_earlier_sifmod(tmp_path: Path, space: SoftwareSpace) -> None:
     install(tmp_path / "old", parameters={})
-    with pytest.raises(ParameterError, match=r"installed by sifmod 0\.1, which did not record its parameters"):
+    with pytest.raises(ParameterError, match=r"sifmod 0\.1, which did not record its parameters: its owner, \w+,"):
         bases_of(found(tmp_path / "old", space), tmp_path / "new")
 
 
@@ -144,7 +147,7 @@ def test_what_has_changed_of_a_base_is_told(
         (tmp_path / "base" / names.MANIFEST).unlink()
     else:
         install(tmp_path / "base", **changes)
-    (finding,) = base_findings(found(tmp_path / "own", space))
+    (finding,) = base_findings(found(tmp_path / "own", space), a_site(support="help@x"))
     assert finding.severity == severity
     assert says in finding.what
 
@@ -152,8 +155,9 @@ def test_what_has_changed_of_a_base_is_told(
 def test_user_software_that_is_gone_is_told(tmp_path: Path, space: SoftwareSpace) -> None:
     base = install(tmp_path / "base")
     install(tmp_path / "own", bases=(base,))
-    (finding,) = base_findings(found(tmp_path / "own", space))
+    (finding,) = base_findings(found(tmp_path / "own", space), a_site(support="help@x"))
     assert (finding.severity, "has no user software now" in finding.what) == (PROBLEM, True)
+    assert "ask its owner, or help@x: is its" in finding.remedy
 
 
 def test_a_path_may_have_spaces(tmp_path: Path, space: SoftwareSpace) -> None:
@@ -192,9 +196,85 @@ def test_a_base_that_may_not_be_read(tmp_path: Path, space: SoftwareSpace) -> No
     (theirs / "share").chmod(0o700)
 
 
-def test_who_builds_on_it(space: SoftwareSpace) -> None:
+def test_who_builds_on_it(tmp_path: Path, space: SoftwareSpace) -> None:
+    """In its software space, in MODULEPATH, and in the folder that the site names."""
     base = install(space.software / "Team" / "1")
     install(space.software / "Mine" / "1", bases=(base,), module="Mine/1")
     install(space.software / "Other" / "1", module="Other/1")
-    assert [one.module for one in built_on(found(Path(base.root), space))] == ["Mine/1"]
-    assert built_on(found(space.software / "Mine" / "1", space)) == ()
+    seen, unseen = tmp_path / "seen", tmp_path / "unseen"
+    install(seen, bases=(base,), module="Seen/1")
+    install(unseen, bases=(base,), module="Unseen/1")
+    folder = module_file(tmp_path / "modules", seen)
+    os.mkfifo(tmp_path / "modules" / "fifo")
+    (tmp_path / "modules" / "nul.lua").write_text(f'local root = "/a\0b"\n-- {names.WRITTEN_BY}\n')
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    for _ in range(20):  # longer than a path may be
+        deep.rename(tmp_path / "below")
+        deep.mkdir()
+        (tmp_path / "below").rename(deep / ("x" * 250))
+    deep.rename(tmp_path / "modules" / "deep")
+    links = tmp_path / "links"
+    links.mkdir()
+    site = a_site(dependents_dir=str(links))
+    announce(unseen, site)
+    (taken,) = links.iterdir()
+    taken.unlink()
+    taken.symlink_to("/")  # by somebody else
+    for root in (unseen, seen, unseen, tmp_path / "gone"):
+        announce(root, site)
+    assert len([*links.iterdir()]) == 4
+    (links / "relative").symlink_to("../unseen")
+    (links / "file").touch()
+    team = found(Path(base.root), space)
+
+    def names_of(environ: dict[str, str], site: Site) -> list[str]:
+        return sorted(one.module for one in built_on(team, known_installations(space, environ, site)))
+
+    assert names_of({}, a_site()) == ["Mine/1"]
+    assert names_of({"MODULEPATH": f"/missing:{folder}"}, a_site()) == ["Mine/1", "Seen/1"]
+    assert names_of({}, site) == ["Mine/1", "Seen/1", "Unseen/1"]
+    with pytest.raises(InstallError, match="the owner of its base does not see this module"):
+        announce(unseen, a_site(dependents_dir="/missing"))
+
+
+def test_of_the_modules_of_others_nothing_but_their_files_is_looked_at(
+    tmp_path: Path, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    install(theirs)
+    folder = tmp_path / "modules"
+    module_file(folder, theirs)
+    for number in range(50):
+        (folder / f"Other{number}").mkdir()
+        (folder / f"Other{number}" / "1.lua").write_text(f'local root = "{tmp_path}/others/{number}"\n')
+    looked: list[str] = []
+
+    def noted(call: Callable[..., Any], path: Any, **more: Any) -> Any:
+        looked.append(str(path))
+        return call(path, **more)
+
+    for call in (os.lstat, os.scandir):
+        monkeypatch.setattr(os, call.__name__, partial(noted, call))
+    found = known_installations(space, {"MODULEPATH": str(folder)}, a_site())
+    assert [one.root for one in found] == [theirs]
+    assert [path for path in looked if "/others/" in path] == []
+    # each folder of modules once
+    assert len([path for path in looked if path.startswith(f"{folder}/")]) == 51
+
+
+def test_the_support_is_named_beside_the_owner(
+    tmp_path: Path, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    install(theirs)
+    folder = module_file(tmp_path / "modules", theirs)
+
+    def closed(_root: Path) -> None:
+        raise InstallError("closed") from PermissionError(13, "Permission denied", "/theirs/share")
+
+    monkeypatch.setattr("sifmod.installed.installation.read_manifest", closed)
+    ask = a_site(support="help@centre.example").ask_owner
+    said = "you may not read '/theirs/share': for permission, ask its owner, or help@centre.example"
+    with pytest.raises(ParameterError, match=re.escape(said)):
+        find_base("Team/1", space, {"MODULEPATH": folder}, ask_owner=ask)

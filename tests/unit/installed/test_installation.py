@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Callable
@@ -93,16 +91,31 @@ def test_damaged_manifests_are_listed_apart(space: SoftwareSpace, install: Insta
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_what_others_keep_private_is_left_out(space: SoftwareSpace, install: Install) -> None:
-    private = [install("Mine/1").parent, install("Other/1")]
+def test_what_may_not_be_read_is_named(space: SoftwareSpace, install: Install) -> None:
+    """Those of whom restored them with a umask of 077, too; it is not counted as in order."""
+    private = [install("Mine/1").parent, install("Other/1"), install("Part/1") / "share"]
     install("Shared/1")
+    for name in ("NoModule", "OfOthers"):
+        (space.software / name / "1").mkdir(parents=True)
+        private.append(space.software / name)
+    others = space.modules / "all" / "OfOthers" / "1.lua"
+    others.parent.mkdir(parents=True)
+    others.write_text(f'local root = "{space.software}/OfOthers/1"\n')
     for folder in private:
         folder.chmod(0)
     found = find_installations(space)
+    with pytest.raises(InstallError, match="may not be read"):
+        find_installation(space, "Mine/1")
     for folder in private:
         folder.chmod(0o755)
+    others.chmod(0)
+    private[-1].chmod(0)
+    unknown = find_installations(space)
+    private[-1].chmod(0o755)
+    assert [item.root for item in unknown.damaged] == [space.software / "OfOthers"]
     assert [item.module for item in found.installations] == ["Shared/1"]
-    assert found.damaged == ()
+    assert [item.root for item in found.damaged] == [private[0], private[1], private[2].parent]
+    assert all("may not be read (it belongs to " in item.problem for item in found.damaged)
 
 
 @pytest.mark.parametrize("wanted", ["Demo/1", "Demo", "/Demo/1/", "{root}", "Demo/1/"])
@@ -133,6 +146,13 @@ def test_what_is_not_one_is_answered_with_what_there_is(
     with pytest.raises(InstallError) as caught:
         find_installation(space, wanted)
     assert says in str(caught.value)
+
+
+def test_of_many_modules_some_are_named(space: SoftwareSpace, install: Install) -> None:
+    for number in range(10, 22):
+        install(f"Demo/{number}")
+    with pytest.raises(InstallError, match=r"Demo/19 and 2 more: sifmod list. Name"):
+        find_installation(space, "Nothing")
 
 
 def test_an_empty_space_says_how_to_name_another(space: SoftwareSpace) -> None:

@@ -1,7 +1,5 @@
 """Whether a container has the runscript of a job."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -98,4 +96,4 @@ def test_an_installation_without_broadcast_image_can_not_broadcast(
     result = a_runner().invoke(cli, ["sbatch", "--broadcast", "Elsewhere/1", "--", "train.py"])
     lines = result.output.splitlines()
     assert "export SIFMOD_NODE_LOCAL_DIR=/tmp" in lines
-    assert lines.index('eval "$(broadcast-image)"') > lines.index("module load Elsewhere/1")
+    assert lines.index('eval "$(broadcast-image)" || :') > lines.index("module load Elsewhere/1")

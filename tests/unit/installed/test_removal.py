@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import fcntl
 import os
 import re
@@ -13,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.sampling import drawn
 
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace, software_space
@@ -20,11 +19,11 @@ from sifmod.errors import InstallError
 from sifmod.install.manifest import read_manifest
 from sifmod.install.rollback import settle
 from sifmod.installed.installation import find_installation, find_installations
-from sifmod.installed.lock import alone
+from sifmod.installed.lock import hold_lock
 from sifmod.installed.removal import Removal, remove_leftovers
 from sifmod.usersoftware.tree import user_modes
 
-from ..support import SQUASHFS, Need, make_installation, module_text, named, snapshot
+from ..support import SQUASHFS, Killing, Need, make_installation, module_text, named, snapshot
 
 MODULE = "Demo/1.0-x"
 
@@ -78,6 +77,15 @@ def test_a_default_that_pointed_to_it_goes_too(space: SoftwareSpace, removal: Re
     (folder / "default").symlink_to("1.0-x.lua")
     removal.remove(keep=None)
     assert not folder.exists()
+
+
+def test_easybuild_s_backups_of_the_module_file_go_too(space: SoftwareSpace, removal: Removal, root: Path) -> None:
+    folder = space.modules / "all" / "Demo"
+    for name in ("1.0-x.bak_20261124190719_24534", ".1.0-x.bak_20261124190720_1", "1.0.bak_20261124190720_1"):
+        (folder / name).write_text(module_text(root))
+    (folder / "1.0-x.bak_20261124190721_1").write_text("another's")
+    removal.remove(keep=None)
+    assert sorted(path.name for path in folder.iterdir()) == ["1.0-x.bak_20261124190721_1", "1.0.bak_20261124190720_1"]
 
 
 def test_links_to_commands_of_user_software_are_neither_users_own_nor_others(removal: Removal, root: Path) -> None:
@@ -145,7 +153,7 @@ def test_a_module_name_that_leads_out_is_refused(space: SoftwareSpace) -> None:
     root = make_installation(space, MODULE)
     manifest = root / names.MANIFEST
     manifest.write_text(manifest.read_text().replace(MODULE, "../../../etc"))
-    with pytest.raises(InstallError, match="remove it by hand"):
+    with pytest.raises(InstallError, match="its module is"):
         Removal(find_installation(space, str(root)), say=print).remove(keep=None)
     assert root.exists()
 
@@ -221,6 +229,20 @@ def test_somebody_else_s_is_refused(removal: Removal, root: Path) -> None:
         root.parent.chmod(0o755)
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_of_somebody_else_in_it_is_found_before_anything_is_changed(
+    removal: Removal, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(root)
+    (root / "bin").chmod(0o555)
+    monkeypatch.setattr("sifmod.installed.removal.os.geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(InstallError, match=r"/bin', which belongs to .* --group-writable-installdir .*Nothing was"):
+        removal.remove(keep=None)
+    (root / "bin").chmod(0o755)
+    assert snapshot(root) == before
+    assert removal.installation.module_files
+
+
 def test_a_module_file_of_another_installation_stays(
     space: SoftwareSpace, removal: Removal, root: Path, said: list[str]
 ) -> None:
@@ -232,53 +254,28 @@ def test_a_module_file_of_another_installation_stays(
     assert not root.exists()
 
 
-@pytest.mark.parametrize("when", ["modules", "renamed"])
-def test_a_removal_that_was_killed_is_finished_by_the_next(
-    space: SoftwareSpace, root: Path, monkeypatch: pytest.MonkeyPatch, when: str
-) -> None:
-    """Stop where a kill would leave something: after the module files, and after the rename."""
-
-    class Killed(BaseException):
-        pass
-
-    def die(*_arguments: object) -> None:
-        raise Killed
-
-    first = Removal(find_installation(space, MODULE), say=print)
-    if when == "modules":
-        monkeypatch.setattr(type(root), "rename", die)
-    else:
-        monkeypatch.setattr("sifmod.installed.removal._remove_tree", die)
-    with pytest.raises(Killed):
-        first.remove(keep=None)
-    monkeypatch.undo()
-    if when == "modules":
-        Removal(find_installation(space, MODULE), say=print).remove(keep=None)
-    else:
-        assert find_installations(space).installations == ()
-        assert len(remove_leftovers(space, MODULE)) == 1
-    assert software(space) == []
-
-
+@pytest.mark.parametrize("points", ["drawn", pytest.param("every", marks=pytest.mark.slow)])
 def test_killed_at_any_change_it_is_finished_by_the_same_command(
-    space: SoftwareSpace, need: Need, monkeypatch: pytest.MonkeyPatch
+    space: SoftwareSpace, need: Need, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, points: str
 ) -> None:
-    """kill -9 at the first, second, ... system call that changes the file system, until one run gets through."""
-    strace = need("strace")
+    """kill -9 at the system calls that change the file system."""
     monkeypatch.setenv("EASYBUILD_PREFIX", str(space.software.parent))
     remove = [sys.executable, "-B", "-c", "from sifmod.cli import main; main()", "remove", MODULE, "--yes"]
-    calls = "unlink,unlinkat,rename,rmdir"
-    for number in range(1, 100):
+    killing = Killing(need("strace"), remove)
+    make_installation(space, MODULE)
+    changes = killing.points(tmp_path / "log", ("unlink", "unlinkat", "rename", "rmdir"))
+    assert len(changes) > 5
+    for point in changes if points == "every" else drawn("removal", changes, 3):
         make_installation(space, MODULE)
-        kill = ["-f", "-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={calls}:signal=KILL:when={number}"]
-        done = subprocess.run([strace, *kill, *remove], capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            break
+        assert killing.at(point)
+        last = not list(space.software.glob("[!.]*/*")) and not list(space.software.glob(".[!l]*"))
         again = subprocess.run(remove, capture_output=True, text=True, check=False)
-        assert again.returncode == 0, again.stderr
-        assert software(space) == []
-        assert list(space.modules.rglob("*Demo*")) == []
-    assert number > 5
+        # killed before it removes an empty folder of modules, which nobody looks for afterwards
+        left = [path for path in space.modules.rglob("*/*") if point[0] != "rmdir" or not path.is_dir()]
+        if last:  # nothing is left to do; a lock stays, which the next takes over
+            assert (again.returncode, left) == (InstallError.exit_code, []), point
+        else:
+            assert (again.returncode, again.stderr, left, software(space)) == (0, "", [], []), point
 
 
 HIDDEN = "Demo/.1"
@@ -522,7 +519,7 @@ def test_the_lock_is_freed_when_the_removal_fails_or_is_interrupted(
 
 
 def test_of_two_removals_one_waits(space: SoftwareSpace, removal: Removal, root: Path) -> None:
-    with alone(space.lock(root)):
+    with hold_lock(space.lock(root)):
         removal.check()
         with pytest.raises(InstallError, match="is working on this module"):
             removal.remove(keep=None)
@@ -532,9 +529,28 @@ def test_of_two_removals_one_waits(space: SoftwareSpace, removal: Removal, root:
 def test_the_lock_of_an_eb_is_not_taken(space: SoftwareSpace, root: Path) -> None:
     lock = space.lock(root)
     lock.mkdir(parents=True)
-    with pytest.raises(InstallError, match="is working on this module"), alone(lock):
+    with pytest.raises(InstallError, match="is working on this module"), hold_lock(lock):
         pass
     assert list(lock.iterdir()) == []
+
+
+@pytest.mark.parametrize("when", ["open", "symlink", "flock"])
+def test_a_removal_that_was_killed_while_it_made_the_lock_is_no_eb(
+    space: SoftwareSpace, root: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    lock = space.lock(root)
+    lock.parent.mkdir(exist_ok=True)
+    child = os.fork()
+    if not child:
+        for module, name in ((os, "open"), (os, "symlink"), (fcntl, "flock")):
+            if name == when:
+                monkeypatch.setattr(module, name, lambda *_words, **_more: os.kill(os.getpid(), signal.SIGKILL))
+        with hold_lock(lock):
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    with hold_lock(lock):
+        assert lock.is_dir()
+    assert not lock.exists()
 
 
 # User software behind a link

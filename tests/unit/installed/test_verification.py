@@ -1,6 +1,6 @@
-from __future__ import annotations
-
 import hashlib
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Optional
@@ -69,6 +69,42 @@ def test_a_file_that_is_gone_or_changed_is_named(root: Path, check: Check) -> No
     assert severities(found)["sanity check"] == WARNING
 
 
+def test_one_of_another_sifmod_says_so(space: SoftwareSpace, check: Check) -> None:
+    make_installation(space, MODULE, tools={"sifmod": "0.1.0"})
+    note, _present = check()["files"]
+    assert (note.severity, note.what.split(",")[0]) == (NOTE, "made by sifmod 0.1.0")
+
+
+def test_scripts_that_are_too_old_to_read_a_packed_file_are_no_damage(space: SoftwareSpace, check: Check) -> None:
+    root = make_installation(space, MODULE, tools={"sifmod": "0.1.0"})
+    (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    (one,) = check()["user software"]
+    assert (one.severity, one.remedy) == (WARNING, "write this sifmod's with: eb --module-only --rebuild")
+    assert "lost" not in one.what + one.why
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity", "words"),
+    [
+        ({"": 0o700}, PROBLEM, "others may read the module file, and not"),
+        ({"share": 0o700}, PROBLEM, "share may not be read by all who may enter"),
+        ({"share/container.sh": 0o640}, PROBLEM, "share/container.sh may not be read"),
+        ({"demo.sif": 0o600}, PROBLEM, "demo.sif may not be read"),
+        ({"bin/start-shell": 0o744}, PROBLEM, "bin/start-shell may not be read"),
+        ({"bin/start-shell": 0o644}, PROBLEM, "no programs: bin/start-shell"),
+        ({"": 0o750}, OK, ""),
+        ({"": 0o750, "share/container.sh": 0o640}, OK, ""),
+    ],
+    ids=str,
+)
+def test_modes_are_compared(root: Path, check: Check, changes: dict[str, int], severity: str, words: str) -> None:
+    for name, mode in changes.items():
+        (root / name).chmod(mode)
+    found = check(fast=True).get("permissions", [])
+    assert worst(found) == severity
+    assert words in "".join(one.what for one in found)
+
+
 @pytest.mark.parametrize("name", ["share/container.sh", "bin/start-shell"])
 def test_a_script_that_somebody_has_changed_is_not_run(root: Path, check: Check, tmp_path: Path, name: str) -> None:
     """Whoever suspects something runs `verify`, which would run it."""
@@ -77,6 +113,17 @@ def test_a_script_that_somebody_has_changed_is_not_run(root: Path, check: Check,
     found = check()
     assert not (tmp_path / "pwned").exists()
     assert "not done: it would run files that are not as installed" in found["sanity check"][0].what
+
+
+def test_a_moved_installation_is_not_called_damaged(root: Path, space: SoftwareSpace) -> None:
+    (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    shutil.rmtree(root / names.USER_SOFTWARE_DIRECTORY)
+    new = space.software.parent.with_name("new")
+    space.software.parent.rename(new)
+    moved = find_installation(SoftwareSpace(new / "software", new / "modules"), MODULE)
+    found = [one for one in verify(moved, a_site()) if one.severity not in (OK, NOTE)]
+    assert {one.topic for one in found} == {"files", "module file", "sanity check"}
+    assert ("it was moved" in found[0].what, "eb --module-only --rebuild" in found[0].remedy) == (True, True)
 
 
 def test_what_sifmod_did_not_put_among_the_commands_is_named(root: Path, check: Check) -> None:
@@ -223,6 +270,21 @@ def test_a_module_file_that_is_a_link_to_something_else_is_named(
     found = check()["module file"]
     assert [one.severity for one in found] == [PROBLEM]
     assert f"'{path}' is a symbolic link to '{tmp_path / 'other.lua'}'" in found[0].what
+    assert found[0].why == "loading the module runs that file"
+    (tmp_path / "other.lua").unlink()
+    assert check()["module file"][0].why == "that file is gone: the module can't be loaded"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root looks into everything")
+def test_a_folder_of_module_files_that_is_closed_is_named(space: SoftwareSpace, check: Check) -> None:
+    names_of = named(space, MODULE)
+    make_installation(space, MODULE, **names_of)
+    folder = Path(list(names_of["module_files"])[1]).parent
+    folder.chmod(0)
+    found = check()["module file"]
+    folder.chmod(0o755)
+    assert f"you may not look into the folder of {folder}" in found[0].what
+    assert not [one for one in found if one.what.startswith("gone")]
 
 
 @pytest.mark.parametrize("name", ["", "bin", "share/container.sh", "user-software", "demo.sif", ".."])
@@ -330,7 +392,7 @@ def test_an_environment_whose_packages_are_elsewhere_is_a_problem(root: Path, ch
 @pytest.mark.parametrize(
     ("beside", "remedy"),
     [
-        ("", "elsewhere, then eb --rebuild"),
+        ("", "/easybuild/*.eb"),
         ("user-software.squashfs.previous", "make-squashfs --rollback"),
         ("user-software", "make-squashfs --replace"),
     ],
@@ -360,6 +422,8 @@ def test_what_helps_against_another_packed_file_is_said(root: Path, check: Check
     [
         ({"python_version": "3.12"}, "runs Python 3.11, and 3.12 was installed"),
         ({"expected_packages": {"torch": "2.3.0"}}, "torch 2.3.0 (found 2.2.0)"),
+        ({"expected_packages": {"torch": "2.2.0", "absent": "1.0"}}, "absent 1.0 (found none)"),
+        ({"expected_packages": {"torch": "2x2.0"}}, "torch 2x2.0 (found 2.2.0)"),
     ],
 )
 def test_another_python_or_package_than_installed_is_a_problem(
@@ -379,8 +443,14 @@ def test_a_container_without_python_is_started(space: SoftwareSpace, check: Chec
     root = make_installation(space, MODULE, python_version="", venv="", hashes={})
     assert check()["sanity check"][0].what == "the container starts"
     (root / "bin" / "start-shell").write_text("#!/bin/sh\necho no runtime >&2\nexit 127\n")
-    (finding,) = check()["sanity check"]
+    (finding,) = check(a_site(runtime="sh"))["sanity check"]
     assert (finding.severity, "no runtime" in finding.what) == (PROBLEM, True)
+    assert "--rebuild" in finding.remedy
+    # where there is none, nothing is wrong with the installation
+    (finding,) = check(a_site(runtime="no-such-runtime"))["sanity check"]
+    assert finding.severity == PROBLEM
+    assert "no container runtime on this node: looked for no-such-runtime on PATH" in finding.what
+    assert "--rebuild" not in finding.remedy
 
 
 def test_a_container_without_a_shell_is_not_started(

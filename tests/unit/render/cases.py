@@ -1,7 +1,5 @@
 """Six containers and what is rendered for them, which several tests here start from."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +7,8 @@ from typing import Any, Optional
 
 from sifmod.container.bind import Bind, BindPattern
 from sifmod.container.spec import Base, ContainerSpec, spec_from_parameters
-from sifmod.render.templates import render, render_module
+from sifmod.render.module import render_module
+from sifmod.render.templates import render
 from sifmod.site.feature import Feature
 from sifmod.site.settings import Site, load_site
 
@@ -52,7 +51,7 @@ NASTY_SITE = a_site(
             hosts=("nid[0-9]*", "a-b.c?"),
             exists="/it's/$HOME [x]",
         ),
-        "gpus": Feature("gpus", gpu="amd", library_path=("/gpus",)),
+        "gpus": Feature("gpus", gpu="amd", exists="/gpus", library_path=("/gpus",)),
         "other": Feature("other"),
     },
 )
@@ -177,36 +176,11 @@ CASES: dict[str, tuple[ContainerSpec, Site]] = {
 }
 
 
-# What is installed as it lies in the repository.
-PLAIN = {
-    "bin/broadcast-image": "wrappers/bin/broadcast-image",
-    "bin/add-layer": "wrappers/bin/add-layer",
-    "bin/flatten-layers": "wrappers/bin/flatten-layers",
-    "bin/remove-layer": "wrappers/bin/remove-layer",
-    "share/layering.sh": "wrappers/share/layering.sh",
-    "share/inside/merge.py": "src/sifmod/inside/merge.py",
-    "share/inside/venv.py": "src/sifmod/inside/venv.py",
-    "bin/carry-over": "wrappers/bin/carry-over",
-    "bin/make-squashfs": "wrappers/bin/make-squashfs",
-    "bin/refresh-commands": "wrappers/bin/refresh-commands",
-    "bin/unmake-squashfs": "wrappers/bin/unmake-squashfs",
-    "runscripts/consistency.py": "src/sifmod/inside/consistency.py",
-    "runscripts/installers.py": "src/sifmod/inside/installers.py",
-    "runscripts/plain_files.py": "src/sifmod/inside/plain_files.py",
-    "runscripts/mpi_check.py": "src/sifmod/inside/mpi_check.py",
-    "share/inside/imports.py": "src/sifmod/inside/imports.py",
-    "share/inside/trees.py": "src/sifmod/inside/trees.py",
-    "share/hold-container": "wrappers/share/hold-container",
-    "share/binds.sh": "wrappers/share/binds.sh",
-    "share/hold-mount": "wrappers/share/hold-mount",
-    "share/mount-in-job": "wrappers/share/mount-in-job",
-    "share/mounts.sh": "wrappers/share/mounts.sh",
-    "share/node-copies.sh": "wrappers/share/node-copies.sh",
-    "share/node-copy": "wrappers/share/node-copy",
-    "share/packing.sh": "wrappers/share/packing.sh",
-    "share/share-container.sh": "wrappers/share/share-container.sh",
-    "share/user-command": "wrappers/share/user-command",
-    "share/user-commands.sh": "wrappers/share/user-commands.sh",
+# What lies in the repository, and is installed like that.
+STATIC = {
+    path.read_text(encoding="utf-8")
+    for path in (*(ROOT / "wrappers").rglob("*"), *(ROOT / "src/sifmod/inside").glob("*.py"))
+    if path.is_file() and path.suffix != ".j2"
 }
 
 
@@ -217,6 +191,14 @@ def outputs(spec: ContainerSpec, site: Site) -> dict[str, str]:
         TCL_MODULE: render_module(spec, site, "Tcl"),
         **{str(item.path): item.text for item in render(spec, site)},
     }
+
+
+def without_parts(text: str) -> str:
+    """Return a module with the names of the parts in it instead of their texts, which are the same in every module."""
+    for path in sorted((ROOT / "modulefiles").glob("*.[lt][uc][al]")):
+        comment = "--" if path.suffix == ".lua" else "#"
+        text = text.replace(path.read_text(encoding="utf-8"), f"{comment} {path.name}\n")
+    return text
 
 
 def text_of(path: str, spec: ContainerSpec, site: Optional[Site] = None) -> str:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import stat
 import subprocess
 from collections.abc import Callable
@@ -45,6 +43,7 @@ def wrapper(tmp_path: Path, installed: ContainerSpec) -> Wrapper:
 def get_master(tmp_path_factory: pytest.TempPathFactory) -> GetMaster:
     path = tmp_path_factory.mktemp("runscripts") / "get-master"
     path.write_text(text_of("runscripts/get-master", a_spec()))
+    (path.parent / "values.sh").write_text(text_of("runscripts/values.sh", a_spec()))
 
     def get_master(*words: str, **environ: str) -> Done:
         return subprocess.run(

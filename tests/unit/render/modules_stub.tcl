@@ -25,6 +25,8 @@ rename puts really_puts
 proc puts {args} {
     if {[regexp {^stdout .*?(make-squashfs|unmake-squashfs|add-layer|remove-layer|flatten-layers)} $args _all command]} {
         emit "function $command" [lindex $args 1]
+    } elseif {[string match "stdout *USER_PATH*" $args]} {
+        emit execute [string trimright [lindex $args 1] ";"]
     } else {
         really_puts {*}$args
     }

@@ -1,7 +1,5 @@
 """Runs what is rendered: a module in a plain Lua or Tcl, commands and runscripts in bash."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time
@@ -11,11 +9,11 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from sifmod.container.spec import ContainerSpec, PythonLayout
-from sifmod.render.templates import render_module
+from sifmod.render.module import render_module
 from sifmod.site.settings import Site
 
 from ..support import SQUASHFS, FakeRuntime, Need, a_site, a_spec, split_binds
-from .cases import text_of, write_out
+from .cases import outputs, write_out
 
 LMOD = Path(__file__).with_name("lmod_stub.lua")
 MODULES = Path(__file__).with_name("modules_stub.tcl")
@@ -127,10 +125,11 @@ class Runscript:
     def run(self, *words: str, gpu: str = "", **environ: str) -> Done:
         """Return what the runscript has printed, and how it ended."""
         spec = a_spec(python=PythonLayout(str(self.prefix)), venv="", gpu=gpu)
-        script = self.folder / "script"
-        script.write_text(text_of(f"runscripts/{self.name}", spec, self.site))
+        texts = outputs(spec, self.site or a_site())
+        for name in (self.name, "values.sh", "more-values.sh", "slurm.sh", *(["caches.sh"] if self.site else [])):
+            (self.folder / name).write_text(texts[f"runscripts/{name}"])
         return subprocess.run(
-            ["bash", script, *words],
+            ["bash", self.folder / self.name, *words],
             env={"PATH": "/usr/bin:/bin", "TMPDIR": str(self.folder), **environ},
             capture_output=True,
             text=True,
@@ -190,7 +189,7 @@ def put_into_state(top: Path, state: str) -> None:
 
 def until(is_so: Callable[[], bool]) -> None:
     """Wait until something is so, or fail."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 240
     while not is_so():
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -1,7 +1,5 @@
 """Known problems in a module: its help, its variables, and what it says when it is loaded."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +15,7 @@ from packaging.version import Version
 from sifmod.advice.advisory import Advisory, Match
 from sifmod.container import gpu
 from sifmod.container.spec import ContainerSpec
-from sifmod.render import templates
+from sifmod.render import values
 from sifmod.render.environment import setting_variables
 from sifmod.render.helptext import usage
 
@@ -95,7 +93,7 @@ def test_the_driver_of_the_node_decides(
 ) -> None:
     file = tmp_path / "version"
     vendor = replace(gpu.VENDORS["nvidia"], driver_file=str(file))
-    monkeypatch.setattr(templates, "VENDORS", {"nvidia": vendor})
+    monkeypatch.setattr(values, "VENDORS", {"nvidia": vendor})
     match = Match(drivers={"nvidia": SpecifierSet("<560.28.03,>=6,!=7.1")})
     spec = replace(installed, advisories=(an_advisory(match=match),))
     assert said(load, spec, syntax) == ([], [])  # no driver is loaded
@@ -116,11 +114,13 @@ def test_modules_compare_versions_as_python_does(
     top = tmp_path_factory.mktemp("versions")
     (top / "driver").write_text(f"{version}\n")
     (top / "demo.sif").touch()
+    (top / "share").mkdir()
+    (top / "share/container.sh").touch()
     vendors = {"amd": replace(gpu.VENDORS["amd"], driver_file=str(top / "driver"))}
     wanted = SpecifierSet(f"{operator}{limit}")
     spec = a_spec(installdir=str(top), venv="", advisories=(an_advisory(match=Match(drivers={"amd": wanted})),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(templates, "VENDORS", vendors)
+        patch.setattr(values, "VENDORS", vendors)
         shown, _words = said(Load(need), spec, syntax)
     assert bool(shown) is wanted.contains(Version(version))
 

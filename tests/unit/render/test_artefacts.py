@@ -1,7 +1,5 @@
 """Which files there are, and what holds for all of them."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -10,6 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from sifmod import names
+from sifmod.container.runtime import runtime_commands
 from sifmod.render.helptext import usage, whatis
 from sifmod.render.templates import render
 from sifmod.site.feature import Feature
@@ -34,7 +33,7 @@ def test_a_versioned_name_that_is_asked_for_as_well_is_one_file(wrappers: tuple[
 
 def test_commands_are_executable_and_what_is_sourced_is_not(case: str) -> None:
     for item in render(*CASES[case]):
-        sourced = item.path.suffix in (".sh", ".py") or item.path.name == "init-conda-venv"
+        sourced = item.path.suffix in (".sh", ".py", ".txt") or item.path.name == "init-conda-venv"
         assert item.executable != sourced
         # an image that enroot starts need not have bash
         shell = "#!/bin/sh" if item.path.name == "with-environment" else "#!/bin/bash"
@@ -50,12 +49,20 @@ def test_a_container_without_a_python_has_no_python_commands() -> None:
         MODULE,
         TCL_MODULE,
         "runscripts/get-master",
+        "runscripts/more-values.sh",
         "runscripts/mpi-check",
         "runscripts/mpi_check.py",
+        "runscripts/values.sh",
+        "share/central.sh",
+        "share/command.sh",
         "share/container.sh",
+        "share/expand.sh",
+        "share/held-files.sh",
         "share/hold-container",
         "share/node-copies.sh",
         "share/node-copy",
+        "share/on-node.sh",
+        "share/paths.sh",
         "share/share-container.sh",
     ]
 
@@ -80,25 +87,30 @@ def test_wrappers_have_their_versioned_names() -> None:
 
 def test_a_wrapper_runs_the_command_of_a_map_word_by_word() -> None:
     wrapped = {"gmx": ("/opt/bin/gmx", "-quiet", "a b; $HOME"), "python": ("/opt/py/bin/python3",)}
-    paths = outputs(a_spec(wrappers=tuple(wrapped), wrapped=wrapped, python=None, venv=""), a_site())
+    paths = outputs(a_spec(wrappers=tuple(wrapped), wrapper_commands=wrapped, python=None, venv=""), a_site())
     assert paths["bin/gmx"].splitlines()[-1] == """launch /opt/bin/gmx -quiet 'a b; $HOME' "$@\""""
     assert paths["bin/python"].splitlines()[-1] == 'launch /opt/py/bin/python3 "$@"'
     assert "bin/python3" not in paths
-    paths = outputs(a_spec(wrappers=("pip", "pip3", "gmx"), wrapped={**wrapped, "pip3": ("tool",)}), a_site())
+    paths = outputs(a_spec(wrappers=("pip", "pip3", "gmx"), wrapper_commands={**wrapped, "pip3": ("tool",)}), a_site())
     assert paths["bin/gmx"].splitlines()[-1].startswith("launch /runscripts/run-tool /opt/bin/gmx -quiet")
     assert paths["bin/pip3"].splitlines()[-1] == 'launch /runscripts/run-tool tool "$@"'
 
 
 def test_the_help_names_commands_of_a_map_and_stays_short_with_hundreds() -> None:
     wrapped = {"gmx": ("/opt/bin/gmx", "-quiet"), "odd": ("gmx", "%(name)s [x] {y} \\")}
-    text = usage(a_spec(wrappers=(*wrapped, "same"), wrapped=wrapped), a_site())
+    text = usage(a_spec(wrappers=(*wrapped, "same"), wrapper_commands=wrapped), a_site())
     assert re.search(r"^  same +as in the container, with its software$", text, re.M)
     assert re.search(r"^  gmx +runs /opt/bin/gmx -quiet$", text, re.M)
     assert re.search(r"^  odd +runs a command of the container$", text, re.M)
     names_of_600 = tuple(f"command{number}" for number in range(600))
     many = a_spec(python=None, venv="", wrappers=names_of_600)
     assert "  ...  " in usage(many, a_site())
-    assert max(map(len, usage(many, a_site()).splitlines())) < 200
+    for spec in (
+        many,
+        a_spec(),
+        a_spec(wrappers=tuple(f"command-{number}" for number in range(7)), squashfs="x.squashfs"),
+    ):
+        assert max(map(len, usage(spec, a_site()).splitlines())) <= 80
     assert len(whatis(many, [])[0]) < 400
 
 
@@ -142,14 +154,15 @@ def test_every_rendered_text_ends_with_one_line_break(case: str) -> None:
 
 def test_no_wrapper_may_have_the_name_of_a_command_that_the_scripts_use() -> None:
     files = [item for spec, site in CASES.values() for item in render(spec, site)]
-    texts = {item.text for item in files if item.path.parts[0] == "bin" or item.path.suffix == ".sh"}
+    scripts = [item for item in files if item.path.parts[0] == "bin" or item.path.suffix == ".sh"]
+    texts = {item.text for item in scripts if item.path.name not in (names.VALUES, names.MORE_VALUES)}
     start = r"(?:^|[|;&(!{]|\b(?:if|then|else|do|while|until|try|exec|timeout \d+|LC_ALL=C))\s*"
     used = {name for text in texts for name in re.findall(rf"(?m){start}([a-z][a-z0-9]*)(?=[ ;)]|$)", text)}
     # bash's own, and words in the same places that are no commands there
     used -= {"echo", "false", "kill", "printf", "pwd", "test", "true", "eb", "pip", "size", "tar", "xz"}
-    tools = {name for name in used if shutil.which(name)}
+    tools = {name for name in used if shutil.which(name, path="/usr/bin:/bin")}
     assert {"find", "od", "flock"} <= tools
-    assert tools <= names.HOST_COMMANDS
+    assert tools <= names.HOST_COMMANDS | runtime_commands()
 
 
 @pytest.mark.parametrize(
@@ -157,7 +170,8 @@ def test_no_wrapper_may_have_the_name_of_a_command_that_the_scripts_use() -> Non
     [(False, "", False), (True, "", True), (False, "1", True), (False, "true", True), (True, "0", False)],
 )
 def test_the_variable_decides_whether_tasks_share_a_container(easyconfig: bool, variable: str, shared: bool) -> None:
-    text = text_of("share/container.sh", a_spec(share_container=easyconfig))
-    (condition,) = re.findall(r"if (\[\[ .*SIFMOD_SHARE_CONTAINER.*\]\]); then", text)
-    done = subprocess.run(["bash", "-c", condition], env={"SIFMOD_SHARE_CONTAINER": variable}, check=False)
+    spec = a_spec(share_container=easyconfig)
+    (condition,) = re.findall(r"if (\[\[ .*SIFMOD_SHARE_CONTAINER.*\]\]); then", text_of("share/container.sh", spec))
+    script = f"{text_of('runscripts/values.sh', spec)}\n{condition}"
+    done = subprocess.run(["bash", "-c", script], env={"SIFMOD_SHARE_CONTAINER": variable}, check=False)
     assert (done.returncode == 0) == shared

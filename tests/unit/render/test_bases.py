@@ -1,9 +1,9 @@
 """What a module sees of the installations that it builds on: Python, bash, Lua and Tcl answer the same."""
 
-from __future__ import annotations
-
 import json
 import os
+import stat
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +13,10 @@ import pytest
 
 from sifmod import names
 from sifmod.container.spec import Base, ContainerSpec
+from sifmod.render.module import render_module
 from sifmod.usersoftware.layers import layers
 
-from ..support import SQUASHFS
+from ..support import SQUASHFS, Need, a_site
 from .running import Load, Wrapper, binds_of
 
 # An installation that one builds on: what it has, and what containers see of it, in order.
@@ -197,6 +198,57 @@ def test_a_manifest_that_is_no_file_is_not_waited_for(
     found, said, status = ask(replace(installed, bases=(below,)))
     assert (found, status) == ([], 0)
     assert "is gone or can't be read" in said
+
+
+# The owner of a base replaces a file by a FIFO as soon as it has been looked at.
+SWAPS = {
+    "Lua": """local look = isFile
+isFile = function(path)
+    local is_one = look(path)
+    if path == "%s" and is_one then os.execute('rm "' .. path .. '"; mkfifo "' .. path .. '"') end
+    return is_one
+end
+""",
+    "Tcl": """rename file look
+proc file {what args} {
+    set found [uplevel 1 look $what $args]
+    if {$what eq {isfile} && [lindex $args 0] eq {%s} && $found} { exec rm {%s}; exec mkfifo {%s} }
+    return $found
+}
+""",
+}
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+@pytest.mark.parametrize("name", [names.MANIFEST, "user-software.squashfs"])
+def test_a_fifo_that_is_swapped_in_is_not_waited_for(
+    installed: ContainerSpec, load: Load, tmp_path: Path, need: Need, syntax: str, name: str
+) -> None:
+    if syntax == "Lua":
+        libraries = [need("lua5.3", "lua"), "-e", "require('posix'); require('lfs')"]  # as Lmod has them
+        if subprocess.run(libraries, capture_output=True, check=False).returncode:
+            pytest.skip("Lua has no posix here")
+    root = tmp_path / "base"
+    make(root, {"user-software.squashfs": SQUASHFS, "user-software/": b""})
+    spec = replace(installed, bases=(Base("Team/1", str(root), installed.venv, "3.11", "00"),))
+    module = tmp_path / f"module.{syntax.lower()}"
+    swap = SWAPS[syntax].replace("%s", str(root / name))
+    module.write_text(swap + render_module(spec, a_site(), syntax), encoding="utf-8")
+    done = load.run_file(module, syntax=syntax)
+    assert stat.S_ISFIFO((root / name).stat().st_mode)
+    assert b"Team/1" in done.stderr or done.returncode == 0
+
+
+@pytest.mark.parametrize(("size", "is_used"), [(1 << 32, True), (0, False)])
+def test_a_manifest_of_any_size_is_read_as_far_as_it_says_something(
+    installed: ContainerSpec, below: Base, ask: Ask, size: int, is_used: bool
+) -> None:
+    make(Path(below.root), {"user-software/": b""})
+    os.truncate(Path(below.root, names.MANIFEST), size)
+    found, said, status = ask(replace(installed, bases=(below,)))
+    assert (found, status == 0) == ([f"{below.root}/user-software"] if is_used else [], is_used)
+    assert ("has another Python now" in said) == (not is_used)
+    assert "null byte" not in said
 
 
 def test_a_closed_directory_is_left_out(installed: ContainerSpec, below: Base, ask: Ask) -> None:

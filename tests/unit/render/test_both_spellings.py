@@ -6,8 +6,6 @@ start (an install does that from a definition or a URI, with Apptainer), and wri
 beside it).
 """
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from typing import Any

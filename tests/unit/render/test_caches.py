@@ -1,9 +1,10 @@
 """The site's caches: commands, runscripts, both kinds of modules and `sifmod site check` resolve them by one rule."""
 
-from __future__ import annotations
-
 import os
+import shutil
 import stat
+import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from sifmod.container.spec import ContainerSpec
+from sifmod.host.owners import problem_of_way
 from sifmod.site import cache
 from sifmod.site.settings import Site
 
-from ..support import a_site
+from ..support import Need, a_site
 from .running import STEP, Done, Load, Runscript, Wrapper, variables_of
 
 FOLDERS = {"HF_HOME": "huggingface", "PIP_CACHE_DIR": "pip", "TRITON_CACHE_DIR": "torch/triton"}
@@ -147,15 +149,16 @@ def occupied(root: Path) -> None:
     root.write_text("")
 
 
-def dangling(root: Path) -> None:
-    root.symlink_to(root.parent / "nowhere" / "at all")
+def circle(root: Path) -> None:
+    root.parent.rmdir()
+    root.parent.symlink_to(root.parent.name)
 
 
 def closed(root: Path) -> None:
     root.mkdir(mode=0o500)
 
 
-@pytest.mark.parametrize("arrange", [occupied, dangling, closed])
+@pytest.mark.parametrize("arrange", [occupied, circle, closed])
 def test_a_root_that_can_not_be_written_to_is_a_warning_and_the_default(
     wrapper: Wrapper, simple: Runscript, site: Site, root: Path, arrange: Callable[[Path], None]
 ) -> None:
@@ -175,9 +178,182 @@ def test_a_root_of_somebody_else_is_not_used(
     root.mkdir()
     os.chown(root, 1234, -1)
     for done, variables in (call(wrapper, site, **IN_JOB), run(simple, site, **IN_JOB)):
-        assert f"'{root}' {cache.UNUSABLE}" in done.stderr
+        assert f"'{root}' {cache.FOREIGN}" in done.stderr
         assert caches_of(variables) == {}
     assert caches_of(load(installed, site, IN_JOB, syntax="Tcl")) == {}
+
+
+def plain(_root: Path) -> None:
+    pass
+
+
+def shared_by_a_group(root: Path) -> None:
+    root.parent.chmod(0o770)
+
+
+def shared_by_all(root: Path) -> None:
+    root.parent.parent.chmod(0o777)
+
+
+def sticky(root: Path) -> None:
+    root.parent.chmod(0o1777)
+
+
+def writable_root(root: Path) -> None:
+    root.chmod(0o770)
+
+
+def sticky_root(root: Path) -> None:
+    root.chmod(0o1777)
+
+
+def linked_root(root: Path) -> None:
+    root.rename(root.parent / "real")
+    root.symlink_to("real")
+
+
+def linked_parent(root: Path) -> None:
+    root.parent.rename(root.parent.parent / "real")
+    root.parent.symlink_to("../scratch/./real")
+
+
+def linked_from_the_top(root: Path) -> None:
+    real = root.parent.rename(root.parent.parent.parent / "real")
+    root.parent.symlink_to(real)
+
+
+def linked_to_a_shared_place(root: Path) -> None:
+    linked_from_the_top(root)
+    (root.parent.parent.parent / "real").chmod(0o777)
+
+
+def linked_in_a_sticky_folder(root: Path) -> None:
+    linked_parent(root)
+    root.parent.parent.chmod(0o1777)
+
+
+def dangling(root: Path) -> None:
+    root.rmdir()
+    root.symlink_to(root.parent / "nowhere" / "at all")
+
+
+# What is on the way, the part of it that the message names, relative to the root, and why; nothing if the root is used.
+WAYS: list[tuple[Callable[[Path], None], str, str]] = [
+    (plain, "", ""),
+    (sticky, "", ""),
+    (linked_parent, "", ""),
+    (linked_from_the_top, "", ""),
+    (shared_by_a_group, "..", cache.SHARED),
+    (shared_by_all, "../..", cache.SHARED),
+    (writable_root, ".", cache.SHARED),
+    (sticky_root, ".", cache.SHARED),
+    (linked_root, ".", cache.LINK),
+    (linked_to_a_shared_place, "../../../real", cache.SHARED),
+    (linked_in_a_sticky_folder, "..", cache.LINK),
+    (dangling, ".", cache.LINK),
+]
+
+
+@pytest.mark.parametrize(("arrange", "part", "why"), WAYS)
+def test_a_root_that_others_could_swap_is_not_used_by_any_language(
+    wrapper: Wrapper,
+    simple: Runscript,
+    load: Load,
+    installed: ContainerSpec,
+    site: Site,
+    root: Path,
+    arrange: Callable[[Path], None],
+    part: str,
+    why: str,
+) -> None:
+    root.mkdir()
+    arrange(root)
+    problem = why and f"'{os.path.normpath(root / part)}' {why}"
+    for done, variables in (call(wrapper, site, **IN_JOB), run(simple, site, **IN_JOB)):
+        assert problem in done.stderr
+        assert done.stderr.count("\n") == bool(why)
+        assert caches_of(variables) == ({} if why else below(root))
+    for syntax in ("Lua", "Tcl"):
+        assert problem in load.run(installed, site, IN_JOB, syntax=syntax).stderr.decode()
+        loaded = caches_of(load(installed, site, IN_JOB, syntax=syntax))
+        assert loaded == ({} if why else {name: path for name, path in below(root).items() if name != "PIP_CACHE_DIR"})
+    assert problem_of_way(root) == problem
+
+
+def test_a_way_through_a_folder_of_another_user_is_not_used(
+    wrapper: Wrapper, simple: Runscript, load: Load, installed: ContainerSpec
+) -> None:
+    candidates = (path for top in ("/etc", "/var/lib", "/var/cache") for path in Path(top).iterdir())
+    foreign = next((path for path in candidates if path.lstat().st_uid not in (0, os.geteuid())), None)
+    if foreign is None:
+        pytest.skip("no folder of another user is here")
+    site = a_site(cache={"root": f"{foreign}/${{USER}}", **FOLDERS})
+    for done, variables in (call(wrapper, site, **IN_JOB), run(simple, site, **IN_JOB)):
+        assert f"'{foreign}' {cache.FOREIGN}, so caches" in done.stderr
+        assert caches_of(variables) == {}
+    for syntax in ("Lua", "Tcl"):
+        assert f"'{foreign}' {cache.FOREIGN}" in load.run(installed, site, IN_JOB, syntax=syntax).stderr.decode()
+        assert caches_of(load(installed, site, IN_JOB, syntax=syntax)) == {}
+    assert problem_of_way(foreign / "ann") == f"'{foreign}' {cache.FOREIGN}"
+
+
+# Somebody else makes the user's folder first, for all to write to, and puts her caches in the place of what the user
+# makes in it.
+ATTACK = """cd "$1" || exit
+echo ready
+while [ -d . ] && [ ! -e stop ]; do
+    mkdir -m 777 ann 2>/dev/null || continue
+    for round in 1 2 3 4 5 6 7 8; do
+        if mv ann/caches "$(mktemp -d -p "$2")" 2>/dev/null; then mkdir -p ann/caches/huggingface; fi
+    done
+    rm -rf ann 2>/dev/null
+done
+"""
+
+
+def test_somebody_else_who_makes_the_user_s_folder_first_and_swaps_it_wins_never(wrapper: Wrapper, need: Need) -> None:
+    for tool in ("unshare", "newuidmap", "setpriv"):
+        need(tool)
+    top = Path(tempfile.mkdtemp(dir="/tmp"))
+    as_another = ["unshare", "--user", "--map-root-user", "--map-auto", "--"]
+    project, loot = top / "project 1", top / "loot"
+    try:
+        top.chmod(0o755)
+        for folder in (project, loot):
+            folder.mkdir()
+            folder.chmod(0o1777)
+        attack = ["setpriv", "--reuid=1", "--regid=1", "--clear-groups", "bash", "-c", ATTACK, "attack"]
+        with subprocess.Popen([*as_another, *attack, str(project), str(loot)], stdout=subprocess.PIPE) as attacker:
+            if not attacker.stdout or attacker.stdout.readline() != b"ready\n":
+                pytest.skip("this user has no other user's number: see /etc/subuid")
+            site = a_site(cache={"root": f"{top}/${{SLURM_JOB_ACCOUNT}}/${{USER}}/caches", "HF_HOME": "huggingface"})
+            used, won = 0, 0
+            for _ in range(12):
+                _done, variables = call(wrapper, site, **IN_JOB)
+                if "HF_HOME" in variables:
+                    used += 1
+                    won += {path.owner() for path in project.glob("ann")} != {top.owner()}
+                    shutil.rmtree(project / "ann", ignore_errors=True)
+            (project / "stop").touch()
+        assert won == 0, f"{won} of {used}"
+    finally:
+        (project / "stop").touch()
+        subprocess.run([*as_another, "rm", "-rf", top], check=True)
+
+
+def test_one_folder_that_others_could_swap_leaves_all_out(wrapper: Wrapper, site: Site, root: Path) -> None:
+    (root / "torch").mkdir(parents=True)
+    (root / "torch").chmod(0o777)
+    done, variables = call(wrapper, site, **IN_JOB)
+    assert f"'{root}/torch' {cache.SHARED}" in done.stderr
+    assert caches_of(variables) == {}
+
+
+def test_nothing_is_made_in_a_place_of_others(wrapper: Wrapper, site: Site, root: Path) -> None:
+    root.parent.chmod(0o777)
+    done, variables = call(wrapper, site, **IN_JOB)
+    assert f"'{root.parent}' {cache.SHARED}" in done.stderr
+    assert (caches_of(variables), root.exists()) == ({}, False)
 
 
 def test_one_folder_that_can_not_be_made_leaves_all_out(wrapper: Wrapper, site: Site, root: Path) -> None:

@@ -1,7 +1,5 @@
 """The runscript conda-python-distributed, with an interpreter that prints what it gets."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat
@@ -15,14 +13,6 @@ import pytest
 from sifmod.container.gpu import VENDORS
 
 from .running import STEP, VISIBLE, Runscript, variables_of
-
-
-def test_each_task_of_a_step_becomes_a_rank(distributed: Runscript) -> None:
-    words = distributed("-u", "a b.py", "", **STEP)
-    assert words[:3] == ["-u", "a b.py", ""]
-    variables = variables_of(words)
-    ranks = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR")
-    assert [variables[name] for name in ranks] == ["5", "8", "1", "4", "1", "nid001"]
 
 
 @pytest.mark.parametrize(("tasks", "count"), [("5", 1), ("4,5", 2), ("1,3,5", 3), ("0,2,4,5,6,8,10", 7)])
@@ -214,6 +204,16 @@ def test_a_cache_folder_that_somebody_else_has_prepared_is_not_used(
     assert (
         f"'{guessed}' is a link or belongs to another user, so it is not used; caches are in '{cache}'" in done.stderr
     )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="/ is a folder of root's")
+def test_no_cache_is_made_where_others_may_rename_it(distributed: Runscript) -> None:
+    for task, said in (("0", "'/' has no sticky bit and is not yours"), ("1", "")):
+        done = distributed.run("x.py", gpu="amd", **{**STEP, "TMPDIR": "/", "SLURM_LOCALID": task})
+        assert done.returncode == 0, done.stderr
+        assert "TRITON_CACHE_DIR" not in variables_of(done.stdout.split("\0"))
+        assert said in done.stderr
+        assert bool(said) == bool(done.stderr)
 
 
 def test_a_cache_folder_that_can_not_be_made_is_said_to_be_so(distributed: Runscript, tmp_path: Path) -> None:

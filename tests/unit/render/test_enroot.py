@@ -1,14 +1,14 @@
 """The host commands with enroot: how it is called, what variables the command gets, how packed files are mounted."""
 
-from __future__ import annotations
-
 import os
+import re
 import shlex
+import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +176,9 @@ def test_bind_paths_of_the_site_and_of_the_user_are_mounted(install: Install, tm
 @pytest.mark.parametrize("name", ["a b", "a:b", "a\tb", "a\\b"])
 def test_a_path_that_enroot_can_not_mount_is_refused(install: Install, name: str) -> None:
     commands = install(folder=name)
+    shown = str(commands.top).replace("\t", "?")
     assert commands.refusal(126) == (
-        f"enroot can't mount '{commands.top}/runscripts', because of white space, a colon, a backslash or a control "
+        f"enroot can't mount '{shown}/runscripts', because of white space, a colon, a backslash or a control "
         "character in it: rename it, or start Apptainer with SIFMOD_RUNTIMES=apptainer."
     )
 
@@ -214,7 +215,7 @@ def test_enroot_is_asked_for_the_gpus_where_there_are_some(install: Install, tmp
     commands = install(gpu="nvidia")
     if there:
         (tmp_path / "nvidiactl").touch()
-    path = commands.top / "share/enroot.sh"
+    path = commands.top / "runscripts/values.sh"
     path.write_text(path.read_text().replace("/dev/nvidiactl", str(tmp_path / "nvidiactl")))
     call = commands("python", NVIDIA_DRIVER_CAPABILITIES="all")
     assert ("NVIDIA_VISIBLE_DEVICES" in call["env"]) == there
@@ -228,7 +229,7 @@ def test_the_python_that_compares_user_software_sees_nothing_else(install: Insta
     shown.mkdir()
     script = (
         f"set -euo pipefail; source {shlex.quote(str(commands.top))}/share/container.sh\n"
-        "source $sifmod_root/share/packing.sh; describe_user_software\n"
+        "source $sifmod_root/share/packing.sh\n"
         f"run_python {shown}:/mnt:ro /mnt/x.py 'a b'"
     )
     command = commands.command("python", MINE="1", SINGULARITY_BIND="/etc")
@@ -297,8 +298,8 @@ def test_without_apptainer_the_next_runtime_is_enroot(install: Install) -> None:
 
 def test_an_unknown_runtime_is_one_sentence(install: Install) -> None:
     assert install(BOTH).refusal(2, SIFMOD_RUNTIMES="enroot2,apptainer") == (
-        "SIFMOD_RUNTIMES is 'enroot2,apptainer', and 'enroot2' is not a runtime: use apptainer or enroot, or both with "
-        "a comma between them."
+        "SIFMOD_RUNTIMES is 'enroot2,apptainer', and 'enroot2' is not a runtime: use apptainer or enroot, or several "
+        "with commas between them."
     )
 
 
@@ -370,12 +371,13 @@ def test_without_the_working_directory_it_starts_in_the_home(tmp_path: Path) -> 
         assert (done.stdout, done.stderr) == (f"{expected}\n", "")
 
 
-def test_a_wrapper_s_command_is_not_taken_for_another_wrapper(install: Install) -> None:
+def test_a_wrapper_s_command_is_not_taken_for_another_wrapper(install: Install, tmp_path: Path) -> None:
     """The wrapper gmx runs `gmx -quiet`, which with-environment would turn into `gmx -quiet -quiet`."""
     wrapped = {"gmx": ("echo", "gmx")}
-    commands = install(python=None, python_version="", venv="", wrappers=("gmx",), wrapped=wrapped)
-    spec = replace(commands.spec, wrappers=("echo",), wrapped={"echo": ("echo", "twice")})
-    text = text_of("runscripts/with-environment", spec, ENROOT)
+    commands = install(python=None, python_version="", venv="", wrappers=("gmx",), wrapper_commands=wrapped)
+    (tmp_path / "commands.txt").write_text("echo echo twice\n")
+    text = text_of("runscripts/with-environment", commands.spec, ENROOT)
+    text = text.replace("/runscripts/commands.txt", str(tmp_path / "commands.txt"))
     command = ["/bin/sh", "-s", "--", *commands("gmx")["words"][2:]]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
     assert done.stdout == "gmx\n"
@@ -397,7 +399,7 @@ def packed(install: Install, need: Need, tmp_path: Path) -> Iterator[Commands]:
     (commands.top / "user-software").rmdir()
     yield commands
     try:
-        until(lambda: not (tmp_path / "run" / "sifmod-mounts").exists())
+        until(lambda: not list((tmp_path / "run" / "sifmod-mounts").glob("*")))
         assert mounted(tmp_path) == []
     finally:
         for place in mounted(tmp_path):
@@ -453,6 +455,11 @@ def test_each_step_has_a_mount_of_its_own_because_slurm_kills_what_a_step_has_st
 
 
 def test_the_command_has_no_child_that_it_did_not_start(packed: Commands) -> None:
+    # programs that the wrapper starts, and that end late after their last word
+    for name in ("stat", "od"):
+        path = packed.stand_ins.folder / name
+        path.write_text(f'#!/bin/bash\n"{shutil.which(name)}" "$@"\nexec >&-\nsleep 0.3\n')
+        path.chmod(0o755)
     process = start(packed)
     assert Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text() == ""
     kill(process)
@@ -518,8 +525,8 @@ def test_without_squashfuse_one_sentence_says_what_to_do(install: Install, tmp_p
             (tools / path.name).symlink_to(path)
     assert commands.refusal(126, PATH=f"{commands.stand_ins.folder}:{tools}") == (
         f"'{commands.top}/user-software.squashfs' can't be mounted: 'squashfuse' is not installed on this node, and "
-        "enroot needs it for packed files. Use a node that has it, unpack the user software with unmake-squashfs, or "
-        "start Apptainer with SIFMOD_RUNTIMES=apptainer."
+        "this runtime needs it for packed files. Use a node that has it, unpack the user software with "
+        "unmake-squashfs, or start Apptainer with SIFMOD_RUNTIMES=apptainer."
     )
 
 
@@ -529,7 +536,18 @@ def test_a_file_that_is_no_squashfs_is_one_sentence(install: Install, need: Need
     commands = install()
     said = commands.refusal(126, SINGULARITY_BIND=f"{tmp_path}/data.ext3:/data:image-src=/")
     assert said == f"'{tmp_path}/data.ext3' can't be mounted with {tool}: This doesn't look like a squashfs image."
-    assert list((tmp_path / "run").iterdir()) == []
+    assert list((tmp_path / "run" / "sifmod-mounts").iterdir()) == []
+
+
+def test_where_locks_are_refused_a_file_is_not_mounted(install: Install, need: Need) -> None:
+    need("squashfuse_ll", "squashfuse")
+    commands = install()
+    put_into_state(commands.top, "packed")
+    flock = commands.stand_ins.folder / "flock"
+    flock.write_text('#!/bin/sh\necho "flock: $1: Function not implemented" >&2\nexit 1\n')
+    flock.chmod(0o755)
+    said = commands.refusal(126)
+    assert re.search(r"mounted: '.*/sifmod-mounts' can't be locked \(flock: \d+: Function not .*\)\. Set", said)
 
 
 def test_a_folder_of_somebody_else_is_not_used(install: Install, need: Need, tmp_path: Path) -> None:
@@ -539,8 +557,8 @@ def test_a_folder_of_somebody_else_is_not_used(install: Install, need: Need, tmp
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run/sifmod-mounts").symlink_to(tmp_path / "elsewhere")
     assert commands.refusal(126) == (
-        f"'{commands.top}/user-software.squashfs' can't be mounted: '{tmp_path}/run/sifmod-mounts' is not a folder of "
-        "yours. Remove it, or set XDG_RUNTIME_DIR to a folder that is."
+        f"'{commands.top}/user-software.squashfs' can't be mounted: '{tmp_path}/run/sifmod-mounts' is a link, or "
+        "was removed meanwhile. Set XDG_RUNTIME_DIR to a folder that only you can enter, or ask an administrator."
     )
 
 
@@ -561,7 +579,7 @@ def test_bash_reads_a_list_of_bind_paths_as_the_runtime_does(binds: list[str]) -
         '    printf "%s\\0" "${sifmod_bind_sources[i]}" "${sifmod_bind_destinations[i]}" "${sifmod_bind_options[i]}"\n'
         "done"
     )
-    command = ["bash", "-c", script, "-", str(ROOT / "wrappers/share/binds.sh"), ",".join(binds)]
+    command = ["bash", "-c", script, "-", str(ROOT / "wrappers/share/runtimes.sh"), ",".join(binds)]
     words = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
     found = [(words[i], words[i + 1], words[i + 2]) for i in range(0, len(words), 3)]
     assert found == split_binds(",".join(binds))

@@ -2,9 +2,10 @@ import pytest
 
 from sifmod import names
 from sifmod.container.spec import ContainerSpec, PythonLayout
-from sifmod.render.environment import injected_variables, setting_variables, structural_variables
+from sifmod.render.environment import injected_variables, proxies, setting_variables, structural_variables
 
 from ..support import CONDA, USR, a_site, a_spec
+from .running import Load, Wrapper
 
 ALL = [
     a_spec(python=python, venv=venv, pip_constraints=constraints)
@@ -138,3 +139,31 @@ def test_the_easyconfig_s_variables_beat_the_site_s() -> None:
         ("C", "site"),
         ("D", ""),
     ]
+
+
+@pytest.mark.parametrize(
+    ("users", "proxy"),
+    [
+        ({}, "http://site:1"),
+        ({"https_proxy": "http://me:2"}, "http://me:2"),
+        ({"HTTPS_PROXY": "http://me:2"}, "http://me:2"),
+        ({"https_proxy": ""}, ""),
+        ({"SINGULARITYENV_HTTPS_PROXY": "http://in:3", "SINGULARITYENV_https_proxy": "http://in:3"}, "http://in:3"),
+    ],
+)
+def test_a_proxy_of_the_user_comes_before_the_site_s(
+    wrapper: Wrapper, load: Load, installed: ContainerSpec, users: dict[str, str], proxy: str
+) -> None:
+    site = a_site(proxies={"https_proxy": "http://site:1", "no_proxy": None})
+    wrapper.run("python", spec=installed, site=site, environ=users)
+    loaded = [load(installed, site, users, syntax=syntax) for syntax in ("Lua", "Tcl")]
+    for found in (*loaded, wrapper.fake.calls[-1]["env"]):
+        assert {found.get(f"SINGULARITYENV_{name}") for name in ("https_proxy", "HTTPS_PROXY")} == {proxy}
+        assert not [name for name in found if "no_proxy" in name]
+        assert found.get("https_proxy", users.get("https_proxy")) == users.get("https_proxy")
+
+
+def test_an_easyconfig_has_its_own_proxy() -> None:
+    site = a_site(proxies={"https_proxy": "http://site:1"})
+    assert proxies(a_spec(container_env={"https_proxy": "y"}), site) == []
+    assert injected_variables(a_spec(container_env={"HTTPS_PROXY": "y"}), site)["HTTPS_PROXY"] == "y"

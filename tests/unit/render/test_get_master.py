@@ -1,7 +1,5 @@
 """The runscript get-master, which reads Slurm's node lists and finds rank 0."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -90,7 +88,9 @@ def test_the_step_s_node_list_beats_the_job_s(get_master: GetMaster) -> None:
 
 def test_the_site_s_suffix_is_appended_to_the_master(tmp_path: Path) -> None:
     path = tmp_path / "get-master"
-    path.write_text(text_of("runscripts/get-master", a_spec(), a_site(master_suffix="-hsn0 'q'$x")))
+    site = a_site(master_suffix="-hsn0 'q'$x")
+    path.write_text(text_of("runscripts/get-master", a_spec(), site))
+    (tmp_path / "values.sh").write_text(text_of("runscripts/values.sh", a_spec(), site))
     done = subprocess.run(["bash", path, "nid[001-002]"], capture_output=True, text=True, check=True)
     assert done.stdout == "nid001-hsn0 'q'$x\n"
 

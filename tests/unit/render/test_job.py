@@ -2,6 +2,7 @@ import os
 import shlex
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional, Protocol
 
@@ -144,10 +145,6 @@ def test_arguments_arrive_unchanged_whatever_they_hold(run: Run, words: list[str
     ]
 
 
-def test_hostile_arguments_are_not_evaluated(run: Run) -> None:
-    assert run(Job("A/1", HOSTILE))[-len(HOSTILE) :] == list(HOSTILE)
-
-
 def test_torchrun_is_one_task_with_the_cores_of_all_its_processes(run: Run) -> None:
     job = Job("A/1", ("x.py",), gpus_per_node=4, cpus_per_process=3, launcher="torchrun")
     assert run(job)[-3:] == ["torchrun-distributed", "--nproc_per_node=4", "x.py"]
@@ -180,6 +177,18 @@ def test_the_sites_partition_is_for_jobs_with_gpus_and_the_users_choice_wins() -
     assert found["partition"] == "gpu"
     own = options(render_job(Job("A/1", ("x.py",), gpus_per_node=1, partition="a,b", account="mine"), site))
     assert (own["partition"], own["account"]) == ("a,b", "mine")
+
+
+def test_a_partition_is_that_of_the_vendor() -> None:
+    site = a_site(slurm_partition={"amd": "gpu-a", "nvidia": "gpu-n"})
+    job = Job("A/1", ("x.py",), gpus_per_node=1)
+    for gpu, partition in (("amd", "gpu-a"), ("nvidia", "gpu-n")):
+        assert options(render_job(replace(job, gpu=gpu), site))["partition"] == partition
+    with pytest.raises(JobError, match=r"does not say which GPUs it is for .amd: gpu-a, nvidia: gpu-n.: add --part"):
+        render_job(job, site)
+    with pytest.raises(JobError, match="names no partition for GPUs of 'nvidia'"):
+        render_job(replace(job, gpu="nvidia"), a_site(slurm_partition={"amd": "gpu-a"}))
+    assert options(render_job(replace(job, partition="own"), site))["partition"] == "own"
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,22 @@
 """What the languages' own checkers say of an installation."""
 
-from __future__ import annotations
-
+import re
+import shutil
 import subprocess
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Union
 
 import pytest
 
+from sifmod import names
+from sifmod.render.templates import render
+
 from ..support import Need
-from .cases import CASES, MODULE, TCL_MODULE, write_out
+from .cases import CASES, MODULE, ROOT, STATIC, TCL_MODULE, write_out
+
+WRAPPERS = ROOT / "wrappers"
 
 
 @pytest.fixture
@@ -21,7 +28,9 @@ def written(case: str, tmp_path: Path) -> Path:
 
 
 def bash_files(top: Path) -> list[Path]:
-    return sorted(path for path in top.rglob("*") if path.is_file() and path.suffix not in (".py", ".lua", ".tcl"))
+    return sorted(
+        path for path in top.rglob("*") if path.is_file() and path.suffix not in (".py", ".lua", ".tcl", ".txt")
+    )
 
 
 def test_bash_can_read_every_script(written: Path) -> None:
@@ -31,23 +40,47 @@ def test_bash_can_read_every_script(written: Path) -> None:
         assert (done.returncode, done.stderr) == (0, ""), path
 
 
-def test_shellcheck_finds_nothing(written: Path, need: Need) -> None:
-    tool = need("shellcheck")
-    files = bash_files(written)
-    # what init-conda-venv sources lies in the image
-    own = [path for path in files if path.name != "init-conda-venv"]
-    assert len(own) > 3
+def shellcheck(need: Need, folder: Path, *words: Union[str, Path]) -> str:
+    command = [need("shellcheck"), "-S", "style", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+    return done.stdout + done.stderr
 
-    def said(*words: object) -> str:
-        command = [tool, *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=written)
-        return done.stdout + done.stderr
 
+# What it knows only of a file that it reads with all that it sources, in five times the time: variables set elsewhere.
+ALONE = ("-e", "SC1091,SC2034,SC2154")
+WITH_WHAT_IT_SOURCES = ("-x", "-P", "SCRIPTDIR:share")
+
+
+@pytest.mark.parametrize("how", [ALONE, pytest.param(WITH_WHAT_IT_SOURCES, marks=pytest.mark.slow)], ids=" ".join)
+def test_shellcheck_finds_nothing_in_the_scripts_as_they_lie(tmp_path: Path, need: Need, how: tuple[str, ...]) -> None:
+    """With the values of a container that has all kinds of them, beside which scripts look for them."""
+    shutil.copytree(WRAPPERS, tmp_path, ignore=shutil.ignore_patterns("*.j2"), dirs_exist_ok=True)
+    spec, site = CASES["enroot-nvidia"]
+    for item in render(replace(spec, venv="demo"), site):
+        if item.path.name in (names.VALUES, names.MORE_VALUES):
+            (tmp_path / item.path).write_text(item.text, encoding="utf-8")
+    files = [path.relative_to(tmp_path) for path in bash_files(tmp_path)]
+    assert len(files) > 30
+    assert shellcheck(need, tmp_path, *how, *files) == ""
+
+
+def test_no_function_of_a_script_hides_one_of_another() -> None:
+    """One process sources many of these files, and a later function of the same name would replace the earlier one."""
+    texts = [path.read_text(encoding="utf-8") for path in (WRAPPERS / "share").glob("*.sh")]
+    defined = Counter(name for text in texts for name in re.findall(r"^(\w+)\(\)", text, re.MULTILINE))
+    assert len(defined) > 100
+    assert [name for name, count in defined.items() if count > 1] == []
+
+
+def test_shellcheck_finds_nothing_in_what_is_rendered(written: Path, need: Need) -> None:
+    files = [path for path in bash_files(written) if path.read_text(encoding="utf-8") not in STATIC]
     # a name with a dollar sign in it stands in single quotes, which is what SC2016 asks about
     but = ["-e", "SC2016"] if "$" in str(written) else []
-    assert said("-x", "-P", "SCRIPTDIR", "-S", "style", *but, *own) == ""
-    for path in set(files) - set(own):
-        assert said("-s", "bash", "-e", "SC1091", "-S", "style", path) == ""
+    # what they source was read as it lies, and what init-conda-venv sources lies in the image
+    init = written / "runscripts" / "init-conda-venv"
+    assert shellcheck(need, written, "-e", "SC1091", *but, *(path for path in files if path != init)) == ""
+    if init in files:
+        assert shellcheck(need, written, "-s", "bash", "-e", "SC1091", init) == ""
 
 
 def test_lua_can_read_the_module(written: Path, need: Need) -> None:

@@ -3,8 +3,6 @@
 In Turkish, i and I belong to two pairs of letters: `${x,,}` does not make an i of an I, and `[A-Za-z]` has neither.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -86,7 +84,7 @@ def test_a_file_system_that_is_not_lustre_is_recognised(
     stub: Stubs, tmp_path: Path, turkish: Mapping[str, str]
 ) -> None:
     stub("lfs", "echo \"lfs setstripe: unable to open 'x': Inappropriate ioctl for device (25)\"; exit 25")
-    command = f"stripe=(-c 4) temporary='{tmp_path}/new'; stripe_temporary"
+    command = f"sifmod_stripe=(-c 4) temporary='{tmp_path}/new'; stripe_temporary"
     done = call("packing.sh", "stripe_temporary", command, turkish)
     assert (done.returncode, done.stderr) == (0, "")
 

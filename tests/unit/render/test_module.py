@@ -1,7 +1,5 @@
 """The container part of a module, in Lua and in Tcl."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -15,31 +13,13 @@ import pytest
 from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
 
-from ..support import SQUASHFS, a_site, split_binds
+from ..support import SQUASHFS, a_site
 from .cases import CASES, write_out
 from .running import Load, binds_of, put_into_state
 
 
-def test_a_loaded_module_names_the_image_and_the_folders(installed: ContainerSpec, load: Load) -> None:
-    variables = load(installed)
-    top = installed.installdir
-    assert variables["SIF"] == variables["SIFDEMO"] == f"{top}/demo.sif"
-    assert variables["CONTAINERROOT"] == top
-    assert variables["RUNSCRIPTS"] == variables["RUNSCRIPTSDEMO"] == f"{top}/runscripts"
-    assert variables["family"] == "container"
-
-
 def test_a_module_without_a_family_has_none(installed: ContainerSpec, load: Load) -> None:
     assert "family" not in load(replace(installed, module_family=""))
-
-
-def test_every_singularity_variable_has_its_apptainer_twin(installed: ContainerSpec, load: Load) -> None:
-    variables = load(replace(installed, gpu="nvidia", container_env={"A": "b"}))
-    twins = {name: value for name, value in variables.items() if name.startswith("SINGULARITY")}
-    assert len(twins) > 5
-    assert {"APPTAINER" + name[len("SINGULARITY") :]: value for name, value in twins.items()} == {
-        name: value for name, value in variables.items() if name.startswith("APPTAINER")
-    }
 
 
 @pytest.mark.parametrize(("gpu", "flag"), [("", None), ("amd", "ROCM"), ("nvidia", "NV")])
@@ -96,32 +76,10 @@ def test_optional_binds_are_used_where_their_source_is(installed: ContainerSpec,
     assert "/gone" not in binds
 
 
-@pytest.mark.parametrize("variable", ["SINGULARITY_BINDPATH", "APPTAINER_BINDPATH"])
-def test_the_user_s_own_binds_stay_behind_the_container_s(installed: ContainerSpec, load: Load, variable: str) -> None:
-    variables = load(installed, environ={variable: "/mine:/m"})
-    assert split_binds(variables["SINGULARITY_BINDPATH"])[-1] == ("/mine", "/m", "")
-    assert variables["SIFMOD_USER_BINDPATH"] == "/mine:/m"
-
-
-def test_loading_over_a_loaded_module_does_not_repeat_its_binds(installed: ContainerSpec, load: Load) -> None:
-    first = load(installed, environ={"SINGULARITY_BINDPATH": "/mine"})
-    again = {name: value for name, value in first.items() if "\0" not in value and name.isidentifier()}
-    assert load(installed, environ=again)["APPTAINER_BINDPATH"] == first["APPTAINER_BINDPATH"]
-
-
 def test_no_list_of_binds_has_an_empty_element(installed: ContainerSpec, load: Load) -> None:
     for spec in (installed, replace(installed, venv="", python=None)):
         for environ in ({}, {"SINGULARITY_BINDPATH": ""}):
             assert not re.search(r"^,|,,|,$", load(spec, environ=environ)["SINGULARITY_BINDPATH"])
-
-
-def test_a_central_image_takes_the_place_of_a_removed_one(installed: ContainerSpec, load: Load, tmp_path: Path) -> None:
-    Path(installed.installdir, installed.sif).unlink()
-    central = tmp_path / "cen'tral"
-    central.mkdir()
-    (central / installed.sif).write_text("")
-    site = a_site(image_repositories=("/no/such/folder", str(central)))
-    assert load(installed, site)["SIF"] == f"{central}/demo.sif"
 
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
@@ -155,24 +113,60 @@ def test_a_central_image_with_another_identifier_is_another_image(
     assert load.run(spec, site, syntax=syntax).returncode != 0
 
 
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
 def test_loading_without_any_image_fails_with_one_clear_line_and_unloading_does_not(
-    installed: ContainerSpec, load: Load
+    installed: ContainerSpec, load: Load, syntax: str
 ) -> None:
     Path(installed.installdir, installed.sif).unlink()
-    done = load.run(installed)
+    done = load.run(installed, syntax=syntax)
     assert done.returncode == 1
     assert done.stderr.count(b"\n") == 1
     assert os.fsencode(f"{installed.installdir}/demo.sif") in done.stderr
     assert b"eb --rebuild" in done.stderr
-    assert load.run(installed, mode="unload").returncode == 0
+    assert load.run(installed, mode="unload", syntax=syntax).returncode == 0
 
 
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+@pytest.mark.parametrize("fault", ["closed", "unreadable", "image", "moved"])
+def test_an_installation_that_is_closed_or_was_moved_is_not_loaded(
+    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str, fault: str
+) -> None:
+    """Also if the site has a copy of its image: commands would be the host's."""
+    (tmp_path / installed.sif).write_text("")
+    site = a_site(image_repositories=(str(tmp_path),))
+    root = Path(installed.installdir)
+    closed = {"closed": root, "unreadable": root / "share/container.sh", "image": root / installed.sif}.get(fault)
+    if closed:
+        mode = closed.stat().st_mode
+        closed.chmod(0)
+    else:
+        root.rename(tmp_path / "elsewhere")
+    try:
+        done = load.run(installed, site, syntax=syntax)
+        assert load.run(installed, site, mode="unload", syntax=syntax).returncode == 0
+    finally:
+        if closed:
+            closed.chmod(mode)
+    assert done.returncode != 0
+    assert b"Permissions? Moved?" in done.stderr
+    assert b"eb --rebuild" not in done.stderr
+
+
+@pytest.mark.parametrize(("syntax", "again"), [("Lua", "load"), ("Tcl", "switch Demo/1.0-x")])
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_packing_reloads_the_module_in_the_calling_shell(installed: ContainerSpec, load: Load, shell: str) -> None:
-    variables = load(installed, calling=shell)
+def test_packing_reloads_the_module_in_the_calling_shell(
+    installed: ContainerSpec, load: Load, shell: str, syntax: str, again: str
+) -> None:
+    variables = load(installed, calling=shell, syntax=syntax)
     for command in ("make-squashfs", "unmake-squashfs", "add-layer", "remove-layer", "flatten-layers"):
-        call = f'env SIFMOD_RELOADS=1 {command} "$@" && module load Demo/1.0-x'
+        call = f'env SIFMOD_RELOADS=1 {command} "$@" && module {again} Demo/1.0-x'
         assert f"{command} () {{ {call}; }}" in variables[f"function {command}"]
+    undone = load(installed, calling=shell, mode="unload", syntax=syntax)
+    both = "".join(
+        f"{found[name]}\n" for found in (variables, undone) for name in found if name.startswith("function ")
+    )
+    # -p: without the functions of this shell, such as Lmod's
+    assert subprocess.run(["bash", "-pc", f"{both}declare -F"], capture_output=True, check=True).stdout == b""
 
 
 @pytest.mark.parametrize("mode", ["load", "unload"])
@@ -189,6 +183,7 @@ def test_the_functions_do_not_end_a_script_of_sh_where_it_is_bash(
 LAYERED = ["layered", "layered, packed", "layered, one damaged"]
 
 
+@pytest.mark.some(22)
 @pytest.mark.parametrize(
     "state", ["directory", "packed", "both", "unpacked", "empty", "text", "short", "central", *LAYERED]
 )
@@ -212,6 +207,16 @@ def test_both_syntaxes_have_the_same_effect(load: Load, tmp_path: Path, case: st
         {"__SIFMOD_CONTAINER": "Demo/1.0-x", "SIFMOD_USER_BINDPATH": "/a,/b", "APPTAINER_BINDPATH": "/x"},
         {"__SIFMOD_CONTAINER": "Other/2", "APPTAINER_BINDPATH": "/x"},
         {"SINGULARITYENV_MANPATH": "/my $man", "APPTAINERENV_JUPYTER_PATH": "/a"},
+        *(
+            {"SLURMD_NODENAME": "n1", "TMPDIR": one}
+            for one in (f"{Path(__file__).parent}/", "/usr", "/tmp", "/a:b", "x")
+        ),
+        {
+            "SINGULARITY_ENVIRONMENT": "x",
+            "USER_PATH": "/b:/c",
+            "APPTAINER_BIND": "/runscripts",
+            "__SIFMOD_BIND": "/mine",
+        },
     ):
         lua = load(spec, site, environ)
         tcl = load(spec, site, environ, syntax="Tcl")
@@ -221,7 +226,7 @@ def test_both_syntaxes_have_the_same_effect(load: Load, tmp_path: Path, case: st
             assert tcl.pop(name) == lua.pop(name).replace("module load", f"module switch {spec_name(lua)}")
         assert tcl == lua
     assert len(lua) > 8
-    assert (f"__SIFMOD_LAYERS_{spec.env_name}" in lua) == (state in LAYERED and bool(spec.venv))
+    assert ("/user-layers/1" in binds_of(lua)) == (state in LAYERED and bool(spec.venv))
 
 
 def spec_name(variables: Mapping[str, str]) -> str:
@@ -246,15 +251,6 @@ def test_a_damaged_packed_file_is_named_with_the_remedy_and_not_bound(
     assert b"Restore it from a backup" in done.stderr
     assert "/user-software" not in binds_of(load(installed, syntax=syntax))
     assert load.run(installed, syntax=syntax, mode="unload").stderr == b""
-
-
-@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_without_any_image_tcl_fails_as_lua_does(installed: ContainerSpec, load: Load, syntax: str) -> None:
-    Path(installed.installdir, installed.sif).unlink()
-    done = load.run(installed, syntax=syntax)
-    assert done.returncode == 1
-    assert done.stderr.count(b"\n") == 1
-    assert load.run(installed, mode="unload", syntax=syntax).returncode == 0
 
 
 def test_a_container_that_is_not_the_last_one_has_the_last_one_loaded_again_on_unload(

@@ -1,7 +1,5 @@
 """Which packed file can be used: Python, bash, Lua and Tcl are asked the same questions, and answer the same."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -84,6 +82,7 @@ def ask(request: pytest.FixtureRequest, load: Load, wrapper: Wrapper) -> Ask:
     return asked
 
 
+@pytest.mark.some(40)
 @pytest.mark.parametrize("has_directory", [True, False], ids=["beside the directory", "alone"])
 @pytest.mark.parametrize("name", FILES)
 def test_all_languages_use_the_same_packed_files(

@@ -1,10 +1,10 @@
 """The runscript torchrun-distributed, with an interpreter that prints what it gets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
+
+from sifmod.inside.installers import AS_MODULE
 
 from .running import STEP, Runscript
 
@@ -14,9 +14,9 @@ TORCHRUN_STEP = {**STEP, "SLURM_PROCID": "1", "SLURM_GTIDS": "1", "SLURM_STEP_NU
 def test_torchrun_is_told_the_nodes_of_the_step_and_the_gpus_granted(torchrun: Runscript) -> None:
     words = torchrun("--nproc-per-node=9", "a b.py", gpu="amd", **TORCHRUN_STEP, ROCR_VISIBLE_DEVICES="4,6")
     arguments = ["--nnodes=2", "--node_rank=1", "--master_addr=nid001"]
-    assert words[:5] == ["-m", "torch.distributed.run", *arguments]
-    assert words[5].startswith("--master_port=")
-    assert words[6:9] == ["--nproc_per_node=2", "--nproc-per-node=9", "a b.py"]
+    assert words[:6] == ["-c", AS_MODULE, "torch.distributed.run", *arguments]
+    assert words[6].startswith("--master_port=")
+    assert words[7:10] == ["--nproc_per_node=2", "--nproc-per-node=9", "a b.py"]
 
 
 def test_torchrun_counts_the_gpus_of_the_node_where_no_list_says_them(torchrun: Runscript) -> None:

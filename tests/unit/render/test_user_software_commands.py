@@ -1,7 +1,7 @@
 """The host commands for user software, which are the same files in every installation."""
 
-from __future__ import annotations
-
+import fcntl
+import hashlib
 import os
 import re
 import subprocess
@@ -70,10 +70,41 @@ def test_what_every_virtual_environment_has_is_not_carried_over(
     done = wrapper.run("carry-over", str(tmp_path / "list.txt"))
     assert (done.returncode, done.stdout) == (0, "Carrying over 2 packages.\nAll packages were carried over.\n")
     (call,) = wrapper.fake.calls
-    assert call["argv"][2:] == [
-        "/user-software/venv/demo/bin/python",
-        *("-m", "pip", "--disable-pip-version-check", "install", "a_b==1", "setuptools-scm==8"),
-    ]
+    python, _isolated, program, *_options = call["argv"][2:]
+    assert (python, program) == ("/user-software/venv/demo/bin/python", "/runscripts/installers.py")
+    assert call["argv"][-5:] == ["pip", "--disable-pip-version-check", "install", "a_b==1", "setuptools-scm==8"]
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_of_another_installation_nothing_is_run(
+    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, need: Need, is_packed: bool
+) -> None:
+    Path(installed.installdir, "user-software", "venv", "demo").mkdir(parents=True)
+    other = tmp_path / "other"
+    tree = other / "user-software"
+    for path in (
+        "theirs/lib/python3.9/site-packages/a_b-1.0+x_y.dist-info",
+        "theirs/lib/python3.9/site-packages/old-2-py3.9.egg-info",
+        "theirs/lib/python3.9/site-packages/pip-24.dist-info",
+        "theirs/lib/python3.9/site-packages/$(touch x)-1.dist-info",
+        "another/lib/python3.9/site-packages/c-3.dist-info",
+    ):
+        (tree / "venv" / path).mkdir(parents=True)
+    for name in ("list-packages", "make-squashfs"):
+        (other / "bin").mkdir(exist_ok=True)
+        (other / "bin" / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/hostile\n")
+        (other / "bin" / name).chmod(0o755)
+    (other / "share").mkdir()
+    (other / "share/sifmod.json").write_text('{\n  "venv": "theirs"\n}\n')
+    if is_packed:
+        squashfs(need("mksquashfs"), tree, other / "user-software.squashfs")
+        need("unsquashfs")
+    done = wrapper.run("carry-over", str(other))
+    assert done.returncode == 10, done.stderr
+    assert "Left out, because it is not the name of a package with its version: \\$\\(touch\\ x\\)==1" in done.stdout
+    assert not (tmp_path / "hostile").exists()
+    (call,) = wrapper.fake.calls
+    assert sorted(call["argv"][-2:]) == ["a-b==1.0+x_y", "old==2"]
 
 
 def test_a_list_of_nothing_else_has_nothing_to_carry_over(wrapper: Wrapper, tmp_path: Path) -> None:
@@ -85,11 +116,11 @@ def test_a_list_of_nothing_else_has_nothing_to_carry_over(wrapper: Wrapper, tmp_
 
 def test_other_commands_leave_variables_of_the_user_alone(wrapper: Wrapper) -> None:
     """A variable that is exported and set anew would be another one in the container."""
-    set_there = re.findall(
-        r"(?<![$\w-])([a-z_]+)\+?=|\bfor ([a-z_]+) in", text_of("share/container.sh", wrapper.installed)
-    )
+    scripts = ("central", "container", "expand", "layers", "lend", "packed", "paths")
+    read = "".join(text_of(f"share/{name}.sh", wrapper.installed) for name in scripts)
+    set_there = re.findall(r"(?<![$\w-])([a-z_]+)\+?=|\bfor ([a-z_]+) in", read)
     names_set = {one or other for one, other in set_there} | {"root", "sif", "directory", "packed", "runtime", "magic"}
-    assert {"binds", "module", "previous"} < names_set
+    assert {"binds", "below", "previous"} < names_set
     mine = dict.fromkeys((name for name in names_set if not name.startswith("sifmod_")), "mine")
     environ = wrapper("python", environ=mine)["env"]
     assert mine.items() <= environ.items()
@@ -178,6 +209,21 @@ def test_nothing_is_tried_if_the_user_software_is_packed(
     assert wrapper.fake.calls == []
 
 
+def test_names_of_others_do_not_change_the_terminal(wrapper: Wrapper, installed: ContainerSpec) -> None:
+    odd = "é\x1b[31m\n\t\x7f"
+    directory = Path(installed.installdir, "user-software")
+    directory.rmdir()
+    directory.symlink_to(f"/nowhere/{odd}")
+    said = "is a link to '/nowhere/é?[31m???', which does not exist"
+    for name in ("python", "make-squashfs"):
+        assert said in wrapper.run(name).stderr
+    Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
+    directory.unlink()
+    (wrapper.fake.bin / "unsquashfs").write_text(f"#!/bin/sh\nprintf 'FATAL: no {odd}' >&2\nexit 1\n")
+    (wrapper.fake.bin / "unsquashfs").chmod(0o755)
+    assert "no é?[31m\n??\n" in wrapper.run("unmake-squashfs").stderr
+
+
 @pytest.mark.parametrize(("mode", "is_named"), [(0o644, False), (0o664, False), (0o646, True), (0o666, True)])
 def test_a_layer_that_everybody_may_change_is_named_when_it_is_added(
     wrapper: Wrapper, installed: ContainerSpec, need: Need, mode: int, is_named: bool
@@ -186,12 +232,43 @@ def test_a_layer_that_everybody_may_change_is_named_when_it_is_added(
     squashfs(need("mksquashfs"), packed.with_name("user-software"), packed)
     packed.with_name("user-software").rmdir()
     packed.chmod(mode)
+    packed.with_name("user-software.sha256").write_text(f"{hashlib.sha256(packed.read_bytes()).hexdigest()}\n")
     done = wrapper.run("add-layer")
     layer = Path(installed.installdir, "user-software.layers/1.squashfs")
     assert (done.returncode, layer.samefile(packed)) == (0, True), done.stderr
     quoted = str(layer).replace("'", "'\\''")
     said = f"add-layer: everybody may change '{layer}', and so run code as each user of the module. To end that: "
     assert done.stderr == (f"{said}chmod o-w '{quoted}'\n" if is_named else "")
+
+
+@pytest.mark.parametrize("reason", ["ENOSYS", "EBADF", "ENOLCK"])
+def test_a_file_system_without_locks_is_named(
+    wrapper: Wrapper, installed: ContainerSpec, need: Need, reason: str
+) -> None:
+    """Nobody else holds the lock, so waiting would be no help."""
+    need("flock")
+    flock = wrapper.fake.bin / "flock"
+    flock.write_text(
+        f'#!/bin/sh\nexec {need("strace")} -qq -o /dev/null -e inject=flock:error={reason} /usr/bin/flock "$@"\n'
+    )
+    flock.chmod(0o755)
+    Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
+    for command in ("make-squashfs", "unmake-squashfs", "add-layer", "remove-layer", "flatten-layers"):
+        done = wrapper.run(command)
+        assert (done.returncode, "is running" in done.stderr) == (5, False), done.stderr
+        assert "can't be locked (flock: " in done.stderr
+        assert "mount option flock" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["make-squashfs", "unmake-squashfs", "add-layer", "remove-layer", "flatten-layers"])
+def test_a_lock_that_is_held_is_waited_for_by_the_user(
+    wrapper: Wrapper, installed: ContainerSpec, need: Need, command: str
+) -> None:
+    need("mksquashfs")
+    with Path(installed.installdir, ".user-software.lock").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        done = wrapper.run(command)
+    assert (done.returncode, "is running in" in done.stderr) == (7, True), done.stderr
 
 
 @pytest.mark.parametrize("command", ["make-squashfs", "make-squashfs --replace", "unmake-squashfs"])
@@ -228,3 +305,64 @@ def test_a_link_to_nowhere_is_named(wrapper: Wrapper, installed: ContainerSpec) 
     assert done.returncode == 126
     assert "is a link to '/nowhere/us', which does not exist" in done.stderr
     assert "is a link to '/nowhere/us', which does not exist" in wrapper.run("make-squashfs").stderr
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_commands_of_users_do_not_hide_the_host_s(
+    wrapper: Wrapper, installed: ContainerSpec, need: Need, tmp_path: Path, is_packed: bool
+) -> None:
+    tree = Path(installed.installdir, "user-software") if not is_packed else tmp_path / "tree"
+    folder = tree / "venv" / installed.venv / "bin"
+    folder.mkdir(parents=True)
+    for name in ("cowsay", "new\nline", "a -> b", "git", "sed", "ssh-agent", "sbatch", *names.HOST_TOOLS):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    (folder / "moo").symlink_to("cowsay")
+    if is_packed:
+        squashfs(need("mksquashfs"), tree, Path(installed.installdir, "user-software.squashfs"))
+    done = wrapper.run("refresh-commands")
+    assert done.returncode == 0, done.stderr
+    commands = Path(installed.installdir, "user-bin")
+    assert sorted(path.name for path in commands.iterdir() if path.name != ".lock") == ["cowsay", "moo"]
+    (said,) = done.stderr.splitlines()
+    assert "stay the host's" in said
+    assert {"git", "sbatch", "sleep", "scp"} <= set(said.split())
+
+
+@pytest.mark.parametrize("name", ["user-software.layers", "user-software.layers.flattened", "user-software.removed"])
+@pytest.mark.parametrize("command", ["add-layer", "remove-layer", "flatten-layers"])
+def test_layers_are_not_written_through_a_link(
+    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, name: str, command: str
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    root = Path(installed.installdir)
+    (root / "user-software.squashfs").write_bytes(SQUASHFS)
+    (root / name).symlink_to(other)
+    done = wrapper.run(command)
+    assert (done.returncode, list(other.iterdir())) == (5, [])
+    assert f"'{root / name}' is a link, which is not followed" in done.stderr
+
+
+def test_pip_is_not_ended_where_a_site_ends_idle_shells(wrapper: Wrapper, installed: ContainerSpec) -> None:
+    Path(installed.installdir, "user-software", "venv", "demo").mkdir(parents=True)
+    (wrapper.fake.bin / "singularity").write_text("#!/bin/sh\nsleep 2\necho installed\n")
+    done = wrapper.run("pip", "install", "a", environ={"TMOUT": "1"})
+    assert (done.returncode, done.stdout) == (0, "installed\n")
+
+
+def test_what_packing_reads_is_waited_for_where_a_site_ends_idle_shells(installed: ContainerSpec) -> None:
+    top = write_out(installed, a_site())
+    script = (
+        'source "$1/share/container.sh"; sifmod_root=$1; source "$1/share/packing.sh"\n'
+        "put_back() { :; }; exec {lock}</dev/null\n"
+        "sum_of() { sleep 2; printf SUM; }; begin_sums x; read_sum; printf '%s' \"$sum\""
+    )
+    done = subprocess.run(
+        ["bash", "-c", script, "make-squashfs", top],
+        env={"PATH": "/usr/bin:/bin", "TMOUT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stderr, done.stdout) == ("", "SUM")

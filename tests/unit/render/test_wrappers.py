@@ -1,12 +1,9 @@
 """The host commands and what they source: what the runtime would get."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Optional
 
 import pytest
 
@@ -32,16 +29,6 @@ def test_a_wrapper_takes_the_directory_where_the_packed_file_is_damaged(
     done = wrapper.run("python")
     assert done.returncode == 126
     assert "Restore it from a backup" in done.stderr
-
-
-def test_a_wrapper_passes_its_arguments_word_for_word(wrapper: Wrapper, installed: ContainerSpec) -> None:
-    words = ["-c", "print('a b')", "", "$(touch x)", "*", "--", "é\n"]
-    assert wrapper("python", *words)["argv"] == [
-        "exec",
-        f"{installed.installdir}/demo.sif",
-        "/user-software/venv/demo/bin/python",
-        *words,
-    ]
 
 
 @pytest.mark.parametrize(
@@ -80,12 +67,6 @@ def test_an_image_that_sets_itself_up_is_run(wrapper: Wrapper, installed: Contai
     assert wrapper("python", spec=replace(installed, launch="run"))["argv"][0] == "run"
 
 
-@pytest.mark.parametrize("status", [1, 42, 255])
-def test_a_wrapper_ends_with_the_command_s_own_status(wrapper: Wrapper, status: int) -> None:
-    wrapper.fake.answer(fail="other", status=status)
-    assert wrapper.run("start-shell").returncode == status
-
-
 def container_variables(environ: Mapping[str, str]) -> dict[str, str]:
     names_ = [name for name in environ if name.startswith(("SINGULARITY", "APPTAINER")) or name in SETTINGS]
     return {name: environ[name] for name in names_ if not name.endswith(("_NV", "_ROCM"))}
@@ -122,19 +103,6 @@ def test_a_wrapper_without_the_module_gives_the_container_what_the_module_gives(
     assert container_variables(wrapper("python", spec=spec, site=RICH_SITE, environ=user)["env"]) == module
 
 
-@pytest.mark.parametrize(("later", "expected"), [({"A": "later"}, "later"), ({"A": ""}, ""), ({}, None)])
-def test_what_the_user_sets_or_unsets_after_loading_counts_in_a_wrapper(
-    wrapper: Wrapper, load: Load, installed: ContainerSpec, later: dict[str, str], expected: Optional[str]
-) -> None:
-    loaded = {name: value for name, value in load(installed, RICH_SITE).items() if name.isidentifier()}
-    del loaded["A"]
-    assert wrapper("python", site=RICH_SITE, environ={**loaded, **later})["env"].get("A") == expected
-
-
-def test_a_wrapper_without_the_module_takes_the_user_s_value(wrapper: Wrapper) -> None:
-    assert wrapper("python", site=RICH_SITE, environ={"A": "mine"})["env"]["A"] == "mine"
-
-
 @pytest.mark.parametrize("name", ["PYTHONNOUSERSITE", "LD_PRELOAD"])
 def test_an_easyconfig_s_variable_wins_in_the_module_and_in_the_wrapper(
     wrapper: Wrapper, load: Load, installed: ContainerSpec, name: str
@@ -161,21 +129,6 @@ def test_the_user_s_own_value_of_a_site_s_variable_wins(wrapper: Wrapper, prefix
     assert values == {"INFO"}
 
 
-@pytest.mark.parametrize("variable", ["SINGULARITY_BINDPATH", "APPTAINER_BINDPATH"])
-def test_a_wrapper_keeps_the_user_s_own_binds(wrapper: Wrapper, variable: str) -> None:
-    environ = wrapper("python", environ={variable: "/mine:/m"})["env"]
-    assert split_binds(environ["SINGULARITY_BINDPATH"])[-1] == ("/mine", "/m", "")
-    assert environ["SINGULARITY_BINDPATH"] == environ["APPTAINER_BINDPATH"]
-
-
-def test_with_the_module_loaded_the_binds_are_not_repeated(
-    wrapper: Wrapper, load: Load, installed: ContainerSpec
-) -> None:
-    loaded = load(installed, environ={"APPTAINER_BINDPATH": "/mine"})
-    loaded = {name: value for name, value in loaded.items() if name.isidentifier()}
-    assert wrapper("python", environ=loaded)["env"]["APPTAINER_BINDPATH"] == loaded["APPTAINER_BINDPATH"]
-
-
 @pytest.mark.parametrize("twins", [("SINGULARITY",), ("APPTAINER",), ("SINGULARITY", "APPTAINER")])
 @pytest.mark.parametrize("order", ["{own},{loaded}", "{loaded},{own}", "{own},{loaded},/last", "{own}"])
 def test_binds_that_the_user_adds_after_loading_are_kept_by_a_wrapper(
@@ -191,17 +144,6 @@ def test_binds_that_the_user_adds_after_loading_are_kept_by_a_wrapper(
     expected = [*split_binds(before), (r"/a,:b", "/own", "ro,image-src=/"), *last]
     assert split_binds(found["SINGULARITY_BINDPATH"]) == expected
     assert found["APPTAINER_BINDPATH"] == found["SINGULARITY_BINDPATH"]
-
-
-def test_a_wrapper_without_an_image_fails_and_names_it_with_the_remedy(
-    wrapper: Wrapper, installed: ContainerSpec
-) -> None:
-    Path(installed.installdir, installed.sif).unlink()
-    done = wrapper.run("python")
-    assert done.returncode == 126
-    assert f"'{installed.installdir}/demo.sif' is gone" in done.stderr
-    assert "eb --rebuild" in done.stderr
-    assert wrapper.fake.calls == []
 
 
 def test_a_container_without_a_venv_binds_nothing_of_the_user_s(
@@ -220,21 +162,6 @@ def test_a_wrapper_without_user_software_fails_and_names_it_with_the_remedy(
     assert done.returncode == 126
     assert f"{installed.installdir}/user-software" in done.stderr
     assert "eb --rebuild" in done.stderr
-
-
-def test_a_wrapper_without_a_runtime_fails_and_names_what_it_looked_for(wrapper: Wrapper) -> None:
-    done = wrapper.run("python", site=a_site(runtime="no-such-runtime"))
-    assert done.returncode == 127
-    assert "no-such-runtime" in done.stderr
-    assert "no container runtime on this node" in done.stderr
-
-
-def test_a_wrapper_uses_a_central_image(wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path) -> None:
-    Path(installed.installdir, installed.sif).unlink()
-    (tmp_path / "central").mkdir()
-    (tmp_path / "central" / "demo.sif").write_text("")
-    call = wrapper("python", site=a_site(image_repositories=("/no/such/folder", str(tmp_path / "central"))))
-    assert call["argv"][1] == f"{tmp_path}/central/demo.sif"
 
 
 def test_a_wrapper_uses_no_central_image_of_another_size(

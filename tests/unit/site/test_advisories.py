@@ -1,7 +1,5 @@
 """The files of advisories: what they may have, and the messages for what they may not."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """Features in site files: what is read, what is refused with file, line and remedy, and how origins merge."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -32,6 +30,7 @@ runtime_options = ["--no-umask", "--no-mount=tmp,home"]
 conflicts = ["other"]
 gpu = "nvidia"
 hosts = ["nid*"]
+partitions = ["gpu*"]
 exists = "/dev/cxi0"
 [feature.other]
 """
@@ -68,10 +67,14 @@ def test_a_feature_has_all_that_its_table_says(read: Read) -> None:
         "conflicts": ("other",),
         "gpu": "nvidia",
         "hosts": ("nid*",),
+        "partitions": ("gpu*",),
         "exists": "/dev/cxi0",
     }
     assert site.feature["mpi"].options == {"_NO_UMASK": "1", "_NO_MOUNT": "tmp,home"}
-    assert site.feature["mpi"].condition == "with GPUs of NVIDIA, named nid*, that have /dev/cxi0"
+    assert (
+        site.feature["mpi"].condition
+        == "with GPUs of NVIDIA, named nid*, in a job in the partition gpu*, that have /dev/cxi0"
+    )
     assert site.feature["other"] == Feature("other")
     assert [feature.name for feature in site.features_of(())] == ["mpi"]
 
@@ -87,8 +90,8 @@ def test_each_setting_has_its_origin(read: Read) -> None:
     assert shown["feature.mpi"] == ("MPICH of the host", 4)
     assert shown["feature.mpi.env.OFF"] == (None, 7)
     assert shown["feature.mpi.container_env.INNER"] == ("", 8)
-    assert shown["feature.mpi.exists"] == ("/dev/cxi0", 14)
-    assert shown["feature.other"] == ("", 15)
+    assert shown["feature.mpi.exists"] == ("/dev/cxi0", 15)
+    assert shown["feature.other"] == ("", 16)
 
 
 def test_origins_merge_key_by_key(read: Read) -> None:
@@ -155,8 +158,8 @@ REFUSED = [
     ("[feature.x]\nconflicts = ['x']", 2, ["conflict with itself"]),
     ("[feature.x]\ngpu = 'intel'", 2, ["use 'amd' or 'nvidia'"]),
     ("[feature.x]\nhosts = 'nid*'", 2, ["a list of strings"]),
-    ("[feature.x]\nhosts = ['nid*', 'a b']", 2, ["'a b' is not a pattern of host names"]),
-    ("[feature.x]\nhosts = ['nid[!0]']", 2, ["is not a pattern of host names"]),
+    ("[feature.x]\nhosts = ['nid*', 'a b']", 2, ["'a b' is not a pattern of names"]),
+    ("[feature.x]\nhosts = ['nid[!0]']", 2, ["is not a pattern of names"]),
     ("[feature.x]\nhosts = ['nid[0-9']", 2, ["such as [0-9]"]),
     ("[feature.x]\nexists = 'dev'", 2, ["not an absolute path"]),
     ("default_features = ['mip']\n[feature.mpi]", 1, ["there is no feature 'mip'", "perhaps you meant 'mpi'"]),
@@ -190,19 +193,6 @@ def test_what_is_wrong_is_named_with_its_line(
     assert f"{tmp_path / 'site.toml'}', line {line}" in message
     assert [word for word in words if word not in message] == []
     assert message.count("\n") == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("mip", "perhaps you meant 'mpi'"),
-        ("a b", "can't be the name"),
-    ],
-)
-def test_a_wrong_variable_is_named(read: Read, text: str, words: str) -> None:
-    with pytest.raises(SiteError, match="SIFMOD_DEFAULT_FEATURES") as caught:
-        read("[feature.mpi]", SIFMOD_DEFAULT_FEATURES=text)
-    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(

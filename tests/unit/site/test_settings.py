@@ -1,6 +1,7 @@
 import contextlib
 import os
 import re
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Callable, Protocol
@@ -9,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sifmod import names
 from sifmod.container.bind import Bind
+from sifmod.container.runtime import RUNTIMES
 from sifmod.errors import SiteError
 from sifmod.render.environment import cache_folders
+from sifmod.site.file import SiteFile
 from sifmod.site.settings import KEYS, Origin, Site, load_settings, load_site, shipped_sites, site_title
 
 from ..support import a_spec
@@ -59,21 +61,7 @@ def test_nothing_is_known_about_a_cluster_by_default() -> None:
 
 
 def test_the_shipped_sites_are_listed() -> None:
-    assert shipped_sites() == sorted(shipped_sites())
-    assert set(shipped_sites()) == {"generic", "lumi", "quest", "sdumont", "zih"}
-
-
-@pytest.mark.parametrize("name", shipped_sites())
-def test_every_shipped_site_loads(name: str) -> None:
-    assert load_site({"SIFMOD_SITE": name}).name == name
-
-
-def test_lumi_knows_its_image_repository_and_network() -> None:
-    site = load_site({"SIFMOD_SITE": "lumi"})
-    assert site.image_repositories == ("/appl/local/containers/easybuild-sif-images",)
-    assert site.container_env["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
-    assert Bind("/var/spool/slurmd", "/var/spool/slurmd") in site.optional_binds
-    assert site.binds == ()
+    assert shipped_sites() == sorted(FACTS)
 
 
 def test_every_key_of_a_site_file_is_read(write: Write) -> None:
@@ -134,10 +122,6 @@ def test_variables_of_all_origins_are_merged_name_by_name(write: Write, users: U
 
 def test_the_user_can_name_the_site(users: Users) -> None:
     assert load_site(users('site = "lumi"')).name == "lumi"
-
-
-def test_the_environment_s_site_beats_the_user_s(users: Users) -> None:
-    assert load_site({**users('site = "lumi"'), "SIFMOD_SITE": "generic"}).name == "generic"
 
 
 def test_lists_can_be_given_in_the_environment(users: Users) -> None:
@@ -276,6 +260,9 @@ def test_an_unknown_key_of_the_user_s_file_is_refused_too(users: Users, tmp_path
         ('pack_level = "six"', "pack_level", "'six'", "a whole number"),
         ('pack_block_size = "100K"', "pack_block_size", "'100K'", "64K, 128K"),
         ('pack_block_size = "2M"', "pack_block_size", "'2M'", "1M"),
+        ('stripe = "-c 4 -S"', "stripe", "'-c 4 -S'", "-S needs a value"),
+        ('stripe = "-c 4;id"', "stripe", "'-c 4;id'", "-c needs a value"),
+        ('stripe = "--yaml /x"', "stripe", "'--yaml /x'", "'--yaml' is not an option"),
         ("pack_processors = -1", "pack_processors", "-1", "from 0"),
         ('insecure_registries = ["/images"]', "insecure_registries", "'/images'", "belong in image_repositories"),
         ('insecure_registries = ["http://a:5000"]', "insecure_registries", "'http://a:5000'", "without 'http://'"),
@@ -285,6 +272,19 @@ def test_an_unknown_key_of_the_user_s_file_is_refused_too(users: Users, tmp_path
         ('binds = ["nfs.example.org:/export"]', "binds", "nfs.example.org:/export", "the name of a host"),
         ('optional_binds = ["10.0.0.1:/export"]', "optional_binds", "10.0.0.1:/export", "the name of a host"),
         ('binds = ["/scratch:data"]', "binds", "'data'", "begin it with '/'"),
+        ('binds = ["/a:/runscripts"]', "binds", "'/runscripts'", "choose another"),
+        ('optional_binds = ["/a:/runscripts"]', "optional_binds", "'/runscripts'", "choose another"),
+        ('support = "a\\u001b[2Jb"', "support", r"a\x1b[2Jb", "without control characters"),
+        ('support = "a\\u009bb"', "support", r"a\x9bb", "without control characters"),
+        ('support = "a\\u202eb"', "support", r"a\u202eb", "without control characters"),
+        ('slurm_partition = { amd = "gpu", nvidia = "" }', "slurm_partition", "nvidia = ''", "it has no partition"),
+        ('slurm_partition = { nvidea = "gpu" }', "slurm_partition", "nvidea = 'gpu'", "use 'amd' or 'nvidia'"),
+        ("slurm_partition = 1", "slurm_partition", "1", "the name of a partition, or a table"),
+        ('[proxies]\nhttps_proxy = "http://$(id)"', "proxies", "https_proxy = 'http://$(id)'", "without spaces"),
+        ('[proxies]\nhttps_proxy = "x:-y"', "proxies", "https_proxy = 'x:-y'", "without spaces"),
+        ('[proxies]\nHTTPS_PROXY = "x"', "proxies", "HTTPS_PROXY = 'x'", "use 'http_proxy' or"),
+        ('image_mode = "move"', "image_mode", "'move'", "use 'copy' or 'link' or 'central'"),
+        ('module_family = "a b"', "module_family", "'a b'", "letters"),
         ('runtime_tmpdir = "login1:5000"', "runtime_tmpdir", "login1:5000", "the name of a host"),
     ],
 )
@@ -330,6 +330,8 @@ def test_a_user_s_caches_are_merged_with_the_site_s(write: Write, users: Users) 
         ("SIFMOD_PACK_LEVEL", "23", "from 1 to 22"),
         ("SIFMOD_GPU", "intel", "use 'amd' or 'nvidia'"),
         ("SIFMOD_CPU_BIND_MASKS", "0xfe,10", "hexadecimal"),
+        ("SIFMOD_DEFAULT_FEATURES", "a b", "can't be the name"),
+        ("SIFMOD_DEFAULT_FEATURES", "mip", "there is no feature 'mip'"),
     ],
 )
 def test_a_wrong_variable_is_refused_with_its_name_value_and_remedy(variable: str, value: str, remedy: str) -> None:
@@ -341,20 +343,12 @@ def test_a_wrong_variable_is_refused_with_its_name_value_and_remedy(variable: st
 
 def test_runtimes_are_read_in_their_order_and_leave_the_command_alone(write: Write) -> None:
     site = load_site({"SIFMOD_SITE": write('runtime = "singularity-ce"\nruntimes = ["enroot", "apptainer"]')})
-    assert (site.runtimes, site.has_enroot) == (("enroot", "apptainer"), True)
+    assert (site.runtimes, site.squashfs_runtimes) == (("enroot", "apptainer"), (RUNTIMES["enroot"],))
     assert site.runtime_commands == ("singularity-ce",)
     assert load_site({"SIFMOD_RUNTIMES": "apptainer,enroot"}).runtimes == ("apptainer", "enroot")
     assert "SIFMOD_RUNTIMES is 'podman'" in refused({"SIFMOD_RUNTIMES": "podman"})
     site = load_site({})
-    assert (site.runtimes, site.has_enroot, site.runtime_commands) == ((), False, names.CONTAINER_RUNTIMES)
-
-
-@pytest.mark.parametrize("name", names.RESERVED_VARIABLES)
-def test_a_site_can_not_set_the_variables_that_sifmod_sets(write: Write, name: str) -> None:
-    message = refused({"SIFMOD_SITE": write(f'[container_env]\n{name} = "x"')})
-    assert name in message
-    assert "container_env" in message
-    assert "remove it" in message
+    assert (site.runtimes, site.squashfs_runtimes, site.runtime_commands) == ((), (), RUNTIMES["apptainer"].commands)
 
 
 @pytest.mark.parametrize(
@@ -378,19 +372,6 @@ def test_variables_that_are_no_settings_are_let_alone(name: str) -> None:
     assert load_site({name: "/a"}) == load_site({})
 
 
-def test_options_of_a_bind_may_hold_commas_in_the_environment_too() -> None:
-    site = load_site({"SIFMOD_BINDS": "/a.squashfs:/b:ro,image-src=/,/c,"})
-    assert site.binds == (Bind("/a.squashfs", "/b", "ro,image-src=/"), Bind("/c", "/c"))
-
-
-@pytest.mark.parametrize("key", ["binds", "optional_binds"])
-def test_a_site_can_not_bind_over_sifmod_s_own_folders(write: Write, key: str) -> None:
-    message = refused({"SIFMOD_SITE": write(f'{key} = ["/a:/runscripts"]')})
-    assert key in message
-    assert "'/runscripts'" in message
-    assert "choose another" in message
-
-
 def test_invalid_toml_is_named_with_file_and_place(write: Write) -> None:
     path = write("runtime = \n")
     message = refused({"SIFMOD_SITE": path})
@@ -405,15 +386,6 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     message = refused({"SIFMOD_SITE": str(path)})
     assert str(path) in message
     assert "can't be read" in message
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_a_site_file_that_can_not_be_read_is_named(tmp_path: Path, write: Write) -> None:
-    path = write("")
-    (tmp_path / "site.toml").chmod(0)
-    message = refused({"SIFMOD_SITE": path})
-    assert path in message
-    assert "Permission denied" in message
 
 
 def _directory(path: Path) -> None:
@@ -469,28 +441,17 @@ def test_a_name_that_no_file_can_have_is_refused(site: str) -> None:
     assert site in refused({"SIFMOD_SITE": site})
 
 
-def test_every_key_of_packing_and_jobs_is_read(write: Write) -> None:
-    path = write(
-        """
-        gpu = "amd"
-        cpu_bind_masks = ["0xfe", "0xFE00"]
-        slurm_partition = "standard-g"
-        slurm_account = "project_1"
-        pack_compressor = "gzip"
-        pack_level = "9"
-        pack_block_size = "1M"
-        pack_processors = 4
-        """
-    )
-    site = load_site({"SIFMOD_SITE": path})
-    assert (site.gpu, site.cpu_bind_masks) == ("amd", ("0xfe", "0xFE00"))
-    assert (site.slurm_partition, site.slurm_account) == ("standard-g", "project_1")
-    assert (site.pack_compressor, site.pack_level, site.pack_block_size, site.pack_processors) == ("gzip", 9, "1M", 4)
-
-
-def test_the_new_keys_can_be_given_in_the_environment() -> None:
-    site = load_site({"SIFMOD_CPU_BIND_MASKS": "0xf,0xf0", "SIFMOD_PACK_LEVEL": "3", "SIFMOD_GPU": "nvidia"})
-    assert (site.cpu_bind_masks, site.pack_level, site.gpu) == (("0xf", "0xf0"), 3, "nvidia")
+def test_partitions_by_vendor(write: Write, users: Users) -> None:
+    path = write('slurm_partition = { amd = "gpu-a", nvidia = "gpu-n" }')
+    site = load_site({"SIFMOD_SITE": path, "SIFMOD_GPU": "amd"})
+    assert [site.partition(vendor) for vendor in ("amd", "nvidia", "")] == ["gpu-a", "gpu-n", "gpu-a"]
+    assert load_site({"SIFMOD_SITE": path, "SIFMOD_SLURM_PARTITION": "mine"}).partition("amd") == "mine"
+    own = users('slurm_partition = { amd = "mine" }')
+    assert load_site({"SIFMOD_SITE": path, **own}).partition("nvidia") == "gpu-n"
+    one_for_all = write('slurm_partition = "all"', "other.toml")
+    assert load_site({"SIFMOD_SITE": one_for_all, **own}).partition("nvidia") == ""
+    entries = {entry.name: entry.value for entry in load_settings({"SIFMOD_SITE": path}).entries()}
+    assert entries["slurm_partition.amd"] == "gpu-a"
 
 
 def test_what_nobody_sets_is_what_the_documentation_says() -> None:
@@ -509,6 +470,8 @@ def test_a_site_s_gpu_counts_where_the_easyconfig_gives_none() -> None:
     assert site.easyconfig_defaults == {
         "gpu": "amd",
         "gpu_libraries": "image",
+        "image_mode": "copy",
+        "module_family": "container",
         "share_container": False,
         "user_commands": True,
     }
@@ -704,3 +667,30 @@ def test_whatever_a_site_file_holds_is_settings_or_one_refusal(
     path.write_bytes(content)
     with contextlib.suppress(SiteError):
         load_site({"SIFMOD_SITE": str(path)})
+
+
+def test_lines_of_a_large_file_are_found_quickly(tmp_path: Path) -> None:
+    part = '[[a]]\nx = """\n[b]\ny = 1\n"""\n[a.c]\n"d e".f = [\n  "[g]",\n]\n[[a.h]]\ni = {j = 1}\n'
+    (tmp_path / "site.toml").write_text(part * 200)
+    began = time.process_time()
+    file = SiteFile.read(tmp_path / "site.toml")
+    last = 199 * 11
+    for keys, line in (
+        (("a", 199), 1),
+        (("a", 199, "x"), 2),
+        (("a", 199, "c"), 6),
+        (("a", 199, "c", "d e", "f"), 7),
+        (("a", 199, "h", 0), 10),
+        (("a", 199, "h", 0, "i"), 11),
+    ):
+        assert file.line(*keys) == last + line
+    assert file.line("b", "y") == 0
+    assert time.process_time() - began < 2
+
+
+def test_a_file_without_end_is_no_site_file(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    with path.open("wb") as stream:
+        stream.truncate(20 << 30)
+    with pytest.raises(SiteError, match="has more than 4194304 characters, so it is not one"):
+        SiteFile.read(path)

@@ -1,7 +1,5 @@
 """Text of foreign origin, and how wide it is."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

@@ -1,6 +1,6 @@
 """Progress as lines: seldom, and with what people want to know."""
 
-from __future__ import annotations
+import threading
 
 import pytest
 
@@ -37,6 +37,25 @@ def test_lines_come_every_half_minute_and_none_for_short_work(monkeypatch: pytes
         clock[0] = 100.0
         step.tell("INFO: Fetching")
     assert said[2:] == ["... pulling: 0:38 passed"]
+
+
+def test_many_short_steps_have_lines_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    said: list[str] = []
+    lines = Lines(said.append)
+    for number in range(1, 50):
+        with lines.step(f"verifying {number} of 49") as step:
+            clock[0] += 1
+            step.advance(0)
+    assert said == ["... verifying 30 of 49: 0:01 passed"]
+
+
+def test_a_step_that_reports_nothing_has_lines_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sifmod.text.progress._EVERY", 0.01)
+    told = threading.Event()
+    with Lines(lambda line: told.set() if line.startswith("... reading: ") else None).step("reading"):
+        assert told.wait(60)
 
 
 def test_nobody_need_look() -> None:

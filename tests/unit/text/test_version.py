@@ -1,6 +1,6 @@
 """The order of version strings."""
 
-from sifmod.text.version import natural_order
+from sifmod.text.version import natural_order, version_order
 
 
 def test_natural_order_compares_numbers_in_any_text() -> None:
@@ -11,3 +11,7 @@ def test_natural_order_compares_numbers_in_any_text() -> None:
 def test_every_text_has_a_place_in_the_natural_order() -> None:
     assert min(["2", "", "x1", "²", "007"], key=natural_order) == ""
     assert natural_order("007") == natural_order("7")
+
+
+def test_what_is_no_version_comes_first() -> None:
+    assert max(["", "²", "9" * 5000, "1.9", "1.10"], key=version_order) == "1.10"

@@ -1,7 +1,5 @@
 """YAML that is not trusted: texts stay as they are written, and hostile documents are refused."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -77,7 +75,7 @@ def test_what_is_refused(text: str, problem: str) -> None:
 
 @pytest.mark.parametrize("one", ["[", "- ", "? ", "{a: "])
 def test_nesting_that_ends_the_interpreter_in_the_loaders_of_pyyaml_is_refused(one: str) -> None:
-    with pytest.raises(ValueError, match=r"levels deep|expected|be a key"):
+    with pytest.raises(ValueError, match=r"levels deep|deeply|nest|depth|expected|be a key"):
         read_yaml(one * 400_000)
 
 

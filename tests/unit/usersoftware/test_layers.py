@@ -1,7 +1,5 @@
 """The layers of an installation: which there are, what is in them, and what keeps containers from seeing one."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 
 from sifmod import names
 from sifmod.finding import PROBLEM, Finding
-from sifmod.usersoftware import layers as module
+from sifmod.usersoftware import state
 from sifmod.usersoftware.layers import Layer, layer_findings, layers, packages_of_all
 
 from ..support import SQUASHFS
@@ -84,7 +82,7 @@ def test_what_ends_to_be_readable_is_named(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(5, "Input/output error", str(path))
 
     path = put(tmp_path, 1, sum_of=SQUASHFS)
-    monkeypatch.setattr(module, "sha256_of", fail)
+    monkeypatch.setattr(state, "sha256_of", fail)
     (finding,) = found(tmp_path)
     assert finding.what == f"'{path}' can't be read: Input/output error"
 
@@ -107,6 +105,31 @@ def test_what_is_not_counted_is_named(tmp_path: Path, numbers: list[int], count:
     folder = tmp_path / names.USER_SOFTWARE_LAYERS
     assert (finding.severity, finding.what) == (PROBLEM, f"'{folder}' has what is not used, {unseen}: {reason}")
     assert finding.remedy
+
+
+@pytest.mark.parametrize("there", [[], [1], [1, 2]])
+def test_a_layer_that_is_gone_is_named_by_its_list(tmp_path: Path, there: list[int]) -> None:
+    for number in there:
+        put(tmp_path, number, packages="kept==1\n")
+    gone = put(tmp_path, len(there) + 1, packages="lost==1\n")
+    gone.unlink()
+    (finding,) = found(tmp_path)
+    assert finding.severity == PROBLEM
+    assert finding.what == f"'{gone}' is gone, and {gone.stem}.txt lists what was in it"
+    assert finding.remedy == f"restore {gone.name} from a backup"
+
+
+def test_what_is_a_layer_no_longer_needs_no_words(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        put(tmp_path, number)
+    for number in (2, 3, 4):
+        put(tmp_path, number, packages="old==1\n").with_suffix(names.LAYER_UNUSED).touch()
+    put(tmp_path, 4).unlink()
+    assert [layer.path.name for layer in layers(tmp_path)] == ["1.squashfs"]
+    assert found(tmp_path) == []
+    (tmp_path / names.USER_SOFTWARE_LAYERS / "3.unused").unlink()
+    (finding,) = found(tmp_path)
+    assert "3.squashfs: 2.unused says that 2.squashfs is a layer no longer" in finding.what
 
 
 @pytest.mark.parametrize("kind", ["folder", "dangling link", "pipe", "loop"])
@@ -134,7 +157,7 @@ def test_a_link_to_a_file_is_a_layer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["0.squashfs", "01.squashfs", "1.squashfs.part", "1.txt", "x.squashfs", "-1.squashfs", "1.squashfs\n"]
+    "name", ["0.squashfs", "01.squashfs", "1.squashfs.part", "1.log", "x.squashfs", "-1.squashfs", "1.squashfs\n"]
 )
 def test_other_names_are_no_layers(tmp_path: Path, name: str) -> None:
     put(tmp_path, 1).rename(tmp_path / names.USER_SOFTWARE_LAYERS / name)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any, Optional
@@ -18,6 +16,7 @@ from sifmod.usersoftware.state import (
     packed_problem,
     recorded_sums,
     tree_size,
+    unowned,
     user_software,
 )
 
@@ -36,6 +35,22 @@ def make(root: Path, *, directory: bool = False, packed: Optional[bytes] = None,
         (root / names.USER_SOFTWARE_LIST).write_text("packed==2.0\n\n# no package\n")
     if mark:
         (root / names.USER_SOFTWARE_UNPACKED).touch()
+
+
+def test_what_no_package_owns_is_found(tmp_path: Path) -> None:
+    packages = tmp_path / "venv/demo/lib/python3.11/site-packages"
+    texts = {
+        "own-1.dist-info/RECORD": 'own/__init__.py,sha256=x,1\n_own.py,,\n"od,d/x.py",,\n../../../bin/own,,\n',
+        **{"own-1.dist-info/METADATA": "", "own/__init__.py": "", "_own.py": "", "pip/x": "", "__pycache__/x": ""},
+        **{"old.egg-info/top_level.txt": "old\n", "old.py": "", "e.pth": "", "half/x": "x", "half-1.dist-info/x": ""},
+    }
+    for name, text in texts.items():
+        (packages / name).parent.mkdir(parents=True, exist_ok=True)
+        (packages / name).write_text(text)
+    assert [path.name for path in unowned(tmp_path)] == ["half", "half-1.dist-info"]
+    (packages / "own-1.dist-info/RECORD").unlink()
+    os.mkfifo(packages / "own-1.dist-info/RECORD")
+    assert list(unowned(tmp_path)) == []
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """What is the users' in an installation, and its permission bits."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

@@ -1,81 +1,56 @@
 -- Written by `sifmod site module`. It has the settings of the site lumi: to change them, change the site file and run it again.
-help(table.concat({
-    "This module sets what containers of any image need at the site lumi:",
-    "",
-    "  module load any-image",
-    "  singularity run IMAGE.sif",
-    "",
-    "Bind paths that are used if they exist where the module is loaded:",
-    "  /var/spool/slurmd",
-    "  /opt/cray",
-    "  /usr/lib64/libcxi.so.1",
-    "  /usr/lib64/libjansson.so.4",
-    "  /pfs",
-    "  /scratch",
-    "  /projappl",
-    "  /project",
-    "  /flash",
-    "  /appl",
-    "",
-    "Variables, which containers inherit:",
-    "  NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3",
-    "",
-    "Load it in the job, because it looks at the node where it is loaded. Paths in $SINGULARITY_BIND and",
-    "variables that you export are used too. The module of a container has all of this and replaces it.",
-}, "\n"))
-whatis("Description: Bind paths, variables and GPU support of lumi for containers of any image")
-whatis("Keywords: container, singularity, apptainer, lumi")
-
--- One container at a time. When Lmod replaces a member of a family, it loads the new one before it unloads the old one, which
--- leaves the old one's values behind. So the old one is unloaded here first.
-local member = os.getenv("LMOD_FAMILY_CONTAINER")
-if mode() == "load" and member and member ~= myModuleName() and os.getenv("LMOD_AUTO_SWAP") ~= "no" then
-    LmodMessage("Replacing the container module " .. member .. " with " .. myModuleFullName() .. ".")
-    unload(member)
-end
-family("container")
-
--- Without a family several containers can be loaded, and the values of the last one apply. On unload pushenv removes the top
--- of its stack, whichever module pushed it. If that was another container, the shell loads that one again.
-local last = os.getenv("__SIFMOD_CONTAINER")
-if mode() == "unload" and last and last ~= myModuleFullName() and myShellType() == "sh" then
-    execute{
-        cmd = 'case ":$LOADEDMODULES:" in *:"' .. myModuleFullName() .. '":*) ;; *:"' .. last .. '":*) module load "'
-            .. last .. '" ;; esac',
-        modeA = { "unload" },
-    }
-end
-pushenv("__SIFMOD_CONTAINER", myModuleFullName())
-
--- Bind paths: those that the container needs, the optional ones that exist here, and the user's own.
-local binds = {
+-- In runtime_variables, _X is SINGULARITY_X and APPTAINER_X; ENV_X is SINGULARITYENV_X and APPTAINERENV_X: X in the container only.
+-- Of binds the code makes both *_BINDPATH, and of an image SIF, CONTAINERROOT and RUNSCRIPTS.
+local v = {
+    family = "container",
+    binds = {},
+    optional_binds = {
+        { "/var/spool/slurmd", "/var/spool/slurmd" },
+        { "/opt/cray", "/opt/cray" },
+        { "/usr/lib64/libcxi.so.1", "/usr/lib64/libcxi.so.1" },
+        { "/usr/lib64/libjansson.so.4", "/usr/lib64/libjansson.so.4" },
+        { "/pfs", "/pfs" },
+        { "/scratch", "/scratch" },
+        { "/projappl", "/projappl" },
+        { "/project", "/project" },
+        { "/flash", "/flash" },
+        { "/appl", "/appl" },
+    },
+    runtime_variables = {},
+    exported = { { "NCCL_SOCKET_IFNAME", "hsn0,hsn1,hsn2,hsn3" } },
+    help = {
+        "This module sets what containers of any image need at the site lumi:",
+        "",
+        "  module load any-image",
+        "  singularity run IMAGE.sif",
+        "",
+        "Bind paths that are used if they exist where the module is loaded:",
+        "  /var/spool/slurmd",
+        "  /opt/cray",
+        "  /usr/lib64/libcxi.so.1",
+        "  /usr/lib64/libjansson.so.4",
+        "  /pfs",
+        "  /scratch",
+        "  /projappl",
+        "  /project",
+        "  /flash",
+        "  /appl",
+        "",
+        "Variables, which containers inherit:",
+        "  NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3",
+        "",
+        "Load it in the job, because it looks at the node where it is loaded. Paths in $SINGULARITY_BIND and",
+        "variables that you export are used too. The module of a container has all of this and replaces it.",
+    },
+    whatis = {
+        "Description: Bind paths, variables and GPU support of lumi for containers of any image",
+        "Keywords: container, singularity, apptainer, lumi",
+    },
 }
-for _, optional in ipairs({
-    { "/var/spool/slurmd", "/var/spool/slurmd" },
-    { "/opt/cray", "/opt/cray" },
-    { "/usr/lib64/libcxi.so.1", "/usr/lib64/libcxi.so.1" },
-    { "/usr/lib64/libjansson.so.4", "/usr/lib64/libjansson.so.4" },
-    { "/pfs", "/pfs" },
-    { "/scratch", "/scratch" },
-    { "/projappl", "/projappl" },
-    { "/project", "/project" },
-    { "/flash", "/flash" },
-    { "/appl", "/appl" },
-}) do
-    if isDir(optional[1]) or isFile(optional[1]) then
-        binds[#binds + 1] = optional[2]
-    end
-end
-local users_binds = last and os.getenv("SIFMOD_USER_BINDPATH")
-    or not last and (os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH")) or ""
-if users_binds ~= "" then
-    pushenv("SIFMOD_USER_BINDPATH", users_binds)
-    binds[#binds + 1] = users_binds
-end
-pushenv("SINGULARITY_BINDPATH", table.concat(binds, ","))
-pushenv("APPTAINER_BINDPATH", table.concat(binds, ","))
--- what wrappers compare with, to find what the user has added since
-pushenv("__SIFMOD_BINDPATH", table.concat(binds, ","))
-
--- The other settings. The container inherits them, so what the user exports later counts.
-pushenv("NCCL_SOCKET_IFNAME", "hsn0,hsn1,hsn2,hsn3")
+-- site.lua
+-- helpers.lua
+-- family.lua
+-- container.lua
+-- optional_binds.lua
+-- variables.lua
+-- exported.lua

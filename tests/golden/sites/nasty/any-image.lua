@@ -1,357 +1,151 @@
 -- Written by `sifmod site module`. It has the settings of the site test: to change them, change the site file and run it again.
-help(table.concat({
-    "This module sets what containers of any image need at the site test:",
-    "",
-    "  module load any-image",
-    "  singularity ce run IMAGE.sif",
-    "",
-    "Bind paths:",
-    "  /site\\,data:/data 1:ro",
-    "",
-    "Bind paths that are used if they exist where the module is loaded:",
-    "  /it's/$HOME",
-    "",
-    "Features of the cluster, those in use marked with *:",
-    "  * it-s  it's (the) (host's) 100 percent /n $MPI; on nodes named nid(0-9)* or a-b.c?, that have /it's/$HOME (x)",
-    "  * gpus  on nodes with GPUs of AMD",
-    "    other  -",
-    "",
-    "GPU support:",
-    "  --nv (NVIDIA)",
-    "",
-    "Variables, which containers inherit:",
-    "  QUOTES=it's \"$HOME\" `id` \\n",
-    "  SHARED=site",
-    "",
-    "Variables in containers only:",
-    "  PIP_INDEX_URL=a'b",
-    "  PREPEND_LD_LIBRARY_PATH=/.singularity.d/libs",
-    "",
-    "Caches below /it's ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}, if it exists where the module is loaded:",
-    "  HF_HOME",
-    "  TORCH_HOME",
-    "",
-    "To add one or take one away: export SIFMOD_FEATURES=NAME,-NAME, then load the module.",
-    "",
-    "Load it in the job, because it looks at the node where it is loaded. Paths in $SINGULARITY_BIND and",
-    "variables that you export are used too. The module of a container has all of this and replaces it.",
-}, "\n"))
-whatis("Description: Bind paths, variables and GPU support of test for containers of any image")
-whatis("Keywords: container, singularity ce, test")
-
--- One container at a time. When Lmod replaces a member of a family, it loads the new one before it unloads the old one, which
--- leaves the old one's values behind. So the old one is unloaded here first.
-local member = os.getenv("LMOD_FAMILY_CONTAINER")
-if mode() == "load" and member and member ~= myModuleName() and os.getenv("LMOD_AUTO_SWAP") ~= "no" then
-    LmodMessage("Replacing the container module " .. member .. " with " .. myModuleFullName() .. ".")
-    unload(member)
-end
-family("container")
-
--- Without a family several containers can be loaded, and the values of the last one apply. On unload pushenv removes the top
--- of its stack, whichever module pushed it. If that was another container, the shell loads that one again.
-local last = os.getenv("__SIFMOD_CONTAINER")
-if mode() == "unload" and last and last ~= myModuleFullName() and myShellType() == "sh" then
-    execute{
-        cmd = 'case ":$LOADEDMODULES:" in *:"' .. myModuleFullName() .. '":*) ;; *:"' .. last .. '":*) module load "'
-            .. last .. '" ;; esac',
-        modeA = { "unload" },
-    }
-end
-pushenv("__SIFMOD_CONTAINER", myModuleFullName())
-
--- What the cluster offers to containers: each feature in use that applies on this node adds bind paths and variables. The record
--- says which these were, for the unload, and for commands on other nodes.
-local record = { own = "__SIFMOD_FEATURES_", last = "__SIFMOD_FEATURES" }
-local features = {
-    {
-        name = "it-s",
-        device = nil,
-        exists = "/it's/$HOME [x]",
-        hosts = { "^nid[0-9].*$", "^a%-b%.c.$", },
-        binds = {
-            { { "/it's $HOME/", { "^[a-c].*$" }, "/", { "^lib.%.so$" }, "" }, "/it's $HOME/[a-c]*/lib?.so", "/ho st/", "", "the feature 'it-s' needs '/it's $HOME/[a-c]*/lib?.so', which this node does not have: use another node, or do without the feature with SIFMOD_FEATURES=-it-s" },
-            { "/a\\,b:/it's:ro", "/a,b", "", "", "the feature 'it-s' needs '/a,b', which this node does not have: use another node, or do without the feature with SIFMOD_FEATURES=-it-s" },
-            { { "/dev/", { "^cxi[0-9]$" }, "" }, "/dev/cxi[0-9]", "", "ro", nil },
-            { "/x y", "/x y", "", "", nil },
-        },
-        plain = { { "SHARED", "never" }, { "QUOTES", nil }, { "FEATURE", "it's \"" .. (os.getenv("HOME") or "") .. "\" `id` \\n" }, },
-        twins = { { "ENV_INNER", "$(id) it's" }, { "ENV_PYTHONNOUSERSITE", nil }, { "_NO_UMASK", "1" }, { "_NO_MOUNT", "a 'b'" }, },
-        library_path = "/ho+st/lib:/it%s",
+-- In runtime_variables, _X is SINGULARITY_X and APPTAINER_X; ENV_X is SINGULARITYENV_X and APPTAINERENV_X: X in the container only.
+-- Of binds the code makes both *_BINDPATH, and of an image SIF, CONTAINERROOT and RUNSCRIPTS.
+local v = {
+    family = "container",
+    binds = { "/site\\,data:/data 1:ro" },
+    optional_binds = { { "/it's/$HOME", "/it's/$HOME" } },
+    runtime_variables = {
+        { "_NV", "1" },
+        { "ENV_PIP_INDEX_URL", "a'b" },
+        { "ENV_PREPEND_LD_LIBRARY_PATH", "/.singularity.d/libs" },
     },
-    {
-        name = "gpus",
-        device = "/dev/kfd",
-        exists = nil,
-        hosts = { },
-        binds = {
+    expanded = { "HOME", "USER" },
+    cache = {
+        root = "/it's ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}",
+        expanded = { "SLURM_JOB_ACCOUNT", "USER" },
+        folders = { { "HF_HOME", "hugging 'face'" }, { "TORCH_HOME", "a/b" } },
+        unclean = "its path is not absolute here, or has '//', '.' or '..' in it",
+        missing = "does not exist (make it with: mkdir -p -m 700)",
+        way = {
+            foreign = "belongs to another user, who could put other files there",
+            shared = "can be written to by others, who could put other files there (chmod go-w, or chmod +t if they need it)",
+            link = "is a link that is not followed: name the folder itself",
+            unseen = "can't be looked at with this Lua, which has no posix.sys.stat",
         },
-        plain = { },
-        twins = { },
-        library_path = "/gpus",
+        unusable = "can't be made or written to, or is not yours",
+        advice = "so `singularity exec` uses default places for caches. The site has them in /it's ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}",
     },
-    {
-        name = "other",
-        device = nil,
-        exists = nil,
-        hosts = { },
-        binds = {
+    features = {
+        names = { "it-s", "gpus", "other" },
+        chosen = { "it-s", "gpus" },
+        exported = { { "FEATURE" }, { "QUOTES", "it's \"$HOME\" `id` \\n" }, { "SHARED", "site" } },
+        runtime_variables = {
+            { "ENV_INNER" },
+            { "ENV_LD_LIBRARY_PATH" },
+            { "ENV_PYTHONNOUSERSITE" },
+            { "_NO_MOUNT" },
+            { "_NO_UMASK" },
         },
-        plain = { },
-        twins = { },
-        library_path = "",
+        library_tail = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}",
+        record = "__SIFMOD_FEATURES_",
+        all = {
+            {
+                name = "it-s",
+                needs = { "/it's/$HOME [x]" },
+                hosts = { "nid[0-9]*", "a-b.c?" },
+                partitions = {},
+                binds = {
+                    {
+                        pattern = "/it's $HOME/[a-c]*/lib?.so",
+                        folder = "/ho st/",
+                        options = "",
+                        missing = "the feature 'it-s' needs '/it's $HOME/[a-c]*/lib?.so', which this node does not have: use another node, or do without the feature with SIFMOD_FEATURES=-it-s",
+                    },
+                    {
+                        source = "/a,b",
+                        argument = "/a\\,b:/it's:ro",
+                        missing = "the feature 'it-s' needs '/a,b', which this node does not have: use another node, or do without the feature with SIFMOD_FEATURES=-it-s",
+                    },
+                    { pattern = "/dev/cxi[0-9]", folder = "", options = "ro" },
+                    { source = "/x y", argument = "/x y" },
+                },
+                exported = { { "SHARED", "never" }, { "QUOTES" }, { "FEATURE", "it's \"$HOME\" `id` \\n" } },
+                runtime_variables = {
+                    { "ENV_INNER", "$(id) it's" },
+                    { "ENV_PYTHONNOUSERSITE" },
+                    { "_NO_UMASK", "1" },
+                    { "_NO_MOUNT", "a 'b'" },
+                },
+                library_path = "/ho+st/lib:/it%s",
+            },
+            {
+                name = "gpus",
+                needs = { "/dev/kfd", "/gpus" },
+                hosts = {},
+                partitions = {},
+                binds = {},
+                exported = {},
+                runtime_variables = {},
+                library_path = "/gpus",
+            },
+            {
+                name = "other",
+                needs = {},
+                hosts = {},
+                partitions = {},
+                binds = {},
+                exported = {},
+                runtime_variables = {},
+                library_path = "",
+            },
+        },
+        refusals = {
+            {
+                features = { "it-s", "other" },
+                message = "the features 'it-s' and 'other' conflict: choose one with SIFMOD_FEATURES=-it-s or SIFMOD_FEATURES=-other",
+            },
+        },
+    },
+    help = {
+        "This module sets what containers of any image need at the site test:",
+        "",
+        "  module load any-image",
+        "  singularity ce run IMAGE.sif",
+        "",
+        "Bind paths:",
+        "  /site\\,data:/data 1:ro",
+        "",
+        "Bind paths that are used if they exist where the module is loaded:",
+        "  /it's/$HOME",
+        "",
+        "Features of the cluster, those in use marked with *:",
+        "  * it-s  it's (the) (host's) 100 percent /n $MPI; on nodes named nid(0-9)* or a-b.c?, that have /it's/$HOME (x)",
+        "  * gpus  on nodes with GPUs of AMD, that have /gpus",
+        "    other  -",
+        "",
+        "GPU support:",
+        "  --nv (NVIDIA)",
+        "",
+        "Variables, which containers inherit:",
+        "  QUOTES=it's \"$HOME\" `id` \\n",
+        "  SHARED=site",
+        "",
+        "Variables in containers only:",
+        "  PIP_INDEX_URL=a'b",
+        "  PREPEND_LD_LIBRARY_PATH=/.singularity.d/libs",
+        "",
+        "Caches below /it's ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}, if it exists where the module is loaded:",
+        "  HF_HOME",
+        "  TORCH_HOME",
+        "",
+        "To add one or take one away: export SIFMOD_FEATURES=NAME,-NAME, then load the module.",
+        "",
+        "Load it in the job, because it looks at the node where it is loaded. Paths in $SINGULARITY_BIND and",
+        "variables that you export are used too. The module of a container has all of this and replaces it.",
+    },
+    whatis = {
+        "Description: Bind paths, variables and GPU support of test for containers of any image",
+        "Keywords: container, singularity ce, test",
     },
 }
-
-local function exists(path)
-    if lfs and lfs.attributes then
-        return lfs.attributes(path) ~= nil
-    end
-    return isDir(path) or isFile(path)
-end
-
--- The name of this node, in full and short, and Slurm's for it. The variable HOSTNAME of a job is that of the login node.
-local hosts = { os.getenv("SLURMD_NODENAME") }
-local hostname = io and io.open and io.open("/proc/sys/kernel/hostname")
-if hostname then
-    local name = hostname:read() or ""
-    hostname:close()
-    hosts[#hosts + 1] = name
-    hosts[#hosts + 1] = name:match("^[^.]*")
-end
-local function is_host(patterns)
-    for _, pattern in ipairs(patterns) do
-        for _, name in ipairs(hosts) do
-            if name:match(pattern) then
-                return true
-            end
-        end
-    end
-    return #patterns == 0
-end
-
--- matches(PARTS): the paths that a pattern matches. Its parts are texts, and for the entries of a folder a pattern in braces.
-local function matches(parts)
-    local found = { "" }
-    for _, part in ipairs(parts) do
-        local longer = {}
-        for _, start in ipairs(found) do
-            local is_open, entries, folder = false, nil, nil
-            if type(part) == "string" then
-                longer[#longer + 1] = start .. part
-            elseif lfs and lfs.dir then
-                is_open, entries, folder = pcall(lfs.dir, start)
-            end
-            if is_open then
-                for name in entries, folder do
-                    if name:sub(1, 1) ~= "." and name:match(part[1]) then
-                        longer[#longer + 1] = start .. name
-                    end
-                end
-            end
-        end
-        found = longer
-    end
-    table.sort(found)
-    return found
-end
-
--- nearest(WORD): the known name with the fewest differences, if these are at most half of its letters, rounded up.
-local function nearest(word)
-    local near, best = nil, 99
-    for _, feature in ipairs(features) do
-        local known, row = feature.name, {}
-        for j = 0, #known do
-            row[j] = j
-        end
-        for i = 1, #word do
-            local diagonal = row[0]
-            row[0] = i
-            for j = 1, #known do
-                local above, changed = row[j], word:sub(i, i) ~= known:sub(j, j) and 1 or 0
-                row[j] = math.min(above + 1, row[j - 1] + 1, diagonal + changed)
-                diagonal = above
-            end
-        end
-        if row[#known] < best and 2 * row[#known] <= #known + 1 then
-            near, best = known, row[#known]
-        end
-    end
-    return near
-end
-
-local known, chosen = {}, { ["it-s"] = true, ["gpus"] = true, }
-for _, feature in ipairs(features) do
-    known[feature.name] = true
-end
-for change in (os.getenv("SIFMOD_FEATURES") or ""):gmatch("[^,%s]+") do
-    local name = change:gsub("^%-", "")
-    if known[name] then
-        chosen[name] = change == name or nil
-    elseif mode() == "load" then
-        name = name:gsub("[^%w_-]", "?"):sub(1, 40)
-        local near = nearest(name)
-        LmodMessage("SIFMOD_FEATURES: there is no feature '" .. name .. "'"
-            .. (near and " (perhaps you meant '" .. near .. "')" or "") .. ": use " .. "it-s, gpus, other")
-    end
-end
--- Those in use whose conditions this node meets: the others conflict with nothing here.
-local usable = {}
-for _, feature in ipairs(features) do
-    usable[feature.name] = chosen[feature.name] and is_host(feature.hosts) and not (feature.device and not exists(feature.device))
-        and not (feature.exists and not exists(feature.exists))
-end
-if mode() == "load" and usable["it-s"] and usable["other"] then
-    LmodError("the features 'it-s' and 'other' conflict: choose one with SIFMOD_FEATURES=-it-s or SIFMOD_FEATURES=-other")
-end
-
--- binds_of(FEATURE): its bind paths on this node, or nil and the message if one is missing that it needs.
-local function binds_of(feature)
-    local found = {}
-    for _, bind in ipairs(feature.binds) do
-        local pattern, source, folder, options, missing = bind[1], bind[2], bind[3], bind[4], bind[5]
-        local count = #found
-        if type(pattern) == "string" and exists(source) then
-            found[#found + 1] = pattern
-        end
-        for _, path in ipairs(type(pattern) == "table" and matches(pattern) or {}) do
-            if exists(path) and not path:find("[,:\\^%c]") and not path:find("%s$") then
-                local destination = folder ~= "" and folder .. path:match("[^/]*$") or options ~= "" and path
-                found[#found + 1] = path .. (destination and ":" .. destination or "") .. (options ~= "" and ":" .. options or "")
-            end
-        end
-        if missing and #found == count then
-            return nil, missing
-        end
-    end
-    return found
-end
-
-local before = mode() == "unload" and (os.getenv(record.own) or ":"):match(":(.*)")
-local features_binds, applied, in_use, library_path = {}, {}, {}, {}
-local plain = {
-    ["QUOTES"] = "it's \"" .. (os.getenv("HOME") or "") .. "\" `id` \\n",
-    ["SHARED"] = "site",
-}
-local twins = {
-}
-for _, feature in ipairs(features) do
-    local applies = usable[feature.name]
-    if chosen[feature.name] then
-        in_use[#in_use + 1] = feature.name
-    end
-    if before then
-        applies = ("," .. before .. ","):find("," .. feature.name .. ",", 1, true)
-    elseif applies then
-        local found, missing = binds_of(feature)
-        if not found and mode() == "load" then
-            LmodMessage("Warning: " .. missing)
-        end
-        applies = found
-        for _, bind in ipairs(found or {}) do
-            if not features_binds[bind] then
-                features_binds[#features_binds + 1] = bind
-                features_binds[bind] = true
-            end
-        end
-    end
-    if applies then
-        applied[#applied + 1] = feature.name
-        for _, item in ipairs(feature.plain) do
-            plain[item[1]] = item[2]
-        end
-        for _, item in ipairs(feature.twins) do
-            twins[item[1]] = item[2]
-        end
-        if feature.library_path ~= "" then
-            library_path[#library_path + 1] = feature.library_path
-        end
-    end
-end
-if #library_path > 0 then
-    twins["ENV_LD_LIBRARY_PATH"] = table.concat(library_path, ":") .. "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-end
-for _, name in ipairs({ "FEATURE", "QUOTES", "SHARED", }) do
-    if plain[name] then
-        pushenv(name, plain[name])
-    end
-end
-for _, name in ipairs({ "ENV_INNER", "ENV_LD_LIBRARY_PATH", "ENV_PYTHONNOUSERSITE", "_NO_MOUNT", "_NO_UMASK", }) do
-    if twins[name] then
-        pushenv("SINGULARITY" .. name, twins[name])
-        pushenv("APPTAINER" .. name, twins[name])
-    end
-end
-for _, name in pairs(record) do
-    pushenv(name, table.concat(in_use, ",") .. ":" .. table.concat(applied, ","))
-end
-
--- Bind paths: those that the container needs, the optional ones that exist here, and the user's own.
-local binds = {
-    "/site\\,data:/data 1:ro",
-}
-for _, optional in ipairs({
-    { "/it's/$HOME", "/it's/$HOME" },
-}) do
-    if isDir(optional[1]) or isFile(optional[1]) then
-        binds[#binds + 1] = optional[2]
-    end
-end
-for _, bind in ipairs(features_binds) do
-    binds[#binds + 1] = bind
-end
-local users_binds = last and os.getenv("SIFMOD_USER_BINDPATH")
-    or not last and (os.getenv("APPTAINER_BINDPATH") or os.getenv("SINGULARITY_BINDPATH")) or ""
-if users_binds ~= "" then
-    pushenv("SIFMOD_USER_BINDPATH", users_binds)
-    binds[#binds + 1] = users_binds
-end
-pushenv("SINGULARITY_BINDPATH", table.concat(binds, ","))
-pushenv("APPTAINER_BINDPATH", table.concat(binds, ","))
--- what wrappers compare with, to find what the user has added since
-pushenv("__SIFMOD_BINDPATH", table.concat(binds, ","))
-pushenv("SINGULARITY_NV", "1")
-pushenv("APPTAINER_NV", "1")
-
--- Variables in the container only: settings that would hurt programs of the host.
-pushenv("SINGULARITYENV_PIP_INDEX_URL", "a'b")
-pushenv("APPTAINERENV_PIP_INDEX_URL", "a'b")
-pushenv("SINGULARITYENV_PREPEND_LD_LIBRARY_PATH", "/.singularity.d/libs")
-pushenv("APPTAINERENV_PREPEND_LD_LIBRARY_PATH", "/.singularity.d/libs")
-
--- Caches, for `singularity exec`; commands and runscripts find and make the folders on their own node. Loading makes no folder, so
--- only one of the user's that exists is used. What the user has set stays, but is pushed: unload pops each variable.
-local cache = "/it's " .. (os.getenv("SLURM_JOB_ACCOUNT") or "") .. "/$(id),a:b/" .. (os.getenv("USER") or "")
-local cache_is_known = true
-for _, name in ipairs({ "SLURM_JOB_ACCOUNT", "USER" }) do
-    cache_is_known = cache_is_known and (os.getenv(name) or "") ~= ""
-end
-local cache_problem
-if cache:sub(1, 1) ~= "/" or (cache .. "/"):find("//", 1, true) or (cache .. "/"):find("/%.%.?/") or cache:find("%c") then
-    cache_problem = "its path is not absolute here, or has '//', '.' or '..' in it"
-elseif not isDir(cache) then
-    cache_problem = "'" .. cache .. "' does not exist (make it with: mkdir -p -m 700)"
-elseif lfs and lfs.attributes then
-    local is_mine = lfs.attributes(cache, "uid") == lfs.attributes("/proc/self", "uid")
-    if not is_mine or lfs.attributes(cache, "permissions"):sub(1, 3) ~= "rwx" then
-        cache_problem = "'" .. cache .. "' can't be made or written to, or is not yours"
-    end
-end
-local cache_is_used = cache_is_known and not cache_problem
-local lacks_cache = false
-for _, item in ipairs({
-    { "HF_HOME", "hugging 'face'" },
-    { "TORCH_HOME", "a/b" },
-}) do
-    local own = os.getenv(item[1])
-    if mode() == "unload" or own or cache_is_used then
-        pushenv(item[1], own or cache .. "/" .. item[2])
-    end
-    lacks_cache = lacks_cache or not own
-end
-if mode() == "unload" or cache_is_used then
-    pushenv("__SIFMOD_CACHE", cache)
-end
-if mode() == "load" and cache_is_known and cache_problem and lacks_cache then
-    LmodMessage("Warning: " .. cache_problem .. ", so `singularity exec` uses default places for caches. The site has them in /it's ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}")
-end
+-- site.lua
+-- helpers.lua
+-- family.lua
+-- container.lua
+-- optional_binds.lua
+-- expand.lua
+-- patterns.lua
+-- features.lua
+-- variables.lua
+-- cache.lua

@@ -1,0 +1,110 @@
+"""`sifmod build-wheel`: build wheels for a module whose image has no compiler."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Optional
+
+import click
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from sifmod.commands.options import complete_modules, prefix_option
+from sifmod.commands.output import echo_error, echo_whole
+from sifmod.eb.space import software_space
+from sifmod.errors import InstallError
+from sifmod.host.runtime import find_runtime
+from sifmod.installed.modulepath import find_usable
+from sifmod.installed.wheels import build_wheels, source_of, wheels_folder
+from sifmod.site.settings import load_settings
+from sifmod.usersoftware.layers import packages_of_all
+
+
+@click.command("build-wheel")
+@click.argument("requirements", metavar="REQUIREMENT...", nargs=-1, required=True)
+@click.option("--module", default="", shell_complete=complete_modules, help="The module (default: the loaded one).")
+@click.option(
+    "--with",
+    "with_image",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="IMAGE",
+    default=None,
+    help="Image with compilers and the module's Python, to build in (default: the module's, and packages of its "
+    "distribution).",
+)
+@click.option(
+    "--no-build-isolation",
+    is_flag=True,
+    help="Build with the packages of the module, such as its torch, and not others.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    default=None,
+    help="Folder for the wheels, such as a team's (default: your own, where the module's pip and uv look).",
+)
+@prefix_option
+def build_wheel(
+    requirements: tuple[str, ...],
+    module: str,
+    with_image: Optional[Path],
+    no_build_isolation: bool,
+    output: Optional[Path],
+    prefix: Optional[Path],
+) -> None:
+    """Build wheels from source for a module whose image lacks compilers, Python's headers or git.
+
+    REQUIREMENT is what pip takes: NAME, NAME==VERSION, a folder or an archive of a source, or git+https://...@REVISION,
+    which the host's git clones. What it requires is not built: name that too, if it has no wheel.
+
+    The build runs in a container of the module's image. What the image lacks is fetched once for it, as packages of its
+    distribution (apt), and is laid over it for the build; nothing needs root. The source sees no file of yours, and
+    can't write to your packages. Afterwards the module's pip and uv find the wheel.
+
+    Prints the path of each wheel. Exit status: 0; 1 if a requirement can't be read; 6 if there is no container runtime;
+    7 if a compiler, headers or a source can't be had, or the build fails; 11 if this host lacks git.
+
+    \b
+    Examples:
+      sifmod build-wheel mpi4py && pip install mpi4py
+      sifmod build-wheel ./my-extension
+      sifmod build-wheel git+https://github.com/pybind/python_example@master
+      sifmod build-wheel flash-attn==2.5.8 --no-build-isolation
+      sifmod build-wheel mpi4py --module PyTorch/2.2.0 --with pytorch-devel.sif
+      sifmod build-wheel mpi4py --output /project/team/wheels
+    """
+    sources = [source_of(one) for one in requirements]
+    wanted = module or os.environ.get("CONTAINERROOT", "")
+    if not wanted:
+        raise click.UsageError("no module is loaded: load one, or name it with --module")
+    environ = {} if prefix else os.environ
+    installation = find_usable(software_space(prefix), wanted, environ)
+    if not installation.manifest.python_version:
+        raise InstallError(f"{installation.module} offers no Python: wheels are for one that does")
+    folder = output.absolute() if output else wheels_folder(installation.module, os.environ)
+    made = build_wheels(
+        installation,
+        sources,
+        folder,
+        find_runtime(load_settings().site),
+        with_image=with_image.absolute() if with_image else None,
+        is_isolated=not no_build_isolation,
+        say=echo_error,
+        environ=os.environ,
+    )
+    for path in made:
+        echo_whole(str(path))
+    built = ["{}=={}".format(*parse_wheel_filename(path.name)[:2]) for path in made]
+    words = ["pip", "install", *(["--find-links", str(folder)] if output else [])]
+    echo_error(f"To install, with the module loaded: {shlex.join([*words, *built])}")
+    lines = packages_of_all(installation.user_software.packages, installation.layers)
+    installed = {
+        f"{canonicalize_name(name)}=={version}" for name, _, version in (line.partition("==") for line in lines)
+    }
+    again = [one for one in built if one in installed]
+    if again:
+        way = shlex.join([*words, "--force-reinstall", "--no-deps", *again])
+        echo_error(f"pip keeps what is installed with the same version. To replace it: {way}")

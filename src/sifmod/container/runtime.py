@@ -1,0 +1,188 @@
+"""The container runtimes: what sifmod knows about each is in one row of a table, and code asks the row.
+
+What starts a runtime is code of its own: a class in `host/`, which `install/starter.py` lists, and the script that the
+row names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Optional
+
+
+@dataclass(frozen=True)
+class Mounts:
+    """What a runtime, or a plugin of Slurm, can't mount.
+
+    Attributes:
+        never: characters that no path may have, as a shell writes them between brackets: `[:space:]`.
+        words: these in words, after "because of".
+    """
+
+    never: str
+    words: str
+
+    def refuses(self, path: str) -> bool:
+        """Return whether the path can't be mounted."""
+        never = self.never.replace("[:space:]", r"\s").replace("[:cntrl:]", r"\x00-\x1f\x7f")
+        return re.search(f"[{never}]", path) is not None
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin of Slurm that starts containers with a runtime.
+
+    Attributes:
+        name: its name in messages; `sifmod sbatch` has an option of this name.
+        script: the script in an installation that a job script sources for it.
+        options: options of `srun` with which it is there, and can mount.
+        tested: its release that was tested.
+        mounts: what it can't mount.
+    """
+
+    name: str
+    script: str
+    options: tuple[str, str]
+    tested: str
+    mounts: Mounts
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One container runtime.
+
+    Attributes:
+        key: its name in site files and in `SIFMOD_RUNTIMES`.
+        name: its name in messages, one word.
+        commands: its commands; the first one on PATH is used.
+        about: what the description of the site key `runtimes` says of it.
+        oldest: its oldest release that works, by the name of the release.
+        starts_sifs: whether it starts, makes and verifies SIFs. The others start the image's SquashFS, which an
+            installation then holds too.
+        starter: script in an installation that starts its containers; empty if it takes what modules set as it is.
+        files: scripts that it and its plugin need besides.
+        mounts: what it can't mount; None if it has a way to write each path. One with a `starter` is not given files
+            to mount, but folders.
+        contained: variables of its own with which a container sees nothing of the user.
+        tested: its release that was tested.
+        tools: commands that it needs on nodes, each with what does not work without it.
+        folders: variables that name its folders on a node, each with its default, and the free bytes that may be
+            needed there.
+        configuration: file in which an administrator sets these.
+        plugin: the plugin of Slurm that uses it.
+    """
+
+    key: str
+    name: str
+    commands: tuple[str, ...]
+    about: str
+    oldest: Mapping[str, str]
+    starts_sifs: bool = False
+    starter: str = ""
+    files: tuple[str, ...] = ()
+    mounts: Optional[Mounts] = None
+    contained: Mapping[str, str] = field(default_factory=dict)
+    tested: str = ""
+    tools: Mapping[str, str] = field(default_factory=dict)
+    folders: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    configuration: str = ""
+    plugin: Optional[Plugin] = None
+
+
+APPTAINER = Runtime(
+    key="apptainer",
+    name="Apptainer",
+    commands=("singularity", "apptainer"),
+    about="`apptainer` stands for SingularityCE too.",
+    # the first releases with the bind option `image-src`, which mounts packed user software (their CHANGELOGs)
+    oldest=MappingProxyType({"apptainer": "1.0", "singularity": "3.6", "singularity-ce": "3.6"}),
+    starts_sifs=True,
+)
+
+_PYXIS = Plugin(
+    name="pyxis",
+    script="share/pyxis.sh",
+    options=("--container-image", "--container-mounts"),
+    tested="0.24",
+    # commas and colons separate, without an escape, and it writes paths into a bash script between double quotes
+    mounts=Mounts(
+        r""",:"$`\\[:cntrl:]""",
+        "a comma, colon, quote, dollar sign, backquote, backslash or control character",
+    ),
+)
+
+_ENROOT = Runtime(
+    key="enroot",
+    name="enroot",
+    commands=("enroot",),
+    about="With `enroot`, each installation also holds [an image for enroot and pyxis](../howto/use-enroot.md).",
+    oldest=MappingProxyType({"enroot": "4.0"}),
+    starter="share/enroot.sh",
+    files=(
+        *("runscripts/with-environment", "share/runtimes.sh", "share/hold-mount", "share/mount-in-job"),
+        "share/mounts.sh",
+    ),
+    # colons and white space separate the fields of a mount, without an escape (4.1.2, enroot-mount.c)
+    mounts=Mounts(r":\\[:space:][:cntrl:]", "white space, a colon, a backslash or a control character"),
+    # no home, no rights of root and no shell's profile. ENROOT_RESTRICT_DEV is left out: its hook 10-devices.sh fails
+    # on hosts that lack one of the devices.
+    contained=MappingProxyType(
+        {
+            "ENROOT_LOGIN_SHELL": "no",
+            "ENROOT_MOUNT_HOME": "no",
+            "ENROOT_REMAP_ROOT": "no",
+            "ENROOT_ROOTFS_WRITABLE": "no",
+        }
+    ),
+    tested="4.1.2",
+    tools=MappingProxyType(
+        {
+            "squashfuse": "enroot can't start an image without unpacking it, and packed user software can't be mounted",
+            "fuse-overlayfs": "enroot needs it to start an image without unpacking it, unless the kernel's is enabled",
+        }
+    ),
+    # enroot.in, config::export; an unpacked image needs the space, or its layers
+    folders=MappingProxyType(
+        {
+            "ENROOT_RUNTIME_PATH": ("${XDG_RUNTIME_DIR}/enroot", 10**6),
+            "ENROOT_CACHE_PATH": ("${XDG_CACHE_HOME}/enroot", 10**10),
+            "ENROOT_DATA_PATH": ("${XDG_DATA_HOME}/enroot", 3 * 10**10),
+        }
+    ),
+    configuration="/etc/enroot/enroot.conf",
+    plugin=_PYXIS,
+)
+
+# The one for SIFs comes first: it is that of sites that name none.
+RUNTIMES: Mapping[str, Runtime] = MappingProxyType({one.key: one for one in (APPTAINER, _ENROOT)})
+
+# Working directories that no runtime mounts in a container (Apptainer, addCwdMount), and whose such a folder is there.
+SYSTEM_FOLDERS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("/bin", "/etc", "/lib", "/lib64", "/mnt", "/opt", "/sbin", "/usr", "/var"), "image"),
+        **dict.fromkeys(("/", "/dev", "/proc", "/sys"), "runtime"),
+    }
+)
+
+
+def squashfs_runtimes() -> tuple[Runtime, ...]:
+    """Return the runtimes that start no SIFs."""
+    return tuple(one for one in RUNTIMES.values() if not one.starts_sifs)
+
+
+def squashfs_image() -> str:
+    """Return what messages call the image that these start: `image for enroot`."""
+    return f"image for {' and '.join(one.name for one in squashfs_runtimes())}"
+
+
+def squashfs_users() -> tuple[str, ...]:
+    """Return the names of all that start it: runtimes, and plugins of Slurm."""
+    return tuple(name for one in squashfs_runtimes() for name in (one.name, one.plugin and one.plugin.name) if name)
+
+
+def runtime_commands() -> frozenset[str]:
+    """Return the commands of all runtimes."""
+    return frozenset(command for one in RUNTIMES.values() for command in one.commands)

@@ -1,0 +1,185 @@
+"""Compilers and headers for an image that lacks them: packages of its own distribution, laid over it for a build.
+
+They are unpacked without root and packed into one file, which the runtime puts over the image as a read-only overlay.
+The image itself is not copied, and what is built has its libc and its headers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+from sifmod.container.bind import Bind
+from sifmod.errors import CommandError, InstallError
+from sifmod.host.command import LOOK_IN_CONTAINER, run
+from sifmod.host.owners import problem_of_way
+from sifmod.host.runtime import ContainerRuntime, answer_of
+from sifmod.host.writing import put_in_place, scratch_folder
+from sifmod.install.pip import network_settings
+from sifmod.resources import program
+
+_MISSING = {"cc": "a C compiler", "c++": "a C++ compiler", "headers": "the headers of its Python"}
+# A distribution has headers for its own Python alone.
+_OF_DISTRIBUTION = "/usr"
+_NO_APT = 3  # of build-tools.sh
+_LONGEST = 1000
+WITH = "name an image that is built from the module's and has them: --with IMAGE"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something is built: an image as a contained container sees it.
+
+    Attributes:
+        runtime: the container runtime.
+        image: the SIF.
+        python: the command that starts its Python.
+        binds: what the container sees beside it.
+        overlay: options that lay a packed file over it.
+    """
+
+    runtime: ContainerRuntime
+    image: Path
+    python: str
+    binds: tuple[Bind, ...] = ()
+    overlay: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Found:
+    """The Python of an image, and what it lacks to build extensions.
+
+    Attributes:
+        python: its full version.
+        prefix: where it is installed.
+        libc: name and version of its libc.
+        include: the folder for its headers.
+        missing: what it lacks, as `_MISSING` has it.
+    """
+
+    python: str
+    prefix: str
+    libc: str
+    include: str
+    missing: tuple[str, ...]
+
+    @property
+    def needs(self) -> str:
+        """What is missing, for a message."""
+        return " and ".join(_MISSING[name] for name in self.missing)
+
+    @property
+    def title(self) -> str:
+        """The Python, for a message."""
+        return f"Python {self.python} in {self.prefix}, {self.libc or 'another libc'}"
+
+
+def look_for_compilers(place: Place) -> Found:
+    """Return which Python an image has, and what it lacks.
+
+    Raises:
+        InstallError: it has no Python of the module, or answers something else.
+    """
+    words, environ = place.runtime.contained(
+        place.image, [place.python, "-I", "-"], binds=place.binds, options=place.overlay
+    )
+    what = f"the Python of {place.image.name}"
+    answer = answer_of(words, what, stdin=program("compilers"), env=environ, time_limit=LOOK_IN_CONTAINER)
+    try:
+        told = json.loads(answer)
+        texts = {name: told[name] for name in ("python", "prefix", "libc", "include")}
+        missing = tuple(name for name in _MISSING if name in told["missing"])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise InstallError(f"{what} does not say what it has: {answer[:80]!r}") from error
+    if not all(isinstance(text, str) and text.isprintable() and len(text) < _LONGEST for text in texts.values()):
+        raise InstallError(f"{what} does not say what it has: {answer[:80]!r}")
+    return Found(**texts, missing=missing)
+
+
+def tools_for(
+    place: Place, found: Found, identity: str, *, say: Callable[[str], object], environ: Mapping[str, str]
+) -> Path:
+    """Return the packed file with what an image lacks, made from packages of its distribution the first time.
+
+    Args:
+        place: the image.
+        found: what it lacks.
+        identity: what tells the image from others.
+        say: called with what is done.
+        environ: the environment of the user: its proxies, and its folder for caches.
+
+    Raises:
+        InstallError: the packages can't be had, or the file can't be made; the message says what to do instead.
+    """
+    if "headers" in found.missing and found.prefix != _OF_DISTRIBUTION:
+        raise InstallError(
+            f"the Python of '{place.image.name}' has no headers: there is no '{found.include}/Python.h', and its "
+            f"distribution has them for a Python in {_OF_DISTRIBUTION} alone, and not in {found.prefix}. Ask who made "
+            f"the image to keep them, or {WITH}"
+        )
+    version = re.match(r"\d+\.\d+", found.python)
+    packages = [f"python{version[0]}-dev"] if version and "headers" in found.missing else []
+    text = program("build-tools.sh")
+    key = hashlib.sha256(repr((identity, packages, text)).encode()).hexdigest()[:16]
+    cache = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or "/", ".cache"), "sifmod")
+    if not cache.is_absolute() or re.search("[,:]", str(cache)):
+        raise InstallError(
+            f"compilers can't be kept in '{cache}', which must be absolute and without ',' and ':' for the runtime to "
+            "lay them over an image: set XDG_CACHE_HOME to another folder"
+        )
+    packed = cache / f"build-tools-{key}.squashfs"
+    make_own(cache)
+    if packed.is_file():
+        return packed
+    say(f"'{place.image.name}' lacks {found.needs}: getting compilers and git of its distribution, once for this image")
+    with scratch_folder("tools") as scratch:
+        words, variables = place.runtime.contained(
+            place.image,
+            ["/bin/sh", "-s", "--", *packages],
+            binds=[Bind(str(scratch), "/tmp")],  # noqa: S108 - in the container
+            env=network_settings(environ),
+        )
+        done = run(words, stdin=text, env=variables)
+        if done.status:
+            why = "it has no apt" if done.status == _NO_APT else f"apt's last lines: {done.last_lines}"
+            raise InstallError(
+                f"'{place.image.name}' lacks {found.needs}, which can't be had from its distribution ({why}): {WITH}"
+            )
+        tools = scratch / "tools"
+        if tools.is_symlink() or not tools.is_dir():  # the image has made it
+            raise InstallError(f"'{place.image.name}' has unpacked nothing that could be laid over it: {WITH}")
+        draft = cache / f".{packed.name}.{os.getpid()}"
+        try:
+            options = ["-quiet", "-no-progress", "-all-root", "-noappend", "-comp", "gzip", "-Xcompression-level", "1"]
+            done = run(["mksquashfs", tools, draft, *options])
+            if done.status:
+                raise InstallError(f"'{packed}' can't be made; mksquashfs's last lines: {done.last_lines}")
+            put_in_place(draft, packed)
+        except CommandError as error:
+            raise InstallError(f"'{packed}' can't be made: {error}. Use a host that has squashfs-tools") from error
+        finally:
+            draft.unlink(missing_ok=True)
+    return packed
+
+
+def make_own(folder: Path) -> None:
+    """Make a folder, and refuse one in which others could put files: what is in it becomes programs.
+
+    Raises:
+        InstallError: it can't be made, or others may write to it, or to a folder above it.
+    """
+    problem = problem_of_way(folder)
+    try:
+        for path in reversed([path for path in (folder, *folder.parents) if not problem and not path.exists()]):
+            path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise InstallError(f"'{error.filename}' can't be made: {error.strerror}") from error
+    problem = problem or problem_of_way(folder)
+    if problem:
+        raise InstallError(f"'{folder}' can't be used: {problem}")

@@ -1,0 +1,290 @@
+"""Wheels for a module, built in a container of its image with compilers that the image lacks."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Callable, Optional
+from urllib.parse import urlsplit, urlunsplit
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from sifmod import names
+from sifmod.container.bind import Bind
+from sifmod.container.gpu import VENDORS
+from sifmod.errors import InstallError, SifmodError
+from sifmod.host.command import follow, run
+from sifmod.host.files import each_level_a_call, open_below
+from sifmod.host.runtime import ContainerRuntime
+from sifmod.host.writing import scratch_folder, whole_file
+from sifmod.install.pip import pip_settings, scratch_binds
+from sifmod.installed.buildtools import WITH, Place, look_for_compilers, make_own, tools_for
+from sifmod.installed.installation import Installation
+from sifmod.usersoftware.layers import layer_binds
+from sifmod.usersoftware.state import DIRECTORY, PACKED
+
+# What programs that build read. The paths of compilers are the host's, and do not count in the container.
+_BUILD_VARIABLES = (
+    *("CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CMAKE_BUILD_PARALLEL_LEVEL", "MAX_JOBS"),
+    *("SETUPTOOLS_SCM_PRETEND_VERSION", *(vendor.built_for for vendor in VENDORS.values())),
+)
+# What git sets for a hook or an alias, so that its commands work on the repository of that. Those on what the user
+# configures stay, as "git rev-parse --local-env-vars" has them, and names of which that knows nothing.
+_OF_ANOTHER_REPOSITORY = (
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE"),
+    *("GIT_INDEX_FILE", "GIT_NAMESPACE", "GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"),
+    *("GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE"),
+)
+_ARCHIVE = re.compile(r"\.(tar\.(gz|bz2|xz)|tgz|zip)$")
+_REVISION = re.compile(r"(?!-)[A-Za-z0-9._/+-]+")
+_SUBDIRECTORY = re.compile(r"(?!\.\.?(/|$))[A-Za-z0-9._+-]+(/(?!\.\.?(/|$))[A-Za-z0-9._+-]+)*")
+_SCHEMES = ("file", "http", "https", "ssh")
+_FORMS = (
+    "write NAME, NAME==VERSION, the path of a source or of an archive, or git+https://HOST/PATH@REVISION "
+    "(also git+ssh and git+file)"
+)
+# Of the programs that a source needs only while it lies in somebody's folder.
+_LEFT_OUT = shutil.ignore_patterns("__pycache__", ".venv", ".tox", ".nox", "*.egg-info")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a wheel is built from.
+
+    Attributes:
+        requirement: a requirement for pip; empty for a path or a repository.
+        path: a folder or an archive of this host.
+        repository: the address of a git repository.
+        revision: its branch, tag or commit; empty for the default branch.
+        subdirectory: the folder of the source in it.
+    """
+
+    requirement: str = ""
+    path: Optional[Path] = None
+    repository: str = ""
+    revision: str = ""
+    subdirectory: str = ""
+
+
+def source_of(text: str) -> Source:
+    """Return what a requirement names.
+
+    Raises:
+        SifmodError: it is of no form that can be built.
+    """
+    # pip's own form of a name beside an address
+    address = re.sub(r"^[A-Za-z0-9._-]+(\[[A-Za-z0-9._, -]*\])?\s*@\s*(?=git\+)", "", text.strip())
+    if address.startswith("git+"):
+        return _repository(address)
+    if text.startswith((".", "/", "~")) or ("/" in text and "://" not in text) or _ARCHIVE.search(text):
+        path = Path(text).expanduser().absolute()
+        if path.is_dir() and not any((path / name).is_file() for name in ("pyproject.toml", "setup.py")):
+            raise SifmodError(f"'{text}' has neither pyproject.toml nor setup.py: name the folder of a Python project")
+        if path.is_dir() or (path.is_file() and _ARCHIVE.search(path.name)):
+            return Source(path=path)
+        raise SifmodError(f"'{text}' is neither a folder nor an archive of a source: {_FORMS}")
+    try:
+        wanted = Requirement(text)
+    except InvalidRequirement as error:
+        raise SifmodError(f"{text!r} is not a requirement: {_FORMS}") from error
+    if wanted.url:
+        raise SifmodError(f"{text!r} names an address: download it, and name the file")
+    return Source(requirement=str(wanted))
+
+
+def _repository(address: str) -> Source:
+    try:
+        parts = urlsplit(address[len("git+") :])
+        has_password = bool(parts.password)
+    except ValueError as error:
+        raise SifmodError(f"{address!r} is not an address: {_FORMS}") from error
+    if parts.scheme not in _SCHEMES or parts.query or not re.fullmatch(r"[\x21-\x7e]+", address):
+        raise SifmodError(f"{address!r} is not an address of a git repository: {_FORMS}")
+    if has_password or (parts.username and parts.scheme != "ssh"):
+        raise SifmodError(
+            "an address with a password or a token is seen by all users of this host: keep it in git's credential "
+            "helper, or use git+ssh"
+        )
+    path, _, revision = parts.path.rpartition("@") if "@" in parts.path else (parts.path, "", "")
+    fragment = dict(one.partition("=")[::2] for one in parts.fragment.split("&") if one)
+    subdirectory = fragment.pop("subdirectory", "")
+    fragment.pop("egg", "")
+    is_valid = not fragment and (not subdirectory or _SUBDIRECTORY.fullmatch(subdirectory))
+    if not path.strip("/") or not is_valid or ("@" in parts.path and not _REVISION.fullmatch(revision)):
+        raise SifmodError(f"{address!r} is not an address of a git repository: {_FORMS}")
+    repository = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+    return Source("", None, repository, revision, subdirectory)
+
+
+def wheels_folder(module: str, environ: Mapping[str, str]) -> Path:
+    """Return the folder of this user's wheels for a module, where the pip and the uv of the module look."""
+    return Path(environ.get("HOME") or "/", names.WHEELS, module)
+
+
+def build_wheels(
+    installation: Installation,
+    sources: Sequence[Source],
+    folder: Path,
+    runtime: ContainerRuntime,
+    *,
+    with_image: Optional[Path] = None,
+    is_isolated: bool = True,
+    say: Callable[[str], object],
+    environ: Mapping[str, str],
+) -> tuple[Path, ...]:
+    """Build wheels, without those of what they require, and return their paths.
+
+    What runs is the source's own program. It sees the image, the user software, and what pip is set to use, and writes
+    to a temporary folder alone.
+
+    Args:
+        installation: the module that they are for.
+        sources: what to build.
+        folder: where the wheels go.
+        runtime: the container runtime.
+        with_image: an image with compilers and the module's Python; None for the module's own.
+        is_isolated: whether pip builds each with tools of its own, and not with the packages of the module.
+        say: called with what is done, and with each line of pip.
+        environ: the environment of the user.
+
+    Raises:
+        SifmodError: a source, a compiler or Python's headers are missing, or a build failed.
+    """
+    place = _place(installation, runtime)
+    found = look_for_compilers(place)
+    if with_image:
+        own, place = found, replace(place, image=with_image)
+        try:
+            found = look_for_compilers(place)
+        except InstallError as error:
+            raise InstallError(
+                f"'{with_image}' has no Python of {installation.module}: name an image that is built from the module's "
+                f"({error})"
+            ) from error
+        if replace(found, missing=()) != replace(own, missing=()):
+            raise InstallError(
+                f"'{with_image}' has {found.title}, and {installation.module} has {own.title}: a wheel that is built "
+                "there may not work here. Name an image that is built from the module's"
+            )
+        if found.missing:
+            raise InstallError(f"'{with_image}' lacks {found.needs}: name another image")
+    if found.missing:
+        manifest = installation.manifest
+        identity = manifest.image_sha256 or f"{manifest.image_id} {manifest.image_size}"
+        tools = tools_for(place, found, identity, say=say, environ=environ)
+        place = replace(place, overlay=("--overlay", f"{tools}:ro"))
+        try:
+            still = look_for_compilers(place)
+        except InstallError as error:
+            raise InstallError(f"nothing can be laid over an image here ({error}): {WITH}") from error
+        if still.missing:
+            raise InstallError(f"the packages of the distribution of '{place.image.name}' lack {still.needs}")
+    make_own(folder)
+    with scratch_folder("wheel") as scratch:
+        wanted = [_brought(source, scratch, number, say, environ) for number, source in enumerate(sources, 1)]
+        _run_pip(place, installation, wanted, scratch, is_isolated=is_isolated, say=say, environ=environ)
+        return tuple(_kept(scratch / "wheels", folder))
+
+
+def _place(installation: Installation, runtime: ContainerRuntime) -> Place:
+    """Return the module's container with its user software, to which nothing can be written."""
+    state, root = installation.user_software, installation.root
+    binds = [Bind(str(root / "runscripts"), names.RUNSCRIPTS, "ro")]
+    if state.state in (DIRECTORY, PACKED):
+        is_packed = state.state == PACKED
+        binds.append(
+            Bind(
+                str(state.packed if is_packed else state.directory),
+                names.USER_SOFTWARE,
+                "ro,image-src=/" if is_packed else "ro",
+            )
+        )
+        binds += layer_binds([layer.path for layer in installation.layers if not layer.problem])
+    return Place(runtime, installation.image, f"{names.RUNSCRIPTS}/conda-python-simple", tuple(binds))
+
+
+def _brought(
+    source: Source, scratch: Path, number: int, say: Callable[[str], object], environ: Mapping[str, str]
+) -> str:
+    """Return a requirement as pip in the container reads it, after its source was copied to where that sees it."""
+    if source.requirement:
+        return source.requirement
+    target = scratch / "sources" / str(number)
+    target.parent.mkdir(exist_ok=True)
+    inside = f"/tmp/sources/{number}"  # noqa: S108 - in the container
+    if source.repository:
+        say(f"cloning {source.repository}")
+        # no program of a repository runs on the host
+        git = ["git", "-c", "core.hooksPath=/dev/null"]
+        here = [*git, "-C", str(target)]
+        commands = [[*git, "clone", "--quiet", "--no-checkout", "--", source.repository, str(target)]]
+        commands.append([*here, "checkout", "--quiet", source.revision or "HEAD", "--"])
+        commands.append([*here, "submodule", "--quiet", "update", "--init", "--recursive"])
+        clean = {name: value for name, value in environ.items() if name not in _OF_ANOTHER_REPOSITORY}
+        for command in commands:
+            done = run(command, env=clean)
+            if done.status:
+                raise InstallError(f"git could not bring {source.repository}: {done.last_lines}")
+        return f"{inside}/{source.subdirectory}" if source.subdirectory else inside
+    path = source.path or Path()
+    try:
+        with each_level_a_call(path):
+            if path.is_dir():
+                shutil.copytree(path, target, symlinks=True, ignore=_LEFT_OUT)
+                return inside
+            target.mkdir()
+            shutil.copyfile(path, target / path.name)
+    except (OSError, shutil.Error) as error:
+        raise InstallError(f"'{path}' can't be copied to '{target}': {error}") from error
+    return f"{inside}/{path.name}"
+
+
+def _run_pip(
+    place: Place,
+    installation: Installation,
+    wanted: Sequence[str],
+    scratch: Path,
+    *,
+    is_isolated: bool,
+    say: Callable[[str], object],
+    environ: Mapping[str, str],
+) -> None:
+    settings, binds = pip_settings(scratch, (), environ)
+    settings.update({name: environ[name] for name in _BUILD_VARIABLES if name in environ})
+    if (installation.root / "runscripts" / names.CONSTRAINTS).is_file():
+        # so that an extension is built with the image's numpy, not with a newer one
+        settings["PIP_CONSTRAINT"] = f"{names.RUNSCRIPTS}/{names.CONSTRAINTS}"
+    command = [place.python, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps", "--use-pep517"]
+    options = [] if is_isolated else ["--no-build-isolation"]
+    words, variables = place.runtime.contained(
+        place.image,
+        [*command, *options, "--wheel-dir", "/tmp/wheels", "--", *wanted],  # noqa: S108 - in the container
+        binds=[*scratch_binds(scratch), *binds, *place.binds],
+        env=settings,
+        options=place.overlay,
+    )
+    done = follow(words, on_line=say, on_silence=lambda: None, silence=60, env=variables)
+    if done.status:
+        header = re.search(r"fatal error: (\S+): No such file", done.stdout)
+        name = f". The header {header[1]} is of a library that the image lacks: {WITH}" if header else ""
+        raise InstallError(f"pip failed with exit status {done.status}, and says above why{name}")
+
+
+def _kept(made: Path, folder: Path) -> list[Path]:
+    """Copy the wheels of a build into a folder."""
+    kept: list[Path] = []
+    if made.is_symlink():  # the source's program has made it
+        raise InstallError("the build has put a link in the place of its wheels: nothing was taken from there")
+    for name in sorted(path.name for path in made.iterdir()) if made.is_dir() else ():
+        try:
+            parse_wheel_filename(name)
+        except InvalidWheelFilename as error:
+            raise InstallError(f"the build has made {name!r}, which is not the name of a wheel") from error
+        with open_below(made, name) as stream, whole_file(folder / name) as target:
+            shutil.copyfileobj(stream, target)
+        kept.append(folder / name)
+    return kept

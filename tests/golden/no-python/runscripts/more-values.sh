@@ -1,0 +1,8 @@
+# Values of GROMACS/2024.1, which the scripts in bin, share and runscripts read.
+# shellcheck shell=bash disable=SC2016,SC2034,SC2054,SC2191,SC2209
+declare -gA sifmod_said=(
+    [image_is_gone]='the image '"'"'/apps/GROMACS/2024.1/gromacs.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
+    [runtime_is_missing]='no container runtime on this node: looked for singularity and apptainer on PATH. Load its module, use a node that has one, or set '"'"'runtime'"'"' in the site file'
+)
+
+# the same in every installation

@@ -1,0 +1,19 @@
+# Values of PyTorch-NGC/24.05 it's, which the scripts in bin, share and runscripts read.
+# shellcheck shell=bash disable=SC2016,SC2034,SC2054,SC2191,SC2209
+sifmod_user_commands=true
+sifmod_installer=pip
+declare -gA sifmod_pack=([compressor]=zstd [level]=5 [block_size]=256K [processors]=0)
+sifmod_stripe=()
+declare -gA sifmod_said=(
+    [image_is_gone]='the image '"'"'/tmp/a b,c'"'"'d$e/nasty $image "1".sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
+    [runtime_is_missing]='no container runtime on this node: looked for singularity ce on PATH. Load its module, use a node that has one, or set '"'"'runtime'"'"' in the site file'
+    [unreadable_beside_directory]='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, so /tmp/a b,c'"'"'d$e/user-software is used. Its owner can allow it with: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
+    [unreadable_alone]='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, and your packages are in it. Its owner can allow it with: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
+    [damaged_beside_directory]='/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, so /tmp/a b,c'"'"'d$e/user-software is used. Pack it again with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; make-squashfs'
+    [damaged_alone]='/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or, if /tmp/a b,c'"'"'d$e/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise begin anew with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; eb --rebuild '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e'"'"'/easybuild/*.eb'
+    [stale]='this shell loaded PyTorch-NGC/24.05 it'"'"'s before its user software was packed, so singularity here still uses the old directory. Run: module load PyTorch-NGC/24.05 it'"'"'s'
+    [missing]='the user software is missing: neither /tmp/a b,c'"'"'d$e/user-software nor /tmp/a b,c'"'"'d$e/user-software.squashfs exists. Restore the file, if /tmp/a b,c'"'"'d$e/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise make it again, without your packages, with: eb --rebuild '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e'"'"'/easybuild/*.eb'
+    [may_not_write]='for group write permission, ask its owner. For a module of your own on top: sifmod on '"'"'PyTorch-NGC/24.05 it'"'"'"'"'"'"'"'"'s'"'"' --name NAME'
+)
+
+# the same in every installation

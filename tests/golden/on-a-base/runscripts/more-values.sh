@@ -1,0 +1,19 @@
+# Values of Mine/1, which the scripts in bin, share and runscripts read.
+# shellcheck shell=bash disable=SC2016,SC2034,SC2054,SC2191,SC2209
+sifmod_user_commands=true
+sifmod_installer=pip
+declare -gA sifmod_pack=([compressor]=zstd [level]=5 [block_size]=256K [processors]=0)
+sifmod_stripe=()
+declare -gA sifmod_said=(
+    [image_is_gone]='the image '"'"''"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
+    [runtime_is_missing]='no container runtime on this node: looked for singularity and apptainer on PATH. Load its module, use a node that has one, or set '"'"'runtime'"'"' in the site file'
+    [unreadable_beside_directory]='/home/me/Mine/1/user-software.squashfs can'"'"'t be read, so /home/me/Mine/1/user-software is used. Its owner can allow it with: chmod ug+r /home/me/Mine/1/user-software.squashfs'
+    [unreadable_alone]='/home/me/Mine/1/user-software.squashfs can'"'"'t be read, and your packages are in it. Its owner can allow it with: chmod ug+r /home/me/Mine/1/user-software.squashfs'
+    [damaged_beside_directory]='/home/me/Mine/1/user-software.squashfs is damaged, so /home/me/Mine/1/user-software is used. Pack it again with: rm /home/me/Mine/1/user-software.squashfs; make-squashfs'
+    [damaged_alone]='/home/me/Mine/1/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or, if /home/me/Mine/1/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise begin anew with: rm /home/me/Mine/1/user-software.squashfs; eb --rebuild /home/me/Mine/1/easybuild/*.eb'
+    [stale]='this shell loaded Mine/1 before its user software was packed, so singularity here still uses the old directory. Run: module load Mine/1'
+    [missing]='the user software is missing: neither /home/me/Mine/1/user-software nor /home/me/Mine/1/user-software.squashfs exists. Restore the file, if /home/me/Mine/1/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise make it again, without your packages, with: eb --rebuild /home/me/Mine/1/easybuild/*.eb'
+    [may_not_write]='for group write permission, ask its owner. For a module of your own on top: sifmod on Mine/1 --name NAME'
+)
+
+# the same in every installation

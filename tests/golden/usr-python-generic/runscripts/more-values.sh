@@ -1,0 +1,19 @@
+# Values of Python/3.11-demo-singularity, which the scripts in bin, share and runscripts read.
+# shellcheck shell=bash disable=SC2016,SC2034,SC2054,SC2191,SC2209
+sifmod_user_commands=true
+sifmod_installer=pip
+declare -gA sifmod_pack=([compressor]=zstd [level]=5 [block_size]=256K [processors]=0)
+sifmod_stripe=()
+declare -gA sifmod_said=(
+    [image_is_gone]='the image '"'"'/apps/Python/3.11-demo-singularity/demo.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
+    [runtime_is_missing]='no container runtime on this node: looked for singularity and apptainer on PATH. Load its module, use a node that has one, or set '"'"'runtime'"'"' in the site file'
+    [unreadable_beside_directory]='/apps/Python/3.11-demo-singularity/user-software.squashfs can'"'"'t be read, so /apps/Python/3.11-demo-singularity/user-software is used. Its owner can allow it with: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs'
+    [unreadable_alone]='/apps/Python/3.11-demo-singularity/user-software.squashfs can'"'"'t be read, and your packages are in it. Its owner can allow it with: chmod ug+r /apps/Python/3.11-demo-singularity/user-software.squashfs'
+    [damaged_beside_directory]='/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, so /apps/Python/3.11-demo-singularity/user-software is used. Pack it again with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; make-squashfs'
+    [damaged_alone]='/apps/Python/3.11-demo-singularity/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or, if /apps/Python/3.11-demo-singularity/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise begin anew with: rm /apps/Python/3.11-demo-singularity/user-software.squashfs; eb --rebuild /apps/Python/3.11-demo-singularity/easybuild/*.eb'
+    [stale]='this shell loaded Python/3.11-demo-singularity before its user software was packed, so singularity here still uses the old directory. Run: module load Python/3.11-demo-singularity'
+    [missing]='the user software is missing: neither /apps/Python/3.11-demo-singularity/user-software nor /apps/Python/3.11-demo-singularity/user-software.squashfs exists. Restore the file, if /apps/Python/3.11-demo-singularity/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise make it again, without your packages, with: eb --rebuild /apps/Python/3.11-demo-singularity/easybuild/*.eb'
+    [may_not_write]='for group write permission, ask its owner. For a module of your own on top: sifmod on Python/3.11-demo-singularity --name NAME'
+)
+
+# the same in every installation

@@ -1,0 +1,61 @@
+"""A kernel of the demo's module, as a Jupyter server of the user starts it."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import KernelManager
+from jupyter_client.provisioning.local_provisioner import LocalProvisioner
+
+NAME = "python-3.11-demo-singularity"
+
+
+def client_of(data: Path, runtime: Path) -> Iterator[tuple[KernelManager, BlockingKernelClient]]:
+    """Start the kernel as a Jupyter server of the user does, outside of any module."""
+    specs = KernelSpecManager(kernel_dirs=[str(data / "kernels")], ensure_native_kernel=False)
+    runtime.mkdir(parents=True, exist_ok=True)
+    manager = KernelManager(
+        kernel_name=NAME, kernel_spec_manager=specs, connection_file=str(runtime / "kernel-test.json")
+    )
+    manager.start_kernel(cwd=str(data))  # a working directory is shown too: not that of the checkout
+    client = manager.client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=90)
+        yield manager, client
+    finally:
+        client.stop_channels()
+        started = processes_of(manager)
+        # asked to end: killed at once, it would leave its mounts (docs/howto/use-jupyter.md)
+        manager.shutdown_wait_time = 60
+        manager.shutdown_kernel()
+    deadline = time.monotonic() + 90
+    while any(Path("/proc", pid).exists() for pid in started) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert started
+    assert [pid for pid in started if Path("/proc", pid).exists()] == []
+
+
+def processes_of(manager: KernelManager) -> list[str]:
+    """The runtime of a kernel, and what it has started: Python, and what mounts image and packed user software."""
+    assert isinstance(manager.provisioner, LocalProvisioner)
+    parent = str(manager.provisioner.pid)
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", parent], capture_output=True, text=True, check=False)
+    return [parent, *children.stdout.split()]
+
+
+def outcome(client: BlockingKernelClient, code: str, *, timeout: float = 60) -> str:
+    """What a cell prints, and the name of its error."""
+    said: list[str] = []
+
+    def hear(message: dict[str, dict[str, str]]) -> None:
+        content = message["content"]
+        said.append(content.get("text", "") + content.get("ename", ""))
+
+    client.execute_interactive(code, timeout=timeout, output_hook=hear)
+    return "".join(said).strip()

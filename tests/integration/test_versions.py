@@ -1,0 +1,118 @@
+"""sifmod with the oldest versions of its dependencies that pyproject.toml allows, and with the newest."""
+
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+# The tests of what uses a dependency, or what that needs itself.
+EASYBUILD = ("eb", "easyconfig/test_text.py", "test_easyconfigs.py")
+TEMPLATES = ("catalogue/test_pages.py", "render/test_golden.py", "render/test_job.py")
+USED_BY: dict[str, tuple[str, ...]] = {
+    "click": ("commands/test_output.py", "commands/test_progress.py", "test_cli.py"),
+    "easybuild-easyblocks": EASYBUILD,
+    "easybuild-framework": EASYBUILD,
+    "jinja2": TEMPLATES,
+    "markdown-it-py": ("catalogue/test_pages.py",),
+    "markupsafe": TEMPLATES,
+    "mdurl": ("catalogue/test_pages.py",),
+    "packaging": (
+        "environment",
+        "install/test_probe.py",
+        "installed",
+        "site",
+        "image/test_python.py",
+        "image/test_sbom.py",
+        "advice",
+        "text/test_version.py",
+    ),
+    "pyelftools": ("image/test_mpi.py", "image/test_system.py"),
+    "pygments": ("commands/test_output.py", "eb/test_progress.py"),
+    "pysquashfsimage": ("image/test_squashfs.py", "image/test_inspection.py"),
+    "pyyaml": ("text/test_yaml.py", "catalogue/test_ondemand.py", "environment/test_conda.py"),
+    "rich": (
+        "commands/test_output.py",
+        "commands/test_progress.py",
+        "commands/test_terminal.py",
+        "eb/test_progress.py",
+    ),
+    "tomli": ("site", "environment"),
+    "tomli-w": ("environment", "install/test_hostmpi.py"),
+}
+# The room whose libraries only the extra of its name asks for.
+NEEDS_AN_EXTRA = "environment"
+
+
+def run_unit_tests(commands: Path, tmp_path: Path, *paths: str) -> None:
+    """Run the quick unit tests of some rooms with another Python or other packages."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environ.update(PATH=f"{commands}:{os.environ['PATH']}", PYTHONPATH=str(ROOT / "src"))
+    pytest_of: list[str | Path] = [
+        commands / "python",
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--basetemp",
+        tmp_path / "unit",
+    ]
+    tests = [f"tests/unit/{path}" for path in paths]
+    done = subprocess.run(
+        [*pytest_of, "-m", "not slow", *tests], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def uv(*words: object, cwd: Path) -> None:
+    """Run uv with the indexes that pip is told to use."""
+    indexes = (
+        ("PIP_INDEX_URL", "UV_DEFAULT_INDEX"),
+        ("PIP_EXTRA_INDEX_URL", "UV_INDEX"),
+        ("PIP_FIND_LINKS", "UV_FIND_LINKS"),
+    )
+    found = {theirs: os.environ[ours] for ours, theirs in indexes if os.environ.get(ours)}
+    done = subprocess.run(
+        ["uv", "--quiet", *map(str, words)],
+        env={**os.environ, **found},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def resolved(resolution: str, target: Path, *options: str) -> dict[str, str]:
+    """Resolve what pyproject.toml asks for into a file, and return its versions."""
+    uv(
+        *("pip", "compile", "--resolution", resolution, *options, ROOT / "pyproject.toml"),
+        *("--python", sys.executable, "--no-annotate", "--output-file", target),
+        cwd=target.parent,
+    )
+    lines = (line.partition(";")[0].strip() for line in target.read_text().splitlines())
+    return dict(line.split("==") for line in lines if "==" in line)
+
+
+@pytest.mark.parametrize("extra", ["", "environment"])
+@pytest.mark.parametrize("resolution", ["lowest-direct", "highest"])
+def test_the_unit_tests_of_what_uses_other_packages_pass(tmp_path: Path, resolution: str, extra: str) -> None:
+    """Those of what uses a package of which this Python has another version, and needs this extra or none."""
+    extras = ("--extra", extra) if extra else ()
+    found = resolved(resolution, tmp_path / "needed.txt", *extras)
+    other = [name for name, version in found.items() if metadata.version(name) != version]
+    paths = {path for name in other for path in USED_BY[name] if path.startswith(NEEDS_AN_EXTRA) == bool(extra)}
+    if not paths:
+        return
+    versions, venv = tmp_path / "versions.txt", tmp_path / "venv"
+    assert resolved(resolution, versions, "--extra", "test", *extras).items() >= found.items()
+    uv("venv", "--python", sys.executable, venv, cwd=tmp_path)
+    uv("pip", "install", "--python", venv / "bin/python", "--requirements", versions, cwd=tmp_path)
+    run_unit_tests(venv / "bin", tmp_path, *sorted(paths))

@@ -1,0 +1,230 @@
+"""What a requirement for a wheel may name, what an image may answer, and which folders take wheels."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sifmod.container.bind import Bind
+from sifmod.errors import InstallError, SifmodError
+from sifmod.host.runtime import ContainerRuntime
+from sifmod.installed import buildtools, wheels
+from sifmod.installed.buildtools import Found, Place, look_for_compilers, make_own, tools_for
+from sifmod.installed.wheels import Source, source_of, wheels_folder
+
+GIT = "git+https://example.org/a/b.git"
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("mpi4py", Source("mpi4py")),
+        ("mpi4py[extra]==4.0.1", Source("mpi4py[extra]==4.0.1")),
+        (GIT, Source(repository="https://example.org/a/b.git")),
+        (f"b @ {GIT}@v1.0", Source(repository="https://example.org/a/b.git", revision="v1.0")),
+        (
+            f"{GIT}@feature/x#egg=b&subdirectory=python/b",
+            Source(repository="https://example.org/a/b.git", revision="feature/x", subdirectory="python/b"),
+        ),
+        ("git+ssh://git@example.org/a/b.git", Source(repository="ssh://git@example.org/a/b.git")),
+        ("git+file:///home/me/b.git@main", Source(repository="file:///home/me/b.git", revision="main")),
+    ],
+)
+def test_a_requirement_is_a_name_or_a_repository(text: str, source: Source) -> None:
+    assert source_of(text) == source
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--index-url=https://example.org",
+        "-r",
+        "a b",
+        "a\nb",
+        "https://example.org/a.tgz/b",
+        "a @ https://example.org/a.whl",
+        "git+ext::sh -c id",
+        "git+http:///",
+        "git+https://example.org/",
+        f"{GIT}@--upload-pack=id",
+        f"{GIT}@v1;id",
+        f"{GIT}@",
+        f"{GIT}#subdirectory=../x",
+        f"{GIT}#subdirectory=/etc",
+        f"{GIT}#other=1",
+        f"{GIT}?a=b",
+        "git+https://me:secret@example.org/a/b.git",
+        "git+https://token@example.org/a/b.git",
+        "git+https://[x/a",
+        "./nothing-here",
+        "nothing-here.tar.gz",
+        "/etc",
+    ],
+)
+def test_what_could_mean_something_else_is_refused(text: str) -> None:
+    with pytest.raises(SifmodError) as refused:
+        source_of(text)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_path_is_a_project_or_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "setup.py").touch()
+    (tmp_path / "a-1.0.tar.gz").touch()
+    monkeypatch.chdir(tmp_path)
+    assert source_of("./a") == Source(path=tmp_path / "a")
+    assert source_of("a-1.0.tar.gz") == Source(path=tmp_path / "a-1.0.tar.gz")
+    with pytest.raises(SifmodError, match=r"neither pyproject\.toml nor setup\.py"):
+        source_of("a/b")
+
+
+def test_a_source_is_copied_with_its_links_and_not_what_they_lead_to(tmp_path: Path) -> None:
+    scratch, source = tmp_path / "scratch", tmp_path / "source"
+    scratch.mkdir()
+    (source / ".venv").mkdir(parents=True)
+    (source / "secret").symlink_to("/etc/hostname")
+    assert wheels._brought(Source(path=source), scratch, 1, print, {}) == "/tmp/sources/1"
+    assert (scratch / "sources/1/secret").readlink() == Path("/etc/hostname")
+    assert not (scratch / "sources/1/.venv").exists()
+    os.mkfifo(source / "pipe")
+    with pytest.raises(InstallError, match="can't be copied"):
+        wheels._brought(Source(path=source), scratch, 2, print, {})
+
+
+def test_variables_of_a_hook_do_not_lead_git_to_another_repository(tmp_path: Path) -> None:
+    def git(folder: Path, *words: str) -> str:
+        command = ["git", "-c", "user.name=me", "-c", "user.email=me@example.org", "-C", str(folder), *words]
+        return str(subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout)
+
+    own, other, scratch = (tmp_path / name for name in ("own", "other", "scratch"))
+    for folder in (own, other, scratch):
+        folder.mkdir()
+    for folder in (own, other):
+        git(folder, "init", "-q")
+        (folder / "setup.py").write_text(folder.name)
+        git(folder, "add", ".")
+        git(folder, "commit", "-qm", "first")
+        git(folder, "tag", "v1")
+    git(own, "commit", "-q", "--allow-empty", "-m", "second")
+    before = git(own, "log", "-1", "--decorate"), git(own, "status")
+    of_git = {"GIT_DIR": f"{own}/.git", "GIT_INDEX_FILE": f"{own}/.git/index", "GIT_WORK_TREE": str(own)}
+    source = Source(repository=f"file://{other}", revision="v1")
+    wheels._brought(source, scratch, 1, print, {**os.environ, **of_git})
+    assert (scratch / "sources/1/setup.py").read_text() == "other"
+    assert (git(own, "log", "-1", "--decorate"), git(own, "status")) == before
+
+
+def test_wheels_of_a_module_are_in_the_home() -> None:
+    assert wheels_folder("A/1", {"HOME": "/home/me"}) == Path("/home/me/.local/share/sifmod/wheels/A/1")
+
+
+@pytest.mark.parametrize(
+    "name", ["x.whl", "a-1.0.whl", "-1.0-py3-none-any.whl", "a-1.0-py3-none-any.zip", "a b-1-py3-none-any.whl"]
+)
+def test_what_is_no_wheel_is_not_kept(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(InstallError, match="is not the name of a wheel"):
+        wheels._kept(tmp_path, tmp_path)
+
+
+def test_a_wheel_that_is_a_link_out_of_the_build_is_not_read(tmp_path: Path) -> None:
+    made, folder, secret = tmp_path / "made", tmp_path / "folder", tmp_path / "secret"
+    made.mkdir()
+    folder.mkdir()
+    secret.write_text("secret")
+    (made / "a-1.0-py3-none-any.whl").symlink_to(secret)
+    with pytest.raises(OSError, match=r"secret|not in|link"):
+        wheels._kept(made, folder)
+    assert list(folder.iterdir()) == []
+    (made / "a-1.0-py3-none-any.whl").unlink()
+    (made / "a-1.0-py3-none-any.whl").write_text("wheel")
+    assert wheels._kept(made, folder) == [folder / "a-1.0-py3-none-any.whl"]
+
+
+def test_a_link_in_the_place_of_the_wheels_or_of_the_tools_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, made = tmp_path / "secret", tmp_path / "made"
+    secret.mkdir()
+    (secret / "a-1.0-py3-none-any.whl").touch()
+    made.symlink_to(secret)
+    with pytest.raises(InstallError, match="a link in the place of its wheels"):
+        wheels._kept(made, tmp_path)
+    monkeypatch.setattr(buildtools, "problem_of_way", lambda _path: "")
+    here = place(tmp_path, "")
+    # what an image does in its /tmp, which the bind path leads to
+    here.runtime.path.write_text(f'#!/bin/sh\nln -s {secret} "${{APPTAINER_BINDPATH%%:*}}/tools"\n')
+    with pytest.raises(InstallError, match="unpacked nothing that could be laid over it"):
+        tools_for(here, Found("3.11.2", "/usr", "", "/usr", ("cc",)), "id", say=print, environ={"HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize("name", ["a:b", "a,b", "relative"])
+def test_a_cache_that_the_runtime_can_t_lay_over_an_image_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    environ = {"XDG_CACHE_HOME": name if name == "relative" else str(tmp_path / name)}
+    found = Found("3.11.2", "/usr", "", "/usr", ("cc",))
+    with pytest.raises(InstallError, match="set XDG_CACHE_HOME to another folder"):
+        tools_for(place(tmp_path, ""), found, "id", say=print, environ=environ)
+    assert not (tmp_path / name).exists()
+
+
+def place(folder: Path, answer: str) -> Place:
+    """Return an image in a runtime that prints an answer."""
+    runtime = folder / "singularity"
+    runtime.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
+    runtime.chmod(0o755)
+    return Place(ContainerRuntime(runtime), folder / "demo.sif", "python", (Bind("/a", "/b"),))
+
+
+GOOD = {
+    "python": "3.11.2",
+    "prefix": "/usr",
+    "libc": "glibc 2.36",
+    "include": "/usr/include",
+    "missing": ["headers", "x"],
+}
+
+
+def test_what_an_image_lacks_is_read(tmp_path: Path) -> None:
+    found = look_for_compilers(place(tmp_path, json.dumps(GOOD)))
+    assert found == Found("3.11.2", "/usr", "glibc 2.36", "/usr/include", ("headers",))
+    assert found.needs == "the headers of its Python"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["", "[", "[]", "{}", *(json.dumps({**GOOD, **bad}) for bad in ({"missing": 1}, {"prefix": 1}, {"libc": "\x1b"}))],
+)
+def test_what_an_image_must_not_answer(tmp_path: Path, answer: str) -> None:
+    with pytest.raises(InstallError, match="does not say what it has"):
+        look_for_compilers(place(tmp_path, answer))
+
+
+def test_headers_of_another_python_are_not_asked_of_the_distribution(tmp_path: Path) -> None:
+    found = Found("3.11.2", "/opt/python", "glibc 2.36", "/opt/python/include/python3.11", ("headers",))
+    with pytest.raises(InstallError, match=r"there is no '/opt/python/include/python3\.11/Python\.h'.*--with IMAGE"):
+        tools_for(place(tmp_path, ""), found, "id", say=print, environ={"HOME": str(tmp_path)})
+
+
+def test_an_image_without_apt_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buildtools, "problem_of_way", lambda _path: "")
+    here = place(tmp_path, "")
+    here.runtime.path.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(InstallError, match=r"lacks a C compiler, .*\(it has no apt\).*--with IMAGE"):
+        tools_for(here, Found("3.11.2", "/usr", "", "/usr", ("cc",)), "id", say=print, environ={"HOME": str(tmp_path)})
+
+
+def test_a_folder_that_others_may_write_to_takes_no_programs(tmp_path: Path) -> None:
+    make_own(tmp_path / "a" / "b")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "a").chmod(0o777)
+    for path in (tmp_path / "a" / "b", tmp_path / "a" / "new"):
+        with pytest.raises(InstallError, match="can be written to by others"):
+            make_own(path)
+    assert not (tmp_path / "a" / "new").exists()

@@ -1,0 +1,71 @@
+"""What a run of the tests says, and what `tests/run` says where containers can't run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.sampling import drawn
+
+from .support import Stubs
+
+ROOT = Path(__file__).parents[2]
+NO_NAMESPACES = "an ordinary user can make no user namespaces"
+
+CONFTEST = """
+from tests.reporting import Reporting
+
+def pytest_configure(config):
+    config.pluginmanager.register(Reporting(config))
+"""
+TESTS = """
+import pytest
+
+def test_good(): pass
+
+@pytest.mark.parametrize("word", ["it's"])
+def test_bad(word): assert False
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_left_out(number): pytest.skip("Apptainer: not found")
+"""
+
+
+def test_the_end_of_a_run_names_what_was_left_out_and_how_to_repeat_a_failure(tmp_path: Path) -> None:
+    folder = tmp_path / "tests" / "unit"
+    folder.mkdir(parents=True)
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (folder / "test_three.py").write_text(TESTS)
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "SIFMOD_TESTS_LEFT_OUT": "shellcheck: not found: lint"}
+    options: list[str | Path] = ["--rootdir", tmp_path, "-p", "no:cacheprovider", tmp_path]
+    command = [sys.executable, "-m", "pytest", *options]
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert "Apptainer: not found: 2 unit tests" in lines
+    assert "shellcheck: not found: lint" in lines
+    assert any(line.startswith("unit: 1 passed, 1 failed, 2 left out; ") for line in lines)
+    assert """tests/run 'tests/unit/test_three.py::test_bad[it'"'"'s]'""" in lines
+
+
+def test_what_is_drawn_is_the_same_in_each_worker() -> None:
+    assert drawn("a name", range(1000), 3) == drawn("a name", range(1000), 3) != drawn("another", range(1000), 3)
+    assert drawn("a name", [1, 2], 3) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["tests/run", "--demo"], f"run: the demo can't run here, because {NO_NAMESPACES}\n"),
+        (["bash", "-c", ". testbed/lib.sh; hindrance >&2"], NO_NAMESPACES),
+    ],
+)
+def test_where_containers_can_not_run_it_says_so_before_it_installs_anything(
+    stub: Stubs, tmp_path: Path, command: list[str], says: str
+) -> None:
+    stub("unshare", "exit 1")
+    environ = {**os.environ, "SIFMOD_TESTBED": str(tmp_path / "none")}
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("", says)
+    assert not (tmp_path / "none").exists()

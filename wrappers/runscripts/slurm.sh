@@ -1,0 +1,71 @@
+# What the runscripts for distributed programs share. They source this after values.sh.
+# shellcheck shell=bash disable=SC2154 # those of values.sh
+
+fail() {
+    printf '%s: %s\n' "${0##*/}" "$1" >&2
+    exit 1
+}
+
+# The functions below set a variable instead of printing, because every $(...) costs each rank a process.
+
+# number NAME VARIABLE: set NAME to the number in a variable of Slurm, without evaluating it.
+number() {
+    [[ ${!2-} =~ ^[0-9]+$ ]] || fail "$2 should be a number set by Slurm but is '${!2-}': is this a Slurm step?"
+    printf -v "$1" %s "$((10#${!2}))"
+}
+
+# count_local_tasks NAME: set NAME to the number of this step's tasks on this node. Slurm lists them in SLURM_GTIDS. Its lists of
+# tasks per node are in the order of the node list, which in heterogeneous steps is not the order of SLURM_NODEID.
+count_local_tasks() {
+    local -a ids
+    [[ ${SLURM_GTIDS-} =~ ^[0-9]+(,[0-9]+)*$ ]] ||
+        fail "SLURM_GTIDS should list the tasks of this node but is '${SLURM_GTIDS-}': is this a Slurm step?"
+    IFS=, read -ra ids <<<"$SLURM_GTIDS"
+    printf -v "$1" %s "${#ids[@]}"
+}
+
+# set_port JOB STEP: unless MASTER_PORT is set, set it to the port that Slurm reserved for the step, or to one below the
+# ephemeral range that depends on job and step, so that steps on the same node use different ports. Each job has a block of 64.
+set_port() {
+    if [[ -n ${MASTER_PORT-} ]]; then
+        return
+    elif [[ ${SLURM_STEP_RESV_PORTS-} =~ ^[0-9]+ ]]; then
+        MASTER_PORT=${BASH_REMATCH[0]}
+    else
+        MASTER_PORT=$((20000 + $1 % 187 * 64 + $2 % 64))
+    fi
+}
+
+# use_node_cache [JOB]: let compilers and libraries cache in a folder of this user and job on the node, because parallel file
+# systems lack the locks that they need. Anybody can guess its name: what somebody else has put there is not used. Variables set
+# by the user, or by use_caches, are kept.
+use_node_cache() {
+    local place=${TMPDIR:-/tmp} cache taken variable
+    cache=$place/sifmod-$UID${1:+-$1}
+    # who may rename in it could put another folder in the place of the user's
+    if [[ -d $place && ! -k $place && ! -O $place ]]; then
+        if [[ ${SLURM_LOCALID:-0} == 0 ]]; then
+            printf "%s: '%s' has no sticky bit and is not yours, so caches are in their usual places: set TMPDIR to a folder of yours\n" "${0##*/}" "$place" >&2
+        fi
+        return 0
+    fi
+    [[ -d $cache ]] || mkdir -m 700 -- "$cache" 2>/dev/null || true
+    if [[ -L $cache || -e $cache && ! -O $cache ]]; then
+        taken=$cache
+        cache=$(mktemp -d -- "$taken.XXXXXX" 2>/dev/null) || fail "'$taken' is a link or belongs to another user: set TMPDIR to a folder of yours on this node"
+        printf "%s: '%s' is a link or belongs to another user, so it is not used; caches are in '%s'\n" "${0##*/}" "$taken" "$cache" >&2
+    fi
+    [[ -d $cache ]] || fail "can't create '$cache': check that TMPDIR is a folder that exists in the container and has free space"
+    for variable in "${sifmod_node_caches[@]}"; do
+        [[ -v $variable ]] || export "$variable=$cache"
+    done
+}
+
+# check_gpus: fail if the job asked for GPUs and got none, with a clearer message than the framework's. Old releases of Slurm
+# set NoDevFiles if they granted none.
+check_gpus() {
+    local asked=${SLURM_GPUS-}${SLURM_GPUS_PER_NODE-}${SLURM_GPUS_PER_TASK-}
+    if [[ $asked == *[1-9]* && -v $sifmod_visible && ${!sifmod_visible} =~ ^(NoDevFiles)?$ ]]; then
+        fail "the job asked for GPUs, but Slurm granted none to this task ($sifmod_visible is '${!sifmod_visible}')"
+    fi
+}
