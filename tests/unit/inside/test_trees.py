@@ -197,7 +197,7 @@ def test_what_unsquashfs_writes_need_not_be_read_through_the_mount(tmp_path: Pat
         path = tree / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("" if name == "empty" else name * (200_000 if name == "large" else 1), errors="surrogateescape")
-    (tree / "second").hardlink_to(tree / "plain")
+    os.link(tree / "plain", tree / "second")
     listing, contents = packed_as_stream(tree, tmp_path / "packed")
     shutil.copytree(tree, other)
     for path in other.rglob("*"):  # what is read through the "mount" differs
