@@ -47,53 +47,32 @@ _ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
 
 @dataclass(frozen=True)
 class Collected:
-    """A catalogue, and what is not in it.
-
-    Attributes:
-        catalogue: the catalogue.
-        problems: a sentence for each installation, easyconfig or guide that could not be read.
-        empty: software spaces and folders of easyconfigs without any container.
-    """
+    """A catalogue, and what is not in it."""
 
     catalogue: Catalogue
-    problems: tuple[str, ...]
-    empty: tuple[Path, ...]
+    problems: tuple[str, ...]  # a sentence for each installation, easyconfig or guide that could not be read
+    empty: tuple[Path, ...]  # software spaces and folders of easyconfigs without any container
 
 
 @dataclass(frozen=True)
 class _Ready:
-    """What each container is described with.
-
-    Attributes:
-        site: the settings of the cluster.
-        host: this host, for known problems.
-        guides: folders with guides for users.
-        doing: called with the module or the file that is looked at.
-        unread: a sentence for each guide that could not be read.
-    """
+    """What each container is described with."""
 
     site: Site
-    host: Host
-    guides: tuple[Path, ...]
-    doing: Callable[[str], object]
-    unread: dict[Path, str] = field(default_factory=dict)
+    host: Host  # this host, for known problems
+    guides: tuple[Path, ...]  # folders with guides for users
+    doing: Callable[[str], object]  # called with the module or the file that is looked at
+    unread: dict[Path, str] = field(default_factory=dict)  # a sentence for each guide that could not be read
 
 
 @dataclass(frozen=True)
 class _Lists:
-    """What was found so far.
-
-    Attributes:
-        entries: the modules.
-        problems: a sentence for each that can't be listed.
-        empty: spaces and folders without any.
-        seen: full names of installed modules.
-    """
+    """What was found so far."""
 
     entries: list[Entry] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    empty: list[Path] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)  # a sentence for each that can't be listed
+    empty: list[Path] = field(default_factory=list)  # spaces and folders without any
+    seen: set[str] = field(default_factory=set)  # full names of installed modules
 
 
 def collect(

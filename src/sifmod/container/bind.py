@@ -38,17 +38,11 @@ def is_bindable(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Bind:
-    """One bind path of the container runtime.
+    """One bind path of the container runtime."""
 
-    Attributes:
-        source: absolute path on the host.
-        destination: absolute path in the container, by default the same as `source`.
-        options: options of the runtime such as `ro` or `image-src=/`, separated by commas.
-    """
-
-    source: str
-    destination: str
-    options: str = ""
+    source: str  # absolute path on the host
+    destination: str  # absolute path in the container, by default the same as `source`
+    options: str = ""  # options of the runtime such as `ro` or `image-src=/`, separated by commas
 
     @classmethod
     def parse(cls, text: str) -> Bind:
@@ -133,16 +127,12 @@ class BindPattern:
 
     A match with a comma, a colon, a backslash, `^` or a control character in it, or with white space at its end, is
     left out.
-
-    Attributes:
-        pattern: absolute path with `*`, `?` or `[...]`.
-        folder: directory of the container for them, with a slash at its end; empty for the same paths as on the host.
-        options: options of the runtime.
     """
 
-    pattern: str
+    pattern: str  # absolute path with `*`, `?` or `[...]`
+    # directory of the container for them, with a slash at its end; empty for the same paths as on the host
     folder: str = ""
-    options: str = ""
+    options: str = ""  # options of the runtime
 
     @classmethod
     def parse(cls, text: str) -> BindPattern:

@@ -43,21 +43,13 @@ IMAGE, BASE, LIKE, NOBODY = Role.IMAGE, Role.BASE, Role.LIKE, Role(0)
 
 @dataclass(frozen=True)
 class Parameter:
-    """One easyconfig parameter.
-
-    Attributes:
-        name: its name.
-        kind: the values that it takes; None if it is EasyBuild's own.
-        help_text: its meaning, for `eb -a` and the reference.
-        default: its value where an easyconfig does not set it.
-        roles: who else has a say in its value.
-    """
+    """One easyconfig parameter."""
 
     name: str
-    kind: Optional[Kind] = None
-    help_text: str = ""
+    kind: Optional[Kind] = None  # the values that it takes; None if it is EasyBuild's own
+    help_text: str = ""  # its meaning, for `eb -a` and the reference
     default: Any = None
-    roles: Role = NOBODY
+    roles: Role = NOBODY  # who else has a say in its value
 
     def read(self, value: Any) -> Any:
         """Return a value of an easyconfig, checked; None stands for the default.

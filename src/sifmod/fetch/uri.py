@@ -34,17 +34,11 @@ _REFERENCE = re.compile(
 
 @dataclass(frozen=True)
 class ImageUri:
-    """One image URI with valid syntax.
+    """One image URI with valid syntax."""
 
-    Attributes:
-        text: the URI as written in the easyconfig.
-        scheme: one of `SCHEMES`.
-        location: the part after the scheme: a reference, an address or a path.
-    """
-
-    text: str
-    scheme: str
-    location: str
+    text: str  # the URI as written in the easyconfig
+    scheme: str  # one of `SCHEMES`
+    location: str  # the part after the scheme: a reference, an address or a path
 
     @classmethod
     def parse(cls, text: str) -> ImageUri:

@@ -77,14 +77,10 @@ class BuildFolder:
 
     Buildah and podman have the same options (buildah-build(1), podman-build(1)). Docker's service keeps the image and
     the logins.
-
-    Attributes:
-        builder: the command.
-        path: the folder, which only this user can read.
     """
 
     builder: ImageBuilder
-    path: Path
+    path: Path  # the folder, which only this user can read
 
     @property
     def context(self) -> Path:

@@ -52,16 +52,10 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a command.
+    """The result of a command."""
 
-    Attributes:
-        status: its exit status; if negative, the signal that ended it.
-        stdout: its standard output, and also its standard error if both were read together.
-        stderr: its standard error.
-    """
-
-    status: int
-    stdout: str
+    status: int  # its exit status; if negative, the signal that ended it
+    stdout: str  # its standard output, and also its standard error if both were read together
     stderr: str
 
     @property

@@ -46,14 +46,10 @@ class Release:
 
     The facts are those of the CHANGELOG.md of apptainer/apptainer (v1.5.0, 2026-05-06) and of sylabs/singularity
     (4.0.0, 2023-09-19; 4.5.0, 2026-06-25). The tests run Apptainer 1.4.5 only.
-
-    Attributes:
-        name: `apptainer`, `singularity-ce` or `singularity`; empty if unknown.
-        number: its version, such as `1.4.5`; empty if unknown.
     """
 
-    name: str = ""
-    number: str = ""
+    name: str = ""  # `apptainer`, `singularity-ce` or `singularity`; empty if unknown
+    number: str = ""  # its version, such as `1.4.5`; empty if unknown
 
     def _is(self, name: str, since: str) -> bool:
         # of a package's version, such as 4.1.0-1.el8, and of a candidate, such as 1.5.0-rc.1, the number counts

@@ -51,29 +51,17 @@ _ARCHITECTURES = {
 
 @dataclass(frozen=True)
 class Descriptor:
-    """One object of a SIF.
+    """One object of a SIF."""
 
-    Attributes:
-        kind: type of the object, such as `PARTITION`.
-        number: its identifier.
-        group: identifier of its group.
-        link: identifier of the object or group that it belongs to; 0 if there is none.
-        links_group: whether `link` identifies a group.
-        offset: start of the object, in bytes.
-        size: size of the object, in bytes.
-        created: time of creation, in seconds since 1970.
-        extra: data that depends on the type.
-    """
-
-    kind: int
-    number: int
-    group: int
-    link: int
-    links_group: bool
-    offset: int
-    size: int
-    created: int
-    extra: bytes
+    kind: int  # type of the object, such as `PARTITION`
+    number: int  # its identifier
+    group: int  # identifier of its group
+    link: int  # identifier of the object or group that it belongs to; 0 if there is none
+    links_group: bool  # whether `link` identifies a group
+    offset: int  # start of the object, in bytes
+    size: int  # size of the object, in bytes
+    created: int  # time of creation, in seconds since 1970
+    extra: bytes  # data that depends on the type
 
 
 @dataclass(frozen=True)

@@ -34,40 +34,24 @@ WITH = "name an image that is built from the module's and has them: --with IMAGE
 
 @dataclass(frozen=True)
 class Place:
-    """Where something is built: an image as a contained container sees it.
-
-    Attributes:
-        runtime: the container runtime.
-        image: the SIF.
-        python: the command that starts its Python.
-        binds: what the container sees beside it.
-        overlay: options that lay a packed file over it.
-    """
+    """Where something is built: an image as a contained container sees it."""
 
     runtime: ContainerRuntime
     image: Path
-    python: str
-    binds: tuple[Bind, ...] = ()
-    overlay: tuple[str, ...] = ()
+    python: str  # the command that starts its Python
+    binds: tuple[Bind, ...] = ()  # what the container sees beside it
+    overlay: tuple[str, ...] = ()  # options that lay a packed file over it
 
 
 @dataclass(frozen=True)
 class Found:
-    """The Python of an image, and what it lacks to build extensions.
+    """The Python of an image, and what it lacks to build extensions."""
 
-    Attributes:
-        python: its full version.
-        prefix: where it is installed.
-        libc: name and version of its libc.
-        include: the folder for its headers.
-        missing: what it lacks, as `_MISSING` has it.
-    """
-
-    python: str
-    prefix: str
-    libc: str
-    include: str
-    missing: tuple[str, ...]
+    python: str  # its full version
+    prefix: str  # where it is installed
+    libc: str  # name and version of its libc
+    include: str  # the folder for its headers
+    missing: tuple[str, ...]  # what it lacks, as `_MISSING` has it
 
     @property
     def needs(self) -> str:

@@ -53,21 +53,13 @@ _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".venv", ".tox", ".nox", "*.eg
 
 @dataclass(frozen=True)
 class Source:
-    """What a wheel is built from.
+    """What a wheel is built from."""
 
-    Attributes:
-        requirement: a requirement for pip; empty for a path or a repository.
-        path: a folder or an archive of this host.
-        repository: the address of a git repository.
-        revision: its branch, tag or commit; empty for the default branch.
-        subdirectory: the folder of the source in it.
-    """
-
-    requirement: str = ""
-    path: Optional[Path] = None
-    repository: str = ""
-    revision: str = ""
-    subdirectory: str = ""
+    requirement: str = ""  # a requirement for pip; empty for a path or a repository
+    path: Optional[Path] = None  # a folder or an archive of this host
+    repository: str = ""  # the address of a git repository
+    revision: str = ""  # its branch, tag or commit; empty for the default branch
+    subdirectory: str = ""  # the folder of the source in it
 
 
 def source_of(text: str) -> Source:
