@@ -16,11 +16,7 @@ _LONGEST_PATH, _LONGEST_NAME = 4096, 255  # of Linux, in bytes
 
 @dataclass(frozen=True)
 class Artefact:
-    """One file of an installation, before anything is written.
-
-    Raises:
-        InstallError: sifmod must not write to this path of an installation.
-    """
+    """One file of an installation, before anything is written; InstallError if sifmod must not write to its path."""
 
     path: PurePosixPath  # path relative to the installation directory
     text: str

@@ -84,18 +84,11 @@ def collect(
     robot_paths: Sequence[Path] = (),
     doing: Callable[[str], object] = lambda _what: None,
 ) -> Collected:
-    """Return the catalogue of what is installed and what is on offer.
+    """Return the catalogue of what software spaces have and folders of easyconfigs offer, at a time since 1970.
 
     A module that several spaces have is listed as the first one has it, and an easyconfig whose module is installed is
-    not listed again. As with `eb`, the code of those on offer is run.
-
-    Args:
-        spaces: software spaces whose installations are listed.
-        folders: folders of easyconfigs that are on offer.
-        settings: the settings of the cluster.
-        seconds: the time of the catalogue, in seconds since 1970.
-        robot_paths: further folders in which guides for users lie beside easyconfigs.
-        doing: called with the module or the file that is looked at.
+    not listed again. As with `eb`, the code of those on offer is run. Guides for users may also lie in `robot_paths`,
+    beside easyconfigs. `doing` is called with the module or the file that is looked at.
 
     Raises:
         SifmodError: a space or a folder can't be read, or EasyBuild or the site's advisories can't be used.

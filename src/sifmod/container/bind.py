@@ -50,9 +50,6 @@ class Bind:
 
         Colons and commas in a path are escaped with a backslash, as for the runtime.
 
-        Args:
-            text: one bind path, not a list of them.
-
         Raises:
             ValueError: the text is not a valid bind path; the message says why and what to write.
         """

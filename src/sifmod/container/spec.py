@@ -180,13 +180,7 @@ def spec_from_parameters(
 ) -> ContainerSpec:
     """Validate the parameters of an easyconfig and return the description of its container.
 
-    Args:
-        name: name of the software.
-        version: its full version, including prefix and suffix.
-        env_name: EasyBuild's conversion of the name for variables.
-        installdir: absolute path of the installation directory.
-        sif: file name of the image.
-        parameters: easyconfig parameters of `ContainerImage` and their values; None means "not set".
+    The other arguments are fields of `ContainerSpec`. A parameter that is None is not set.
 
     Raises:
         ParameterError: a value is invalid; the message names parameter, value and remedy.

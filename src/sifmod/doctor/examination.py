@@ -97,11 +97,7 @@ class Host:
 
 
 def this_host(settings: Settings) -> Host:
-    """Return what containers on this host are compared with.
-
-    Raises:
-        SiteError: a file of advisories can't be used.
-    """
+    """Return what containers on this host are compared with; SiteError if a file of advisories can't be used."""
     gpus = host_gpus()
     drivers = {host.vendor: host.driver for host in gpus if host.driver}
     site = settings.site

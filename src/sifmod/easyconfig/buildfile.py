@@ -92,11 +92,7 @@ def is_build_file(path: Path) -> bool:
 
 
 def read_build_file(path: Path) -> BuildFile:
-    """Return what a file says.
-
-    Raises:
-        ImageError: it can't be read, or is not such a file.
-    """
+    """Return what a file says; ImageError if it can't be read, or is not such a file."""
     what = "Dockerfile" if is_dockerfile(path.name) else "definition file"
     try:
         text = content_below(path.parent, path.name, longest=_LONGEST).decode()

@@ -58,11 +58,7 @@ class Evaluated:
 
 
 def variables_of(path: Path) -> Mapping[str, Any]:
-    """Return every variable that an easyconfig sets, with templates such as `%(version)s` unresolved.
-
-    Raises:
-        EasyconfigError: it can't be read, or its code fails.
-    """
+    """Return every variable of an easyconfig, with templates such as `%(version)s` unresolved, or EasyconfigError."""
     with _easybuild(path):
         from easybuild.framework.easyconfig.parser import EasyConfigParser
 

@@ -125,11 +125,7 @@ class ImageUri:
 
 
 def image_uri(value: Any) -> ImageUri:
-    """Return the image URI of an easyconfig.
-
-    Raises:
-        ParameterError: it is not a valid image URI.
-    """
+    """Return the image URI of an easyconfig; ParameterError if it is not a valid one."""
     if not isinstance(value, str):
         raise ParameterError("image_uri", value, "use one URI in quotes, such as 'docker://debian:12'")
     try:

@@ -75,12 +75,7 @@ def run(
 ) -> Result:
     """Run a command to its end and return its output; it does not read this process's standard input.
 
-    Args:
-        command: the command and its arguments, run without a shell.
-        stdin: text for its standard input.
-        env: its environment, `os.environ` by default.
-        cwd: folder to run it in, the current one by default.
-        time_limit: seconds after which the command is ended, with all processes that it has started.
+    There is no shell. After `time_limit` seconds the command is ended, with all processes that it has started.
 
     Raises:
         CommandError: the command can't be started, took too long, or printed too much.

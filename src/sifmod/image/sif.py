@@ -151,11 +151,7 @@ def read_sif(stream: IO[bytes], *, name: str) -> SifFile:
 
 
 def sif_id(path: Path) -> str:
-    """Return the identifier in the header of a SIF, in hexadecimal: two builds of one definition have two.
-
-    Raises:
-        OSError: the file can't be read.
-    """
+    """Return the identifier in the header of a SIF, in hexadecimal, of which each build has its own, or an OSError."""
     # opening a FIFO would wait for a writer; it can't be read at a position
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -199,11 +195,7 @@ def squashfs_partition(path: Path, *, user: str) -> Descriptor:
 
 
 def check_is_sif(path: Path) -> None:
-    """Check that a file starts with the header of a SIF.
-
-    Raises:
-        ImageError: the file can't be read, or is not a SIF; the message says what it is.
-    """
+    """Check that a file starts with the header of a SIF; else ImageError says what it is."""
     if not path.is_file():
         raise ImageError(f"'{path}' is not a file: use the path of a SIF")
     try:

@@ -75,11 +75,7 @@ def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]], nam
 
 
 def undo(installdir: Path) -> None:
-    """Restore what this run has replaced; do nothing if it has replaced nothing.
-
-    Raises:
-        InstallError: the state can't be restored; the message names the folder that holds it.
-    """
+    """Restore what this run has replaced, if it has; InstallError names the folder that holds what could not be."""
     previous = installdir / known.PREVIOUS
     if not os.path.lexists(previous / _JOURNAL):
         return

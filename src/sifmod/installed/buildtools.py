@@ -65,11 +65,7 @@ class Found:
 
 
 def look_for_compilers(place: Place) -> Found:
-    """Return which Python an image has, and what it lacks.
-
-    Raises:
-        InstallError: it has no Python of the module, or answers something else.
-    """
+    """Return which Python an image has, and what it lacks, or raise InstallError."""
     words, environ = place.runtime.contained(
         place.image, [place.python, "-I", "-"], binds=place.binds, options=place.overlay
     )
@@ -91,12 +87,7 @@ def tools_for(
 ) -> Path:
     """Return the packed file with what an image lacks, made from packages of its distribution the first time.
 
-    Args:
-        place: the image.
-        found: what it lacks.
-        identity: what tells the image from others.
-        say: called with what is done.
-        environ: the environment of the user: its proxies, and its folder for caches.
+    It is kept in the user's folder for caches, by an identity that tells the image from others.
 
     Raises:
         InstallError: the packages can't be had, or the file can't be made; the message says what to do instead.

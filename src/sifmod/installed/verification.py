@@ -73,11 +73,7 @@ def verify(
 ) -> Iterator[Finding]:
     """Check an installation and yield the findings, check by check; change nothing.
 
-    Args:
-        installation: the installation.
-        site: the settings of the cluster, which name other places of the image.
-        progress: shows long work.
-        fast: start no container, so read packed user software only as far as its packages.
+    If it is to be `fast`, start no container, so read packed user software only as far as its packages.
     """
     files = list(_files(installation))
     yield from files

@@ -63,11 +63,7 @@ class Source:
 
 
 def source_of(text: str) -> Source:
-    """Return what a requirement names.
-
-    Raises:
-        SifmodError: it is of no form that can be built.
-    """
+    """Return what a requirement names; SifmodError if it is of no form that can be built."""
     # pip's own form of a name beside an address
     address = re.sub(r"^[A-Za-z0-9._-]+(\[[A-Za-z0-9._, -]*\])?\s*@\s*(?=git\+)", "", text.strip())
     if address.startswith("git+"):
@@ -131,17 +127,8 @@ def build_wheels(
     """Build wheels, without those of what they require, and return their paths.
 
     What runs is the source's own program. It sees the image, the user software, and what pip is set to use, and writes
-    to a temporary folder alone.
-
-    Args:
-        installation: the module that they are for.
-        sources: what to build.
-        folder: where the wheels go.
-        runtime: the container runtime.
-        with_image: an image with compilers and the module's Python; None for the module's own.
-        is_isolated: whether pip builds each with tools of its own, and not with the packages of the module.
-        say: called with what is done, and with each line of pip.
-        environ: the environment of the user.
+    to a temporary folder alone. `with_image` has compilers and the module's Python; None is the module's own image. If
+    it is isolated, pip builds each wheel with tools of its own, and not with the packages of the module.
 
     Raises:
         SifmodError: a source, a compiler or Python's headers are missing, or a build failed.

@@ -181,11 +181,7 @@ def _stripe(value: Any) -> str:
 
 
 def absolute(path: str) -> str:
-    """Return the path if it is absolute.
-
-    Raises:
-        ValueError: it is not; the message says what it is instead.
-    """
+    """Return the path if it is absolute; else ValueError says what it is instead."""
     if path.startswith("/"):
         return path
     if "://" in path:
