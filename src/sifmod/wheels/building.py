@@ -22,10 +22,10 @@ from sifmod.host.files import each_level_a_call, open_below
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.writing import scratch_folder, whole_file
 from sifmod.install.pip import pip_settings, scratch_binds
-from sifmod.installed.buildtools import WITH, Place, look_for_compilers, make_own, tools_for
 from sifmod.installed.installation import Installation
 from sifmod.usersoftware.layers import layer_binds
 from sifmod.usersoftware.state import DIRECTORY, PACKED
+from sifmod.wheels.tools import WITH, Place, look_for_compilers, make_own, tools_for
 
 # What programs that build read. The paths of compilers are the host's, and do not count in the container.
 _BUILD_VARIABLES = (
