@@ -52,8 +52,8 @@ class Runtime:
     # script in an installation that starts its containers; empty if it takes what modules set as it is
     starter: str = ""
     files: tuple[str, ...] = ()  # scripts that it and its plugin need besides
-    # what it can't mount; None if it has a way to write each path. One with a `starter` is not given files to mount,
-    # but folders
+    # what it can't mount; None if it has a way to write each path. One with a `starter` is given the folder of a mount
+    # for what is in a packed file
     mounts: Optional[Mounts] = None
     # variables of its own with which a container sees nothing of the user
     contained: Mapping[str, str] = field(default_factory=dict)
