@@ -1,13 +1,24 @@
 # What the commands that users type on the host begin with, after container.sh.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # self is of the commands
 
-# begin_command ARGUMENT...: show the text of `usage` if it is asked for; fail in a container
+# begin_command ARGUMENT...: show the usage, which is the comment at the head of a command, if it is asked for; fail in a container
 begin_command() {
     local argument
     for argument; do
-        if [[ $argument == --help || $argument == -h ]]; then usage && exit; fi
+        if [[ $argument == --help || $argument == -h ]]; then
+            show_usage
+            exit
+        fi
     done
     if in_container; then die 1 "run this outside the container."; fi
+}
+
+show_usage() {
+    local text
+    IFS= read -rd '' text <"$self" || :
+    text=${text#*$'\n# Usage'} text=Usage${text%%$'\nset -e'*}
+    text=${text//$'\n# '/$'\n'}
+    printf '%s\n' "${text//$'\n#\n'/$'\n\n'}"
 }
 
 unknown_argument() {
