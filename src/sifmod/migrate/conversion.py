@@ -136,7 +136,7 @@ def convert(variables: Mapping[str, Any], site: Site, *, origin: str, with_conda
     _sanity_check(made)
     _leftovers(made)
     _refuse_wrong_values(made)
-    _leave_out_what_is_no_literal(made)
+    _drop_non_literals(made)
     version = _full_version(variables)
     source = f"{origin}, easyblock {made.source.get('easyblock')}."
     text = easyconfig_text(made.values, comments=conversion_comments(source, lost=made.lost, look=made.look))
@@ -521,7 +521,7 @@ def _refuse_wrong_values(made: _Conversion) -> None:
             return
 
 
-def _leave_out_what_is_no_literal(made: _Conversion) -> None:
+def _drop_non_literals(made: _Conversion) -> None:
     for name, value in list(made.values.items()):
         try:
             quoting.python(value)
