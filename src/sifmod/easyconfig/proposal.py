@@ -244,7 +244,7 @@ def _words(
     keywords = ", ".join(dict.fromkeys([module, *expected, *([vendor.stack] if vendor else []), "container"]))
     return {
         "homepage": homepage,
-        "description": folded("description", f"{sentence} {label}".strip()),
+        "description": folded(f"{sentence} {label}".strip()),
         "whatis": [whatis, _clean(f"Keywords: {keywords}")],
         "moduleclass": moduleclass,
         **({"expected_packages": expected} if expected else {}),

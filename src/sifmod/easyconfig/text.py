@@ -63,9 +63,9 @@ def _comment(text: str) -> list[str]:
     )
 
 
-def folded(name: str, text: str) -> str:
-    """Return a parameter's one line, broken to an easyconfig's width if it can stand in triple quotes as it is."""
-    begin = f'{name} = """'
+def folded(text: str) -> str:
+    """Return a description of one line, broken to an easyconfig's width if it can stand in triple quotes as it is."""
+    begin = 'description = """'
     filled = textwrap.fill(begin + text, _WIDTH, break_long_words=False, break_on_hyphens=False)[len(begin) :]
     return filled if _is_block(filled) else text
 

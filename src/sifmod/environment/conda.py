@@ -288,7 +288,7 @@ def _proposal(proposal: Proposal, tool: str, python: str, origin: str) -> tuple[
         versionsuffix=suffix.replace("-singularity", f"-python-{python}-singularity", 1),
         **layout,
         venv=name,
-        description=folded("description", f"{about}, with Python {python}, in a container."),
+        description=folded(f"{about}, with Python {python}, in a container."),
         whatis=[f"Description: {title} in a container", f"Keywords: {title}, conda, container"],
     )
     return replace(proposal, parameters=parameters), prefix

@@ -166,7 +166,7 @@ def _easyconfig(
     sentence = " ".join(str(proposal.parameters["description"]).split())
     text = f"{sentence} It has the packages of {without_templates(origin)}."
     return {
-        "description": folded("description", text),
+        "description": folded(text),
         "definition_files": [lock],
         "expected_packages": {**dict(proposal.parameters.get("expected_packages", {})), **asked},
     }

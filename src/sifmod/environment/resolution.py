@@ -112,7 +112,7 @@ class Base:
             )
         if answer["status"] != 0:
             raise SifmodError(_explanation(str(answer["output"]), wanted, self.image.name, platform))
-        locked = tuple(_locked(item, wanted.origin, copied.paths) for item in _list(answer["report"], "install"))
+        locked = tuple(_locked(item, wanted.origin, copied.paths) for item in _installs(answer["report"]))
         check_held(locked, facts, wanted.origin)
         return locked
 
@@ -251,10 +251,10 @@ def _parsed(answer: str) -> dict[str, Any]:
     return {"status": 0, "output": "", "report": {}, **found}
 
 
-def _list(report: Any, key: str) -> list[Any]:
-    found = report.get(key) if isinstance(report, dict) else None
+def _installs(report: Any) -> list[Any]:
+    found = report.get("install") if isinstance(report, dict) else None
     if not isinstance(found, list):
-        raise SifmodError(f"pip's report has no list '{key}': choose a base with another pip")
+        raise SifmodError("pip's report has no list 'install': choose a base with another pip")
     return found
 
 

@@ -124,7 +124,7 @@ def _parameters(tool: Tool, site: Site, notes: _Notes, *, full_name: bool) -> di
         "version": version,
         "versionsuffix": f"{dashes}{build}",
         "homepage": tool.url if re.fullmatch(r"https?://[\w./%~+?=&#:-]{1,200}", tool.url) else NO_HOMEPAGE,
-        "description": folded("description", _clean(what or f"{short_name} {version}, in a container of {tool.path}.")),
+        "description": folded(_clean(what or f"{short_name} {version}, in a container of {tool.path}.")),
         "whatis": [_clean(f"Description: {what or short_name}"), f"Keywords: {short_name}, container"],
         **tool.image,
         **({} if "gpu" in tool.features else {"gpu": ""}),

@@ -152,10 +152,10 @@ def test_a_parameter_without_a_place_is_refused() -> None:
 
 
 def test_lines_are_folded_behind_the_name_unless_they_can_t_be_read_back() -> None:
-    text = folded("description", "word " * 40)
+    text = folded("word " * 40)
     assert max(map(len, f'description = """{text}"""'.splitlines())) <= 120
     assert text.split() == ["word"] * 40
-    assert folded("description", "a\\b " * 60) == "a\\b " * 60
+    assert folded("a\\b " * 60) == "a\\b " * 60
 
 
 def test_the_text_is_in_the_style_of_the_house() -> None:
@@ -164,7 +164,7 @@ def test_the_text_is_in_the_style_of_the_house() -> None:
             "easyblock": "ContainerImage",
             "version": "1.0",
             "name": "X",
-            "description": folded("description", "word " * 40),
+            "description": folded("word " * 40),
             "wrappers": ["a-long-name-of-a-command"] * 6,
             "expected_packages": {"a-long-name-of-a-package": "1.0+long.local.version", "b": "2.0" * 30},
             "venv": "x",
