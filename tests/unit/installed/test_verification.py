@@ -35,7 +35,8 @@ def check(space: SoftwareSpace) -> Check:
 
     def run(site: Optional[Site] = None, **more: Any) -> dict[str, list[Finding]]:
         found: dict[str, list[Finding]] = {}
-        for finding in verify(find_installation(space, MODULE), site or a_site(), **more):
+        # with a program that is on every machine: the installation's start-shell needs none
+        for finding in verify(find_installation(space, MODULE), site or a_site(runtime="sh"), **more):
             found.setdefault(finding.topic, []).append(finding)
         return found
 
