@@ -16,20 +16,11 @@ _LONGEST_PATH, _LONGEST_NAME = 4096, 255  # of Linux, in bytes
 
 @dataclass(frozen=True)
 class Artefact:
-    """One file of an installation, before anything is written.
+    """One file of an installation, before anything is written; InstallError if sifmod must not write to its path."""
 
-    Attributes:
-        path: path relative to the installation directory.
-        text: content of the file.
-        executable: whether it is a command; the umask sets the rest of the mode.
-
-    Raises:
-        InstallError: sifmod must not write to this path of an installation.
-    """
-
-    path: PurePosixPath
+    path: PurePosixPath  # path relative to the installation directory
     text: str
-    executable: bool = False
+    executable: bool = False  # whether it is a command; the umask sets the rest of the mode
 
     def __post_init__(self) -> None:
         problem = path_problem(str(self.path))

@@ -8,12 +8,9 @@ class SifmodError(Exception):
 
     The message is one sentence or two: what happened, where, and what to do next. The command line and the easyblock
     print it without a traceback.
-
-    Attributes:
-        exit_code: the exit status of the `sifmod` command for this class of error.
     """
 
-    exit_code = 1
+    exit_code = 1  # of the `sifmod` command, for this class of error
 
 
 class ParameterError(SifmodError):

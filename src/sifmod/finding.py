@@ -14,23 +14,14 @@ SEVERITIES = (OK, NOTE, WARNING, PROBLEM)
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
+    """The result of one check."""
 
-    Attributes:
-        severity: one of `SEVERITIES`.
-        topic: what was checked, in a word or two.
-        what: what was found.
-        why: why that matters; empty if it does not.
-        remedy: what to do; empty if there is nothing to do.
-        origin: file and line, or the variable, of the setting that it is about; empty if it is about none.
-    """
-
-    severity: str
-    topic: str
+    severity: str  # one of `SEVERITIES`
+    topic: str  # what was checked, in a word or two
     what: str
-    why: str = ""
-    remedy: str = ""
-    origin: str = ""
+    why: str = ""  # why that matters; empty if it does not
+    remedy: str = ""  # what to do; empty if there is nothing to do
+    origin: str = ""  # file and line, or the variable, of the setting that it is about; empty if it is about none
 
 
 def worst(findings: Iterable[Finding]) -> str:

@@ -1,4 +1,4 @@
-# The caches of a site: container.sh and the runscripts source this after values.sh, if the site has some, and call use_caches.
+# The caches of a site: container.sh and the runscripts source this after values.sh, if the site has some.
 # shellcheck shell=bash disable=SC2154 # those of values.sh
 
 # find_way ROOT FOLDER...: set `way` to the folders and links from / to ROOT and to the FOLDERs below it, and `top` to the index of ROOT.
@@ -131,3 +131,4 @@ use_caches() {
         export "${variables[index]}=$root/${folders[index]}"
     done
 }
+use_caches

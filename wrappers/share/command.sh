@@ -1,18 +1,24 @@
 # What the commands that users type on the host begin with, after container.sh.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # self is of the commands
 
-# begin_command ARGUMENT...: show the text of `usage` if it is asked for; fail in a container
+# begin_command ARGUMENT...: show the usage, which is the comment at the head of a command, if it is asked for; fail in a container
 begin_command() {
     local argument
     for argument; do
-        case $argument in
-        --help | -h)
-            usage
-            exit 0
-            ;;
-        esac
+        if [[ $argument == --help || $argument == -h ]]; then
+            show_usage
+            exit
+        fi
     done
     if in_container; then die 1 "run this outside the container."; fi
+}
+
+show_usage() {
+    local text
+    IFS= read -rd '' text <"$self" || :
+    text=${text#*$'\n# Usage'} text=Usage${text%%$'\nset -e'*}
+    text=${text//$'\n# '/$'\n'}
+    printf '%s\n' "${text//$'\n#\n'/$'\n\n'}"
 }
 
 unknown_argument() {
@@ -51,27 +57,22 @@ report_progress() {
         while ((size)) && read -r name count; do
             if [[ $name == [rw]char: && $count =~ ^[0-9]+$ ]] && ((count > reached)); then reached=$count; fi
         done 2>/dev/null <"/proc/$worker/io" || :
-        say_progress "$1" "$reached" "$size" $((SECONDS - begun))
+        say_progress "$1" $((reached >> 20)) $((size >> 20)) ' MiB' $((SECONDS - begun))
         shown=true
         if [[ -t 2 ]]; then every=1; fi
     done
     if $shown; then clear_progress; fi
 }
 
-# say_progress WHAT REACHED SIZE SECONDS
+# say_progress WHAT REACHED SIZE UNIT SECONDS: on a terminal, instead of the line before
 say_progress() {
     local text left
-    printf -v text '%d:%02d passed' $(($4 / 60)) $(($4 % 60))
-    if (($2 >> 20 && $2 < $3)); then
-        left=$((($3 - $2 >> 10) * $4 / ($2 >> 10)))
-        printf -v text '%d of %d MiB, %d:%02d left' $(($2 >> 20)) $(($3 >> 20)) $((left / 60)) $((left % 60))
+    printf -v text '%d:%02d passed' $(($5 / 60)) $(($5 % 60))
+    if (($2 && $2 < $3)); then
+        left=$((($3 - $2) * $5 / $2))
+        printf -v text '%d of %d%s, %d:%02d left' "$2" "$3" "$4" $((left / 60)) $((left % 60))
     fi
-    show_progress "$1: $text"
-}
-
-# show_progress LINE: on a terminal, instead of the line before
-show_progress() {
-    if [[ -t 2 ]]; then printf '\r\e[K%s' "$1" >&2; else printf '%s\n' "$1" >&2; fi
+    if [[ -t 2 ]]; then printf '\r\e[K%s: %s' "$1" "$text" >&2; else printf '%s: %s\n' "$1" "$text" >&2; fi
 }
 
 # clear_progress: take the line from the terminal

@@ -165,8 +165,7 @@ set_binds() {
         source "$sifmod_root/share/packed.sh"
         bind_packed
     fi
-    binds+=("${sifmod_layer_binds[@]}")
-    binds+=("${sifmod_lent_binds[@]}")
+    binds+=("${sifmod_layer_binds[@]}" "${sifmod_lent_binds[@]}")
     # With a module loaded, BINDPATH is the module's list and what the user has added to it since, and SIFMOD_USER_BINDPATH is
     # what the user had set before.
     local users added loaded previous=''
@@ -225,10 +224,7 @@ launch() {
         source "$sifmod_root/share/paths.sh"
         look_at_paths "$@"
     fi
-    if ((${#sifmod_caches[@]})); then
-        source "$sifmod_root/runscripts/caches.sh"
-        use_caches
-    fi
+    if ((${#sifmod_caches[@]})); then source "$sifmod_root/runscripts/caches.sh"; fi
     if [[ -e $sifmod_gpu_device ]]; then export "SINGULARITY$sifmod_gpu_variable=1" "APPTAINER$sifmod_gpu_variable=1"; fi
     if [[ -n $sifmod_runtime_script ]]; then
         source "$sifmod_root/$sifmod_runtime_script"

@@ -1,6 +1,7 @@
-# SquashFS files mounted by FUSE on this node, for a runtime that mounts only folders. A file is mounted once for all commands of a
-# Slurm step, or of a user outside of steps: the first command mounts it, and share/hold-mount unmounts it when the last one has
-# ended, however it has. Not once for a job: Slurm kills all processes of a step at its end, and with them the mount.
+# SquashFS files mounted by FUSE on this node, for a runtime that mounts what is on the host, not what is in such a file. A file is
+# mounted once for all commands of a Slurm step, or of a user outside of steps: the first command mounts it, and share/hold-mount
+# unmounts it when the last one has ended, however it has. Not once for a job: Slurm kills all processes of a step at its end, and
+# with them the mount.
 #     FOLDER            $XDG_RUNTIME_DIR/sifmod-mounts or /tmp/sifmod-mounts-UID, which only the user may enter; its lock is held for
 #                       each change. Not in /dev/shm: a runtime can't mount that in a container with another mount below it. It stays,
 #                       so that nobody else gets its name, which jobs give to Slurm.
@@ -34,11 +35,7 @@ is_running() {
 is_used() {
     local user ended=() used=1
     for user in "$1"/users/*; do
-        if is_running "${user##*/}"; then
-            used=0
-        else
-            ended+=("$user")
-        fi
+        if is_running "${user##*/}"; then used=0; else ended+=("$user"); fi
     done
     if ((${#ended[@]})); then rm -f -- "${ended[@]}"; fi
     return "$used"

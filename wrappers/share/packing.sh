@@ -390,7 +390,7 @@ compare_packed() {
 compare_and_check() {
     trees "$(bind_source "$2"):$user_software:ro,image-src=/,$(bind_source "$3"):/mnt:ro$1" \
         compare /mnt "$user_software" "${@:4}" < <(
-        exec 2>/dev/null
+        exec 2>/dev/null {lock}>&-
         export LC_ALL=C
         unsquashfs -lln "$2"
         if [[ $4 == full ]]; then

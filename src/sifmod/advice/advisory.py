@@ -22,41 +22,25 @@ Ranges = Mapping[str, SpecifierSet]
 
 @dataclass(frozen=True)
 class Match:
-    """What an advisory applies to: all conditions that it names must hold. An empty condition always holds.
+    """What an advisory applies to: all conditions that it names must hold. An empty condition always holds."""
 
-    Attributes:
-        images: shell patterns, one of which matches the file name or the URI of the image.
-        digests: SHA-256 of images, or their digests in a registry, as `sha256:...`.
-        labels: shell patterns for labels of the image, by name.
-        packages: versions of packages in the image, by name: of its Pythons, its distribution and its `/.sbom.json`.
-        libraries: versions of the GPU and MPI libraries in the image, by the name that `sifmod inspect` prints.
-        built_from: first day on which the image was built.
-        built_before: day before which the image was built.
-        gpu: vendor of the GPUs that the container is for.
-        gpu_libraries: whose libraries programs use on these GPUs.
-        sites: names of site files.
-        runtimes: versions of the container runtime, by its name.
-        tools: versions of commands of the host, by name.
-        drivers: versions of the GPU driver, by vendor.
-        since: first day on which the advisory applies.
-        until: last day on which the advisory applies.
-    """
-
-    images: tuple[str, ...] = ()
-    digests: tuple[str, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
+    images: tuple[str, ...] = ()  # shell patterns, one of which matches the file name or the URI of the image
+    digests: tuple[str, ...] = ()  # SHA-256 of images, or their digests in a registry, as `sha256:...`
+    labels: Mapping[str, str] = field(default_factory=dict)  # shell patterns for labels of the image, by name
+    # versions of packages in the image, by name: of its Pythons, its distribution and its `/.sbom.json`
     packages: Ranges = field(default_factory=dict)
+    # versions of the GPU and MPI libraries in the image, by the name that `sifmod inspect` prints
     libraries: Ranges = field(default_factory=dict)
-    built_from: Optional[date] = None
-    built_before: Optional[date] = None
-    gpu: str = ""
-    gpu_libraries: str = ""
-    sites: tuple[str, ...] = ()
-    runtimes: Ranges = field(default_factory=dict)
-    tools: Ranges = field(default_factory=dict)
-    drivers: Ranges = field(default_factory=dict)
-    since: Optional[date] = None
-    until: Optional[date] = None
+    built_from: Optional[date] = None  # first day on which the image was built
+    built_before: Optional[date] = None  # day before which the image was built
+    gpu: str = ""  # vendor of the GPUs that the container is for
+    gpu_libraries: str = ""  # whose libraries programs use on these GPUs
+    sites: tuple[str, ...] = ()  # names of site files
+    runtimes: Ranges = field(default_factory=dict)  # versions of the container runtime, by its name
+    tools: Ranges = field(default_factory=dict)  # versions of commands of the host, by name
+    drivers: Ranges = field(default_factory=dict)  # versions of the GPU driver, by vendor
+    since: Optional[date] = None  # first day on which the advisory applies
+    until: Optional[date] = None  # last day on which the advisory applies
 
     @property
     def is_about_containers(self) -> bool:
@@ -94,23 +78,14 @@ class Match:
 
 @dataclass(frozen=True)
 class Advisory:
-    """A known problem.
+    """A known problem."""
 
-    Attributes:
-        identifier: its name, which later files use to replace or withdraw it.
-        severity: `note`, `warning` or `problem`, as of a finding. A problem is shown when the module is loaded.
-        text: what goes wrong.
-        sources: addresses of where it was reported, or is described.
-        remedy: what to do about it, in words.
-        variables: the remedy for machines: the values of variables in the container; None for one that must not be set.
-        match: what it applies to.
-    """
-
-    identifier: str
-    severity: str
-    text: str
-    sources: tuple[str, ...]
-    remedy: str
+    identifier: str  # its name, which later files use to replace or withdraw it
+    severity: str  # `note`, `warning` or `problem`, as of a finding. A problem is shown when the module is loaded
+    text: str  # what goes wrong
+    sources: tuple[str, ...]  # addresses of where it was reported, or is described
+    remedy: str  # what to do about it, in words
+    # the remedy for machines: the values of variables in the container; None for one that must not be set
     variables: Mapping[str, Optional[str]] = field(default_factory=dict)
     match: Match = field(default_factory=Match)
 

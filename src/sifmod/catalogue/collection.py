@@ -47,53 +47,32 @@ _ADDRESS = re.compile(r"https?://[^\s\"'<>]+")
 
 @dataclass(frozen=True)
 class Collected:
-    """A catalogue, and what is not in it.
-
-    Attributes:
-        catalogue: the catalogue.
-        problems: a sentence for each installation, easyconfig or guide that could not be read.
-        empty: software spaces and folders of easyconfigs without any container.
-    """
+    """A catalogue, and what is not in it."""
 
     catalogue: Catalogue
-    problems: tuple[str, ...]
-    empty: tuple[Path, ...]
+    problems: tuple[str, ...]  # a sentence for each installation, easyconfig or guide that could not be read
+    empty: tuple[Path, ...]  # software spaces and folders of easyconfigs without any container
 
 
 @dataclass(frozen=True)
 class _Ready:
-    """What each container is described with.
-
-    Attributes:
-        site: the settings of the cluster.
-        host: this host, for known problems.
-        guides: folders with guides for users.
-        doing: called with the module or the file that is looked at.
-        unread: a sentence for each guide that could not be read.
-    """
+    """What each container is described with."""
 
     site: Site
-    host: Host
-    guides: tuple[Path, ...]
-    doing: Callable[[str], object]
-    unread: dict[Path, str] = field(default_factory=dict)
+    host: Host  # this host, for known problems
+    guides: tuple[Path, ...]  # folders with guides for users
+    doing: Callable[[str], object]  # called with the module or the file that is looked at
+    unread: dict[Path, str] = field(default_factory=dict)  # a sentence for each guide that could not be read
 
 
 @dataclass(frozen=True)
 class _Lists:
-    """What was found so far.
-
-    Attributes:
-        entries: the modules.
-        problems: a sentence for each that can't be listed.
-        empty: spaces and folders without any.
-        seen: full names of installed modules.
-    """
+    """What was found so far."""
 
     entries: list[Entry] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    empty: list[Path] = field(default_factory=list)
-    seen: set[str] = field(default_factory=set)
+    problems: list[str] = field(default_factory=list)  # a sentence for each that can't be listed
+    empty: list[Path] = field(default_factory=list)  # spaces and folders without any
+    seen: set[str] = field(default_factory=set)  # full names of installed modules
 
 
 def collect(
@@ -105,18 +84,11 @@ def collect(
     robot_paths: Sequence[Path] = (),
     doing: Callable[[str], object] = lambda _what: None,
 ) -> Collected:
-    """Return the catalogue of what is installed and what is on offer.
+    """Return the catalogue of what software spaces have and folders of easyconfigs offer, at a time since 1970.
 
     A module that several spaces have is listed as the first one has it, and an easyconfig whose module is installed is
-    not listed again. As with `eb`, the code of those on offer is run.
-
-    Args:
-        spaces: software spaces whose installations are listed.
-        folders: folders of easyconfigs that are on offer.
-        settings: the settings of the cluster.
-        seconds: the time of the catalogue, in seconds since 1970.
-        robot_paths: further folders in which guides for users lie beside easyconfigs.
-        doing: called with the module or the file that is looked at.
+    not listed again. As with `eb`, the code of those on offer is run. Guides for users may also lie in `robot_paths`,
+    beside easyconfigs. `doing` is called with the module or the file that is looked at.
 
     Raises:
         SifmodError: a space or a folder can't be read, or EasyBuild or the site's advisories can't be used.

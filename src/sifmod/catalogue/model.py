@@ -34,128 +34,75 @@ class NewVersion:
 
 @dataclass(frozen=True)
 class Changes:
-    """How the packages differ from those of the version before.
+    """How the packages differ from those of the version before."""
 
-    Attributes:
-        since: module of the version before.
-        added: packages that came.
-        removed: packages that went.
-        changed: packages that have another version.
-    """
-
-    since: str
+    since: str  # module of the version before
     added: tuple[Package, ...]
     removed: tuple[Package, ...]
-    changed: tuple[NewVersion, ...]
+    changed: tuple[NewVersion, ...]  # packages that have another version
 
 
 @dataclass(frozen=True)
 class KnownProblem:
-    """A known problem of a container, as a finding of doctor tells it.
+    """A known problem of a container, as a finding of doctor tells it."""
 
-    Attributes:
-        severity: `note`, `warning` or `problem`.
-        topic: which advisory it is.
-        what: what goes wrong.
-        why: where it is described, and what it depends on.
-        remedy: what to do.
-    """
-
-    severity: str
-    topic: str
+    severity: str  # `note`, `warning` or `problem`
+    topic: str  # which advisory it is
     what: str
-    why: str = ""
+    why: str = ""  # where it is described, and what it depends on
     remedy: str = ""
 
 
 @dataclass(frozen=True)
 class Image:
-    """The image of a container.
+    """The image of a container."""
 
-    Attributes:
-        file: its file name.
-        size: its size in bytes; 0 if it is not known.
-        sha256: its SHA-256, in hexadecimal; empty if it is not known.
-        digest: its digest in the registry, as `sha256:...`; empty if it has none.
-        origin: where it is from: URI, definition file or path; empty if that is not known.
-    """
-
-    file: str
-    size: int = 0
-    sha256: str = ""
-    digest: str = ""
-    origin: str = ""
+    file: str  # its file name
+    size: int = 0  # its size in bytes; 0 if it is not known
+    sha256: str = ""  # its SHA-256, in hexadecimal; empty if it is not known
+    digest: str = ""  # its digest in the registry, as `sha256:...`; empty if it has none
+    origin: str = ""  # where it is from: URI, definition file or path; empty if that is not known
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A module that is installed, or that an easyconfig offers. Text is empty if it is not known.
+    """A module that is installed, or that an easyconfig offers. Text is empty if it is not known."""
 
-    Attributes:
-        module: name of the module, as for `module load`.
-        name: name of the software.
-        version: its full version.
-        state: `installed` or `offered`.
-        easyconfig: file name of the easyconfig.
-        description: what the software is, on one line.
-        homepage: its address, with http or https.
-        module_class: module class, such as `ai`.
-        gpu: vendor of the GPUs that it is for; empty for none.
-        mpi: whose MPI programs use: `host` or `image`.
-        python_version: `major.minor` of its Python; empty if the module offers none.
-        has_python: whether the module offers a Python.
-        image: its image.
-        features: the site's features in use.
-        commands: host commands that run a program of the container.
-        packages: Python packages that were recorded at the install, and those of user software, sorted by name.
-        advisories: known problems.
-        load: the line that loads the module.
-        run: the line that runs something in a step of Slurm.
-        job: a job script.
-        guide: the centre's instructions for users, in Markdown.
-        changes: how the packages differ from those of the version before; None if there is none to compare with.
-        page: path of its page.
-    """
-
-    module: str
-    name: str
-    version: str
-    state: str
+    module: str  # name of the module, as for `module load`
+    name: str  # name of the software
+    version: str  # its full version
+    state: str  # `installed` or `offered`
     image: Image
-    easyconfig: str = ""
-    description: str = ""
-    homepage: str = ""
-    module_class: str = ""
-    gpu: str = ""
-    mpi: str = ""
-    python_version: str = ""
-    has_python: bool = False
-    features: tuple[str, ...] = ()
-    commands: tuple[str, ...] = ()
+    easyconfig: str = ""  # file name of the easyconfig
+    description: str = ""  # what the software is, on one line
+    homepage: str = ""  # its address, with http or https
+    module_class: str = ""  # module class, such as `ai`
+    gpu: str = ""  # vendor of the GPUs that it is for; empty for none
+    mpi: str = ""  # whose MPI programs use: `host` or `image`
+    python_version: str = ""  # `major.minor` of its Python; empty if the module offers none
+    has_python: bool = False  # whether the module offers a Python
+    features: tuple[str, ...] = ()  # the site's features in use
+    commands: tuple[str, ...] = ()  # host commands that run a program of the container
+    # Python packages that were recorded at the install, and those of user software, sorted by name
     packages: tuple[Package, ...] = ()
     advisories: tuple[KnownProblem, ...] = ()
-    load: str = ""
-    run: str = ""
-    job: str = ""
-    guide: str = ""
+    load: str = ""  # the line that loads the module
+    run: str = ""  # the line that runs something in a step of Slurm
+    job: str = ""  # a job script
+    guide: str = ""  # the centre's instructions for users, in Markdown
+    # how the packages differ from those of the version before; None if there is none to compare with
     changes: Optional[Changes] = None
     page: str = ""
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The modules of a centre.
+    """The modules of a centre."""
 
-    Attributes:
-        time: when it was made, in UTC, as in `2026-01-31T08:00:00Z`.
-        site: name of the site.
-        modules: sorted by name, the newest version first.
-        archived: versions of which easyconfigs are kept in an archive, the newest first, by name of the software.
-    """
-
-    time: str
-    site: str
-    modules: tuple[Entry, ...]
+    time: str  # when it was made, in UTC, as in `2026-01-31T08:00:00Z`
+    site: str  # name of the site
+    modules: tuple[Entry, ...]  # sorted by name, the newest version first
+    # versions of which easyconfigs are kept in an archive, the newest first, by name of the software
     archived: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property

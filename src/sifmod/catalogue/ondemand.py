@@ -63,11 +63,7 @@ def app_files(catalogue: Catalogue, clusters: Sequence[str]) -> dict[str, str]:
 
 
 def is_app(folder: Path) -> bool:
-    """Return whether a folder is such an app, and has nothing else.
-
-    Raises:
-        OSError: it can't be read.
-    """
+    """Return whether a folder is such an app, and has nothing else; OSError if it can't be read."""
     known = {_MANIFEST, _FORM, _SCRIPT, *_PLAIN, "template"}
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     return found <= known and (folder / _MANIFEST).read_text(errors="replace").startswith(_BEGIN)

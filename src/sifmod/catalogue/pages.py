@@ -31,11 +31,7 @@ def catalogue_files(catalogue: Catalogue, *, title: str = TITLE) -> dict[str, st
 
 
 def is_catalogue(folder: Path) -> bool:
-    """Return whether a folder is a catalogue: it has the data of one, and nothing else than a catalogue has.
-
-    Raises:
-        OSError: it can't be read.
-    """
+    """Return whether a folder has the data of a catalogue, and nothing else; OSError if it can't be read."""
     found = {path.name for path in folder.iterdir()}
     data, pages = folder / _DATA, folder / "modules"
     if not (found <= _TOP and data.is_file() and pages.is_dir()):

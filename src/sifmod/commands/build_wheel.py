@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -15,10 +16,11 @@ from sifmod.commands.output import echo_error, echo_whole
 from sifmod.eb.space import software_space
 from sifmod.errors import InstallError
 from sifmod.host.runtime import find_runtime
+from sifmod.installed.installation import Installation
 from sifmod.installed.modulepath import find_usable
-from sifmod.installed.wheels import build_wheels, source_of, wheels_folder
 from sifmod.site.settings import load_settings
 from sifmod.usersoftware.layers import packages_of_all
+from sifmod.wheels.building import build_wheels, source_of, wheels_folder
 
 
 @click.command("build-wheel")
@@ -97,8 +99,12 @@ def build_wheel(
     )
     for path in made:
         echo_whole(str(path))
+    _tell_install(made, installation, ["--find-links", str(folder)] if output else [])
+
+
+def _tell_install(made: Sequence[Path], installation: Installation, options: Sequence[str]) -> None:
     built = ["{}=={}".format(*parse_wheel_filename(path.name)[:2]) for path in made]
-    words = ["pip", "install", *(["--find-links", str(folder)] if output else [])]
+    words = ["pip", "install", *options]
     echo_error(f"To install, with the module loaded: {shlex.join([*words, *built])}")
     lines = packages_of_all(installation.user_software.packages, installation.layers)
     installed = {

@@ -66,18 +66,8 @@ def list_installed(prefix: Optional[Path], fast: bool, by_size: bool, as_json: b
         echo_error(f"sifmod: {sentence}")
     for item in found.damaged:
         echo_error(f"sifmod: {item.problem}")
-    rows = []
-    for fact in facts:
-        newer = Path(fact["newer_easyconfigs"][0]).name if fact["newer_easyconfigs"] else "-"
-        image = size_text(fact["image"]["size"]) + ("" if fact["image"]["is_there"] else " (gone)")
-        if fact["image"]["old"]:
-            image += f" (+ old {size_text(sum(old['size'] for old in fact['image']['old']))})"
-        if fact["unstriped"]:
-            image += " (unstriped)"
-        loaded = "loaded" if fact["loaded"] else "-"
-        rows.append((fact["module"], image, user_software_text(fact["user_software"]), loaded, newer))
-    if rows:
-        echo_table(("MODULE", "IMAGE", "USER SOFTWARE", "LOADED", "NEWER EASYCONFIG"), rows)
+    if facts:
+        echo_table(("MODULE", "IMAGE", "USER SOFTWARE", "LOADED", "NEWER EASYCONFIG"), list(map(_row, facts)))
         for fact in facts:
             above = [f"{one['module']} ({one['owner']})" for one in fact["built_on_by"]]
             if above:
@@ -90,6 +80,17 @@ def list_installed(prefix: Optional[Path], fast: bool, by_size: bool, as_json: b
         echo()
         echo_table(("OTHER MODULE", "OWNER", "DIRECTORY"), [[*_named(one).values()] for one in others])
     sys.exit(status)
+
+
+def _row(fact: dict[str, Any]) -> tuple[str, ...]:
+    newer = Path(fact["newer_easyconfigs"][0]).name if fact["newer_easyconfigs"] else "-"
+    image = size_text(fact["image"]["size"]) + ("" if fact["image"]["is_there"] else " (gone)")
+    if fact["image"]["old"]:
+        image += f" (+ old {size_text(sum(old['size'] for old in fact['image']['old']))})"
+    if fact["unstriped"]:
+        image += " (unstriped)"
+    loaded = "loaded" if fact["loaded"] else "-"
+    return fact["module"], image, user_software_text(fact["user_software"]), loaded, newer
 
 
 def _named(item: Installation) -> dict[str, str]:

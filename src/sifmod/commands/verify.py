@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
@@ -19,7 +20,7 @@ from sifmod.installed.installation import Installation, find_installations
 from sifmod.installed.modulepath import find_usable
 from sifmod.installed.verification import sanity_check_with_easybuild
 from sifmod.installed.verification import verify as verified
-from sifmod.site.settings import load_site
+from sifmod.site.settings import Site, load_site
 from sifmod.text.progress import Progress
 from sifmod.text.size import counted
 
@@ -61,20 +62,7 @@ def verify(
     if with_eb and fast:
         raise click.UsageError("--eb starts containers: leave out --fast or --eb")
     report: list[dict[str, Any]] = []
-
-    def check(item: Installation, progress: Progress) -> list[Finding]:
-        findings: list[Finding] = []
-        try:
-            for finding in verified(item, site, progress=progress, fast=fast):
-                findings.append(finding)
-            # it would run files that are not as installed
-            if with_eb and not any((one.topic, one.severity) == ("files", PROBLEM) for one in findings):
-                with progress.step(f"{item.module}: EasyBuild's sanity check"):
-                    findings.append(sanity_check_with_easybuild(item))
-        except (SifmodError, OSError) as error:
-            findings.append(Finding(PROBLEM, "verification", str(error), "the checks after this one were not made"))
-        return findings
-
+    check = partial(_findings, site=site, with_eb=with_eb, fast=fast)
     for item, findings in in_parallel(items, check, doing="verifying", quiet=quiet):
         report.append({"module": item.module, "outcome": worst(findings), "findings": findings})
         shown = [one for one in findings if one.severity == PROBLEM] if quiet else findings
@@ -94,3 +82,17 @@ def verify(
         if problems or not quiet:
             echo(f"{total - problems} of {counted(total, 'installation')} in order")
     sys.exit(1 if problems else 0)
+
+
+def _findings(item: Installation, progress: Progress, *, site: Site, with_eb: bool, fast: bool) -> list[Finding]:
+    findings: list[Finding] = []
+    try:
+        for finding in verified(item, site, progress=progress, fast=fast):
+            findings.append(finding)
+        # it would run files that are not as installed
+        if with_eb and not any((one.topic, one.severity) == ("files", PROBLEM) for one in findings):
+            with progress.step(f"{item.module}: EasyBuild's sanity check"):
+                findings.append(sanity_check_with_easybuild(item))
+    except (SifmodError, OSError) as error:
+        findings.append(Finding(PROBLEM, "verification", str(error), "the checks after this one were not made"))
+    return findings

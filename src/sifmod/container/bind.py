@@ -38,26 +38,17 @@ def is_bindable(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Bind:
-    """One bind path of the container runtime.
+    """One bind path of the container runtime."""
 
-    Attributes:
-        source: absolute path on the host.
-        destination: absolute path in the container, by default the same as `source`.
-        options: options of the runtime such as `ro` or `image-src=/`, separated by commas.
-    """
-
-    source: str
-    destination: str
-    options: str = ""
+    source: str  # absolute path on the host
+    destination: str  # absolute path in the container, by default the same as `source`
+    options: str = ""  # options of the runtime such as `ro` or `image-src=/`, separated by commas
 
     @classmethod
     def parse(cls, text: str) -> Bind:
         r"""Parse `source[:destination[:options]]`.
 
         Colons and commas in a path are escaped with a backslash, as for the runtime.
-
-        Args:
-            text: one bind path, not a list of them.
 
         Raises:
             ValueError: the text is not a valid bind path; the message says why and what to write.
@@ -133,16 +124,12 @@ class BindPattern:
 
     A match with a comma, a colon, a backslash, `^` or a control character in it, or with white space at its end, is
     left out.
-
-    Attributes:
-        pattern: absolute path with `*`, `?` or `[...]`.
-        folder: directory of the container for them, with a slash at its end; empty for the same paths as on the host.
-        options: options of the runtime.
     """
 
-    pattern: str
+    pattern: str  # absolute path with `*`, `?` or `[...]`
+    # directory of the container for them, with a slash at its end; empty for the same paths as on the host
     folder: str = ""
-    options: str = ""
+    options: str = ""  # options of the runtime
 
     @classmethod
     def parse(cls, text: str) -> BindPattern:

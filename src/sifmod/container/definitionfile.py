@@ -19,16 +19,10 @@ _SOURCE = re.compile(rf'(?![-~#"])({_PLAIN}+)(?=\s|$)|"(?![-~#])((?:{_PLAIN}| )+
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of a definition file, read as Apptainer 1.4.5 does (pkg/build/types/parser, internal/pkg/build/args).
+    """A stage of a definition file, read as Apptainer 1.4.5 does (pkg/build/types/parser, internal/pkg/build/args)."""
 
-    Attributes:
-        text: its part of the file.
-        first: number of its first line.
-        build_args: values of build arguments.
-    """
-
-    text: str
-    first: int
+    text: str  # its part of the file
+    first: int  # number of its first line
     build_args: Mapping[str, str]
 
     @cached_property

@@ -44,19 +44,12 @@ def is_dockerfile(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction of a Dockerfile.
+    """One instruction of a Dockerfile."""
 
-    Attributes:
-        keyword: such as `FROM`, in capitals.
-        rest: its text after the keyword, on one line.
-        first: index of its first line in the file.
-        last: index of its last line, without the lines of its heredocs.
-    """
-
-    keyword: str
-    rest: str
-    first: int
-    last: int
+    keyword: str  # such as `FROM`, in capitals
+    rest: str  # its text after the keyword, on one line
+    first: int  # index of its first line in the file
+    last: int  # index of its last line, without the lines of its heredocs
 
 
 @dataclass(frozen=True)

@@ -20,68 +20,45 @@ def _unread(_said: str) -> Reading:
 
 @dataclass(frozen=True)
 class Vendor:
-    """One vendor of GPUs.
+    """One vendor of GPUs."""
 
-    Attributes:
-        key: its name in easyconfigs and site files, in the parameter `gpu`.
-        name: its name in messages.
-        stack: the software stack for its GPUs, as a component of images.
-        option: option of the container runtime, without dashes, that makes its devices and the host's libraries
-            available in a container.
-        commands: commands of the host that the runtime's option brings into a container.
-        device: a device file that exists on nodes with a loaded driver.
-        brought_by: variables that bring its devices and the host's libraries into a container of a runtime without
-            such an option, each with the value that it has unless the user sets another; empty if none is needed.
-        gpus: shell pattern of the device files, one for each GPU.
-        libraries: whose libraries programs use unless the site or the easyconfig says otherwise, one of `LIBRARIES`.
-        driver_library: library that must be that of the host's driver; empty if images have all that they need.
-        visibility: variables that select the GPUs of a process, the one that Slurm sets first.
-        caches: variables with the cache folders of its libraries.
-        collectives: library for communication between its GPUs; the names of its variables begin with this name.
-        built_for: variable with the architectures for which PyTorch and its extensions are built.
-        hints: pattern of image names, and of lower-case scripts, for its GPUs.
-        tool: command that lists the GPUs of a host.
-        queries: arguments of the tool; each is tried if the tool is too old for the one before.
-        too_old: output of a tool that is too old for a query.
-        read: parses the output of the tool.
-        models: architecture by model, for old tools that do not report it.
-        driver: name of its kernel driver.
-        driver_file: file in which the loaded driver shows its version.
-        oldest_drivers: oldest driver that runs programs of a release of the stack: `12`, or `10.2`.
-        driver_error: message of programs if the driver is too old.
-        driver_releases: release of the stack by driver, if a driver supports only releases near its own.
-        releases: releases of the stack, in order.
-        releases_apart: how far the releases of driver and programs may lie apart.
-        lowest_architectures: lowest architecture that a major release of the stack supports.
-    """
-
-    key: str
-    name: str
-    stack: str
+    key: str  # its name in easyconfigs and site files, in the parameter `gpu`
+    name: str  # its name in messages
+    stack: str  # the software stack for its GPUs, as a component of images
+    # option of the container runtime, without dashes, that makes its devices and the host's libraries available in a
+    # container
     option: str
-    device: str
-    visibility: tuple[str, ...]
-    gpus: str
-    hints: str
-    commands: tuple[str, ...] = ()
+    device: str  # a device file that exists on nodes with a loaded driver
+    visibility: tuple[str, ...]  # variables that select the GPUs of a process, the one that Slurm sets first
+    gpus: str  # shell pattern of the device files, one for each GPU
+    hints: str  # pattern of image names, and of lower-case scripts, for its GPUs
+    commands: tuple[str, ...] = ()  # commands of the host that the runtime's option brings into a container
+    # variables that bring its devices and the host's libraries into a container of a runtime without such an option,
+    # each with the value that it has unless the user sets another; empty if none is needed
     brought_by: Mapping[str, str] = field(default_factory=dict)
+    # whose libraries programs use unless the site or the easyconfig says otherwise, one of `LIBRARIES`
     libraries: str = "host"
-    driver_library: str = ""
-    caches: tuple[str, ...] = ()
-    collectives: str = ""
-    built_for: str = ""
-    tool: str = ""
+    driver_library: str = ""  # library that must be that of the host's driver; empty if images have all that they need
+    caches: tuple[str, ...] = ()  # variables with the cache folders of its libraries
+    collectives: str = ""  # library for communication between its GPUs; the names of its variables begin with this name
+    built_for: str = ""  # variable with the architectures for which PyTorch and its extensions are built
+    tool: str = ""  # command that lists the GPUs of a host
+    # arguments of the tool; each is tried if the tool is too old for the one before
     queries: tuple[tuple[str, ...], ...] = ()
-    too_old: str = ""
-    read: Callable[[str], Reading] = field(default=_unread, repr=False)
+    too_old: str = ""  # output of a tool that is too old for a query
+    read: Callable[[str], Reading] = field(default=_unread, repr=False)  # parses the output of the tool
+    # architecture by model, for old tools that do not report it
     models: Mapping[str, str] = field(default_factory=dict)
-    driver: str = ""
-    driver_file: str = ""
+    driver: str = ""  # name of its kernel driver
+    driver_file: str = ""  # file in which the loaded driver shows its version
+    # oldest driver that runs programs of a release of the stack: `12`, or `10.2`
     oldest_drivers: Mapping[str, str] = field(default_factory=dict)
-    driver_error: str = ""
+    driver_error: str = ""  # message of programs if the driver is too old
+    # release of the stack by driver, if a driver supports only releases near its own
     driver_releases: Mapping[str, str] = field(default_factory=dict)
-    releases: tuple[str, ...] = ()
-    releases_apart: int = 0
+    releases: tuple[str, ...] = ()  # releases of the stack, in order
+    releases_apart: int = 0  # how far the releases of driver and programs may lie apart
+    # lowest architecture that a major release of the stack supports
     lowest_architectures: Mapping[str, str] = field(default_factory=dict)
 
     @property

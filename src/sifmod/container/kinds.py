@@ -45,15 +45,11 @@ def checked_items(items: Iterable[str], check: Callable[[str], Any]) -> tuple[An
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of value.
+    """One kind of value."""
 
-    Attributes:
-        title: the values that it takes, for the documentation.
-        read: checks a value of an easyconfig and returns it in the type that the library uses. It raises ValueError
-            with what to write instead; of one item it raises WrongItemError.
-    """
-
-    title: str
+    title: str  # the values that it takes, for the documentation
+    # checks a value of an easyconfig and returns it in the type that the library uses. It raises ValueError with what
+    # to write instead; of one item it raises WrongItemError
     read: Callable[[Any], Any]
 
 

@@ -7,16 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Naming:
-    """How EasyBuild names what it installs from one easyconfig.
+    """How EasyBuild names what it installs from one easyconfig."""
 
-    Attributes:
-        module: name of the module, as for `module load`: EasyBuild's short module name.
-        full_module: EasyBuild's full module name, which in a hierarchy begins with the folder that is in `MODULEPATH`.
-        install_subdir: path of the installation in the folder of all installations.
-        module_files: absolute paths of the module file and of the links to it, the file first.
-    """
-
-    module: str
+    module: str  # name of the module, as for `module load`: EasyBuild's short module name
+    # EasyBuild's full module name, which in a hierarchy begins with the folder that is in `MODULEPATH`
     full_module: str
-    install_subdir: str
-    module_files: tuple[str, ...]
+    install_subdir: str  # path of the installation in the folder of all installations
+    module_files: tuple[str, ...]  # absolute paths of the module file and of the links to it, the file first

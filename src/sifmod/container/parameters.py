@@ -25,17 +25,11 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Role(Flag):
-    """Who else has a say in a parameter's value.
+    """Who else has a say in a parameter's value."""
 
-    Attributes:
-        IMAGE: it says which image or which of its Pythons is used: with `builds_on` these are the base's.
-        BASE: a module that builds on this one takes its value over.
-        LIKE: the easyconfig of a similar container knows it better than the image (`sifmod new --like`).
-    """
-
-    IMAGE = auto()
-    BASE = auto()
-    LIKE = auto()
+    IMAGE = auto()  # it says which image or which of its Pythons is used: with `builds_on` these are the base's
+    BASE = auto()  # a module that builds on this one takes its value over
+    LIKE = auto()  # the easyconfig of a similar container knows it better than the image (`sifmod new --like`)
 
 
 IMAGE, BASE, LIKE, NOBODY = Role.IMAGE, Role.BASE, Role.LIKE, Role(0)
@@ -43,28 +37,16 @@ IMAGE, BASE, LIKE, NOBODY = Role.IMAGE, Role.BASE, Role.LIKE, Role(0)
 
 @dataclass(frozen=True)
 class Parameter:
-    """One easyconfig parameter.
-
-    Attributes:
-        name: its name.
-        kind: the values that it takes; None if it is EasyBuild's own.
-        help_text: its meaning, for `eb -a` and the reference.
-        default: its value where an easyconfig does not set it.
-        roles: who else has a say in its value.
-    """
+    """One easyconfig parameter."""
 
     name: str
-    kind: Optional[Kind] = None
-    help_text: str = ""
+    kind: Optional[Kind] = None  # the values that it takes; None if it is EasyBuild's own
+    help_text: str = ""  # its meaning, for `eb -a` and the reference
     default: Any = None
-    roles: Role = NOBODY
+    roles: Role = NOBODY  # who else has a say in its value
 
     def read(self, value: Any) -> Any:
-        """Return a value of an easyconfig, checked; None stands for the default.
-
-        Raises:
-            ParameterError: the value can't be used; the message says what to write instead.
-        """
+        """Return a value of an easyconfig, checked, or the default for None; ParameterError says what to write."""
         if value is None or self.kind is None:
             return self.default if value is None else value
         try:

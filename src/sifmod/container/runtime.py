@@ -15,15 +15,10 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class Mounts:
-    """What a runtime, or a plugin of Slurm, can't mount.
+    """What a runtime, or a plugin of Slurm, can't mount."""
 
-    Attributes:
-        never: characters that no path may have, as a shell writes them between brackets: `[:space:]`.
-        words: these in words, after "because of".
-    """
-
-    never: str
-    words: str
+    never: str  # characters that no path may have, as a shell writes them between brackets: `[:space:]`
+    words: str  # these in words, after "because of"
 
     def refuses(self, path: str) -> bool:
         """Return whether the path can't be mounted."""
@@ -33,63 +28,42 @@ class Mounts:
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plugin of Slurm that starts containers with a runtime.
+    """A plugin of Slurm that starts containers with a runtime."""
 
-    Attributes:
-        name: its name in messages; `sifmod sbatch` has an option of this name.
-        script: the script in an installation that a job script sources for it.
-        options: options of `srun` with which it is there, and can mount.
-        tested: its release that was tested.
-        mounts: what it can't mount.
-    """
-
-    name: str
-    script: str
-    options: tuple[str, str]
-    tested: str
+    name: str  # its name in messages; `sifmod sbatch` has an option of this name
+    script: str  # the script in an installation that a job script sources for it
+    options: tuple[str, str]  # options of `srun` with which it is there, and can mount
+    tested: str  # its release that was tested
     mounts: Mounts
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """One container runtime.
+    """One container runtime."""
 
-    Attributes:
-        key: its name in site files and in `SIFMOD_RUNTIMES`.
-        name: its name in messages, one word.
-        commands: its commands; the first one on PATH is used.
-        about: what the description of the site key `runtimes` says of it.
-        oldest: its oldest release that works, by the name of the release.
-        starts_sifs: whether it starts, makes and verifies SIFs. The others start the image's SquashFS, which an
-            installation then holds too.
-        starter: script in an installation that starts its containers; empty if it takes what modules set as it is.
-        files: scripts that it and its plugin need besides.
-        mounts: what it can't mount; None if it has a way to write each path. One with a `starter` is not given files
-            to mount, but folders.
-        contained: variables of its own with which a container sees nothing of the user.
-        tested: its release that was tested.
-        tools: commands that it needs on nodes, each with what does not work without it.
-        folders: variables that name its folders on a node, each with its default, and the free bytes that may be
-            needed there.
-        configuration: file in which an administrator sets these.
-        plugin: the plugin of Slurm that uses it.
-    """
-
-    key: str
-    name: str
-    commands: tuple[str, ...]
-    about: str
-    oldest: Mapping[str, str]
+    key: str  # its name in site files and in `SIFMOD_RUNTIMES`
+    name: str  # its name in messages, one word
+    commands: tuple[str, ...]  # its commands; the first one on PATH is used
+    about: str  # what the description of the site key `runtimes` says of it
+    oldest: Mapping[str, str]  # its oldest release that works, by the name of the release
+    # whether it starts, makes and verifies SIFs. The others start the image's SquashFS, which an installation then
+    # holds too
     starts_sifs: bool = False
+    # script in an installation that starts its containers; empty if it takes what modules set as it is
     starter: str = ""
-    files: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()  # scripts that it and its plugin need besides
+    # what it can't mount; None if it has a way to write each path. One with a `starter` is given the folder of a mount
+    # for what is in a packed file
     mounts: Optional[Mounts] = None
+    # variables of its own with which a container sees nothing of the user
     contained: Mapping[str, str] = field(default_factory=dict)
-    tested: str = ""
+    tested: str = ""  # its release that was tested
+    # commands that it needs on nodes, each with what does not work without it
     tools: Mapping[str, str] = field(default_factory=dict)
+    # variables that name its folders on a node, each with its default, and the free bytes that may be needed there
     folders: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    configuration: str = ""
-    plugin: Optional[Plugin] = None
+    configuration: str = ""  # file in which an administrator sets these
+    plugin: Optional[Plugin] = None  # the plugin of Slurm that uses it
 
 
 APPTAINER = Runtime(

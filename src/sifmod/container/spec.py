@@ -30,17 +30,11 @@ def conda_prefix(root: str, env: str) -> str:
 
 @dataclass(frozen=True)
 class PythonLayout:
-    """The Python of the image that the module provides.
+    """The Python of the image that the module provides."""
 
-    Attributes:
-        prefix: its `sys.prefix` in the image, such as `/usr` or `/opt/miniconda3/envs/pytorch`.
-        conda_root: root of the conda installation; empty if the Python is not a conda environment.
-        conda_env: name of the conda environment; empty if the Python is not one.
-    """
-
-    prefix: str
-    conda_root: str = ""
-    conda_env: str = ""
+    prefix: str  # its `sys.prefix` in the image, such as `/usr` or `/opt/miniconda3/envs/pytorch`
+    conda_root: str = ""  # root of the conda installation; empty if the Python is not a conda environment
+    conda_env: str = ""  # name of the conda environment; empty if the Python is not one
 
     @property
     def executable(self) -> str:
@@ -55,109 +49,71 @@ class PythonLayout:
 
 @dataclass(frozen=True)
 class Base:
-    """An installation whose user software is below that of a container, as it was when the container was installed.
+    """An installation whose user software is below that of a container, as it was when the container was installed."""
 
-    Attributes:
-        module: name of its module.
-        root: its installation directory.
-        venv: name of its virtual environment; empty if it has no user software.
-        python_version: `major.minor` of its Python; empty if it has none.
-        image_id: the identifier in the header of its image.
-        settings: SHA-256 of its parameters that others take over; empty if it was not recorded.
-    """
-
-    module: str
-    root: str
-    venv: str
-    python_version: str
-    image_id: str
-    settings: str = ""
+    module: str  # name of its module
+    root: str  # its installation directory
+    venv: str  # name of its virtual environment; empty if it has no user software
+    python_version: str  # `major.minor` of its Python; empty if it has none
+    image_id: str  # the identifier in the header of its image
+    settings: str = ""  # SHA-256 of its parameters that others take over; empty if it was not recorded
 
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """One container as a module, independent of the site.
+    """One container as a module, independent of the site."""
 
-    Attributes:
-        name: name of the software.
-        version: its full version, including prefix and suffix.
-        env_name: EasyBuild's conversion of the name, as in `EBROOT<NAME>` and `SIF<NAME>`.
-        installdir: absolute path of the installation directory.
-        sif: file name of the image in it.
-        image_mode: `copy`, `link` (reflink, else hard link, else copy) or `central` (used where it is).
-        image: absolute path of the source image; empty until EasyBuild has found it.
-        image_size: its size in bytes; 0 until it was installed.
-        image_id: the identifier in its header; empty until it was installed.
-        image_sha256: its SHA-256; empty until it was installed, and if it was linked and not read.
-        squashfs: file name of its SquashFS, for runtimes that start no SIFs, in the installation, or absolute path of
-            that of a base; empty if there is none.
-        definition_files: files kept in share/docker-defs/ for reference.
-        expected_packages: names and exact versions of distributions that the container's Python must have.
-        python: the Python of the image; None if the module provides no Python.
-        python_version: `major.minor` of that Python; empty until it was read from the image.
-        venv: name of the virtual environment; empty if there is no user software.
-        wrappers: names of host commands that run a command in the container.
-        wrapper_commands: the words of that command by name; without an entry it has the same name, and no arguments.
-        bases: the installations that it builds on, the nearest first.
-        inheritable: values of `INHERITED`, for modules that build on it.
-        user_commands: whether commands that users install are host commands too.
-        binds: bind paths for this container, in addition to the site's.
-        container_env: variables for this container, in addition to the site's; None removes one of the site's.
-        features: names of the site's features, in addition to its default ones; `-NAME` takes one away.
-        gpu: GPU vendor, a key of `VENDORS`; empty for a container without GPU support.
-        gpu_libraries: whose libraries programs use on its GPUs: `host`, for which the runtime brings them, or `image`.
-        mpi: whose MPI programs use, one of `MPIS`; empty if that was not said, or if there is none.
-        mpi_env: variables that MPI needs with the runtime of this host; empty until it was installed.
-        unusable_features: the site's features that its programs can't use, each with the reason; empty until installed.
-        locales: the image's locales in UTF-8; empty if these are not known, or until it was installed.
-        share_container: whether the tasks of a Slurm step on a node share one container; a variable overrides it.
-        launch: `exec`, or `run` for images that need their entry point.
-        pip_requirements: requirements that pip installs into the virtual environment at install time.
-        pack_user_software: whether to pack the user software at the end of the install.
-        pip_constraints: whether pip must keep the versions of the image's own packages.
-        module_family: Lmod family of the module; empty if several such modules may be loaded together.
-        naming: EasyBuild's names for it; None if EasyBuild has not named it.
-        advisories: known problems of it; empty until the image was read.
-    """
-
-    name: str
-    version: str
-    env_name: str
-    installdir: str
-    sif: str
-    image_mode: str = "copy"
-    image: str = ""
-    image_size: int = 0
-    image_id: str = ""
-    image_sha256: str = ""
+    name: str  # name of the software
+    version: str  # its full version, including prefix and suffix
+    env_name: str  # EasyBuild's conversion of the name, as in `EBROOT<NAME>` and `SIF<NAME>`
+    installdir: str  # absolute path of the installation directory
+    sif: str  # file name of the image in it
+    image_mode: str = "copy"  # `copy`, `link` (reflink, else hard link, else copy) or `central` (used where it is)
+    image: str = ""  # absolute path of the source image; empty until EasyBuild has found it
+    image_size: int = 0  # its size in bytes; 0 until it was installed
+    image_id: str = ""  # the identifier in its header; empty until it was installed
+    image_sha256: str = ""  # its SHA-256; empty until it was installed, and if it was linked and not read
+    # file name of its SquashFS, for runtimes that start no SIFs, in the installation, or absolute path of that of a
+    # base; empty if there is none
     squashfs: str = ""
-    definition_files: tuple[str, ...] = ()
+    definition_files: tuple[str, ...] = ()  # files kept in share/docker-defs/ for reference
+    # names and exact versions of distributions that the container's Python must have
     expected_packages: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    python: Optional[PythonLayout] = None
-    python_version: str = ""
-    venv: str = ""
-    wrappers: tuple[str, ...] = ()
+    python: Optional[PythonLayout] = None  # the Python of the image; None if the module provides no Python
+    python_version: str = ""  # `major.minor` of that Python; empty until it was read from the image
+    venv: str = ""  # name of the virtual environment; empty if there is no user software
+    wrappers: tuple[str, ...] = ()  # names of host commands that run a command in the container
+    # the words of that command by name; without an entry it has the same name, and no arguments
     wrapper_commands: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    bases: tuple[Base, ...] = ()
+    bases: tuple[Base, ...] = ()  # the installations that it builds on, the nearest first
+    # values of `INHERITED`, for modules that build on it
     inheritable: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    user_commands: bool = True
-    binds: tuple[Bind, ...] = ()
+    user_commands: bool = True  # whether commands that users install are host commands too
+    binds: tuple[Bind, ...] = ()  # bind paths for this container, in addition to the site's
+    # variables for this container, in addition to the site's; None removes one of the site's
     container_env: Mapping[str, Optional[str]] = field(default_factory=lambda: MappingProxyType({}))
+    # names of the site's features, in addition to its default ones; `-NAME` takes one away
     features: tuple[str, ...] = ()
-    gpu: str = ""
+    gpu: str = ""  # GPU vendor, a key of `VENDORS`; empty for a container without GPU support
+    # whose libraries programs use on its GPUs: `host`, for which the runtime brings them, or `image`
     gpu_libraries: str = "host"
-    mpi: str = ""
+    mpi: str = ""  # whose MPI programs use, one of `MPIS`; empty if that was not said, or if there is none
+    # variables that MPI needs with the runtime of this host; empty until it was installed
     mpi_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    # the site's features that its programs can't use, each with the reason; empty until installed
     unusable_features: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    # the image's locales in UTF-8; empty if these are not known, or until it was installed
     locales: tuple[str, ...] = ()
+    # whether the tasks of a Slurm step on a node share one container; a variable overrides it
     share_container: bool = False
-    launch: str = "exec"
+    launch: str = "exec"  # `exec`, or `run` for images that need their entry point
+    # requirements that pip installs into the virtual environment at install time
     pip_requirements: tuple[str, ...] = ()
-    pack_user_software: bool = False
-    pip_constraints: bool = True
-    module_family: str = "container"
-    naming: Optional[Naming] = None
-    advisories: tuple[Advisory, ...] = ()
+    pack_user_software: bool = False  # whether to pack the user software at the end of the install
+    pip_constraints: bool = True  # whether pip must keep the versions of the image's own packages
+    module_family: str = "container"  # Lmod family of the module; empty if several such modules may be loaded together
+    naming: Optional[Naming] = None  # EasyBuild's names for it; None if EasyBuild has not named it
+    advisories: tuple[Advisory, ...] = ()  # known problems of it; empty until the image was read
 
     @property
     def module(self) -> str:
@@ -224,13 +180,7 @@ def spec_from_parameters(
 ) -> ContainerSpec:
     """Validate the parameters of an easyconfig and return the description of its container.
 
-    Args:
-        name: name of the software.
-        version: its full version, including prefix and suffix.
-        env_name: EasyBuild's conversion of the name for variables.
-        installdir: absolute path of the installation directory.
-        sif: file name of the image.
-        parameters: easyconfig parameters of `ContainerImage` and their values; None means "not set".
+    The other arguments are fields of `ContainerSpec`. A parameter that is None is not set.
 
     Raises:
         ParameterError: a value is invalid; the message names parameter, value and remedy.

@@ -64,32 +64,20 @@ _MOST_LOST = 8
 
 @dataclass(frozen=True)
 class Target:
-    """What to examine besides the host.
+    """What to examine besides the host."""
 
-    Attributes:
-        image: path of the image; None to examine only the host, or if the image is missing.
-        gpu: vendor of the GPUs that the container is for, a key of `VENDORS`; empty for none, None if that was not
-            said: then the site or the image decides.
-        gpu_libraries: whose libraries its programs use, one of `LIBRARIES`; empty for those of the site.
-        binds: bind paths of the container, in addition to the site's.
-        mpi: whose MPI it uses, one of `MPIS`; empty if that is not said.
-        features: names of the site's features that it changes.
-        installation: the installation, if there is one.
-        missing_image: message if the image is missing.
-        names: file names and URI of the image, in addition to that of its path.
-        digests: SHA-256 of the image and its digest in a registry.
-    """
-
-    image: Optional[Path] = None
+    image: Optional[Path] = None  # path of the image; None to examine only the host, or if the image is missing
+    # vendor of the GPUs that the container is for, a key of `VENDORS`; empty for none, None if that was not said:
+    # then the site or the image decides
     gpu: Optional[str] = None
-    gpu_libraries: str = ""
-    binds: tuple[Bind, ...] = ()
-    mpi: str = ""
-    features: tuple[str, ...] = ()
-    installation: Optional[Installation] = None
-    missing_image: str = ""
-    names: tuple[str, ...] = ()
-    digests: tuple[str, ...] = ()
+    gpu_libraries: str = ""  # whose libraries its programs use, one of `LIBRARIES`; empty for those of the site
+    binds: tuple[Bind, ...] = ()  # bind paths of the container, in addition to the site's
+    mpi: str = ""  # whose MPI it uses, one of `MPIS`; empty if that is not said
+    features: tuple[str, ...] = ()  # names of the site's features that it changes
+    installation: Optional[Installation] = None  # the installation, if there is one
+    missing_image: str = ""  # message if the image is missing
+    names: tuple[str, ...] = ()  # file names and URI of the image, in addition to that of its path
+    digests: tuple[str, ...] = ()  # SHA-256 of the image and its digest in a registry
 
 
 @dataclass(frozen=True)
@@ -109,11 +97,7 @@ class Host:
 
 
 def this_host(settings: Settings) -> Host:
-    """Return what containers on this host are compared with.
-
-    Raises:
-        SiteError: a file of advisories can't be used.
-    """
+    """Return what containers on this host are compared with; SiteError if a file of advisories can't be used."""
     gpus = host_gpus()
     drivers = {host.vendor: host.driver for host in gpus if host.driver}
     site = settings.site

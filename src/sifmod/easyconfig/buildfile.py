@@ -54,25 +54,15 @@ _SHELLS = frozenset({"bash", "csh", "dash", "env", "exec", "fish", "ksh", "sh", 
 
 @dataclass(frozen=True)
 class BuildFile:
-    """A Dockerfile or a definition file, read and not run.
-
-    Attributes:
-        path: its path.
-        labels: labels of the image, as far as they can be told.
-        base: the image that it starts from, as a URI or a path; empty if there is none, or it can't be told.
-        written: the same as the file writes it.
-        sources: what it copies from its folder, each with its place in the file.
-        arguments: names of build arguments without a value.
-        command: name of the command that the image starts; empty if it is a shell or unknown.
-    """
+    """A Dockerfile or a definition file, read and not run."""
 
     path: Path
-    labels: Mapping[str, str] = field(default_factory=dict)
-    base: str = ""
-    written: str = ""
-    sources: tuple[tuple[str, str], ...] = ()
-    arguments: tuple[str, ...] = ()
-    command: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)  # labels of the image, as far as they can be told
+    base: str = ""  # the image that it starts from, as a URI or a path; empty if there is none, or it can't be told
+    written: str = ""  # the same as the file writes it
+    sources: tuple[tuple[str, str], ...] = ()  # what it copies from its folder, each with its place in the file
+    arguments: tuple[str, ...] = ()  # names of build arguments without a value
+    command: str = ""  # name of the command that the image starts; empty if it is a shell or unknown
 
     @property
     def uri(self) -> Optional[ImageUri]:
@@ -102,11 +92,7 @@ def is_build_file(path: Path) -> bool:
 
 
 def read_build_file(path: Path) -> BuildFile:
-    """Return what a file says.
-
-    Raises:
-        ImageError: it can't be read, or is not such a file.
-    """
+    """Return what a file says; ImageError if it can't be read, or is not such a file."""
     what = "Dockerfile" if is_dockerfile(path.name) else "definition file"
     try:
         text = content_below(path.parent, path.name, longest=_LONGEST).decode()

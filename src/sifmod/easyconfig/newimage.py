@@ -65,11 +65,7 @@ def names_uri(text: str) -> bool:
 
 
 def file_image(path: Path, *, say: Callable[[str], None], progress: Progress = QUIET) -> NewImage:
-    """Return the image in a file; `say` is called with a line before long work.
-
-    Raises:
-        ImageError: it can't be read, is not an image, or is damaged.
-    """
+    """Return the image in a file, or raise ImageError; `say` is called with a line before long work."""
     if not is_utf8(path.name):
         raise ImageError(f"the file name '{path.name}' is not UTF-8, so no easyconfig can name it: rename the file")
     inspection = inspect_image(path)

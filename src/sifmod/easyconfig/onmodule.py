@@ -14,15 +14,10 @@ _ABOUT = ("homepage", "moduleclass")
 def propose_on(
     base: str, kept: Mapping[str, Any], *, name: str, version: str, first: Optional[tuple[str, str, str]] = None
 ) -> Proposal:
-    """Return a proposal for the easyconfig of a module that builds on another one.
+    """Return a proposal for the easyconfig of a module that builds on another one, by its module or its path.
 
-    Args:
-        base: the module, or the path of its installation.
-        kept: parameters of the base's easyconfig that are known; empty if it can't be read.
-        name: name of the new module.
-        version: its version.
-        first: name, version and suffix of the base's easyconfig, for `eb --robot` to install first; None if it is
-            somebody else's.
+    `kept` are the parameters of the base's easyconfig, empty if it can't be read; `first` is name, version and suffix
+    of it, for `eb --robot` to install first, or None if it is somebody else's.
 
     Raises:
         ParameterError: the name or the version can't be part of a path.

@@ -91,17 +91,10 @@ def propose(
 ) -> Proposal:
     """Return a proposal for the easyconfig of an image.
 
-    Args:
-        image: the contents of the image.
-        site: the site to install it at.
-        sha256: SHA-256 of the SIF, if the image is a file.
-        uri: URI that the image was pulled from; None if it is a file.
-        name: name of the module; empty for the main package's.
-        version: version of the module; empty for the main package's.
-        like: parameters of a similar container's easyconfig, to take over where they still apply.
-        programs: the programs in the image; None if they were not looked for.
-        origin: the URI or the file name that the user gave, which may name a program; empty for that of the image.
-        commands: patterns of the names of commands that get wrappers; empty for those of the main package.
+    It has the SHA-256 of a file, or the URI that it was pulled from. Name and version are by default those of the main
+    package, and so are the commands, of which patterns name those that get wrappers. Parameters of a similar
+    container's easyconfig (`like`) are taken over where they still apply. `programs` is None if they were not looked
+    for. The origin is what the user gave, a URI or a file name, which may name a program; empty for the image's.
 
     Raises:
         ImageError: this kind of image can't be installed, or its files can't be read.

@@ -68,11 +68,7 @@ class Below:
 
 
 def easyconfigs_below(folder: Path) -> Below:
-    """Return the easyconfigs of container images anywhere below a folder.
-
-    Raises:
-        EasyconfigError: there is no such folder.
-    """
+    """Return the easyconfigs of images anywhere below a folder; EasyconfigError if there is no such folder."""
     if not folder.is_dir():
         raise EasyconfigError(f"there is no directory '{folder}': name a folder of easyconfigs")
     offered: list[Path] = []
@@ -104,11 +100,7 @@ def beside_easyconfigs(name: str, file_name: str, folders: Iterable[Path]) -> Op
 
 
 def easyconfig_path(given: Path, environ: Optional[Mapping[str, str]] = None) -> Path:
-    """Return the easyconfig that a user named by its path or, as for `eb`, by its file name in the robot path.
-
-    Raises:
-        EasyconfigError: there is no easyconfig of this name.
-    """
+    """Return the easyconfig of a path or, as for `eb`, a file name in the robot path; EasyconfigError without one."""
     return given if given.is_file() or "/" in str(given) else find_easyconfig(given.name, environ)
 
 

@@ -53,23 +53,14 @@ SECTIONS = (
 
 @dataclass(frozen=True)
 class Configuration:
-    """The paths of EasyBuild's configuration, all of them absolute.
+    """The paths of EasyBuild's configuration, all of them absolute."""
 
-    Attributes:
-        software: folder of the installations.
-        modules: folder of the module trees.
-        suffix: name of the tree in it that holds the module files themselves; the other trees link to them.
-        sources: folders of sources and images; `eb` keeps what it downloads in the first one.
-        robot_paths: folders in which `eb` looks for easyconfigs, the first one first.
-        locks: folder of the locks that `eb` holds while it installs.
-    """
-
-    software: Path
-    modules: Path
-    suffix: str
-    sources: tuple[Path, ...]
-    robot_paths: tuple[Path, ...]
-    locks: Path
+    software: Path  # folder of the installations
+    modules: Path  # folder of the module trees
+    suffix: str  # name of the tree in it that holds the module files themselves; the other trees link to them
+    sources: tuple[Path, ...]  # folders of sources and images; `eb` keeps what it downloads in the first one
+    robot_paths: tuple[Path, ...]  # folders in which `eb` looks for easyconfigs, the first one first
+    locks: Path  # folder of the locks that `eb` holds while it installs
 
 
 def configuration(prefix: Optional[Path] = None, environ: Optional[Mapping[str, str]] = None) -> Configuration:

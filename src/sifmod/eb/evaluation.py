@@ -39,29 +39,17 @@ class Described:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """An easyconfig of `ContainerImage` as an install sees it.
-
-    Attributes:
-        spec: the container.
-        site: the settings of the cluster.
-        naming: the names of the module and the installation.
-        module: text of the whole module file, EasyBuild's header included.
-        definitions: paths of the definition files that an install keeps.
-        described: what the easyconfig says of the software.
-        image_uri: URI of the image; empty if it is fetched in another way.
-        image_digest: its digest in the registry, if the URI states it.
-        image_sha256: SHA-256 of the image in `checksums`; empty if it is not there.
-    """
+    """An easyconfig of `ContainerImage` as an install sees it."""
 
     spec: ContainerSpec
     site: Site
     naming: Naming
-    module: str
-    definitions: tuple[Path, ...]
-    described: Described
-    image_uri: str = ""
-    image_digest: str = ""
-    image_sha256: str = ""
+    module: str  # text of the whole module file, EasyBuild's header included
+    definitions: tuple[Path, ...]  # paths of the definition files that an install keeps
+    described: Described  # what the easyconfig says of the software
+    image_uri: str = ""  # URI of the image; empty if it is fetched in another way
+    image_digest: str = ""  # its digest in the registry, if the URI states it
+    image_sha256: str = ""  # SHA-256 of the image in `checksums`; empty if it is not there
 
     @property
     def module_file(self) -> Path:
@@ -70,11 +58,7 @@ class Evaluated:
 
 
 def variables_of(path: Path) -> Mapping[str, Any]:
-    """Return every variable that an easyconfig sets, with templates such as `%(version)s` unresolved.
-
-    Raises:
-        EasyconfigError: it can't be read, or its code fails.
-    """
+    """Return every variable of an easyconfig, with templates such as `%(version)s` unresolved, or EasyconfigError."""
     with _easybuild(path):
         from easybuild.framework.easyconfig.parser import EasyConfigParser
 

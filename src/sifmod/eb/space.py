@@ -14,18 +14,12 @@ from sifmod.errors import InstallError
 
 @dataclass(frozen=True)
 class SoftwareSpace:
-    """Where one user's EasyBuild installs to.
+    """Where one user's EasyBuild installs to."""
 
-    Attributes:
-        software: folder of the installations: `NAME/VERSION` below it.
-        modules: folder of the module trees: `all/NAME/VERSION.lua` below it, and links to it by module class.
-        suffix: name of the tree that holds the module files themselves.
-        locks: folder of the locks of running installs; None for EasyBuild's default, `.locks` below `software`.
-    """
-
-    software: Path
-    modules: Path
-    suffix: str = "all"
+    software: Path  # folder of the installations: `NAME/VERSION` below it
+    modules: Path  # folder of the module trees: `all/NAME/VERSION.lua` below it, and links to it by module class
+    suffix: str = "all"  # name of the tree that holds the module files themselves
+    # folder of the locks of running installs; None for EasyBuild's default, `.locks` below `software`
     locks: Optional[Path] = None
 
     def lock(self, root: Path) -> Path:

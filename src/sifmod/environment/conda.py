@@ -125,11 +125,7 @@ class CondaSource:
 
     @property
     def locked(self) -> Optional[tuple[CondaPackage, ...]]:
-        """The packages of an explicit list; None for an environment.yml.
-
-        Raises:
-            SifmodError: a line is not an address with an MD5 sum.
-        """
+        """The packages of an explicit list; None for an environment.yml."""
         if not is_explicit(self.text):
             return None
         lines = [line.strip() for line in self.text.splitlines()]

@@ -49,21 +49,13 @@ class Platform:
 
 @dataclass(frozen=True)
 class Locked:
-    """One package of a lock: a wheel.
+    """One package of a lock: a wheel."""
 
-    Attributes:
-        name: normalized name of the package.
-        version: its version.
-        sha256: SHA-256 of the wheel, in hexadecimal.
-        url: where it is downloaded from; empty for a file of this host.
-        path: absolute path of that file; empty for a download.
-    """
-
-    name: str
+    name: str  # normalized name of the package
     version: str
-    sha256: str
-    url: str = ""
-    path: str = ""
+    sha256: str  # SHA-256 of the wheel, in hexadecimal
+    url: str = ""  # where it is downloaded from; empty for a file of this host
+    path: str = ""  # absolute path of that file; empty for a download
 
     @property
     def file_name(self) -> str:

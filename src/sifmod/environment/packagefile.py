@@ -29,11 +29,7 @@ class Kind(Enum):
 
 
 def kind_of(path: Path) -> Kind:
-    """Return the kind of a file of packages; whether all of it can be taken is for the kind's reader to say.
-
-    Raises:
-        SifmodError: it can't be read, or is of no such kind.
-    """
+    """Return the kind of a file of packages, or raise SifmodError; its reader says whether all of it can be taken."""
     if path.name in _OTHERS:
         raise SifmodError(f"'{path}' is not read here: write a file with {_OTHERS[path.name]}")
     text, suffix = text_of(path), path.suffix.lower()

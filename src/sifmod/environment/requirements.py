@@ -55,31 +55,18 @@ _NO_CREDENTIALS = "credentials don't belong here: keep them in pip's configurati
 
 @dataclass(frozen=True)
 class Requirements:
-    """What an environment is to have.
+    """What an environment is to have."""
 
-    Attributes:
-        origin: name of the file.
-        lines: requirements, one a line, as pip reads them; local wheels are `NAME @ file:///...`.
-        names: normalized names of these packages.
-        constraints: constraints in the same form.
-        options: options for pip that say where packages come from, one a line.
-        python: versions of Python that the project supports.
-        name: name of the project; empty if the file has none.
-        version: its version; empty if the file has none.
-        folder: the folder of the file; packages are taken from there and from folders below it.
-        notes: what of the file was not read, a sentence each.
-    """
-
-    origin: str
-    lines: tuple[str, ...]
-    names: tuple[str, ...]
-    constraints: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
-    python: SpecifierSet = field(default_factory=SpecifierSet)
-    name: str = ""
-    version: str = ""
-    folder: Path = Path()
-    notes: tuple[str, ...] = ()
+    origin: str  # name of the file
+    lines: tuple[str, ...]  # requirements, one a line, as pip reads them; local wheels are `NAME @ file:///...`
+    names: tuple[str, ...]  # normalized names of these packages
+    constraints: tuple[str, ...] = ()  # constraints in the same form
+    options: tuple[str, ...] = ()  # options for pip that say where packages come from, one a line
+    python: SpecifierSet = field(default_factory=SpecifierSet)  # versions of Python that the project supports
+    name: str = ""  # name of the project; empty if the file has none
+    version: str = ""  # its version; empty if the file has none
+    folder: Path = Path()  # the folder of the file; packages are taken from there and from folders below it
+    notes: tuple[str, ...] = ()  # what of the file was not read, a sentence each
 
 
 @dataclass

@@ -61,11 +61,7 @@ class Base:
     python: PythonLayout
 
     def facts(self) -> PythonFacts:
-        """Return the packages of its Python.
-
-        Raises:
-            ImageError: the Python does not run.
-        """
+        """Return the packages of its Python; ImageError if the Python does not run."""
         return probe_python(self.runtime, self.image, self.python)
 
     def platform(self) -> Platform:

@@ -21,11 +21,7 @@ from sifmod.host.files import check_below, content_below, is_text, open_below, s
 
 
 def beside(easyconfig: Path, parameter: str, name: object) -> Path:
-    """Return the path of a file beside an easyconfig, which names it in a parameter.
-
-    Raises:
-        ParameterError: it is not the name of a file, or there is none of this name.
-    """
+    """Return the path of a file beside an easyconfig, or raise ParameterError with the name of the parameter."""
     if not isinstance(name, str) or "/" in name or not name.strip(". "):
         raise ParameterError(parameter, name, "give the name of a file beside the easyconfig, without a folder")
     path = easyconfig.resolve().parent / name
@@ -163,11 +159,7 @@ def registries_of(definition: Path, build_args: Mapping[str, str]) -> frozenset[
 
 
 def kept_definition(path: Path) -> Artefact:
-    """Return the copy of a definition file for an installation.
-
-    Raises:
-        InstallError: the file can't be read.
-    """
+    """Return the copy of a definition file for an installation; InstallError if the file can't be read."""
     try:
         text = content_below(path.parent, path.name).decode()
     except (OSError, UnicodeDecodeError) as error:

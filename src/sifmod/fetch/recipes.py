@@ -37,11 +37,7 @@ class RecipeSource:
     folder: Optional[Path] = None
 
     def other(self, name: str) -> RecipeSource:
-        """Return a file that the recipe names, by its path from the folder of the recipe.
-
-        Raises:
-            RecipeError: it can't be read, or is outside that folder.
-        """
+        """Return a file that the recipe names, by its path from the folder of the recipe, which it must not leave."""
         if self.folder is None:
             raise RecipeError(
                 "its overrides are in a file, which an index lacks",
@@ -70,11 +66,7 @@ def read_recipe(path: Path, *, folder: Optional[Path] = None) -> RecipeSource:
 
 
 def recipe_files(registry: Path) -> list[Path]:
-    """Return the files of the recipes in a checkout of a registry, sorted; links to folders are not followed.
-
-    Raises:
-        RecipeError: it is not a folder, or has no recipe.
-    """
+    """Return the recipes in a checkout of a registry, sorted, without links to folders; RecipeError without any."""
     paths = []
     for folder, folders, files in walk(registry):
         folders.sort()

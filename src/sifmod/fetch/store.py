@@ -40,21 +40,13 @@ from sifmod.text.progress import QUIET, Progress
 
 @dataclass(frozen=True)
 class StoredImage:
-    """An image in the store.
+    """An image in the store."""
 
-    Attributes:
-        origin: URI that it was pulled from, or `Definition.origin`.
-        digest: its digest in the registry, or its ID on the host that built it, as `sha256:...`; empty if unknown.
-        sha256: SHA-256 of the SIF, in hexadecimal.
-        size: its size in bytes.
-        runtime: version of the runtime that made it.
-    """
-
-    origin: str
-    digest: str
-    sha256: str
-    size: int
-    runtime: str
+    origin: str  # URI that it was pulled from, or `Definition.origin`
+    digest: str  # its digest in the registry, or its ID on the host that built it, as `sha256:...`; empty if unknown
+    sha256: str  # SHA-256 of the SIF, in hexadecimal
+    size: int  # its size in bytes
+    runtime: str  # version of the runtime that made it
 
 
 @dataclass(frozen=True)

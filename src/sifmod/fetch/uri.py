@@ -34,17 +34,11 @@ _REFERENCE = re.compile(
 
 @dataclass(frozen=True)
 class ImageUri:
-    """One image URI with valid syntax.
+    """One image URI with valid syntax."""
 
-    Attributes:
-        text: the URI as written in the easyconfig.
-        scheme: one of `SCHEMES`.
-        location: the part after the scheme: a reference, an address or a path.
-    """
-
-    text: str
-    scheme: str
-    location: str
+    text: str  # the URI as written in the easyconfig
+    scheme: str  # one of `SCHEMES`
+    location: str  # the part after the scheme: a reference, an address or a path
 
     @classmethod
     def parse(cls, text: str) -> ImageUri:
@@ -131,11 +125,7 @@ class ImageUri:
 
 
 def image_uri(value: Any) -> ImageUri:
-    """Return the image URI of an easyconfig.
-
-    Raises:
-        ParameterError: it is not a valid image URI.
-    """
+    """Return the image URI of an easyconfig; ParameterError if it is not a valid one."""
     if not isinstance(value, str):
         raise ParameterError("image_uri", value, "use one URI in quotes, such as 'docker://debian:12'")
     try:

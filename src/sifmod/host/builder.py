@@ -31,11 +31,7 @@ class ImageBuilder:
         return self.path.name
 
     def check(self) -> None:
-        """Refuse a host on which this user can't build, before anything is downloaded.
-
-        Raises:
-            ImageError: there are no user namespaces, or no subordinate ids for this user.
-        """
+        """Refuse, with ImageError, a host without user namespaces or subordinate ids, before anything is downloaded."""
         if not self.is_rootless:
             return
         done = run([self.path, "unshare", "cat", "/proc/self/uid_map"], time_limit=LOOK)
@@ -77,14 +73,10 @@ class BuildFolder:
 
     Buildah and podman have the same options (buildah-build(1), podman-build(1)). Docker's service keeps the image and
     the logins.
-
-    Attributes:
-        builder: the command.
-        path: the folder, which only this user can read.
     """
 
     builder: ImageBuilder
-    path: Path
+    path: Path  # the folder, which only this user can read
 
     @property
     def context(self) -> Path:
@@ -216,11 +208,7 @@ class BuildFolder:
 
 
 def find_builder(site: Site) -> ImageBuilder:
-    """Return the site's builder of Dockerfiles, or the first known one on PATH.
-
-    Raises:
-        RuntimeMissingError: there is no builder; the message names the commands that were tried.
-    """
+    """Return the site's builder of Dockerfiles, or the first known one on PATH; else RuntimeMissingError names them."""
     path = first_on_path(site.image_builders)
     if path:
         return ImageBuilder(path)

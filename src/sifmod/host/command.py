@@ -52,16 +52,10 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a command.
+    """The result of a command."""
 
-    Attributes:
-        status: its exit status; if negative, the signal that ended it.
-        stdout: its standard output, and also its standard error if both were read together.
-        stderr: its standard error.
-    """
-
-    status: int
-    stdout: str
+    status: int  # its exit status; if negative, the signal that ended it
+    stdout: str  # its standard output, and also its standard error if both were read together
     stderr: str
 
     @property
@@ -81,12 +75,7 @@ def run(
 ) -> Result:
     """Run a command to its end and return its output; it does not read this process's standard input.
 
-    Args:
-        command: the command and its arguments, run without a shell.
-        stdin: text for its standard input.
-        env: its environment, `os.environ` by default.
-        cwd: folder to run it in, the current one by default.
-        time_limit: seconds after which the command is ended, with all processes that it has started.
+    There is no shell. After `time_limit` seconds the command is ended, with all processes that it has started.
 
     Raises:
         CommandError: the command can't be started, took too long, or printed too much.

@@ -14,32 +14,20 @@ from sifmod.host.command import ask
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU.
+    """One GPU."""
 
-    Attributes:
-        name: model, as the driver names it.
-        architecture: such as `8.0` (compute capability) or `gfx90a`; empty if unknown.
-    """
-
-    name: str
-    architecture: str
+    name: str  # model, as the driver names it
+    architecture: str  # such as `8.0` (compute capability) or `gfx90a`; empty if unknown
 
 
 @dataclass(frozen=True)
 class HostGpus:
-    """The GPUs of one vendor on this host.
+    """The GPUs of one vendor on this host."""
 
-    Attributes:
-        vendor: key of the vendor in `VENDORS`.
-        driver: version of the kernel driver; empty if the tool does not report it.
-        gpus: GPUs that this process may use.
-        problem: why they can't be used, as the tool reports it; empty if they can.
-    """
-
-    vendor: str
-    driver: str
-    gpus: tuple[Gpu, ...]
-    problem: str = ""
+    vendor: str  # key of the vendor in `VENDORS`
+    driver: str  # version of the kernel driver; empty if the tool does not report it
+    gpus: tuple[Gpu, ...]  # GPUs that this process may use
+    problem: str = ""  # why they can't be used, as the tool reports it; empty if they can
 
 
 def host_gpus() -> tuple[HostGpus, ...]:

@@ -56,11 +56,7 @@ def problem_of_way(path: Path, *, is_own: bool = True) -> str:
 
 
 def other_writers(path: Path) -> str:
-    """Return who but this user and root may change a file or the names in a folder, as a message says it; else ''.
-
-    Raises:
-        OSError: it can't be looked at.
-    """
+    """Return who but this user and root may change a file or folder, for a message, or ''; OSError if it is unseen."""
     status = path.stat()
     if status.st_uid not in (os.geteuid(), 0):
         return f"its owner {_name_of(pwd.getpwuid, status.st_uid)}"
@@ -92,12 +88,7 @@ def owner_of(path: Path) -> str:
 
 
 def no_permission(folder: Path, ask_owner: str) -> InstallError:
-    """Return the message for a folder of somebody else's that this user may not change.
-
-    Args:
-        folder: the folder.
-        ask_owner: whom to ask, as the site's settings have it.
-    """
+    """Return the message for a folder of somebody else's that this user may not change; `ask_owner` is the site's."""
     return InstallError(
         f"you may not write to '{folder}', which belongs to {owner_of(folder)}: for group write "
         f"permission, {ask_owner}; it is given with: chmod -R g+w {quoting.shell(folder)}. For all members of a group, "

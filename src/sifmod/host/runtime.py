@@ -46,14 +46,10 @@ class Release:
 
     The facts are those of the CHANGELOG.md of apptainer/apptainer (v1.5.0, 2026-05-06) and of sylabs/singularity
     (4.0.0, 2023-09-19; 4.5.0, 2026-06-25). The tests run Apptainer 1.4.5 only.
-
-    Attributes:
-        name: `apptainer`, `singularity-ce` or `singularity`; empty if unknown.
-        number: its version, such as `1.4.5`; empty if unknown.
     """
 
-    name: str = ""
-    number: str = ""
+    name: str = ""  # `apptainer`, `singularity-ce` or `singularity`; empty if unknown
+    number: str = ""  # its version, such as `1.4.5`; empty if unknown
 
     def _is(self, name: str, since: str) -> bool:
         # of a package's version, such as 4.1.0-1.el8, and of a candidate, such as 1.5.0-rc.1, the number counts
@@ -139,16 +135,8 @@ class ContainerRuntime:
         container module and the user's own SINGULARITY*/APPTAINER* settings have no effect, except for the runtime's
         temporary and cache folders.
 
-        Args:
-            image: the SIF.
-            command: the command and its arguments.
-            binds: bind paths for this command only.
-            env: variables to set in the container.
-            stdin: text for its standard input.
-            time_limit: seconds that it may take; by default there is no limit.
-
         Raises:
-            InstallError: the command failed, or took too long; the message has its last lines.
+            InstallError: the command failed, or took longer than these seconds; the message has its last lines.
         """
         what = f"the command '{' '.join(command)}' in the image '{image.name}'"
         with self.started(image, command, binds, env or {}) as (words, environ):
@@ -182,11 +170,7 @@ class ContainerRuntime:
 def answer_of(
     words: Sequence[Union[str, Path]], what: str, *, stdin: str, env: Mapping[str, str], time_limit: Optional[float]
 ) -> str:
-    """Return what a command in a container prints.
-
-    Raises:
-        InstallError: it failed, or took too long; the message has its last lines.
-    """
+    """Return what a command in a container prints; InstallError with its last lines if it failed, or took too long."""
     try:
         done = run(words, stdin=stdin, env=env, time_limit=time_limit)
     except CommandError as error:
@@ -224,11 +208,7 @@ def release_here(site: Site) -> Release:
 
 
 def find_runtime(site: Site) -> ContainerRuntime:
-    """Return the site's container runtime, or the first known one on PATH.
-
-    Raises:
-        RuntimeMissingError: there is no runtime; the message names the commands that were tried.
-    """
+    """Return the site's container runtime, or the first known one on PATH; else RuntimeMissingError names them."""
     path = first_on_path(site.runtime_commands)
     if path is None:
         raise RuntimeMissingError(site.runtime_is_missing)

@@ -72,11 +72,7 @@ def spreads_nothing(layout: str) -> bool:
 
 
 def restripe(path: Path, layout: str) -> None:
-    """Give a file the site's layout, while programs may read it: `lfs migrate` swaps a complete copy in.
-
-    Raises:
-        InstallError: lfs is missing or refuses; the file is as it was.
-    """
+    """Give a file in use the site's layout: `lfs migrate` swaps a whole copy in; on InstallError it is as it was."""
     if not shutil.which(_LFS):
         raise InstallError("there is no command `lfs` on this node: run it on a node that mounts Lustre")
     try:

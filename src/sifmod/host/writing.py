@@ -25,11 +25,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def write_new(path: Path, text: str, *, force: bool = False) -> None:
-    """Write a text file that a user asked for, atomically. An existing file is replaced only by `force`.
-
-    Raises:
-        SifmodError: the file exists, or can't be written.
-    """
+    """Write a text file that a user asked for, atomically; SifmodError if that fails, or without `force` one exists."""
     try:
         write_whole(path, text, replace=force)
     except FileExistsError as error:
@@ -39,11 +35,7 @@ def write_new(path: Path, text: str, *, force: bool = False) -> None:
 
 
 def write_together(folder: Path, files: Mapping[str, str], *, force: bool = False) -> None:
-    """Write several text files that a user asked for: all or none. Existing files are replaced only by `force`.
-
-    Raises:
-        SifmodError: a file exists, or can't be written.
-    """
+    """Write several such files: all or none, which is a SifmodError."""
     refuse_existing([] if force else [folder / name for name in files])
     try:
         with contextlib.ExitStack() as stack:
@@ -58,11 +50,7 @@ def write_together(folder: Path, files: Mapping[str, str], *, force: bool = Fals
 
 
 def check_folder(folder: Path, *, replaceable: Callable[[Path], bool]) -> None:
-    """Refuse a folder that `write_folder` would not replace.
-
-    Raises:
-        SifmodError: the folder is something else, has files of others, or can't be read.
-    """
+    """Refuse, with SifmodError, a folder that `write_folder` would not replace."""
     if os.path.lexists(folder) and not folder.is_dir():
         raise SifmodError(f"'{folder}' exists and is not a directory: choose another name")
     try:
@@ -213,11 +201,7 @@ def put_in_place(draft: Path, path: Path) -> None:
 
 
 def keep_as(path: Path, target: Path) -> None:
-    """Keep the content of a file under a second name, by a hard link if possible, else a copy.
-
-    Raises:
-        OSError: the second name exists, or the disk is full.
-    """
+    """Keep a file's content under a second name, by a hard link, else a copy; OSError if there is such a name."""
     with contextlib.suppress(OSError):
         os.link(path, target, follow_symlinks=False)
         return

@@ -61,11 +61,7 @@ class _Stream(io.RawIOBase):
 
 
 def read_library(files: ImageFiles[Any], path: str) -> Optional[SharedLibrary]:
-    """Return the headers of a shared library in an image; None if the file is not one, or is damaged.
-
-    Raises:
-        ImageError: the image is damaged, or exceeds the limits for time.
-    """
+    """Return the headers of a shared library in an image; None if the file is not one, or is damaged."""
     return _read(files, path, _library) if files.size(path) <= _LONGEST else None
 
 

@@ -55,23 +55,15 @@ class Component:
 
 @dataclass(frozen=True)
 class Torch:
-    """The PyTorch of one Python.
+    """The PyTorch of one Python."""
 
-    Attributes:
-        prefix: prefix of the Python.
-        version: version of PyTorch.
-        cuda: version of CUDA that it was built for; empty for other builds.
-        hip: version of HIP that it was built for; empty for other builds.
-        architectures: GPU architectures that it was compiled for, such as `gfx90a` or `8.0`; empty if unknown.
-        architectures_from: the file or variable that they were read from.
-    """
-
-    prefix: str
+    prefix: str  # prefix of the Python
     version: str
-    cuda: str
-    hip: str
+    cuda: str  # version of CUDA that it was built for; empty for other builds
+    hip: str  # version of HIP that it was built for; empty for other builds
+    # GPU architectures that it was compiled for, such as `gfx90a` or `8.0`; empty if unknown
     architectures: tuple[str, ...]
-    architectures_from: str
+    architectures_from: str  # the file or variable that they were read from
 
     @property
     def stack(self) -> str:

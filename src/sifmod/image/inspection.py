@@ -49,66 +49,37 @@ _DEFINITION = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class Inspection:
-    """The contents of an image. Text is empty if the image does not have it, or if it can't be read.
-
-    Attributes:
-        path: path of the image.
-        kind: `SIF`, `SquashFS`, `sandbox` or `user software`.
-        size: size of the file in bytes; 0 for a directory.
-        created: time of creation in seconds since 1970; 0 for a directory.
-        file_system: file system of the image, such as `squashfs`; `directory` for a directory.
-        compression: compressor of the SquashFS, such as `gzip`.
-        block_size: block size of the SquashFS in bytes.
-        files: number of files, directories and links in the SquashFS.
-        unread: why the files of the image could not be read; empty if they could.
-        architecture: processor architecture, such as `amd64`.
-        os: name and version of the Linux distribution.
-        os_id: its identifier, such as `debian`.
-        libc: name and version of the C library.
-        locales: its locales in UTF-8, such as `C.utf8`; empty if these are not known.
-        labels: labels of the image.
-        environment: variables that the image sets, as far as they can be read without a shell.
-        runscript: script of `singularity run`.
-        startscript: script of `singularity instance start`.
-        test: script of `singularity test`.
-        help: text of `singularity run-help`.
-        definition: text of the definition file.
-        signatures: signatures, not verified.
-        pythons: Pythons with their packages.
-        default_python: prefix of the Python that users most likely want; empty if there is none.
-        components: GPU and MPI libraries.
-        packages: name and version of each package of its distribution, and of each one that it lists itself.
-        torch: PyTorch in each Python that has it.
-        mpi: MPI libraries, those in the library path first.
-    """
+    """The contents of an image. Text is empty if the image does not have it, or if it can't be read."""
 
     path: str
-    kind: str
-    size: int = 0
-    created: int = 0
-    file_system: str = ""
-    compression: str = ""
-    block_size: int = 0
-    files: int = 0
-    unread: str = ""
-    architecture: str = ""
-    os: str = ""
-    os_id: str = ""
-    libc: str = ""
-    locales: tuple[str, ...] = ()
+    kind: str  # `SIF`, `SquashFS`, `sandbox` or `user software`
+    size: int = 0  # size of the file in bytes; 0 for a directory
+    created: int = 0  # time of creation in seconds since 1970; 0 for a directory
+    file_system: str = ""  # file system of the image, such as `squashfs`; `directory` for a directory
+    compression: str = ""  # compressor of the SquashFS, such as `gzip`
+    block_size: int = 0  # block size of the SquashFS in bytes
+    files: int = 0  # number of files, directories and links in the SquashFS
+    unread: str = ""  # why the files of the image could not be read; empty if they could
+    architecture: str = ""  # processor architecture, such as `amd64`
+    os: str = ""  # name and version of the Linux distribution
+    os_id: str = ""  # its identifier, such as `debian`
+    libc: str = ""  # name and version of the C library
+    locales: tuple[str, ...] = ()  # its locales in UTF-8, such as `C.utf8`; empty if these are not known
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    # variables that the image sets, as far as they can be read without a shell
     environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    runscript: str = ""
-    startscript: str = ""
-    test: str = ""
-    help: str = ""
-    definition: str = ""
-    signatures: tuple[Signature, ...] = ()
+    runscript: str = ""  # script of `singularity run`
+    startscript: str = ""  # script of `singularity instance start`
+    test: str = ""  # script of `singularity test`
+    help: str = ""  # text of `singularity run-help`
+    definition: str = ""  # text of the definition file
+    signatures: tuple[Signature, ...] = ()  # signatures, not verified
     pythons: tuple[ImagePython, ...] = ()
-    default_python: str = ""
-    components: tuple[Component, ...] = ()
-    torch: tuple[Torch, ...] = ()
-    mpi: tuple[MpiLibrary, ...] = ()
+    default_python: str = ""  # prefix of the Python that users most likely want; empty if there is none
+    components: tuple[Component, ...] = ()  # GPU and MPI libraries
+    torch: tuple[Torch, ...] = ()  # PyTorch in each Python that has it
+    mpi: tuple[MpiLibrary, ...] = ()  # MPI libraries, those in the library path first
+    # name and version of each package of its distribution, and of each one that it lists itself
     packages: Packages = field(default=(), repr=False)
 
     @property

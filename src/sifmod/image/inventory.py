@@ -29,45 +29,28 @@ _WORD = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """One package.
+    """One package."""
 
-    Attributes:
-        manager: `deb`, `rpm`, `apk`, `conda` or `pypi`.
-        name: its name.
-        version: its full version: with Debian's epoch and revision, or RPM's release.
-        architecture: processor architecture; empty if it is not noted.
-        epoch: RPM's epoch; 0 if it has none.
-        licence: its licence as its packagers write it; empty if it is not noted.
-        source: Debian's or Alpine's source package that it was built from: `NAME` or, if it has another version than
-            this package, `NAME@VERSION`. Empty if it has the same name. Advisories are for source packages.
-        prefixes: prefixes of the Pythons that have it; empty for packages of the system.
-    """
-
-    manager: str
+    manager: str  # `deb`, `rpm`, `apk`, `conda` or `pypi`
     name: str
-    version: str
-    architecture: str = ""
-    epoch: int = 0
-    licence: str = ""
+    version: str  # its full version: with Debian's epoch and revision, or RPM's release
+    architecture: str = ""  # processor architecture; empty if it is not noted
+    epoch: int = 0  # RPM's epoch; 0 if it has none
+    licence: str = ""  # its licence as its packagers write it; empty if it is not noted
+    # Debian's or Alpine's source package that it was built from: `NAME` or, if it has another version than this
+    # package, `NAME@VERSION`. Empty if it has the same name. Advisories are for source packages
     source: str = ""
-    prefixes: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()  # prefixes of the Pythons that have it; empty for packages of the system
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """The packages of an image.
+    """The packages of an image."""
 
-    Attributes:
-        packages: each package once, in order of manager, name, version and architecture.
-        distribution: identifier of the Linux distribution, such as `debian`; empty if there is none.
-        release: its version, such as `12`; empty if there is none.
-        missing: sentences on what is not in `packages`, although the image may have it.
-    """
-
-    packages: tuple[InstalledPackage, ...]
-    distribution: str = ""
-    release: str = ""
-    missing: tuple[str, ...] = ()
+    packages: tuple[InstalledPackage, ...]  # each package once, in order of manager, name, version and architecture
+    distribution: str = ""  # identifier of the Linux distribution, such as `debian`; empty if there is none
+    release: str = ""  # its version, such as `12`; empty if there is none
+    missing: tuple[str, ...] = ()  # sentences on what is not in `packages`, although the image may have it
 
 
 def find_inventory(files: Files, pythons: Iterable[ImagePython]) -> Inventory:

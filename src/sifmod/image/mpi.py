@@ -35,27 +35,16 @@ _OPEN_MPI_VERSION = re.compile(rb"Open MPI (?:v|[\w ]{1,60} MCA component versio
 
 @dataclass(frozen=True)
 class MpiLibrary:
-    """One MPI library.
+    """One MPI library."""
 
-    Attributes:
-        path: its path, without links.
-        soname: the name that programs need it by.
-        abi: `MPICH`, `Open MPI` or `MPI-5`; empty for another ABI, such as that of Open MPI 2.
-        version: its version; empty if the file does not say it.
-        device: MPICH's device, such as `ch4:ucx`; empty for others.
-        glibc: the version of glibc that it needs; empty if it needs none.
-        ucx: whether it uses UCX.
-        ucx_version: the version of UCX; empty if its files do not say it.
-    """
-
-    path: str
-    soname: str
-    abi: str
-    version: str
-    device: str
-    glibc: str
-    ucx: bool
-    ucx_version: str = ""
+    path: str  # its path, without links
+    soname: str  # the name that programs need it by
+    abi: str  # `MPICH`, `Open MPI` or `MPI-5`; empty for another ABI, such as that of Open MPI 2
+    version: str  # its version; empty if the file does not say it
+    device: str  # MPICH's device, such as `ch4:ucx`; empty for others
+    glibc: str  # the version of glibc that it needs; empty if it needs none
+    ucx: bool  # whether it uses UCX
+    ucx_version: str = ""  # the version of UCX; empty if its files do not say it
 
     @property
     def words(self) -> str:

@@ -49,44 +49,28 @@ class Command:
 
 @dataclass(frozen=True)
 class Package:
-    """A package that somebody chose to install, with its commands.
-
-    Attributes:
-        name: its name.
-        version: its version, as its authors write it.
-        manager: `conda`, `dpkg` or `rpm`.
-        origin: where this was read: the channel of conda, or the section of Debian's archive.
-        summary: a line on what it is.
-        homepage: its address.
-        commands: its commands in PATH.
-        is_supporting: whether such packages are usually installed for another program, as compilers are.
-    """
+    """A package that somebody chose to install, with its commands."""
 
     name: str
-    version: str
-    manager: str
-    origin: str = ""
-    summary: str = ""
-    homepage: str = ""
-    commands: tuple[Command, ...] = ()
-    is_supporting: bool = False
+    version: str  # its version, as its authors write it
+    manager: str  # `conda`, `dpkg` or `rpm`
+    origin: str = ""  # where this was read: the channel of conda, or the section of Debian's archive
+    summary: str = ""  # a line on what it is
+    homepage: str = ""  # its address
+    commands: tuple[Command, ...] = ()  # its commands in PATH
+    is_supporting: bool = False  # whether such packages are usually installed for another program, as compilers are
 
 
 @dataclass(frozen=True)
 class Programs:
-    """What programs an image is for.
+    """What programs an image is for."""
 
-    Attributes:
-        packages: the packages that somebody chose, with commands, in the order of their names or of the choice.
-        commands: commands in PATH that no package has, or that only the image's own build has put there.
-        is_biocontainer: whether the packages are those of a conda environment in `/usr/local`.
-        unread: why a database of packages can't be read; empty if it can.
-    """
-
+    # the packages that somebody chose, with commands, in the order of their names or of the choice
     packages: tuple[Package, ...] = ()
+    # commands in PATH that no package has, or that only the image's own build has put there
     commands: tuple[Command, ...] = ()
-    is_biocontainer: bool = False
-    unread: str = ""
+    is_biocontainer: bool = False  # whether the packages are those of a conda environment in `/usr/local`
+    unread: str = ""  # why a database of packages can't be read; empty if it can
 
 
 def find_programs(files: Files) -> Programs:

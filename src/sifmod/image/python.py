@@ -37,33 +37,19 @@ _DISTRIBUTION = re.compile(r"(?P<name>[^-]+)(-(?P<version>[^-]+))?(-.*)?\.(dist-
 
 @dataclass(frozen=True)
 class ImagePython:
-    """A Python of an image.
+    """A Python of an image."""
 
-    Attributes:
-        prefix: its `sys.prefix` in the image.
-        kind: `conda`, `venv`, `system` (`/usr`) or `other`.
-        version: full version such as `3.11.2` if it can be read, else `3.11`.
-        packages: name and version of each distribution, as in `pip list`, sorted by name.
-        licences: name and licence of each distribution that notes one.
-        conda_packages: name and version of each conda package, Python or not.
-        conda_root: root of its conda installation; empty if it is not a conda environment.
-        conda_env: name of the conda environment, `base` for the root; empty if it is not a conda environment.
-        site_directories: directories of its packages, in the order in which Python searches them.
-        commands: names of the files in its `bin` directory.
-        makes_venvs: whether it can make virtual environments: it has `venv`, and `ensurepip` or `pip`.
-    """
-
-    prefix: str
-    kind: str
-    version: str
-    packages: Packages = field(repr=False)
-    licences: Packages = field(default=(), repr=False)
-    conda_packages: Packages = field(default=(), repr=False)
-    conda_root: str = ""
-    conda_env: str = ""
-    site_directories: tuple[str, ...] = ()
-    commands: tuple[str, ...] = field(default=(), repr=False)
-    makes_venvs: bool = False
+    prefix: str  # its `sys.prefix` in the image
+    kind: str  # `conda`, `venv`, `system` (`/usr`) or `other`
+    version: str  # full version such as `3.11.2` if it can be read, else `3.11`
+    packages: Packages = field(repr=False)  # name and version of each distribution, as in `pip list`, sorted by name
+    licences: Packages = field(default=(), repr=False)  # name and licence of each distribution that notes one
+    conda_packages: Packages = field(default=(), repr=False)  # name and version of each conda package, Python or not
+    conda_root: str = ""  # root of its conda installation; empty if it is not a conda environment
+    conda_env: str = ""  # name of the conda environment, `base` for the root; empty if it is not a conda environment
+    site_directories: tuple[str, ...] = ()  # directories of its packages, in the order in which Python searches them
+    commands: tuple[str, ...] = field(default=(), repr=False)  # names of the files in its `bin` directory
+    makes_venvs: bool = False  # whether it can make virtual environments: it has `venv`, and `ensurepip` or `pip`
 
     @property
     def minor_version(self) -> str:

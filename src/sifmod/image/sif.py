@@ -51,29 +51,17 @@ _ARCHITECTURES = {
 
 @dataclass(frozen=True)
 class Descriptor:
-    """One object of a SIF.
+    """One object of a SIF."""
 
-    Attributes:
-        kind: type of the object, such as `PARTITION`.
-        number: its identifier.
-        group: identifier of its group.
-        link: identifier of the object or group that it belongs to; 0 if there is none.
-        links_group: whether `link` identifies a group.
-        offset: start of the object, in bytes.
-        size: size of the object, in bytes.
-        created: time of creation, in seconds since 1970.
-        extra: data that depends on the type.
-    """
-
-    kind: int
-    number: int
-    group: int
-    link: int
-    links_group: bool
-    offset: int
-    size: int
-    created: int
-    extra: bytes
+    kind: int  # type of the object, such as `PARTITION`
+    number: int  # its identifier
+    group: int  # identifier of its group
+    link: int  # identifier of the object or group that it belongs to; 0 if there is none
+    links_group: bool  # whether `link` identifies a group
+    offset: int  # start of the object, in bytes
+    size: int  # size of the object, in bytes
+    created: int  # time of creation, in seconds since 1970
+    extra: bytes  # data that depends on the type
 
 
 @dataclass(frozen=True)
@@ -163,11 +151,7 @@ def read_sif(stream: IO[bytes], *, name: str) -> SifFile:
 
 
 def sif_id(path: Path) -> str:
-    """Return the identifier in the header of a SIF, in hexadecimal: two builds of one definition have two.
-
-    Raises:
-        OSError: the file can't be read.
-    """
+    """Return the identifier in the header of a SIF, in hexadecimal, of which each build has its own, or an OSError."""
     # opening a FIFO would wait for a writer; it can't be read at a position
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -211,11 +195,7 @@ def squashfs_partition(path: Path, *, user: str) -> Descriptor:
 
 
 def check_is_sif(path: Path) -> None:
-    """Check that a file starts with the header of a SIF.
-
-    Raises:
-        ImageError: the file can't be read, or is not a SIF; the message says what it is.
-    """
+    """Check that a file starts with the header of a SIF; else ImageError says what it is."""
     if not path.is_file():
         raise ImageError(f"'{path}' is not a file: use the path of a SIF")
     try:

@@ -56,17 +56,11 @@ _CACHED_DATA = 16  # blocks
 
 @dataclass(frozen=True)
 class Inode:
-    """One file, directory or link.
+    """One file, directory or link."""
 
-    Attributes:
-        kind: `directory`, `file`, `link` or `other`.
-        size: size in bytes; for a directory, the size of its listing.
-        structure: PySquashfsImage's inode, with the positions of the content.
-    """
-
-    kind: str
-    size: int
-    structure: Any = field(repr=False)
+    kind: str  # `directory`, `file`, `link` or `other`
+    size: int  # size in bytes; for a directory, the size of its listing
+    structure: Any = field(repr=False)  # PySquashfsImage's inode, with the positions of the content
 
 
 def takes_too_much(name: str, what: str) -> ImageError:

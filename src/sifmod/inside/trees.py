@@ -258,10 +258,7 @@ def confirmed(stream: "Stream", found: "Found", top: bytes, each: "Each", done: 
 class Progress:
     """Says how far work is that takes long, on standard error: on a terminal a line that changes, else one a minute.
 
-    Args:
-        what: what is done.
-        size: how much there is in all, of `unit`.
-        unit: MiB, of which `size` and `advance` have the bytes, or what is counted.
+    It has a size in all. The unit is MiB, of which `size` and `advance` have the bytes, or what is counted.
     """
 
     def __init__(self, what: str, size: int, unit: str = "MiB") -> None:

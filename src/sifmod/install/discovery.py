@@ -28,21 +28,13 @@ _MISSING = re.compile(r"^\s*(\S+) => not found$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Discovery:
-    """What a site file has to say to bind what was found on this host.
+    """What a site file has to say to bind what was found on this host."""
 
-    Attributes:
-        feature: the name of the feature.
-        found: what was found and where, in words.
-        glibc: the version of glibc that it needs with all that is bound with it.
-        table: the keys and values of the feature.
-        notes: what is to be known besides.
-    """
-
-    feature: str
-    found: str
-    glibc: str
-    table: Mapping[str, object]
-    notes: tuple[str, ...]
+    feature: str  # the name of the feature
+    found: str  # what was found and where, in words
+    glibc: str  # the version of glibc that it needs with all that is bound with it
+    table: Mapping[str, object]  # the keys and values of the feature
+    notes: tuple[str, ...]  # what is to be known besides
 
     @property
     def text(self) -> str:

@@ -91,11 +91,7 @@ class MpiDiscovery(Discovery):
 
 
 def find_library(environ: Mapping[str, str]) -> Path:
-    """Return the MPI library that programs of this host find: in the library path, else in the loader's cache.
-
-    Raises:
-        SifmodError: there is none.
-    """
+    """Return the MPI library that programs of this host find: in the library path, else in the loader's cache."""
     for folder in filter(None, environ.get("LD_LIBRARY_PATH", "").split(":")):
         for name in _NAMES:
             path = Path(folder, name)

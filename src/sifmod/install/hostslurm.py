@@ -207,11 +207,7 @@ def slurm_misfit(site: Site, image: Inspection) -> str:
 def with_slurm(
     spec: ContainerSpec, site: Site, image: Optional[Inspection], *, say: Callable[[str], None]
 ) -> ContainerSpec:
-    """Return the description without the feature of the host's Slurm if the image's C library is too old for it.
-
-    Raises:
-        ParameterError: the easyconfig wants the feature.
-    """
+    """Return the description without the host's Slurm if the image's C library is too old, or refuse the easyconfig."""
     feature = site.feature.get(names.SLURM_FEATURE)
     reason = slurm_misfit(site, image) if image else ""
     if feature is None or not reason:

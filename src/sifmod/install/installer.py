@@ -605,11 +605,7 @@ def check_files(installdir: Path, paths: Iterable[str]) -> None:
 
 
 def write_artefact(top: Path, artefact: Artefact) -> None:
-    """Write one artefact below `top`, with permissions from the umask.
-
-    Raises:
-        InstallError: the file can't be written, or is not below `top`.
-    """
+    """Write one artefact below `top`, with permissions from the umask; InstallError if that can't be done."""
     path = inside(top, str(artefact.path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -35,72 +35,48 @@ VENV = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.+-]+")
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was installed.
+    """What was installed."""
 
-    Attributes:
-        module: name of the module, as for `module load`.
-        image: file name of the SIF in the installation.
-        image_source: absolute path that it was installed from.
-        image_sha256: its SHA-256, in hexadecimal; empty if the image was linked and not read.
-        image_size: its size in bytes.
-        python_version: `major.minor` of the image's Python; empty if the module offers no Python.
-        files: paths of all files that the installation wrote, relative to it, sorted.
-        tools: name and version of each tool that took part.
-        image_origin: URI that it was pulled from, or name and hash of its definition file; empty for other images.
-        image_digest: its digest in the registry, as `sha256:...`; empty if it has none.
-        image_id: the identifier in the header of the SIF, in hexadecimal.
-        venv: name of the virtual environment; empty if there is no user software.
-        hashes: SHA-256, in hexadecimal, of each text file that the installation wrote except the manifest, by path.
-        expected_packages: names and exact versions of packages that the container's Python must have.
-        old_images: file names of images of the installation before this one, which stay for those who still use them.
-        features: names of the site's features in use, unless a user changes that.
-        name: name of the software; this and all that follow are empty in manifests of an earlier sifmod.
-        version: its full version.
-        full_module: EasyBuild's full module name.
-        install_subdir: path of the installation in the software folder.
-        mpi: whose MPI programs use: `host`, `image`, or empty.
-        mpi_env: variables that MPI needs with the runtime that was there at the install.
-        misfits: the site's features that programs of the image can't use, each with the reason.
-        locales: the image's locales in UTF-8; empty if these are not known.
-        squashfs: file name of its SquashFS, for runtimes that start no SIFs, which the SIF's own partition is, or
-            absolute path of that of a base; empty if there is none.
-        squashfs_sha256: its SHA-256, in hexadecimal.
-        squashfs_size: its size in bytes.
-        bases: the installations that it builds on, the nearest first.
-        parameters: the easyconfig parameters that a module which builds on this one takes over.
-        module_files: SHA-256, in hexadecimal, of each module file that EasyBuild wrote for this installation, by its
-            absolute path; empty for a link to one, and until the install is complete.
-    """
-
-    module: str
-    image: str
-    image_source: str
-    image_sha256: str
-    image_size: int
-    python_version: str
-    files: tuple[str, ...]
-    tools: Mapping[str, str]
+    module: str  # name of the module, as for `module load`
+    image: str  # file name of the SIF in the installation
+    image_source: str  # absolute path that it was installed from
+    image_sha256: str  # its SHA-256, in hexadecimal; empty if the image was linked and not read
+    image_size: int  # its size in bytes
+    python_version: str  # `major.minor` of the image's Python; empty if the module offers no Python
+    files: tuple[str, ...]  # paths of all files that the installation wrote, relative to it, sorted
+    tools: Mapping[str, str]  # name and version of each tool that took part
+    # URI that it was pulled from, or name and hash of its definition file; empty for other images
     image_origin: str = ""
-    image_digest: str = ""
-    image_id: str = ""
-    venv: str = ""
+    image_digest: str = ""  # its digest in the registry, as `sha256:...`; empty if it has none
+    image_id: str = ""  # the identifier in the header of the SIF, in hexadecimal
+    venv: str = ""  # name of the virtual environment; empty if there is no user software
+    # SHA-256, in hexadecimal, of each text file that the installation wrote except the manifest, by path
     hashes: Mapping[str, str] = field(default_factory=dict)
+    # names and exact versions of packages that the container's Python must have
     expected_packages: Mapping[str, str] = field(default_factory=dict)
+    # file names of images of the installation before this one, which stay for those who still use them
     old_images: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
-    name: str = ""
-    version: str = ""
-    full_module: str = ""
-    install_subdir: str = ""
-    mpi: str = ""
+    features: tuple[str, ...] = ()  # names of the site's features in use, unless a user changes that
+    name: str = ""  # name of the software; this and all that follow are empty in manifests of an earlier sifmod
+    version: str = ""  # its full version
+    full_module: str = ""  # EasyBuild's full module name
+    install_subdir: str = ""  # path of the installation in the software folder
+    mpi: str = ""  # whose MPI programs use: `host`, `image`, or empty
+    # variables that MPI needs with the runtime that was there at the install
     mpi_env: Mapping[str, str] = field(default_factory=dict)
+    # the site's features that programs of the image can't use, each with the reason
     misfits: Mapping[str, str] = field(default_factory=dict)
-    locales: tuple[str, ...] = ()
+    locales: tuple[str, ...] = ()  # the image's locales in UTF-8; empty if these are not known
+    # file name of its SquashFS, for runtimes that start no SIFs, which the SIF's own partition is, or absolute path
+    # of that of a base; empty if there is none
     squashfs: str = ""
-    squashfs_sha256: str = ""
-    squashfs_size: int = 0
-    bases: tuple[Base, ...] = ()
+    squashfs_sha256: str = ""  # its SHA-256, in hexadecimal
+    squashfs_size: int = 0  # its size in bytes
+    bases: tuple[Base, ...] = ()  # the installations that it builds on, the nearest first
+    # the easyconfig parameters that a module which builds on this one takes over
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    # SHA-256, in hexadecimal, of each module file that EasyBuild wrote for this installation, by its absolute path;
+    # empty for a link to one, and until the install is complete
     module_files: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -26,11 +26,7 @@ class ModuleFiles:
         self._replaced: list[Path] = []
 
     def write(self, path: Path, text: str) -> None:
-        """Write a module file into a folder that exists.
-
-        Raises:
-            InstallError: the file can't be written; an earlier one is unchanged.
-        """
+        """Write a module file into a folder that exists; after InstallError an earlier one is unchanged."""
 
         def make(draft: Path) -> None:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -43,22 +39,14 @@ class ModuleFiles:
         self._replace(path, make, put_in_place)
 
     def link(self, path: Path, target: Path) -> None:
-        """Make a symbolic link to a module file, in a folder that exists; a correct link is not changed.
-
-        Raises:
-            InstallError: the link can't be made; an earlier one is unchanged.
-        """
+        """Make a link to a module file, or leave a correct one; on InstallError an earlier one is unchanged."""
         is_right = path.is_symlink() and path.readlink() == target
         if is_right and not any(os.path.lexists(helper) for helper in helper_names(path)):
             return
         self._replace(path, lambda draft: draft.symlink_to(target), Path.replace)
 
     def undo(self) -> None:
-        """Undo all changes; a second call does nothing.
-
-        Raises:
-            InstallError: a change can't be undone; the message names the file.
-        """
+        """Undo all changes; a second call does nothing. InstallError names a file that can't be restored."""
         while self._replaced:
             path = self._replaced.pop()
             try:

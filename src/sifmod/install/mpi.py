@@ -69,19 +69,13 @@ def with_mpi(
 
 @dataclass(frozen=True)
 class Choice:
-    """Whose MPI a container uses.
+    """Whose MPI a container uses."""
 
-    Attributes:
-        whose: one of `MPIS`; empty if neither the site nor the image has one.
-        host: the library of the host, if that is used and seen on this host.
-        misfit: why programs of the image can't use the MPI of the host; empty if they can, or if it is not seen here.
-        is_left_out: whether that is why it is not used, though the site has it for all containers.
-    """
-
-    whose: str
-    host: Optional[HostMpi] = None
+    whose: str  # one of `MPIS`; empty if neither the site nor the image has one
+    host: Optional[HostMpi] = None  # the library of the host, if that is used and seen on this host
+    # why programs of the image can't use the MPI of the host; empty if they can, or if it is not seen here
     misfit: str = ""
-    is_left_out: bool = False
+    is_left_out: bool = False  # whether that is why it is not used, though the site has it for all containers
 
     @property
     def is_unchecked(self) -> bool:

@@ -29,11 +29,7 @@ def installed_packages(spec: ContainerSpec) -> PythonFacts:
 
 
 def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:
-    """Return version and packages of a Python, by its command in an installed container, asked through `start-shell`.
-
-    Raises:
-        InstallError: the Python does not run.
-    """
+    """Return version and packages of an installed container's Python, asked by its command through `start-shell`."""
     command = [str(root / "bin" / "start-shell"), "-c", _CHECKED, "-", interpreter, "-I", "-"]
     try:
         done = look(command, stdin=program("probe"))

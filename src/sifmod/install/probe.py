@@ -98,11 +98,7 @@ def facts_from_answer(answer: str) -> PythonFacts:
 
 
 def probe_python(runtime: ContainerRuntime, image: Path, python: PythonLayout) -> PythonFacts:
-    """Return version and packages of the Python of an image.
-
-    Raises:
-        ImageError: the image has no such Python; the message names the path.
-    """
+    """Return version and packages of the Python of an image; ImageError names a path where there is none."""
     try:
         # -I: the user's own packages and PYTHONPATH don't belong to the image.
         command = [python.executable, "-I", "-"]

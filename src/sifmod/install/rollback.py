@@ -33,23 +33,15 @@ _RUN = uuid.uuid4().hex
 
 @dataclass(frozen=True)
 class _Journal:
-    """What to restore; all names are relative to the installation.
+    """What to restore; all names are relative to the installation."""
 
-    Attributes:
-        run: the run that wrote it.
-        manifest: SHA-256, in hexadecimal, of the manifest with which the new installation is whole.
-        kept: files that were kept.
-        new: files that did not exist.
-        renames: user software that was about to be set aside: old and new name of each part.
-        free: names of user software that did not exist then.
-    """
-
-    run: str
-    manifest: str
-    kept: tuple[str, ...]
-    new: tuple[str, ...]
+    run: str  # the run that wrote it
+    manifest: str  # SHA-256, in hexadecimal, of the manifest with which the new installation is whole
+    kept: tuple[str, ...]  # files that were kept
+    new: tuple[str, ...]  # files that did not exist
+    # user software that was about to be set aside: old and new name of each part
     renames: tuple[tuple[str, str], ...] = ()
-    free: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()  # names of user software that did not exist then
 
 
 def remember(installdir: Path, names: Iterable[str], *, manifest: str) -> None:
@@ -83,11 +75,7 @@ def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]], nam
 
 
 def undo(installdir: Path) -> None:
-    """Restore what this run has replaced; do nothing if it has replaced nothing.
-
-    Raises:
-        InstallError: the state can't be restored; the message names the folder that holds it.
-    """
+    """Restore what this run has replaced, if it has; InstallError names the folder that holds what could not be."""
     previous = installdir / known.PREVIOUS
     if not os.path.lexists(previous / _JOURNAL):
         return

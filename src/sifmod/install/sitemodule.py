@@ -17,11 +17,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?<!\.lua)")
 
 
 def site_module_name(name: str, site: Site) -> str:
-    """Return the name of a site's module: the given one, or `SITE-container` if it is empty.
-
-    Raises:
-        SifmodError: it can't be the name of a module.
-    """
+    """Return the name of a site's module, by default `SITE-container`; SifmodError if it can't be one."""
     chosen = name or f"{short_name(site)}-container"
     if not _NAME.fullmatch(chosen):
         remedy = "use letters, digits, '_', '.', '+' and '-'" if name else "choose one with --name"

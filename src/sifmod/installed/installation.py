@@ -192,11 +192,7 @@ class Found:
 
 
 def find_installations(space: SoftwareSpace) -> Found:
-    """Return all installations of sifmod in a software space; other software is ignored.
-
-    Raises:
-        InstallError: the software folder can't be read.
-    """
+    """Return all of sifmod in a software space, no other software; InstallError if the folder can't be read."""
     installations, damaged = [], []
     closed: list[Path] = []
     for root in folders_in(space, closed):

@@ -85,11 +85,7 @@ def kernel_of(
 
 
 def require_ipykernel(installation: Installation) -> None:
-    """Start the container's Python and check that it has ipykernel.
-
-    Raises:
-        KernelError: it lacks ipykernel, or does not start.
-    """
+    """Start the container's Python, which must have ipykernel; else it is a KernelError."""
     python = installation.root / "bin" / "python"
     try:
         command = [str(python), "-", "ipykernel_launcher"]

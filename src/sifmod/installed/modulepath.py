@@ -66,11 +66,7 @@ def roots_of_module(name: str, environ: Mapping[str, str], own: Optional[Path] =
 
 
 def announce(root: Path, site: Site) -> None:
-    """Leave a link to an installation that builds on another one in the site's folder for these, if it has one.
-
-    Raises:
-        InstallError: the link can't be made.
-    """
+    """Leave a link to an installation on another one in the site's folder for these, if it has one, or InstallError."""
     if not site.dependents_dir:
         return
     link = Path(site.dependents_dir, hashlib.sha256(os.fsencode(root)).hexdigest()[:16])

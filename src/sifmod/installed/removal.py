@@ -185,11 +185,7 @@ class Removal:
             )
 
     def remove_old_images(self) -> tuple[Path, ...]:
-        """Remove the images of the installation before this one, and return their paths.
-
-        Raises:
-            InstallError: they can't be removed, or another run works on the installation.
-        """
+        """Remove the images of the installation before this one, and return their paths, or raise InstallError."""
         self.check()
         root = self.installation.root
         with hold_lock(self.installation.space.lock(root)):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 from sifmod import __version__, names
@@ -27,7 +29,7 @@ from sifmod.installed.installation import Installation
 from sifmod.installed.placement import unstriped_files
 from sifmod.site.settings import Site
 from sifmod.text import quoting
-from sifmod.text.progress import QUIET, Progress
+from sifmod.text.progress import QUIET, Progress, Step
 from sifmod.text.size import counted, size_text
 from sifmod.usersoftware.commands import others_among_commands
 from sifmod.usersoftware.layers import layer_findings
@@ -73,11 +75,7 @@ def verify(
 ) -> Iterator[Finding]:
     """Check an installation and yield the findings, check by check; change nothing.
 
-    Args:
-        installation: the installation.
-        site: the settings of the cluster, which name other places of the image.
-        progress: shows long work.
-        fast: start no container, so read packed user software only as far as its packages.
+    If it is to be `fast`, start no container, so read packed user software only as far as its packages.
     """
     files = list(_files(installation))
     yield from files
@@ -319,67 +317,60 @@ def _writable(installation: Installation) -> Iterator[Finding]:
 
 def _image(installation: Installation, site: Site, progress: Progress) -> Iterator[Finding]:
     manifest, image = installation.manifest, installation.image
-    why, remedy = "containers may fail to start, or run something else", _REINSTALL
+    why = "containers may fail to start, or run something else"
     if not installation.has_image:
         stand_in = installation.stand_in(site)
         if not stand_in:
-            yield Finding(PROBLEM, "image", image_is_gone(image), why, remedy)
+            yield Finding(PROBLEM, "image", image_is_gone(image), why, _REINSTALL)
             return
         yield Finding(NOTE, "image", f"'{image}' is gone: the site's '{stand_in}' is used instead")
         image = stand_in
-    try:
-        size = image.stat().st_size
-        if size != manifest.image_size:
-            what = f"'{image}' has {size} bytes, and {manifest.image_size} were installed"
-            yield Finding(PROBLEM, "image", what, why, remedy)
-            return
-        check_is_sif(image)
-        if not manifest.image_sha256:
-            what = f"{size_text(size)}, as installed; no checksum was recorded because the image was linked"
-            yield Finding(NOTE, "image", what)
-            return
-        with progress.step(f"{installation.module}: hashing the image", size=size) as step:
-            digest = sha256_of(image, progress=step.advance)
-    except (OSError, ImageError) as error:
-        yield Finding(PROBLEM, "image", f"'{image}' can't be read: {error}", why, remedy)
-        return
-    if digest == manifest.image_sha256:
-        yield Finding(OK, "image", f"{size_text(size)}, SHA-256 {digest} as installed")
-    else:
-        what = f"'{image}' has the SHA-256 {digest}, and {manifest.image_sha256} was installed"
-        yield Finding(PROBLEM, "image", what, why, remedy)
+    hashing = partial(progress.step, f"{installation.module}: hashing the image")
+    yield from _compared(image, "image", manifest.image_size, manifest.image_sha256, why, hashing)
 
 
 def _squashfs(installation: Installation, site: Site, progress: Progress) -> Iterator[Finding]:
     """Check the image's SquashFS. Nothing stands in for a missing one: jobs name it by its path."""
     manifest, image, topic = installation.manifest, installation.squashfs, squashfs_image()
     users = " or ".join(squashfs_users())
-    why = f"jobs with {users} fail, or run something else"
-    if image is None:
-        if site.squashfs_runtimes:
-            has = f"the site has {site.squashfs_runtimes[0].name}"
-            what = f"{has}, and the module was installed without an image for it"
-            yield Finding(WARNING, topic, what, f"jobs can't use {users}", _REINSTALL)
-        return
+    if image:
+        why, hashing = f"jobs with {users} fail, or run something else", f"{installation.module}: hashing the {topic}"
+        step = partial(progress.step, hashing)
+        yield from _compared(image, topic, manifest.squashfs_size, manifest.squashfs_sha256, why, step)
+    elif site.squashfs_runtimes:
+        what = f"the site has {site.squashfs_runtimes[0].name}, and the module was installed without an image for it"
+        yield Finding(WARNING, topic, what, f"jobs can't use {users}", _REINSTALL)
+
+
+def _compared(
+    path: Path, topic: str, size: int, sha256: str, why: str, hashing: Callable[..., AbstractContextManager[Step]]
+) -> Iterator[Finding]:
+    """Compare an image with what was installed."""
     try:
-        size = image.stat().st_size
-        if size != manifest.squashfs_size:
-            what = f"'{image}' has {size} bytes, and {manifest.squashfs_size} were installed"
+        found = path.stat().st_size
+        if found != size:
+            what = f"'{path}' has {found} bytes, and {size} were installed"
             yield Finding(PROBLEM, topic, what, why, _REINSTALL)
             return
-        with progress.step(f"{installation.module}: hashing the {topic}", size=size) as step:
-            digest = sha256_of(image, progress=step.advance)
+        if topic == "image":
+            check_is_sif(path)
+        if not sha256:
+            what = f"{size_text(size)}, as installed; no checksum was recorded because the image was linked"
+            yield Finding(NOTE, topic, what)
+            return
+        with hashing(size=size) as step:
+            digest = sha256_of(path, progress=step.advance)
     except FileNotFoundError:
-        yield Finding(PROBLEM, topic, f"'{image}' is gone", why, _REINSTALL)
-        return
-    except OSError as error:
-        yield Finding(PROBLEM, topic, f"'{image}' can't be read: {error.strerror}", why, _REINSTALL)
-        return
-    if digest == manifest.squashfs_sha256:
-        yield Finding(OK, topic, f"{size_text(size)}, SHA-256 {digest} as installed")
+        yield Finding(PROBLEM, topic, f"'{path}' is gone", why, _REINSTALL)
+    except (OSError, ImageError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        yield Finding(PROBLEM, topic, f"'{path}' can't be read: {reason}", why, _REINSTALL)
     else:
-        what = f"'{image}' has the SHA-256 {digest}, and {manifest.squashfs_sha256} was installed"
-        yield Finding(PROBLEM, topic, what, why, _REINSTALL)
+        if digest == sha256:
+            yield Finding(OK, topic, f"{size_text(size)}, SHA-256 {digest} as installed")
+        else:
+            what = f"'{path}' has the SHA-256 {digest}, and {sha256} was installed"
+            yield Finding(PROBLEM, topic, what, why, _REINSTALL)
 
 
 def _old_images(installation: Installation) -> Iterator[Finding]:

@@ -99,21 +99,13 @@ class _Conversion:
 
 @dataclass(frozen=True)
 class Converted:
-    """The result of a conversion.
+    """The result of a conversion."""
 
-    Attributes:
-        module: name of the module, with its version.
-        text: the new easyconfig; the notes are in it as comments.
-        file_name: name that EasyBuild expects it to have.
-        lost: what could not be carried over, one line each.
-        look: what was carried over, but needs a review.
-    """
-
-    module: str
-    text: str
-    file_name: str
-    lost: tuple[str, ...]
-    look: tuple[str, ...]
+    module: str  # name of the module, with its version
+    text: str  # the new easyconfig; the notes are in it as comments
+    file_name: str  # name that EasyBuild expects it to have
+    lost: tuple[str, ...]  # what could not be carried over, one line each
+    look: tuple[str, ...]  # what was carried over, but needs a review
 
 
 def convert(variables: Mapping[str, Any], site: Site, *, origin: str, with_conda: str = "") -> Converted:
@@ -144,7 +136,7 @@ def convert(variables: Mapping[str, Any], site: Site, *, origin: str, with_conda
     _sanity_check(made)
     _leftovers(made)
     _refuse_wrong_values(made)
-    _leave_out_what_is_no_literal(made)
+    _drop_non_literals(made)
     version = _full_version(variables)
     source = f"{origin}, easyblock {made.source.get('easyblock')}."
     text = easyconfig_text(made.values, comments=conversion_comments(source, lost=made.lost, look=made.look))
@@ -529,7 +521,7 @@ def _refuse_wrong_values(made: _Conversion) -> None:
             return
 
 
-def _leave_out_what_is_no_literal(made: _Conversion) -> None:
+def _drop_non_literals(made: _Conversion) -> None:
     for name, value in list(made.values.items()):
         try:
             quoting.python(value)

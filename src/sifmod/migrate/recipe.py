@@ -39,47 +39,28 @@ class Alias:
 
 @dataclass(frozen=True)
 class Tool:
-    """What SHPC makes a module of.
+    """What SHPC makes a module of."""
 
-    Attributes:
-        origin: where this was read, as messages say it.
-        tag: the version of SHPC's module.
-        path: the name of SHPC's module, without the version: a path such as `quay.io/biocontainers/samtools`.
-        image: the parameters of an easyconfig that name the image.
-        aliases: its commands.
-        env: variables in the container.
-        features: names of what it needs of the host: gpu, home, x11.
-        scripts: names of its commands that are scripts of SHPC.
-        url: home page; empty if there is none.
-        description: what it is; empty if there is none.
-    """
-
-    origin: str
-    tag: str
-    path: str = ""
-    image: Mapping[str, Any] = field(default_factory=dict)
+    origin: str  # where this was read, as messages say it
+    tag: str  # the version of SHPC's module
+    path: str = ""  # the name of SHPC's module, without the version: a path such as `quay.io/biocontainers/samtools`
+    image: Mapping[str, Any] = field(default_factory=dict)  # the parameters of an easyconfig that name the image
     aliases: tuple[Alias, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
-    features: tuple[str, ...] = ()
-    scripts: tuple[str, ...] = ()
-    url: str = ""
-    description: str = ""
+    features: tuple[str, ...] = ()  # names of what it needs of the host: gpu, home, x11
+    scripts: tuple[str, ...] = ()  # names of its commands that are scripts of SHPC
+    url: str = ""  # home page; empty if there is none
+    description: str = ""  # what it is; empty if there is none
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe for one of its tags: the tool, as yet without path and image, and where its image is.
-
-    Attributes:
-        kind: one of `KINDS`.
-        reference: the repository in a registry, the repository on GitHub, or the file beside the recipe.
-        digest: digest of the image; for `gh` the release, for `path` the SHA-256 of the file, or empty.
-    """
+    """A recipe for one of its tags: the tool, as yet without path and image, and where its image is."""
 
     tool: Tool
-    kind: str
-    reference: str
-    digest: str
+    kind: str  # one of `KINDS`
+    reference: str  # the repository in a registry, the repository on GitHub, or the file beside the recipe
+    digest: str  # digest of the image; for `gh` the release, for `path` the SHA-256 of the file, or empty
 
 
 def read_recipe_for(source: RecipeSource, *, tag: str = "") -> Recipe:

@@ -31,11 +31,7 @@ _LARGEST = 4 * 1024 * 1024
 
 
 def installed_modules(top: Path) -> list[Path]:
-    """Return the module files of a tree, sorted; links, which views consist of, are not followed.
-
-    Raises:
-        RecipeError: there is none.
-    """
+    """Return the module files of a tree, sorted, not through links, which views consist of; RecipeError without any."""
     found = []
     for folder, folders, files in walk(top):
         folders.sort()

@@ -26,25 +26,15 @@ from sifmod.text import quoting
 
 @dataclass(frozen=True)
 class SettingsFacts:
-    """What the modules of all images refer to.
+    """What the modules of all images refer to."""
 
-    Attributes:
-        binds: bind paths that are always used.
-        optional_binds: sources and bind paths of those that are used where the source exists.
-        exported: variables of the shell that features leave alone.
-        injected: variables of the container only that features leave alone.
-        features: the features of the site.
-        proxies: see `environment.proxies`.
-        caches: the folder below the root of the caches by variable.
-    """
-
-    binds: tuple[str, ...]
-    optional_binds: tuple[tuple[str, str], ...]
-    exported: Mapping[str, str]
-    injected: Mapping[str, str]
+    binds: tuple[str, ...]  # bind paths that are always used
+    optional_binds: tuple[tuple[str, str], ...]  # sources and bind paths of those that are used where the source exists
+    exported: Mapping[str, str]  # variables of the shell that features leave alone
+    injected: Mapping[str, str]  # variables of the container only that features leave alone
     features: Features
-    proxies: Sequence[tuple[str, str, str]]
-    caches: Mapping[str, str]
+    proxies: Sequence[tuple[str, str, str]]  # see `environment.proxies`
+    caches: Mapping[str, str]  # the folder below the root of the caches by variable
 
     @property
     def loaded_caches(self) -> dict[str, str]:
@@ -54,31 +44,19 @@ class SettingsFacts:
 
 @dataclass(frozen=True)
 class InstallationFacts:
-    """What the files of an installation refer to.
+    """What the files of an installation refer to."""
 
-    Attributes:
-        settings: what those of all images do.
-        installdir: the installation.
-        binds: bind paths that are always used.
-        directory_bind: that of user software as a directory.
-        packed_bind: that of packed user software.
-        at_start: the bind path of what Python reads at its start, where there are layers.
-        central: other paths of the image, each with the size and the identifier that it must have there; 0: any.
-        bases: what is known of each installation whose user software is below.
-        structural: the variables that make the container's Python and user software work.
-        messages: what is said when something is missing, by a name that scripts and modules know.
-    """
-
-    settings: SettingsFacts
+    settings: SettingsFacts  # what those of all images do
     installdir: PurePosixPath
-    binds: tuple[str, ...]
-    directory_bind: str
-    packed_bind: str
-    at_start: str
+    binds: tuple[str, ...]  # bind paths that are always used
+    directory_bind: str  # that of user software as a directory
+    packed_bind: str  # that of packed user software
+    at_start: str  # the bind path of what Python reads at its start, where there are layers
+    # other paths of the image, each with the size and the identifier that it must have there; 0: any
     central: tuple[tuple[str, int, str], ...]
-    bases: tuple[Mapping[str, str], ...]
-    structural: Mapping[str, str]
-    messages: Mapping[str, str]
+    bases: tuple[Mapping[str, str], ...]  # what is known of each installation whose user software is below
+    structural: Mapping[str, str]  # the variables that make the container's Python and user software work
+    messages: Mapping[str, str]  # what is said when something is missing, by a name that scripts and modules know
 
     def path(self, name: str) -> str:
         """Return the path of a file of the installation."""

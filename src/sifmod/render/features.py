@@ -23,17 +23,11 @@ _LIBRARY_PATH_OF_IMAGE = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 @dataclass(frozen=True)
 class RenderedFeature:
-    """One feature for one module: without what the easyconfig has a say in.
-
-    Attributes:
-        feature: the feature.
-        exported: variables of the shell.
-        runtime_variables: variables of the runtime, without the prefix `SINGULARITY` or `APPTAINER`.
-    """
+    """One feature for one module: without what the easyconfig has a say in."""
 
     feature: Feature
-    exported: Variables
-    runtime_variables: Variables
+    exported: Variables  # variables of the shell
+    runtime_variables: Variables  # variables of the runtime, without the prefix `SINGULARITY` or `APPTAINER`
 
     @property
     def name(self) -> str:
@@ -75,25 +69,16 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Features:
-    """The features of a site, for one module.
+    """The features of a site, for one module."""
 
-    Attributes:
-        all: the features, in the site's order.
-        chosen: names of those in use, unless the user changes that.
-        refusals: what a module is not loaded with, and a command not run with.
-        exported: the variables of the shell that they change, each with its value without features; None if unset.
-        runtime_variables: the same for variables of the runtime.
-        library_tail: what follows their directories in the library path.
-        record: the variable with what the module has chosen.
-    """
-
-    all: tuple[RenderedFeature, ...]
-    chosen: tuple[str, ...]
-    refusals: tuple[Refusal, ...]
+    all: tuple[RenderedFeature, ...]  # the features, in the site's order
+    chosen: tuple[str, ...]  # names of those in use, unless the user changes that
+    refusals: tuple[Refusal, ...]  # what a module is not loaded with, and a command not run with
+    # the variables of the shell that they change, each with its value without features; None if unset
     exported: Variables
-    runtime_variables: Variables
-    library_tail: str
-    record: str
+    runtime_variables: Variables  # the same for variables of the runtime
+    library_tail: str  # what follows their directories in the library path
+    record: str  # the variable with what the module has chosen
 
     def __bool__(self) -> bool:
         return bool(self.all)

@@ -26,41 +26,26 @@ _SLURM_NAME = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+,-]*")
 
 @dataclass(frozen=True)
 class Job:
-    """What a job runs, and the resources that it requests from Slurm.
+    """What a job runs, and the resources that it requests from Slurm."""
 
-    Attributes:
-        module: name of the container's module, as for `module load`.
-        command: the Python script with its arguments, or options of Python such as `-m`; or a program of the container.
-        nodes: number of nodes.
-        gpus_per_node: GPUs on each node; 0 requests none.
-        processes_per_node: processes on each node; 0 means one for each GPU, or one without GPUs.
-        cpus_per_process: CPU cores of each process; 0 means as many as in the site's masks if they fit, else Slurm's
-            default.
-        launcher: `srun` starts every process of Python; `torchrun` is started once on each node and starts the others;
-            `program` starts the command itself in every task.
-        broadcast: whether each node gets a copy of the image first.
-        pyxis: whether Slurm's plugin pyxis starts the container, with enroot, instead of a runtime for SIFs.
-        is_wrapper: whether the command is a host command of the module; for `program` only.
-        time: time limit in a format of sbatch.
-        partition: partition; empty for the site's if GPUs are requested, else Slurm's default.
-        account: account; empty for the site's.
-        gpu: vendor of the GPUs that the container is for; empty for the site's.
-    """
-
-    module: str
+    module: str  # name of the container's module, as for `module load`
+    # the Python script with its arguments, or options of Python such as `-m`; or a program of the container
     command: tuple[str, ...]
     nodes: int = 1
-    gpus_per_node: int = 0
-    processes_per_node: int = 0
+    gpus_per_node: int = 0  # GPUs on each node; 0 requests none
+    processes_per_node: int = 0  # processes on each node; 0 means one for each GPU, or one without GPUs
+    # CPU cores of each process; 0 means as many as in the site's masks if they fit, else Slurm's default
     cpus_per_process: int = 0
+    # `srun` starts every process of Python; `torchrun` is started once on each node and starts the others; `program`
+    # starts the command itself in every task
     launcher: str = SRUN
-    time: str = "1:00:00"
-    partition: str = ""
-    account: str = ""
-    broadcast: bool = False
-    pyxis: bool = False
-    is_wrapper: bool = False
-    gpu: str = ""
+    time: str = "1:00:00"  # time limit in a format of sbatch
+    partition: str = ""  # partition; empty for the site's if GPUs are requested, else Slurm's default
+    account: str = ""  # account; empty for the site's
+    broadcast: bool = False  # whether each node gets a copy of the image first
+    pyxis: bool = False  # whether Slurm's plugin pyxis starts the container, with enroot, instead of a runtime for SIFs
+    is_wrapper: bool = False  # whether the command is a host command of the module; for `program` only
+    gpu: str = ""  # vendor of the GPUs that the container is for; empty for the site's
 
 
 def render_job(job: Job, site: Site) -> str:

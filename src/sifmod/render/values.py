@@ -113,7 +113,7 @@ def script_values(spec: ContainerSpec, site: Site) -> Values:
         # text, and a variable after it
         **({"cache_root": cache_root, "cache_parts": cache.pieces(cache_root)} if caches else {}),
         "features": [feature.name for feature in features.all],
-        **(_prefixed("feature_", _script_features(features)) if features else {}),
+        **({f"feature_{key}": value for key, value in _script_features(features).items()} if features else {}),
         **(_script_runtimes(spec, site, settings) if spec.squashfs else {}),
         "directory": own_path(names.USER_SOFTWARE_DIRECTORY),
         "packed": own_path(names.USER_SOFTWARE_PACKED),
@@ -159,10 +159,6 @@ def _script_gpus(spec: ContainerSpec) -> Values:
         "visible": vendor.visibility[0] if vendor else "",
         **({"gpus": vendor.gpus, "node_caches": (*vendor.caches, "TRITON_CACHE_DIR")} if vendor else {}),
     }
-
-
-def _prefixed(prefix: str, values: Values) -> Values:
-    return {prefix + key: value for key, value in values.items()}
 
 
 def _script_features(features: Features) -> Values:

@@ -162,9 +162,6 @@ class Feature:
     """One feature of a site.
 
     The keys of its table are the fields after `name`.
-
-    Attributes:
-        name: its name.
     """
 
     name: str

@@ -59,9 +59,8 @@ class SiteFile:
     def line(self, *keys: Union[str, int]) -> int:
         """Return the line number of a key, or of the table around it if the key isn't found; 0 without either.
 
-        Args:
-            keys: a key of the file, or the names of the tables around a key, and the key. The name of an array of
-                tables is followed by the number of the table, from 0.
+        Before the key come the names of the tables around it; that of an array of tables is followed by the number of
+        the table, from 0.
         """
         return next((self._lines[keys[:end]] for end in range(len(keys), 0, -1) if keys[:end] in self._lines), 0)
 

@@ -34,19 +34,14 @@ _SEEMS_A_HOST = re.compile(
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of setting.
+    """One kind of setting."""
 
-    Attributes:
-        title: the values that it takes, for the documentation.
-        read: converts a TOML value to the setting. It raises TypeError with what the key takes, or ValueError with what
-            is wrong with the value.
-        schema: JSON schema of the TOML value.
-        from_variable: converts the text of a SIFMOD_* variable to a TOML value; None if no variable can hold one.
-    """
-
-    title: str
+    title: str  # the values that it takes, for the documentation
+    # converts a TOML value to the setting. It raises TypeError with what the key takes, or ValueError with what is
+    # wrong with the value
     read: Callable[[Any], Any]
-    schema: Mapping[str, Any]
+    schema: Mapping[str, Any]  # JSON schema of the TOML value
+    # converts the text of a SIFMOD_* variable to a TOML value; None if no variable can hold one
     from_variable: Optional[Callable[[str], Any]] = None
 
 
@@ -186,11 +181,7 @@ def _stripe(value: Any) -> str:
 
 
 def absolute(path: str) -> str:
-    """Return the path if it is absolute.
-
-    Raises:
-        ValueError: it is not; the message says what it is instead.
-    """
+    """Return the path if it is absolute; else ValueError says what it is instead."""
     if path.startswith("/"):
         return path
     if "://" in path:

@@ -76,12 +76,9 @@ class Site:
     """The settings of one cluster, merged from all origins.
 
     The keys of a site file are the fields after `name`.
-
-    Attributes:
-        name: name or path of the site file.
     """
 
-    name: str
+    name: str  # name or path of the site file
     runtime: str = described(
         TEXT, "", "Command of the container runtime. If empty, `singularity` is tried first, then `apptainer`."
     )
@@ -335,19 +332,12 @@ KEYS: Mapping[str, Key] = keys_of(Site)
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a setting comes from.
+    """Where a setting comes from."""
 
-    Attributes:
-        layer: `default`, `site`, `user` or `environment`.
-        file: path of the file; empty for the other layers.
-        line: line in that file; 0 if it isn't known.
-        variable: name of the environment variable; empty for the other layers.
-    """
-
-    layer: str
-    file: str = ""
-    line: int = 0
-    variable: str = ""
+    layer: str  # `default`, `site`, `user` or `environment`
+    file: str = ""  # path of the file; empty for the other layers
+    line: int = 0  # line in that file; 0 if it isn't known
+    variable: str = ""  # name of the environment variable; empty for the other layers
 
     def __str__(self) -> str:
         if self.file:
@@ -357,32 +347,20 @@ class Origin:
 
 @dataclass(frozen=True)
 class Entry:
-    """One setting in force: a key, or one entry of a table such as `container_env` under its dotted name.
+    """One setting in force: a key, or one entry of a table such as `container_env` under its dotted name."""
 
-    Attributes:
-        name: the key, such as `runtime` or `container_env.OMP_NUM_THREADS`.
-        value: the setting.
-        origin: where it comes from.
-    """
-
-    name: str
+    name: str  # the key, such as `runtime` or `container_env.OMP_NUM_THREADS`
     value: Any
-    origin: Origin
+    origin: Origin  # where it comes from
 
 
 @dataclass(frozen=True)
 class Settings:
-    """A site with the origins of its settings.
+    """A site with the origins of its settings."""
 
-    Attributes:
-        site: the settings in force.
-        path: the site file.
-        origins: origin of each key that is not at its default, and of each entry of a table, such as
-            `container_env.NAME`.
-    """
-
-    site: Site
-    path: Path
+    site: Site  # the settings in force
+    path: Path  # the site file
+    # origin of each key that is not at its default, and of each entry of a table, such as `container_env.NAME`
     origins: Mapping[str, Origin]
 
     def entries(self) -> Iterator[Entry]:

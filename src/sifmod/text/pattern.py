@@ -29,10 +29,6 @@ def is_wild(text: str) -> bool:
 
 
 def check(pattern: str) -> None:
-    """Check a pattern.
-
-    Raises:
-        ValueError: it has brackets of another form; the message says what to write.
-    """
+    """Check a pattern; ValueError says what to write instead of brackets of another form."""
     if any(re.search(r"[\[\]]", text) for text, _wild in pieces(pattern)):
         raise ValueError("write '[...]' in a pattern with letters, digits and ranges of them only, such as [0-9]")

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from sifmod.text.size import size_text
 
-_EVERY = 30  # seconds between two lines
+_EVERY = 60  # seconds between two lines
 
 
 class Step(Protocol):
@@ -51,7 +51,7 @@ QUIET = Quiet()
 
 @dataclass
 class Lines:
-    """Progress as lines for logs, about every 30 seconds, so that short work has none."""
+    """Progress as lines for logs, about one a minute, so that short work has none."""
 
     say: Callable[[str], object]
     said: float = field(default_factory=lambda: time.monotonic())

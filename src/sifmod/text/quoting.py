@@ -49,11 +49,7 @@ def _tcl_character(char: str) -> str:
 
 
 def python(value: object) -> str:
-    """Return a value as a Python literal on one line: text, numbers, None, and collections of these.
-
-    Raises:
-        TypeError: the value has another type.
-    """
+    """Return text, a number, None or a collection of these as a Python literal on one line; TypeError for others."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{python(key)}: {python(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):

@@ -21,19 +21,12 @@ _TOPIC = "layers"
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of an installation.
+    """One layer of an installation."""
 
-    Attributes:
-        path: its packed file, or the directory of an installation that one builds on.
-        place: where containers see it.
-        problem: why it can't be used; empty if it can.
-        packages: `name==version` of what it had when it was packed.
-    """
-
-    path: Path
-    place: str
-    problem: str
-    packages: tuple[str, ...]
+    path: Path  # its packed file, or the directory of an installation that one builds on
+    place: str  # where containers see it
+    problem: str  # why it can't be used; empty if it can
+    packages: tuple[str, ...]  # `name==version` of what it had when it was packed
 
     @property
     def size(self) -> Optional[int]:

@@ -47,26 +47,17 @@ _UNTOUCHED_PACKAGES = re.compile(
 
 @dataclass(frozen=True)
 class UserSoftware:
-    """The user software of one installation.
+    """The user software of one installation."""
 
-    Attributes:
-        state: which copy is in use: `none`, `directory`, `packed`, `damaged` or `gone`.
-        directory: path of the directory, in use if the state is `directory`.
-        packed: path of the packed file, in use if the state is `packed`.
-        has_directory: whether the directory exists, in use or not.
-        has_packed: whether the packed file exists, in use or not.
-        packed_problem: why the packed file can't be used; empty if it can, or does not exist.
-        packages: `name==version` of the packages that users installed, sorted; of a packed file, from its list.
-        links_out: a sentence for each folder of a virtual environment in the directory that is a link out of it.
-    """
-
-    state: str
-    directory: Path
-    packed: Path
-    has_directory: bool
-    has_packed: bool
-    packed_problem: str
+    state: str  # which copy is in use: `none`, `directory`, `packed`, `damaged` or `gone`
+    directory: Path  # path of the directory, in use if the state is `directory`
+    packed: Path  # path of the packed file, in use if the state is `packed`
+    has_directory: bool  # whether the directory exists, in use or not
+    has_packed: bool  # whether the packed file exists, in use or not
+    packed_problem: str  # why the packed file can't be used; empty if it can, or does not exist
+    # `name==version` of the packages that users installed, sorted; of a packed file, from its list
     packages: tuple[str, ...]
+    # a sentence for each folder of a virtual environment in the directory that is a link out of it
     links_out: tuple[str, ...] = ()
 
     @property

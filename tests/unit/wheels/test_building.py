@@ -12,9 +12,9 @@ import pytest
 from sifmod.container.bind import Bind
 from sifmod.errors import InstallError, SifmodError
 from sifmod.host.runtime import ContainerRuntime
-from sifmod.installed import buildtools, wheels
-from sifmod.installed.buildtools import Found, Place, look_for_compilers, make_own, tools_for
-from sifmod.installed.wheels import Source, source_of, wheels_folder
+from sifmod.wheels import building, tools
+from sifmod.wheels.building import Source, source_of, wheels_folder
+from sifmod.wheels.tools import Found, Place, look_for_compilers, make_own, tools_for
 
 GIT = "git+https://example.org/a/b.git"
 
@@ -87,12 +87,12 @@ def test_a_source_is_copied_with_its_links_and_not_what_they_lead_to(tmp_path: P
     scratch.mkdir()
     (source / ".venv").mkdir(parents=True)
     (source / "secret").symlink_to("/etc/hostname")
-    assert wheels._brought(Source(path=source), scratch, 1, print, {}) == "/tmp/sources/1"
+    assert building._brought(Source(path=source), scratch, 1, print, {}) == "/tmp/sources/1"
     assert (scratch / "sources/1/secret").readlink() == Path("/etc/hostname")
     assert not (scratch / "sources/1/.venv").exists()
     os.mkfifo(source / "pipe")
     with pytest.raises(InstallError, match="can't be copied"):
-        wheels._brought(Source(path=source), scratch, 2, print, {})
+        building._brought(Source(path=source), scratch, 2, print, {})
 
 
 def test_variables_of_a_hook_do_not_lead_git_to_another_repository(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_variables_of_a_hook_do_not_lead_git_to_another_repository(tmp_path: Pat
     before = git(own, "log", "-1", "--decorate"), git(own, "status")
     of_git = {"GIT_DIR": f"{own}/.git", "GIT_INDEX_FILE": f"{own}/.git/index", "GIT_WORK_TREE": str(own)}
     source = Source(repository=f"file://{other}", revision="v1")
-    wheels._brought(source, scratch, 1, print, {**os.environ, **of_git})
+    building._brought(source, scratch, 1, print, {**os.environ, **of_git})
     assert (scratch / "sources/1/setup.py").read_text() == "other"
     assert (git(own, "log", "-1", "--decorate"), git(own, "status")) == before
 
@@ -128,7 +128,7 @@ def test_wheels_of_a_module_are_in_the_home() -> None:
 def test_what_is_no_wheel_is_not_kept(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     with pytest.raises(InstallError, match="is not the name of a wheel"):
-        wheels._kept(tmp_path, tmp_path)
+        building._kept(tmp_path, tmp_path)
 
 
 def test_a_wheel_that_is_a_link_out_of_the_build_is_not_read(tmp_path: Path) -> None:
@@ -138,11 +138,11 @@ def test_a_wheel_that_is_a_link_out_of_the_build_is_not_read(tmp_path: Path) -> 
     secret.write_text("secret")
     (made / "a-1.0-py3-none-any.whl").symlink_to(secret)
     with pytest.raises(OSError, match=r"secret|not in|link"):
-        wheels._kept(made, folder)
+        building._kept(made, folder)
     assert list(folder.iterdir()) == []
     (made / "a-1.0-py3-none-any.whl").unlink()
     (made / "a-1.0-py3-none-any.whl").write_text("wheel")
-    assert wheels._kept(made, folder) == [folder / "a-1.0-py3-none-any.whl"]
+    assert building._kept(made, folder) == [folder / "a-1.0-py3-none-any.whl"]
 
 
 def test_a_link_in_the_place_of_the_wheels_or_of_the_tools_is_not_followed(
@@ -153,8 +153,8 @@ def test_a_link_in_the_place_of_the_wheels_or_of_the_tools_is_not_followed(
     (secret / "a-1.0-py3-none-any.whl").touch()
     made.symlink_to(secret)
     with pytest.raises(InstallError, match="a link in the place of its wheels"):
-        wheels._kept(made, tmp_path)
-    monkeypatch.setattr(buildtools, "problem_of_way", lambda _path: "")
+        building._kept(made, tmp_path)
+    monkeypatch.setattr(tools, "problem_of_way", lambda _path: "")
     here = place(tmp_path, "")
     # what an image does in its /tmp, which the bind path leads to
     here.runtime.path.write_text(f'#!/bin/sh\nln -s {secret} "${{APPTAINER_BINDPATH%%:*}}/tools"\n')
@@ -213,7 +213,7 @@ def test_headers_of_another_python_are_not_asked_of_the_distribution(tmp_path: P
 
 
 def test_an_image_without_apt_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buildtools, "problem_of_way", lambda _path: "")
+    monkeypatch.setattr(tools, "problem_of_way", lambda _path: "")
     here = place(tmp_path, "")
     here.runtime.path.write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(InstallError, match=r"lacks a C compiler, .*\(it has no apt\).*--with IMAGE"):

@@ -22,10 +22,10 @@ from sifmod.host.files import each_level_a_call, open_below
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.writing import scratch_folder, whole_file
 from sifmod.install.pip import pip_settings, scratch_binds
-from sifmod.installed.buildtools import WITH, Place, look_for_compilers, make_own, tools_for
 from sifmod.installed.installation import Installation
 from sifmod.usersoftware.layers import layer_binds
 from sifmod.usersoftware.state import DIRECTORY, PACKED
+from sifmod.wheels.tools import WITH, Place, look_for_compilers, make_own, tools_for
 
 # What programs that build read. The paths of compilers are the host's, and do not count in the container.
 _BUILD_VARIABLES = (
@@ -53,29 +53,17 @@ _LEFT_OUT = shutil.ignore_patterns("__pycache__", ".venv", ".tox", ".nox", "*.eg
 
 @dataclass(frozen=True)
 class Source:
-    """What a wheel is built from.
+    """What a wheel is built from."""
 
-    Attributes:
-        requirement: a requirement for pip; empty for a path or a repository.
-        path: a folder or an archive of this host.
-        repository: the address of a git repository.
-        revision: its branch, tag or commit; empty for the default branch.
-        subdirectory: the folder of the source in it.
-    """
-
-    requirement: str = ""
-    path: Optional[Path] = None
-    repository: str = ""
-    revision: str = ""
-    subdirectory: str = ""
+    requirement: str = ""  # a requirement for pip; empty for a path or a repository
+    path: Optional[Path] = None  # a folder or an archive of this host
+    repository: str = ""  # the address of a git repository
+    revision: str = ""  # its branch, tag or commit; empty for the default branch
+    subdirectory: str = ""  # the folder of the source in it
 
 
 def source_of(text: str) -> Source:
-    """Return what a requirement names.
-
-    Raises:
-        SifmodError: it is of no form that can be built.
-    """
+    """Return what a requirement names; SifmodError if it is of no form that can be built."""
     # pip's own form of a name beside an address
     address = re.sub(r"^[A-Za-z0-9._-]+(\[[A-Za-z0-9._, -]*\])?\s*@\s*(?=git\+)", "", text.strip())
     if address.startswith("git+"):
@@ -139,17 +127,8 @@ def build_wheels(
     """Build wheels, without those of what they require, and return their paths.
 
     What runs is the source's own program. It sees the image, the user software, and what pip is set to use, and writes
-    to a temporary folder alone.
-
-    Args:
-        installation: the module that they are for.
-        sources: what to build.
-        folder: where the wheels go.
-        runtime: the container runtime.
-        with_image: an image with compilers and the module's Python; None for the module's own.
-        is_isolated: whether pip builds each with tools of its own, and not with the packages of the module.
-        say: called with what is done, and with each line of pip.
-        environ: the environment of the user.
+    to a temporary folder alone. `with_image` has compilers and the module's Python; None is the module's own image. If
+    it is isolated, pip builds each wheel with tools of its own, and not with the packages of the module.
 
     Raises:
         SifmodError: a source, a compiler or Python's headers are missing, or a build failed.

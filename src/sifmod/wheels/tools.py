@@ -34,40 +34,24 @@ WITH = "name an image that is built from the module's and has them: --with IMAGE
 
 @dataclass(frozen=True)
 class Place:
-    """Where something is built: an image as a contained container sees it.
-
-    Attributes:
-        runtime: the container runtime.
-        image: the SIF.
-        python: the command that starts its Python.
-        binds: what the container sees beside it.
-        overlay: options that lay a packed file over it.
-    """
+    """Where something is built: an image as a contained container sees it."""
 
     runtime: ContainerRuntime
     image: Path
-    python: str
-    binds: tuple[Bind, ...] = ()
-    overlay: tuple[str, ...] = ()
+    python: str  # the command that starts its Python
+    binds: tuple[Bind, ...] = ()  # what the container sees beside it
+    overlay: tuple[str, ...] = ()  # options that lay a packed file over it
 
 
 @dataclass(frozen=True)
 class Found:
-    """The Python of an image, and what it lacks to build extensions.
+    """The Python of an image, and what it lacks to build extensions."""
 
-    Attributes:
-        python: its full version.
-        prefix: where it is installed.
-        libc: name and version of its libc.
-        include: the folder for its headers.
-        missing: what it lacks, as `_MISSING` has it.
-    """
-
-    python: str
-    prefix: str
-    libc: str
-    include: str
-    missing: tuple[str, ...]
+    python: str  # its full version
+    prefix: str  # where it is installed
+    libc: str  # name and version of its libc
+    include: str  # the folder for its headers
+    missing: tuple[str, ...]  # what it lacks, as `_MISSING` has it
 
     @property
     def needs(self) -> str:
@@ -81,11 +65,7 @@ class Found:
 
 
 def look_for_compilers(place: Place) -> Found:
-    """Return which Python an image has, and what it lacks.
-
-    Raises:
-        InstallError: it has no Python of the module, or answers something else.
-    """
+    """Return which Python an image has, and what it lacks, or raise InstallError."""
     words, environ = place.runtime.contained(
         place.image, [place.python, "-I", "-"], binds=place.binds, options=place.overlay
     )
@@ -107,12 +87,7 @@ def tools_for(
 ) -> Path:
     """Return the packed file with what an image lacks, made from packages of its distribution the first time.
 
-    Args:
-        place: the image.
-        found: what it lacks.
-        identity: what tells the image from others.
-        say: called with what is done.
-        environ: the environment of the user: its proxies, and its folder for caches.
+    It is kept in the user's folder for caches, by an identity that tells the image from others.
 
     Raises:
         InstallError: the packages can't be had, or the file can't be made; the message says what to do instead.
