@@ -18,8 +18,10 @@ from .cases import CASES, write_out
 from .running import Load, binds_of, put_into_state
 
 
-def test_a_module_without_a_family_has_none(installed: ContainerSpec, load: Load) -> None:
+def test_sh_gets_no_function_and_a_module_without_a_family_none(installed: ContainerSpec, load: Load) -> None:
     assert "family" not in load(replace(installed, module_family=""))
+    # a name with a hyphen is no function name in dash: its `eval` of the whole module would fail
+    assert not [name for name in load(installed, calling="sh") if name.startswith("function")]
 
 
 @pytest.mark.parametrize(("gpu", "flag"), [("", None), ("amd", "ROCM"), ("nvidia", "NV")])
@@ -40,26 +42,17 @@ def test_the_image_s_own_gpu_libraries_are_not_hidden_by_the_host_s(
     assert not {f"{tool}_{name}" for tool in ("SINGULARITY", "APPTAINER") for name in ("ROCM", "NV")} & set(variables)
 
 
-def test_the_user_software_s_directory_is_bound_while_it_is_not_packed(installed: ContainerSpec, load: Load) -> None:
+def test_the_packed_file_is_bound_unless_the_directory_is_in_use(installed: ContainerSpec, load: Load) -> None:
     binds = binds_of(load(installed))
     assert binds["/user-software"] == (f"{installed.installdir}/user-software", "")
     assert binds["/runscripts"] == (f"{installed.installdir}/runscripts", "ro")
-
-
-def test_the_packed_file_is_bound_read_only_as_soon_as_it_is_there(installed: ContainerSpec, load: Load) -> None:
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     source, options = binds_of(load(installed))["/user-software"]
     assert source == f"{installed.installdir}/user-software.squashfs"
     assert set(options.split(",")) == {"ro", "image-src=/"}
-
-
-def test_an_unpacked_directory_beats_the_packed_file_beside_it(installed: ContainerSpec, load: Load) -> None:
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     Path(installed.installdir, "user-software.unpacked").write_text("")
     assert binds_of(load(installed))["/user-software"][0] == f"{installed.installdir}/user-software"
-
-
-def test_the_mark_alone_does_not_hide_the_packed_file(installed: ContainerSpec, load: Load) -> None:
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     Path(installed.installdir, "user-software.unpacked").write_text("")
     Path(installed.installdir, "user-software").rmdir()
@@ -261,11 +254,6 @@ def test_a_container_that_is_not_the_last_one_has_the_last_one_loaded_again_on_u
     assert "execute" not in load(installed, environ={"__SIFMOD_CONTAINER": "Demo/1.0-x"}, mode="unload")
     assert "execute" not in load(installed, environ=last)
     assert "execute" not in load(installed, environ=last, mode="unload", calling="fish")
-
-
-def test_sh_gets_no_function(installed: ContainerSpec, load: Load) -> None:
-    """A name with a hyphen is no function name in dash: its `eval` of the whole module would fail."""
-    assert not [name for name in load(installed, calling="sh") if name.startswith("function")]
 
 
 def test_a_member_of_the_family_is_unloaded_first(installed: ContainerSpec, load: Load) -> None:
