@@ -75,31 +75,25 @@ def test_no_list_of_binds_has_an_empty_element(installed: ContainerSpec, load: L
             assert not re.search(r"^,|,,|,$", load(spec, environ=environ)["SINGULARITY_BINDPATH"])
 
 
-@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_a_central_image_of_another_size_is_another_image(
-    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str
-) -> None:
-    Path(installed.installdir, installed.sif).unlink()
-    for name, text in (("other", "longer"), ("same", "size")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / installed.sif).write_text(text)
-    spec = replace(installed, image_size=4)
-    site = a_site(image_repositories=(str(tmp_path / "other"), str(tmp_path / "same")))
-    assert load(spec, site, syntax=syntax)["SIF"] == f"{tmp_path}/same/demo.sif"
-    (tmp_path / "same" / installed.sif).unlink()
-    assert load.run(spec, site, syntax=syntax).returncode != 0
+# An image's beginning: what has no identifier differs by its size, what has one by that.
+IDENTIFIER = bytes(range(16))
+CENTRAL: dict[str, tuple[bytes, bytes, str]] = {
+    "size": (b"longer", b"size", ""),
+    "identifier": (bytes(48) + b"x" * 16 + b"\n" * 16, bytes(48) + IDENTIFIER + b"\n" * 16, IDENTIFIER.hex()),
+}
 
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_a_central_image_with_another_identifier_is_another_image(
-    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str
+@pytest.mark.parametrize("differs", CENTRAL)
+def test_a_central_image_of_another_size_or_identifier_is_another_image(
+    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str, differs: str
 ) -> None:
     Path(installed.installdir, installed.sif).unlink()
-    identifier = bytes(range(16))
-    for name, head in (("other", b"x" * 16), ("same", identifier)):
+    other, same, identifier = CENTRAL[differs]
+    for name, content in (("other", other), ("same", same)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / installed.sif).write_bytes(bytes(48) + head + b"\n" * 16)
-    spec = replace(installed, image_size=80, image_id=identifier.hex())
+        (tmp_path / name / installed.sif).write_bytes(content)
+    spec = replace(installed, image_size=len(same), image_id=identifier)
     site = a_site(image_repositories=(str(tmp_path / "other"), str(tmp_path / "same")))
     assert load(spec, site, syntax=syntax)["SIF"] == f"{tmp_path}/same/demo.sif"
     (tmp_path / "same" / installed.sif).unlink()
