@@ -139,10 +139,13 @@ def test_a_whole_dockerfile(tmp_path: Path) -> None:
     assert f"write docker.io/library/debian@{DIGEST}" in notes[0]
 
 
-def test_windows_line_ends_are_read_too(tmp_path: Path) -> None:
+def test_whole_names_of_commands_and_windows_line_ends_are_read(tmp_path: Path) -> None:
     text = "FROM a/star:2\r\nLABEL org.opencontainers.image.title=bwa \\\r\n org.opencontainers.image.version=3\r\n"
     found = parameters(tmp_path, text)
     assert (found["name"], found["version"]) == ("bwa", "3")
+    assert parameters(tmp_path, "FROM a/star:2\n", commands=["STAR", "STARlong"])["wrappers"] == ["STAR", "STARlong"]
+    with pytest.raises(ParameterError, match="give whole names of commands"):
+        parameters(tmp_path, "FROM a/star:2\n", commands=["STAR*"])
 
 
 DEFINITION = """Bootstrap: docker
@@ -196,13 +199,6 @@ def test_a_whole_definition_file(tmp_path: Path) -> None:
     proposal = propose_build(read(tmp_path, DEFINITION, "image.def"), a_site())
     assert "'binary.bin' is copied, but not kept with the installation: it is not text" in proposal.notes
     assert "image.def, line 12: 'sub/x' is copied, but not kept with the installation" in proposal.notes
-
-
-def test_an_argument_of_one_stage_has_no_value_in_the_next(tmp_path: Path) -> None:
-    (tmp_path / "greet.sh").touch()
-    (tmp_path / "binary.bin").touch()
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub/x").touch()
     text = DEFINITION.replace("    TAG=12.4.1\n", "").replace("    WORD = hello\n", "    TAG=12.4.1\n")
     assert parameters(tmp_path, text, "image.def")["build_args"] == {"WORD": "", "TOKEN": "", "TAG": ""}
 
@@ -250,7 +246,7 @@ def test_a_link_out_of_the_folder_is_not_copied(tmp_path: Path, file: str, targe
         propose_build(read(folder, text, file), a_site())
 
 
-def test_what_a_mount_of_a_command_names_is_in_the_context(tmp_path: Path) -> None:
+def test_a_link_within_the_folder_and_what_a_mount_names_are_copied(tmp_path: Path) -> None:
     for name in ("uv.lock", "pyproject.toml"):
         (tmp_path / name).touch()
     text = (
@@ -260,6 +256,12 @@ def test_what_a_mount_of_a_command_names_is_in_the_context(tmp_path: Path) -> No
         "  uv sync --locked\n"
     )
     assert parameters(tmp_path, text)["definition_files"] == ["uv.lock", "pyproject.toml"]
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/real").touch()
+    (tmp_path / "settings.txt").symlink_to("sub/real")
+    assert parameters(tmp_path, "FROM a/star:2\nCOPY settings.txt /\n")["definition_files"] == ["settings.txt"]
+    proposal = propose_build(read(tmp_path, "FROM a/star:2\nCOPY . /x\n"), a_site())
+    assert "Dockerfile, line 2 copies a folder: add the files that it needs to definition_files" in proposal.notes
 
 
 @pytest.mark.parametrize("name", [".dockerignore", "x.Dockerfile.dockerignore"])
@@ -288,18 +290,6 @@ def test_a_folder_of_a_definition_is_looked_at_too(tmp_path: Path) -> None:
         propose_build(read(tmp_path / "clone", text, "image.def"), a_site())
 
 
-def test_a_link_within_the_folder_is_copied(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub/real").touch()
-    (tmp_path / "settings.txt").symlink_to("sub/real")
-    assert parameters(tmp_path, "FROM a/star:2\nCOPY settings.txt /\n")["definition_files"] == ["settings.txt"]
-
-
-def test_a_whole_folder_is_a_note(tmp_path: Path) -> None:
-    proposal = propose_build(read(tmp_path, "FROM a/star:2\nCOPY . /x\n"), a_site())
-    assert "Dockerfile, line 2 copies a folder: add the files that it needs to definition_files" in proposal.notes
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -317,22 +307,13 @@ def test_what_is_no_dockerfile_is_one_sentence(tmp_path: Path, content: bytes, s
         read_build_file(path)
 
 
-def test_a_definition_without_a_header_is_one_sentence(tmp_path: Path) -> None:
+def test_what_is_no_build_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match=r"it has no line 'Bootstrap: \.\.\.'"):
         read(tmp_path, "%post\n", "image.def")
-
-
-def test_a_fifo_is_one_sentence(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "Dockerfile")
     assert not is_build_file(tmp_path / "Dockerfile")
     with pytest.raises(ImageError, match="can't be read"):
         read_build_file(tmp_path / "Dockerfile")
-
-
-def test_commands_are_named_in_full(tmp_path: Path) -> None:
-    assert parameters(tmp_path, "FROM a/star:2\n", commands=["STAR", "STARlong"])["wrappers"] == ["STAR", "STARlong"]
-    with pytest.raises(ParameterError, match="give whole names of commands"):
-        parameters(tmp_path, "FROM a/star:2\n", commands=["STAR*"])
 
 
 @pytest.mark.parametrize(

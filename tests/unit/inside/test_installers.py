@@ -182,7 +182,7 @@ Would install 3 packages
     assert installers.read_plan(said.replace("install 3", "install 4")) is None
 
 
-def test_what_can_be_read_only_once_is_read_before_the_trial() -> None:
+def test_what_can_be_read_only_once_is_read_before_the_trial(tmp_path: Path) -> None:
     ours, theirs = os.pipe()
     os.write(theirs, b"plain==1.0\n")
     os.close(theirs)
@@ -191,9 +191,6 @@ def test_what_can_be_read_only_once_is_read_before_the_trial() -> None:
     for _ in range(2):
         assert Path(f"/dev/fd/{ours}").read_text() == "plain==1.0\n"
     os.close(ours)
-
-
-def test_a_file_on_standard_input_is_read_from_where_it_stood(tmp_path: Path) -> None:
     (tmp_path / "r.txt").write_text("first\nsecond\n")
     with (tmp_path / "r.txt").open("rb") as stream:
         os.lseek(stream.fileno(), 6, os.SEEK_SET)
@@ -348,9 +345,6 @@ def test_what_pip_says_is_passed_on_and_its_status_is_kept() -> None:
     assert done.returncode == 1
     assert "No matching distribution found for no-such-package-here" in done.stderr
     assert run("pip", "install", "--help").stdout.startswith("\nUsage:")
-
-
-def test_pip_is_left_alone_otherwise() -> None:
     assert run("pip", "--version", PYTHONNOUSERSITE="1").stdout.startswith("pip ")
     # the value of an option is not the command
     assert run("pip", "list", "--user", PYTHONNOUSERSITE="1").returncode == 0

@@ -43,6 +43,13 @@ def test_without_layers_there_is_nothing_to_say(tmp_path: Path) -> None:
     assert found(tmp_path) == []
 
 
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / names.USER_SOFTWARE_LAYERS).touch()
+    assert layers(tmp_path) == ()
+    (finding,) = found(tmp_path)
+    assert (finding.severity, finding.remedy) == (PROBLEM, "move it away")
+
+
 def test_the_newest_is_the_first_below_the_user_s_own(tmp_path: Path) -> None:
     put(tmp_path, 1, packages="old==1\n")
     put(tmp_path, 2, SQUASHFS + b"x", packages="new==2\n\n# no package\n")
@@ -164,13 +171,6 @@ def test_other_names_are_no_layers(tmp_path: Path, name: str) -> None:
     (tmp_path / names.USER_SOFTWARE_LAYERS / "\u0661.squashfs").touch()  # a digit, but not of ours
     assert layers(tmp_path) == ()
     assert found(tmp_path) == []
-
-
-def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
-    (tmp_path / names.USER_SOFTWARE_LAYERS).touch()
-    assert layers(tmp_path) == ()
-    (finding,) = found(tmp_path)
-    assert (finding.severity, finding.remedy) == (PROBLEM, "move it away")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

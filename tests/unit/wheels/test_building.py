@@ -191,10 +191,20 @@ GOOD = {
 }
 
 
-def test_what_an_image_lacks_is_read(tmp_path: Path) -> None:
+def test_what_an_image_lacks_is_read_and_asked_of_its_own_distribution_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = look_for_compilers(place(tmp_path, json.dumps(GOOD)))
     assert found == Found("3.11.2", "/usr", "glibc 2.36", "/usr/include", ("headers",))
     assert found.needs == "the headers of its Python"
+    found = Found("3.11.2", "/opt/python", "glibc 2.36", "/opt/python/include/python3.11", ("headers",))
+    with pytest.raises(InstallError, match=r"there is no '/opt/python/include/python3\.11/Python\.h'.*--with IMAGE"):
+        tools_for(place(tmp_path, ""), found, "id", say=print, environ={"HOME": str(tmp_path)})
+    monkeypatch.setattr(tools, "problem_of_way", lambda _path: "")
+    here = place(tmp_path, "")
+    here.runtime.path.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(InstallError, match=r"lacks a C compiler, .*\(it has no apt\).*--with IMAGE"):
+        tools_for(here, Found("3.11.2", "/usr", "", "/usr", ("cc",)), "id", say=print, environ={"HOME": str(tmp_path)})
 
 
 @pytest.mark.parametrize(
@@ -204,20 +214,6 @@ def test_what_an_image_lacks_is_read(tmp_path: Path) -> None:
 def test_what_an_image_must_not_answer(tmp_path: Path, answer: str) -> None:
     with pytest.raises(InstallError, match="does not say what it has"):
         look_for_compilers(place(tmp_path, answer))
-
-
-def test_headers_of_another_python_are_not_asked_of_the_distribution(tmp_path: Path) -> None:
-    found = Found("3.11.2", "/opt/python", "glibc 2.36", "/opt/python/include/python3.11", ("headers",))
-    with pytest.raises(InstallError, match=r"there is no '/opt/python/include/python3\.11/Python\.h'.*--with IMAGE"):
-        tools_for(place(tmp_path, ""), found, "id", say=print, environ={"HOME": str(tmp_path)})
-
-
-def test_an_image_without_apt_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "problem_of_way", lambda _path: "")
-    here = place(tmp_path, "")
-    here.runtime.path.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(InstallError, match=r"lacks a C compiler, .*\(it has no apt\).*--with IMAGE"):
-        tools_for(here, Found("3.11.2", "/usr", "", "/usr", ("cc",)), "id", say=print, environ={"HOME": str(tmp_path)})
 
 
 def test_a_folder_that_others_may_write_to_takes_no_programs(tmp_path: Path) -> None:
