@@ -32,7 +32,7 @@ _LARGE = frozenset({"beegfs", "ceph", "cvmfs2", "gpfs", "lustre", "nfs", "nfs4",
 _MOUNTS = Path("/proc/self/mounts")
 _MOST_MOUNTS = 8
 # Folders that an image has itself.
-_OF_IMAGES = re.compile(r"/(|(bin|boot|etc|lib\d*|opt|run|root|sbin|usr|var)(/.*)?)")
+OF_IMAGES = re.compile(r"/(|(bin|boot|etc|lib\d*|opt|run|root|sbin|usr|var)(/.*)?)")
 
 
 def check_site(settings: Settings) -> tuple[Finding, ...]:
@@ -129,7 +129,7 @@ def _unseen(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
     for device, place, kind, *_more in filter(lambda fields: len(fields) > 2, map(str.split, lines)):
         path = Path(mount_point(place))
         is_known = is_seen(path, site, environ) or any(Path(one).is_relative_to(path) for one in inner if one)
-        if {device, kind} & _LARGE and not is_known and not _OF_IMAGES.fullmatch(str(path)):
+        if {device, kind} & _LARGE and not is_known and not OF_IMAGES.fullmatch(str(path)):
             found[str(path)] = device if device in _LARGE else kind
     if found:
         shown = [f"{path} ({kind})" for path, kind in sorted(found.items())]

@@ -312,6 +312,15 @@ ARCHIVE = "Downloading my_pkg-1.2.tar.gz (3 kB)\n  ERROR: \x1b[1mFailed building
         ("error: command '/usr/bin/g++' failed: No such file", ["x"], "a compiler", "REQUIREMENT"),
         ("unable to execute 'gcc': No such file or directory\n" + ARCHIVE, ["x"], "a compiler", "my-pkg==1.2"),
         ("error: [Errno 2] No such file or directory: 'gcc'", ["-e", "."], "a compiler", "."),
+        ("error: command 'gcc' failed: No such file", ["-r", "./r.txt", "-e", "./a[x,y]"], "a compiler", "./a"),
+        ("Python.h: No such file", ["-f", "/w", "-c", "../c.txt", "a"], "Python's headers", "REQUIREMENT"),
+        ("Failed to build `a.b==1.0`\ncommand 'cc' failed: No such file", ["a.b"], "a compiler", "a.b==1.0"),
+        (
+            "Failed to build `a @ file:///work/a%20b`\ncommand 'cc' failed: No such file",
+            ["sync"],
+            "a compiler",
+            "'/work/a b'",
+        ),
         ("../meson.build:1:0: ERROR: Unknown compiler(s): [['cc'], ['gcc']]", ["x"], "a compiler", "REQUIREMENT"),
         ("CMake Error: No CMAKE_CXX_COMPILER could be found.", ["x"], "a compiler", "REQUIREMENT"),
         ("a.c:1:10: fatal error: Python.h: No such file or directory", ["x"], "Python's headers", "REQUIREMENT"),
@@ -332,6 +341,7 @@ def test_the_verb_that_builds_is_named(
     told = capsys.readouterr().err
     assert told.startswith(f"pip: this container lacks {lacked}, ")
     assert told.endswith(f"type on the host: sifmod build-wheel {wanted} --module Demo/1.0\n")
+    assert ("a copy of the source: build it again" in told) == ("-e" in words)
 
 
 @pytest.mark.parametrize(
