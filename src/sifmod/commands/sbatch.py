@@ -121,8 +121,9 @@ def unseen_path(command: Sequence[str], installed: Installation, site: Site, env
     variable = "APPTAINER_BIND" if shutil.which("apptainer") or "APPTAINER_BIND" in environ else "SINGULARITY_BIND"
     given = environ.get(variable, "")
     inner = [Bind(os.getcwd(), os.getcwd())]  # noqa: PTH109 - as text
-    with contextlib.suppress(ValueError):
-        inner += [*Bind.parse_list(given), *(Bind.parse(one.partition(", if ")[0]) for one in installed.binds)]
+    for text in (given, *(one.partition(", if ")[0] for one in installed.binds)):
+        with contextlib.suppress(ValueError):  # sifmod's own, and what the runtime will refuse
+            inner += Bind.parse_list(text)
     here = replace(site, binds=(*site.binds, *inner))
     for word in command:
         path = Path(os.path.normpath(word.partition("=")[2] if word.startswith("-") else word))

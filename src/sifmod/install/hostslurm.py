@@ -73,10 +73,8 @@ def discover_slurm(environ: Mapping[str, str]) -> Discovery:
     libraries, missing = _libraries(commands)
     built = _named(_CONF, libraries, "libslurm")
     own, files = _settings_of_commands([environ.get("SLURM_CONF", ""), *built])
-    config = _config(folder / "scontrol", environ)
-    if files:
-        config.pop("AuthInfo", None)  # without it they have a default of their own
-    config.update(own)
+    of_controller = _config(folder / "scontrol", environ)
+    config = {**of_controller, **({"AuthInfo": ""} if files else {}), **own}  # without it they have a default
     plugin_folders = [path for path in config.get("PluginDir", "").split(":") if path and Path(path).is_dir()]
     if not plugin_folders:
         raise SifmodError(f"this host lacks the folder of Slurm's plugins, '{config.get('PluginDir', '')}' (PluginDir)")
@@ -93,6 +91,9 @@ def discover_slurm(environ: Mapping[str, str]) -> Discovery:
     conf = [environ.get("SLURM_CONF", ""), *built, config.get("SLURM_CONF", ""), config.get("PlugStackConfig", "")]
     optional = {path: path for path in map(_bindable, _conf_places([*conf, *files]))}
     optional.update((path, path) for path in (*_conf_cache(config), *([] if socket else [_SACKD])))
+    # the settings that a job has are those of slurmd
+    other = _munge_socket(of_controller, libraries)
+    optional.update((path, path) for path in [_place(other)] if other and path not in required)
     optional.update((path, path) for name in modules for path in _NAMES[_service(name)])
     named, usual = environ.get("SLURM_CONF", ""), next(iter(built), "")
     is_elsewhere = named.startswith("/") and usual not in ("", config.get("SLURM_CONF"))

@@ -144,7 +144,7 @@ def test_the_settings_and_the_socket_may_be_elsewhere(prefix: Path, tmp_path: Pa
 
 
 def test_the_settings_of_this_host_count_and_not_those_of_the_controller(prefix: Path, tmp_path: Path) -> None:
-    says(prefix, auth="socket=/run/of-the-controller/munge")
+    says(prefix, auth="socket=/run/of-the-controller/munge/s")
     write(tmp_path, "/slurm/more.conf").write_text(f"plugstackconfig={tmp_path}/slurm/spank/plugstack.conf\n")
     conf = write(tmp_path, "/slurm/slurm.conf")
     conf.write_text(
@@ -154,6 +154,7 @@ def test_the_settings_of_this_host_count_and_not_those_of_the_controller(prefix:
     table = table_of(SLURM_CONF=str(conf))
     assert binds(table)[f"{tmp_path}/munge"] == f"{tmp_path}/munge"
     assert f"{tmp_path}/slurm/spank" in binds(table, "optional_binds")
+    assert "/run/of-the-controller/munge" in binds(table, "optional_binds")  # of nodes, in jobs
     # without one there munge is where its library looks
     conf.write_text("AuthType=auth/munge\n")
     assert "/var/run/munge" in binds(table_of(SLURM_CONF=str(conf)))

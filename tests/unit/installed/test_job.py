@@ -103,7 +103,7 @@ def test_a_path_that_the_container_lacks_is_named(prefix: Path, monkeypatch: pyt
     root = make_installation(software_space(prefix), "Demo/1", files=("runscripts/conda-python-distributed",))
     (root / "runscripts").mkdir()
     bound, home = prefix / "bound", prefix / "home"
-    (root / "runscripts/values.sh").write_text(f"sifmod_binds=(\n{bound}\n)\n")
+    (root / "runscripts/values.sh").write_text(f"sifmod_binds=(\n/x:/runscripts:ro\n{bound}\n)\n")
     for folder in (prefix / "project", prefix / "a,b", bound, home):
         folder.mkdir()
         (folder / "train.py").touch()
