@@ -305,8 +305,12 @@ def name_build_wheel(tool: str, said: str, words: "Sequence[str]") -> None:
     pairs = [(last, word) for last, word in zip(["", *words], words) if last not in WITH_PATH]
     wanted = [word for _, word in pairs if re.match(r"[./]|git\+|[A-Za-z0-9._-]+ ?@ ?git\+", word)][:1]
     wanted = [re.sub(r"^([./].*)\[[^\[\]]*\]$", r"\1", word) for word in wanted]  # extras of a folder
+    then = ""
     for name, version, place in re.findall(r"Failed to build `([\w.-]+)(?:==([\w.+!]+)| @ (?:file://)?(\S+))`", plain):
         wanted = [urllib.parse.unquote(place) or f"{name}=={version}"]  # as uv says it
+        if place and {"run", "sync"} & {*words}:  # uv would build it again, whatever wheel there is
+            then = f". Install that with pip, and go on with: uv sync --active --no-install-package {name}; "
+            then += "uv run --active --no-sync COMMAND"
     for name in re.findall(r"Failed building wheel for ([A-Za-z0-9][A-Za-z0-9._-]*)", plain):
         archives = re.findall(r"([A-Za-z0-9._-]+)-([0-9][A-Za-z0-9.!+]*)\.(?:tar\.gz|zip)\b", plain)
         wanted = [f"{name}=={version}" for one, version in archives if canonical(one) == canonical(name)][:1] or wanted
@@ -316,7 +320,7 @@ def name_build_wheel(tool: str, said: str, words: "Sequence[str]") -> None:
     copy = " (without -e it is a copy of the source: build it again after a change)" if is_editable else ""
     print(
         f"{tool}: this container lacks {lacked}, which a build from source needs. To build the wheel where it "
-        f"is{copy}, type on the host: {again}",
+        f"is{copy}, type on the host: {again}{then}",
         file=sys.stderr,
     )
 

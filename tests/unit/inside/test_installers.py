@@ -317,7 +317,7 @@ ARCHIVE = "Downloading my_pkg-1.2.tar.gz (3 kB)\n  ERROR: \x1b[1mFailed building
         ("Failed to build `a.b==1.0`\ncommand 'cc' failed: No such file", ["a.b"], "a compiler", "a.b==1.0"),
         (
             "Failed to build `a @ file:///work/a%20b`\ncommand 'cc' failed: No such file",
-            ["sync"],
+            ["add"],
             "a compiler",
             "'/work/a b'",
         ),
@@ -342,6 +342,13 @@ def test_the_verb_that_builds_is_named(
     assert told.startswith(f"pip: this container lacks {lacked}, ")
     assert told.endswith(f"type on the host: sifmod build-wheel {wanted} --module Demo/1.0\n")
     assert ("a copy of the source: build it again" in told) == ("-e" in words)
+
+
+def test_a_project_that_can_not_be_built_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "Failed to build `a @ file:///work/a`\ncommand 'cc' failed: No such file"
+    installers.name_build_wheel("uv", said, ["sync", "--active"])
+    way = "uv sync --active --no-install-package a; uv run --active --no-sync COMMAND\n"
+    assert capsys.readouterr().err.endswith(way)
 
 
 @pytest.mark.parametrize(
