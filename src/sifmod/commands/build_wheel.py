@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from sifmod.commands.options import complete_modules, prefix_option
 from sifmod.commands.output import echo_error, echo_whole
+from sifmod.doctor.site import unseen
 from sifmod.eb.space import software_space
 from sifmod.errors import InstallError
 from sifmod.finding import PROBLEM
@@ -91,6 +92,7 @@ def build_wheel(
     installation = find_usable(software_space(prefix), wanted, environ)
     if not installation.manifest.python_version:
         raise InstallError(f"{installation.module} offers no Python: wheels are for one that does")
+    site = load_settings().site
     lost = next((one for one in problems(installation.user_software) if one.severity == PROBLEM), None)
     if lost:
         raise InstallError(f"{lost.what}: {lost.remedy}")
@@ -107,7 +109,7 @@ def build_wheel(
         installation,
         sources,
         folder,
-        find_runtime(load_settings().site),
+        find_runtime(site),
         with_image=with_image.absolute() if with_image else None,
         is_isolated=not no_build_isolation,
         say=echo_error,
@@ -126,6 +128,9 @@ def build_wheel(
             f"To change that: module unload {name}; eb --module-only --rebuild {shlex.quote(str(installation.root))}"
             "/easybuild/*.eb"
         )
+    lacking = unseen([str(folder)], installation.binds, site, os.environ) if output else None
+    if lacking:
+        echo_error(f"No bind path of {installation.module} contains '{folder}'. So type before that: {lacking.way}")
     lines = packages_of_all(installation.user_software.packages, installation.layers)
     installed = {
         f"{canonicalize_name(name)}=={version}" for name, _, version in (line.partition("==") for line in lines)

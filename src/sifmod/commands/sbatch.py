@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import asdict
 from typing import Optional
 
 import click
 
 from sifmod.commands.options import complete_modules, json_option, site_option
 from sifmod.commands.output import echo_error, echo_json, echo_whole
-from sifmod.container.bind import Bind, is_bindable
-from sifmod.doctor.site import OF_IMAGES, is_seen
+from sifmod.doctor.site import unseen
 from sifmod.eb.space import software_space
 from sifmod.errors import SifmodError
 from sifmod.installed.installation import Installation
 from sifmod.installed.job import fitted
 from sifmod.installed.modulepath import find_usable
 from sifmod.render.job import LAUNCHERS, Job, render_job
-from sifmod.site.settings import Site, load_settings
-from sifmod.text import quoting
+from sifmod.site.settings import load_settings
 
 
 @click.command()
@@ -103,42 +97,17 @@ def sbatch(
     )
     if installed:
         job = fitted(job, installed.manifest, launcher=launcher or "")
-        advice = unseen_path(command, installed, site, os.environ)
-        if advice:
-            echo_error(f"sifmod: {advice}")
+        lacking = unseen(command, installed.binds, site, os.environ)
+        if lacking:
+            echo_error(
+                f"sifmod: '{lacking.path}' exists on this host, but no bind path of {installed.module} contains it. To "
+                f"see it in the job, type before sbatch: {lacking.way}"
+            )
     script = render_job(job, site)
     if as_json:
         echo_json({"job": asdict(job), "script": script})
     else:
         echo_whole(script)
-
-
-def unseen_path(command: Sequence[str], installed: Installation, site: Site, environ: Mapping[str, str]) -> str:
-    """Return what to say of the first path of a command that is on this host and not in the container; else ''.
-
-    It is the rule of commands on the node (wrappers/share/paths.sh).
-    """
-    variable = "APPTAINER_BIND" if shutil.which("apptainer") or "APPTAINER_BIND" in environ else "SINGULARITY_BIND"
-    given = environ.get(variable, "")
-    inner = [Bind(os.getcwd(), os.getcwd())]  # noqa: PTH109 - as text
-    for text in (given, *(one.partition(", if ")[0] for one in installed.binds)):
-        with contextlib.suppress(ValueError):  # sifmod's own, and what the runtime will refuse
-            inner += Bind.parse_list(text)
-    here = replace(site, binds=(*site.binds, *inner))
-    for word in command:
-        path = Path(os.path.normpath(word.partition("=")[2] if word.startswith("-") else word))
-        is_own = path.is_absolute() and len(path.parts) > 2 and not OF_IMAGES.fullmatch(str(path))
-        if not is_own or not os.path.exists(path) or is_seen(path, here, environ):  # noqa: PTH110 - without an error where a folder above is not ours
-            continue
-        folder = path if path.is_dir() else path.parent
-        while not is_bindable(str(folder)) or set(str(folder)) & {",", ":"}:
-            folder = folder.parent
-        way = f"export {variable}={quoting.shell(','.join(filter(None, (given, str(folder)))))}"
-        return (
-            f"'{path}' exists on this host, but no bind path of {installed.module} contains it. To see it in the job, "
-            f"type before sbatch: {way}"
-        )
-    return ""
 
 
 def _installation(module: str) -> Optional[Installation]:
