@@ -758,6 +758,8 @@ def run_watched(words: "Sequence[str]", *, stdout: "Any" = None) -> "tuple[int, 
 
     If that is a terminal, the command has one, of the same size, for its colours and its progress.
     """
+    if not sys.stderr:  # it is closed
+        return subprocess.call(words, stdout=stdout, close_fds=False), ""  # noqa: S603 - what the user asked for
     if sys.stderr.isatty():
         reader, writer = os.openpty()
         with contextlib.suppress(OSError):
@@ -785,8 +787,9 @@ def run_watched(words: "Sequence[str]", *, stdout: "Any" = None) -> "tuple[int, 
             if not piece:
                 break
             kept.append(piece)
-            sys.stderr.buffer.write(piece)
-            sys.stderr.buffer.flush()
+            with contextlib.suppress(OSError):  # uv ends as it would if nobody listens
+                while piece:
+                    piece = piece[os.write(2, piece) :]
         return child.wait(), b"".join(kept).decode(errors="replace")
     except BaseException as error:
         child.send_signal(error.args[0] if isinstance(error, StoppedError) else signal.SIGTERM)
