@@ -143,11 +143,12 @@ def test_a_node_without_munge_is_named(inside: User, site: Path, tmp_path: Path)
     munge = tmp_path / "munge"
     changed = tmp_path / "site.toml"
     (socket,) = {line for line in site.read_text().splitlines() if line.endswith('/munge:ro",')}
-    changed.write_text(site.read_text().replace(socket, f'    "{munge}:{munge}:ro",'))
+    lines = [line for line in site.read_text().splitlines(keepends=True) if "/munge/run:" not in line]
+    changed.write_text("".join(lines).replace(socket, f'    "{munge}:{munge}:ro",'))
     checked = inside.run(f"sifmod site check --site {changed}", check=False)
     assert checked.returncode == 1
     assert str(munge) in checked.stdout
-    user = make_user(tmp_path / "eb", SIFMOD_SITE=str(changed))
+    user = make_user(tmp_path / "eb", SIFMOD_SITE=str(changed), SLURM_CONF=inside.env["SLURM_CONF"])
     user.eb(DEMO_EASYCONFIG)
     done = user.run(f"{LOAD}; start-shell -c true", check=False)
     assert done.returncode == 126
@@ -155,10 +156,7 @@ def test_a_node_without_munge_is_named(inside: User, site: Path, tmp_path: Path)
     assert "SIFMOD_FEATURES=-slurm" in done.stderr
     # the folder without a socket, as where munged does not run: Slurm says so
     munge.mkdir()
-    done = inside.run(
-        f"{LOAD}; export APPTAINER_BIND={munge}:{socket.split(':')[1]}; start-shell -c 'sbatch --wrap true'",
-        check=False,
-    )
+    done = user.run(f"{LOAD}; start-shell -c 'sbatch --wrap true'", check=False)
     assert done.returncode != 0
     assert "munge" in done.stderr
 
@@ -173,7 +171,10 @@ def notebook(inside: User) -> User:
 
 
 @pytest.mark.slow
-def test_the_tools_of_the_how_to_submit_from_a_notebook(notebook: User, tmp_path: Path) -> None:
+def test_the_tools_of_the_how_to_submit_from_a_notebook(
+    notebook: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", notebook.env["SLURM_CONF"])
     data = notebook.prefix / "jupyter"
     (data / "app.py").write_text(HYDRA_APP)
     (data / "Snakefile").write_text(SNAKEFILE)
