@@ -178,7 +178,7 @@ def _lines(path: str, folder: str, files: list[str]) -> Iterator[str]:
         line = re.sub(r"(?<!\\)#.*", "", line)
         included = _INCLUDE.fullmatch(line)
         if included:
-            yield from _lines(posixpath.join(folder, included[1]), folder, files)
+            yield from _lines(posixpath.normpath(posixpath.join(folder, included[1])), folder, files)
         yield line
 
 

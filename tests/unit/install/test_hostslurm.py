@@ -149,7 +149,7 @@ def test_the_settings_of_this_host_count_and_not_those_of_the_controller(prefix:
     conf = write(tmp_path, "/slurm/slurm.conf")
     conf.write_text(
         f"ClusterName=a AuthType=auth/munge # AuthInfo=socket=/wrong\nauthinfo = \\\n socket={tmp_path}/munge/s,ttl=6\n"
-        "Include more.conf\nINCLUDE slurm.conf\ninclude /dev/zero\n"
+        "Include ../slurm/more.conf\nINCLUDE slurm.conf\ninclude /dev/zero\n"
     )
     table = table_of(SLURM_CONF=str(conf))
     assert binds(table)[f"{tmp_path}/munge"] == f"{tmp_path}/munge"
