@@ -55,6 +55,7 @@ from easybuild.tools.config import (
 )
 from easybuild.tools.filetools import adjust_permissions, convert_name, read_file
 from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
+from easybuild.tools.modules import get_software_root
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION
 
@@ -357,6 +358,18 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         finally:
             self._interruption.stop()
         return done
+
+    def check_readiness_step(self, *args: Any, **kwargs: Any) -> None:
+        """Say how to unload what EasyBuild does not install again while it is loaded."""
+        root, variable = get_software_root(self.name, with_env_var=True)
+        if root:
+            loaded = os.environ.get("LOADEDMODULES", "").split(":")
+            name = next((one for one in loaded if one in (self.short_mod_name, self.full_mod_name)), self.name)
+            raise EasyBuildError(
+                "%s is loaded in this shell (%s is set), where it can't be installed. Type first: module unload %s",
+                *(self.name, variable, name),
+            )
+        super().check_readiness_step(*args, **kwargs)
 
     def post_init(self, *args: Any, **kwargs: Any) -> None:
         """Deal with what an earlier run has left, as soon as EasyBuild holds the lock."""

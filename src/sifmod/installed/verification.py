@@ -401,7 +401,7 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
     if state.state == NONE:
         return
     yield from problems(state)
-    yield from layer_findings(installation.root, installation.bases_below, sums=True)
+    yield from layer_findings(installation.root, installation.bases_below, sums=True, venv=installation.manifest.venv)
     if state.state in (DAMAGED, GONE):
         return
     count = counted(len(state.packages), "package")

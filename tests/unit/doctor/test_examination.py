@@ -117,6 +117,9 @@ def test_what_pythonpath_hides_and_what_would_run_here_is_named(
     assert finding.what == f"numpy 1.0 in '{tmp_path}/seen' of PYTHONPATH hides the container's 2.1: unset PYTHONPATH"
     (finding,) = found["submitit"]
     assert "runs jobs on this host" in finding.what
+    assert "which sifmod site discover slurm writes" in finding.remedy
+    with_feature = a_site(feature={"slurm": Feature("slurm")})
+    assert "export SIFMOD_FEATURES=slurm, then load" in look(target, site=with_feature)["submitit"][0].remedy
     with_srun = a_site(optional_binds=(Bind("/usr/bin/srun", "/usr/bin/srun"),))
     assert "submitit" not in look(target, site=with_srun)
 
@@ -213,6 +216,8 @@ def test_a_second_torch_in_user_software_and_layers_are_looked_at(look: Look, sp
     layer.parent.mkdir()
     layer.write_bytes(SQUASHFS)
     layer.with_suffix(".sha256").write_text(f"{64 * '0'}\n")
+    (packages,) = root.glob("user-software/venv/demo/lib/python3.11/site-packages")
+    (packages / "_below.pth").write_text("import x; p = '/user-layers/1/venv'\n")
     assert "layers" not in look(target)
     layer.rename(layer.with_name("2.squashfs"))
     (finding,) = look(target)["layers"]

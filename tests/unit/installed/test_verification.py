@@ -338,6 +338,10 @@ def test_layers_are_looked_at(root: Path, check: Check) -> None:
     (root / "user-software.layers").mkdir()
     layer = root / "user-software.layers/1.squashfs"
     layer.write_bytes(SQUASHFS)
+    (found,) = check()["layers"]
+    assert "does not lead to the layers below it" in found.what
+    (packages,) = root.glob("user-software/venv/demo/lib/python3.11/site-packages")
+    (packages / "_below.pth").write_text("import x; p = '/user-layers/1/venv'\n")
     assert "layers" not in check()
     layer.write_bytes(SQUASHFS[:-1])
     (found,) = check()["layers"]
