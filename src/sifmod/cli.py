@@ -22,6 +22,7 @@ _VERBS = {
     "doctor": "Find problems on this host or in an image.",
     "env": "Print the settings that let EasyBuild find sifmod.",
     "environment": "Write an easyconfig for an image with a file's packages.",
+    "help": "Print a page of the documentation.",
     "inspect": "Show what is in an image, without running it.",
     "keep": "Copy user software elsewhere, or put it back.",
     "kernel": "Write a Jupyter kernel that runs in a container.",
