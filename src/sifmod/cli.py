@@ -10,7 +10,7 @@ import click
 
 from sifmod import __version__
 from sifmod.commands import PROGRAM
-from sifmod.commands.stream import checked_output, discard_output
+from sifmod.commands.stream import checked_output, discard_output, opened
 from sifmod.errors import OutputError, SifmodError
 
 # The verbs, each a module of `sifmod.commands`, with their summaries; each fits a line of 80 columns.
@@ -90,7 +90,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; an error that users can act on prints one line and sets the exit status."""
-    sys.stdout = checked_output(sys.stdout)
+    sys.stdout, sys.stderr = checked_output(sys.stdout), opened(sys.stderr)
     try:
         cli.main(prog_name=PROGRAM, standalone_mode=True)
     except (SifmodError, OSError) as error:
