@@ -64,22 +64,27 @@ def of_uv(path: Path, tables: Mapping[str, Any], environment: Mapping[str, str])
     roots = [one for one in packages if "." in (one["source"].get("editable"), one["source"].get("virtual"))]
     if len(roots) != 1:
         raise _unknown(path, UV)
+    named: dict[str, dict[Any, Mapping[str, Any]]] = {}
+    for one in packages:
+        named.setdefault(one["name"], {}).setdefault(one.get("version"), one)
     wanted: list[tuple[Mapping[str, Any], str]] = [(roots[0], "")]
-    seen: list[tuple[Mapping[str, Any], str]] = []
+    seen: set[tuple[int, str]] = set()
+    needed: dict[int, Mapping[str, Any]] = {}
     while wanted:
         package, extra = wanted.pop()
-        if (package, extra) in seen:
+        if (id(package), extra) in seen:
             continue
-        seen.append((package, extra))
+        seen.add((id(package), extra))
+        needed[id(package)] = package
         needs = package.get("optional-dependencies", {}).get(extra, []) if extra else package.get("dependencies", [])
         for need in needs:
             if "marker" in need and not Marker(need["marker"]).evaluate(dict(environment)):
                 continue
-            same = [one for one in packages if one["name"] == need["name"]]
             # where a lock has several versions of one package, who needs it says which
-            found = next(one for one in same if need.get("version", one.get("version")) == one.get("version"))
+            versions = named[need["name"]]
+            found = versions[need["version"]] if "version" in need else next(iter(versions.values()))
             wanted += [(found, one) for one in ("", *need.get("extra", []))]
-    needed = {id(package): package for package, _extra in seen if package is not roots[0]}
+    del needed[id(roots[0])]
     lock = {"lock-version": "1.0", "created-by": "uv", "packages": [_package(path, one) for one in needed.values()]}
     return {**lock, **({"requires-python": tables["requires-python"]} if "requires-python" in tables else {})}
 
