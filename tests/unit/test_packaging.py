@@ -25,6 +25,9 @@ BESIDE = "easybuild/easyblocks/generic/containerimage.py"
 # folder of the checkout -> where a wheel has it
 FOLDERS = {
     "src/sifmod": "sifmod",
+    "docs/explanation": "sifmod/data/docs/explanation",
+    "docs/howto": "sifmod/data/docs/howto",
+    "docs/reference": "sifmod/data/docs/reference",
     "easyconfigs": "easybuild/easyconfigs",
     "jobs": "sifmod/data/jobs",
     "modulefiles": "sifmod/data/modulefiles",
@@ -67,7 +70,7 @@ def metadata(wheel: Path) -> Message:
 
 
 def test_the_wheel_has_what_sifmod_needs_and_nothing_else(wheel: Path) -> None:
-    expected = {BESIDE}
+    expected = {BESIDE, *(f"sifmod/data/docs/{name}.md" for name in ("operate", "tutorial"))}
     for folder, target in FOLDERS.items():
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and path.suffix != ".pyc":

@@ -267,9 +267,11 @@ def _kept(made: Path, folder: Path) -> list[Path]:
         raise InstallError("the build has put a link in the place of its wheels: nothing was taken from there")
     for name in sorted(path.name for path in made.iterdir()) if made.is_dir() else ():
         try:
-            parse_wheel_filename(name)
-        except InvalidWheelFilename as error:
-            raise InstallError(f"the build has made {name!r}, which is not the name of a wheel") from error
+            project = parse_wheel_filename(name)[0]
+        except InvalidWheelFilename:
+            project = None
+        if not project:  # packaging before 26 takes an empty one
+            raise InstallError(f"the build has made {name!r}, which is not the name of a wheel")
         # for those for whom the folder is
         mode = folder.stat().st_mode & 0o666
         with open_below(made, name) as stream, whole_file(folder / name, mode=mode) as target:

@@ -85,7 +85,7 @@ def test_an_image_falls_into_row_2_until_its_module_is_installed(monkeypatch: py
     assert "srun --mpi=pmi2 | row 1" in start[1]
     assert rows[0] == NOTE
     assert "MPIR_CVAR_CH4_CMA_ENABLE=0 UCX_POSIX_USE_PROC_LINK=n UCX_TLS=^cma" in rows[1]
-    assert "row 2 of docs/howto/run-mpi.md; with them, row 3" in rows[1]
+    assert "row 2 of 'sifmod help run-mpi'; with them, row 3" in rows[1]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_the_site_s_mpi_falls_into_rows_5_and_6(monkeypatch: pytest.MonkeyPatch,
     site = bound(tmp_path, mpich())
     found = said(monkeypatch, top, site=site)
     assert "programs use the host's MPICH 4.0.2" in found[0][1]
-    assert "row 5 of docs/howto/run-mpi.md; with them, row 6" in found[-1][1]
+    assert "row 5 of 'sifmod help run-mpi'; with them, row 6" in found[-1][1]
     assert "row 6" in said(monkeypatch, top, site=site, mpi="host", settings=SETTINGS)[-1][1]
 
 

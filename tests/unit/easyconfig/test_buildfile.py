@@ -54,6 +54,7 @@ def parameters(folder: Path, text: str, file: str = "Dockerfile", **more: Any) -
         ("image.def", True),
         ("Singularity.samtools", True),
         ("Singularity", True),
+        ("Definition.nbody", True),
         ("singularity.sif", False),
         ("tool.sif", False),
         (".dockerignore", False),
@@ -77,14 +78,18 @@ LABELS = "LABEL org.opencontainers.image.title=bwa org.opencontainers.image.vers
         ("Dockerfile", "FROM quay.io/biocontainers/star:2.7--h1\n", "star", "2.7"),
         ("Dockerfile", "FROM debian:12\n", "folder", "1.0"),
         ("Dockerfile", "FROM scratch\n", "folder", "1.0"),
+        ("Definition.nbody-efficient", "Bootstrap: docker\nFrom: nvcr.io/nvidia/cuda:12\n", "nbody-efficient", "1.0"),
+        # as AlphaFold has it
+        ("docker/Dockerfile", "ARG CUDA=12.2.2\nFROM nvidia/cuda:${CUDA}-runtime-ubuntu20.04\n", "folder", "1.0"),
         ("image.def", "Bootstrap: docker\nFrom: a/star:2.7\n", "star", "2.7"),
         ("Singularity.bwa-0.7", "Bootstrap: docker\nFrom: debian:12\n", "bwa", "0.7"),
         ("image.def", "Bootstrap: localimage\nFrom: /x/bwa_0.7.sif\n", "bwa", "0.7"),
     ],
 )
 def test_name_and_version(tmp_path: Path, file: str, text: str, name: str, version: str) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
+    folder = (tmp_path / "folder" / file).parent
+    folder.mkdir(parents=True)
+    file = Path(file).name
     found = parameters(folder, text, file)
     assert (found["name"], found["version"]) == (name, version)
     assert found["definition"] == file

@@ -382,6 +382,17 @@ def test_user_software_that_is_gone_or_damaged_is_a_problem(root: Path, check: C
     assert "remove the link" in finding.remedy
 
 
+def test_the_second_name_of_a_layer_is_no_older_copy(root: Path, check: Check) -> None:
+    """add-layer leaves it to shells that have the module loaded."""
+    packed, layer = root / names.USER_SOFTWARE_PACKED, root / "user-software.layers/1.squashfs"
+    packed.write_bytes(SQUASHFS)
+    (root / names.USER_SOFTWARE_UNPACKED).touch()
+    assert [one.severity for one in check()["user software"]] == [OK, NOTE]
+    layer.parent.mkdir()
+    os.link(packed, layer)
+    assert [one.severity for one in check()["user software"]] == [OK]
+
+
 def test_an_environment_whose_packages_are_elsewhere_is_a_problem(root: Path, check: Check) -> None:
     library = root / names.USER_SOFTWARE_DIRECTORY / "venv/demo/lib"
     library.rename(root / "elsewhere")
