@@ -73,7 +73,7 @@ try:
     from sifmod.container.spec import Base, ContainerSpec, image_is_gone, spec_from_parameters, squashfs_name
     from sifmod.eb.progress import easybuild_progress
     from sifmod.eb.space import SoftwareSpace
-    from sifmod.eb.steps import make_room_for_easyconfig, whole_module_files
+    from sifmod.eb.steps import check_is_not_loaded, make_room_for_easyconfig, whole_module_files
     from sifmod.errors import InstallError, ParameterError, RuntimeMissingError, SifmodError
     from sifmod.fetch.credentials import take_from_environment
     from sifmod.fetch.definition import Definition, beside
@@ -313,11 +313,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         return beside(Path(self.cfg.path), parameter, name)
 
     def _definition(self) -> Definition:
-        """Return what the image is built from.
-
-        Raises:
-            ParameterError: a parameter for it is wrong.
-        """
+        """Return what the image is built from."""
         arguments, target, names = (OWN[name].read(self.cfg[name]) for name in (*BUILD_SETTINGS, "definition_files"))
         return Definition(
             path=self._beside("definition", self.cfg["definition"]),
@@ -361,14 +357,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
 
     def check_readiness_step(self, *args: Any, **kwargs: Any) -> None:
         """Say how to unload what EasyBuild does not install again while it is loaded."""
-        root, variable = get_software_root(self.name, with_env_var=True)
-        if root:
-            loaded = os.environ.get("LOADEDMODULES", "").split(":")
-            name = next((one for one in loaded if one in (self.short_mod_name, self.full_mod_name)), self.name)
-            raise EasyBuildError(
-                "%s is loaded in this shell (%s is set), where it can't be installed. Type first: module unload %s",
-                *(self.name, variable, name),
-            )
+        with _easybuild_errors():
+            check_is_not_loaded(self.name, get_software_root(self.name), self.short_mod_name, self.full_mod_name)
         super().check_readiness_step(*args, **kwargs)
 
     def post_init(self, *args: Any, **kwargs: Any) -> None:
