@@ -19,6 +19,11 @@ def _seconds(value: float) -> str:
     return f"{value * 1000:.1f} ms" if abs(value) < 1 else f"{value:.2f} s"
 
 
+def _range(least: float, most: float) -> str:
+    low, high = _seconds(least), _seconds(most)
+    return f"{low.partition(' ')[0] if low[-2:] == high[-2:] else low}-{high}"
+
+
 def _figure(name: str, value: float) -> str:
     if name in ("read", "written", "size", "memory"):
         return f"{name} {value / _MEBI:,.0f} MiB"
@@ -32,15 +37,15 @@ def _figures(command: Mapping[str, Any]) -> list[str]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Render the rows as a Markdown table: median, range, ratio to and difference from the first command of the row."""
-    lines = ["| what | command | median | range | times ours | minus ours | further |", "|---|---|---|---|---|---|---|"]
+    """Render the rows as a Markdown table: median, range, ratio to the first command of the row."""
+    lines = ["| what | command | median | range | times ours | further |", "|---|---|---|---|---|---|"]
     for row in rows:
         ours = row["commands"][0]["median"]
         for number, one in enumerate(row["commands"]):
             what = f"**{row['title']}** (goal: {row['goal']})" if number == 0 else ""
-            spread = f"{_seconds(one['least'])} to {_seconds(one['most'])}"
+            spread = _range(one["least"], one["most"])
             further = ", ".join(_figures(one))
-            compared = f"{one['median'] / ours:.2f} | {_seconds(one['median'] - ours)}" if number else " | "
+            compared = f"{one['median'] / ours:.2f}" if number else ""
             lines.append(f"| {what} | {one['label']} | {_seconds(one['median'])} | {spread} | {compared} | {further} |")
     return lines
 

@@ -11,6 +11,7 @@ import posixpath
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ _ORIGINS = {place: name for name, place in BESIDE.items()}
 CATALOGUE = "catalogue"
 EXAMPLE = f"{CATALOGUE}-example.md"
 API = "api/"
+# How much sooner or later than others the search shows the pages of a folder.
+BOOSTS = {"howto/": 2.0, "adr/": 0.4, "benchmarks/": 0.5, "project/": 0.4, API: 0.3}
 
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _CODE = re.compile(r"(?ms)^```.*?^```$|^(?: {4}|\t).*?$|`[^`\n]+`")
@@ -65,6 +68,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, *, page: Page, **_others: Any) -> str:
     """Lead links where their targets are in the site, or make them text; code stays as it is."""
     path = page.file.src_uri
+    page.meta["search"] = {"boost": next((BOOSTS[one] for one in BOOSTS if path.startswith(one)), 1.0)}
     if path == EXAMPLE or path.startswith(API):  # written for the site
         return markdown
     origin = _ORIGINS.get(path, f"{DOCS}/{path}")
@@ -74,6 +78,35 @@ def on_page_markdown(markdown: str, *, page: Page, **_others: Any) -> str:
         end = code.end()
     parts.append(_linked(markdown[end:], origin=origin, path=path))
     return "\n".join(_deeper("".join(parts).split("\n")))
+
+
+def on_post_page(output: str, **_others: Any) -> str:
+    """Mend what keeps people with a screen reader or a keyboard from parts of a page."""
+    return _accessible(output)
+
+
+def on_post_template(output_content: str, *, template_name: str, **_others: Any) -> str:
+    """Do the same for the page of unknown addresses."""
+    return _accessible(output_content) if template_name == "404.html" else output_content
+
+
+def _accessible(page: str) -> str:
+    page = page.replace(
+        'data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"'
+    )
+    # code and tables that are wider than the window are scrolled with the keyboard
+    page = re.sub(r"<(pre|table)\b", r'<\1 tabindex="0"', page)
+    titles = dict(re.findall(r'id="(__nav_\w+_label)"[^>]*>\s*(?:<[^>]*>\s*)*([^<]+?)\s*<', page))
+    seen: Counter[str] = Counter()
+
+    def named(nav: re.Match[str]) -> str:
+        name = nav["name"] or titles.get(nav["of"], "")
+        seen[name] += 1
+        return f'{nav["begin"]} aria-label="{name}{f" ({seen[name]})" if seen[name] > 1 else ""}"'
+
+    return re.sub(
+        r'(?P<begin><nav class="md-nav[^>]*?) aria-label(?:="(?P<name>[^"]*)"|ledby="(?P<of>\w+)")', named, page
+    )
 
 
 def _deeper(lines: list[str]) -> Iterator[str]:
@@ -126,8 +159,7 @@ def _rooms() -> dict[str, list[str]]:
 
 
 def _api_page(room: str, modules: list[str]) -> str:
-    behind = "---\nsearch:\n  boost: 0.3\n---"  # the search shows how-tos first
-    return "\n\n".join((behind, f"# {room}", *(f"::: {module}" for module in modules))) + "\n"
+    return "\n\n".join((f"# {room}", *(f"::: {module}" for module in modules))) + "\n"
 
 
 def _catalogue() -> Iterator[tuple[str, bytes]]:

@@ -55,6 +55,7 @@ from easybuild.tools.config import (
 )
 from easybuild.tools.filetools import adjust_permissions, convert_name, read_file
 from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
+from easybuild.tools.modules import get_software_root
 from easybuild.tools.utilities import trace_msg
 from easybuild.tools.version import VERSION
 
@@ -72,7 +73,7 @@ try:
     from sifmod.container.spec import Base, ContainerSpec, image_is_gone, spec_from_parameters, squashfs_name
     from sifmod.eb.progress import easybuild_progress
     from sifmod.eb.space import SoftwareSpace
-    from sifmod.eb.steps import make_room_for_easyconfig, whole_module_files
+    from sifmod.eb.steps import check_is_not_loaded, make_room_for_easyconfig, whole_module_files
     from sifmod.errors import InstallError, ParameterError, RuntimeMissingError, SifmodError
     from sifmod.fetch.credentials import take_from_environment
     from sifmod.fetch.definition import Definition, beside
@@ -312,11 +313,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         return beside(Path(self.cfg.path), parameter, name)
 
     def _definition(self) -> Definition:
-        """Return what the image is built from.
-
-        Raises:
-            ParameterError: a parameter for it is wrong.
-        """
+        """Return what the image is built from."""
         arguments, target, names = (OWN[name].read(self.cfg[name]) for name in (*BUILD_SETTINGS, "definition_files"))
         return Definition(
             path=self._beside("definition", self.cfg["definition"]),
@@ -357,6 +354,12 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         finally:
             self._interruption.stop()
         return done
+
+    def check_readiness_step(self, *args: Any, **kwargs: Any) -> None:
+        """Say how to unload what EasyBuild does not install again while it is loaded."""
+        with _easybuild_errors():
+            check_is_not_loaded(self.name, get_software_root(self.name), self.short_mod_name, self.full_mod_name)
+        super().check_readiness_step(*args, **kwargs)
 
     def post_init(self, *args: Any, **kwargs: Any) -> None:
         """Deal with what an earlier run has left, as soon as EasyBuild holds the lock."""

@@ -23,7 +23,8 @@ fill_venv() {
 # What the wheel is made of. The user may not be able to read the checkout, so a copy is built.
 wheel_parts() {
     (cd "$TB_CHECKOUT" && find pyproject.toml README* LICENSE* COPYING* CHANGELOG* src easyblocks easyconfigs \
-        wrappers modulefiles jobs sites advisories catalogue -name __pycache__ -prune -o -type f -print0 2>/dev/null | sort -z) || true
+        wrappers modulefiles jobs sites advisories catalogue docs/{explanation,howto,reference} docs/{operate,tutorial}.md \
+        -name __pycache__ -prune -o -type f -print0 2>/dev/null | sort -z) || true
 }
 tree_hash() { wheel_parts | (cd "$TB_CHECKOUT" && xargs -0 -r sha256sum) | sha256sum | cut -d' ' -f1; }
 

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from selenium.webdriver import Chrome, ChromeOptions
@@ -53,3 +55,17 @@ def requests(window: Chrome) -> list[str]:
     """Return the addresses that were requested since the last call."""
     events = [json.loads(entry["message"])["message"] for entry in log(window, "performance")]
     return [one["params"]["request"]["url"] for one in events if one["method"] == "Network.requestWillBeSent"]
+
+
+_AXE = "const done = arguments[arguments.length - 1]; axe.run(document).then((found) => done(found.violations))"
+
+
+def violations(window: Chrome) -> list[tuple[str, str, list[str]]]:
+    """Return what axe finds on the page that is open: the rule, how bad it is, and the first elements."""
+    if sys.version_info < (3, 10):
+        lacking("axe-core-python needs Python 3.10")
+    import axe_core_python
+
+    window.execute_script((Path(axe_core_python.__path__[0]) / "axe.min.js").read_text())
+    found: list[dict[str, Any]] = window.execute_async_script(_AXE)
+    return [(one["id"], one["impact"], [node["html"] for node in one["nodes"]][:3]) for one in found]

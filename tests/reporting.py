@@ -42,7 +42,8 @@ def command_for(nodeid: str) -> str:
 def reason_of(report: pytest.TestReport) -> str:
     """Return why a test was left out, as a line."""
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    return " ".join(text.removeprefix("Skipped: ").split())
+    # hypothesis adds the values of the example
+    return " ".join(text.removeprefix("Skipped: ").partition("\nFailing explicit example")[0].split())
 
 
 def format_seconds(seconds: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +159,6 @@ def figures(results: Path = RESULTS) -> Figures:
 
 def page(shown: Figures) -> str:
     """Return the page of docs/benchmarks."""
-    cluster = Cluster()
     lines = [
         "# Scale",
         "",
@@ -204,18 +203,9 @@ def page(shown: Figures) -> str:
             for one in shown.compared
         ),
         "",
-        "## Parameters",
-        "",
-        "| parameter | value | meaning | source |",
-        "|---|---|---|---|",
-        *(_parameter_line(cluster, one) for one in fields(cluster)),
+        "`python -m bench.scale --parameters` prints the parameters of the model, each with its value and its source.",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _parameter_line(cluster: Cluster, one: Field[Any]) -> str:
-    value = f"{getattr(cluster, one.name):,.10g}"
-    return f"| `{one.name}` | {value} | {one.metadata['meaning']} | {one.metadata['source']} |"
 
 
 def table(drawn: Sequence[Curve]) -> list[str]:

@@ -10,7 +10,7 @@ import click
 
 from sifmod import __version__
 from sifmod.commands import PROGRAM
-from sifmod.commands.stream import checked_output, discard_output
+from sifmod.commands.stream import checked_output, discard_output, opened
 from sifmod.errors import OutputError, SifmodError
 
 # The verbs, each a module of `sifmod.commands`, with their summaries; each fits a line of 80 columns.
@@ -22,6 +22,7 @@ _VERBS = {
     "doctor": "Find problems on this host or in an image.",
     "env": "Print the settings that let EasyBuild find sifmod.",
     "environment": "Write an easyconfig for an image with a file's packages.",
+    "help": "Print a page of the documentation.",
     "inspect": "Show what is in an image, without running it.",
     "keep": "Copy user software elsewhere, or put it back.",
     "kernel": "Write a Jupyter kernel that runs in a container.",
@@ -89,7 +90,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; an error that users can act on prints one line and sets the exit status."""
-    sys.stdout = checked_output(sys.stdout)
+    sys.stdout, sys.stderr = checked_output(sys.stdout), opened(sys.stderr)
     try:
         cli.main(prog_name=PROGRAM, standalone_mode=True)
     except (SifmodError, OSError) as error:

@@ -1,7 +1,7 @@
 """Installations that earlier releases have made, kept by testbed/release-tree: with the testbed's image, elsewhere.
 
 0.1.0 is of commit 2ef1654, the first that packs: its make-squashfs has no options, and its manifest no hashes. 0.2.0 is
-of c8a7508.
+of c8a7508, and 0.3.0 of its tag.
 """
 
 import json

@@ -140,6 +140,13 @@ def test_pip_names_the_verb_where_the_container_lacks_a_compiler_or_git(case: Ca
     said = case.run("pip install ./from-c", status=1)
     assert "pip: this container lacks a compiler" in said
     assert way.format("./from-c") in said
+    said = case.run("cd from-c; pip install -e '.[x]'", status=1)
+    assert f"(without -e it is a copy of the source: build it again after a change), {way.format('.')}\n" in said
+    # on a terminal, too, with the status of uv
+    for start in ("uv pip install ./from-c", "script -qec 'uv pip install ./from-c' /dev/null"):
+        said = case.run(start, status=1)
+        assert "uv: this container lacks a compiler" in said
+        assert way.format(f"{case.home}/from-c") in said
     address = f"git+file://{case.home}/from-git.git@v1"
     said = case.run(f"pip install {address}", status=1)
     assert "pip: this container lacks git" in said
@@ -156,6 +163,14 @@ def test_wheels_are_built_with_the_distribution_s_compilers_and_found_by_pip_and
     }
     case.run("pip install from-c==1.0 from-cython from-pybind")
     case.run("uv pip install from-git==1.0 spy")
+    # a project of uv that has to be compiled itself
+    said = case.run("cd from-c; uv sync --active", status=1)
+    way = (
+        said.rstrip()
+        .rpartition("go on with: ")[2]
+        .replace("COMMAND", "python -c 'import from_c; print(from_c.answer())'")
+    )
+    assert case.run(f"cd from-c; ({way}) 2>/dev/null") == "42\n"
     names = ("from_c", "from_cython", "from_pybind", "from_git")
     answers = case.run(
         f"python -c 'import {', '.join(names)}; print({', '.join(f'{name}.answer()' for name in names)})'"
@@ -197,6 +212,31 @@ def test_a_folder_that_others_may_write_to_is_refused(case: Case, built: str) ->
         assert "the wheels that you have built are left out" in said
     finally:
         case.wheels.chmod(0o700)
+    # that of a team: who else may write there is said, and pip finds it where it is named
+    team = case.home / "team"
+    team.mkdir()
+    team.chmod(0o775)
+    case.home.chmod(0o755)
+    said = case.run(f"sifmod build-wheel ./from-c --output {team}")
+    assert f"pip install --find-links {team} from-c==1.0" in said
+    case.run(f"pip download -q --no-index --no-deps --find-links {team} from-c -d {case.home}/down")
+    team.chmod(0o777)
+    said = case.run(f"sifmod build-wheel ./from-c --output {team}", status=7)
+    assert f"everybody may put files into '{team}'" in said
+    case.home.chmod(0o700)
+
+
+def test_a_module_of_an_earlier_sifmod_is_told_where_the_wheel_is(case: Case, built: str) -> None:
+    assert built
+    lend = case.user.installdir(DEMO_MODULE) / "share/lend.sh"
+    text = lend.read_text()
+    lend.write_text(text.replace("lend_wheels()", "lend_other()"))
+    try:
+        said = case.run("sifmod build-wheel ./from-c")
+    finally:
+        lend.write_text(text)
+    assert f"pip install --find-links {case.wheels} from-c==1.0" in said
+    assert f"does not look there by itself. To change that: module unload {DEMO_MODULE}; eb --module-only" in said
 
 
 def test_a_python_without_headers_that_the_distribution_does_not_have_is_said(lumi: User, tmp_path: Path) -> None:

@@ -1,18 +1,16 @@
 """The pages of `sifmod catalogue` in a real browser, opened as files: what users do with them."""
 
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from selenium.webdriver import Chrome, Keys
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
-from tests.browser import DESKTOP, PHONE, browser, log, look, requests
+from tests.browser import DESKTOP, PHONE, browser, log, look, requests, violations
 from tests.unit.catalogue.made import HOSTILE, a_catalogue, a_large_catalogue
 
 from sifmod.catalogue.model import Catalogue
@@ -216,22 +214,14 @@ def test_a_phone_needs_no_scrolling_sideways(window: Chrome, small: str, page: s
     assert window.execute_script("return document.documentElement.scrollWidth") <= PHONE[0]
 
 
-AXE = "const done = arguments[arguments.length - 1]; axe.run(document).then((found) => done(found.violations))"
-
-
-@pytest.mark.skipif(sys.version_info < (3, 10), reason="axe-core-python needs Python 3.10")
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 @pytest.mark.parametrize("page", ["index.html#q=torch", "modules/PyTorch-2.7.1.html", "modules/samtools-1.22.html"])
 def test_axe_finds_nothing(window: Chrome, small: str, page: str, size: tuple[int, int], dark: bool) -> None:
-    import axe_core_python
-
     look(window, size, dark=dark)
     window.get("about:blank")
     window.get(f"{small}/{page}")
-    window.execute_script((Path(axe_core_python.__path__[0]) / "axe.min.js").read_text())
-    found: list[dict[str, Any]] = window.execute_async_script(AXE)
-    assert [(one["id"], one["impact"], [node["html"] for node in one["nodes"]][:3]) for one in found] == []
+    assert violations(window) == []
 
 
 # Types a text, and returns the time of each keystroke until the list is laid out.

@@ -187,7 +187,10 @@ def test_a_sites_change_reaches_module_and_scripts_by_module_only(own_demo: User
     own_demo.env["SIFMOD_SITE"] = str(site)
     commands = own_demo.installdir(DEMO_MODULE) / "bin"
     before = fingerprint(commands)
-    own_demo.eb(DEMO_EASYCONFIG, "--module-only", "--rebuild")
+    rebuild = f"eb {DEMO_EASYCONFIG} --module-only --rebuild"
+    loaded = own_demo.run(f"module load {DEMO_MODULE}; {rebuild}", check=False)
+    assert (loaded.returncode != 0, f"Type first: module unload {DEMO_MODULE}" in loaded.stderr) == (True, True)
+    own_demo.run(rebuild)
     assert fingerprint(commands) == before
     assert own_demo.out(f"module load {DEMO_MODULE}; singularity exec $SIF printenv OMP_NUM_THREADS") == "7"
     assert own_demo.out(f"{commands}/python -c 'import os; print(os.environ[\"OMP_NUM_THREADS\"])'") == "7"

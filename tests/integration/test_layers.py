@@ -252,13 +252,24 @@ def test_where_the_top_was_deleted_a_reinstall_makes_one_that_finds_the_layers(l
     layered.run(f"{LOAD}; pip install --no-index {other}; make-squashfs --remove-directory")
     (root(layered) / "user-software.squashfs").unlink()
     before = names(layered)
-    done = layered.run(f"{LOAD}; remove-layer", check=False)
-    assert done.returncode == 2
-    assert "the user software on top is missing" in done.stderr
-    assert "eb --rebuild" in done.stderr
+    way = f"module unload {DEMO_MODULE}; eb --rebuild {root(layered)}/easybuild/*.eb"
+    for command in ("add-layer", "flatten-layers", "make-squashfs", "remove-layer", "unmake-squashfs"):
+        done = layered.run(f"{LOAD}; {command}", check=False)
+        assert done.returncode == 2, command
+        assert f"{command}: the user software is missing" in done.stderr
+        assert way in done.stderr
     assert names(layered) == before
-    layered.eb("Python-3.11-demo-singularity.eb", "--rebuild")
+    # as eb says where it was typed without it
+    done = layered.run(f"{LOAD}; eb --rebuild {root(layered)}/easybuild/*.eb", check=False)
+    assert f"Type first: module unload {DEMO_MODULE}" in done.stdout + done.stderr
+    layered.run(f"{LOAD}; {way}", timeout=300)
     assert greet(layered) == "hello"
+    (link,) = (root(layered) / "user-software").glob("venv/*/lib/*/site-packages/_below.pth")
+    link.rename(f"{link}.away")
+    said = layered.run(f"sifmod verify --fast {DEMO_MODULE}", check=False).stdout
+    link.with_name("_below.pth.away").rename(link)
+    assert "does not lead to the layers below it" in " ".join(said.split())
+    assert "lead to the layers" not in layered.run(f"sifmod verify --fast {DEMO_MODULE}", check=False).stdout
     assert "other" not in versions(layered)
 
 

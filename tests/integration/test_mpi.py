@@ -255,5 +255,5 @@ def test_the_user_may_go_back_to_the_image_s_mpi(host: User) -> None:
 def test_doctor_knows_the_row_before_it_is_run(whose: str, row: str, request: pytest.FixtureRequest) -> None:
     user: User = request.getfixturevalue(whose)
     said = user.run(f"sifmod doctor {MODULE}", check=False).stdout
-    assert f"{row} of docs/howto/run-mpi.md" in said
+    assert f"{row} of 'sifmod help run-mpi'" in said
     assert "start it with srun --mpi=pmi2" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -68,9 +69,19 @@ TOOLS = (
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A site file that brings the testbed's Slurm into all containers."""
+    """A site file that brings the testbed's Slurm into all containers.
+
+    Munge's socket has another path on the host that submits than on the nodes.
+    """
     path = tmp_path_factory.mktemp("site") / "site.toml"
-    found = subprocess.run(["sifmod", "site", "discover", "slurm"], check=True, capture_output=True, text=True).stdout
+    conf = TESTBED / "slurm" / "slurm.conf"
+    (socket,) = re.findall(r"(?m)^AuthInfo=socket=(.*)$", conf.read_text())
+    own = path.parent / "slurm" / "slurm.conf"
+    own.parent.mkdir()
+    (path.parent / "munge").symlink_to(Path(socket).parent)
+    own.write_text(conf.read_text().replace(socket, f"{path.parent}/munge/{Path(socket).name}"))
+    command = ["env", f"SLURM_CONF={own}", "sifmod", "site", "discover", "slurm"]
+    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     path.write_text(f'default_features = ["slurm"]\n{(TESTBED / "site.toml").read_text()}{found}')
     return path
 
@@ -78,7 +89,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def inside(tmp_path_factory: pytest.TempPathFactory, site: Path) -> User:
     """The demo on that site, with submitit; tests that use it leave it as it is."""
-    user = make_user(tmp_path_factory.mktemp("submitting") / "eb", SIFMOD_SITE=str(site))
+    user = make_user(
+        tmp_path_factory.mktemp("submitting") / "eb",
+        SIFMOD_SITE=str(site),
+        SLURM_CONF=str(site.parent / "slurm" / "slurm.conf"),
+    )
     user.eb(DEMO_EASYCONFIG)
     user.pip_install(DEMO_MODULE, TOOLS[0])
     return user
@@ -127,12 +142,13 @@ def test_the_other_commands_of_slurm_work_inside(inside: User, job_directory: Pa
 def test_a_node_without_munge_is_named(inside: User, site: Path, tmp_path: Path) -> None:
     munge = tmp_path / "munge"
     changed = tmp_path / "site.toml"
-    (socket,) = {line for line in site.read_text().splitlines() if "/munge/run:" in line}
-    changed.write_text(site.read_text().replace(socket, f'    "{munge}:{munge}:ro",'))
+    (socket,) = {line for line in site.read_text().splitlines() if line.endswith('/munge:ro",')}
+    lines = [line for line in site.read_text().splitlines(keepends=True) if "/munge/run:" not in line]
+    changed.write_text("".join(lines).replace(socket, f'    "{munge}:{munge}:ro",'))
     checked = inside.run(f"sifmod site check --site {changed}", check=False)
     assert checked.returncode == 1
     assert str(munge) in checked.stdout
-    user = make_user(tmp_path / "eb", SIFMOD_SITE=str(changed))
+    user = make_user(tmp_path / "eb", SIFMOD_SITE=str(changed), SLURM_CONF=inside.env["SLURM_CONF"])
     user.eb(DEMO_EASYCONFIG)
     done = user.run(f"{LOAD}; start-shell -c true", check=False)
     assert done.returncode == 126
@@ -140,10 +156,7 @@ def test_a_node_without_munge_is_named(inside: User, site: Path, tmp_path: Path)
     assert "SIFMOD_FEATURES=-slurm" in done.stderr
     # the folder without a socket, as where munged does not run: Slurm says so
     munge.mkdir()
-    done = inside.run(
-        f"{LOAD}; export APPTAINER_BIND={munge}:{socket.split(':')[1]}; start-shell -c 'sbatch --wrap true'",
-        check=False,
-    )
+    done = user.run(f"{LOAD}; start-shell -c 'sbatch --wrap true'", check=False)
     assert done.returncode != 0
     assert "munge" in done.stderr
 
@@ -158,7 +171,10 @@ def notebook(inside: User) -> User:
 
 
 @pytest.mark.slow
-def test_the_tools_of_the_how_to_submit_from_a_notebook(notebook: User, tmp_path: Path) -> None:
+def test_the_tools_of_the_how_to_submit_from_a_notebook(
+    notebook: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", notebook.env["SLURM_CONF"])
     data = notebook.prefix / "jupyter"
     (data / "app.py").write_text(HYDRA_APP)
     (data / "Snakefile").write_text(SNAKEFILE)

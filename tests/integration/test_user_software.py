@@ -83,7 +83,7 @@ def test_what_is_packed_is_what_was_there(extended: User, tmp_path: Path) -> Non
             1,
             "outside the container",
         ),
-        ("mv $CONTAINERROOT/user-software $CONTAINERROOT/away;", "make-squashfs", 2, "nothing to pack"),
+        ("mv $CONTAINERROOT/user-software $CONTAINERROOT/away;", "make-squashfs", 2, "the user software is missing"),
         ("", "unmake-squashfs", 2, "nothing to unpack"),
         ("touch $CONTAINERROOT/user-software.squashfs;", "make-squashfs", 3, "exists"),
         ("touch $CONTAINERROOT/user-software.squashfs;", "unmake-squashfs", 3, "exists"),

@@ -265,6 +265,10 @@ def test_a_project_on_the_user_software_keeps_what_the_image_has(own_demo: User,
         done = own_demo.run(f"{LOAD}; cd {project}; {words}", check=False)
         assert done.returncode == 1
         assert "the image has demo-vendor==1.2.3+site, which it keeps" in done.stderr
+    # what the image alone has, in that version
+    done = own_demo.run(f"{LOAD}; cd {project}; uv add --active demo-vendor==1.2.3+site", check=False)
+    assert done.returncode == 1
+    assert "uv: the image has demo-vendor==1.2.3+site, which programs of the module find without" in done.stderr
     assert [path.read_bytes() for path in project_files] == before
     assert there(own_demo) == {"picky", "needs_vendor", "plain", "project"}
     own_demo.run(f"{LOAD}; cd {project}; uv remove --active plain; uv version --active 1.1; uv add --active picky==1.0")

@@ -1,6 +1,7 @@
 """sifmod with the oldest versions of its dependencies that pyproject.toml allows, and with the newest."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, TESTBED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -72,7 +73,7 @@ def run_unit_tests(commands: Path, tmp_path: Path, *paths: str) -> None:
 
 
 def uv(*words: object, cwd: Path) -> None:
-    """Run uv with the indexes that pip is told to use."""
+    """Run uv with the indexes that pip is told to use, which are equals for pip."""
     indexes = (
         ("PIP_INDEX_URL", "UV_DEFAULT_INDEX"),
         ("PIP_EXTRA_INDEX_URL", "UV_INDEX"),
@@ -81,7 +82,7 @@ def uv(*words: object, cwd: Path) -> None:
     found = {theirs: os.environ[ours] for ours, theirs in indexes if os.environ.get(ours)}
     done = subprocess.run(
         ["uv", "--quiet", *map(str, words)],
-        env={**os.environ, **found},
+        env={**os.environ, **found, "UV_INDEX_STRATEGY": "unsafe-best-match"},
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -115,4 +116,27 @@ def test_the_unit_tests_of_what_uses_other_packages_pass(tmp_path: Path, resolut
     assert resolved(resolution, versions, "--extra", "test", *extras).items() >= found.items()
     uv("venv", "--python", sys.executable, venv, cwd=tmp_path)
     uv("pip", "install", "--python", venv / "bin/python", "--requirements", versions, cwd=tmp_path)
+    run_unit_tests(venv / "bin", tmp_path, *sorted(paths))
+
+
+def of_distribution(name: str) -> dict[str, str]:
+    """Return the versions that the table of SUPPORT.md says a distribution has, as far as sifmod takes them."""
+    rows = [re.split(r" *\| *", line.strip("| ")) for line in (ROOT / "SUPPORT.md").read_text().splitlines()]
+    (column,) = (row.index(name) for row in rows if row[0] == "library")
+    found = ((row[0].lower(), row[column]) for row in rows if row[0].lower() in USED_BY and len(row) > column)
+    return {library: version for library, version in found if re.fullmatch(r"[\d.]+", version)}
+
+
+@pytest.mark.parametrize(("name", "python"), [("Debian 12", "3.11"), ("Debian 13", "3.13")])
+def test_the_unit_tests_pass_with_the_libraries_of_a_distribution(tmp_path: Path, name: str, python: str) -> None:
+    versions = of_distribution(name)
+    assert len(versions) > 6
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}" == python
+    interpreter = Path(sys.executable) if own else TESTBED / f"python{python}/venv/bin/python"
+    held, venv = tmp_path / "held.txt", tmp_path / "venv"
+    held.write_text("".join(f"{library}=={version}\n" for library, version in versions.items()))
+    uv("venv", "--python", interpreter, venv, cwd=tmp_path)
+    made = ("--python", venv / "bin/python", "--constraints", held)
+    uv("pip", "install", *made, "--requirements", ROOT / "pyproject.toml", "--extra", "test", cwd=tmp_path)
+    paths = {path for library in versions for path in USED_BY[library] if not path.startswith(NEEDS_AN_EXTRA)}
     run_unit_tests(venv / "bin", tmp_path, *sorted(paths))

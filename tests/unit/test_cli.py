@@ -98,16 +98,26 @@ def test_every_verb_s_help_has_examples_with_the_verb(call: Call, words: tuple[s
     assert max(map(len, result.output.splitlines())) <= 80
 
 
-def test_the_version_is_the_package_s(call: Call) -> None:
+def test_usage_names_the_program_and_its_version_however_it_was_started(call: Call) -> None:
     result = call("--version")
     assert (result.exit_code, result.output) == (0, f"sifmod, version {sifmod.__version__}\n")
+    command, environ = as_program("--help")
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: sifmod ")
 
 
-def test_env_prints_for_bash_unless_told_otherwise(call: Call) -> None:
+def test_env_prints_for_bash_unless_told_otherwise(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     result = call("env")
     assert result.exit_code == 0
     assert result.stdout == call("env", "--shell", "bash").stdout
     assert result.stdout.startswith("export EASYBUILD_INCLUDE_EASYBLOCKS=")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert f"the command itself is in {sysconfig.get_path('scripts')}: add" in call("env").output
+    result = call("env", "--shell", "ksh")
+    assert result.exit_code == 2
+    assert "--shell" in result.output
+    assert "'ksh'" in result.output
+    assert all(shell in result.output for shell in robot.SHELLS)
 
 
 @pytest.mark.parametrize(("shell", "begins"), [("bash", "export "), ("csh", "setenv "), ("fish", "set -gx ")])
@@ -115,19 +125,6 @@ def test_env_prints_nothing_but_settings(call: Call, shell: str, begins: str) ->
     lines = call("env", "--shell", shell).stdout.splitlines()
     assert len(lines) == 3
     assert all(line.startswith(begins) for line in lines)
-
-
-def test_env_names_the_folder_of_the_command_where_path_lacks_it(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert f"the command itself is in {sysconfig.get_path('scripts')}: add" in call("env").output
-
-
-def test_an_unknown_shell_is_answered_with_the_known_ones(call: Call) -> None:
-    result = call("env", "--shell", "ksh")
-    assert result.exit_code == 2
-    assert "--shell" in result.output
-    assert "'ksh'" in result.output
-    assert all(shell in result.output for shell in robot.SHELLS)
 
 
 @pytest.mark.parametrize(("word", "said"), [("zzz", "'zzz'\n"), ("lst", "'lst' (perhaps you meant 'list')\n")])
@@ -244,17 +241,16 @@ def test_what_is_wrong_with_a_site_is_named_with_file_and_line(
     assert sorted(shown) == sorted(origin for what, origin in origins.items() if what != "/")  # it is well
 
 
-def test_a_library_that_does_not_exist_is_not_called_no_mpi_library(call: Call) -> None:
+def test_the_schema_sites_and_their_titles_are_printed(call: Call) -> None:
     result = call("site", "discover", "mpi", "--library", "/nowhere/libmpi.so.12")
     assert (result.exit_code, "'/nowhere/libmpi.so.12' does not exist" in result.output) == (2, True)
-
-
-def test_sites_are_listed_with_their_titles(call: Call) -> None:
     lines = call("site", "list").output.splitlines()
     assert lines[0].split() == ["SITE", "TITLE"]
     assert any(line.split() == ["lumi", "LUMI"] for line in lines)
     listed = json.loads(call("site", "list", "--json").output)
     assert [item["name"] for item in listed] == [line.split()[0] for line in lines[1:]]
+    assert "site" not in json.loads(call("site", "schema").output)["properties"]
+    assert "site" in json.loads(call("site", "schema", "--user").output)["properties"]
 
 
 def test_show_names_the_origin_of_each_value(call: Call, site_file: SiteFile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,15 +267,12 @@ def test_show_names_the_origin_of_each_value(call: Call, site_file: SiteFile, mo
     assert ["gpu", "-", "default"] in rows
 
 
-def test_show_can_print_json(call: Call, site_file: SiteFile) -> None:
+def test_show_prints_json_and_takes_another_site_than_the_one_in_force(call: Call, site_file: SiteFile) -> None:
     path = site_file('\nbinds = ["/a"]\n')
     shown = json.loads(call("site", "show", "--json").output)
     assert (shown["site"], shown["file"]) == (path, path)
     assert shown["settings"]["binds"] == {"value": ["/a"], "origin": {"layer": "site", "file": path, "line": 2}}
     assert shown["settings"]["pack_level"] == {"value": 5, "origin": {"layer": "default"}}
-
-
-def test_show_and_check_take_another_site_than_the_one_in_force(call: Call, site_file: SiteFile) -> None:
     site_file("")
     assert json.loads(call("site", "show", "--site", "lumi", "--json").output)["site"] == "lumi"
     assert json.loads(call("site", "check", "--site", "lumi", "--json").output)["site"] == "lumi"
@@ -296,11 +289,6 @@ def test_check_ends_with_0_or_1_and_says_what_to_do(call: Call, site_file: SiteF
     assert re.search(r"^problem  binds +\S+/gone$", ill.output, re.M)
     assert "do: correct it, or move it to optional_binds" in ill.output
     assert "1 problem " in ill.output
-
-
-@pytest.mark.usefixtures("fake")
-def test_check_prints_json_with_the_same_exit_status(call: Call, site_file: SiteFile, tmp_path: Path) -> None:
-    site_file(f'binds = ["{tmp_path}/gone"]')
     result = call("site", "check", "--json")
     report = json.loads(result.output)
     assert (result.exit_code, report["problems"]) == (1, 1)
@@ -324,17 +312,6 @@ def test_colour_is_for_terminals_only(call: Call, site_file: SiteFile, tmp_path:
     site_file(f'binds = ["{tmp_path}/gone"]')
     assert "\x1b[31mproblem\x1b[0m  binds" in on_a_terminal("site", "check")
     assert "\x1b[" not in call("site", "check").output
-
-
-def test_the_schema_is_printed_for_sites_and_for_users(call: Call) -> None:
-    assert "site" not in json.loads(call("site", "schema").output)["properties"]
-    assert "site" in json.loads(call("site", "schema", "--user").output)["properties"]
-
-
-def test_usage_names_the_program_however_it_was_started() -> None:
-    command, environ = as_program("--help")
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("Usage: sifmod ")
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)

@@ -87,6 +87,12 @@ def test_the_readme_is_read_in_a_minute_and_shows_the_easyconfig_of_the_demo() -
     assert f"```\n{(ROOT / 'easyconfigs/p/Python/Python-3.11-demo-singularity.eb').read_text()}```\n" in text
 
 
+def test_an_explanation_has_at_most_two_pages() -> None:
+    """Of some 700 words."""
+    words = {page.name: len(page.read_text().split()) for page in (ROOT / "docs/explanation").glob("*.md")}
+    assert {name: count for name, count in words.items() if count > 1400} == {}
+
+
 PEERS = "LUMI's|SHPC|Tykky|cotainr|uenv|podman-hpc|CSCS's|Sarus|enroot|pyxis"
 CLAIMS = ROOT / "docs/explanation/other-projects.md"
 

@@ -112,27 +112,21 @@ def code_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
-def test_there_are_easyconfigs_of_every_kind(easybuild: EasyBuild) -> None:
+def test_there_are_easyconfigs_of_every_kind_tools_of_many_subjects_and_dockerfiles(easybuild: EasyBuild) -> None:
     kinds = {kind for path in EASYCONFIGS for kind in IMAGE_SOURCES if kind in easybuild.read(path)}
     assert kinds == set(IMAGE_SOURCES)
+    assert len(TOOLS) >= 20
+    assert {"bio", "chem", "lang", "math", "vis"} <= {easybuild.read(path)["moduleclass"] for path in TOOLS}
+    assert [path.stem for path in DOCKERFILES] == ["Lightning-ngc", "nbody-12.4.1-efficient", "nbody-12.4.1"]
+    used = {path.parent / str(easybuild.read(path).get("definition")) for path in EASYCONFIGS}
+    assert set(DEFINITIONS) <= used
+    for path in [*EASYCONFIGS, *DEFINITIONS, *DOCKERFILES]:
+        assert not re.search(r"/(work|home|tmp|scratch|projappl)\b", path.read_text())
 
 
 @every_easyconfig
-def test_the_file_is_where_easybuild_looks_for_that_name_and_version(easybuild: EasyBuild, path: Path) -> None:
+def test_easybuild_knows_its_place_parameters_image_and_files(easybuild: EasyBuild, path: Path) -> None:
     assert path.relative_to(ROOT / "easyconfigs") == easybuild.relative_path(easybuild.read(path))
-
-
-@every_easyconfig
-def test_it_is_short_and_says_where_its_facts_are_from(path: Path) -> None:
-    text = path.read_text()
-    assert len(code_lines(text)) <= MOST_LINES
-    assert max(map(len, text.splitlines())) <= 120
-    assert text.startswith("# ")
-    assert not text.splitlines()[1].startswith("#")
-
-
-@every_easyconfig
-def test_easybuild_knows_every_parameter(easybuild: EasyBuild, path: Path) -> None:
     values = easybuild.read(path)
     assert set(values) - easybuild.known_parameters == set()
     assert values["easyblock"] == "ContainerImage"
@@ -141,10 +135,19 @@ def test_easybuild_knows_every_parameter(easybuild: EasyBuild, path: Path) -> No
     assert "checksums" not in values
     # `eb --check-contrib` wants those of sources
     assert ("\n# no checksums: " in path.read_text()) == ("sources" in values)
+    assert sum(key in values for key in IMAGE_SOURCES) == 1
+    assert "build_args" not in values or "definition" in values
+    named = [*values.get("definition_files", []), *([values["definition"]] if "definition" in values else [])]
+    assert all((path.parent / name).is_file() for name in named)
 
 
 @every_easyconfig
-def test_module_spider_finds_it_by_its_packages(easybuild: EasyBuild, path: Path) -> None:
+def test_it_is_short_and_module_spider_finds_it_by_its_packages(path: Path, easybuild: EasyBuild) -> None:
+    text = path.read_text()
+    assert len(code_lines(text)) <= MOST_LINES
+    assert max(map(len, text.splitlines())) <= 120
+    assert text.startswith("# ")
+    assert not text.splitlines()[1].startswith("#")
     values = easybuild.read(path)
     kinds = [line.partition(": ")[0] for line in values["whatis"]]
     assert kinds == ["Description", "Keywords"]
@@ -153,11 +156,6 @@ def test_module_spider_finds_it_by_its_packages(easybuild: EasyBuild, path: Path
     keywords = values["whatis"][1].partition(": ")[2].lower().split(", ")
     for package in values.get("expected_packages", {}):
         assert package in keywords
-
-
-def test_there_are_tools_of_many_subjects(easybuild: EasyBuild) -> None:
-    assert len(TOOLS) >= 20
-    assert {"bio", "chem", "lang", "math", "vis"} <= {easybuild.read(path)["moduleclass"] for path in TOOLS}
 
 
 @pytest.mark.parametrize("path", TOOLS, ids=name_of)
@@ -170,13 +168,6 @@ def test_a_tool_is_loaded_beside_others_and_has_nothing_of_python(easybuild: Eas
     names = {artefact.path.name for artefact in render(spec, load_site({"SIFMOD_SITE": "generic"}))}
     assert set(spec.wrappers) <= names
     assert not [name for name in names if re.search("python|pip|venv|squashfs", name)]
-
-
-@every_easyconfig
-def test_the_image_comes_from_one_place(easybuild: EasyBuild, path: Path) -> None:
-    values = easybuild.read(path)
-    assert sum(key in values for key in IMAGE_SOURCES) == 1
-    assert "build_args" not in values or "definition" in values
 
 
 @every_easyconfig
@@ -222,13 +213,6 @@ def test_sifmod_accepts_and_renders_it(easybuild: EasyBuild, path: Path, site_na
 
 
 @every_easyconfig
-def test_the_files_that_it_names_lie_beside_it(easybuild: EasyBuild, path: Path) -> None:
-    values = easybuild.read(path)
-    named = [*values.get("definition_files", []), *([values["definition"]] if "definition" in values else [])]
-    assert all((path.parent / name).is_file() for name in named)
-
-
-@every_easyconfig
 def test_its_build_arguments_are_those_of_its_definition(easybuild: EasyBuild, path: Path) -> None:
     values = easybuild.read(path)
     if "definition" not in values:
@@ -257,20 +241,8 @@ def placeholders(text: str) -> set[str]:
     return set(re.findall(r"\{\{ *(\w+) *\}\}", text))
 
 
-def test_every_definition_file_belongs_to_an_easyconfig(easybuild: EasyBuild) -> None:
-    used = {path.parent / str(easybuild.read(path).get("definition")) for path in EASYCONFIGS}
-    assert set(DEFINITIONS) <= used
-
-
 @every_definition
-def test_a_definition_file_can_be_built_without_an_easyconfig(path: Path) -> None:
-    for stage in stages_of(path.read_text()):
-        defaults = {line.partition("=")[0] for line in section(stage, "arguments")}
-        assert placeholders(stage) == defaults
-
-
-@every_definition
-def test_a_definition_file_says_what_it_is_and_tests_itself(path: Path) -> None:
+def test_a_definition_file_says_what_it_is_tests_itself_and_fetches_over_https(path: Path) -> None:
     text = path.read_text()
     last = stages_of(text)[-1]
     assert text.startswith("# ")
@@ -278,11 +250,6 @@ def test_a_definition_file_says_what_it_is_and_tests_itself(path: Path) -> None:
     labels = [line.split()[0] for line in section(last, "labels")]
     assert labels[:2] == ["software", "software.version"]
     assert section(last, "test")
-
-
-@every_definition
-def test_a_definition_file_fetches_over_https_and_names_the_version(path: Path) -> None:
-    text = path.read_text()
     assert set(re.findall(r"\b(\w+)://", text)) <= {"https", "file"}
     for url in re.findall(r"https://\S+\.tar\.gz", text):
         assert re.search(r"/v?(\{\{ \w+ \}\}|[0-9.]+)\.tar\.gz$", url)
@@ -290,6 +257,9 @@ def test_a_definition_file_fetches_over_https_and_names_the_version(path: Path) 
         assert re.search(r"^From: \S+:(\S|\{\{ \w+ \}\})+$|^From: \{\{ \w+ \}\}$", stage, re.M)
     for words in (line.split() for line in text.splitlines() if " pip " in line and "install" in line):
         assert "--constraint" in words
+    for stage in stages_of(path.read_text()):
+        defaults = {line.partition("=")[0] for line in section(stage, "arguments")}
+        assert placeholders(stage) == defaults
 
 
 @every_definition
@@ -310,10 +280,6 @@ def test_the_efficient_nbody_leaves_its_tools_in_the_first_stage() -> None:
     assert section(final, "files from build") == ["/usr/local/bin/nbody /usr/local/bin/nbody"]
 
 
-def test_there_are_dockerfiles_beside_the_definitions_of_the_tutorial() -> None:
-    assert [path.stem for path in DOCKERFILES] == ["Lightning-ngc", "nbody-12.4.1-efficient", "nbody-12.4.1"]
-
-
 @every_dockerfile
 def test_a_dockerfile_takes_the_place_of_the_definition_beside_it(easybuild: EasyBuild, path: Path) -> None:
     definition = path.with_suffix(".def").name
@@ -331,15 +297,13 @@ def test_a_dockerfile_takes_the_place_of_the_definition_beside_it(easybuild: Eas
 
 
 @every_dockerfile
-def test_a_dockerfile_fetches_what_the_definition_beside_it_fetches(path: Path) -> None:
+def test_a_dockerfile_fetches_what_the_definition_beside_it_fetches_and_its_scripts_are_right(
+    path: Path, need: Need
+) -> None:
     ours, theirs = path.read_text(), path.with_suffix(".def").read_text()
     theirs = re.sub(r"\{\{ (\w+) \}\}", r"${\1}", theirs)
     for pattern in (r"https://[^\s\"]+", r"[a-z0-9-]+-dev\b", r"--constraint \"\S+\""):
         assert set(re.findall(pattern, ours)) == set(re.findall(pattern, theirs))
-
-
-@every_dockerfile
-def test_the_scripts_of_a_dockerfile_are_right_for_sh(path: Path, need: Need) -> None:
     for one in Dockerfile(path.name, path.read_text(), {}).instructions:
         if one.keyword == "RUN":
             subprocess.run([need("dash", "sh"), "-n", "-c", one.rest], check=True)
@@ -356,8 +320,3 @@ def test_the_easyblock_s_methods_take_what_other_releases_of_easybuild_pass(easy
             parameter.kind for parameter in inspect.signature(getattr(easybuild.easyblock, name)).parameters.values()
         }
         assert {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD} <= kinds, name
-
-
-def test_nothing_names_a_place_of_one_machine() -> None:
-    for path in [*EASYCONFIGS, *DEFINITIONS, *DOCKERFILES]:
-        assert not re.search(r"/(work|home|tmp|scratch|projappl)\b", path.read_text())

@@ -25,6 +25,9 @@ BESIDE = "easybuild/easyblocks/generic/containerimage.py"
 # folder of the checkout -> where a wheel has it
 FOLDERS = {
     "src/sifmod": "sifmod",
+    "docs/explanation": "sifmod/data/docs/explanation",
+    "docs/howto": "sifmod/data/docs/howto",
+    "docs/reference": "sifmod/data/docs/reference",
     "easyconfigs": "easybuild/easyconfigs",
     "jobs": "sifmod/data/jobs",
     "modulefiles": "sifmod/data/modulefiles",
@@ -67,7 +70,7 @@ def metadata(wheel: Path) -> Message:
 
 
 def test_the_wheel_has_what_sifmod_needs_and_nothing_else(wheel: Path) -> None:
-    expected = {BESIDE}
+    expected = {BESIDE, *(f"sifmod/data/docs/{name}.md" for name in ("operate", "tutorial"))}
     for folder, target in FOLDERS.items():
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and path.suffix != ".pyc":
@@ -77,26 +80,20 @@ def test_the_wheel_has_what_sifmod_needs_and_nothing_else(wheel: Path) -> None:
     assert {"sifmod/py.typed", "sifmod/launcher.sh", "sifmod/inside/__init__.py"} <= found
 
 
-def test_the_wheel_is_small_and_has_no_data_of_tests(wheel: Path) -> None:
+def test_the_wheel_is_small_and_leaves_to_easybuild_what_is_easybuild_s(wheel: Path) -> None:
     assert wheel.stat().st_size < 1_000_000
     names = {Path(name) for name in names_in(wheel)}
     assert not [name for name in names if {"tests", "golden", "testbed", "pictures"} & set(name.parts)]
     assert not [name for name in names if name.suffix in {".sif", ".squashfs", ".sqlite", ".png", ".gz"}]
-
-
-def test_the_wheel_leaves_to_easybuild_what_is_easybuild_s(wheel: Path) -> None:
-    """A file of ours in `PREFIX/easybuild/easyconfigs` is hidden by the index of easybuild-easyconfigs."""
+    # a file of ours in `PREFIX/easybuild/easyconfigs` is hidden by the index of easybuild-easyconfigs
     found = names_in(wheel)
     assert not [name for name in found if ".data/" in name]
     assert not [name for name in found if name.startswith("easybuild/") and name.endswith("__init__.py")]
     assert not [name for name in found if name.endswith(".eb-path-index")]
 
 
-def test_the_version_is_that_of_the_package(metadata: Message) -> None:
+def test_the_metadata_name_the_version_and_every_python(metadata: Message) -> None:
     assert metadata["Version"] == sifmod.__version__
-
-
-def test_the_metadata_names_every_python_from_the_oldest_on(metadata: Message) -> None:
     classifiers = metadata.get_all("Classifier") or []
     assert metadata["Requires-Python"] == ">=3.9"
     named = [one.rpartition(" ")[2] for one in classifiers if one.startswith("Programming Language :: Python :: 3.")]

@@ -24,16 +24,12 @@ def test_the_data_files_are_found_where_sifmod_runs_from(folder: str, file: str)
     assert (data_path(folder) / file).is_file()
 
 
-def test_a_missing_folder_is_named_with_the_remedy() -> None:
+def test_programs_are_found_as_they_lie_and_what_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert program("probe") == (Path(sifmod.__file__).parent / "inside" / "probe.py").read_text()
     with pytest.raises(FileNotFoundError, match=r"'wrapers' is missing beside .*: reinstall sifmod"):
         data_path("wrapers")
-
-
-def test_programs_are_found_as_they_lie() -> None:
-    assert program("probe") == (Path(sifmod.__file__).parent / "inside" / "probe.py").read_text()
-
-
-def test_a_missing_program_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "_PACKAGE", tmp_path)
     with pytest.raises(FileNotFoundError, match=r"inside/probe.py' is missing: reinstall sifmod"):
         program("probe")
@@ -58,23 +54,11 @@ def found_by(package: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_wheel_has_the_data_files_in_the_package(package: Path) -> None:
-    (package / "data" / "sites").mkdir(parents=True)
-    assert found_by(package).stdout == f"{package}/data/sites\n"
-
-
-def test_a_checkout_has_the_data_files_at_the_top(package: Path) -> None:
-    (package.parents[1] / "sites").mkdir()
-    assert found_by(package).stdout == f"{package.parents[1]}/sites\n"
-
-
-def test_the_package_s_own_data_files_come_first(package: Path) -> None:
-    (package / "data" / "sites").mkdir(parents=True)
-    (package.parents[1] / "sites").mkdir()
-    assert found_by(package).stdout == f"{package}/data/sites\n"
-
-
-def test_a_damaged_installation_says_so(package: Path) -> None:
+def test_the_data_files_are_in_the_package_or_at_the_top_of_a_checkout(package: Path) -> None:
     done = found_by(package)
     assert done.returncode != 0
     assert "reinstall sifmod" in done.stderr
+    (package.parents[1] / "sites").mkdir()
+    assert found_by(package).stdout == f"{package.parents[1]}/sites\n"
+    (package / "data" / "sites").mkdir(parents=True)
+    assert found_by(package).stdout == f"{package}/data/sites\n"

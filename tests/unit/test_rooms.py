@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLE = """
 commands: environment wheels migrate catalogue doctor installed install easyconfig usersoftware fetch render host eb site container image advice text
 environment: install easyconfig host site container text
-wheels: installed install usersoftware host container
+wheels: installed install usersoftware host container text
 migrate: easyconfig fetch host eb site container image text
 catalogue: doctor installed install easyconfig usersoftware render host eb site container text
 doctor: installed install usersoftware fetch host eb site container image advice text inside

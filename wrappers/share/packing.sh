@@ -51,6 +51,11 @@ require() {
     done
 }
 
+# require_user_software: fail if both copies are gone. A link that leads nowhere is said elsewhere.
+require_user_software() {
+    if [[ ! -e $directory && ! -L $directory && ! -e $packed ]]; then die_because 2 missing; fi
+}
+
 require_write_permission() {
     if ! [[ -w $root ]]; then
         [[ -O $root ]] || die 9 "no permission to write to '$root', which belongs to $(stat -c %U -- "$root"): ${sifmod_said[may_not_write]}"

@@ -9,7 +9,8 @@ from typing import Optional
 import click
 
 from sifmod.commands.options import complete_modules, json_option, site_option
-from sifmod.commands.output import echo_json, echo_whole
+from sifmod.commands.output import echo_error, echo_json, echo_whole
+from sifmod.doctor.site import unseen
 from sifmod.eb.space import software_space
 from sifmod.errors import SifmodError
 from sifmod.installed.installation import Installation
@@ -96,6 +97,12 @@ def sbatch(
     )
     if installed:
         job = fitted(job, installed.manifest, launcher=launcher or "")
+        lacking = unseen(command, installed.binds, site, os.environ)
+        if lacking:
+            echo_error(
+                f"sifmod: '{lacking.path}' exists on this host, but no bind path of {installed.module} contains it. To "
+                f"see it in the job, type before sbatch: {lacking.way}"
+            )
     script = render_job(job, site)
     if as_json:
         echo_json({"job": asdict(job), "script": script})

@@ -41,7 +41,12 @@ class _CheckedOutput:
 
 def checked_output(stream: Optional[TextIO]) -> TextIO:
     """Return a stream that raises an OutputError if it can't be written, such as to a full disk; None is closed."""
-    return cast(TextIO, stream and _CheckedOutput(stream))
+    return cast(TextIO, _CheckedOutput(stream)) if stream else opened()
+
+
+def opened(stream: Optional[TextIO] = None) -> TextIO:
+    """Return a stream, or for a closed one the null device: Click before 8.1.4 can't print to none."""
+    return stream or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - as long as the process lives
 
 
 def discard_output() -> None:

@@ -192,7 +192,13 @@ def _of_the_host(item: Installation, site: Site) -> Iterator[Finding]:
     binds = (*site.binds, *site.optional_binds, *_of_features(Target(installation=item), site))
     if "submitit" in known and not any(Path(bind.destination).name == "srun" for bind in binds):
         what = "submitit finds no srun in the container, so its AutoExecutor runs jobs on this host, not in Slurm"
-        remedy = "start it on the host with sifmod sbatch or srun; cluster='slurm' makes it end with an error instead"
+        feature = names.SLURM_FEATURE
+        remedy = f"to submit from inside: the site's feature '{feature}', which sifmod site discover slurm writes"
+        if feature in site.feature:
+            remedy = f"to submit from inside: export SIFMOD_FEATURES={feature}, then load the module"
+        remedy += (
+            ". Without it, start it on the host with sifmod sbatch or srun; cluster='slurm' makes it end with an error"
+        )
         yield Finding(NOTE, "submitit", what, "login nodes are not for that", remedy)
 
 
@@ -311,7 +317,7 @@ def _user_software(item: Installation) -> Iterator[Finding]:
     state = item.user_software
     topic, packages = "user software", counted(len(state.packages), "package")
     yield from problems(state)
-    yield from layer_findings(item.root, item.bases_below, sums=False)
+    yield from layer_findings(item.root, item.bases_below, sums=False, venv=item.manifest.venv)
     lost = list(unowned(state.directory)) if state.state == DIRECTORY else []
     if lost:
         size = size_text(sum(tree_size(path) if path.is_dir() else path.lstat().st_size for path in lost))

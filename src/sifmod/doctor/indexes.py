@@ -13,7 +13,7 @@ from sifmod.site.settings import Site
 from sifmod.text.size import counted
 
 _TOPIC = "package indexes"
-_GUIDE = "see docs/howto/use-own-certificates-or-mirrors.md"
+_GUIDE = "see 'sifmod help use-own-certificates-or-mirrors'"
 
 # Images have lists of authorities of their own here.
 _SYSTEM_CERTIFICATES = ("/etc/ssl", "/etc/pki", "/usr/share/ca-certificates")

@@ -19,7 +19,7 @@ from sifmod.text.printable import one_line
 from sifmod.text.version import version_order
 
 _TOPIC = "MPI"
-_ROWS = "of docs/howto/run-mpi.md"
+_ROWS = "of 'sifmod help run-mpi'"
 
 # What Slurm calls the interfaces that the families understand, the usual one first.
 _PMIX, _PMI = ("pmix",), ("pmi2", "cray_shasta", "pmix")

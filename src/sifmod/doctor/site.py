@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import Optional
 
 from sifmod import names
+from sifmod.container.bind import Bind, is_bindable
 from sifmod.errors import CommandError, RuntimeMissingError, SiteError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.command import ask, run
@@ -21,6 +24,7 @@ from sifmod.site import cache
 from sifmod.site.advisories import load_advisories
 from sifmod.site.feature import conflicts
 from sifmod.site.settings import Settings, Site
+from sifmod.text import quoting
 from sifmod.text.size import counted, size_text
 
 _TIMEOUT = 20  # seconds that Slurm's controller may take to answer
@@ -275,6 +279,44 @@ def is_seen(path: Path, site: Site, environ: Mapping[str, str]) -> bool:
     folders = [environ.get("HOME", ""), *names.MOUNTED_ANYWAY]
     folders += [bind.source for bind in (*site.binds, *site.optional_binds) if bind.source == bind.destination]
     return any(folder and path.is_relative_to(folder) for folder in folders)
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """A path of this host that containers lack, and the command that binds it too."""
+
+    path: Path
+    way: str
+
+
+def unseen(words: Sequence[str], binds: Sequence[str], site: Site, environ: Mapping[str, str]) -> Optional[Unseen]:
+    """Return the first path in the words of a command that this host has and a container lacks.
+
+    It is the rule of commands on the node (wrappers/share/paths.sh).
+
+    Args:
+        words: the words; of an option the value counts.
+        binds: the bind paths of the installation, as `Installation.binds` has them.
+        site: the settings of the cluster.
+        environ: the environment of the user.
+    """
+    variable = "APPTAINER_BIND" if shutil.which("apptainer") or "APPTAINER_BIND" in environ else "SINGULARITY_BIND"
+    given = environ.get(variable, "")
+    inner = [Bind(os.getcwd(), os.getcwd())]  # noqa: PTH109 - as text
+    for text in (given, *(one.partition(", if ")[0] for one in binds)):
+        with contextlib.suppress(ValueError):  # sifmod's own, and what the runtime will refuse
+            inner += Bind.parse_list(text)
+    here = replace(site, binds=(*site.binds, *inner))
+    for word in words:
+        path = Path(os.path.normpath(word.partition("=")[2] if word.startswith("-") else word))
+        is_own = path.is_absolute() and len(path.parts) > 2 and not _OF_IMAGES.fullmatch(str(path))
+        if is_own and os.path.exists(path) and not is_seen(path, here, environ):  # noqa: PTH110 - without an error where a folder above is not ours
+            folder = path if path.is_dir() else path.parent
+            while not is_bindable(str(folder)) or set(str(folder)) & {",", ":"}:
+                folder = folder.parent
+            value = ",".join(filter(None, (given, str(folder))))
+            return Unseen(path, f"export {variable}={quoting.shell(value)}")
+    return None
 
 
 def _signatures(site: Site) -> Iterator[Finding]:

@@ -42,12 +42,19 @@ from sifmod.text.package import NAME
 
 _LONGEST = 1 << 17  # bytes of a Dockerfile or a definition file
 _DEFINITION = ".def"
-# Names of files that name no program.
-_PLAIN = frozenset({"", "apptainer", "build", "container", "containerfile", "dockerfile", "image", "singularity"})
-# Images of operating systems, after which no module is named.
+# Names of files and of their folders that name no program.
+_PLAIN = frozenset(
+    {"", "apptainer", "build", "container", "containerfile", "containers", "definition", "docker", "dockerfile"}
+    | {"image", "singularity"}
+)
+# A definition file in the way of Apptainer's documentation, or a Dockerfile's.
+_DEFINITION_NAME = re.compile(r"(?:singularity|apptainer|definition)(?:\..+)?", re.IGNORECASE)
+# Images of operating systems, and of what programs are built with, after which no module is named.
 _SYSTEMS = frozenset(
     {"almalinux", "alpine", "amazonlinux", "archlinux", "busybox", "centos", "debian", "fedora", "leap", "opensuse"}
     | {"oraclelinux", "rockylinux", "scratch", "sles", "tumbleweed", "ubi8", "ubi9", "ubuntu"}
+    | {"anaconda3", "cuda", "cudagl", "gcc", "golang", "mambaforge", "micromamba", "miniconda3", "miniforge3"}
+    | {"node", "python", "rocm-terminal", "rust"}
 )
 _SHELLS = frozenset({"bash", "csh", "dash", "env", "exec", "fish", "ksh", "sh", "tcsh", "tini", "zsh"})
 
@@ -76,18 +83,22 @@ class BuildFile:
     @property
     def reference(self) -> str:
         """What names the image, besides its labels: its file, else its base, else its folder."""
-        name = re.sub(r"(?i)(^|\.)(dockerfile|containerfile|singularity|apptainer)($|\.)", r"\1\3", self.path.name)
+        words = "dockerfile|containerfile|singularity|apptainer|definition"
+        name = re.sub(rf"(?i)(^|\.)({words})($|\.)", r"\1\3", self.path.name)
         name = name.strip(".").removesuffix(_DEFINITION)
         base = named_by(self.base)[0].lower()
         if named_by(name)[0].lower() not in _PLAIN:
             return name
-        return self.base if base and base not in _SYSTEMS else self.path.resolve().parent.name
+        if base and base not in _SYSTEMS:
+            return self.base
+        folders = (one.name for one in self.path.resolve().parents)
+        return next((one for one in folders if named_by(one)[0].lower() not in _PLAIN), "")
 
 
 def is_build_file(path: Path) -> bool:
     """Return whether a file is a Dockerfile or a definition file, by its name."""
-    named = re.fullmatch(r"(?:singularity|apptainer)(?:\..+)?", path.name, re.IGNORECASE)
-    is_definition = path.name.endswith(_DEFINITION) or (named and not path.name.endswith((".sif", ".eb")))
+    is_named = _DEFINITION_NAME.fullmatch(path.name) and not path.name.endswith((".sif", ".eb"))
+    is_definition = path.name.endswith(_DEFINITION) or is_named
     return path.is_file() and bool(is_dockerfile(path.name) or is_definition)
 
 

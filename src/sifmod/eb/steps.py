@@ -8,7 +8,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Optional, Protocol
+
+from sifmod.errors import InstallError
 
 
 class Writer(Protocol):
@@ -81,3 +83,17 @@ def make_room_for_easyconfig(block: Any) -> None:
         bits, group = stat.S_ISGID | stat.S_IWGRP, Path(block.installdir).stat().st_gid
         for records in Path(block.logfile).parent.glob(f"{framework.REPROD}*"):
             adjust_permissions(str(records), bits, onlydirs=True, group_id=group)
+
+
+def check_is_not_loaded(name: str, root: Optional[str], *modules: str) -> None:
+    """Say how to unload a module that EasyBuild does not install again while it is loaded.
+
+    Raises:
+        InstallError: EasyBuild has found a root of it, so it is loaded in this shell.
+    """
+    if root:
+        loaded = os.environ.get("LOADEDMODULES", "").split(":")
+        module = next((one for one in loaded if one in modules), name)
+        raise InstallError(
+            f"{name} is loaded in this shell ({root}), where it can't be installed. Type first: module unload {module}"
+        )

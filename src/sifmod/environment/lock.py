@@ -1,4 +1,4 @@
-"""Lock files of Python packages in the standard format, pylock.toml (PEP 751): written, and read for one Python.
+"""Locks of Python packages, in the standard format pylock.toml (PEP 751) and uv's: written, and read for one Python.
 
 Only wheels with a SHA-256 are taken: they are the same files in every build, and no code of a package runs to install
 them.
@@ -23,6 +23,7 @@ from packaging.version import InvalidVersion, Version
 
 from sifmod.container.bind import is_bindable
 from sifmod.environment.requirements import WHEEL_NAME, package_path, toml_of
+from sifmod.environment.toollock import UV_LOCK, of_uv
 from sifmod.errors import SifmodError
 from sifmod.text.digest import SHA256
 
@@ -124,8 +125,10 @@ def _package(one: Locked) -> Package:
 
 def read_lock(path: Path, platform: Platform) -> tuple[Locked, ...]:
     """Return the packages that a lock has for one Python."""
+    what = "of uv" if path.name == UV_LOCK else "in the format pylock.toml"
     try:
-        lock = Pylock.from_dict(toml_of(path))
+        tables = toml_of(path)
+        lock = Pylock.from_dict(of_uv(path, tables, platform.environment) if path.name == UV_LOCK else tables)
         selected = list(lock.select(environment=_environment(platform), tags=_tags(platform)))
     except PylockSelectError as error:
         raise SifmodError(
@@ -134,9 +137,9 @@ def read_lock(path: Path, platform: Platform) -> tuple[Locked, ...]:
         ) from error
     except (
         *(PylockValidationError, InvalidMarker, InvalidSpecifier, InvalidVersion, InvalidWheelFilename),
-        *(UndefinedEnvironmentName, ValueError, TypeError, RecursionError),
+        *(UndefinedEnvironmentName, ValueError, TypeError, LookupError, AttributeError, StopIteration, RecursionError),
     ) as error:
-        raise SifmodError(f"'{path}' is not a lock in the format pylock.toml: {error}") from error
+        raise SifmodError(f"'{path}' is not a lock {what}: {error}") from error
     return tuple(_locked(path, package, source) for package, source in selected)
 
 

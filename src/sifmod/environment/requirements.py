@@ -141,6 +141,25 @@ def read_pyproject(path: Path, *, extras: Sequence[str] = (), groups: Sequence[s
     )
 
 
+def requirements_of(path: Path, texts: Sequence[str]) -> Requirements:
+    """Return the requirements that a lock names, as lines of a requirements file."""
+    found = _Found(path.parent.absolute())
+    for text in texts:
+        check_line(text, f"'{path}'")
+        line, name = _requirement(
+            text, f"'{path}', the package {text.partition(' --hash')[0]!r}", path.parent, found.top
+        )
+        found.requirements[line] = name
+    if not found.requirements:
+        raise SifmodError(f"'{path}' names no packages")
+    return Requirements(
+        origin=path.name,
+        lines=tuple(found.requirements),
+        names=tuple(dict.fromkeys(found.requirements.values())),
+        folder=found.top,
+    )
+
+
 def toml_of(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file."""
     try:
@@ -465,6 +484,7 @@ def _refuse_sources(path: Path, tables: Mapping[str, Any], names: Iterable[str])
 # Tables in which tools of projects keep dependencies that [project] lacks: which tool, where, and what makes a file of
 # packages from them.
 POETRY = "'poetry export -f requirements.txt -o requirements.txt', and name that file"
+PDM = "'pdm export -f requirements -o requirements.txt', and name that file"
 PIXI = "'pixi project export conda-environment environment.yml', and name that file"
 UV = "'uv export --no-emit-project --format pylock.toml -o pylock.toml', and name that file"
 _NEEDED = (

@@ -1,10 +1,18 @@
 #!/bin/sh
 # build-tools.sh [PACKAGE...]: unpack compilers, git and these packages of the image's own distribution below /tmp/tools, with what they
 # need and the image lacks. It takes no root: nothing is installed, and their scripts do not run.
-# Exit status: 3 if the image has no apt.
+# Exit status: 3 if the image has no apt; the package manager that it has instead is printed.
 set -eu
 umask 022
-command -v apt-get >/dev/null && command -v dpkg >/dev/null || exit 3
+if ! command -v apt-get >/dev/null || ! command -v dpkg >/dev/null; then
+    for manager in dnf microdnf yum zypper apk; do
+        if command -v "$manager" >/dev/null; then
+            echo "$manager"
+            break
+        fi
+    done
+    exit 3
+fi
 mkdir -p /tmp/apt/lists/partial /tmp/apt/cache/archives/partial /tmp/tools/usr/bin
 apt() {
     apt-get -qq -o Dir::State::lists=/tmp/apt/lists -o Dir::Cache=/tmp/apt/cache -o APT::Sandbox::User= -o Debug::NoLocking=true \

@@ -13,6 +13,8 @@ Exit status: that of the tool; 1 (pip) or 2 (the others) if the install is refus
 """
 
 import collections
+import contextlib
+import fcntl
 import functools
 import glob
 import itertools
@@ -20,6 +22,7 @@ import os
 import pwd
 import re
 import runpy
+import select
 import shlex
 import shutil
 import signal
@@ -29,6 +32,8 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import termios
+import urllib.parse
 import zipfile
 
 TYPE_CHECKING = False
@@ -61,11 +66,23 @@ LACKING = (
     (r"Unknown compiler\(s\)|No CMAKE_C(?:XX)?_COMPILER could be found", "a compiler"),
     (r"Python\.h: No such file", "Python's headers"),
 )
+# What uv says of a package that no index has, or not in the version that is asked for.
+ON_NO_INDEX = re.compile(
+    r"([\w.-]+) was not found in|(?:is|are) no versions? of ([\w.-]+)|only ([\w.-]+)\S* is available"
+)
 # the first version that reads UV_EXCLUDE
 OLDEST_UV = (0, 9, 8)
 
 # How many pieces of pip's output are kept: the end is what says why it failed.
 MOST_WRITES = 20000
+
+# Options of pip and uv whose value may be a path, and is not to be installed.
+WITH_PATH = (
+    *("-b", "-c", "-f", "-i", "-r", "-t", "--build-constraints", "--cache-dir", "--config-file", "--constraint"),
+    *("--constraints", "--directory", "--excludes", "--extra-index-url", "--find-links", "--index-url", "--log"),
+    *("--overrides", "--prefix", "--project", "--python", "--report", "--requirement", "--requirements", "--root"),
+    *("--src", "--target"),
+)
 
 # Options of uv that may come before the command and have a value, short options without a value, and commands.
 VALUED = ("--allow-insecure-host", "--cache-dir", "--color", "--config-file", "--directory", "--project")
@@ -285,15 +302,25 @@ def name_build_wheel(tool: str, said: str, words: "Sequence[str]") -> None:
     lacked = next((what for pattern, what in LACKING if re.search(pattern, plain)), "")
     if not lacked:
         return
-    wanted = [word for word in words if re.match(r"[./]|git\+|[A-Za-z0-9._-]+ ?@ ?git\+", word)][:1]
+    pairs = [(last, word) for last, word in zip(["", *words], words) if last not in WITH_PATH]
+    wanted = [word for _, word in pairs if re.match(r"[./]|git\+|[A-Za-z0-9._-]+ ?@ ?git\+", word)][:1]
+    wanted = [re.sub(r"^([./].*)\[[^\[\]]*\]$", r"\1", word) for word in wanted]  # extras of a folder
+    then = ""
+    for name, version, place in re.findall(r"Failed to build `([\w.-]+)(?:==([\w.+!]+)| @ (?:file://)?(\S+))`", plain):
+        wanted = [urllib.parse.unquote(place) or f"{name}=={version}"]  # as uv says it
+        if place and {"run", "sync"} & {*words}:  # uv would build it again, whatever wheel there is
+            then = f". Install that with pip, and go on with: uv sync --active --no-install-package {name}; "
+            then += "uv run --active --no-sync COMMAND"
     for name in re.findall(r"Failed building wheel for ([A-Za-z0-9][A-Za-z0-9._-]*)", plain):
         archives = re.findall(r"([A-Za-z0-9._-]+)-([0-9][A-Za-z0-9.!+]*)\.(?:tar\.gz|zip)\b", plain)
         wanted = [f"{name}=={version}" for one, version in archives if canonical(one) == canonical(name)][:1] or wanted
     module = os.environ.get("__SIFMOD_CONTAINER") or "MODULE"
     again = quoted(["sifmod", "build-wheel", *(wanted or ["REQUIREMENT"]), "--module", module])
+    is_editable = {"-e", "--editable"} & {*words}
+    copy = " (without -e it is a copy of the source: build it again after a change)" if is_editable else ""
     print(
-        f"{tool}: this container lacks {lacked}, which a build from source needs. To build the wheel where it is, "
-        f"type on the host: {again}",
+        f"{tool}: this container lacks {lacked}, which a build from source needs. To build the wheel where it "
+        f"is{copy}, type on the host: {again}{then}",
         file=sys.stderr,
     )
 
@@ -389,7 +416,8 @@ def uv(arguments: "list[str]") -> "NoReturn":
             "uv pip sync would install packages of the image again, and remove others from the user software. "
             "Type instead: uv pip install -r FILE",
         )
-    execute(program, install(program, arguments, given, command[1][0] + 1, asked=arguments))
+    run_uv([program, *install(program, arguments, given, command[1][0] + 1, asked=arguments)[1:]], arguments)
+    sys.exit(0)
 
 
 def find_tool(tool: str) -> str:
@@ -609,7 +637,7 @@ def project(program: str, arguments: "list[str]", at: int) -> None:
     root, definition = places_of(before, own)
     files = {path: content_of(path) for path in (definition, os.path.join(root, "uv.lock"))}
     try:
-        run([program, *before, command, "--no-sync", *after])
+        run_uv([program, *before, command, "--no-sync", *after], arguments)
         install_project(program, before, own, "", arguments)
     except BaseException:
         # uv does so too, if it can't install
@@ -668,15 +696,14 @@ def install_project(
     export = [word.replace("--no-install-", "--no-emit-", 1) for words in chosen for word in words] + origin
     of_script = ["--script", script] if script else []
     plain = ["--no-header", "--no-annotate", "--no-hashes"]
-    done = subprocess.run(  # noqa: S603 - what the user asked for
-        [program, *before, "export", *plain, *of_script, *export], stdout=subprocess.PIPE, check=False
-    )
-    if done.returncode:
-        sys.exit(done.returncode)
+    with tempfile.TemporaryFile() as stream:
+        run_uv([program, *before, "export", *plain, *of_script, *export], asked, stdout=stream)
+        stream.seek(0)
+        exported = stream.read().decode()
     held = held_versions()
     root, definition = places_of(before, own)
     lines, other_version = [], []
-    for line in done.stdout.decode().splitlines():
+    for line in exported.splitlines():
         name, _, version = line.partition(" ;")[0].strip().partition("==")
         if canonical(name) in held:
             if version and version != held[canonical(name)]:
@@ -693,7 +720,8 @@ def install_project(
     if not lines and not direct:
         return
     words = ["pip", "install", "--requirement", unnamed_file("\n".join(["", *lines, ""])), *direct, *origin]
-    run([program, *install(program, [*before, *words], options([*before, *words]), len(before) + 2, asked=asked)[1:]])
+    words = install(program, [*before, *words], options([*before, *words]), len(before) + 2, asked=asked)
+    run_uv([program, *words[1:]], asked)
 
 
 def requirement_of(line: str, root: str) -> str:
@@ -708,13 +736,67 @@ def requirement_of(line: str, root: str) -> str:
     return line
 
 
-def run(words: "Sequence[str]") -> None:
-    """Run a command that may read our descriptors; end with its status if it fails."""
-    status = subprocess.run(words, close_fds=False, check=False).returncode  # noqa: S603 - what the user asked for
+def run_uv(words: "Sequence[str]", asked: "Sequence[str]", *, stdout: "Any" = None) -> None:
+    """Run uv, which may read our descriptors; if it fails, say what it can't know, and end with its status."""
+    status, said = run_watched(words, stdout=stdout)
     if status < 0:
         raise StoppedError(-status)
     if status:
+        name_build_wheel("uv", said, asked)
+        held = held_versions()
+        for name in sorted({canonical(name) for names in ON_NO_INDEX.findall(said) for name in names} & held.keys()):
+            print(
+                f"uv: the image has {name}=={held[name]}, which programs of the module find without a project that "
+                "names it. A project can name it only if an index has it: leave it out, or add an index",
+                file=sys.stderr,
+            )
         sys.exit(status)
+
+
+def run_watched(words: "Sequence[str]", *, stdout: "Any" = None) -> "tuple[int, str]":
+    """Run a command; return its status, and the end of what it writes to standard error, which is shown as it comes.
+
+    If that is a terminal, the command has one, of the same size, for its colours and its progress.
+    """
+    if not sys.stderr:  # it is closed
+        return subprocess.call(words, stdout=stdout, close_fds=False), ""  # noqa: S603 - what the user asked for
+    if sys.stderr.isatty():
+        reader, writer = os.openpty()
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(writer, termios.TIOCSWINSZ, fcntl.ioctl(2, termios.TIOCGWINSZ, bytes(8)))
+        mode = termios.tcgetattr(writer)
+        mode[1] &= ~termios.OPOST  # the user's terminal makes its own line ends
+        termios.tcsetattr(writer, termios.TCSANOW, mode)
+    else:
+        reader, writer = os.pipe()
+    kept = collections.deque(maxlen=MOST_WRITES)  # type: collections.deque[bytes]
+    child = subprocess.Popen(words, stdout=stdout, stderr=writer, close_fds=False)  # noqa: S603 - what the user asked for
+    os.close(writer)
+    try:
+        while True:
+            # a process that it leaves behind may keep the other end open
+            is_over = child.poll() is not None
+            if not select.select([reader], [], [], 0 if is_over else 0.1)[0]:
+                if is_over:
+                    break
+                continue
+            try:
+                piece = os.read(reader, 65536)
+            except OSError:  # the other end of a terminal is closed
+                piece = b""
+            if not piece:
+                break
+            kept.append(piece)
+            with contextlib.suppress(OSError):  # uv ends as it would if nobody listens
+                while piece:
+                    piece = piece[os.write(2, piece) :]
+        return child.wait(), b"".join(kept).decode(errors="replace")
+    except BaseException as error:
+        child.send_signal(error.args[0] if isinstance(error, StoppedError) else signal.SIGTERM)
+        child.wait()
+        raise
+    finally:
+        os.close(reader)
 
 
 def project_options(arguments: "Sequence[str]", at: int) -> "tuple[list[list[str]], list[str]]":

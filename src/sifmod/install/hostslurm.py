@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Optional
 
 from sifmod import names
-from sifmod.container.bind import Bind
+from sifmod.container.bind import Bind, is_bindable
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import CommandError, ParameterError, SifmodError
 from sifmod.host.command import LOOK, run
 from sifmod.host.features import sources
+from sifmod.host.files import content_of
 from sifmod.image.elf import read_library
 from sifmod.image.files import SandboxFiles
 from sifmod.image.inspection import Inspection
@@ -42,8 +43,17 @@ _SOCKET = re.compile(rb"/[\w./+-]*/munge\.socket\.\d+(?=\0)")
 NSSWITCH = Path("/etc/nsswitch.conf")
 _SACKD = "/run/slurm/sack.socket"  # of Slurm's own authentication, where that of munge is not used
 
-# Folders of which images have their own.
-_OF_THE_SYSTEM = ("/", "/etc", "/run", "/usr/etc", "/var/run")
+# What tells a folder of theirs from one with other things, such as a home or /opt, which a bind path would hide.
+_OF_SLURM = re.compile(r"slurm|munge", re.IGNORECASE)
+
+# What commands may have set otherwise than the controller, which answers `scontrol show config`.
+_KEYS = ("AuthInfo", "AuthType", "CliFilterPlugins", "CredType", "MpiDefault", "PluginDir", "PlugStackConfig")
+_CANONICAL = {key.lower(): key for key in _KEYS}
+_SETTING = re.compile(r"""(\w+)\s*=\s*("[^"]*"|\S+)""")
+_INCLUDE = re.compile(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
+_MOST_FILES = 32
+# What a site file gives a meaning in bind paths.
+_SPECIAL = re.compile(r"[,:*?\[\]]")
 
 # Where modules of the C library ask for users' names, by the module (nsswitch.conf).
 _NAMES = {"sss": ("/var/lib/sss/pipes", "/var/lib/sss/mc"), "ldap": ("/run/nslcd", "/var/run/nslcd")}
@@ -58,33 +68,38 @@ def discover_slurm(environ: Mapping[str, str]) -> Discovery:
         SifmodError: this host has no Slurm, or its controller does not answer.
     """
     folder = _commands_folder(environ)
-    config = _config(folder / "scontrol", environ)
     commands = [folder / name for name in _COMMANDS if (folder / name).is_file()]
+    _bindable(str(folder))
+    libraries, missing = _libraries(commands)
+    built = _named(_CONF, libraries, "libslurm")
+    own, files = _settings_of_commands([environ.get("SLURM_CONF", ""), *built])
+    of_controller = _config(folder / "scontrol", environ)
+    config = {**of_controller, **({"AuthInfo": ""} if files else {}), **own}  # without it they have a default
     plugin_folders = [path for path in config.get("PluginDir", "").split(":") if path and Path(path).is_dir()]
     if not plugin_folders:
         raise SifmodError(f"this host lacks the folder of Slurm's plugins, '{config.get('PluginDir', '')}' (PluginDir)")
     plugins = [path for name in _plugin_names(config) for path in _in(plugin_folders, name)]
-    libraries: dict[str, str] = {}
-    missing: set[str] = set()
-    files = SandboxFiles(Path("/"))
-    for path in (path for path in (*commands, *plugins) if read_library(files, str(path))):
-        found, lacking = linked(path)
-        libraries = {**found, **libraries}
-        missing |= {*lacking} if path in commands else set()
+    libraries = {**_libraries(plugins)[0], **libraries}
     users, modules, unknown = _users(environ)
     libraries = {**libraries, **modules}
     programs = {f"{_FOLDER}/bin/{path.name}": str(path) for path in commands}
     programs.update({f"{_FOLDER}/lib/{name}": source for name, source in libraries.items()})
     socket = _munge_socket(config, libraries)
     binds = [Bind(source, destination, "ro") for destination, source in sorted(programs.items())]
-    binds += [Bind(path, path, "ro") for path in (*plugin_folders, *([_place(str(socket))] if socket else []), *users)]
-    optional = {path: path for path in [*_conf_folders(config, libraries, environ), *([] if socket else [_SACKD])]}
+    required = [*plugin_folders, *([_place(socket)] if socket else []), *users]
+    binds += [Bind(path, path, "ro") for path in map(_bindable, required)]
+    conf = [environ.get("SLURM_CONF", ""), *built, config.get("SLURM_CONF", ""), config.get("PlugStackConfig", "")]
+    optional = {path: path for path in map(_bindable, _conf_places([*conf, *files]))}
+    optional.update((path, path) for path in (*_conf_cache(config), *([] if socket else [_SACKD])))
+    # the settings that a job has are those of slurmd
+    other = _munge_socket(of_controller, libraries)
+    optional.update((path, path) for path in [_place(other)] if other and path not in required)
     optional.update((path, path) for name in modules for path in _NAMES[_service(name)])
-    own, built = environ.get("SLURM_CONF", ""), next(iter(_named(_CONF, libraries, "libslurm")), "")
-    is_elsewhere = own.startswith("/") and built not in ("", config.get("SLURM_CONF"))
-    if is_elsewhere and (_place(own) == own) == (_place(built) == built):  # two folders, or two files
+    named, usual = environ.get("SLURM_CONF", ""), next(iter(built), "")
+    is_elsewhere = named.startswith("/") and usual not in ("", config.get("SLURM_CONF"))
+    if is_elsewhere and (_place(named) == named) == (_place(usual) == usual):  # two folders, or two files
         # commands find the file without the variable too, as where a program takes Slurm's variables away
-        optional[_place(built)] = _place(own)
+        optional[_place(usual)] = _place(named)
     notes = [f"ldd does not find {name} on this host: load its module, and discover again." for name in sorted(missing)]
     notes += [f"Names of users that {name} knows are numbers in containers." for name in unknown]
     table: dict[str, object] = {
@@ -125,6 +140,48 @@ def _config(scontrol: Path, environ: Mapping[str, str]) -> dict[str, str]:
     return {key: value.strip() for key, value in found if value.strip() != "(null)"}
 
 
+def _libraries(programs: Iterable[Path]) -> tuple[dict[str, str], set[str]]:
+    """Return the libraries of programs and plugins by name, as the first has them, and those that the host lacks."""
+    files, libraries, missing = SandboxFiles(Path("/")), dict[str, str](), set[str]()
+    for path in programs:
+        if read_library(files, str(path)):
+            found, lacking = linked(path)
+            libraries = {**found, **libraries}
+            missing |= {*lacking}
+    return libraries, missing
+
+
+def _settings_of_commands(places: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    """Return what the commands of this host have set, from the first of these files that is there, and all its files.
+
+    A host without a file has the controller's settings.
+    """
+    top = next((path for path in places if path.startswith("/") and os.access(path, os.R_OK)), "")
+    settings, files = dict[str, str](), list[str]()
+    for line in _lines(top, posixpath.dirname(top), files) if top else ():
+        for key, value in _SETTING.findall(line):
+            if key.lower() in _CANONICAL:
+                settings[_CANONICAL[key.lower()]] = value.strip('"')
+    return settings, files
+
+
+def _lines(path: str, folder: str, files: list[str]) -> Iterator[str]:
+    """Yield the lines of a file of settings and of those that it includes, and note the files."""
+    if len(files) >= _MOST_FILES:
+        return
+    try:
+        text = content_of(Path(path)).decode(errors="replace")
+    except OSError:
+        return
+    files.append(path)
+    for line in re.sub(r"\\\n", "", text).splitlines():
+        line = re.sub(r"(?<!\\)#.*", "", line)
+        included = _INCLUDE.fullmatch(line)
+        if included:
+            yield from _lines(posixpath.normpath(posixpath.join(folder, included[1])), folder, files)
+        yield line
+
+
 def _plugin_names(config: Mapping[str, str]) -> Iterator[str]:
     for key, kind in _PLUGINS.items():
         for value in filter(None, config.get(key, "").split(",")):
@@ -141,36 +198,52 @@ def _named(pattern: re.Pattern[bytes], libraries: Mapping[str, str], stem: str) 
     return [path.decode() for text in texts for path in dict.fromkeys(pattern.findall(text))]
 
 
-def _munge_socket(config: Mapping[str, str], libraries: Mapping[str, str]) -> Optional[Path]:
-    """Return where munge listens; None if Slurm does not use it."""
+def _munge_socket(config: Mapping[str, str], libraries: Mapping[str, str]) -> str:
+    """Return where munge listens; empty if Slurm does not use it."""
     if not any("munge" in config.get(key, "") for key in ("AuthType", "CredType")):
-        return None
+        return ""
     said = re.search(r"socket=([^,\s]+)", config.get("AuthInfo", ""))
-    built = _named(_SOCKET, libraries, "libmunge.")
-    return Path(said[1] if said else next(iter(built), "/run/munge/munge.socket.2"))
+    return said[1] if said else next(iter(_named(_SOCKET, libraries, "libmunge.")), "/run/munge/munge.socket.2")
 
 
-def _conf_folders(config: Mapping[str, str], libraries: Mapping[str, str], environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the folders with the settings that commands read, on this host and on others.
+def _conf_places(paths: Iterable[str]) -> Iterator[str]:
+    """Yield where the files are that commands read, on this host and on others.
 
     In a job SLURM_CONF names the file of slurmd, which may be another one than that of login nodes, or in its cache.
     """
-    paths = [environ.get("SLURM_CONF", ""), *_named(_CONF, libraries, "libslurm"), config.get("SLURM_CONF", "")]
-    for path in (*paths, config.get("PlugStackConfig", "")):
+    for path in paths:
         if path.startswith("/") and not path.startswith("/proc/"):
             yield _place(path)
             # the file may be a link, also one in a folder that is none
             target = _place(os.path.realpath(path))
             if target != os.path.realpath(_place(path)):
                 yield target
+
+
+def _conf_cache(config: Mapping[str, str]) -> list[str]:
+    """Return the folder in which slurmd keeps the controller's files, as a pattern."""
     spool = config.get("SlurmdSpoolDir", "").replace("%n", "*").replace("%h", "*")
-    yield from [f"{spool}/conf-cache"] if spool.startswith("/") else []
+    return [f"{spool}/conf-cache"] if spool.startswith("/") else []
 
 
 def _place(path: str) -> str:
-    """Return the folder of a file, so that a new file in it is seen too; the file itself in a folder of the system."""
+    """Return the folder of a file, so that a new file in it is seen too; the file itself if there are other things."""
     folder = posixpath.dirname(path)
-    return path if folder in _OF_THE_SYSTEM else folder
+    return folder if any(map(_OF_SLURM.search, folder.split("/")[-2:])) else path
+
+
+def _bindable(path: str) -> str:
+    """Return a path that PATH, SLURM_CONF or Slurm's settings name, which may be anything.
+
+    Raises:
+        SifmodError: it can't be a bind path of a site file.
+    """
+    if path.startswith("/") and posixpath.normpath(path) == path and is_bindable(path) and not _SPECIAL.search(path):
+        return path
+    raise SifmodError(
+        f"the Slurm of this host has {path!r}, which can't be a bind path: it must be absolute, without '..' and "
+        "without characters that separate or match paths. Name it otherwise in Slurm's settings, SLURM_CONF or PATH"
+    )
 
 
 def _users(environ: Mapping[str, str]) -> tuple[list[str], dict[str, str], list[str]]:

@@ -151,7 +151,7 @@ def with_namespaces(found: MpiDiscovery, runtime: ContainerRuntime) -> MpiDiscov
     variables = namespace_variables([library], [library.abi]) if makes_user_namespaces(runtime) else {}
     if not variables:
         return found
-    note = "Its env is for the user namespaces of a runtime without setuid: see docs/howto/run-mpi.md."
+    note = "Its env is for the user namespaces of a runtime without setuid: see 'sifmod help run-mpi'."
     return replace(found, table={**found.table, "env": variables}, notes=(*found.notes, note))
 
 

@@ -18,7 +18,7 @@ from sifmod.installed.kept import RECORD, Kept, contents, read_record
 from sifmod.installed.lock import hold_lock
 from sifmod.installed.removal import Removal, user_software_lock
 from sifmod.usersoftware.commands import refresh_commands
-from sifmod.usersoftware.state import PACKED, is_untouched
+from sifmod.usersoftware.state import GONE, PACKED, is_untouched
 from sifmod.usersoftware.tree import dangling_link
 
 # Beside what is replaced, on its file system; the next run of eb or sifmod removes what a killed one has left.
@@ -43,6 +43,8 @@ def keep(installation: Installation, folder: Path, *, say: Callable[[str], None]
         problem = dangling_link(root)
         if problem:
             raise InstallError(f"{problem}: is its file system mounted here? Nothing was kept")
+        if installation.user_software.state == GONE:
+            say(f"Warning: the user software of {installation.module} is missing, so it is not in this copy")
         if installation.user_software.state == PACKED:
             own.discard(root / names.USER_SOFTWARE_DIRECTORY)
         elif (root / names.USER_SOFTWARE_UNPACKED).exists():

@@ -401,13 +401,17 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
     if state.state == NONE:
         return
     yield from problems(state)
-    yield from layer_findings(installation.root, installation.bases_below, sums=True)
+    yield from layer_findings(installation.root, installation.bases_below, sums=True, venv=installation.manifest.venv)
     if state.state in (DAMAGED, GONE):
         return
     count = counted(len(state.packages), "package")
     if state.state == DIRECTORY:
         yield Finding(OK, topic, f"the directory is in use: {count}")
-        if state.has_packed and not state.packed_problem:
+        # shells that have the module loaded need a second name of the newest layer
+        is_layer = any(
+            state.packed.samefile(one.path) for one in installation.layers if state.has_packed and one.path.exists()
+        )
+        if state.has_packed and not state.packed_problem and not is_layer:
             yield Finding(NOTE, topic, f"'{state.packed}' is older than the directory, and not in use")
         return
     recorded = recorded_sums(installation.root)

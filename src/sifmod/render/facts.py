@@ -115,7 +115,7 @@ def _messages(spec: ContainerSpec, site: Site, installdir: PurePosixPath) -> dic
 
     packed = own_path(names.USER_SOFTWARE_PACKED)
     readable = f"chmod ug+r {quoting.shell(packed)}"
-    rebuild = reinstalling(spec.installdir)
+    rebuild = f"module unload {quoting.shell(spec.module)}; {reinstalling(spec.installdir)}"
     rollback = f"if {own_path(names.USER_SOFTWARE_PREVIOUS)} is there, with: make-squashfs --rollback"
     return {
         # after a path

@@ -68,7 +68,8 @@ def usage(spec: ContainerSpec, site: Site) -> str:
         parts.append(
             fill(
                 f"pip installs your own packages into $CONTAINERROOT/{names.USER_SOFTWARE_DIRECTORY}.{pinned} "
-                "uv pip install takes less time. When they are complete, pack them with make-squashfs: one file loads "
+                "uv pip install takes less time. If the image lacks a compiler that one needs: sifmod "
+                "build-wheel NAME. When they are complete, pack them with make-squashfs: one file loads "
                 f"faster than thousands. {names.USER_SOFTWARE} is read-only then. To add more, run add-layer first.",
                 _WIDTH,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,8 +12,12 @@ from typing import Optional
 
 from sifmod import names
 from sifmod.container.bind import Bind
+from sifmod.container.spec import reinstalling
+from sifmod.errors import ImageError
 from sifmod.finding import PROBLEM, Finding
+from sifmod.image.inspection import open_image
 from sifmod.text import quoting
+from sifmod.usersoftware.startup import OF_LAYERS
 from sifmod.usersoftware.state import damage, listed, packed_problem
 from sifmod.usersoftware.tree import first_of_each, layers_in, packages_in, packed_is_active
 
@@ -81,13 +86,17 @@ def packages_of_all(own: tuple[str, ...], below: tuple[Layer, ...]) -> tuple[str
     return tuple(sorted(first_of_each("\n".join(lines)).splitlines(), key=str.lower))
 
 
-def layer_findings(root: Path, bases: Sequence[str] = (), *, sums: bool) -> Iterator[Finding]:
+def layer_findings(root: Path, bases: Sequence[str] = (), *, sums: bool, venv: str = "") -> Iterator[Finding]:
     """Yield what keeps containers from seeing a layer of an installation or of its bases, the nearest first.
 
-    With `sums` the layers are read, and their SHA-256 compared with what make-squashfs recorded.
+    With `sums` the layers are read, and their SHA-256 compared with what make-squashfs recorded. With the name of the
+    environment on top it is looked whether that finds their packages.
     """
     yield from _unseen(root)
-    for layer in layers(root, bases):
+    found = layers(root, bases)
+    if venv and not all(layer.problem for layer in found):
+        yield from _unlinked(root, venv)
+    for layer in found:
         if layer.problem:
             why = "its packages are missing in containers"
             remedy = f"restore it from a backup; if it may not be read: chmod ug+r {quoting.shell(layer.path)}"
@@ -95,6 +104,20 @@ def layer_findings(root: Path, bases: Sequence[str] = (), *, sums: bool) -> Iter
         elif sums and layer.path.is_file():
             record = layer.path.with_suffix(".sha256")
             yield from damage(_TOPIC, layer.path, record, remedy="restore it from a backup")
+
+
+def _unlinked(root: Path, venv: str) -> Iterator[Finding]:
+    """Yield that the environment on top was not made for layers, or has lost what names them."""
+    top = root / (names.USER_SOFTWARE_PACKED if packed_is_active(root) else names.USER_SOFTWARE_DIRECTORY)
+    library, folders, link = f"/venv/{venv}/lib", list[str](), ""
+    with contextlib.suppress(ImageError), open_image(top) as (_known, files):
+        if files:
+            folders = [f"{library}/{name}/site-packages" for name in files.names(library)]
+            link = "".join(files.text(f"{folder}/{OF_LAYERS}") for folder in folders)
+    if folders and f"'{names.USER_LAYERS}/1/" not in link:
+        what = f"'{top}' does not lead to the layers below it: it has no {folders[0][1:]}/{OF_LAYERS}"
+        remedy = f"move it elsewhere, {reinstalling(root)}, and install again what it had: carry-over"
+        yield Finding(PROBLEM, _TOPIC, what, "their packages are missing in containers", remedy)
 
 
 def _unseen(root: Path) -> Iterator[Finding]:

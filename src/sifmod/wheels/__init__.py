@@ -1,4 +1,4 @@
 """How a package without a wheel is built for a module whose image has no compiler.
 
-Looks down at: installed, install, usersoftware, host, container.
+Looks down at: installed, install, usersoftware, host, container, text.
 """

@@ -18,14 +18,14 @@ from sifmod.container.bind import Bind
 from sifmod.container.gpu import VENDORS
 from sifmod.errors import InstallError, SifmodError
 from sifmod.host.command import follow, run
-from sifmod.host.files import each_level_a_call, open_below
+from sifmod.host.files import content_of, each_level_a_call, open_below
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.writing import scratch_folder, whole_file
 from sifmod.install.pip import pip_settings, scratch_binds
 from sifmod.installed.installation import Installation
 from sifmod.usersoftware.layers import layer_binds
 from sifmod.usersoftware.state import DIRECTORY, PACKED
-from sifmod.wheels.tools import WITH, Place, look_for_compilers, make_own, tools_for
+from sifmod.wheels.tools import WITH, Place, look_for_compilers, tools_for
 
 # What programs that build read. The paths of compilers are the host's, and do not count in the container.
 _BUILD_VARIABLES = (
@@ -113,6 +113,14 @@ def wheels_folder(module: str, environ: Mapping[str, str]) -> Path:
     return Path(environ.get("HOME") or "/", names.WHEELS, module)
 
 
+def looks_for_wheels(installation: Installation) -> bool:
+    """Return whether commands of an installation look into the user's folder: those of earlier sifmods do not."""
+    try:
+        return b"lend_wheels()" in content_of(installation.root / "share" / "lend.sh")
+    except OSError:
+        return False
+
+
 def build_wheels(
     installation: Installation,
     sources: Sequence[Source],
@@ -162,7 +170,6 @@ def build_wheels(
             raise InstallError(f"nothing can be laid over an image here ({error}): {WITH}") from error
         if still.missing:
             raise InstallError(f"the packages of the distribution of '{place.image.name}' lack {still.needs}")
-    make_own(folder)
     with scratch_folder("wheel") as scratch:
         wanted = [_brought(source, scratch, number, say, environ) for number, source in enumerate(sources, 1)]
         _run_pip(place, installation, wanted, scratch, is_isolated=is_isolated, say=say, environ=environ)
@@ -260,10 +267,14 @@ def _kept(made: Path, folder: Path) -> list[Path]:
         raise InstallError("the build has put a link in the place of its wheels: nothing was taken from there")
     for name in sorted(path.name for path in made.iterdir()) if made.is_dir() else ():
         try:
-            parse_wheel_filename(name)
-        except InvalidWheelFilename as error:
-            raise InstallError(f"the build has made {name!r}, which is not the name of a wheel") from error
-        with open_below(made, name) as stream, whole_file(folder / name) as target:
+            project = parse_wheel_filename(name)[0]
+        except InvalidWheelFilename:
+            project = None
+        if not project:  # packaging before 26 takes an empty one
+            raise InstallError(f"the build has made {name!r}, which is not the name of a wheel")
+        # for those for whom the folder is
+        mode = folder.stat().st_mode & 0o666
+        with open_below(made, name) as stream, whole_file(folder / name, mode=mode) as target:
             shutil.copyfileobj(stream, target)
         kept.append(folder / name)
     return kept

@@ -6,10 +6,13 @@ The image itself is not copied, and what is built has its libc and its headers.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +21,24 @@ from typing import Callable
 from sifmod.container.bind import Bind
 from sifmod.errors import CommandError, InstallError
 from sifmod.host.command import LOOK_IN_CONTAINER, run
-from sifmod.host.owners import problem_of_way
+from sifmod.host.owners import everybody_may_change, other_writers, problem_of_way
 from sifmod.host.runtime import ContainerRuntime, answer_of
 from sifmod.host.writing import put_in_place, scratch_folder
 from sifmod.install.pip import network_settings
 from sifmod.resources import program
+from sifmod.text import quoting
 
 _MISSING = {"cc": "a C compiler", "c++": "a C++ compiler", "headers": "the headers of its Python"}
 # A distribution has headers for its own Python alone.
 _OF_DISTRIBUTION = "/usr"
 _NO_APT = 3  # of build-tools.sh
 _LONGEST = 1000
+# What gets the same as build-tools.sh, for an image that is built from the module's, by the package manager.
+_OF_RPM = "gcc gcc-c++ make git python3-devel"
+_INSTALLING = {
+    **{name: f"{name} install -y {_OF_RPM}" for name in ("dnf", "microdnf", "yum", "zypper")},
+    "apk": "apk add build-base git python3-dev",
+}
 WITH = "name an image that is built from the module's and has them: --with IMAGE"
 
 
@@ -122,15 +132,29 @@ def tools_for(
         )
         done = run(words, stdin=text, env=variables)
         if done.status:
-            why = "it has no apt" if done.status == _NO_APT else f"apt's last lines: {done.last_lines}"
+            if done.status != _NO_APT:
+                why, way = f"apt's last lines: {done.last_lines}", WITH
+            elif done.stdout.strip() in _INSTALLING:
+                manager = done.stdout.strip()
+                why = f"that is done for Debian and Ubuntu alone, and this one has {manager}"
+                way = (
+                    "build an image with them, from a definition file with the lines: Bootstrap: localimage / From: "
+                    f"{place.image} / %post / {_INSTALLING[manager]}; and name it: --with IMAGE"
+                )
+            else:
+                why, way = "it has no apt", WITH
             raise InstallError(
-                f"'{place.image.name}' lacks {found.needs}, which can't be had from its distribution ({why}): {WITH}"
+                f"'{place.image.name}' lacks {found.needs}, which can't be had from its distribution ({why}): {way}"
             )
         tools = scratch / "tools"
         if tools.is_symlink() or not tools.is_dir():  # the image has made it
             raise InstallError(f"'{place.image.name}' has unpacked nothing that could be laid over it: {WITH}")
         draft = cache / f".{packed.name}.{os.getpid()}"
+        _remove_left(cache)
+        held = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
+            with contextlib.suppress(OSError):
+                fcntl.flock(held, fcntl.LOCK_EX)
             options = ["-quiet", "-no-progress", "-all-root", "-noappend", "-comp", "gzip", "-Xcompression-level", "1"]
             done = run(["mksquashfs", tools, draft, *options])
             if done.status:
@@ -140,7 +164,38 @@ def tools_for(
             raise InstallError(f"'{packed}' can't be made: {error}. Use a host that has squashfs-tools") from error
         finally:
             draft.unlink(missing_ok=True)
+            os.close(held)
     return packed
+
+
+def _remove_left(cache: Path) -> None:
+    """Remove the drafts of runs that were killed: one that goes on holds a lock on its own."""
+    for path in cache.glob(".build-tools-*"):
+        with contextlib.suppress(OSError):
+            held = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(held)
+
+
+def other_writers_of(folder: Path) -> str:
+    """Return who else may put wheels into a folder that others use too, for a message; empty if nobody may.
+
+    Raises:
+        InstallError: everybody may.
+    """
+    writers: dict[str, None] = {}
+    place = folder.resolve()
+    for path in (place, *place.parents):
+        if everybody_may_change(path) or (path == place and path.stat().st_mode & stat.S_IWOTH):
+            raise InstallError(
+                f"'{folder}' can't be used: everybody may put files into '{path}', which programs of those who install "
+                f"from there would run. Its owner can change that with: chmod o-w {quoting.shell(path)}"
+            )
+        writers[other_writers(path)] = None
+    return ", ".join(filter(None, writers))
 
 
 def make_own(folder: Path) -> None:

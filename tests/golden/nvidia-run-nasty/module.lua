@@ -136,9 +136,9 @@ local v = {
             },
             damaged = {
                 "/tmp/a b,c'd$e/user-software.squashfs is damaged, so /tmp/a b,c'd$e/user-software is used. Pack it again with: rm '/tmp/a b,c'\"'\"'d$e/user-software.squashfs'; make-squashfs",
-                "/tmp/a b,c'd$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or, if /tmp/a b,c'd$e/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise begin anew with: rm '/tmp/a b,c'\"'\"'d$e/user-software.squashfs'; eb --rebuild '/tmp/a b,c'\"'\"'d$e'/easybuild/*.eb",
+                "/tmp/a b,c'd$e/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or, if /tmp/a b,c'd$e/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise begin anew with: rm '/tmp/a b,c'\"'\"'d$e/user-software.squashfs'; module unload 'PyTorch-NGC/24.05 it'\"'\"'s'; eb --rebuild '/tmp/a b,c'\"'\"'d$e'/easybuild/*.eb",
             },
-            missing = "the user software is missing: neither /tmp/a b,c'd$e/user-software nor /tmp/a b,c'd$e/user-software.squashfs exists. Restore the file, if /tmp/a b,c'd$e/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise make it again, without your packages, with: eb --rebuild '/tmp/a b,c'\"'\"'d$e'/easybuild/*.eb",
+            missing = "the user software is missing: neither /tmp/a b,c'd$e/user-software nor /tmp/a b,c'd$e/user-software.squashfs exists. Restore the file, if /tmp/a b,c'd$e/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise make it again, without your packages, with: module unload 'PyTorch-NGC/24.05 it'\"'\"'s'; eb --rebuild '/tmp/a b,c'\"'\"'d$e'/easybuild/*.eb",
             too_many_layers = "is left out, and its packages are missing: containers have at most 8 layers",
             layer_is_left_out = "is left out, and its packages are missing: it can't be read, or it is damaged. Its owner can restore it from a backup, or make it readable with chmod ug+r",
             layer_is_gone = "is gone, and its packages and those of newer layers are missing: its owner can restore it from a backup",

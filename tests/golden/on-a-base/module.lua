@@ -43,9 +43,9 @@ local v = {
             },
             damaged = {
                 "/home/me/Mine/1/user-software.squashfs is damaged, so /home/me/Mine/1/user-software is used. Pack it again with: rm /home/me/Mine/1/user-software.squashfs; make-squashfs",
-                "/home/me/Mine/1/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or, if /home/me/Mine/1/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise begin anew with: rm /home/me/Mine/1/user-software.squashfs; eb --rebuild /home/me/Mine/1/easybuild/*.eb",
+                "/home/me/Mine/1/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or, if /home/me/Mine/1/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise begin anew with: rm /home/me/Mine/1/user-software.squashfs; module unload Mine/1; eb --rebuild /home/me/Mine/1/easybuild/*.eb",
             },
-            missing = "the user software is missing: neither /home/me/Mine/1/user-software nor /home/me/Mine/1/user-software.squashfs exists. Restore the file, if /home/me/Mine/1/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise make it again, without your packages, with: eb --rebuild /home/me/Mine/1/easybuild/*.eb",
+            missing = "the user software is missing: neither /home/me/Mine/1/user-software nor /home/me/Mine/1/user-software.squashfs exists. Restore the file, if /home/me/Mine/1/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise make it again, without your packages, with: module unload Mine/1; eb --rebuild /home/me/Mine/1/easybuild/*.eb",
             too_many_layers = "is left out, and its packages are missing: containers have at most 8 layers",
             layer_is_left_out = "is left out, and its packages are missing: it can't be read, or it is damaged. Its owner can restore it from a backup, or make it readable with chmod ug+r",
             layer_is_gone = "is gone, and its packages and those of newer layers are missing: its owner can restore it from a backup",

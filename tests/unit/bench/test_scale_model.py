@@ -91,18 +91,15 @@ def test_a_broadcast_reads_once_and_grows_with_the_depth_of_its_tree() -> None:
     assert seconds[4] < seconds[5] == seconds[20] < seconds[21]
 
 
-def test_a_shared_container_saves_processor_time_where_ranks_wait_for_cores() -> None:
-    few = dataclasses.replace(SMALL, cores=2)
-    shared = Way(name="", seconds=2, saved=0.5)
-    assert start(few, shared, nodes=5, ranks=4).seconds == pytest.approx((4 * 2 - 3 * 0.5) / 2)
-    assert start(SMALL, shared, nodes=5, ranks=4).seconds == pytest.approx(2)
-
-
-def test_cores_and_the_launch_are_waited_for() -> None:
+def test_cores_and_the_launch_are_waited_for_and_a_shared_container_saves_time() -> None:
     idle = Way(name="", seconds=2)
     assert start(SMALL, idle, nodes=5, ranks=4).seconds == pytest.approx(2)
     assert start(dataclasses.replace(SMALL, cores=2), idle, nodes=5, ranks=4).seconds == pytest.approx(4)
     assert start(dataclasses.replace(SMALL, launch_seconds=7), idle, nodes=5, ranks=4).seconds == pytest.approx(9)
+    few = dataclasses.replace(SMALL, cores=2)
+    shared = Way(name="", seconds=2, saved=0.5)
+    assert start(few, shared, nodes=5, ranks=4).seconds == pytest.approx((4 * 2 - 3 * 0.5) / 2)
+    assert start(SMALL, shared, nodes=5, ranks=4).seconds == pytest.approx(2)
 
 
 @few

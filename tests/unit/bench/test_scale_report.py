@@ -88,14 +88,11 @@ def test_json_of_the_curves(capsys: pytest.CaptureFixture[str]) -> None:
     assert one["points"][1]["served"]["bytes"] == 10 * one["points"][0]["served"]["bytes"]
 
 
-def test_the_parameters_are_listed_with_their_sources(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_parameters_and_the_comparison_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--parameters", "--set", "stripes=4"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "stripes=4: targets over which an image or a packed file is spread (Lustre's default layout)" in lines
     assert all(line.endswith(")") for line in lines)
-
-
-def test_the_comparison_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--compare", "--json"]) == 0
     assert {one["clients"] for one in json.loads(capsys.readouterr().out)} == {1, 2, 4, 8, 16}
 

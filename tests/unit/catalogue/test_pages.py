@@ -66,22 +66,21 @@ def pages(files: dict[str, str]) -> dict[str, Page]:
     return {name: Page(text) for name, text in files.items() if name.endswith(".html")}
 
 
-def test_the_data_fits_its_schema(files: dict[str, str]) -> None:
+def test_the_data_fits_its_schema_which_knows_every_key(files: dict[str, str]) -> None:
     schema = json.loads(files["catalogue.schema.json"])
     jsonschema.Draft7Validator.check_schema(schema)
     jsonschema.validate(json.loads(files["catalogue.json"]), schema)
-
-
-def test_the_schema_knows_every_key(files: dict[str, str]) -> None:
-    schema = json.loads(files["catalogue.schema.json"])
     data = json.loads(files["catalogue.json"])
     assert set(schema["properties"]) == set(data)
     assert set(schema["definitions"]["module"]["properties"]) == set(data["modules"][0])
     assert set(schema["definitions"]["module"]["required"]) == set(data["modules"][0])
 
 
-def test_the_same_catalogue_makes_the_same_bytes(catalogue: Catalogue, files: dict[str, str]) -> None:
+def test_the_same_catalogue_makes_the_same_bytes_of_every_file(catalogue: Catalogue, files: dict[str, str]) -> None:
     assert catalogue_files(catalogue, title="Containers on test") == files
+    templates = {path.name for path in data_path("catalogue").iterdir() if path.suffix == ".j2"}
+    assert templates == {"index.html.j2", "layout.html.j2", "macros.html.j2", "module.html.j2"}
+    assert {path.name for path in data_path("catalogue").iterdir() if path.is_file()} - templates <= set(files)
 
 
 def test_the_list_has_every_module_and_leads_to_its_page(pages: dict[str, Page], catalogue: Catalogue) -> None:
@@ -106,7 +105,9 @@ def test_pages_load_their_own_files_only(pages: dict[str, Page], files: dict[str
         assert "@import" not in files[name]
 
 
-def test_a_page_has_what_users_copy_and_look_for(pages: dict[str, Page]) -> None:
+def test_a_page_has_what_users_copy_and_how_to_install(pages: dict[str, Page]) -> None:
+    assert "eb samtools-1.22.eb" in pages["modules/samtools-1.22.html"].texts["code"]
+    assert "eb " not in pages["modules/PyTorch-2.2.0.html"].texts["code"]
     page = pages["modules/PyTorch-2.7.1.html"]
     assert "module load PyTorch/2.7.1" in page.texts["code"]
     assert "srun -n1 python --version" in page.texts["code"]
@@ -128,11 +129,6 @@ def test_a_page_has_what_users_copy_and_look_for(pages: dict[str, Page]) -> None
     ):
         assert wanted in text
     assert "https://example.org/1" in set(page.attributes("a", "href"))
-
-
-def test_what_is_on_offer_says_how_to_install_it(pages: dict[str, Page]) -> None:
-    assert "eb samtools-1.22.eb" in pages["modules/samtools-1.22.html"].texts["code"]
-    assert "eb " not in pages["modules/PyTorch-2.2.0.html"].texts["code"]
 
 
 def test_a_guide_is_markdown_without_html_pictures_or_scripts(pages: dict[str, Page]) -> None:
@@ -193,9 +189,3 @@ def test_an_earlier_catalogue_is_known_by_its_files(tmp_path: Path, files: dict[
 def test_a_catalogue_of_something_else_is_not_an_earlier_one(tmp_path: Path, data: str) -> None:
     (tmp_path / "catalogue.json").write_text(data)
     assert not is_catalogue(tmp_path)
-
-
-def test_every_file_of_the_folder_is_used(files: dict[str, str]) -> None:
-    templates = {path.name for path in data_path("catalogue").iterdir() if path.suffix == ".j2"}
-    assert templates == {"index.html.j2", "layout.html.j2", "macros.html.j2", "module.html.j2"}
-    assert {path.name for path in data_path("catalogue").iterdir() if path.is_file()} - templates <= set(files)

@@ -117,6 +117,14 @@ def test_what_the_easyconfig_says_is_shown_and_its_code_is_not_run(space: Softwa
     assert "--gpus-per-node=1" in entry["job"]
 
 
+def test_an_address_that_is_no_web_page_is_left_out(space: SoftwareSpace, output: Path) -> None:
+    root = installed(space)
+    (root / "easybuild").mkdir()
+    (root / "easybuild/Demo-1.eb").write_text(EASYCONFIG.replace("https:", "javascript:"))
+    assert run("--output", output).exit_code == 0
+    assert modules(output)["Demo/1"]["homepage"] == ""
+
+
 def test_lines_name_the_partition_and_the_account_of_the_site(
     space: SoftwareSpace, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,14 +141,6 @@ def test_lines_name_the_partition_and_the_account_of_the_site(
         "Demo/1": "srun -n1 --gpus-per-node=1 '--partition=gpu nodes' --account=project_1 demo",
         "Plain/1": "srun -n1 --account=project_1 demo",
     }
-
-
-def test_an_address_that_is_no_web_page_is_left_out(space: SoftwareSpace, output: Path) -> None:
-    root = installed(space)
-    (root / "easybuild").mkdir()
-    (root / "easybuild/Demo-1.eb").write_text(EASYCONFIG.replace("https:", "javascript:"))
-    assert run("--output", output).exit_code == 0
-    assert modules(output)["Demo/1"]["homepage"] == ""
 
 
 def test_versions_are_compared_and_the_newest_is_first(space: SoftwareSpace, output: Path) -> None:
@@ -179,8 +179,13 @@ def test_nothing_to_list_keeps_an_earlier_catalogue(space: SoftwareSpace, output
     assert snapshot(output) == before
 
 
-def test_files_of_others_are_not_replaced(space: SoftwareSpace, output: Path) -> None:
+def test_files_of_others_are_not_replaced_and_a_missing_folder_is_named(
+    space: SoftwareSpace, output: Path, tmp_path: Path
+) -> None:
     installed(space)
+    result = run("--output", output, "--easyconfigs", tmp_path / "nowhere")
+    assert "nowhere': name a folder of easyconfigs" in str(result.exception)
+    assert not output.exists()
     output.mkdir(parents=True)
     (output / "thesis.tex").write_text("years")
     result = run("--output", output)
@@ -244,6 +249,14 @@ def test_a_wrong_time_is_refused(space: SoftwareSpace, output: Path, monkeypatch
         monkeypatch.setenv("SOURCE_DATE_EPOCH", wrong)
         assert "SOURCE_DATE_EPOCH" in str(run("--output", output).exception)
     assert not output.exists()
+
+
+def test_without_a_jupyter_nothing_is_written(space: SoftwareSpace, output: Path, tmp_path: Path) -> None:
+    installed(space, "Demo/1", "python")
+    done = run("--ood", tmp_path / "app", "--ood-cluster", "main", "--output", output)
+    assert "pip install jupyterlab" in str(done.exception)
+    assert not output.exists()
+    assert not (tmp_path / "app").exists()
 
 
 @pytest.fixture
@@ -334,13 +347,6 @@ def test_an_easybuild_that_does_not_start_writes_nothing(
     assert not output.exists()
 
 
-def test_a_missing_folder_is_named(space: SoftwareSpace, output: Path, tmp_path: Path) -> None:
-    installed(space)
-    result = run("--output", output, "--easyconfigs", tmp_path / "nowhere")
-    assert "nowhere': name a folder of easyconfigs" in str(result.exception)
-    assert not output.exists()
-
-
 def test_an_app_of_open_ondemand_beside_the_pages_or_alone(space: SoftwareSpace, output: Path, tmp_path: Path) -> None:
     installed(space, "Demo/1", "python", expected_packages={"jupyterlab": "4.2"})
     app = tmp_path / "app"
@@ -357,14 +363,6 @@ def test_an_app_of_open_ondemand_beside_the_pages_or_alone(space: SoftwareSpace,
     assert "has files that sifmod did not write" in str(run("--ood", app, "--ood-cluster", "main").exception)
     (app / "mine").unlink()
     assert snapshot(app) == before
-
-
-def test_without_a_jupyter_nothing_is_written(space: SoftwareSpace, output: Path, tmp_path: Path) -> None:
-    installed(space, "Demo/1", "python")
-    done = run("--ood", tmp_path / "app", "--ood-cluster", "main", "--output", output)
-    assert "pip install jupyterlab" in str(done.exception)
-    assert not output.exists()
-    assert not (tmp_path / "app").exists()
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,17 @@ def test_two_of_one_module_are_named_and_the_others_converted(call: Call, folder
     assert "sifmod: d.eb: not carried over: gpu" in result.stderr
 
 
-def test_a_dash_is_standard_output(call: Call, folder: Path, tmp_path: Path) -> None:
+def test_a_dash_is_standard_output_and_one_alone_fails_as_any_verb_does(
+    call: Call, folder: Path, tmp_path: Path
+) -> None:
     result = call(folder / "a.eb", "--output", "-")
     assert result.exit_code == 0
     assert "\nsources = ['x.sif']\n" in result.stdout
     assert result.stdout == call(folder / "a.eb").stdout
     assert not (tmp_path / "-").exists()
+    result = call(folder / "c.eb")
+    assert isinstance(result.exception, EasyconfigError)
+    assert call(folder / "a.eb").stdout.startswith("# Converted by sifmod ")
 
 
 def test_programs_get_what_was_converted_and_what_was_not(call: Call, folder: Path) -> None:
@@ -84,9 +89,3 @@ def test_several_are_not_written_into_one_file(call: Call, folder: Path, tmp_pat
     assert (result.exit_code, result.stdout) == (2, "")
     assert "--output DIR" in result.stderr
     assert not (tmp_path / "one.eb").exists()
-
-
-def test_one_alone_fails_as_any_verb_does(call: Call, folder: Path) -> None:
-    result = call(folder / "c.eb")
-    assert isinstance(result.exception, EasyconfigError)
-    assert call(folder / "a.eb").stdout.startswith("# Converted by sifmod ")

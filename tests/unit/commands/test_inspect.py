@@ -44,12 +44,19 @@ def test_mpi_libraries_with_their_abi(top: Path) -> None:
     assert (found["abi"], found["version"], found["glibc"], found["ucx"]) == ("MPICH", "4.0.2", "2.34", True)
 
 
-def test_packages_for_scripts(top: Path) -> None:
+def test_packages_for_scripts_and_json_with_everything(top: Path) -> None:
     assert call(top, "--packages").output.splitlines() == ["b==1", "torch==2.2.0+cu121"]
     assert call(top, "--packages", "--python", "/usr").output.splitlines() == [
         "demo-vendor==1.2.3+site",
         "Local.Package==2.0",
     ]
+    found = json.loads(call(top, "--json").output)
+    assert (found["kind"], found["architecture"], found["default_python"]) == ("sandbox", "arm64", "/opt/venv")
+    (venv,) = (python for python in found["pythons"] if python["kind"] == "venv")
+    assert {"name": "b", "version": "1"} in venv["packages"]
+    assert found["torch"][0]["cuda"] == "12.1"
+    packages = json.loads(call(top, "--json", "--packages").output)
+    assert packages == [{"name": "b", "version": "1"}, {"name": "torch", "version": "2.2.0+cu121"}]
 
 
 def test_a_bill_of_materials_for_scanners(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,35 +87,17 @@ def test_a_bill_of_materials_is_written_to_a_file(top: Path, tmp_path: Path, mon
     assert json.loads(target.read_text())["bomFormat"] == "CycloneDX"
     assert call(top, "--output", target, "--force").exit_code == 2
     assert [one.name for one in tmp_path.iterdir() if one != top] == [target.name]
-
-
-def test_an_existing_bill_of_materials_is_refused_before_the_image_is_read(tmp_path: Path) -> None:
     target = write(tmp_path, "/box.cdx.json", "mine")
     assert "exists" in str(call(tmp_path / "gone.sif", "--sbom", "cyclonedx", "-o", target).exception)
 
 
-def test_a_bill_of_materials_without_the_library_says_what_to_install(
-    top: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bill_of_materials_says_what_it_lacks_or_what_to_install(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(top, "/var/lib/rpm/Packages", "x")
+    assert "only RPM reads" in call(top, "--sbom", "cyclonedx").output.splitlines()[0]
     monkeypatch.setitem(sys.modules, "sifmod.image.sbom", None)
     result = call(top, "--sbom", "cyclonedx")
     assert result.stdout == ""
     assert "pip install 'sifmod[sbom]'" in str(result.exception)
-
-
-def test_a_bill_of_materials_says_what_it_lacks(top: Path) -> None:
-    write(top, "/var/lib/rpm/Packages", "x")
-    assert "only RPM reads" in call(top, "--sbom", "cyclonedx").output.splitlines()[0]
-
-
-def test_json_has_everything(top: Path) -> None:
-    found = json.loads(call(top, "--json").output)
-    assert (found["kind"], found["architecture"], found["default_python"]) == ("sandbox", "arm64", "/opt/venv")
-    (venv,) = (python for python in found["pythons"] if python["kind"] == "venv")
-    assert {"name": "b", "version": "1"} in venv["packages"]
-    assert found["torch"][0]["cuda"] == "12.1"
-    packages = json.loads(call(top, "--json", "--packages").output)
-    assert packages == [{"name": "b", "version": "1"}, {"name": "torch", "version": "2.2.0+cu121"}]
 
 
 def test_an_image_can_not_steer_the_terminal(top: Path) -> None:

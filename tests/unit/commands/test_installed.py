@@ -82,20 +82,25 @@ def test_list_names_an_environment_whose_packages_are_elsewhere(call: Call, root
     assert call("list", "--json").exit_code == 1
 
 
-def test_fast_leaves_the_size_of_a_directory_out(call: Call, root: Path) -> None:
+def test_fast_leaves_the_size_of_a_directory_out_and_the_largest_come_first(
+    call: Call, root: Path, prefix: Path
+) -> None:
     assert ", 0 packages, " in call("list").output
     assert "directory, 0 packages  " in call("list", "--fast").output
     (root / "demo.sif").unlink()
     assert "(gone)" in call("list").output
+    other = make_installation(software_space(prefix), "Zzz/1")
+    (other / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS + bytes(100_000))
+    lines = call("list", "--by-size").output.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["Zzz/1", MODULE]
+    assert lines[-1].startswith("2 installations: 100")
+    assert root.name in call("list").output.splitlines()[1]
 
 
 def test_an_empty_space_is_said_to_be_so(call: Call, prefix: Path) -> None:
     result = call("list")
     assert (result.exit_code, result.output) == (0, f"no container modules in {prefix}/software\n")
     assert json.loads(call("list", "--json").output)["installations"] == []
-
-
-def test_to_verify_nothing_is_no_success(call: Call, prefix: Path) -> None:
     for options in ((), ("--quiet",), ("--json",)):
         result = call("verify", *options)
         assert (result.exit_code, result.stdout) == (1, "")
@@ -111,15 +116,6 @@ def test_a_damaged_one_is_named_beside_the_others(call: Call, root: Path, prefix
     listed = json.loads(call("list", "--json").stdout)
     assert [item["root"] for item in listed["damaged"]] == [str(prefix / "software" / "Bad" / "1")]
     assert call("verify").exit_code == 1
-
-
-def test_the_largest_come_first_with_a_sum(call: Call, root: Path, prefix: Path) -> None:
-    other = make_installation(software_space(prefix), "Zzz/1")
-    (other / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS + bytes(100_000))
-    lines = call("list", "--by-size").output.splitlines()
-    assert [line.split()[0] for line in lines[1:3]] == ["Zzz/1", MODULE]
-    assert lines[-1].startswith("2 installations: 100")
-    assert root.name in call("list").output.splitlines()[1]
 
 
 def test_quiet_prints_problems_only(call: Call, root: Path, prefix: Path) -> None:
@@ -289,7 +285,9 @@ def test_verify_ends_by_its_outcome(call: Call, root: Path) -> None:
     assert (report["problems"], report["installations"][0]["outcome"]) == (1, "problem")
 
 
-def test_remove_asks_first(call: Call, root: Path) -> None:
+def test_remove_asks_first_and_for_programs_needs_yes(call: Call, root: Path) -> None:
+    assert call("remove", MODULE, "--json").exit_code == 2
+    assert root.exists()
     result = call("remove", MODULE, input="n\n")
     assert (result.exit_code, root.exists()) == (1, True)
     assert "Remove it?" in result.output
@@ -359,11 +357,6 @@ def test_remove_warns_when_the_module_is_loaded(call: Call, root: Path, monkeypa
     result = call("remove", MODULE, "--yes", "--json")
     assert f"module unload {MODULE}" in result.stderr
     assert json.loads(result.stdout) == {"removed": MODULE}
-
-
-def test_remove_for_programs_needs_yes(call: Call, root: Path) -> None:
-    assert call("remove", MODULE, "--json").exit_code == 2
-    assert root.exists()
 
 
 def test_remove_finishes_what_was_interrupted(call: Call, root: Path) -> None:

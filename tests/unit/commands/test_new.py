@@ -44,6 +44,11 @@ def test_the_file_is_written_here_and_the_next_command_named(call: Call, image: 
     ]
 
 
+def test_beside_the_image_eb_needs_no_option(call: Call, image: Path, tmp_path: Path) -> None:
+    (tmp_path / "demo.sif").symlink_to(image)
+    assert f"install it with: eb {NAME}" in call("demo.sif").stdout
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_shell_without_eb_is_told_what_to_load(
     call: Call, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
@@ -63,11 +68,6 @@ def test_an_image_for_other_processors_is_noted(call: Call, image: Path, monkeyp
     assert "note: the image is for arm64, and this host is riscv64: install it on a host of that kind" in result.stderr
 
 
-def test_beside_the_image_eb_needs_no_option(call: Call, image: Path, tmp_path: Path) -> None:
-    (tmp_path / "demo.sif").symlink_to(image)
-    assert f"install it with: eb {NAME}" in call("demo.sif").stdout
-
-
 def test_nothing_is_overwritten_without_force(call: Call, image: Path, tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("mine")
     result = call(image)
@@ -85,9 +85,6 @@ def test_output_is_a_file_a_directory_or_standard_output(call: Call, image: Path
     assert "name = 'other'" in (tmp_path / "other.eb").read_text()
     shown = call(image, "-o", "-").stdout
     assert shown == (tmp_path / "configs" / NAME).read_text()
-
-
-def test_json(call: Call, image: Path, tmp_path: Path) -> None:
     found = json.loads(call(image, "--json").stdout)
     assert found["file"] == NAME
     assert found["parameters"]["python_prefix"] == "/usr"
@@ -136,13 +133,15 @@ def test_what_is_no_image_is_refused(call: Call, tmp_path: Path, words: list[str
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_name_that_is_no_utf8_is_one_sentence(call: Call, image: Path, tmp_path: Path) -> None:
+def test_what_is_no_image_or_no_utf_8_is_one_sentence(call: Call, image: Path, tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"b\xffd.sif")
     path.symlink_to(image)
     result = call(path)
     assert isinstance(result.exception, ImageError)
     assert "is not UTF-8" in str(result.exception)
     assert not list(tmp_path.glob("*.eb"))
+    result = call()
+    assert (result.exit_code, "Missing argument 'IMAGE|URI|DOCKERFILE'" in result.stderr) == (2, True)
 
 
 @pytest.fixture
@@ -224,8 +223,3 @@ def test_an_option_that_has_moved_names_its_verb(call: Call, tmp_path: Path, wor
     assert list(tmp_path.iterdir()) == []
     option = next(word for word in words.split() if word.startswith("--"))
     assert option not in call("--help").stdout.split()
-
-
-def test_an_image_is_named(call: Call) -> None:
-    result = call()
-    assert (result.exit_code, "Missing argument 'IMAGE|URI|DOCKERFILE'" in result.stderr) == (2, True)

@@ -51,10 +51,7 @@ def test_a_whole_registry(call: Call, tmp_path: Path) -> None:
     assert len(written) == 7
     again = call("convert", "--all", RECIPES, "--output", "out")
     assert "'out' is not empty: choose a new folder" in str(again.exception)
-
-
-def test_two_recipes_of_one_name_and_tag_are_named(call: Call) -> None:
-    result = call("convert", "--all", RECIPES, "--output", "out", "--json")
+    result = call("convert", "--all", RECIPES, "--output", "other", "--json")
     said = json.loads(result.stdout)
     assert len(said["converted"]) == 6
     problem = next(one for one in said["failed"] if one["reason"] == "the same name and version as another one")

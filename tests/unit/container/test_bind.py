@@ -44,9 +44,10 @@ def test_a_list_of_arguments_is_read_back_as_the_same_binds(binds: list[Bind]) -
     assert Bind.parse_list(",".join(bind.argument for bind in binds)) == tuple(binds)
 
 
-def test_empty_elements_of_a_list_are_nothing() -> None:
+def test_empty_elements_and_a_destination_that_is_the_source_are_left_out() -> None:
     assert Bind.parse_list(",/a,,/b:/c:ro,rw,") == (Bind("/a", "/a"), Bind("/b", "/c", "ro,rw"))
     assert Bind.parse_list("") == ()
+    assert Bind("/data", "/data").argument == "/data"
 
 
 @pytest.mark.parametrize("text", ["ro", "ro,/a", "/a,relative", "/a:/b,bogus=1", "/a,ro"])
@@ -67,10 +68,6 @@ def test_a_path_alone_is_seen_at_the_same_place(path: str) -> None:
     bind = Bind.parse(escape(path))
     assert (bind.source, bind.destination, bind.options) == (path, path, "")
     assert bind.argument == escape(path)
-
-
-def test_a_destination_that_is_the_source_is_left_out() -> None:
-    assert Bind("/data", "/data").argument == "/data"
 
 
 @pytest.mark.parametrize(

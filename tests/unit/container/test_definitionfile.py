@@ -39,22 +39,17 @@ From: {{ BASE }}
 """
 
 
-def test_each_stage_has_its_own_arguments() -> None:
+def test_each_stage_has_its_own_arguments_and_sections() -> None:
     first, last = stages_of(TWO_STAGES, {})
     assert (first.agent, first.base, first.header["stage"]) == ("docker", "debian:12", "build")
     assert first.unset_arguments == ("WORD",)
     assert (last.base, last.unset_arguments) == ("", ("BASE",))
-
-
-def test_build_arguments_come_before_those_of_the_file() -> None:
     first, last = stages_of(TWO_STAGES, {"BASE": "a/b:{{ TAG }}", "TAG": "13"})
     assert (first.base, last.base) == ("a/b:13", "a/b:13")
     assert last.unset_arguments == ()
-
-
-def test_sections_are_read_with_the_numbers_of_their_lines() -> None:
     last = stages_of(TWO_STAGES, {"BASE": "b"})[-1]
     assert list(last.section("files")) == [(19, "a.txt /opt"), (24, "b.txt")]
+    assert stages_of("FROM a\n%post\n bootstrap: x\n", {}) == ()
 
 
 @pytest.mark.parametrize(
@@ -96,10 +91,6 @@ def test_what_is_copied_is_told_as_the_runtime_sees_it(section: str, copied: lis
 )
 def test_the_header_names_the_base(header: str, base: str) -> None:
     assert stage(header).base == base
-
-
-def test_what_is_no_definition_file_has_no_stages() -> None:
-    assert stages_of("FROM a\n%post\n bootstrap: x\n", {}) == ()
 
 
 def test_a_long_value_is_not_multiplied() -> None:

@@ -49,15 +49,12 @@ def test_instructions_go_over_lines_and_comments_do_not_count() -> None:
     assert (found[0].first, found[0].last) == (2, 6)
 
 
-def test_the_content_of_a_heredoc_is_no_instruction() -> None:
+def test_heredocs_and_escapes_are_no_instructions() -> None:
     text = (
         "FROM a\nRUN <<EOF cat >/x\nFROM b\nEOF\nCOPY <<-'END' /y\nFROM c\n\tEND\nRUN echo $((1 << 2)) << 3\nFROM d\n"
     )
     assert list(dockerfile(text).images) == ["a", "d"]
     assert list(dockerfile("FROM a\nRUN cat <<EOF\nFROM b\n").images) == ["a", "b"]
-
-
-def test_another_escape_character() -> None:
     assert list(dockerfile("# escape=`\nFROM `\n  a\\b`\n  :1\n").images) == ["a\\b"]
 
 
@@ -147,12 +144,9 @@ def test_a_target_relative_to_the_folder_of_an_image_is_refused(before: str) -> 
         dockerfile(text).check(target="", files=["x"])
 
 
-def test_a_mount_is_known() -> None:
+def test_heredocs_and_mounts_are_known() -> None:
     assert not dockerfile("FROM a\nRUN --network=none mount --mount=x\n").mount
     assert dockerfile("FROM a\n\nRUN --network=none --mount=target=/x ls\n").mount == "line 3, RUN --mount=target=/x"
-
-
-def test_a_heredoc_is_known() -> None:
     assert not dockerfile("FROM a\nRUN echo '<<EOF' $((1<<2)) <<<EOF\nENV X=<<EOF\n").heredoc
     assert dockerfile("FROM a\n\nCOPY <<-'EOF' /x\nEOF\n").heredoc == "line 3, COPY <<-'EOF' /x"
 

@@ -25,12 +25,9 @@ def spec_of(parameters: dict[str, Any]) -> ContainerSpec:
     )
 
 
-def test_without_parameters_of_its_own_it_is_as_the_base() -> None:
+def test_lists_and_tables_are_added_and_other_values_replaced() -> None:
     assert inherited(BASE, PARAMETERS, {}) == PARAMETERS
     assert spec_of(inherited(BASE, PARAMETERS, {})) == spec_of(PARAMETERS)
-
-
-def test_lists_and_tables_are_added_and_other_values_replaced() -> None:
     own = {
         "binds": ("/b",),
         "container_env": {"TWO": "zwei", "THREE": None},
@@ -46,17 +43,18 @@ def test_lists_and_tables_are_added_and_other_values_replaced() -> None:
         "python": ("python",),
         "x": ("/opt/x", "-y", "a b"),
     }
-
-
-def test_wrappers_are_added_to_the_usual_ones() -> None:
     without = {name: value for name, value in PARAMETERS.items() if name != "wrappers"}
     assert spec_of(inherited(BASE, without, {"wrappers": ["tool"]})).wrappers == ("python", "pip", "tool")
 
 
-def test_only_what_is_inherited_is_taken_from_a_manifest() -> None:
+def test_only_what_is_inherited_is_taken_from_a_manifest_and_names_are_no_code() -> None:
     hostile = {**PARAMETERS, "image_mode": "link", "pip_requirements": ["evil"], "sources": ["x"]}
     assert inherited(BASE, hostile, {}) == PARAMETERS
     assert set(spec_of(hostile).inheritable) <= set(INHERITED)
+    # easyBuild writes them into the module
+    hostile = {**PARAMETERS, "expected_packages": {'alpha"); os.execute("id") --': "1"}}
+    with pytest.raises(ParameterError, match="that `pip list` shows"):
+        spec_of(inherited(BASE, hostile, {}))
 
 
 @pytest.mark.parametrize("name", OF_THE_IMAGE)
@@ -81,10 +79,3 @@ def test_a_wrong_value_ends_in_a_sentence(name: str, value: Any) -> None:
     for below, own in (({}, {name: value}), ({name: value}, {}), ({name: value}, {name: value})):
         with pytest.raises(ParameterError, match=name):
             spec_of(inherited(BASE, {**PARAMETERS, **below}, own))
-
-
-def test_names_of_packages_are_no_code() -> None:
-    """EasyBuild writes them into the module."""
-    hostile = {**PARAMETERS, "expected_packages": {'alpha"); os.execute("id") --': "1"}}
-    with pytest.raises(ParameterError, match="that `pip list` shows"):
-        spec_of(inherited(BASE, hostile, {}))

@@ -54,9 +54,6 @@ def test_an_image_alone_is_a_container_without_a_python() -> None:
     assert (spec.python, spec.venv, spec.wrappers, spec.interpreter) == (None, "", (), "")
     assert (spec.gpu, spec.launch, spec.module_family, spec.pip_constraints) == ("", "exec", "container", True)
     assert spec.module == "Demo/1.0-x"
-
-
-def test_the_name_of_the_module_is_easybuild_s_if_it_has_one() -> None:
     spec = replace(made(), naming=Naming("devel/Demo/.1", "Core/devel/Demo/.1", "Demo/1", ("/modules/1.lua",)))
     assert spec.module == "devel/Demo/.1"
 
@@ -68,39 +65,27 @@ def test_a_name_that_makes_no_variable_is_refused(name: str, env_name: str) -> N
     assert made(name="7zip", env_name="7ZIP").env_name == "7ZIP"
 
 
-def test_a_conda_environment_is_the_python() -> None:
+def test_the_python_is_a_prefix_or_a_conda_environment() -> None:
     spec = made(conda_env="pytorch")
     assert spec.python == PythonLayout("/opt/miniconda3/envs/pytorch", "/opt/miniconda3", "pytorch")
     assert spec.python.executable == "/opt/miniconda3/envs/pytorch/bin/python3"
     assert spec.python.activation == "source /opt/miniconda3/bin/activate pytorch"
     assert spec.interpreter == spec.python.executable
-
-
-def test_the_base_environment_is_the_conda_root_itself() -> None:
     assert made(conda_root="/opt/conda/", conda_env="base").python == PythonLayout("/opt/conda", "/opt/conda", "base")
-
-
-def test_a_prefix_is_the_python_without_conda() -> None:
     python = made(python_prefix="/opt/venv/").python
     assert python == PythonLayout("/opt/venv")
     assert python.activation == ""
-
-
-def test_the_interpreter_is_the_one_of_the_virtual_environment() -> None:
+    python = made(python_prefix="/usr/").python
+    assert python is not None
+    assert python.executable == "/usr/bin/python3"
     spec = made(python_prefix="/usr", venv="demo")
     assert spec.venv_path == "/user-software/venv/demo"
     assert spec.interpreter == "/user-software/venv/demo/bin/python"
 
 
-def test_a_container_with_a_python_has_python_and_pip_wrappers() -> None:
+def test_wrappers_are_python_and_pip_or_those_that_are_named_each_once() -> None:
     assert made(python_prefix="/usr").wrappers == ("python", "pip")
-
-
-def test_an_empty_list_of_wrappers_means_none() -> None:
     assert made(python_prefix="/usr", wrappers=[]).wrappers == ()
-
-
-def test_a_wrapper_that_is_named_twice_is_made_once() -> None:
     assert made(wrappers=["nvcc", "nvidia-smi", "nvcc"]).wrappers == ("nvcc", "nvidia-smi")
 
 
@@ -138,15 +123,15 @@ def test_a_description_can_not_be_changed_and_keeps_its_own_values() -> None:
         spec.venv = "x"  # type: ignore[misc]  # mypy forbids it too
 
 
-def test_mpi_is_of_the_host_or_of_the_image() -> None:
+def test_values_that_may_be_said_in_several_ways() -> None:
     assert (made().mpi, made(mpi="").mpi, made(mpi="image").mpi) == ("", "", "image")
     assert "'host' or 'image'" in str(refused(mpi="hosts"))
-
-
-def test_gpu_libraries_are_the_host_s_unless_said_otherwise() -> None:
     assert made(gpu="amd").gpu_libraries == made(gpu="nvidia", gpu_libraries="").gpu_libraries == "host"
     assert made(gpu="amd", gpu_libraries="image").runtime_gpu is None
     assert "'host' or 'image'" in str(refused(gpu="amd", gpu_libraries="own"))
+    assert made(python_prefix="/usr", venv="x").user_commands
+    assert not made(python_prefix="/usr", venv="x", user_commands=False).user_commands
+    assert not made(python_prefix="/usr").user_commands
 
 
 @pytest.mark.parametrize("gpu", ["", None, False])
@@ -157,12 +142,6 @@ def test_no_gpu_can_be_said_in_several_ways(gpu: object) -> None:
 @pytest.mark.parametrize("family", ["", False])
 def test_no_family_can_be_said_in_two_ways(family: object) -> None:
     assert made(module_family=family).module_family == ""
-
-
-def test_a_python_in_the_default_search_path_needs_no_slash_at_its_end() -> None:
-    python = made(python_prefix="/usr/").python
-    assert python is not None
-    assert python.executable == "/usr/bin/python3"
 
 
 # parameter, value, what else is needed to come so far, what the remedy says
@@ -333,9 +312,3 @@ def test_any_value_is_either_accepted_or_refused_with_its_parameter(parameters: 
     if refusal is not None:
         assert refusal.parameter in parameters
         assert refusal.remedy
-
-
-def test_commands_of_users_need_user_software() -> None:
-    assert made(python_prefix="/usr", venv="x").user_commands
-    assert not made(python_prefix="/usr", venv="x", user_commands=False).user_commands
-    assert not made(python_prefix="/usr").user_commands

@@ -60,15 +60,12 @@ def test_a_library_of_the_host_is_compared_with_the_image_s_libc(
         assert finding.what == f"'{bind.source}' of the host {glibc_problem('2.34', libc)}"
 
 
-def test_a_real_library_s_needs_are_read() -> None:
+def test_libraries_of_this_host_are_read_and_without_any_nothing_is_said() -> None:
     found = sorted(Path("/").glob("lib*/*/libm.so.6")) or sorted(Path("/").glob("lib*/libm.so.6"))
     if not found:
         lacking("this host has no libm of glibc where it is looked for")
     (finding,) = check_libraries(Inspection("x", "SIF", libc="glibc 2.1"), [Bind.parse(str(found[0]))])
     assert finding.severity == PROBLEM
-
-
-def test_without_libraries_nothing_is_said() -> None:
     assert list(check_libraries(Inspection("x", "SIF"), [Bind.parse("/etc"), Bind.parse("/gone/x.so")])) == []
 
 
@@ -93,14 +90,11 @@ def look(space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> Look:
     return run
 
 
-def test_an_image_for_another_architecture_is_a_problem(look: Look) -> None:
+def test_an_image_for_another_architecture_or_that_is_damaged_or_gone_is_named(look: Look) -> None:
     found = look(Target(image=Path("x.sif")), Inspection("x.sif", "SIF", architecture="s390x"))
     assert (found["image"][0].severity, "s390x" in found["image"][0].what) == (PROBLEM, True)
     found = look(Target(image=Path("x.sif")), Inspection("x.sif", "SIF", unread="it is encrypted"))
     assert [finding.severity for finding in found["image"]] == [OK, WARNING]
-
-
-def test_an_image_that_is_damaged_or_not_here_is_said_to_be_so(look: Look) -> None:
     assert look(Target(image=Path("x.sif")))["image"][0].severity == PROBLEM
     assert look(Target(missing_image="it is gone"))["image"][0].severity == NOTE
 
@@ -123,6 +117,9 @@ def test_what_pythonpath_hides_and_what_would_run_here_is_named(
     assert finding.what == f"numpy 1.0 in '{tmp_path}/seen' of PYTHONPATH hides the container's 2.1: unset PYTHONPATH"
     (finding,) = found["submitit"]
     assert "runs jobs on this host" in finding.what
+    assert "which sifmod site discover slurm writes" in finding.remedy
+    with_feature = a_site(feature={"slurm": Feature("slurm")})
+    assert "export SIFMOD_FEATURES=slurm, then load" in look(target, site=with_feature)["submitit"][0].remedy
     with_srun = a_site(optional_binds=(Bind("/usr/bin/srun", "/usr/bin/srun"),))
     assert "submitit" not in look(target, site=with_srun)
 
@@ -131,6 +128,14 @@ def test_a_feature_that_the_site_has_no_more_is_named(look: Look, space: Softwar
     make_installation(space, "Demo/1", features=("mpi",))
     (finding,) = look(Target(installation=find_installation(space, "Demo/1")))["features"]
     assert (finding.severity, finding.what) == (WARNING, "the site no longer has the feature 'mpi'")
+
+
+def test_an_environment_whose_packages_are_elsewhere_is_a_problem(look: Look, space: SoftwareSpace) -> None:
+    library = make_installation(space, "Demo/1") / "user-software/venv/demo/lib"
+    library.rename(library.with_name("other"))
+    library.symlink_to("../../..")
+    (problem, _counts) = look(Target(installation=find_installation(space, "Demo/1")))["user software"]
+    assert (problem.severity, "out of user software" in problem.what) == (PROBLEM, True)
 
 
 @pytest.mark.parametrize(
@@ -204,29 +209,19 @@ def test_user_software_s_state_is_looked_at(look: Look, space: SoftwareSpace, mo
     assert "remove the link" in finding.remedy
 
 
-def test_an_environment_whose_packages_are_elsewhere_is_a_problem(look: Look, space: SoftwareSpace) -> None:
-    library = make_installation(space, "Demo/1") / "user-software/venv/demo/lib"
-    library.rename(library.with_name("other"))
-    library.symlink_to("../../..")
-    (problem, _counts) = look(Target(installation=find_installation(space, "Demo/1")))["user software"]
-    assert (problem.severity, "out of user software" in problem.what) == (PROBLEM, True)
-
-
-def test_layers_are_looked_at_and_not_read_whole(look: Look, space: SoftwareSpace) -> None:
+def test_a_second_torch_in_user_software_and_layers_are_looked_at(look: Look, space: SoftwareSpace) -> None:
     root = make_installation(space, "Demo/1")
     target = Target(installation=find_installation(space, "Demo/1"))
     layer = root / "user-software.layers/1.squashfs"
     layer.parent.mkdir()
     layer.write_bytes(SQUASHFS)
     layer.with_suffix(".sha256").write_text(f"{64 * '0'}\n")
+    (packages,) = root.glob("user-software/venv/demo/lib/python3.11/site-packages")
+    (packages / "_below.pth").write_text("import x; p = '/user-layers/1/venv'\n")
     assert "layers" not in look(target)
     layer.rename(layer.with_name("2.squashfs"))
     (finding,) = look(target)["layers"]
     assert (finding.severity, "1.squashfs is missing" in finding.what) == (PROBLEM, True)
-
-
-def test_a_second_torch_in_user_software_is_named(look: Look, space: SoftwareSpace) -> None:
-    root = make_installation(space, "Demo/1")
     (root / "runscripts").mkdir()
     (root / "runscripts" / "pip-constraints.txt").write_text("torch==2.2.0\n")
     info = root / "user-software/venv/demo/lib/python3.11/site-packages/torch-2.9.0.dist-info"

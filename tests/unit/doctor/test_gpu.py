@@ -83,9 +83,13 @@ def test_the_driver_is_compared_with_what_the_image_has(
     assert bool(finding.why and finding.remedy) == (severity in (PROBLEM, WARNING))
 
 
-def test_the_newest_cuda_of_several_counts() -> None:
+def test_the_newest_cuda_of_several_and_the_default_python_s_count() -> None:
     image = Inspection("x", "SIF", components=(Component(CUDA, "9.2", "a"), Component(CUDA, "12.1", "b")))
     assert check([K40], image)["GPU driver"].severity == PROBLEM
+    several = an_image(cuda="12.1", rocm="6.0")
+    torch = Torch("/usr", "2.2.0", "12.1", "", (), "")
+    assert "driver 535" in check([A100], replace(several, torch=(torch,), default_python="/usr"))["GPU driver"].what
+    assert "driver 6.3.6" in check([MI250], several)["GPU driver"].what
 
 
 NGC_2203 = ("5.2", "6.0", "6.1", "7.0", "7.5", "8.0", "8.6+PTX")
@@ -126,7 +130,7 @@ def test_code_runs_where_nvidia_and_amd_say(architecture: str, built: tuple[str,
     assert runs_on(architecture, built) == runs
 
 
-def test_another_vendor_s_gpus_and_none_are_told_apart() -> None:
+def test_gpus_of_another_vendor_none_and_unknown_ones_are_told_apart() -> None:
     rocm = an_image(rocm="6.0")
     assert check([A100], rocm)["GPU"].severity == PROBLEM
     assert "NVIDIA A100" in check([A100], rocm)["GPU"].what
@@ -134,22 +138,9 @@ def test_another_vendor_s_gpus_and_none_are_told_apart() -> None:
     assert "srun" in check([], rocm)["GPU"].remedy
     assert check([A100], an_image())["GPU"].severity == NOTE
     assert check([], an_image()) == {}
-
-
-def test_the_default_python_s_pytorch_says_what_an_image_with_several_stacks_is_for() -> None:
-    several = an_image(cuda="12.1", rocm="6.0")
-    torch = Torch("/usr", "2.2.0", "12.1", "", (), "")
-    assert "driver 535" in check([A100], replace(several, torch=(torch,), default_python="/usr"))["GPU driver"].what
-    assert "driver 6.3.6" in check([MI250], several)["GPU driver"].what
-
-
-def test_gpus_that_can_t_be_asked_are_a_problem_for_their_images_only() -> None:
     broken = HostGpus("nvidia", "", (), "No devices were found")
     assert check([broken], an_image(cuda="12.1"))["GPU"].severity == PROBLEM
     assert check([broken], an_image())["GPU"].severity == NOTE
-
-
-def test_what_is_not_known_is_said_to_be_so() -> None:
     unknown = HostGpus("nvidia", "", (Gpu("New Card", ""),))
     found = check([unknown], an_image(cuda="12.1"))
     assert (found["GPU driver"].severity, found["GPU model"].severity) == (NOTE, NOTE)

@@ -61,7 +61,9 @@ def test_an_old_runtime_is_a_problem(check: Check, stub: Stubs, version: str, is
     assert any(finding.severity == PROBLEM for finding in findings) == is_problem
 
 
-def test_user_namespaces_that_can_t_be_made_are_a_problem(check: Check, stub: Stubs) -> None:
+def test_user_namespaces_that_can_t_be_made_are_a_problem_unless_the_runtime_has_setuid(
+    check: Check, stub: Stubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stub("singularity", "echo 'apptainer version 1.4.5'")
     stub("unshare", "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1")
     (finding,) = check(a_site(runtime="singularity"))["user namespaces"]
@@ -69,11 +71,6 @@ def test_user_namespaces_that_can_t_be_made_are_a_problem(check: Check, stub: St
     assert "Operation not permitted" in finding.what
     stub("unshare", "exit 0")
     assert check(a_site(runtime="singularity"))["user namespaces"][0].severity == OK
-
-
-def test_a_setuid_runtime_needs_neither_namespaces_nor_fuse(
-    check: Check, stub: Stubs, monkeypatch: pytest.MonkeyPatch
-) -> None:
     stub("unshare", "exit 1")
     stub("singularity", "echo singularity version 3.11.4")
     monkeypatch.setattr("sifmod.doctor.host.makes_user_namespaces", lambda _runtime: False)
@@ -122,21 +119,22 @@ def test_the_module_tool_is_looked_at(
     assert check()["modules"][0].severity == severity
 
 
-def test_easybuild_is_looked_at(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert check()["EasyBuild"][0].severity == OK
-    monkeypatch.setenv("EBVERSIONEASYBUILD", "4.9.4")
-    assert check()["EasyBuild"][0].severity == PROBLEM
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert check()["EasyBuild"][0].severity == WARNING
-
-
-def test_easybuild_is_asked_for_an_easyconfig_of_sifmod(check: Check, stub: Stubs) -> None:
+def test_easybuild_is_asked_for_an_easyconfig_of_sifmod_and_its_version(
+    check: Check, stub: Stubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stub(
         "eb", '[ "$1$3" = --dry-run--output-style=basic ] && [ "$PWD" = / ] && echo " * [ ] /robot/path/$2 (module: X)"'
     )
     (finding,) = check()["easyconfigs"]
     assert (finding.severity, finding.remedy) == (OK, "")
     assert DEMO_EASYCONFIG in finding.what
+    assert check()["EasyBuild"][0].severity == OK
+    monkeypatch.setenv("EBVERSIONEASYBUILD", "4.9.4")
+    assert check()["EasyBuild"][0].severity == PROBLEM
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert check()["EasyBuild"][0].severity == WARNING
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "easyconfigs" not in check()
 
 
 @pytest.mark.parametrize(
@@ -167,18 +165,18 @@ def test_an_easybuild_that_hangs_is_not_waited_for(check: Check, stub: Stubs, mo
     assert "did not end within 0.2 seconds" in finding.what
 
 
-def test_without_eb_there_is_nothing_to_ask(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert "easyconfigs" not in check()
-
-
-def test_binds_of_the_site_are_looked_at(check: Check, tmp_path: Path) -> None:
+def test_binds_of_the_site_and_a_password_for_any_registry_are_named(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sifmod.container.bind import Bind
 
     site = a_site(binds=(Bind.parse(f"{tmp_path}/gone"),), optional_binds=(Bind.parse(f"{tmp_path}/other"),))
     found = check(site)
     assert found["binds"][0].severity == PROBLEM
     assert found["optional_binds"][0].severity == NOTE
+    monkeypatch.setenv("APPTAINER_DOCKER_PASSWORD", "secret")
+    assert "CREDENTIAL_REGISTRIES" in check()["passwords"][0].remedy
+    assert "passwords" not in check(a_site(credential_registries=("a.org",)))
 
 
 @pytest.fixture
@@ -190,12 +188,6 @@ def full(monkeypatch: pytest.MonkeyPatch) -> SetFree:
         monkeypatch.setattr("os.statvfs", lambda _path: result)
 
     return set_free
-
-
-def test_a_password_for_any_registry_is_named(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("APPTAINER_DOCKER_PASSWORD", "secret")
-    assert "CREDENTIAL_REGISTRIES" in check()["passwords"][0].remedy
-    assert "passwords" not in check(a_site(credential_registries=("a.org",)))
 
 
 def test_want_of_space_and_of_inodes_is_a_warning(check: Check, full: SetFree) -> None:
@@ -241,17 +233,14 @@ def test_lustre_s_quota_is_read(check: Check, stub: Stubs, line: str, says: str)
     assert all(says in finding.what for finding in found)
 
 
-def test_the_project_s_quota_is_read(check: Check, stub: Stubs) -> None:
-    answers = "project*) echo '462000265 P /x' ;; quota-p) echo \"/x 10 0 0 - $4 0 462000270 -\" ;;"
-    stub("lfs", f"case $1$3 in {answers} esac")
-    assert [finding.what.partition(" of the ")[2][:7] for finding in check()["quota"]] == ["project"]
-
-
-def test_what_quota_complains_of_is_passed_on(check: Check, stub: Stubs) -> None:
+def test_quotas_of_projects_and_what_quota_complains_of_are_read(check: Check, stub: Stubs) -> None:
     stub("quota", "echo 'Disk quotas for user x (uid 1): In block grace period on /dev/sda1'; exit 1")
     assert "/quota says: Disk quotas for user x (uid 1): In block grace period" in check()["quota"][0].what
     stub("quota", "echo '/home  38 GiB of 100 GiB'")
     assert "quota" not in check()
+    answers = "project*) echo '462000265 P /x' ;; quota-p) echo \"/x 10 0 0 - $4 0 462000270 -\" ;;"
+    stub("lfs", f"case $1$3 in {answers} esac")
+    assert [finding.what.partition(" of the ")[2][:7] for finding in check()["quota"]] == ["project"]
 
 
 def test_scripts_that_do_not_know_module_are_told_of(

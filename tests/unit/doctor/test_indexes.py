@@ -28,9 +28,14 @@ def found(site: Site, **environ: str) -> list[Finding]:
     return list(check_indexes(site, {"HOME": "/home/nobody", **environ}))
 
 
-def test_without_settings_there_is_nothing_to_say(certificate: Path) -> None:
+def test_what_the_site_binds_or_the_home_has_is_seen(certificate: Path) -> None:
     assert certificate.exists()
     assert found(a_site(), PIP_INDEX_URL="https://pypi.example/simple", HTTPS_PROXY="/not/a/path") == []
+    bound = a_site(optional_binds=(Bind(str(certificate.parent), str(certificate.parent)),))
+    assert [one.severity for one in found(bound, PIP_CERT=str(certificate))] == [OK]
+    assert [one.severity for one in found(a_site(), HOME=str(certificate.parent), PIP_CERT=str(certificate))] == [OK]
+    elsewhere = a_site(optional_binds=(Bind(str(certificate.parent), "/other"),))
+    assert [one.severity for one in found(elsewhere, PIP_CERT=str(certificate))] == [WARNING]
 
 
 @pytest.mark.parametrize("name", ["PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_FIND_LINKS", "UV_FIND_LINKS"])
@@ -43,42 +48,23 @@ def test_a_path_that_containers_don_t_see_is_named_with_the_line_for_the_site_fi
     assert f"add '{certificate}' to optional_binds" in one.remedy
 
 
-def test_a_path_of_a_configuration_file_is_named_with_its_key(certificate: Path, tmp_path: Path) -> None:
+def test_a_path_or_a_fault_of_a_configuration_file_is_named(certificate: Path, tmp_path: Path) -> None:
     config = tmp_path / "pip.conf"
     config.write_text(f"[global]\ncert = {certificate}\n")
     (one,) = found(a_site(), PIP_CONFIG_FILE=str(config))
     assert one.what == f"cert in [global] of pip.conf: '{certificate}'"
-
-
-def test_what_the_site_binds_or_the_home_has_is_seen(certificate: Path) -> None:
-    bound = a_site(optional_binds=(Bind(str(certificate.parent), str(certificate.parent)),))
-    assert [one.severity for one in found(bound, PIP_CERT=str(certificate))] == [OK]
-    assert [one.severity for one in found(a_site(), HOME=str(certificate.parent), PIP_CERT=str(certificate))] == [OK]
-
-
-def test_a_bind_to_another_place_does_not_show_it(certificate: Path) -> None:
-    elsewhere = a_site(optional_binds=(Bind(str(certificate.parent), "/other"),))
-    assert [one.severity for one in found(elsewhere, PIP_CERT=str(certificate))] == [WARNING]
-
-
-def test_the_system_s_own_list_is_a_note_as_images_have_one(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexes, "_SYSTEM_CERTIFICATES", (str(certificate.parent),))
-    (one,) = found(a_site(), SSL_CERT_FILE=str(certificate))
-    assert one.severity == NOTE
-    assert "the image's own file" in one.why
-
-
-def test_the_host_s_configuration_of_pip_is_not_the_container_s(
-    certificate: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(indexes, "SITE_CONFIGURATION", str(certificate))
-    (one,) = found(a_site())
-    assert (one.severity, one.what) == (NOTE, str(certificate))
-    assert "[container_env]" in one.remedy
-
-
-def test_a_configuration_file_that_can_t_be_read_is_a_finding(certificate: Path) -> None:
     certificate.write_text("no section\n")
     (one,) = found(a_site(), PIP_CONFIG_FILE=str(certificate))
     assert one.severity == WARNING
     assert "can't be read" in one.what
+
+
+def test_the_system_s_own_list_and_the_host_s_pip_are_notes(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexes, "_SYSTEM_CERTIFICATES", (str(certificate.parent),))
+    (one,) = found(a_site(), SSL_CERT_FILE=str(certificate))
+    assert one.severity == NOTE
+    assert "the image's own file" in one.why
+    monkeypatch.setattr(indexes, "SITE_CONFIGURATION", str(certificate))
+    (one,) = found(a_site())
+    assert (one.severity, one.what) == (NOTE, str(certificate))
+    assert "[container_env]" in one.remedy

@@ -68,8 +68,13 @@ def bound(tmp_path: Path, data: bytes) -> Site:
     return a_site(feature={"mpi": feature}, default_features=("mpi",))
 
 
-def test_without_mpi_nothing_is_said(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
+def test_without_mpi_nothing_is_said_and_with_setuid_only_the_process_manager_counts(
+    monkeypatch: pytest.MonkeyPatch, top: Path
+) -> None:
     assert said(monkeypatch, top) == []
+    put(top, mpich("5.0.2"))
+    assert len(said(monkeypatch, top, namespaces=False)) == 2
+    assert len(said(monkeypatch, top, namespaces=False, slurm=(1, "no srun"))) == 1
 
 
 def test_an_image_falls_into_row_2_until_its_module_is_installed(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
@@ -80,7 +85,7 @@ def test_an_image_falls_into_row_2_until_its_module_is_installed(monkeypatch: py
     assert "srun --mpi=pmi2 | row 1" in start[1]
     assert rows[0] == NOTE
     assert "MPIR_CVAR_CH4_CMA_ENABLE=0 UCX_POSIX_USE_PROC_LINK=n UCX_TLS=^cma" in rows[1]
-    assert "row 2 of docs/howto/run-mpi.md; with them, row 3" in rows[1]
+    assert "row 2 of 'sifmod help run-mpi'; with them, row 3" in rows[1]
 
 
 @pytest.mark.parametrize(
@@ -101,12 +106,6 @@ def test_an_installation_is_compared_with_what_it_needs(
     assert row in found[1]
 
 
-def test_with_setuid_only_the_process_manager_counts(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
-    put(top, mpich("5.0.2"))
-    assert len(said(monkeypatch, top, namespaces=False)) == 2
-    assert len(said(monkeypatch, top, namespaces=False, slurm=(1, "no srun"))) == 1
-
-
 @pytest.mark.parametrize("device", ["ch4:ucx", "ch4:ofi"])
 @pytest.mark.parametrize("version", ["3.4.3", "4.0.2", "4.1.3", "4.2.0", "4.10.0"])
 @pytest.mark.parametrize("namespaces", [True, False])
@@ -122,25 +121,18 @@ def test_an_mpi_that_hangs_at_its_end_is_named_as_mpi_check_does(
         assert f"MPICH {version} may hang in MPI_Finalize over UCX's tcp" in text
 
 
-def test_open_mpi_needs_pmix(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
+def test_a_plugin_that_open_mpi_needs_or_slurm_can_t_load_is_named_and_the_next_recommended(
+    monkeypatch: pytest.MonkeyPatch, top: Path
+) -> None:
     put(top, open_mpi())
     assert "srun --mpi=pmix |" in said(monkeypatch, top)[1][1]
     severity, text = said(monkeypatch, top, slurm=(0, "none\npmi2\n"))[1]
     assert severity == PROBLEM
     assert "Slurm offers none of pmix, which Open MPI 4.1.4 understands" in text
-
-
-def test_a_plugin_that_slurm_lists_and_can_t_load_is_not_recommended(
-    monkeypatch: pytest.MonkeyPatch, top: Path
-) -> None:
-    put(top, open_mpi())
     severity, text = said(monkeypatch, top, unloadable=("pmix",))[1]
     assert severity == PROBLEM
     assert "Slurm lists pmix, which Open MPI 4.1.4 understands, and can't load it" in text
     assert "mpi_pmix.c:195: pmi/pmix: can not load PMIx library |" in text
-
-
-def test_the_next_plugin_is_recommended_then(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
     put(top, mpich("4.2.0"))
     assert "srun --mpi=cray_shasta |" in said(monkeypatch, top, unloadable=("pmi2",))[1][1]
 
@@ -150,7 +142,7 @@ def test_the_site_s_mpi_falls_into_rows_5_and_6(monkeypatch: pytest.MonkeyPatch,
     site = bound(tmp_path, mpich())
     found = said(monkeypatch, top, site=site)
     assert "programs use the host's MPICH 4.0.2" in found[0][1]
-    assert "row 5 of docs/howto/run-mpi.md; with them, row 6" in found[-1][1]
+    assert "row 5 of 'sifmod help run-mpi'; with them, row 6" in found[-1][1]
     assert "row 6" in said(monkeypatch, top, site=site, mpi="host", settings=SETTINGS)[-1][1]
 
 

@@ -131,9 +131,6 @@ def test_a_repository_is_found_with_the_number_of_its_images(tmp_path: Path) -> 
     (tmp_path / "b.txt").write_text("")
     finding = one(a_site(image_repositories=(str(tmp_path),)), "image_repositories")
     assert (finding.severity, finding.what) == (OK, f"{tmp_path}: 1 image")
-
-
-def test_a_missing_repository_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     site = a_site(image_repositories=(str(tmp_path / "gone"), str(tmp_path / "file")))
     assert [finding.severity for finding in found(site, "image_repositories")] == [PROBLEM, PROBLEM]
@@ -243,28 +240,22 @@ def test_the_key_of_signatures_must_be_a_public_one_in_pem(tmp_path: Path) -> No
     assert one(a_site(signature_key=str(key)), "signature_key").severity == OK
 
 
-def test_missing_squashfs_tools_are_a_problem_that_names_what_does_not_work(tools: Stubs) -> None:
+def test_the_compressor_must_be_one_that_mksquashfs_was_built_with(tools: Stubs) -> None:
     tools("mksquashfs", "exit 1")
     findings = found(a_site(), "squashfs-tools")
     assert [finding.severity for finding in findings] == [OK, WARNING]
     assert "unmake-squashfs" in findings[1].why
-
-
-HELP = 'printf "%s\\n" "-comp <comp>" "  Compressors available:" "    gzip (default)" "    lzo" "-b <block_size>  zstd"'
-
-
-def test_the_compressor_must_be_one_that_mksquashfs_was_built_with(tools: Stubs) -> None:
     tools("mksquashfs", HELP)
     assert one(a_site(pack_compressor="lzo"), "pack_compressor").severity == OK
     lacking = one(a_site(), "pack_compressor")
     assert (lacking.severity, lacking.what) == (PROBLEM, "zstd")
     assert "gzip" in lacking.why
     assert lacking.remedy.endswith("gzip, lzo")
-
-
-def test_nothing_is_said_of_compressors_where_mksquashfs_lists_none(tools: Stubs) -> None:
     tools("mksquashfs", "echo usage; exit 1")
     assert found(a_site(), "pack_compressor") == []
+
+
+HELP = 'printf "%s\\n" "-comp <comp>" "  Compressors available:" "    gzip (default)" "    lzo" "-b <block_size>  zstd"'
 
 
 def test_the_real_mksquashfs_lists_its_compressors(need: Need) -> None:

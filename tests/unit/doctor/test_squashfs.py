@@ -45,12 +45,8 @@ def found(tmp_path: Path, **environ: str) -> dict[str, Finding]:
 
 
 @pytest.mark.usefixtures("node")
-def test_a_site_without_enroot_is_not_asked_for_it() -> None:
+def test_a_node_that_has_all_is_fine_and_a_site_without_enroot_not_asked(tmp_path: Path) -> None:
     assert list(check_squashfs_runtimes(a_site(), {})) == []
-
-
-@pytest.mark.usefixtures("node")
-def test_a_node_that_has_all_is_fine(tmp_path: Path) -> None:
     findings = found(tmp_path)
     assert {finding.severity for finding in findings.values()} == {OK}
     assert findings["enroot"].what == "enroot 4.1.2"

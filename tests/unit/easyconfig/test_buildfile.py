@@ -54,6 +54,7 @@ def parameters(folder: Path, text: str, file: str = "Dockerfile", **more: Any) -
         ("image.def", True),
         ("Singularity.samtools", True),
         ("Singularity", True),
+        ("Definition.nbody", True),
         ("singularity.sif", False),
         ("tool.sif", False),
         (".dockerignore", False),
@@ -77,14 +78,18 @@ LABELS = "LABEL org.opencontainers.image.title=bwa org.opencontainers.image.vers
         ("Dockerfile", "FROM quay.io/biocontainers/star:2.7--h1\n", "star", "2.7"),
         ("Dockerfile", "FROM debian:12\n", "folder", "1.0"),
         ("Dockerfile", "FROM scratch\n", "folder", "1.0"),
+        ("Definition.nbody-efficient", "Bootstrap: docker\nFrom: nvcr.io/nvidia/cuda:12\n", "nbody-efficient", "1.0"),
+        # as AlphaFold has it
+        ("docker/Dockerfile", "ARG CUDA=12.2.2\nFROM nvidia/cuda:${CUDA}-runtime-ubuntu20.04\n", "folder", "1.0"),
         ("image.def", "Bootstrap: docker\nFrom: a/star:2.7\n", "star", "2.7"),
         ("Singularity.bwa-0.7", "Bootstrap: docker\nFrom: debian:12\n", "bwa", "0.7"),
         ("image.def", "Bootstrap: localimage\nFrom: /x/bwa_0.7.sif\n", "bwa", "0.7"),
     ],
 )
 def test_name_and_version(tmp_path: Path, file: str, text: str, name: str, version: str) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
+    folder = (tmp_path / "folder" / file).parent
+    folder.mkdir(parents=True)
+    file = Path(file).name
     found = parameters(folder, text, file)
     assert (found["name"], found["version"]) == (name, version)
     assert found["definition"] == file
@@ -139,10 +144,13 @@ def test_a_whole_dockerfile(tmp_path: Path) -> None:
     assert f"write docker.io/library/debian@{DIGEST}" in notes[0]
 
 
-def test_windows_line_ends_are_read_too(tmp_path: Path) -> None:
+def test_whole_names_of_commands_and_windows_line_ends_are_read(tmp_path: Path) -> None:
     text = "FROM a/star:2\r\nLABEL org.opencontainers.image.title=bwa \\\r\n org.opencontainers.image.version=3\r\n"
     found = parameters(tmp_path, text)
     assert (found["name"], found["version"]) == ("bwa", "3")
+    assert parameters(tmp_path, "FROM a/star:2\n", commands=["STAR", "STARlong"])["wrappers"] == ["STAR", "STARlong"]
+    with pytest.raises(ParameterError, match="give whole names of commands"):
+        parameters(tmp_path, "FROM a/star:2\n", commands=["STAR*"])
 
 
 DEFINITION = """Bootstrap: docker
@@ -196,13 +204,6 @@ def test_a_whole_definition_file(tmp_path: Path) -> None:
     proposal = propose_build(read(tmp_path, DEFINITION, "image.def"), a_site())
     assert "'binary.bin' is copied, but not kept with the installation: it is not text" in proposal.notes
     assert "image.def, line 12: 'sub/x' is copied, but not kept with the installation" in proposal.notes
-
-
-def test_an_argument_of_one_stage_has_no_value_in_the_next(tmp_path: Path) -> None:
-    (tmp_path / "greet.sh").touch()
-    (tmp_path / "binary.bin").touch()
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub/x").touch()
     text = DEFINITION.replace("    TAG=12.4.1\n", "").replace("    WORD = hello\n", "    TAG=12.4.1\n")
     assert parameters(tmp_path, text, "image.def")["build_args"] == {"WORD": "", "TOKEN": "", "TAG": ""}
 
@@ -250,7 +251,7 @@ def test_a_link_out_of_the_folder_is_not_copied(tmp_path: Path, file: str, targe
         propose_build(read(folder, text, file), a_site())
 
 
-def test_what_a_mount_of_a_command_names_is_in_the_context(tmp_path: Path) -> None:
+def test_a_link_within_the_folder_and_what_a_mount_names_are_copied(tmp_path: Path) -> None:
     for name in ("uv.lock", "pyproject.toml"):
         (tmp_path / name).touch()
     text = (
@@ -260,6 +261,12 @@ def test_what_a_mount_of_a_command_names_is_in_the_context(tmp_path: Path) -> No
         "  uv sync --locked\n"
     )
     assert parameters(tmp_path, text)["definition_files"] == ["uv.lock", "pyproject.toml"]
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/real").touch()
+    (tmp_path / "settings.txt").symlink_to("sub/real")
+    assert parameters(tmp_path, "FROM a/star:2\nCOPY settings.txt /\n")["definition_files"] == ["settings.txt"]
+    proposal = propose_build(read(tmp_path, "FROM a/star:2\nCOPY . /x\n"), a_site())
+    assert "Dockerfile, line 2 copies a folder: add the files that it needs to definition_files" in proposal.notes
 
 
 @pytest.mark.parametrize("name", [".dockerignore", "x.Dockerfile.dockerignore"])
@@ -288,18 +295,6 @@ def test_a_folder_of_a_definition_is_looked_at_too(tmp_path: Path) -> None:
         propose_build(read(tmp_path / "clone", text, "image.def"), a_site())
 
 
-def test_a_link_within_the_folder_is_copied(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub/real").touch()
-    (tmp_path / "settings.txt").symlink_to("sub/real")
-    assert parameters(tmp_path, "FROM a/star:2\nCOPY settings.txt /\n")["definition_files"] == ["settings.txt"]
-
-
-def test_a_whole_folder_is_a_note(tmp_path: Path) -> None:
-    proposal = propose_build(read(tmp_path, "FROM a/star:2\nCOPY . /x\n"), a_site())
-    assert "Dockerfile, line 2 copies a folder: add the files that it needs to definition_files" in proposal.notes
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -317,22 +312,13 @@ def test_what_is_no_dockerfile_is_one_sentence(tmp_path: Path, content: bytes, s
         read_build_file(path)
 
 
-def test_a_definition_without_a_header_is_one_sentence(tmp_path: Path) -> None:
+def test_what_is_no_build_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match=r"it has no line 'Bootstrap: \.\.\.'"):
         read(tmp_path, "%post\n", "image.def")
-
-
-def test_a_fifo_is_one_sentence(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "Dockerfile")
     assert not is_build_file(tmp_path / "Dockerfile")
     with pytest.raises(ImageError, match="can't be read"):
         read_build_file(tmp_path / "Dockerfile")
-
-
-def test_commands_are_named_in_full(tmp_path: Path) -> None:
-    assert parameters(tmp_path, "FROM a/star:2\n", commands=["STAR", "STARlong"])["wrappers"] == ["STAR", "STARlong"]
-    with pytest.raises(ParameterError, match="give whole names of commands"):
-        parameters(tmp_path, "FROM a/star:2\n", commands=["STAR*"])
 
 
 @pytest.mark.parametrize(

@@ -121,15 +121,12 @@ def test_labels_of_a_base_image_and_those_that_can_not_be_are_left_aside(labels:
     assert (found["name"], found["version"]) == ("samtools", "1.16.1")
 
 
-def test_a_package_of_the_image_s_name_is_the_main_one_and_what_serves_others_stays_out() -> None:
+def test_of_several_packages_the_main_one_has_the_image_s_name_and_others_are_noted() -> None:
     both = Programs(packages=(package("cmake", "cmake", is_supporting=True), package("bwa", "bwa"), SAMTOOLS))
     found = parameters(both, origin="samtools.sif")
     assert (found["name"], found["wrappers"]) == ("samtools", ["samtools", "bwa", "ace2sam"])
     assert parameters(both)["name"] == "bwa"
     assert parameters(both, name="cmake")["wrappers"] == ["cmake", "bwa", "ace2sam", "samtools"]
-
-
-def test_of_several_programs_that_the_name_does_not_choose_from_the_others_are_noted() -> None:
     both = Programs(packages=(package("bcftools", "bcftools"), package("vcftools", "vcftools"), SAMTOOLS))
     proposal = proposed(both, origin="tools_1.0.sif")
     assert proposal.parameters["name"] == "bcftools"
@@ -150,7 +147,7 @@ def test_commands_are_chosen_by_patterns() -> None:
         parameters(image=image, commands=["samtools"])
 
 
-def test_names_that_the_host_needs_or_that_can_not_be_are_left_out_with_a_note() -> None:
+def test_names_that_can_not_be_and_thousands_of_commands_are_left_out_with_a_note() -> None:
     odd = package("x", "ls", "bash", "start-shell", "a b", "\x1b[2J", "a\nwrote it", "$(id)", "good")
     proposal = proposed(Programs(packages=(odd,)))
     assert proposal.parameters["wrappers"] == ["good"]
@@ -162,9 +159,6 @@ def test_names_that_the_host_needs_or_that_can_not_be_are_left_out_with_a_note()
     reasons = {command.name: reason for command, reason in offered(Programs(packages=(odd,)))}
     assert [name for name, reason in reasons.items() if not reason] == ["good"]
     assert reasons["ls"] == "the host needs its own"
-
-
-def test_thousands_of_commands_are_cut_off_with_a_note() -> None:
     many = package("many", *(f"c{number}" for number in range(3000)))
     proposal = proposed(Programs(packages=(many,)))
     assert len(proposal.parameters["wrappers"]) == 1000
@@ -184,10 +178,13 @@ def test_a_python_stays_one_unless_the_image_is_a_biocontainer_or_the_name_is_a_
     assert parameters(Programs(packages=(multiqc,), is_biocontainer=True), torch)["name"] == "PyTorch"
 
 
-def test_a_database_that_can_not_be_read_is_noted() -> None:
+def test_an_image_without_anything_known_is_a_container_and_what_can_t_be_read_is_noted() -> None:
     proposal = proposed(Programs(commands=(Command("gmx", "/usr/bin/gmx"),), unread="the database is odd"))
     assert proposal.notes[0].startswith("the database is odd")
     assert proposal.parameters["wrappers"] == ["gmx"]
+    found = program_of(IMAGE, Programs(), reference="\x1b.sif")
+    assert found is not None
+    assert (found.name, found.version, found.wrappers) == ("container", "", ())
 
 
 @pytest.mark.parametrize(
@@ -203,9 +200,3 @@ def test_a_database_that_can_not_be_read_is_noted() -> None:
 def test_the_module_class_is_that_of_what_is_known(summary: str, origin: str, moduleclass: str) -> None:
     one = package("x", "x", summary=summary, origin=origin)
     assert parameters(Programs(packages=(one,)))["moduleclass"] == moduleclass
-
-
-def test_an_image_without_anything_known_is_a_container() -> None:
-    found = program_of(IMAGE, Programs(), reference="\x1b.sif")
-    assert found is not None
-    assert (found.name, found.version, found.wrappers) == ("container", "", ())

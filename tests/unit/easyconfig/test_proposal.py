@@ -70,15 +70,12 @@ def test_the_house_s_pattern() -> None:
     assert proposal.notes == ()
 
 
-def test_a_virtual_environment_and_the_system_s_python() -> None:
+def test_a_virtual_environment_the_system_s_python_and_another_conda() -> None:
     venv = parameters(replace(IMAGE, pythons=(VENV,), default_python="/opt/venv", components=(), torch=()))
     assert (venv["name"], venv["version"], venv["versionsuffix"]) == ("Python", "3.11", "-singularity-20240315")
     assert (venv["python_prefix"], venv["venv"], venv["gpu"]) == ("/opt/venv", "python", "")
     assert "wrappers" not in venv
     assert "expected_packages" not in venv
-
-
-def test_another_root_of_conda_and_its_base() -> None:
     python = replace(CONDA, prefix="/opt/conda", conda_root="/opt/conda", conda_env="base")
     found = parameters(replace(IMAGE, pythons=(python,), default_python="/opt/conda"))
     assert (found["conda_root"], found["conda_env"], found["venv"]) == ("/opt/conda", "base", "pytorch")
@@ -107,7 +104,7 @@ def test_a_file_name_that_can_not_be_is_refused() -> None:
         parameters(replace(IMAGE, path="images/-x.sif"))
 
 
-def test_a_uri_takes_the_place_of_the_file() -> None:
+def test_a_uri_takes_the_place_of_the_file_and_is_noted_without_a_digest() -> None:
     uri = ImageUri.parse(f"docker://docker.io/own/tool@sha256:{'a' * 64}")
     found = parameters(
         replace(IMAGE, pythons=(USR,), default_python="/usr", torch=(), components=()), uri=uri, name="x"
@@ -115,25 +112,23 @@ def test_a_uri_takes_the_place_of_the_file() -> None:
     assert found["image_uri"] == uri.text
     assert found["homepage"] == "https://hub.docker.com/r/own/tool"
     assert not {"sources", "checksums"} & set(found)
-
-
-def test_a_uri_without_a_digest_is_noted() -> None:
     uri = ImageUri.parse("oras://example.org/tool:1")
     (note,) = propose(IMAGE, SITE, uri=uri).notes
     assert "no digest" in note
 
 
-def test_without_a_python_the_writer_is_told() -> None:
+def test_without_a_python_or_virtual_environments_the_writer_is_told() -> None:
     proposal = propose(replace(IMAGE, pythons=(), default_python="", torch=()), SITE, name="tool")
     assert proposal.parameters["wrappers"] == []
     assert "name the commands of the image in wrappers" in proposal.notes[0]
     assert not {"venv", "python_prefix", "conda_env"} & set(proposal.parameters)
-
-
-def test_a_python_that_makes_no_virtual_environments_gets_none() -> None:
     proposal = propose(replace(IMAGE, pythons=(replace(USR, makes_venvs=False),), default_python="/usr"), SITE)
     assert "venv" not in proposal.parameters
     assert "lacks venv" in proposal.notes[0]
+    image = replace(IMAGE, pythons=(replace(CONDA, makes_venvs=False),))
+    proposal = propose(image, SITE, like=SIMILAR)
+    assert not {"venv", "pip_requirements"} & set(proposal.parameters)
+    assert any("pip_requirements of the other easyconfig was left out" in note for note in proposal.notes)
 
 
 def test_a_site_with_other_gpus_is_noted() -> None:
@@ -141,15 +136,12 @@ def test_a_site_with_other_gpus_is_noted() -> None:
     assert propose(IMAGE, replace(SITE, gpu="amd")).notes == ()
 
 
-def test_a_version_of_the_image_can_not_lead_elsewhere() -> None:
+def test_text_of_the_image_can_not_break_out() -> None:
     image = replace(IMAGE, components=(Component("ROCm", "5.6/../../x", "$ROCM_VERSION"),))
     assert parameters(image)["versionsuffix"] == "-rocm-5.6-python-3.10-singularity-20240315"
     python = replace(CONDA, packages=(("torch", "../../2.2"),))
     with pytest.raises(ParameterError, match="'version'"):
         propose(replace(image, pythons=(python,)), SITE)
-
-
-def test_text_of_the_image_can_not_break_out() -> None:
     labels = {
         "org.opencontainers.image.description": 'x"""\nimport os\x1b[31m\ud800',
         "org.opencontainers.image.url": "javascript:x",
@@ -188,29 +180,16 @@ def test_what_still_applies_is_taken_over() -> None:
     assert "\nuser_commands = False\n" in text
     assert (found["version"], found["expected_packages"]["torch"]) == ("2.2.0", "2.2.0+rocm5.6")
     assert proposal.notes == ("check that the image has these wrappers, not found beside its Python: ray",)
-
-
-def test_templates_of_the_similar_one_stay_templates_and_text_of_the_image_stays_text() -> None:
     labels = {"org.opencontainers.image.description": "made of %(name)s"}
     like = {"pip_requirements": ["tool==%(version)s"], "container_env": {"RELEASE": "%(version)s"}}
     found = propose(replace(IMAGE, labels=labels), SITE, like=like).parameters
     assert found["pip_requirements"] == like["pip_requirements"]
     assert found["container_env"] == like["container_env"]
     assert found["description"].endswith("made of %%(name)s")
-
-
-def test_the_similar_container_s_python_counts_where_the_image_has_it() -> None:
     assert parameters(like={"python_prefix": "/usr"})["python_prefix"] == "/usr"
     proposal = propose(IMAGE, SITE, like={"conda_root": "/opt/conda", "conda_env": "base"})
     assert proposal.parameters["conda_env"] == "pytorch"
     assert "no Python in /opt/conda" in proposal.notes[0]
-
-
-def test_user_software_is_left_out_where_there_can_be_none() -> None:
-    image = replace(IMAGE, pythons=(replace(CONDA, makes_venvs=False),))
-    proposal = propose(image, SITE, like=SIMILAR)
-    assert not {"venv", "pip_requirements"} & set(proposal.parameters)
-    assert any("pip_requirements of the other easyconfig was left out" in note for note in proposal.notes)
 
 
 @pytest.mark.parametrize("wrong", [{"name": ["x"]}, {"binds": "x"}, {"wrappers": [1]}, {"venv": 7}, {"conda_env": [1]}])

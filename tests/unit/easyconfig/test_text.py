@@ -146,19 +146,13 @@ def test_what_no_easyconfig_holds_is_refused(value: object) -> None:
         easyconfig_text({"binds": value}, comments=[])
 
 
-def test_a_parameter_without_a_place_is_refused() -> None:
+def test_the_text_is_in_the_style_of_the_house() -> None:
     with pytest.raises(ValueError, match="cofnigure"):
         easyconfig_text({"name": "X", "cofnigure": 1}, comments=[])
-
-
-def test_lines_are_folded_behind_the_name_unless_they_can_t_be_read_back() -> None:
     text = folded("word " * 40)
     assert max(map(len, f'description = """{text}"""'.splitlines())) <= 120
     assert text.split() == ["word"] * 40
     assert folded("a\\b " * 60) == "a\\b " * 60
-
-
-def test_the_text_is_in_the_style_of_the_house() -> None:
     text = easyconfig_text(
         {
             "easyblock": "ContainerImage",
@@ -176,6 +170,13 @@ def test_the_text_is_in_the_style_of_the_house() -> None:
     )
     assert max(map(len, text.splitlines())) <= 120
     assert "\n\ntoolchain = SYSTEM\n\nvenv = 'x'\nwrappers = [\n    'a-long-name-of-a-command',\n" in text
+    assert conversion_comments("x.eb", "more", lost=[], look=["a", "b", "a"]) == [
+        f"Converted by sifmod {__version__} from x.eb",
+        "more",
+        "To be reviewed:",
+        "- a",
+        "- b",
+    ]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "easyconfigs").glob("[!s]/*/*.eb")), ids=lambda path: path.stem)
@@ -218,13 +219,3 @@ def test_what_is_computed_is_named_and_the_last_assignment_counts(tmp_path: Path
     known, computed = read_easyconfig(tmp_path / "x.eb")
     assert known == {"easyblock": "ContainerImage", "venv": "b"}
     assert computed == ("local_x", "binds", "wrappers")
-
-
-def test_the_comments_of_a_conversion_say_each_thing_once() -> None:
-    assert conversion_comments("x.eb", "more", lost=[], look=["a", "b", "a"]) == [
-        f"Converted by sifmod {__version__} from x.eb",
-        "more",
-        "To be reviewed:",
-        "- a",
-        "- b",
-    ]

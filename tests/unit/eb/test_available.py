@@ -35,6 +35,9 @@ def names(paths: Iterable[Path]) -> list[str]:
 def test_newer_ones_of_the_same_kind_are_found_the_newest_first(robot: dict[str, str]) -> None:
     found = newer_easyconfigs("Thing", "1.9-rocm-5.6", robot)
     assert names(found) == ["Thing-1.10-rocm-6.0.eb", "Thing-1.10-rocm-5.6.eb"]
+    assert newer_easyconfigs("Thing", "1.10-rocm-6.0", robot) == ()
+    assert newer_easyconfigs("Thing", "2-rocm", robot) == ()
+    assert names(newer_easyconfigs("Thing", "23.01-ngc", robot)) == ["Thing-24.03-ngc.eb"]
 
 
 @pytest.mark.timeout(20)  # reading a FIFO would wait for a writer
@@ -44,15 +47,6 @@ def test_fifos_in_a_robot_path_are_no_easyconfigs(tmp_path: Path, robot: dict[st
     (tmp_path / "robot" / "t" / "Thing" / "Thing-4-rocm-7.eb").symlink_to("/dev/zero")
     found = newer_easyconfigs("Thing", "1.9-rocm-5.6", robot)
     assert names(found) == ["Thing-1.10-rocm-6.0.eb", "Thing-1.10-rocm-5.6.eb"]
-
-
-def test_the_newest_has_no_newer_one(robot: dict[str, str]) -> None:
-    assert newer_easyconfigs("Thing", "1.10-rocm-6.0", robot) == ()
-
-
-def test_another_kind_is_not_newer(robot: dict[str, str]) -> None:
-    assert newer_easyconfigs("Thing", "2-rocm", robot) == ()
-    assert names(newer_easyconfigs("Thing", "23.01-ngc", robot)) == ["Thing-24.03-ngc.eb"]
 
 
 def test_all_places_of_a_robot_path_are_searched_once(tmp_path: Path) -> None:
@@ -75,15 +69,12 @@ def test_the_robot_path_of_a_configuration_file_counts(tmp_path: Path) -> None:
     assert newer_easyconfigs("Thing", "23.01-ngc", {**environ, "EASYBUILD_ROBOT_PATHS": "/nowhere"}) == ()
 
 
-def test_those_that_come_with_sifmod_are_newer_ones_too() -> None:
+def test_easyconfigs_of_sifmod_are_newer_ones_and_named_if_eb_does_not_find_them(tmp_path: Path) -> None:
     version = "2.2.0-rocm-5.6.1-python-3.10-singularity-20240315"
     environ = {"EASYBUILD_ROBOT_PATHS": str(easyconfigs_path())}
     assert "PyTorch-2.7.1-rocm-6.2.4-python-3.12-singularity-20250827.eb" in names(
         newer_easyconfigs("PyTorch", version, environ)
     )
-
-
-def test_one_of_sifmod_that_eb_does_not_find_is_named(tmp_path: Path) -> None:
     name = "Python-3.11-demo-singularity.eb"
     with pytest.raises(EasyconfigError, match=rf"EasyBuild's robot path.*{name}.*sifmod env"):
         easyconfig_path(Path(name), {"EASYBUILD_ROBOT_PATHS": str(tmp_path)})

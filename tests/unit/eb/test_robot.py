@@ -51,10 +51,11 @@ def shell(request: pytest.FixtureRequest, need: Need) -> Shell:
     return request.param, need(request.param)
 
 
-def test_the_easyblock_and_the_easyconfigs_are_found() -> None:
+def test_the_easyblock_and_the_easyconfigs_are_found_that_of_sifmod_too() -> None:
     assert easyblock_path().name == "containerimage.py"
     assert easyblock_path().is_file()
     assert list(easyconfigs_path().glob("p/PyTorch/*.eb"))
+    assert f"version = '{sifmod.__version__}'" in own_easyconfig()
 
 
 def test_each_shell_reads_the_settings(shell: Shell) -> None:
@@ -105,13 +106,15 @@ def value_of(name: str, present: Optional[str]) -> str:
     return after("bash", "bash", settings)[name]
 
 
-def test_what_was_there_stays_behind_sifmod_s_own() -> None:
+def test_what_was_there_stays_behind_sifmod_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert value_of("EASYBUILD_INCLUDE_EASYBLOCKS", "/a.py,/b.py") == f"{easyblock_path()},/a.py,/b.py"
     assert value_of("EASYBUILD_ROBOT_PATHS", "/a:/b") == f"{easyconfigs_path()}:/a:/b"
-
-
-def test_the_libraries_are_this_sifmod_s_own() -> None:
     assert value_of("SIFMOD_PYTHONPATH", "/of/another") == value_of("SIFMOD_PYTHONPATH", None)
+    once = after("bash", "bash", easybuild_settings("bash", {}))
+    twice = after("bash", "bash", easybuild_settings("bash", once))
+    assert twice == once
+    monkeypatch.setenv("EASYBUILD_ROBOT_PATHS", "/of/this/process")
+    assert ":/of/this/process" in easybuild_settings("bash")
 
 
 @pytest.mark.parametrize("present", [None, "", ":"])
@@ -127,21 +130,10 @@ def test_an_empty_element_of_the_robot_path_stays_because_it_means_easybuild_s_o
     assert [element for element in elements[1:] if element] == [element for element in present.split(":") if element]
 
 
-def test_reading_the_settings_twice_changes_nothing_more() -> None:
-    once = after("bash", "bash", easybuild_settings("bash", {}))
-    twice = after("bash", "bash", easybuild_settings("bash", once))
-    assert twice == once
-
-
 @pytest.mark.parametrize(("name", "separator"), [("SIFMOD_PYTHONPATH", ":"), ("EASYBUILD_INCLUDE_EASYBLOCKS", ",")])
 @pytest.mark.parametrize("present", [None, "", "/a", "/a{0}/b"])
 def test_no_empty_element_gets_into_a_list(name: str, separator: str, present: Optional[str]) -> None:
     assert "" not in value_of(name, present and present.format(separator)).split(separator)
-
-
-def test_the_settings_come_from_the_process_environment_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EASYBUILD_ROBOT_PATHS", "/of/this/process")
-    assert ":/of/this/process" in easybuild_settings("bash")
 
 
 def test_the_printed_path_is_enough_to_import_sifmod_and_what_it_needs() -> None:
@@ -192,10 +184,6 @@ def test_what_a_wheel_installs_counts_before_folders_that_lie_above_by_chance(
 
 def own_easyconfig() -> str:
     return (easyconfigs_path() / "s" / "sifmod" / f"sifmod-{sifmod.__version__}.eb").read_text()
-
-
-def test_there_is_an_easyconfig_of_this_version_of_sifmod() -> None:
-    assert f"version = '{sifmod.__version__}'" in own_easyconfig()
 
 
 def test_the_module_brings_everything_that_sifmod_needs_but_easybuild() -> None:

@@ -145,13 +145,25 @@ def test_what_the_base_answers_is_not_trusted(
         made(tmp_path, monkeypatch, read_conda(write(tmp_path, YAML)))
 
 
-def test_dependencies_that_can_t_be_met_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dependencies_or_addresses_that_can_t_be_met_or_parsed_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake(tmp_path, "/opt/c/bin/conda", RECORDS, status=3)
     with pytest.raises(SifmodError, match=r"'environment.yml' can't be met .*: PackagesNotFound: zlibb. Correct"):
         made(tmp_path, monkeypatch, read_conda(write(tmp_path, YAML)))
+    fake(tmp_path, "/opt/c/bin/conda", RECORDS)
+    with pytest.raises(SifmodError, match=r"line 2: 'http://.x' is not the address"):
+        made(tmp_path, monkeypatch, read_conda(write(tmp_path, f"@EXPLICIT\nhttp://[x#{MD5}\n")))
 
 
-def test_a_link_in_place_of_a_record_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_links_in_place_of_records_and_packages_elsewhere_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = f"file:///home/victim/linux-64/python-3.12.4-0.conda#{MD5}\n"
+    fake(tmp_path, "/opt/c/bin/conda", [{"url": elsewhere.partition("#")[0], "md5": MD5}])
+    for text in (YAML, f"@EXPLICIT\n{elsewhere}"):
+        with pytest.raises(SifmodError, match=r"'/home/victim/.*, which is not below"):
+            made(tmp_path, monkeypatch, read_conda(write(tmp_path, text)))
     fake(tmp_path, "/opt/c/bin/conda", RECORDS)
     (tmp_path / "records/1.json").rename(tmp_path / "secret")
     (tmp_path / "records/1.json").symlink_to(tmp_path / "secret")
@@ -180,9 +192,14 @@ def test_files_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
         read_conda(write(tmp_path, text))
 
 
-def test_a_file_of_empty_lines_is_read_in_one_pass(tmp_path: Path) -> None:
+def test_the_module_is_named_after_the_environment(tmp_path: Path) -> None:
     """An expression with `^\\s*` would need hours: each of a million lines was compared with all that follow."""
     assert read_conda(write(tmp_path, "\n" * 1_000_000 + YAML)).name == "Thesis"
+    source = read_conda(write(tmp_path, YAML))
+    assert source.named("", "") == ("Thesis", "1.0")
+    assert CondaSource("x", "").named("", "2") == ("environment", "2")
+    with pytest.raises(ParameterError):
+        CondaSource("x", "", name="-x").named("", "")
 
 
 @pytest.mark.parametrize(
@@ -200,20 +217,6 @@ def test_locks_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     fake(tmp_path, "/opt/c/bin/conda", RECORDS)
     with pytest.raises(SifmodError, match=said):
         made(tmp_path, monkeypatch, read_conda(write(tmp_path, f"@EXPLICIT\n{line}\n")))
-
-
-def test_the_module_is_named_after_the_environment(tmp_path: Path) -> None:
-    source = read_conda(write(tmp_path, YAML))
-    assert source.named("", "") == ("Thesis", "1.0")
-    assert CondaSource("x", "").named("", "2") == ("environment", "2")
-    with pytest.raises(ParameterError):
-        CondaSource("x", "", name="-x").named("", "")
-
-
-def test_an_address_that_can_t_be_parsed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake(tmp_path, "/opt/c/bin/conda", RECORDS)
-    with pytest.raises(SifmodError, match=r"line 2: 'http://.x' is not the address"):
-        made(tmp_path, monkeypatch, read_conda(write(tmp_path, f"@EXPLICIT\nhttp://[x#{MD5}\n")))
 
 
 @pytest.mark.parametrize(
@@ -274,11 +277,3 @@ def test_the_base_sees_the_packages_of_a_channel_beside_the_file_and_nothing_els
     channel.chmod(0o777)
     with pytest.raises(SifmodError, match=r"everybody may replace what is in '.*/channel'"):
         made(tmp_path, monkeypatch, read_conda(write(tmp_path, text)))
-
-
-def test_packages_elsewhere_are_not_copied_into_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = f"file:///home/victim/linux-64/python-3.12.4-0.conda#{MD5}\n"
-    fake(tmp_path, "/opt/c/bin/conda", [{"url": elsewhere.partition("#")[0], "md5": MD5}])
-    for text in (YAML, f"@EXPLICIT\n{elsewhere}"):
-        with pytest.raises(SifmodError, match=r"'/home/victim/.*, which is not below"):
-            made(tmp_path, monkeypatch, read_conda(write(tmp_path, text)))

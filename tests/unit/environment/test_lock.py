@@ -52,17 +52,16 @@ def test_a_lock_that_was_written_is_read_the_same(tmp_path: Path) -> None:
     path.write_text(lock_text(locked, LINUX, base="demo.sif"))
     assert read_lock(path, LINUX) == locked
     assert 'requires-python = "==3.11.*"' in path.read_text()
-
-
-def test_paths_are_relative_to_the_lock(tmp_path: Path) -> None:
     text = PACKAGE.replace("url =", "path =").replace("https://example.org/", "wheels/")
     (found,) = read_lock(write(tmp_path, text), LINUX)
     assert found.path == f"{tmp_path}/wheels/greeting-1.0-py3-none-any.whl"
 
 
-def test_the_line_for_pip_names_one_file() -> None:
+def test_the_line_for_pip_names_one_file_without_what_a_user_logs_in_with() -> None:
     assert LOCKED[1].line == f"local-one==2.0+x --hash=sha256:{SHA}"
     assert LOCKED[0].file_name == "greeting-1.0-py3-none-any.whl"
+    found = locked_wheel("x", "1", "https://me:secret@example.org/x-1-py3-none-any.whl", SHA)
+    assert found.url == "https://example.org/x-1-py3-none-any.whl"
 
 
 def test_the_best_wheel_and_markers_of_the_base_count(tmp_path: Path) -> None:
@@ -164,12 +163,19 @@ def test_wheels_outside_of_the_folder_of_a_lock_are_refused(
         assert read_lock(path, LINUX)[0].path == f"{tmp_path}/greeting-1.0-py3-none-any.whl"
 
 
-def test_a_lock_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> None:
+def test_the_project_itself_an_unknown_format_or_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "clone").mkdir()
     (tmp_path / "clone/pylock.toml").symlink_to(write(tmp_path, "token = 'secret'"))
     with pytest.raises(SifmodError, match="it leads out of its folder") as caught:
         read_lock(tmp_path / "clone/pylock.toml", LINUX)
     assert "secret" not in str(caught.value)
+    project = '[[packages]]\nname = "thesis"\nversion = "0.3"\ndirectory = { path = ".", editable = true }\n'
+    with pytest.raises(SifmodError, match=r"has thesis as a source folder.*'uv export --no-emit-project"):
+        read_lock(write(tmp_path, PACKAGE + project), LINUX)
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace('"1.0"', '"2.0"', 1))
+    with pytest.raises(SifmodError, match=r"not a lock in the format pylock\.toml"):
+        read_lock(path, LINUX)
 
 
 # `http://h/x-1.0-1%0A%25setup%0A...-py3-none-any.whl` is a build tag with a section of a definition file in it.
@@ -190,24 +196,6 @@ def test_a_lock_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> N
 def test_file_names_of_wheels_have_letters_and_digits_only(folder: str, name: str) -> None:
     with pytest.raises(ValueError, match=r"wheel|address|the path"):
         locked_wheel("x", "1.0", folder + (unquote(name) if folder == "/w/" else name), SHA)
-
-
-def test_the_project_itself_in_a_lock_is_refused_with_the_option_of_uv(tmp_path: Path) -> None:
-    project = '[[packages]]\nname = "thesis"\nversion = "0.3"\ndirectory = { path = ".", editable = true }\n'
-    with pytest.raises(SifmodError, match=r"has thesis as a source folder.*'uv export --no-emit-project"):
-        read_lock(write(tmp_path, PACKAGE + project), LINUX)
-
-
-def test_an_unknown_version_of_the_format_is_refused(tmp_path: Path) -> None:
-    path = write(tmp_path)
-    path.write_text(path.read_text().replace('"1.0"', '"2.0"', 1))
-    with pytest.raises(SifmodError, match=r"not a lock in the format pylock\.toml"):
-        read_lock(path, LINUX)
-
-
-def test_what_a_user_logs_in_with_is_not_kept() -> None:
-    found = locked_wheel("x", "1", "https://me:secret@example.org/x-1-py3-none-any.whl", SHA)
-    assert found.url == "https://example.org/x-1-py3-none-any.whl"
 
 
 @pytest.mark.parametrize("folder", ["/a\n/", "file://other/", "", "/a^b/", "file:///a%0Ab/"])

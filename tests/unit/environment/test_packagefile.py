@@ -27,6 +27,7 @@ LIST = f"# from conda\n@EXPLICIT\nhttps://c.example.org/noarch/x-1-0.conda#{'0' 
         ("env.YAML", "dependencies: [python]\n", Kind.CONDA),
         ("conda-linux-64.lock", LIST, Kind.CONDA),
         ("explicit.txt", LIST, Kind.CONDA),
+        ("uv.lock", "version = 1", Kind.LOCK),
     ],
 )
 def test_the_kind_follows_from_name_and_content(tmp_path: Path, name: str, text: str, kind: Kind) -> None:
@@ -41,8 +42,6 @@ def test_the_kind_follows_from_name_and_content(tmp_path: Path, name: str, text:
     [
         ("setup.py", b"import setuptools\n", "none of the files of packages"),
         ("Pipfile", b"[packages]\n", "none of the files of packages"),
-        ("uv.lock", b"version = 1\n", "write a file with 'uv export "),
-        ("poetry.lock", b"", "write a file with 'poetry export "),
         ("pixi.lock", b"", "write a file with 'pixi "),
         ("x.toml", b"= 1\n", "is not TOML"),
         ("image.sif", b"SIF\xff", "is not UTF-8 text"),

@@ -76,21 +76,40 @@ def test_no_message_repeats_a_password(tmp_path: Path, line: str) -> None:
         assert "secret" not in str(caught.value)
 
 
-def test_a_name_alone_is_no_password_of_ssh(tmp_path: Path) -> None:
+def test_a_repository_of_ssh_or_a_fifo_is_no_list_of_packages(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("git+ssh://git@github.com/x/y\n")
     with pytest.raises(SifmodError, match="repository of source code"):
         read_requirements(tmp_path / "requirements.txt")
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a plain file" in refusal(tmp_path, "-r pipe\n")
+    with pytest.raises(SifmodError, match="not a plain file"):
+        read_requirements(tmp_path / "pipe")
 
 
-def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
+def test_what_would_take_too_long_or_has_no_end_is_refused(tmp_path: Path) -> None:
     """Its parts would be compared with each other for minutes."""
     (tmp_path / "requirements.txt").write_text("numpy\n/" + ".whl[" * 1_000_000 + " x\n")
     with pytest.raises(SifmodError, match="line 2: it has more than 65,536 characters"):
         read_requirements(tmp_path / "requirements.txt")
+    for number in range(40):
+        (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n" * 3 + f"-c r{number + 1}.txt\n")
+    (tmp_path / "r40.txt").write_text("numpy\n")
+    found = read(tmp_path, "-r r0.txt\n")
+    assert (found.lines, found.constraints) == (("numpy",), ("numpy",))
+    for number in range(2000):
+        (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n")
+    assert "included by more than 50 files" in refusal(tmp_path, "-r r0.txt\n")
+    assert "is not a requirement" in refusal(tmp_path, f"a ; {'(' * 5000}os_name == 'x'{')' * 5000}")
 
 
-def test_names_are_normalized_and_unique(tmp_path: Path) -> None:
+def test_names_are_normalized_and_unique_and_wheels_have_extras(tmp_path: Path, wheel: Path) -> None:
     assert read(tmp_path, "Ruamel.YAML>=0.1\nruamel_yaml<9\n").names == ("ruamel-yaml",)
+    (tmp_path / "greeting-1.0-py3-none-any.whl").touch()
+    lines = read(tmp_path, "./greeting-1.0-py3-none-any.whl[loud] ; python_version > '3'").lines
+    assert lines == (f'greeting[loud] @ {tmp_path.as_uri()}/greeting-1.0-py3-none-any.whl ; python_version > "3"',)
+    line = f"greeting[loud] @ {wheel.as_uri()} ; python_version > '3'"
+    assert read(tmp_path, line).lines == (f'greeting[loud] @ {wheel.as_uri()} ; python_version > "3"',)
+    assert "is the wheel of greeting" in refusal(tmp_path, f"other @ {wheel.as_uri()}")
 
 
 @pytest.mark.parametrize(
@@ -101,13 +120,7 @@ def test_a_local_wheel_becomes_an_address(tmp_path: Path, wheel: Path, text: str
     assert read(tmp_path, text).lines == (f"greeting @ {wheel.as_uri()}",)
 
 
-def test_a_wheel_with_extras(tmp_path: Path) -> None:
-    (tmp_path / "greeting-1.0-py3-none-any.whl").touch()
-    lines = read(tmp_path, "./greeting-1.0-py3-none-any.whl[loud] ; python_version > '3'").lines
-    assert lines == (f'greeting[loud] @ {tmp_path.as_uri()}/greeting-1.0-py3-none-any.whl ; python_version > "3"',)
-
-
-def test_files_that_are_included(tmp_path: Path) -> None:
+def test_files_that_are_included_lie_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     (tmp_path / "more/base.txt").write_text("-c held.txt\nscipy\n")
     (tmp_path / "more/held.txt").write_text("numpy<2\n-r other.txt\n")
@@ -115,9 +128,17 @@ def test_files_that_are_included(tmp_path: Path) -> None:
     found = read(tmp_path, "--requirement=more/base.txt\nnumpy\n")
     assert found.lines == ("scipy", "numpy")
     assert found.constraints == ("numpy<2", "pandas<3")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/dev.txt").write_text("-r ../base.txt\nscipy\n")
+    (tmp_path / "base.txt").write_text("numpy\n")
+    assert read(tmp_path, "-r sub/dev.txt").lines == ("numpy", "scipy")
+    with pytest.raises(SifmodError, match="leads out of its folder"):
+        read_requirements(tmp_path / "sub/dev.txt")
 
 
-def test_where_packages_come_from(tmp_path: Path, wheel: Path) -> None:
+def test_where_packages_come_from_also_by_the_user_s_own_settings(
+    tmp_path: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = "-i https://example.org/simple\n--extra-index-url=https://b.org/s\n--find-links 'my wheels'\n--pre\nnumpy"
     assert read(tmp_path, text).options == (
         "--index-url https://example.org/simple",
@@ -125,6 +146,11 @@ def test_where_packages_come_from(tmp_path: Path, wheel: Path) -> None:
         f"--find-links {wheel.parent.as_uri()}",
         "--pre",
     )
+    (tmp_path / "clone").mkdir()
+    text = f"--find-links '../my wheels'\n{wheel}\n"
+    assert "is not below" in refusal(tmp_path / "clone", text)
+    monkeypatch.setenv("PIP_FIND_LINKS", wheel.parent.as_uri())
+    assert read(tmp_path / "clone", text).options == (f"--find-links {wheel.parent.as_uri()}",)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +251,16 @@ def test_a_project_with_extras_and_groups(tmp_path: Path) -> None:
     assert found.names == ("numpy", "scipy", "zarr", "matplotlib", "tqdm", "pytest", "ruff")
     assert (found.name, found.version, str(found.python)) == ("demo", "0.3", ">=3.10")
     assert read_pyproject(project(tmp_path)).names == ("numpy", "scipy")
+    with pytest.raises(SifmodError, match=r"no extra 'plots' .perhaps you meant 'plot'.: it has plot, all, fast-io"):
+        read_pyproject(project(tmp_path), extras=["plots"])
+    with pytest.raises(SifmodError, match="no group 'docs'"):
+        read_pyproject(project(tmp_path), groups=["docs"])
+    more = (
+        "[tool.poetry.dependencies]\npython = '^3.10'\nNumPy = {source = 'ours'}\nMatplotlib = '*'\n"
+        "extra = {optional = true}\n[tool.pixi.workspace]\nchannels = ['conda-forge']\n"
+        "[tool.pixi.pypi-dependencies]\ndemo = {path = '.'}\n[tool.uv]\n"
+    )
+    assert read_pyproject(project(tmp_path, PROJECT + more)).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -248,13 +284,6 @@ def test_projects_that_are_refused(tmp_path: Path, old: str, new: str, said: str
         read_pyproject(project(tmp_path, PROJECT.replace(old, new)), extras=["all"], groups=["test"])
 
 
-def test_an_extra_that_the_project_lacks_is_named_with_those_that_it_has(tmp_path: Path) -> None:
-    with pytest.raises(SifmodError, match=r"no extra 'plots' .perhaps you meant 'plot'.: it has plot, all, fast-io"):
-        read_pyproject(project(tmp_path), extras=["plots"])
-    with pytest.raises(SifmodError, match="no group 'docs'"):
-        read_pyproject(project(tmp_path), groups=["docs"])
-
-
 @pytest.mark.parametrize(
     "line", ["http://[x/y-1.0-py3-none-any.whl", "-i http://[x", "-f file://[x", "y @ https://[x/y.whl"]
 )
@@ -262,42 +291,11 @@ def test_addresses_that_can_t_be_parsed_are_refused(tmp_path: Path, line: str) -
     assert "line 3: " in refusal(tmp_path, f"# first\nnumpy\n{line}\n")
 
 
-def test_a_name_with_an_address_is_written_as_it_is_meant(tmp_path: Path, wheel: Path) -> None:
-    line = f"greeting[loud] @ {wheel.as_uri()} ; python_version > '3'"
-    assert read(tmp_path, line).lines == (f'greeting[loud] @ {wheel.as_uri()} ; python_version > "3"',)
-    assert "is the wheel of greeting" in refusal(tmp_path, f"other @ {wheel.as_uri()}")
-
-
-def test_files_that_include_each_other_often_are_read_once(tmp_path: Path) -> None:
-    for number in range(40):
-        (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n" * 3 + f"-c r{number + 1}.txt\n")
-    (tmp_path / "r40.txt").write_text("numpy\n")
-    found = read(tmp_path, "-r r0.txt\n")
-    assert (found.lines, found.constraints) == (("numpy",), ("numpy",))
-
-
-def test_a_long_chain_of_files_is_refused(tmp_path: Path) -> None:
-    for number in range(2000):
-        (tmp_path / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n")
-    assert "included by more than 50 files" in refusal(tmp_path, "-r r0.txt\n")
-
-
-def test_a_fifo_is_no_list_of_packages(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    assert "not a plain file" in refusal(tmp_path, "-r pipe\n")
-    with pytest.raises(SifmodError, match="not a plain file"):
-        read_requirements(tmp_path / "pipe")
-
-
 @pytest.mark.parametrize("text", ["a \\\n" * 300_000, "a" + " " * 500_000 + "b", " " * 500_000 + "#", " ;" * 300_000])
 def test_a_long_line_takes_no_long_time(tmp_path: Path, text: str) -> None:
     begin = time.monotonic()
     refusal(tmp_path, text)
     assert time.monotonic() - begin < 240
-
-
-def test_a_marker_that_is_nested_deeply_is_refused(tmp_path: Path) -> None:
-    assert "is not a requirement" in refusal(tmp_path, f"a ; {'(' * 5000}os_name == 'x'{')' * 5000}")
 
 
 def test_extras_and_groups_that_include_each_other_often(tmp_path: Path) -> None:
@@ -315,9 +313,6 @@ name = "demo"
     assert set(found.names) == {"numpy", "scipy", *(f"x{number}" for number in range(40))}
     with pytest.raises(SifmodError, match="the groups g0 have more than 100000 requirements"):
         read_pyproject(project(tmp_path, text), groups=["g0"])
-
-
-def test_a_long_chain_of_extras_or_groups_is_refused(tmp_path: Path) -> None:
     extras = "".join(f'e{number} = ["demo[e{number + 1}]"]\n' for number in range(2000))
     groups = "".join(f'g{number} = [{{include-group = "g{number + 1}"}}]\n' for number in range(2000))
     text = f'[project]\nname = "demo"\n[project.optional-dependencies]\n{extras}[dependency-groups]\n{groups}'
@@ -358,25 +353,6 @@ def test_nothing_of_a_file_outside_of_the_folder_is_shown(tmp_path: Path, line: 
     assert "leads out of its folder" in message
     assert "hunter2" not in message
     assert "root" not in message
-
-
-def test_a_file_in_a_folder_below_may_include_one_above_but_not_outside(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub/dev.txt").write_text("-r ../base.txt\nscipy\n")
-    (tmp_path / "base.txt").write_text("numpy\n")
-    assert read(tmp_path, "-r sub/dev.txt").lines == ("numpy", "scipy")
-    with pytest.raises(SifmodError, match="leads out of its folder"):
-        read_requirements(tmp_path / "sub/dev.txt")
-
-
-def test_a_folder_that_the_user_s_own_settings_name_is_taken(
-    tmp_path: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "clone").mkdir()
-    text = f"--find-links '../my wheels'\n{wheel}\n"
-    assert "is not below" in refusal(tmp_path / "clone", text)
-    monkeypatch.setenv("PIP_FIND_LINKS", wheel.parent.as_uri())
-    assert read(tmp_path / "clone", text).options == (f"--find-links {wheel.parent.as_uri()}",)
 
 
 @pytest.mark.parametrize("name", ["loop", "fifo", "folder"])
@@ -424,12 +400,3 @@ def test_what_else_another_tool_reads_becomes_a_note(tmp_path: Path, table: str)
     (note,) = read_pyproject(project(tmp_path, PROJECT + more)).notes
     assert re.match(rf"\[{re.escape('.'.join(table.split('.')[:3]))}\] of pyproject.toml is not read", note)
     assert "write a file with '" in note
-
-
-def test_tables_that_repeat_what_the_project_has_need_no_note(tmp_path: Path) -> None:
-    more = (
-        "[tool.poetry.dependencies]\npython = '^3.10'\nNumPy = {source = 'ours'}\nMatplotlib = '*'\n"
-        "extra = {optional = true}\n[tool.pixi.workspace]\nchannels = ['conda-forge']\n"
-        "[tool.pixi.pypi-dependencies]\ndemo = {path = '.'}\n[tool.uv]\n"
-    )
-    assert read_pyproject(project(tmp_path, PROJECT + more)).notes == ()

@@ -157,9 +157,13 @@ def test_packages_beside_the_file_are_copied_for_the_base_which_sees_nothing_els
     assert "/home" not in bound
 
 
-def test_a_python_between_releases_is_taken(tmp_path: Path) -> None:
+def test_another_python_is_refused_and_one_between_releases_taken(tmp_path: Path) -> None:
     environment = {**LINUX.environment, "python_full_version": "3.14.0a1+"}
     assert base(tmp_path, {**PLATFORM, "environment": environment}).platform().python == "3.14.0a1+local"
+    path = tmp_path / "pyproject.toml"
+    path.write_text("[project]\nname = 'x'\nrequires-python = '>=3.12'\ndependencies = ['greeting']\n")
+    with pytest.raises(SifmodError, match=r"'pyproject.toml' is for Python >=3.12, and the base 'demo.sif' has 3.11.2"):
+        resolve(tmp_path, report(ITEM), read_pyproject(path))
 
 
 @pytest.mark.parametrize("what", ["link", "fifo"])
@@ -189,7 +193,7 @@ def test_every_line_is_looked_at_once_more_before_pip_reads_it(tmp_path: Path, l
         assert "secret" not in str(caught.value)
 
 
-def test_a_package_of_the_base_is_never_replaced(tmp_path: Path) -> None:
+def test_a_package_of_the_base_is_never_replaced_and_held_in_an_image(tmp_path: Path) -> None:
     place = "https://x.org/demo_vendor-2.0-py3-none-any.whl"
     item = {
         "metadata": {"name": "demo-vendor", "version": "2.0"},
@@ -197,23 +201,10 @@ def test_a_package_of_the_base_is_never_replaced(tmp_path: Path) -> None:
     }
     with pytest.raises(SifmodError, match=r"would replace packages of the base: demo-vendor 1.2.3\+site by 2.0"):
         resolve(tmp_path, report(item))
-
-
-def test_a_project_for_another_python(tmp_path: Path) -> None:
-    path = tmp_path / "pyproject.toml"
-    path.write_text("[project]\nname = 'x'\nrequires-python = '>=3.12'\ndependencies = ['greeting']\n")
-    with pytest.raises(SifmodError, match=r"'pyproject.toml' is for Python >=3.12, and the base 'demo.sif' has 3.11.2"):
-        resolve(tmp_path, report(ITEM), read_pyproject(path))
-
-
-def test_a_lock_may_name_what_the_base_has_in_the_same_version() -> None:
     mine = Locked("greeting", "1.0", SHA)
     assert without_held([Locked("demo-vendor", "1.2.3", SHA), mine], FACTS, "pylock.toml") == (mine,)
     for other in ("1.2.4", "1.2.3+other"):
         with pytest.raises(SifmodError, match=r"demo-vendor 1.2.* \(the base has 1.2.3\+site\)"):
             without_held([Locked("demo-vendor", other, SHA), mine], FACTS, "pylock.toml")
-
-
-def test_everything_that_pip_understands_is_held_in_an_image() -> None:
     assert FACTS.all_constraints == "demo-vendor==1.2.3+site\npip==24.0\n"
     assert FACTS.constraints == "demo-vendor==1.2.3+site\n"

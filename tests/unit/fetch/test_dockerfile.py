@@ -108,6 +108,8 @@ def test_the_context_is_what_the_easyconfig_names_and_nothing_else(place: Place)
     context = place.folder / "buildah.context"
     assert sorted(path.name for path in context.iterdir()) == [".dockerignore", "Dockerfile", "data.bin"]
     assert (context / "Dockerfile").read_text() == (place.folder / "Dockerfile").read_text()
+    (place.folder / ".dockerignore").write_text("x")
+    assert [path.name for path in place.definition().kept] == ["Dockerfile", ".dockerignore"]
 
 
 @pytest.mark.parametrize("name", ["data.bin", ".dockerignore", "Dockerfile.dockerignore"])
@@ -151,14 +153,13 @@ def test_what_was_hashed_is_what_is_copied(place: Place, monkeypatch: pytest.Mon
     assert not place.leftovers
 
 
-def test_a_base_image_is_built_on_by_its_digest(place: Place) -> None:
+def test_a_base_image_is_built_on_by_its_digest_if_the_registry_tells_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place.build()
     built = (place.folder / "buildah.dockerfile").read_text()
     assert built.startswith(f"FROM registry.example.org/a@{DIGEST} AS one\n")
     assert f"registry.example.org/a:1 is registry.example.org/a@{DIGEST}" in place.said
-
-
-def test_a_registry_that_can_t_be_asked_is_left_to_the_builder(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Registry, "digest", lambda _self: "")
     (place.folder / "Dockerfile").write_text("FROM debian\nFROM nvidia/cuda:12\nFROM x:${TARGETARCH}\n")
     place.build()
@@ -183,11 +184,6 @@ def test_everything_that_goes_in_is_in_the_key(place: Place) -> None:
     (place.folder / "Dockerfile").write_text("FROM x")
     seen += names()
     assert len(set(seen)) == 18
-
-
-def test_files_that_are_text_are_kept_with_the_installation(place: Place) -> None:
-    (place.folder / ".dockerignore").write_text("x")
-    assert [path.name for path in place.definition().kept] == ["Dockerfile", ".dockerignore"]
 
 
 def test_each_registry_gets_its_own_login(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,28 +301,19 @@ def test_a_link_to_something_else_removes_nothing(place: Place, name: str) -> No
     assert precious.is_dir()
 
 
-def test_a_temporary_folder_that_is_not_there_is_named(place: Place) -> None:
-    place.site = a_site(runtime_tmpdir=str(place.folder / "none"))
-    with pytest.raises(ImageError, match=r"can't make a folder for the build .*: set 'runtime_tmpdir'"):
-        place.build()
-
-
-def test_nothing_is_started_for_a_dockerfile_that_is_wrong(place: Place) -> None:
+def test_what_is_wrong_in_a_definition_is_named_before_anything_is_started(place: Place, tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"line 3, COPY data\.bin: the build context has no such file"):
         place.build(place.definition(files=()))
     assert not [call for call in place.calls("buildah") if " build " in call]
-
-
-def test_only_a_dockerfile_has_a_target(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="'build_target' = 'x': only a Dockerfile has stages to choose from"):
         Definition(tmp_path / "image.def", {}, target="x")
-
-
-def test_images_of_definition_files_that_are_in_stores_are_found_again(tmp_path: Path) -> None:
     path = tmp_path / "x.def"
     path.write_bytes(b"Bootstrap: docker\nFrom: debian\n")
     expected = f'x.def sha256:{hashlib.sha256(path.read_bytes()).hexdigest()} {{"A": "b"}}'
     assert Definition(path, {"A": "b"}, files=(tmp_path / "not-read",)).origin == expected
+    place.site = a_site(runtime_tmpdir=str(place.folder / "none"))
+    with pytest.raises(ImageError, match=r"can't make a folder for the build .*: set 'runtime_tmpdir'"):
+        place.build()
 
 
 def test_an_unknown_tag_names_where_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,10 +131,15 @@ def test_an_answer_that_is_none_is_one_sentence(docker: Daemon, answer: bytes) -
         local_digest(image_uri("docker-daemon:tool:1"))
 
 
-def test_without_a_daemon_the_message_names_the_way_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_daemon_or_a_storage_the_message_names_the_way_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
     with pytest.raises(ImageError, match=r"docker save --output /path/image.tar tool:1' where the image is"):
         local_digest(image_uri("docker-daemon:tool:1"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(RuntimeMissingError, match=r"'buildah push tool:1 oci-archive:/path/image.tar'"):
+        local_digest(image_uri("containers-storage:tool:1"))
 
 
 @AS_ROOT
@@ -164,12 +169,6 @@ def test_the_storage_is_read_through_the_command_that_filled_it(buildah: Path, t
 def test_an_image_that_the_storage_does_not_have(name: str, said: str) -> None:
     with pytest.raises(ImageError, match=said):
         local_digest(image_uri(f"containers-storage:{name}"))
-
-
-def test_without_buildah_and_podman_the_message_names_the_way_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(RuntimeMissingError, match=r"'buildah push tool:1 oci-archive:/path/image.tar'"):
-        local_digest(image_uri("containers-storage:tool:1"))
 
 
 def test_an_image_that_was_built_again_is_fetched_again(store: ImageStore, docker: Daemon) -> None:

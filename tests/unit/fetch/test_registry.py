@@ -89,9 +89,6 @@ ME = Credentials("me", "secret", "the variables")
 def test_a_registry_in_plain_http_gives_its_token_in_plain_http(registry: Server) -> None:
     assert ask(registry.host, ME) == DIGEST
     assert registry.logins == [ME.basic]
-
-
-def test_a_token_that_is_of_no_use_is_a_refusal(registry: Server) -> None:
     registry.token = "bad"  # noqa: S105 - of a registry in this test
     with pytest.raises(ImageError, match="refused access to a/b"):
         ask(registry.host)
@@ -137,12 +134,9 @@ def test_the_runtime_gets_no_password_that_the_registry_would_have_it_send_elsew
     assert ask(registry.host) == DIGEST
 
 
-def test_the_login_that_a_registry_wants_first_may_be_its_own(registry: Server) -> None:
+def test_a_registry_that_does_not_say_how_to_log_in_gets_no_password(registry: Server) -> None:
     registry.first_challenges = ['Basic realm="Registry Realm"', registry.challenge]
     assert ask(registry.host, ME) == DIGEST
-
-
-def test_a_registry_that_does_not_say_how_to_log_in_gets_no_password(registry: Server) -> None:
     registry.first_status = 503
     with pytest.raises(ImageError, match="the status 503: the password was not sent"):
         ask(registry.host, ME)
@@ -238,13 +232,10 @@ def test_whatever_a_server_sends_is_no_accident(raw: Raw, answer: bytes) -> None
     assert "\n" not in said
 
 
-def test_a_port_that_is_no_number_is_no_accident() -> None:
+def test_what_can_not_be_connected_to_is_no_accident() -> None:
     assert ask("localhost:abc") == ""
     with pytest.raises(ImageError, match="does not answer as a registry does"):
         ask("localhost:abc", ME)
-
-
-def test_a_registry_that_can_not_be_connected_to_is_left_to_the_runtime() -> None:
     assert ask("localhost:1", ME) == ""
 
 

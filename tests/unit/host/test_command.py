@@ -26,9 +26,17 @@ def ends(pid_file: Path) -> bool:
     return not is_running(pid_file)
 
 
-def test_status_and_both_kinds_of_output_are_returned() -> None:
+def test_words_input_environment_output_and_status_are_passed() -> None:
     done = run(["sh", "-c", "echo out; echo err >&2; exit 3"])
     assert (done.status, done.stdout, done.stderr) == (3, "out\n", "err\n")
+    assert run(["printf", "%s|", "a b", "", "$(touch x)", "*"]).stdout == "a b||$(touch x)|*|"
+    assert run(["cat"], stdin="é\n").stdout == "é\n"
+    assert run(["cat"], time_limit=10).stdout == ""
+    assert run(["true"], stdin="x" * 1_000_000).status == 0
+    assert run(["/usr/bin/env"], env={"A": "b"}).stdout == "A=b\n"
+    assert run(["printf", r"a\377b"]).stdout == "a\ufffdb"
+    done = run(["sh", "-c", "cat; seq 1000000 >&2"], stdin="é" * 5_000_000)
+    assert (len(done.stdout), len(done.stderr)) == (5_000_000, 6_888_896)
 
 
 def test_the_first_command_on_path_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,19 +45,6 @@ def test_the_first_command_on_path_is_found(tmp_path: Path, monkeypatch: pytest.
         (tmp_path / name).touch(0o755)
     assert first_on_path(["none", "two", "one"]) == tmp_path / "two"
     assert first_on_path(["none"]) is None
-
-
-def test_words_are_passed_without_a_shell() -> None:
-    assert run(["printf", "%s|", "a b", "", "$(touch x)", "*"]).stdout == "a b||$(touch x)|*|"
-
-
-def test_standard_input_is_the_text_given_and_empty_otherwise() -> None:
-    assert run(["cat"], stdin="é\n").stdout == "é\n"
-    assert run(["cat"], time_limit=10).stdout == ""
-
-
-def test_a_command_that_reads_none_of_its_input_is_no_accident() -> None:
-    assert run(["true"], stdin="x" * 1_000_000).status == 0
 
 
 @pytest.mark.timeout(300)  # it would fill the memory
@@ -62,25 +57,9 @@ def test_a_command_that_prints_without_end_is_ended(tmp_path: Path, stream: int)
     assert ends(pid_file)
 
 
-def test_much_output_and_input_do_not_wait_for_each_other() -> None:
-    done = run(["sh", "-c", "cat; seq 1000000 >&2"], stdin="é" * 5_000_000)
-    assert (len(done.stdout), len(done.stderr)) == (5_000_000, 6_888_896)
-
-
-def test_the_environment_is_the_one_given() -> None:
-    assert run(["/usr/bin/env"], env={"A": "b"}).stdout == "A=b\n"
-
-
-def test_bytes_that_are_no_text_are_replaced() -> None:
-    assert run(["printf", r"a\377b"]).stdout == "a\ufffdb"
-
-
-def test_the_last_lines_are_those_of_standard_error_without_control_characters() -> None:
+def test_the_last_lines_are_those_of_standard_error_or_tell_the_status() -> None:
     done = run(["sh", "-c", r"seq 30; printf '\033[31mred\033[0m \033]0;title\007\n' >&2; exit 1"])
     assert done.last_lines.splitlines() == [*map(str, range(17, 31)), "red ]0;title"]
-
-
-def test_a_silent_command_is_told_by_its_status() -> None:
     assert run(["sh", "-c", "exit 4"]).last_lines == "exit status 4"
 
 
@@ -113,7 +92,7 @@ def test_after_the_time_limit_all_that_the_command_has_started_is_ended(tmp_path
 
 
 def test_a_command_without_a_limit_stays_in_the_session_of_its_caller() -> None:
-    script = "ps -o sid= -p $$"
+    script = "read -r _ _ _ _ _ session _ </proc/$$/stat; echo $session"  # proc_pid_stat(5)
     assert int(run(["sh", "-c", script]).stdout) == os.getsid(0)
     assert int(run(["sh", "-c", script], time_limit=10).stdout) != os.getsid(0)
 

@@ -20,13 +20,14 @@ def ran(fake: FakeRuntime, runtime: ContainerRuntime, image: Path, *command: str
     return fake.calls[-1]
 
 
-def test_a_command_is_passed_word_for_word(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
+def test_a_command_is_passed_word_for_word_and_sees_nothing_of_the_host(
+    fake: FakeRuntime, runtime: ContainerRuntime, image: Path
+) -> None:
     words = ["echo", "a b", "", "$(touch x)", "it's", '"', "-n", "é☃", "*"]
     assert ran(fake, runtime, image, *words)["argv"] == ["exec", str(image), *words]
-
-
-def test_an_image_sees_nothing_of_the_host(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
     assert ran(fake, runtime, image)["contained"]
+    assert ran(fake, runtime, image, stdin="torch\né\n")["stdin"] == "torch\né\n"
+    assert ran(fake, runtime, image)["stdin"] == ""
 
 
 @pytest.mark.parametrize("name", ["SINGULARITY_DOCKER_PASSWORD", "APPTAINER_DOCKER_USERNAME"])
@@ -45,32 +46,22 @@ def test_a_look_through_an_installation_sees_nothing_of_the_user(monkeypatch: py
     assert "--containall" in environ["SIFMOD_RUNTIME_OPTIONS"].split()
 
 
-def test_standard_output_is_returned_as_it_is(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
+def test_standard_output_is_returned_as_it_is_text_or_not(
+    fake: FakeRuntime, runtime: ContainerRuntime, image: Path, tmp_path: Path
+) -> None:
     fake.answer(stdout="one\ntwo é\n\n")
     assert runtime.run(image, ["cat"]) == "one\ntwo é\n\n"
-
-
-def test_output_that_is_no_text_is_no_accident(tmp_path: Path, image: Path) -> None:
     path = Stubs(tmp_path)("binary", "printf 'a\\377b'")
     assert ContainerRuntime(path).run(image, ["true"]) == "a\ufffdb"
 
 
-def test_standard_input_is_the_text_given(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
-    assert ran(fake, runtime, image, stdin="torch\né\n")["stdin"] == "torch\né\n"
-
-
-def test_standard_input_is_empty_otherwise(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
-    assert ran(fake, runtime, image)["stdin"] == ""
-
-
-def test_binds_are_passed_in_both_spellings(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
+def test_binds_and_variables_are_passed_in_both_spellings(
+    fake: FakeRuntime, runtime: ContainerRuntime, image: Path
+) -> None:
     binds = [Bind("/a,b", "/c:d", "ro"), Bind("/x y", "/x y")]
     environ = ran(fake, runtime, image, binds=binds)["env"]
     assert split_binds(environ["APPTAINER_BINDPATH"]) == [("/a,b", "/c:d", "ro"), ("/x y", "/x y", "")]
     assert environ["SINGULARITY_BINDPATH"] == environ["APPTAINER_BINDPATH"]
-
-
-def test_variables_are_injected_in_both_spellings(fake: FakeRuntime, runtime: ContainerRuntime, image: Path) -> None:
     environ = ran(fake, runtime, image, env={"A": "b c", "EMPTY": ""})["env"]
     for prefix in ("SINGULARITYENV_", "APPTAINERENV_"):
         assert (environ[prefix + "A"], environ[prefix + "EMPTY"]) == ("b c", "")
@@ -145,11 +136,8 @@ def test_a_short_failure_is_shown_with_standard_output(tmp_path: Path, image: Pa
         ContainerRuntime(path).run(image, ["true"])
 
 
-def test_the_version_is_what_the_runtime_prints(runtime: ContainerRuntime) -> None:
+def test_the_version_is_what_the_runtime_prints_if_it_does(runtime: ContainerRuntime, tmp_path: Path) -> None:
     assert runtime.version == "fake version 1.0"
-
-
-def test_a_runtime_that_can_not_tell_its_version_has_none(tmp_path: Path) -> None:
     path = Stubs(tmp_path)("old", "echo 'unknown flag' >&2; exit 1")
     assert ContainerRuntime(path).version == ""
 
@@ -166,25 +154,16 @@ def search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Search:
     return search
 
 
-def test_singularity_is_taken_before_apptainer(search: Search) -> None:
-    paths = search("apptainer", "singularity")
+def test_singularity_comes_before_apptainer_and_the_site_s_runtime_before_both(
+    search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = search("apptainer", "singularity", "sarus")
     assert find_runtime(a_site()).path == paths["singularity"]
-
-
-def test_apptainer_is_taken_where_there_is_no_singularity(search: Search) -> None:
-    paths = search("apptainer")
-    assert find_runtime(a_site()).path == paths["apptainer"]
-
-
-def test_the_site_s_runtime_beats_the_known_ones(search: Search) -> None:
-    paths = search("singularity", "sarus")
     assert find_runtime(a_site(runtime="sarus")).path == paths["sarus"]
-
-
-def test_the_site_s_runtime_may_be_a_path(search: Search, tmp_path: Path) -> None:
-    search("singularity")
     other = FakeRuntime(tmp_path / "elsewhere", "apptainer-1.4").path
     assert find_runtime(a_site(runtime=str(other))).path == other
+    monkeypatch.setenv("PATH", str(paths["apptainer"].parent))
+    assert find_runtime(a_site()).path == paths["apptainer"]
 
 
 @pytest.mark.parametrize(

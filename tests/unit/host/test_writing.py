@@ -38,19 +38,16 @@ def is_as_it_was(path: Path) -> bool:
     return path.read_text() == "old" and list(path.parent.iterdir()) == [path]
 
 
-def test_a_file_is_written_and_replaced(path: Path) -> None:
-    write_whole(path, "né\n")
-    assert path.read_bytes() == "né\n".encode()
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_a_file_that_must_not_exist_is_left_alone(path: Path) -> None:
+def test_a_file_is_written_and_replaced_unless_it_must_not_exist(path: Path) -> None:
     with pytest.raises(FileExistsError):
         write_whole(path, "new", replace=False)
     assert is_as_it_was(path)
     with pytest.raises(SifmodError, match="exists: choose another name, or overwrite it with --force"):
         write_new(path, "new")
     assert is_as_it_was(path)
+    write_whole(path, "né\n")
+    assert path.read_bytes() == "né\n".encode()
+    assert list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
@@ -139,7 +136,16 @@ def test_file_and_folder_are_on_disk_before_it_is_said_to_be_written(
     assert synced[2:] == [(False, "new"), (True, "newer")]
 
 
-def test_a_folder_that_can_not_be_synced_is_no_failure(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_can_not_be_synced_or_has_no_hard_links_will_do(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", lambda *_: fail(errno.EPERM))
+    write_whole(path.with_name("new"), "new", replace=False)
+    assert path.with_name("new").read_text() == "new"
+    with pytest.raises(FileExistsError):
+        write_whole(path, "new", replace=False)
+    assert path.read_text() == "old"
+
     def fsync(descriptor: int) -> None:
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
             fail(errno.EINVAL)
@@ -147,15 +153,6 @@ def test_a_folder_that_can_not_be_synced_is_no_failure(path: Path, monkeypatch: 
     monkeypatch.setattr(os, "fsync", fsync)
     write_whole(path, "new")
     assert path.read_text() == "new"
-
-
-def test_a_file_system_without_hard_links_will_do(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "link", lambda *_: fail(errno.EPERM))
-    write_whole(path.with_name("new"), "new", replace=False)
-    assert path.with_name("new").read_text() == "new"
-    with pytest.raises(FileExistsError):
-        write_whole(path, "new", replace=False)
-    assert path.read_text() == "old"
 
 
 def test_files_that_belong_together_are_written_together(tmp_path: Path) -> None:
@@ -196,6 +193,11 @@ def test_a_folder_is_written_whole_in_place_of_an_earlier_one(tmp_path: Path) ->
     write_folder(folder, {"a": "3"}, replaceable=lambda found: (found / "sub").is_dir())
     assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("a", "3")]
     assert [path.name for path in folder.parent.iterdir()] == ["pages"]
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    write_folder(tmp_path / "link", {"a": "1"}, replaceable=lambda _folder: False)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real/a").read_text() == "1"
 
 
 def test_what_a_killed_run_has_left_is_removed_a_day_later(tmp_path: Path) -> None:
@@ -205,14 +207,6 @@ def test_what_a_killed_run_has_left_is_removed_a_day_later(tmp_path: Path) -> No
             os.utime(tmp_path / name, (day, day))
     write_folder(tmp_path / "pages", {"a": "1"}, replaceable=lambda _folder: False)
     assert {path.name for path in tmp_path.iterdir()} == {"pages", ".pages.sifmod-1", ".other.sifmod-3"}
-
-
-def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    write_folder(tmp_path / "link", {"a": "1"}, replaceable=lambda _folder: False)
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real/a").read_text() == "1"
 
 
 def test_a_folder_that_can_t_be_exchanged_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,16 +271,13 @@ def test_another_run_that_is_quicker_does_no_harm(
     assert {path.name for path in tmp_path.iterdir()} <= {"pages", "aside"}
 
 
-def test_a_link_to_itself_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "pages").symlink_to("pages")
-    with pytest.raises(SifmodError, match="is not a directory"):
-        write_folder(tmp_path / "pages", {"a": "1"}, replaceable=lambda _folder: True)
-
-
-def test_a_folder_takes_no_file_outside_of_it(tmp_path: Path) -> None:
+def test_a_link_to_itself_is_no_folder_nor_is_a_place_outside(tmp_path: Path) -> None:
     with pytest.raises(InstallError):
         write_folder(tmp_path / "pages", {"a": "1", "../b": "2"}, replaceable=lambda _folder: True)
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "pages").symlink_to("pages")
+    with pytest.raises(SifmodError, match="is not a directory"):
+        write_folder(tmp_path / "pages", {"a": "1"}, replaceable=lambda _folder: True)
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:

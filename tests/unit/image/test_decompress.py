@@ -1,10 +1,10 @@
 """Blocks are unpacked into the place that they have, or not at all."""
 
-import contextlib
 import lzma
 import zlib
 
 import pytest
+from tests.lacking import lacking
 
 from sifmod.errors import ImageError
 from sifmod.image import decompress as module
@@ -30,8 +30,12 @@ def test_more_than_there_is_place_for_is_refused(compressor: str, place: int) ->
 @pytest.mark.parametrize("compressor", module.COMPRESSORS.values())
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff" * 100, bytes(100)])
 def test_what_is_no_block_is_refused_or_harmless(compressor: str, data: bytes) -> None:
-    with contextlib.suppress(DamagedBlockError):
+    try:
         assert len(decompress(compressor, data, 8192)) <= 8192
+    except DamagedBlockError:
+        pass
+    except ImageError as error:
+        lacking(str(error))
 
 
 @pytest.mark.parametrize("compressor", PACKED)

@@ -76,6 +76,12 @@ def test_libraries_are_found_where_systems_have_them(top: Path) -> None:
     ]
 
 
+def test_a_library_of_a_conda_environment(top: Path) -> None:
+    python_prefix(top, "/opt/conda", conda=["mpich-4.1.1-h846660c_100"])
+    put(top, "/opt/conda/lib/libmpi.so.12.2.2", mpich("4.1.1"))
+    assert found(top) == [("/opt/conda/lib/libmpi.so.12.2.2", MPICH, "4.1.1", "2.34")]
+
+
 def test_the_library_path_and_the_loader_s_configuration_come_first(top: Path) -> None:
     for folder in ("/a", "/b/c", "/opt/x/lib"):
         put(top, f"{folder}/libmpi.so.12", mpich())
@@ -85,12 +91,6 @@ def test_the_library_path_and_the_loader_s_configuration_come_first(top: Path) -
         "/b/c/libmpi.so.12",
         "/opt/x/lib/libmpi.so.12",
     ]
-
-
-def test_a_library_of_a_conda_environment(top: Path) -> None:
-    python_prefix(top, "/opt/conda", conda=["mpich-4.1.1-h846660c_100"])
-    put(top, "/opt/conda/lib/libmpi.so.12.2.2", mpich("4.1.1"))
-    assert found(top) == [("/opt/conda/lib/libmpi.so.12.2.2", MPICH, "4.1.1", "2.34")]
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,6 @@ def test_ucx_says_its_version_in_paths_of_its_sources(top: Path) -> None:
     found = read_mpi(SandboxFiles(top), "/x/lib/libmpi.so.12")
     assert found
     assert found.ucx_version == "1.20.1"
-
-
-def test_the_host_s_own_library_is_read_by_the_same_code(top: Path) -> None:
     put(top, "/x/libmpi.so.12", mpich())
     found = read_mpi(SandboxFiles(top), "/x/libmpi.so.12")
     assert found

@@ -208,7 +208,7 @@ def test_paths_of_rpm_that_share_a_long_folder_are_not_multiplied(
     assert "MiB" in found_in(tmp_path).unread
 
 
-def test_values_of_rpm_are_limited_and_a_tag_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rpm_s_values_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rpm, "_Allowance", partial(rpm._Allowance, values=50))
     twice = struct.pack(">2I", 20, 20) + struct.pack(">4I", 1047, 8, 0, 20) * 20 + b"\0" * 20
     path = rpm_database(tmp_path, twice)
@@ -216,6 +216,9 @@ def test_values_of_rpm_are_limited_and_a_tag_is_read_once(tmp_path: Path, monkey
     path.unlink()
     rpm_database(tmp_path, twice, twice, twice)
     assert "files and capabilities" in found_in(tmp_path).unread
+    monkeypatch.setattr(rpm, "_MOST_SECONDS", -1)
+    rpm_database(tmp_path, rpm_header(transaction=2, name="x", files=["/usr/bin/x"]))
+    assert "seconds" in found_in(tmp_path).unread
 
 
 def test_packages_of_rpm_that_all_need_one_are_not_compared_with_all(tmp_path: Path) -> None:
@@ -226,12 +229,6 @@ def test_packages_of_rpm_that_all_need_one_are_not_compared_with_all(tmp_path: P
     begun = time.process_time()
     assert not list(subject._of_rpm(packages, subject._Folders(SandboxFiles(tmp_path), [])))
     assert time.process_time() - begun < 0.3
-
-
-def test_a_database_of_rpm_that_takes_too_long_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpm, "_MOST_SECONDS", -1)
-    rpm_database(tmp_path, rpm_header(transaction=2, name="x", files=["/usr/bin/x"]))
-    assert "seconds" in found_in(tmp_path).unread
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"name": 1}', '{"name": "x", "files": "bin/x"}'])

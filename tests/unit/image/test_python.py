@@ -54,15 +54,23 @@ def test_virtual_environments(top: Path, config: str, version: str, packages: li
     assert [name for name, _ in python.packages] == packages
 
 
-def test_a_python_in_the_search_path_is_found_wherever_it_is(top: Path) -> None:
+def test_a_python_in_the_search_path_is_found_and_says_its_version(top: Path) -> None:
     python_prefix(top, "/a/b/c/d", packages=[("x", "1")])
     write(top, "/a/b/c/d/include/python3.11/patchlevel.h", '#define PY_VERSION      \t"3.11.7+"\n')
     assert "/a/b/c/d" not in found(top)
     python = found(top, search_path=["/bin", "/a/b/c/d/bin/"])["/a/b/c/d"]
     assert (python.kind, python.version) == ("other", "3.11.7")
+    write(top, "/usr/lib/python3.9/os.py")
+    write(top, "/usr/lib/python3.12/os.py")
+    assert found(top)["/usr"].version == "3.11"
 
 
-def test_a_prefix_that_is_a_link_counts_once(top: Path) -> None:
+def test_what_only_looks_like_a_python_or_is_a_link_counts_once(top: Path) -> None:
+    write(top, "/opt/miniconda3/conda-meta/history")
+    write(top, "/opt/miniconda3/bin/conda")
+    write(top, "/opt/tool/bin/python3")
+    write(top, "/opt/data/lib/python3.11/x")
+    assert sorted(found(top)) == ["/usr"]
     python_prefix(top, "/srv/python")
     link(top, "/opt/python", "/srv/python")
     assert sorted(found(top)) == ["/srv/python", "/usr"]
@@ -110,20 +118,6 @@ def test_the_licence_of_a_package_is_what_identifies_it_best(tmp_path: Path, hea
     (found,) = find_pythons(SandboxFiles(tmp_path))
     assert found.packages == (("a", "1"),)
     assert found.licences == ((("a", licence),) if licence else ())
-
-
-def test_what_only_looks_like_a_python_is_none(top: Path) -> None:
-    write(top, "/opt/miniconda3/conda-meta/history")
-    write(top, "/opt/miniconda3/bin/conda")
-    write(top, "/opt/tool/bin/python3")
-    write(top, "/opt/data/lib/python3.11/x")
-    assert sorted(found(top)) == ["/usr"]
-
-
-def test_the_interpreter_says_which_of_several_versions_it_is(top: Path) -> None:
-    write(top, "/usr/lib/python3.9/os.py")
-    write(top, "/usr/lib/python3.12/os.py")
-    assert found(top)["/usr"].version == "3.11"
 
 
 def test_user_software(tmp_path: Path) -> None:

@@ -37,10 +37,13 @@ def a(name: str, version: str = "1.0", *requires: str) -> Package:
     return Package(name, version, requires)
 
 
-def test_what_fits_is_not_named() -> None:
+def test_what_fits_is_not_named_nor_missing_where_the_image_is_not_fully_known() -> None:
     assert look(a("lightning", "2.2", "torch>=1.13", "Zope_Interface", "numpy", "odd>=2", "own"), a("Own", "3")) == []
     assert look(a("pip", "24.0"), a("setuptools", "65")) == []
     assert look() == []
+    assert look(a("needs", "1", "gone", "numpy>=2"), is_complete=False) == [
+        "needs 1 requires numpy>=2, but the image has numpy 1.26.4"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -139,19 +142,10 @@ def test_the_parser_which_is_slow_is_asked_for_what_is_unusual_only(monkeypatch:
     assert asked == ["other @ https://example.org/a.whl"]
 
 
-def test_extras_that_ask_for_each_other_end() -> None:
+def test_malformed_metadata_is_left_out_and_lines_end() -> None:
     left = a("left", "1", "right[x]; extra == 'x'")
     right = a("right", "1", "left[x]; extra == 'x'", "gone; extra == 'x'")
     assert look(left, right, a("asks", "1", "left[x]")) == ["right[x] 1 requires gone, which is not installed"]
-
-
-def test_of_an_image_that_is_not_fully_known_nothing_is_said_to_be_missing() -> None:
-    assert look(a("needs", "1", "gone", "numpy>=2"), is_complete=False) == [
-        "needs 1 requires numpy>=2, but the image has numpy 1.26.4"
-    ]
-
-
-def test_malformed_metadata_is_left_out_and_shown_escaped() -> None:
     own = [
         a("x", "1", "not a requirement", "(" * 900, "a; " + "(" * 900, "torch; nothing == 'x'"),
         a("evil\x1b[2J\u202e", "not a version\n", "gone"),
@@ -159,9 +153,6 @@ def test_malformed_metadata_is_left_out_and_shown_escaped() -> None:
     assert look(*own) == ["evil\\x1b[2J\\u202e not a version\\x0a requires gone, which is not installed"]
     (line,) = look(a("n" * 5000, "1", "gone"))
     assert len(line) < 300
-
-
-def test_there_is_a_last_line() -> None:
     lines = look(a("needs", "1", *(f"gone{number}" for number in range(500))))
     assert (len(lines), lines[-1]) == (101, "... and 400 more")
 

@@ -182,7 +182,7 @@ Would install 3 packages
     assert installers.read_plan(said.replace("install 3", "install 4")) is None
 
 
-def test_what_can_be_read_only_once_is_read_before_the_trial() -> None:
+def test_what_can_be_read_only_once_is_read_before_the_trial(tmp_path: Path) -> None:
     ours, theirs = os.pipe()
     os.write(theirs, b"plain==1.0\n")
     os.close(theirs)
@@ -191,9 +191,6 @@ def test_what_can_be_read_only_once_is_read_before_the_trial() -> None:
     for _ in range(2):
         assert Path(f"/dev/fd/{ours}").read_text() == "plain==1.0\n"
     os.close(ours)
-
-
-def test_a_file_on_standard_input_is_read_from_where_it_stood(tmp_path: Path) -> None:
     (tmp_path / "r.txt").write_text("first\nsecond\n")
     with (tmp_path / "r.txt").open("rb") as stream:
         os.lseek(stream.fileno(), 6, os.SEEK_SET)
@@ -312,6 +309,15 @@ ARCHIVE = "Downloading my_pkg-1.2.tar.gz (3 kB)\n  ERROR: \x1b[1mFailed building
         ("error: command '/usr/bin/g++' failed: No such file", ["x"], "a compiler", "REQUIREMENT"),
         ("unable to execute 'gcc': No such file or directory\n" + ARCHIVE, ["x"], "a compiler", "my-pkg==1.2"),
         ("error: [Errno 2] No such file or directory: 'gcc'", ["-e", "."], "a compiler", "."),
+        ("error: command 'gcc' failed: No such file", ["-r", "./r.txt", "-e", "./a[x,y]"], "a compiler", "./a"),
+        ("Python.h: No such file", ["-f", "/w", "-c", "../c.txt", "a"], "Python's headers", "REQUIREMENT"),
+        ("Failed to build `a.b==1.0`\ncommand 'cc' failed: No such file", ["a.b"], "a compiler", "a.b==1.0"),
+        (
+            "Failed to build `a @ file:///work/a%20b`\ncommand 'cc' failed: No such file",
+            ["add"],
+            "a compiler",
+            "'/work/a b'",
+        ),
         ("../meson.build:1:0: ERROR: Unknown compiler(s): [['cc'], ['gcc']]", ["x"], "a compiler", "REQUIREMENT"),
         ("CMake Error: No CMAKE_CXX_COMPILER could be found.", ["x"], "a compiler", "REQUIREMENT"),
         ("a.c:1:10: fatal error: Python.h: No such file or directory", ["x"], "Python's headers", "REQUIREMENT"),
@@ -332,6 +338,14 @@ def test_the_verb_that_builds_is_named(
     told = capsys.readouterr().err
     assert told.startswith(f"pip: this container lacks {lacked}, ")
     assert told.endswith(f"type on the host: sifmod build-wheel {wanted} --module Demo/1.0\n")
+    assert ("a copy of the source: build it again" in told) == ("-e" in words)
+
+
+def test_a_project_that_can_not_be_built_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "Failed to build `a @ file:///work/a`\ncommand 'cc' failed: No such file"
+    installers.name_build_wheel("uv", said, ["sync", "--active"])
+    way = "uv sync --active --no-install-package a; uv run --active --no-sync COMMAND\n"
+    assert capsys.readouterr().err.endswith(way)
 
 
 @pytest.mark.parametrize(
@@ -348,9 +362,6 @@ def test_what_pip_says_is_passed_on_and_its_status_is_kept() -> None:
     assert done.returncode == 1
     assert "No matching distribution found for no-such-package-here" in done.stderr
     assert run("pip", "install", "--help").stdout.startswith("\nUsage:")
-
-
-def test_pip_is_left_alone_otherwise() -> None:
     assert run("pip", "--version", PYTHONNOUSERSITE="1").stdout.startswith("pip ")
     # the value of an option is not the command
     assert run("pip", "list", "--user", PYTHONNOUSERSITE="1").returncode == 0
@@ -398,3 +409,18 @@ def test_in_somebody_else_s_module_a_module_on_top_is_named(
         with pytest.raises(SystemExit):
             installers.check_not_packed("pip", "install", ["install", "a"])
         assert "Type on the host: add-layer; pip install a" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("end", ["2>/dev/full", "2>&-", "2>file"])
+def test_what_uv_says_is_passed_on_as_it_comes_and_its_status_is_kept(tmp_path: Path, end: str) -> None:
+    """Also what a process says that it leaves behind, and is not waited for."""
+    tool = tmp_path / "uv"
+    tool.write_text("#!/bin/sh\necho out\necho said >&2\n(sleep 9; echo late >&2) >/dev/null &\nexit 7\n")
+    tool.chmod(0o755)
+    code = f"import runpy; print(runpy.run_path({str(PROGRAM)!r})['run_watched']([{str(tool)!r}]), flush=True)"
+    command = ["sh", "-c", f'"$1" -c "$2" {end}', "sh", sys.executable, code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=8, check=False)
+    assert done.stdout.splitlines() == ["out", "(7, '')" if end == "2>&-" else r"(7, 'said\n')"]
+    assert done.returncode == 0
+    if end == "2>file":
+        assert (tmp_path / "file").read_text() == "said\n"

@@ -202,6 +202,14 @@ def test_metadata_may_be_a_file(upper: Path, lower: Path, merged: Merged) -> Non
     assert set(in_site(merged())) == {"plain.py", "kept.py"}
 
 
+def test_without_a_list_of_files_the_upper_one_s_are_used(upper: Path, lower: Path, merged: Merged) -> None:
+    install(upper, "two", "3", {"two.py": "3"})
+    (install(lower, "two", "2", {"two.py": "2"}) / "RECORD").unlink()
+    top = merged()
+    assert in_site(top) == {"two.py": "3"}
+    assert requirements([str(top / SITE)]) == ["two==3"]
+
+
 def test_what_an_interrupted_pip_left_is_no_package(upper: Path, lower: Path, merged: Merged) -> None:
     put(upper, f"{SITE}/~wo-1.dist-info/RECORD", "two.py,,\n")
     install(lower, "~wo", "1", {"two.py": "2"})
@@ -229,14 +237,6 @@ def test_a_damaged_list_of_files_hides_no_folder(upper: Path, lower: Path, merge
     assert requirements([str(top / SITE)]) == ["other==1", "two==3"]
 
 
-def test_without_a_list_of_files_the_upper_one_s_are_used(upper: Path, lower: Path, merged: Merged) -> None:
-    install(upper, "two", "3", {"two.py": "3"})
-    (install(lower, "two", "2", {"two.py": "2"}) / "RECORD").unlink()
-    top = merged()
-    assert in_site(top) == {"two.py": "3"}
-    assert requirements([str(top / SITE)]) == ["two==3"]
-
-
 def test_files_that_add_to_python_s_path_are_taken(upper: Path, lower: Path, merged: Merged) -> None:
     """Among them the one that finds layers: there may be others below, of what a module builds on."""
     for tree, text in ((upper, "upper"), (lower, "lower")):
@@ -244,6 +244,14 @@ def test_files_that_add_to_python_s_path_are_taken(upper: Path, lower: Path, mer
     put(upper, f"{SITE}/_below.pth", "layers")
     put(lower, f"{SITE}/editable.pth", "/home/me/project")
     assert in_site(merged()) == {"_below.pth": "layers", "_image.pth": "upper", "editable.pth": "/home/me/project"}
+
+
+def test_links_are_copied_and_not_followed(lower: Path, merged: Merged, tmp_path: Path) -> None:
+    put(tmp_path, "outside/secret", "x")
+    lower.mkdir()
+    for name, target in (("out", tmp_path / "outside"), ("loop", "."), ("gone", "no -> where")):
+        (lower / name).symlink_to(target)
+    assert contents(merged()) == {"out": f"-> {tmp_path}/outside", "loop": "-> .", "gone": "-> no -> where"}
 
 
 def test_between_a_file_and_a_folder_of_one_name_the_upper_one_is_taken(
@@ -268,14 +276,6 @@ def test_between_a_file_and_a_folder_of_one_name_the_upper_one_is_taken(
     }
     # nothing was written through the link
     assert not (tmp_path / "below").exists()
-
-
-def test_links_are_copied_and_not_followed(lower: Path, merged: Merged, tmp_path: Path) -> None:
-    put(tmp_path, "outside/secret", "x")
-    lower.mkdir()
-    for name, target in (("out", tmp_path / "outside"), ("loop", "."), ("gone", "no -> where")):
-        (lower / name).symlink_to(target)
-    assert contents(merged()) == {"out": f"-> {tmp_path}/outside", "loop": "-> .", "gone": "-> no -> where"}
 
 
 def test_hard_links_stay_links(upper: Path, lower: Path, merged: Merged) -> None:

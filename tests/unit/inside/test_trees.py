@@ -56,14 +56,11 @@ def is_listed(top: Path, text: bytes) -> bool:
     return trees.is_listed(trees.scan(os.fsencode(top), map), os.fsencode(top), text)
 
 
-def test_threads_find_the_same(tree: Path) -> None:
+def test_threads_find_the_same_and_the_listing_says_what_was_packed(tree: Path, tmp_path: Path, need: Need) -> None:
     found = trees.scan(os.fsencode(tree), map)
     assert found.keys() == {os.fsencode(path.relative_to(tree)) for path in tree.rglob("*")} | {b"."}
     with ThreadPoolExecutor(8) as pool:
         assert trees.scan(os.fsencode(tree), pool.map) == found
-
-
-def test_a_packed_tree_is_what_its_listing_says(tree: Path, tmp_path: Path, need: Need) -> None:
     text = listing(need, tree, tmp_path / "image")
     assert is_listed(tree, text)
     assert is_listed(tree, b"Parallel unsquashfs: Using 2 processors\n8 inodes (5 blocks) to write\n\n" + text)
@@ -132,6 +129,9 @@ EXPECTED = ["a_b==1", "distutils.made==3", "Setup_Tools==1", "Spelt.Twice==1", "
 
 def test_packages_are_listed_as_pip_reads_them(tmp_path: Path) -> None:
     assert trees.requirements([str(folder_of_packages(tmp_path / "[x]"))]) == EXPECTED
+    folder_of_packages(tmp_path / "lib" / "python3.6" / "site-packages")
+    done = run("packages", tmp_path)
+    assert (done.returncode, done.stdout.decode().splitlines(), done.stderr) == (0, EXPECTED, b"")
 
 
 @pytest.mark.timeout(20)  # reading would never end
@@ -157,12 +157,6 @@ def test_names_are_compared_as_pip_does(name: str) -> None:
 
 def run(*words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([sys.executable, "-I", trees.__file__, *words], input=stdin, capture_output=True, check=False)
-
-
-def test_the_program_lists_a_virtual_environment(tmp_path: Path) -> None:
-    folder_of_packages(tmp_path / "lib" / "python3.6" / "site-packages")
-    done = run("packages", tmp_path)
-    assert (done.returncode, done.stdout.decode().splitlines(), done.stderr) == (0, EXPECTED, b"")
 
 
 def test_the_program_compares_and_names_what_differs(tree: Path, tmp_path: Path) -> None:
@@ -227,10 +221,13 @@ def test_the_program_gives_set_id_bits_back(tree: Path, tmp_path: Path) -> None:
     assert [stat.S_IMODE((other / name).stat().st_mode) for name in ("a", "a-b")] == [0o2750, 0o4711]
 
 
-def test_the_program_says_what_can_not_be_read(tmp_path: Path) -> None:
+def test_the_program_says_what_can_not_be_read_or_fit(tmp_path: Path, tree: Path) -> None:
     done = run("compare", tmp_path / "gone", tmp_path, "sizes")
     assert done.returncode == 1
     assert done.stderr.startswith(b"can't be read: ")
+    (tree / "large").write_bytes(bytes(1000))
+    done = run("tar", tree, "10", tree)
+    assert (done.returncode, done.stdout) == (8, b"")
 
 
 @pytest.fixture
@@ -248,7 +245,7 @@ def venv(tmp_path: Path) -> Path:
     return venv
 
 
-def test_what_an_import_opens_comes_first(venv: Path) -> None:
+def test_what_an_import_opens_comes_first_and_one_that_fails_is_named(venv: Path) -> None:
     done = run("order", venv.parent, venv, "zzz")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.decode().splitlines()
@@ -258,9 +255,6 @@ def test_what_an_import_opens_comes_first(venv: Path) -> None:
     ]
     priorities = [int(line.split()[1]) for line in lines]
     assert priorities == sorted(priorities, reverse=True)
-
-
-def test_an_import_that_fails_is_named(venv: Path) -> None:
     done = run("order", venv.parent, venv, "aaa")
     assert done.returncode == 5
     assert b"ValueError: broken" in done.stderr
@@ -279,12 +273,6 @@ def test_the_archive_has_everything_in_that_order(tree: Path, venv: Path) -> Non
         assert next(one.name for one in found if not one.isdir()) == "venv/lib/zzz.py"
         assert next(one for one in found if one.name == "a-b").mode == 0o4711
         assert sum(one.islnk() for one in found) == 1
-
-
-def test_what_can_not_fit_is_refused_before_anything_is_written(tree: Path) -> None:
-    (tree / "large").write_bytes(bytes(1000))
-    done = run("tar", tree, "10", tree)
-    assert (done.returncode, done.stdout) == (8, b"")
 
 
 def packing(directory: Path, packed: Path) -> subprocess.CompletedProcess[bytes]:

@@ -65,7 +65,7 @@ def feature_of(table: dict[str, Any]) -> Feature:
     )
 
 
-def test_what_is_found_is_a_feature(libraries: Path) -> None:
+def test_what_is_found_is_a_feature_that_tells_which_mpi_it_is(libraries: Path) -> None:
     found = discover(libraries / "libmpich.so.12")
     table = tomllib.loads(found.text)["feature"]["mpi"]
     source = {bind.destination: bind.source for bind in (Bind.parse(text) for text in table["binds"])}
@@ -84,12 +84,8 @@ def test_what_is_found_is_a_feature(libraries: Path) -> None:
     assert "MPICH 4.0.2 (ch4:ucx)" in found.text
     assert "glibc 2.36 or later" in found.text  # a library that is bound with it needs a newer one
     assert "# ldd does not find libgone.so.3" in found.text
-
-
-def test_the_feature_tells_which_mpi_it_is(libraries: Path) -> None:
-    table = tomllib.loads(discover(libraries / "libmpich.so.12").text)["feature"]["mpi"]
-    (found,) = host_mpi(feature_of(table))
-    assert (found.library.words, found.glibc) == ("MPICH 4.0.2", "2.36")
+    (one,) = host_mpi(feature_of(table))
+    assert (one.library.words, one.glibc) == ("MPICH 4.0.2", "2.36")
     assert host_mpi(Feature("mpi", binds=(Bind.parse("/nowhere/libmpi.so.12:/host/mpi/libmpi.so.12"),))) == ()
 
 
@@ -145,13 +141,10 @@ def test_the_feature_has_what_the_library_needs_in_user_namespaces(
     assert ("without setuid" in found.text) == namespaces
 
 
-def test_what_is_no_mpi_is_refused(libraries: Path, tmp_path: Path) -> None:
+def test_what_is_no_mpi_or_fails_is_named(libraries: Path, tmp_path: Path) -> None:
     for path in (libraries / "libucs.so.0", tmp_path / "none", tmp_path):
         with pytest.raises(SifmodError, match="is not an MPI library: name the file"):
             discover(path)
-
-
-def test_an_ldd_that_fails_is_named(libraries: Path, tmp_path: Path) -> None:
     (tmp_path / "bin" / "ldd").write_text("#!/bin/sh\necho 'not a dynamic executable' >&2\nexit 1\n")
     with pytest.raises(SifmodError, match=r"ldd failed for .*not a dynamic executable"):
         discover(libraries / "libmpich.so.12")
@@ -188,7 +181,9 @@ def with_library(image: Path, data: bytes) -> Inspection:
     return inspect_image(image)
 
 
-def test_the_site_s_mpi_is_the_default_if_it_fits(libraries: Path, image: Path) -> None:
+def test_the_site_s_mpi_is_the_default_if_it_fits_and_else_left_out_with_the_reason(
+    libraries: Path, image: Path
+) -> None:
     choice = choose_mpi(a_cluster(libraries), with_library(image, mpich("5.0.2")))
     assert (choice.whose, choice.misfit) == ("host", "")
     assert choice.host
@@ -196,9 +191,6 @@ def test_the_site_s_mpi_is_the_default_if_it_fits(libraries: Path, image: Path) 
     assert choose_mpi(a_cluster(libraries, default=False), inspect_image(image)).whose == "image"
     assert choose_mpi(a_cluster(libraries), inspect_image(image), mpi="image").whose == "image"
     assert choose_mpi(a_cluster(libraries), inspect_image(image), features=("-mpi",)).whose == "image"
-
-
-def test_a_default_that_does_not_fit_is_left_out_with_the_reason(libraries: Path, image: Path) -> None:
     site = a_cluster(libraries)
     choice = choose_mpi(site, with_library(image, open_mpi()))
     assert (choice.whose, choice.host, choice.is_left_out) == ("image", None, True)
@@ -232,7 +224,10 @@ def test_the_module_knows_that_the_host_s_mpi_does_not_fit(
     assert "has the ABI of MPICH, but the image has that of Open MPI" in spec.unusable_features["mpi"]
 
 
-def test_an_mpi_that_fits_is_no_misfit(libraries: Path, image: Path) -> None:
+def test_an_mpi_that_fits_is_no_misfit_nor_is_none(libraries: Path, image: Path) -> None:
+    assert choose_mpi(a_cluster(libraries), inspect_image(image)).whose == ""
+    assert choose_mpi(a_cluster(libraries), inspect_image(image), mpi="host").whose == "host"
+    assert hostmpi.host_mpi(a_cluster(libraries).feature["mpi"])
     with_library(image, mpich())
     assert settled(a_cluster(libraries), image, mpi="image")[0].unusable_features == {}
 
@@ -250,21 +245,12 @@ def test_an_mpi_that_the_install_does_not_see_is_said_to_be_unchecked(
     assert f"run 'sifmod doctor {spec.module}' on a compute node" in warning
 
 
-def test_an_older_glibc_is_refused(libraries: Path, image: Path) -> None:
+def test_an_older_glibc_or_a_site_without_the_feature_is_refused(libraries: Path, image: Path) -> None:
     write(image, "/usr/lib/aarch64-linux-gnu/libc.so.6", "GNU C Library (GNU libc) stable version 2.31.\n")
     with pytest.raises(ParameterError, match=r"needs glibc 2\.34, but the image has glibc 2\.31"):
         choose_mpi(a_cluster(libraries), with_library(image, mpich()), mpi="host")
-
-
-def test_without_the_feature_the_host_s_mpi_is_refused(image: Path) -> None:
     with pytest.raises(ParameterError, match=r"has no feature 'mpi'.*sifmod site discover mpi"):
         choose_mpi(a_site(), inspect_image(image), mpi="host")
-
-
-def test_an_image_without_mpi_uses_what_the_site_has(libraries: Path, image: Path) -> None:
-    assert choose_mpi(a_cluster(libraries), inspect_image(image)).whose == ""
-    assert choose_mpi(a_cluster(libraries), inspect_image(image), mpi="host").whose == "host"
-    assert hostmpi.host_mpi(a_cluster(libraries).feature["mpi"])
 
 
 @pytest.mark.parametrize(("mpi", "row"), [("", "* mpi"), ("host", "* mpi"), ("image", "  mpi")])

@@ -127,12 +127,11 @@ def test_a_slurm_with_a_prefix_of_its_own_is_a_feature(prefix: Path, tmp_path: P
 
 def test_the_settings_and_the_socket_may_be_elsewhere(prefix: Path, tmp_path: Path) -> None:
     says(prefix, auth=f"socket={tmp_path}/munge/socket,ttl=60")
-    real = write(tmp_path, "/shared/slurm.conf")
-    conf = tmp_path / "conf" / "slurm.conf"
-    conf.parent.mkdir()
+    real = write(tmp_path, "/slurm/shared/slurm.conf")
+    conf = tmp_path / "slurm" / "slurm.conf"
     conf.symlink_to(real)
+    assert binds(table_of())[f"{tmp_path}/munge"] == f"{tmp_path}/munge"
     table = table_of(SLURM_CONF=str(conf))
-    assert binds(table)[f"{tmp_path}/munge"] == f"{tmp_path}/munge"
     optional = binds(table, "optional_binds")
     assert optional[str(conf.parent)] == str(conf.parent)
     assert optional[str(real.parent)] == str(real.parent)
@@ -144,12 +143,51 @@ def test_the_settings_and_the_socket_may_be_elsewhere(prefix: Path, tmp_path: Pa
     assert binds(table_of(SLURM_CONF=str(conf)), "optional_binds")[f"{prefix}/etc"] == f"{prefix}/etc"
 
 
-def test_no_folder_of_the_system_is_bound(prefix: Path) -> None:
+def test_the_settings_of_this_host_count_and_not_those_of_the_controller(prefix: Path, tmp_path: Path) -> None:
+    says(prefix, auth="socket=/run/of-the-controller/munge/s")
+    write(tmp_path, "/slurm/more.conf").write_text(f"plugstackconfig={tmp_path}/slurm/spank/plugstack.conf\n")
+    conf = write(tmp_path, "/slurm/slurm.conf")
+    conf.write_text(
+        f"ClusterName=a AuthType=auth/munge # AuthInfo=socket=/wrong\nauthinfo = \\\n socket={tmp_path}/munge/s,ttl=6\n"
+        "Include ../slurm/more.conf\nINCLUDE slurm.conf\ninclude /dev/zero\n"
+    )
+    table = table_of(SLURM_CONF=str(conf))
+    assert binds(table)[f"{tmp_path}/munge"] == f"{tmp_path}/munge"
+    assert f"{tmp_path}/slurm/spank" in binds(table, "optional_binds")
+    assert "/run/of-the-controller/munge" in binds(table, "optional_binds")  # of nodes, in jobs
+    # without one there munge is where its library looks
+    conf.write_text("AuthType=auth/munge\n")
+    assert "/var/run/munge" in binds(table_of(SLURM_CONF=str(conf)))
+    # where commands look without the variable, or a variable that leads nowhere
+    write(prefix, "/etc/slurm.conf").write_text(f"AuthInfo=socket={tmp_path}/munge/other/s\n")
+    for named in ("", f"{tmp_path}/nowhere", "relative"):
+        assert f"{tmp_path}/munge/other" in binds(table_of(SLURM_CONF=named))
+
+
+def test_a_folder_with_other_things_is_not_bound(prefix: Path, tmp_path: Path) -> None:
     says(prefix, auth="socket=/run/munge.socket")
-    table = table_of(SLURM_CONF="/etc/slurm.conf")
-    assert binds(table)["/run/munge.socket"] == "/run/munge.socket"
-    assert binds(table, "optional_binds")["/etc/slurm.conf"] == "/etc/slurm.conf"
-    assert {"/", "/etc", "/run"}.isdisjoint({**binds(table), **binds(table, "optional_binds")}.values())
+    home = write(tmp_path, "/home/me/slurm.conf")
+    for path in ("/etc/slurm.conf", "/opt/slurm.conf", str(home)):
+        table = table_of(SLURM_CONF=path)
+        assert binds(table, "optional_binds")[path] == path
+        folders = {*binds(table).values(), *binds(table, "optional_binds").values()}
+        assert {"/", "/etc", "/opt", "/run", str(home.parent)}.isdisjoint(folders)
+    says(prefix, auth="socket=/run/munge.socket")
+    assert binds(table_of())["/run/munge.socket"] == "/run/munge.socket"
+
+
+@pytest.mark.parametrize(
+    "socket", ["munge.socket", "/run/../munge/s", "/run/a:b/munge/s", "/run/munge*/s", "/run\\/munge/s"]
+)
+def test_paths_that_no_site_file_can_have_are_refused(prefix: Path, tmp_path: Path, socket: str) -> None:
+    conf = write(tmp_path, "/slurm/slurm.conf")
+    conf.write_text(f"AuthInfo=socket={socket}\n")
+    with pytest.raises(SifmodError, match="can't be a bind path"):
+        table_of(SLURM_CONF=str(conf))
+    conf.unlink()
+    with pytest.raises(SifmodError, match="can't be a bind path"):
+        table_of(SLURM_CONF=f"{tmp_path}/slurm,/a\n/slurm.conf")
+    assert prefix
 
 
 @pytest.mark.usefixtures("prefix")

@@ -99,7 +99,9 @@ def calls_of(fake: FakeRuntime, step: str) -> list[dict[str, Any]]:
     return [call for call in fake.calls if (mark in call["stdin"] if mark else step in call["argv"])]
 
 
-def test_a_first_install_writes_everything_that_was_rendered(install: Install, installdir: Path, image: Path) -> None:
+def test_a_first_install_writes_what_was_rendered_and_what_the_manifest_names(
+    install: Install, installdir: Path, image: Path
+) -> None:
     spec = install()
     for artefact in render(spec, a_site()):
         assert (installdir / artefact.path).read_text() == artefact.text
@@ -107,9 +109,6 @@ def test_a_first_install_writes_everything_that_was_rendered(install: Install, i
     assert (installdir / "demo.sif").read_bytes() == image.read_bytes()
     assert (installdir / "user-software/venv/demo/pyvenv.cfg").read_text().startswith("home = /usr/bin/python3\n")
     assert not (installdir / STAGE).exists()
-
-
-def test_nothing_is_written_that_the_manifest_does_not_name(install: Install, installdir: Path) -> None:
     install()
     files = {str(path.relative_to(installdir)) for path in installdir.rglob("*") if path.is_file() or path.is_symlink()}
     own = {name for name in files if not name.startswith(("user-software/", "user-bin/"))}
@@ -147,33 +146,43 @@ def test_the_manifest_says_what_was_installed_from_where_and_with_what(
     assert manifest.tools["runtime"] == "fake version 1.0"
     assert set(manifest.tools) == {"easybuild", "runtime", "sifmod"}
     assert list(manifest.files) == sorted(manifest.files)
+    install(sha256=hashlib.sha256(image.read_bytes()).hexdigest().upper())
+    assert (installdir / "demo.sif").exists()
 
 
-def test_the_image_s_packages_become_constraints(install: Install, installdir: Path, fake: FakeRuntime) -> None:
+def test_the_packages_and_the_version_of_the_image_s_python_count(
+    install: Install, installdir: Path, fake: FakeRuntime
+) -> None:
     fake.answer(packages=[("torch", "2.2.0+rocm5.6"), ("pip", "24.0")])
     install()
     assert (installdir / "runscripts/pip-constraints.txt").read_text() == "torch==2.2.0+rocm5.6\n"
-
-
-def test_constraints_can_be_switched_off(install: Install, installdir: Path) -> None:
     install(pip_constraints=False)
     assert not (installdir / "runscripts/pip-constraints.txt").exists()
-
-
-def test_the_wrappers_get_the_versions_that_the_image_has(
-    install: Install, installdir: Path, fake: FakeRuntime
-) -> None:
     fake.answer(version="3.12")
     install()
     found = {path.name for path in (installdir / "bin").iterdir()}
     assert {"python", "python3", "python3.12", "pip", "pip3", "pip3.12"} <= found
 
 
-def test_a_container_without_a_python_runs_nothing(install: Install, installdir: Path, fake: FakeRuntime) -> None:
+def test_a_python_of_a_conda_environment_is_the_one_that_makes_the_venv(install: Install, fake: FakeRuntime) -> None:
+    install(python=PythonLayout("/opt/conda/envs/x", "/opt/conda", "x"))
+    starts = [call["argv"] for call in fake.calls if call["argv"][0] == "exec"]
+    assert [words[2] for words in starts] == ["/opt/conda/envs/x/bin/python3"] * 2
+
+
+def test_without_a_python_nothing_runs_and_without_a_venv_there_is_no_user_software(
+    install: Install, installdir: Path, fake: FakeRuntime
+) -> None:
     install(python=None, python_version="", venv="", wrappers=("true",))
     assert [call["argv"] for call in fake.calls] == []
     assert not (installdir / "user-software").exists()
     assert manifest_of(installdir).python_version == ""
+    install(venv="")
+    assert calls_of(fake, "venv") == []
+    assert not (installdir / "user-software").exists()
+    install(venv="")
+    install()
+    assert (installdir / "user-software/venv/demo/pyvenv.cfg").exists()
 
 
 def test_a_base_without_an_image_for_the_only_runtime_is_refused_before_anything_is_written(
@@ -184,12 +193,6 @@ def test_a_base_without_an_image_for_the_only_runtime_is_refused_before_anything
     with pytest.raises(InstallError, match="Team/1 has no image for enroot, the only runtime here: ask its owner"):
         install(site=a_site(runtimes=("enroot",)), bases=(base,), image_mode="central")
     assert not installdir.exists()
-
-
-def test_a_container_without_a_venv_has_no_user_software(install: Install, installdir: Path, fake: FakeRuntime) -> None:
-    install(venv="")
-    assert calls_of(fake, "venv") == []
-    assert not (installdir / "user-software").exists()
 
 
 def test_requirements_are_installed_with_constraints_binds_and_variables(
@@ -223,9 +226,6 @@ def test_requirements_are_installed_with_constraints_binds_and_variables(
     read_only = [(destination, "ro") for destination in ("/here", "/own", "/runscripts", "/site")]
     assert sorted(binds) == [*read_only, ("/tmp", ""), ("/user-software", ""), ("/var/tmp", "")]
     assert (installdir / "user-software/venv/demo/installed.txt").read_text() == "torchmetrics>=1\né\n"
-
-
-def test_the_folder_that_pip_has_as_tmp_is_gone_afterwards(install: Install, fake: FakeRuntime) -> None:
     install(pip_requirements=("torchmetrics",))
     (call,) = calls_of(fake, "pip")
     assert not Path(call["binds"]["/tmp"]).exists()
@@ -292,11 +292,6 @@ def test_an_image_is_inspected_once_and_each_command_asked_for_its_version_once(
     assert len(inspected) == 1
     assert [words for words in started if words[1:] == ["--version"]] == [[str(fake.path), "--version"]]
     assert not [words for words in started if words[0].endswith("squashfuse")]
-
-
-def test_a_checksum_may_be_written_in_capitals(install: Install, installdir: Path, image: Path) -> None:
-    install(sha256=hashlib.sha256(image.read_bytes()).hexdigest().upper())
-    assert (installdir / "demo.sif").exists()
 
 
 # Reinstalling
@@ -411,13 +406,26 @@ def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_reinstall_leaves_what_it_does_not_know_alone(install: Install, installdir: Path) -> None:
+def test_a_stage_that_was_left_goes_and_what_is_unknown_or_another_environment_stays(
+    install: Install, installdir: Path
+) -> None:
     (installdir / "easybuild").mkdir()
     (installdir / "easybuild" / "log").write_text("EasyBuild's own")
     (installdir / "bin" / "mine").write_text("the user's")
     install()
     assert (installdir / "easybuild" / "log").read_text() == "EasyBuild's own"
     assert (installdir / "bin" / "mine").read_text() == "the user's"
+    (installdir / STAGE / "bin").mkdir(parents=True)
+    (installdir / STAGE / "bin" / "half").write_text("half")
+    (installdir / STAGE / "old.sif").write_text("half")
+    install()
+    assert not (installdir / STAGE).exists()
+    assert not (installdir / "bin" / "half").exists()
+    other = installdir / "user-software" / "venv" / "alt"
+    other.mkdir()
+    (other / "pyvenv.cfg").write_text("version = 2.7.18\n")
+    install()
+    assert (other / "pyvenv.cfg").exists()
 
 
 def test_the_same_install_again_changes_no_byte(install: Install, installdir: Path, earlier: Snapshot) -> None:
@@ -426,22 +434,6 @@ def test_the_same_install_again_changes_no_byte(install: Install, installdir: Pa
     assert {name: (*facts[:2], facts[3]) for name, facts in after.items()} == {
         name: (*facts[:2], facts[3]) for name, facts in earlier.items()
     }
-
-
-def test_an_install_over_one_without_user_software_makes_it(install: Install, installdir: Path) -> None:
-    install(venv="")
-    install()
-    assert (installdir / "user-software/venv/demo/pyvenv.cfg").exists()
-
-
-@pytest.mark.usefixtures("earlier")
-def test_what_a_killed_install_left_is_removed(install: Install, installdir: Path) -> None:
-    (installdir / STAGE / "bin").mkdir(parents=True)
-    (installdir / STAGE / "bin" / "half").write_text("half")
-    (installdir / STAGE / "old.sif").write_text("half")
-    install()
-    assert not (installdir / STAGE).exists()
-    assert not (installdir / "bin" / "half").exists()
 
 
 # Failing
@@ -544,11 +536,14 @@ def test_a_file_system_without_inodes_is_named(
 
 
 @pytest.mark.usefixtures("earlier")
-def test_a_damaged_manifest_stops_the_install_before_anything_is_replaced(install: Install, installdir: Path) -> None:
+def test_a_damaged_manifest_stops_an_install_and_a_refresh(install: Install, installdir: Path) -> None:
     (installdir / names.MANIFEST).write_text("{")
     before = snapshot(installdir)
     with pytest.raises(InstallError, match="move it away and reinstall"):
         install(wrappers=("newtool",))
+    assert snapshot(installdir) == before
+    with pytest.raises(InstallError, match="move it away and reinstall"):
+        refresh_scripts(a_spec(installdir=str(installdir)), a_site(master_suffix="-ib"))
     assert snapshot(installdir) == before
 
 
@@ -740,7 +735,11 @@ def test_a_refresh_keeps_the_modes_of_scripts(installdir: Path, umask: Callable[
     assert not mode_of(installdir / "share/container.sh") & 0o111
 
 
-def test_a_refresh_brings_back_a_script_that_was_deleted(install: Install, installdir: Path) -> None:
+def test_a_refresh_brings_back_a_script_that_was_deleted_and_writes_nothing_elsewhere(
+    installdir: Path, install: Install
+) -> None:
+    refresh_scripts(a_spec(installdir=str(installdir)), a_site())
+    assert not installdir.exists()
     spec = install()
     text = (installdir / "bin/python3.11").read_text()
     (installdir / "bin/python3.11").unlink()
@@ -804,40 +803,17 @@ def test_a_refresh_is_undone_when_the_module_can_not_be_written(installdir: Path
     assert snapshot(installdir) == earlier
 
 
-def test_a_refresh_of_nothing_writes_nothing(installdir: Path) -> None:
-    refresh_scripts(a_spec(installdir=str(installdir)), a_site())
-    assert not installdir.exists()
-
-
-@pytest.mark.usefixtures("earlier")
-def test_a_refresh_with_a_damaged_manifest_is_refused(installdir: Path) -> None:
-    (installdir / names.MANIFEST).write_text("{")
-    before = snapshot(installdir)
-    with pytest.raises(InstallError, match="move it away and reinstall"):
-        refresh_scripts(a_spec(installdir=str(installdir)), a_site(master_suffix="-ib"))
-    assert snapshot(installdir) == before
-
-
 # Writing one artefact
 
 
-def test_an_artefact_is_written_as_utf_8_with_its_folders(tmp_path: Path) -> None:
+def test_an_artefact_is_written_as_utf_8_with_its_folders_or_named(tmp_path: Path) -> None:
     write_artefact(tmp_path, Artefact(PurePosixPath("a/b/é.sh"), "é☃\n", executable=True))
     assert (tmp_path / "a/b/é.sh").read_bytes() == "é☃\n".encode()
-
-
-def test_an_artefact_that_can_not_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "bin").write_text("")
     with pytest.raises(InstallError) as caught:
         write_artefact(tmp_path, Artefact(PurePosixPath("bin/x"), "text"))
     assert f"'{tmp_path}/bin/x'" in str(caught.value)
     assert "exists" in str(caught.value) or "Not a directory" in str(caught.value)
-
-
-def test_a_python_of_a_conda_environment_is_the_one_that_makes_the_venv(install: Install, fake: FakeRuntime) -> None:
-    install(python=PythonLayout("/opt/conda/envs/x", "/opt/conda", "x"))
-    starts = [call["argv"] for call in fake.calls if call["argv"][0] == "exec"]
-    assert [words[2] for words in starts] == ["/opt/conda/envs/x/bin/python3"] * 2
 
 
 @pytest.mark.parametrize("target", ["/nowhere", "..", "victim"])
@@ -992,22 +968,13 @@ def test_user_software_without_its_virtual_environment_is_refused(
     assert snapshot(installdir) == before
 
 
-@pytest.mark.usefixtures("earlier")
-def test_the_environments_that_users_have_made_besides_are_not_looked_at(install: Install, installdir: Path) -> None:
-    other = installdir / "user-software" / "venv" / "alt"
-    other.mkdir()
-    (other / "pyvenv.cfg").write_text("version = 2.7.18\n")
-    install()
-    assert (other / "pyvenv.cfg").exists()
-
-
 def a_record(image: Path) -> StoredImage:
     content = image.read_bytes()
     return StoredImage("docker://demo", "", hashlib.sha256(content).hexdigest(), len(content), "fake")
 
 
 @pytest.mark.parametrize("mode", ["copy", "link", "central"])
-def test_an_image_of_the_store_is_compared_with_its_record_on_every_use(
+def test_an_image_of_the_store_is_compared_with_its_record_and_with_checksums(
     install: Install, image: Path, installdir: Path, mode: str
 ) -> None:
     stored = a_record(image)
@@ -1016,14 +983,6 @@ def test_an_image_of_the_store_is_compared_with_its_record_on_every_use(
     image.write_bytes(SIF_HEADER[:-1] + b"x")  # of the same size
     with pytest.raises(ImageError, match=f"but {stored.sha256} was recorded .* --force-download=sources"):
         install(stored=stored, image_mode=mode)
-
-
-@pytest.mark.parametrize("mode", ["copy", "link", "central"])
-def test_checksums_are_compared_with_the_file_whatever_the_record_says(
-    install: Install, image: Path, mode: str
-) -> None:
-    stored = a_record(image)
-    image.write_bytes(SIF_HEADER[:-1] + b"x")
     with pytest.raises(ImageError, match="checksums in the easyconfig"):
         install(stored=stored, sha256=stored.sha256, image_mode=mode)
 

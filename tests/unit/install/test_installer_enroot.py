@@ -179,9 +179,6 @@ def test_it_stays_for_one_generation_as_the_image_does(install: Install, install
     assert manifest_of(installdir).old_images == ("old.sif", "old.sqsh")
     install(site=ENROOT, sif="new.sif")
     assert images(installdir) == ["new.sif", "new.sqsh"]
-
-
-def test_without_enroot_again_it_stays_for_one_generation(install: Install, installdir: Path) -> None:
     install(site=ENROOT)
     install()
     assert (images(installdir), manifest_of(installdir).old_images) == (["demo.sif", "demo.sqsh"], ("demo.sqsh",))

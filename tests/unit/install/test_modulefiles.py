@@ -69,15 +69,17 @@ def write(top: Path) -> ModuleFiles:
     return files
 
 
-def test_what_is_kept_leaves_nothing_else(top: Path) -> None:
+def test_what_is_kept_leaves_nothing_else_and_a_draft_is_no_module(top: Path) -> None:
     write(top).keep()
     assert text(top) == "new\n"
     assert (top / "all" / "1.0.lua").stat().st_mode & 0o777 == 0o640
     assert sorted(path.name for path in top.glob("*/*")) == ["1.0.lua"] * 3
     assert (top / "lang" / "1.0.lua").resolve() == top / "all" / "1.0.lua"
+    names = [path.name for path in helper_names(top / "all" / "1.0.lua")]
+    assert all(name.startswith(".") and not name.endswith(".lua") for name in names)
 
 
-def test_what_is_taken_back_is_as_it_was(top: Path) -> None:
+def test_what_is_taken_back_is_as_it_was(top: Path, tmp_path: Path) -> None:
     before = snapshot(top)
     files = write(top)
     files.undo()
@@ -86,9 +88,6 @@ def test_what_is_taken_back_is_as_it_was(top: Path) -> None:
     files.undo()
     files.keep()
     assert text(top) == "old\n"
-
-
-def test_of_a_first_module_that_is_taken_back_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / "all" / "Demo").mkdir(parents=True)
     files = ModuleFiles()
     files.write(tmp_path / "all" / "Demo" / "1.0.lua", "new\n")
@@ -119,11 +118,6 @@ def test_a_full_disk_leaves_the_earlier_one(top: Path, monkeypatch: pytest.Monke
     assert text(top) == "old\n"
     files.undo()
     assert snapshot(top) == before
-
-
-def test_a_draft_is_no_module(top: Path) -> None:
-    names = [path.name for path in helper_names(top / "all" / "1.0.lua")]
-    assert all(name.startswith(".") and not name.endswith(".lua") for name in names)
 
 
 @pytest.mark.parametrize("points", ["drawn", pytest.param("every", marks=pytest.mark.slow)])
@@ -171,6 +165,14 @@ def test_what_was_written_is_recorded_with_its_hash(space: SoftwareSpace) -> Non
     assert (mode_of(root / MANIFEST), mode_of(root / "share")) == (mode, 0o555)
 
 
+def test_of_a_manifest_without_names_nothing_is_recorded(space: SoftwareSpace, tmp_path: Path) -> None:
+    root = make_installation(space, "Demo/1")
+    before = snapshot(root)
+    record_module_files(root)
+    record_module_files(tmp_path)
+    assert snapshot(root) == before
+
+
 def test_of_a_run_that_was_killed_while_it_recorded_nothing_is_left(
     space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,14 +195,6 @@ def test_of_a_run_that_was_killed_while_it_recorded_nothing_is_left(
     assert left[0].startswith(OURS)
     settle(root)
     assert sorted(root.rglob("*")) == before
-
-
-def test_of_a_manifest_without_names_nothing_is_recorded(space: SoftwareSpace, tmp_path: Path) -> None:
-    root = make_installation(space, "Demo/1")
-    before = snapshot(root)
-    record_module_files(root)
-    record_module_files(tmp_path)
-    assert snapshot(root) == before
 
 
 def test_a_module_file_that_can_not_be_read_is_named(space: SoftwareSpace) -> None:

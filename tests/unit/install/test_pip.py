@@ -20,6 +20,8 @@ def read_only(path: Path) -> Bind:
 
 def test_without_settings_pip_gets_nothing_and_keeps_no_cache(scratch: Path, tmp_path: Path) -> None:
     assert pip_settings(scratch, ["torchmetrics"], {"HOME": str(tmp_path)}) == ({"PIP_NO_CACHE_DIR": "1"}, ())
+    variables, binds = pip_settings(scratch, [], {"PIP_CACHE_DIR": str(tmp_path)})
+    assert (variables, binds) == ({"PIP_CACHE_DIR": str(tmp_path)}, (Bind(str(tmp_path), str(tmp_path)),))
 
 
 def test_settings_and_proxies_are_passed_and_nothing_else(scratch: Path) -> None:
@@ -32,7 +34,7 @@ def test_settings_and_proxies_are_passed_and_nothing_else(scratch: Path) -> None
     assert pip_settings(scratch, [], {**passed, **others}) == ({**passed, "PIP_NO_CACHE_DIR": "1"}, ())
 
 
-def test_what_the_settings_name_on_disk_is_bound_read_only(scratch: Path, tmp_path: Path) -> None:
+def test_what_the_settings_and_requirements_name_on_disk_is_bound_read_only(scratch: Path, tmp_path: Path) -> None:
     wheels, index, packages, cert = (tmp_path / name for name in ("wheels", "simple", "packages", "ca.pem"))
     for folder in (wheels, index, packages):
         folder.mkdir()
@@ -40,6 +42,9 @@ def test_what_the_settings_name_on_disk_is_bound_read_only(scratch: Path, tmp_pa
     environ = {"PIP_FIND_LINKS": f"{wheels} /no/such", "PIP_INDEX_URL": f"file://{index}", "SSL_CERT_FILE": str(cert)}
     _variables, binds = pip_settings(scratch, [], environ)
     assert set(binds) == {read_only(path) for path in (wheels, index, packages, cert)}
+    wheel = tmp_path / "a b.whl"
+    wheel.touch()
+    assert pip_settings(scratch, [f"demo @ {wheel.as_uri()}"], {})[1] == (read_only(wheel),)
 
 
 @pytest.mark.parametrize(
@@ -62,20 +67,9 @@ def test_the_folder_that_a_mirror_links_to_is_bound(scratch: Path, tmp_path: Pat
     assert set(binds) == {read_only(tmp_path / name) for name in bound}
 
 
-def test_a_requirement_on_disk_is_bound_too(scratch: Path, tmp_path: Path) -> None:
-    wheel = tmp_path / "a b.whl"
-    wheel.touch()
-    assert pip_settings(scratch, [f"demo @ {wheel.as_uri()}"], {})[1] == (read_only(wheel),)
-
-
 @pytest.mark.parametrize("text", ["/", "file:///", "file://elsewhere.example.org/etc"])
 def test_the_whole_host_is_never_bound(scratch: Path, text: str) -> None:
     assert pip_settings(scratch, [text], {})[1] == ()
-
-
-def test_the_cache_is_bound_if_the_user_named_it(scratch: Path, tmp_path: Path) -> None:
-    variables, binds = pip_settings(scratch, [], {"PIP_CACHE_DIR": str(tmp_path)})
-    assert (variables, binds) == ({"PIP_CACHE_DIR": str(tmp_path)}, (Bind(str(tmp_path), str(tmp_path)),))
 
 
 def test_the_user_s_configuration_files_become_one(scratch: Path, tmp_path: Path) -> None:

@@ -130,12 +130,19 @@ def test_a_folder_that_a_script_of_the_image_adds_counts(image: Path, name: str)
         check_wrappers(a_container("other"), a_site(), image)
 
 
-def test_what_is_bound_or_behind_a_link_out_of_the_image_is_not_refused(image: Path) -> None:
+def test_what_can_t_be_known_is_not_refused(image: Path, tmp_path: Path) -> None:
     bound = (Bind("/usr/bin/srun-tool", "/usr/bin/srun-tool"),)
     check_wrappers(a_container("srun-tool"), a_site(optional_binds=bound), image)
     imagetrees.link(image, "/opt/elsewhere", "/not/in/the/image")
     path = {"PATH": "/opt/elsewhere/bin:/usr/bin"}
     check_wrappers(a_container("other", container_env=path), a_site(), image)
+    spec = a_container("other", installdir=str(tmp_path / "installed"))
+    with pytest.raises(ParameterError, match="pip_requirements"):
+        check_wrappers(spec, a_site(), image)
+    (tmp_path / "installed/user-software").mkdir(parents=True)
+    check_wrappers(spec, a_site(), image)
+    (tmp_path / "x.sif").write_bytes(b"damaged")
+    check_wrappers(a_container("other"), a_site(), tmp_path / "x.sif")
 
 
 @pytest.mark.parametrize("vendor", list(VENDORS.values()), ids=list(VENDORS))
@@ -151,19 +158,6 @@ def test_commands_of_pip_requirements_are_looked_for_once_they_are_there(image: 
     check_wrappers(spec, a_site(), image, user_software=tmp_path / "new")
     with pytest.raises(ParameterError, match="perhaps you meant 'say-hello'"):
         check_wrappers(replace(spec, wrappers=("say-helo",)), a_site(), image, user_software=tmp_path / "new")
-
-
-def test_users_may_have_installed_the_command(image: Path, tmp_path: Path) -> None:
-    spec = a_container("other", installdir=str(tmp_path / "installed"))
-    with pytest.raises(ParameterError, match="pip_requirements"):
-        check_wrappers(spec, a_site(), image)
-    (tmp_path / "installed/user-software").mkdir(parents=True)
-    check_wrappers(spec, a_site(), image)
-
-
-def test_an_image_that_can_not_be_read_is_left_to_the_runtime(tmp_path: Path) -> None:
-    (tmp_path / "x.sif").write_bytes(b"damaged")
-    check_wrappers(a_container("other"), a_site(), tmp_path / "x.sif")
 
 
 def test_the_look_for_commands_renders_no_wrapper(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,13 +83,16 @@ def test_names_that_are_none(space: SoftwareSpace, wanted: Any) -> None:
         find_base(wanted, space, {"MODULEPATH": "/"})
 
 
-def test_a_damaged_manifest_is_one_sentence(tmp_path: Path, space: SoftwareSpace) -> None:
+def test_a_base_that_is_damaged_or_old_is_one_sentence(tmp_path: Path, space: SoftwareSpace) -> None:
     root = tmp_path / "theirs"
     install(root)
     (root / names.MANIFEST).write_text("{")
     folder = module_file(tmp_path / "modules", root)
     with pytest.raises(ParameterError, match="can't be read"):
         find_base("Team/1", space, {"MODULEPATH": folder})
+    install(tmp_path / "old", parameters={})
+    with pytest.raises(ParameterError, match=r"sifmod 0\.1, which did not record its parameters: its owner, \w+,"):
+        bases_of(found(tmp_path / "old", space), tmp_path / "new")
 
 
 def found(root: Path, space: SoftwareSpace) -> Installation:
@@ -98,19 +101,17 @@ def found(root: Path, space: SoftwareSpace) -> Installation:
     return Installation(root, manifest, space)
 
 
-def test_the_nearest_comes_first(tmp_path: Path, space: SoftwareSpace) -> None:
+def test_the_nearest_comes_first_and_a_circle_is_refused(tmp_path: Path, space: SoftwareSpace) -> None:
     last = install(tmp_path / "last")
     near = install(tmp_path / "near", bases=(last,))
     assert bases_of(found(tmp_path / "near", space), tmp_path / "new") == (near, last)
     for itself in (tmp_path / "near", tmp_path / "last"):
         with pytest.raises(ParameterError, match="a circle: Team/1 builds on Team/1, which is this module"):
             bases_of(found(tmp_path / "near", space), itself)
-
-
-def test_an_installation_of_an_earlier_sifmod(tmp_path: Path, space: SoftwareSpace) -> None:
-    install(tmp_path / "old", parameters={})
-    with pytest.raises(ParameterError, match=r"sifmod 0\.1, which did not record its parameters: its owner, \w+,"):
-        bases_of(found(tmp_path / "old", space), tmp_path / "new")
+    install(tmp_path / "own")
+    (tmp_path / "link").symlink_to("own")
+    with pytest.raises(ParameterError, match="a circle"):
+        bases_of(found(tmp_path / "link", space), tmp_path / "own")
 
 
 def test_the_ninth_layer_is_named(tmp_path: Path, space: SoftwareSpace) -> None:
@@ -160,26 +161,18 @@ def test_user_software_that_is_gone_is_told(tmp_path: Path, space: SoftwareSpace
     assert "ask its owner, or help@x: is its" in finding.remedy
 
 
-def test_a_path_may_have_spaces(tmp_path: Path, space: SoftwareSpace) -> None:
+def test_a_module_is_found_by_a_path_with_spaces_and_beside_one_of_its_name(
+    tmp_path: Path, space: SoftwareSpace
+) -> None:
     install(tmp_path / "a b, c")
     for wanted in (f"{tmp_path}/a b, c", f"{tmp_path}/a b, c/"):
         assert find_base(wanted, space, {}).root == tmp_path / "a b, c"
-
-
-def test_a_module_may_have_the_name_of_what_it_builds_on(tmp_path: Path, space: SoftwareSpace) -> None:
     own, theirs = tmp_path / "own", tmp_path / "theirs"
     install(own)
     install(theirs)
     paths = f"{module_file(tmp_path / 'first', own)}:{module_file(tmp_path / 'second', theirs)}"
     assert find_base("Team/1", space, {"MODULEPATH": paths}, own).root == theirs
     assert find_base("Team/1", space, {"MODULEPATH": paths}).root == own
-
-
-def test_a_circle_by_a_link(tmp_path: Path, space: SoftwareSpace) -> None:
-    install(tmp_path / "own")
-    (tmp_path / "link").symlink_to("own")
-    with pytest.raises(ParameterError, match="a circle"):
-        bases_of(found(tmp_path / "link", space), tmp_path / "own")
 
 
 def test_a_base_that_may_not_be_read(tmp_path: Path, space: SoftwareSpace) -> None:

@@ -24,6 +24,9 @@ def modules(space: SoftwareSpace) -> list[str]:
 
 
 def test_installations_are_found_by_their_manifests_and_sorted(space: SoftwareSpace, install: Install) -> None:
+    assert modules(space) == []
+    with pytest.raises(InstallError, match=r"nor any other.*--prefix or EASYBUILD_PREFIX"):
+        find_installation(space, "Demo/1")
     for module in ("b/1", "A/2", "A/1"):
         install(module)
     (space.software / "other" / "1.0").mkdir(parents=True)
@@ -31,10 +34,6 @@ def test_installations_are_found_by_their_manifests_and_sorted(space: SoftwareSp
     (space.software / "A" / ".1.gone").mkdir()
     (space.software / "file").touch()
     assert modules(space) == ["A/1", "A/2", "b/1"]
-
-
-def test_a_space_that_does_not_exist_is_empty(space: SoftwareSpace) -> None:
-    assert modules(space) == []
 
 
 def test_an_installation_knows_its_names_image_and_module_files(space: SoftwareSpace, install: Install) -> None:
@@ -47,20 +46,6 @@ def test_an_installation_knows_its_names_image_and_module_files(space: SoftwareS
         space.modules / "lang" / "Demo" / "1.0-x.lua",
     )
     assert found.user_software.state == "directory"
-
-
-def test_an_image_that_is_used_in_place_is_where_it_was(space: SoftwareSpace, install: Install) -> None:
-    install("Demo/1", files=(names.MANIFEST,))
-    (found,) = find_installations(space).installations
-    assert (str(found.image), found.has_own_image) == ("/images/demo.sif", False)
-
-
-def test_a_module_without_a_suffix_is_a_tcl_one(space: SoftwareSpace, install: Install) -> None:
-    install("Demo/1")
-    for path in space.modules.glob("*/Demo/1.lua"):
-        path.rename(path.with_suffix(""))
-    (found,) = find_installations(space).installations
-    assert [path.name for path in found.module_files] == ["1", "1"]
 
 
 def test_a_hierarchical_naming_scheme_has_it_in_core(space: SoftwareSpace, install: Install) -> None:
@@ -78,6 +63,20 @@ def test_it_is_loaded_where_both_the_list_and_the_root_say_so(space: SoftwareSpa
     assert not found.is_loaded({"LOADEDMODULES": "Demo/1", "EBROOTDEMO": "/elsewhere/Demo/1"})
     assert not found.is_loaded({"LOADEDMODULES": "Demo/10", "EBROOTDEMO": str(root)})
     assert not found.is_loaded({})
+
+
+def test_an_image_that_is_used_in_place_is_where_it_was(space: SoftwareSpace, install: Install) -> None:
+    install("Demo/1", files=(names.MANIFEST,))
+    (found,) = find_installations(space).installations
+    assert (str(found.image), found.has_own_image) == ("/images/demo.sif", False)
+
+
+def test_a_module_without_a_suffix_is_a_tcl_one(space: SoftwareSpace, install: Install) -> None:
+    install("Demo/1")
+    for path in space.modules.glob("*/Demo/1.lua"):
+        path.rename(path.with_suffix(""))
+    (found,) = find_installations(space).installations
+    assert [path.name for path in found.module_files] == ["1", "1"]
 
 
 def test_damaged_manifests_are_listed_apart(space: SoftwareSpace, install: Install) -> None:
@@ -153,11 +152,6 @@ def test_of_many_modules_some_are_named(space: SoftwareSpace, install: Install) 
         install(f"Demo/{number}")
     with pytest.raises(InstallError, match=r"Demo/19 and 2 more: sifmod list. Name"):
         find_installation(space, "Nothing")
-
-
-def test_an_empty_space_says_how_to_name_another(space: SoftwareSpace) -> None:
-    with pytest.raises(InstallError, match=r"nor any other.*--prefix or EASYBUILD_PREFIX"):
-        find_installation(space, "Demo/1")
 
 
 # Other naming schemes than EasyBuild's own

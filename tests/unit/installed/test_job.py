@@ -97,3 +97,39 @@ def test_an_installation_without_broadcast_image_can_not_broadcast(
     lines = result.output.splitlines()
     assert "export SIFMOD_NODE_LOCAL_DIR=/tmp" in lines
     assert lines.index('eval "$(broadcast-image)" || :') > lines.index("module load Elsewhere/1")
+
+
+def test_a_path_that_the_container_lacks_is_named(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make_installation(software_space(prefix), "Demo/1", files=("runscripts/conda-python-distributed",))
+    (root / "runscripts").mkdir()
+    bound, home = prefix / "bound", prefix / "home"
+    (root / "runscripts/values.sh").write_text(f"sifmod_binds=(\n/x:/runscripts:ro\n{bound}\n)\n")
+    for folder in (prefix / "project", prefix / "a,b", bound, home):
+        folder.mkdir()
+        (folder / "train.py").touch()
+    monkeypatch.setattr("sifmod.names.MOUNTED_ANYWAY", ())
+    monkeypatch.setenv("APPTAINER_BIND", "")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(home)
+
+    def said(*words: str, module: str = "Demo/1") -> str:
+        return str(a_runner().invoke(cli, ["sbatch", module, "--", *words]).stderr)
+
+    script = prefix / "project" / "train.py"
+    assert said(str(script)) == (
+        f"sifmod: '{script}' exists on this host, but no bind path of Demo/1 contains it. To see it in the job, type "
+        f"before sbatch: export APPTAINER_BIND={prefix}/project\n"
+    )
+    assert f"BIND={prefix}/project\n" in said("train.py", f"--data={home}/../project")
+    # what no runtime can bind is in a folder above
+    assert said(f"{prefix}/a,b/train.py").endswith(f"BIND={prefix}\n")
+    seen = (f"{bound}/train.py", f"{home}/train.py", "train.py", "/bin/sh", "/etc/hosts", f"{prefix}/nothing", "/")
+    assert said(*seen) == ""
+    assert said(str(script), module="Elsewhere/1") == ""
+    monkeypatch.setenv("APPTAINER_BIND", f"{prefix}/project:/data")
+    assert said(str(script)).endswith(f"export APPTAINER_BIND={prefix}/project:/data,{prefix}/project\n")
+    monkeypatch.setenv("APPTAINER_BIND", f"{prefix}/project:{prefix}/project:ro")
+    assert said(str(script)) == ""
+    monkeypatch.chdir(prefix / "project")
+    monkeypatch.setenv("APPTAINER_BIND", "")
+    assert said(str(script)) == ""

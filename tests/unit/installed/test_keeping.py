@@ -172,7 +172,9 @@ def test_a_restore_that_was_killed_half_way_is_finished_by_the_next(
     assert not list(root.glob(f"{names.OURS}*"))
 
 
-def test_user_software_that_is_there_is_not_lost(item: Installation, root: Path, tmp_path: Path) -> None:
+def test_user_software_that_is_there_is_not_lost(item: Installation, tmp_path: Path, root: Path) -> None:
+    assert keep(item, tmp_path / "kept", say=print) == ""
+    assert not (tmp_path / "kept").exists()
     pack_with_layers(root)
     folder = Path(keep(item, tmp_path / "kept", say=print))
     (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS + b"newer")
@@ -209,8 +211,3 @@ def test_a_folder_that_others_rename_meanwhile_is_not_followed(
             keep(item, tmp_path / "kept", say=print)
         (root / names.USER_SOFTWARE_LOCK).unlink()
         assert snapshot(root) == before
-
-
-def test_without_users_files_nothing_is_kept(item: Installation, tmp_path: Path) -> None:
-    assert keep(item, tmp_path / "kept", say=print) == ""
-    assert not (tmp_path / "kept").exists()

@@ -34,7 +34,7 @@ def set_python(root: Path, body: str) -> None:
     python.chmod(0o755)
 
 
-def test_the_kernel_starts_the_installation_s_own_python(installation: Installation) -> None:
+def test_the_kernel_starts_the_installation_s_own_python(installation: Installation, tmp_path: Path) -> None:
     kernel = kernel_of(installation, environ=ENVIRON)
     assert kernel.spec["argv"][:-1] == [
         *(f"{installation.root}/bin/python", "-m", "ipykernel_launcher", "-f", "{connection_file}")
@@ -42,6 +42,9 @@ def test_the_kernel_starts_the_installation_s_own_python(installation: Installat
     assert (kernel.name, kernel.spec["display_name"]) == ("demo-1.0-x", MODULE)
     assert str(kernel.directory) == "/home/me/.local/share/jupyter/kernels/demo-1.0-x"
     assert "env" not in kernel.spec
+    kernel = kernel_of(installation, name="N", display_name="D", jupyter_prefix=tmp_path, environ=ENVIRON)
+    assert kernel.directory == tmp_path / "share/jupyter/kernels/N"
+    assert kernel.spec["display_name"] == "D"
 
 
 @pytest.mark.parametrize(
@@ -56,12 +59,6 @@ def test_it_lies_where_jupyter_looks_for_the_user_s(
     installation: Installation, environ: dict[str, str], folder: str
 ) -> None:
     assert str(kernel_of(installation, environ={**ENVIRON, **environ}).directory.parent) == folder
-
-
-def test_it_can_be_for_another_jupyter_under_another_name(installation: Installation, tmp_path: Path) -> None:
-    kernel = kernel_of(installation, name="N", display_name="D", jupyter_prefix=tmp_path, environ=ENVIRON)
-    assert kernel.directory == tmp_path / "share/jupyter/kernels/N"
-    assert kernel.spec["display_name"] == "D"
 
 
 @pytest.mark.parametrize(
@@ -86,10 +83,13 @@ def test_a_name_that_jupyter_refuses_is_refused(installation: Installation, name
         kernel_of(installation, name=name, environ=ENVIRON)
 
 
-def test_a_container_without_a_python_command_has_no_kernel(installation: Installation) -> None:
+def test_a_python_that_is_missing_or_does_not_start_is_said_with_its_words(installation: Installation) -> None:
     (installation.root / "bin/python").unlink()
     with pytest.raises(KernelError, match="lacks the command python"):
         kernel_of(installation, environ=ENVIRON)
+    set_python(installation.root, "echo 'the image is gone' >&2; exit 126")
+    with pytest.raises(KernelError, match=r"failed with exit status 126: the image is gone"):
+        require_ipykernel(installation)
 
 
 def test_the_command_that_installs_what_is_missing_is_said(installation: Installation) -> None:
@@ -119,12 +119,6 @@ def test_in_somebody_else_s_module_it_is_for_a_module_on_top(installation: Insta
     installation.root.chmod(0o755)
 
 
-def test_a_python_that_does_not_start_is_said_with_its_words(installation: Installation) -> None:
-    set_python(installation.root, "echo 'the image is gone' >&2; exit 126")
-    with pytest.raises(KernelError, match=r"failed with exit status 126: the image is gone"):
-        require_ipykernel(installation)
-
-
 def test_an_existing_kernel_stays_unless_it_is_to_be_replaced(installation: Installation, tmp_path: Path) -> None:
     first = kernel_of(installation, jupyter_prefix=tmp_path, environ=ENVIRON)
     write_kernel(first)
@@ -138,15 +132,12 @@ def test_an_existing_kernel_stays_unless_it_is_to_be_replaced(installation: Inst
     assert json.loads((first.directory / "kernel.json").read_text(encoding="utf-8")) == second.spec
     assert [path.name for path in first.directory.parent.iterdir()] == [first.name]
     assert [path.name for path in first.directory.iterdir()] == ["kernel.json"]
+    result = CliRunner().invoke(cli, ["kernel", "Demo", "--user", "--jupyter-prefix", "/x"])
+    assert result.exit_code == 2
+    assert "exclude each other" in result.output
 
 
 def test_a_folder_that_can_not_be_written_is_named(installation: Installation, tmp_path: Path) -> None:
     (tmp_path / "share").write_text("")
     with pytest.raises(KernelError, match=f"kernel can't be written: '{tmp_path}/share/jupyter"):
         write_kernel(kernel_of(installation, jupyter_prefix=tmp_path, environ=ENVIRON))
-
-
-def test_user_and_prefix_exclude_each_other() -> None:
-    result = CliRunner().invoke(cli, ["kernel", "Demo", "--user", "--jupyter-prefix", "/x"])
-    assert result.exit_code == 2
-    assert "exclude each other" in result.output

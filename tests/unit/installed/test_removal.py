@@ -56,7 +56,9 @@ def removal(space: SoftwareSpace, root: Path, said: list[str]) -> Removal:
     return Removal(find_installation(space, str(root)), say=said.append)
 
 
-def test_module_links_and_tree_go_and_nothing_else(space: SoftwareSpace, removal: Removal, tmp_path: Path) -> None:
+def test_module_links_defaults_backups_and_tree_go_and_nothing_else(
+    space: SoftwareSpace, removal: Removal, tmp_path: Path
+) -> None:
     other = make_installation(space, "Demo/2")
     before = snapshot(other)
     removal.remove(keep=None)
@@ -117,6 +119,16 @@ def test_links_in_the_tree_are_not_followed(removal: Removal, root: Path, tmp_pa
     (root / "user-software" / "venv" / "demo" / "to-folder").symlink_to(outside)
     removal.remove(keep=None, delete_others=True)
     assert (outside / "precious").read_text() == "precious"
+    assert not root.exists()
+
+
+def test_folders_without_write_permission_go_too(removal: Removal, root: Path) -> None:
+    folder = root / "user-software" / "venv" / "demo" / "closed"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "inner" / "file").touch()
+    (folder / "inner").chmod(0o500)
+    folder.chmod(0)
+    removal.remove(keep=None)
     assert not root.exists()
 
 
@@ -199,16 +211,6 @@ def test_easybuild_s_lock_is_seen_where_a_configuration_file_puts_it(
     removal = Removal(find_installation(space, str(root)), say=print)
     with pytest.raises(InstallError, match=re.escape(str(lock))):
         removal.check()
-
-
-def test_folders_without_write_permission_go_too(removal: Removal, root: Path) -> None:
-    folder = root / "user-software" / "venv" / "demo" / "closed"
-    (folder / "inner").mkdir(parents=True)
-    (folder / "inner" / "file").touch()
-    (folder / "inner").chmod(0o500)
-    folder.chmod(0)
-    removal.remove(keep=None)
-    assert not root.exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
@@ -436,8 +438,12 @@ def test_packed_user_software_is_kept_with_all_that_was_set_aside(removal: Remov
     assert not root.exists()
 
 
-def test_what_is_kept_already_is_not_overwritten(removal: Removal, root: Path, tmp_path: Path) -> None:
+def test_a_removal_that_can_t_keep_user_software_removes_nothing(removal: Removal, root: Path, tmp_path: Path) -> None:
     (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
+    (tmp_path / "file").touch()
+    with pytest.raises(InstallError, match="nothing was removed"):
+        removal.remove(keep=tmp_path / "file")
+    assert root.exists()
     kept = tmp_path / "kept" / "Demo-1.0-x"
     kept.mkdir(parents=True)
     (kept / names.USER_SOFTWARE_PACKED).write_bytes(b"another")
@@ -447,14 +453,6 @@ def test_what_is_kept_already_is_not_overwritten(removal: Removal, root: Path, t
     assert removal.installation.module_files
     (kept / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
     removal.remove(keep=tmp_path / "kept")
-
-
-def test_a_folder_that_can_t_be_made_stops_the_removal(removal: Removal, root: Path, tmp_path: Path) -> None:
-    (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
-    (tmp_path / "file").touch()
-    with pytest.raises(InstallError, match="nothing was removed"):
-        removal.remove(keep=tmp_path / "file")
-    assert root.exists()
 
 
 def test_packing_that_fails_stops_the_removal(space: SoftwareSpace, root: Path, tmp_path: Path) -> None:
@@ -518,15 +516,14 @@ def test_the_lock_is_freed_when_the_removal_fails_or_is_interrupted(
     assert list((space.software / ".locks").iterdir()) == []
 
 
-def test_of_two_removals_one_waits(space: SoftwareSpace, removal: Removal, root: Path) -> None:
+def test_the_lock_of_an_eb_is_not_taken_and_of_two_removals_one_waits(
+    space: SoftwareSpace, removal: Removal, root: Path
+) -> None:
     with hold_lock(space.lock(root)):
         removal.check()
         with pytest.raises(InstallError, match="is working on this module"):
             removal.remove(keep=None)
     removal.remove(keep=None)
-
-
-def test_the_lock_of_an_eb_is_not_taken(space: SoftwareSpace, root: Path) -> None:
     lock = space.lock(root)
     lock.mkdir(parents=True)
     with pytest.raises(InstallError, match="is working on this module"), hold_lock(lock):

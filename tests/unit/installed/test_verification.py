@@ -35,7 +35,8 @@ def check(space: SoftwareSpace) -> Check:
 
     def run(site: Optional[Site] = None, **more: Any) -> dict[str, list[Finding]]:
         found: dict[str, list[Finding]] = {}
-        for finding in verify(find_installation(space, MODULE), site or a_site(), **more):
+        # with a program that is on every machine: the installation's start-shell needs none
+        for finding in verify(find_installation(space, MODULE), site or a_site(runtime="sh"), **more):
             found.setdefault(finding.topic, []).append(finding)
         return found
 
@@ -69,14 +70,12 @@ def test_a_file_that_is_gone_or_changed_is_named(root: Path, check: Check) -> No
     assert severities(found)["sanity check"] == WARNING
 
 
-def test_one_of_another_sifmod_says_so(space: SoftwareSpace, check: Check) -> None:
-    make_installation(space, MODULE, tools={"sifmod": "0.1.0"})
+def test_one_of_another_sifmod_says_so_and_scripts_too_old_to_read_a_packed_file_are_no_damage(
+    space: SoftwareSpace, check: Check
+) -> None:
+    root = make_installation(space, MODULE, tools={"sifmod": "0.1.0"})
     note, _present = check()["files"]
     assert (note.severity, note.what.split(",")[0]) == (NOTE, "made by sifmod 0.1.0")
-
-
-def test_scripts_that_are_too_old_to_read_a_packed_file_are_no_damage(space: SoftwareSpace, check: Check) -> None:
-    root = make_installation(space, MODULE, tools={"sifmod": "0.1.0"})
     (root / names.USER_SOFTWARE_PACKED).write_bytes(SQUASHFS)
     (one,) = check()["user software"]
     assert (one.severity, one.remedy) == (WARNING, "write this sifmod's with: eb --module-only --rebuild")
@@ -161,6 +160,19 @@ def test_an_older_manifest_without_hashes_says_so(space: SoftwareSpace, check: C
     assert (finding.severity, "recorded no checksums" in finding.what) == (OK, True)
 
 
+def test_an_image_that_was_never_read_has_its_size_compared(space: SoftwareSpace, check: Check) -> None:
+    make_installation(space, MODULE, image_sha256="")
+    (finding,) = check()["image"]
+    assert (finding.severity, "no checksum was recorded" in finding.what) == (NOTE, True)
+
+
+def test_until_an_install_is_complete_the_module_file_has_no_checksum(space: SoftwareSpace, check: Check) -> None:
+    names_of = named(space, MODULE)
+    make_installation(space, MODULE, **{**names_of, "module_files": dict.fromkeys(names_of["module_files"], "")})
+    (finding,) = check()["module file"]
+    assert (finding.severity, "recorded no checksum" in finding.what) == (OK, True)
+
+
 def test_another_image_is_found_by_its_size_and_by_its_hash(root: Path, check: Check) -> None:
     (root / "demo.sif").write_bytes(SIF_HEADER + b"x")
     assert f"{len(SIF_HEADER)} were installed" in check()["image"][0].what
@@ -241,12 +253,6 @@ def test_code_that_starts_by_itself_is_listed(root: Path, check: Check) -> None:
         NOTE,
         "runs whenever its Python starts: venv/demo/lib/python3.11/site-packages/sitecustomize.py",
     )
-
-
-def test_an_image_that_was_never_read_has_its_size_compared(space: SoftwareSpace, check: Check) -> None:
-    make_installation(space, MODULE, image_sha256="")
-    (finding,) = check()["image"]
-    assert (finding.severity, "no checksum was recorded" in finding.what) == (NOTE, True)
 
 
 @pytest.mark.usefixtures("root")
@@ -332,6 +338,10 @@ def test_layers_are_looked_at(root: Path, check: Check) -> None:
     (root / "user-software.layers").mkdir()
     layer = root / "user-software.layers/1.squashfs"
     layer.write_bytes(SQUASHFS)
+    (found,) = check()["layers"]
+    assert "does not lead to the layers below it" in found.what
+    (packages,) = root.glob("user-software/venv/demo/lib/python3.11/site-packages")
+    (packages / "_below.pth").write_text("import x; p = '/user-layers/1/venv'\n")
     assert "layers" not in check()
     layer.write_bytes(SQUASHFS[:-1])
     (found,) = check()["layers"]
@@ -355,13 +365,6 @@ def test_a_module_file_is_compared_with_what_was_written(space: SoftwareSpace, c
     assert check()["module file"][1].what == f"'{link}' leads to '/elsewhere.lua'"
 
 
-def test_until_an_install_is_complete_the_module_file_has_no_checksum(space: SoftwareSpace, check: Check) -> None:
-    names_of = named(space, MODULE)
-    make_installation(space, MODULE, **{**names_of, "module_files": dict.fromkeys(names_of["module_files"], "")})
-    (finding,) = check()["module file"]
-    assert (finding.severity, "recorded no checksum" in finding.what) == (OK, True)
-
-
 def test_user_software_that_is_gone_or_damaged_is_a_problem(root: Path, check: Check) -> None:
     directory = root / names.USER_SOFTWARE_DIRECTORY
     (root / names.USER_SOFTWARE_PACKED).write_bytes(b"")
@@ -377,6 +380,17 @@ def test_user_software_that_is_gone_or_damaged_is_a_problem(root: Path, check: C
     (finding,) = check()["user software"]
     assert "is a link to '/nowhere', which does not exist" in finding.what
     assert "remove the link" in finding.remedy
+
+
+def test_the_second_name_of_a_layer_is_no_older_copy(root: Path, check: Check) -> None:
+    """add-layer leaves it to shells that have the module loaded."""
+    packed, layer = root / names.USER_SOFTWARE_PACKED, root / "user-software.layers/1.squashfs"
+    packed.write_bytes(SQUASHFS)
+    (root / names.USER_SOFTWARE_UNPACKED).touch()
+    assert [one.severity for one in check()["user software"]] == [OK, NOTE]
+    layer.parent.mkdir()
+    os.link(packed, layer)
+    assert [one.severity for one in check()["user software"]] == [OK]
 
 
 def test_an_environment_whose_packages_are_elsewhere_is_a_problem(root: Path, check: Check) -> None:

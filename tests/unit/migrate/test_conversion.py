@@ -89,11 +89,10 @@ def test_what_is_lost_is_named_in_the_text_and_apart() -> None:
         "sanity_check_commands",
         "modluafooter",
     }
-
-
-def test_the_file_is_named_as_easybuild_expects_it() -> None:
     assert converted().file_name == "PyTorch-2.2.0-rocm-5.6.1-python-3.10-singularity-20240315.eb"
     assert converted().text.startswith("# Converted by sifmod ")
+    written = re.findall(r"^(\w+) = ", converted(site=a_site()).text, re.MULTILINE)
+    assert written == sorted(written, key=[*PARAMETERS].index)
 
 
 def test_what_the_site_has_not_is_a_bind_and_a_variable_of_the_easyconfig() -> None:
@@ -108,22 +107,23 @@ def test_what_the_site_has_not_is_a_bind_and_a_variable_of_the_easyconfig() -> N
     assert found["container_env"]["NCCL_SOCKET_IFNAME"] == "hsn0,hsn1,hsn2,hsn3"
 
 
-def test_another_conda_root_is_kept() -> None:
+def test_the_python_is_that_of_the_commands() -> None:
     found = values(
         minimal(
             postinstallcmds=["singularity exec x.sif bash -c 'source /opt/conda/bin/activate tf; python -m venv v'"]
         )
     )
     assert (found["conda_root"], found["conda_env"], found["venv"]) == ("/opt/conda", "tf", "v")
-
-
-def test_a_conda_environment_that_only_the_image_knows_is_asked_for() -> None:
     result = minimal(
         postinstallcmds=["singularity exec x.sif bash -c '$WITH_CONDA ; python -m venv /user-software/venv/v'"]
     )
     assert "venv" not in values(result)
     assert any("WITH_CONDA in the image, which was not found" in note for note in result.lost)
     assert any(note.startswith("venv: it needs conda_env") for note in result.lost)
+    found = values(
+        minimal(local_conda_env="e", postinstallcmds=["x -m venv --clear e", "pip3 install --no-cache 'a>=1' b"])
+    )
+    assert found["pip_requirements"] == ["a>=1", "b"]
 
 
 @pytest.mark.parametrize(
@@ -136,32 +136,27 @@ def test_the_gpu_s_vendor_is_read_off_the_names(changes: dict[str, object], gpu:
     assert any("Add gpu" in note for note in result.lost) == (gpu is None)
 
 
-def test_pip_install_with_names_gives_requirements() -> None:
-    found = values(
-        minimal(local_conda_env="e", postinstallcmds=["x -m venv --clear e", "pip3 install --no-cache 'a>=1' b"])
-    )
-    assert found["pip_requirements"] == ["a>=1", "b"]
-
-
-def test_a_value_that_an_install_would_refuse_is_named_and_left_out() -> None:
+def test_sources_or_values_that_an_install_would_refuse_are_named_and_left_out() -> None:
     result = minimal(modextravars={"SINGULARITYENV_A": "two\nlines", "SINGULARITY_BIND": "relative,/fine"})
     found = values(result)
     assert found["binds"] == ["/fine"]
     assert "container_env" not in found
     assert any(note.startswith("container_env = ") for note in result.lost)
     assert any("'relative'" in note for note in result.lost)
+    result = minimal(sources=["x.sif", {"filename": "x.docker"}, "y.sif"], checksums=["a" * 64, "b" * 64])
+    assert values(result)["sources"] == ["x.sif"]
+    assert values(result)["checksums"] == ["a" * 64]
+    assert sum("x.docker" in note or "y.sif" in note for note in result.lost) == 2
+    result = minimal(modaliases={"m": {1, 2}}, dependencies=[("zlib", "1.3")], modextravars={"A": object()})
+    found = values(result)
+    assert found["dependencies"] == [("zlib", "1.3")]
+    assert not {"modaliases", "modextravars"} & set(found)
+    assert sum("can't be written as Python" in note for note in result.lost) == 2
 
 
 @pytest.mark.parametrize("command", ["mkdir -p x && wget y", "chmod a+x z; ./z", "rm -r user-software | tee log"])
 def test_a_command_behind_a_harmless_one_is_named(command: str) -> None:
     assert any(command in note for note in minimal(postinstallcmds=[command]).lost)
-
-
-def test_sources_that_are_no_image_are_named() -> None:
-    result = minimal(sources=["x.sif", {"filename": "x.docker"}, "y.sif"], checksums=["a" * 64, "b" * 64])
-    assert values(result)["sources"] == ["x.sif"]
-    assert values(result)["checksums"] == ["a" * 64]
-    assert sum("x.docker" in note or "y.sif" in note for note in result.lost) == 2
 
 
 @pytest.mark.parametrize(
@@ -214,19 +209,6 @@ def test_any_texts_end_in_an_easyconfig(text: str, texts: list[str], variables: 
     assert found.get("homepage", "") == text
 
 
-def test_what_can_t_be_written_is_named_and_dependencies_stay_tuples() -> None:
-    result = minimal(modaliases={"m": {1, 2}}, dependencies=[("zlib", "1.3")], modextravars={"A": object()})
-    found = values(result)
-    assert found["dependencies"] == [("zlib", "1.3")]
-    assert not {"modaliases", "modextravars"} & set(found)
-    assert sum("can't be written as Python" in note for note in result.lost) == 2
-
-
-def test_the_order_is_that_of_new_easyconfigs() -> None:
-    written = re.findall(r"^(\w+) = ", converted(site=a_site()).text, re.MULTILINE)
-    assert written == sorted(written, key=[*PARAMETERS].index)
-
-
 @pytest.mark.parametrize(
     "command",
     [
@@ -260,13 +242,17 @@ def test_a_check_of_a_script_that_sifmod_tests_itself_is_left_out(command: str) 
     assert not any("sanity" in note for note in result.lost)
 
 
-def test_a_check_of_a_script_that_is_not_carried_over_is_named() -> None:
+def test_wrappers_and_checks_of_scripts_that_are_not_carried_over_are_named() -> None:
     result = minimal(
         postinstallcmds=[script("bin/report", "uptime"), script("bin/start-shell", "")],
         sanity_check_commands=["report -h"],
     )
     assert "sanity_check_commands" not in values(result)
     assert any("report -h" in note for note in result.lost)
+    result = with_script('export A=1\nmodule load x\nsingularity exec --nv -B /x:/y $SIF gmx "$@"')
+    assert values(result)["wrappers"] == ["gmx"]
+    for word in ("'export A=1'", "'module load x'", "'--nv -B /x:/y'"):
+        assert any(word in note for note in result.lost), word
 
 
 def script(path: str, text: str) -> str:
@@ -315,13 +301,6 @@ def test_a_script_that_does_something_else_is_named_and_no_wrapper(text: str) ->
     assert [note for note in result.lost if "bin/gmx" in note] == [
         "the script bin/gmx: it does something other than run gmx in the container"
     ]
-
-
-def test_what_a_wrapper_does_besides_is_named() -> None:
-    result = with_script('export A=1\nmodule load x\nsingularity exec --nv -B /x:/y $SIF gmx "$@"')
-    assert values(result)["wrappers"] == ["gmx"]
-    for word in ("'export A=1'", "'module load x'", "'--nv -B /x:/y'"):
-        assert any(word in note for note in result.lost), word
 
 
 @pytest.mark.parametrize(
@@ -378,7 +357,7 @@ def test_bind_paths_of_the_footer_stand_once(function: str) -> None:
     assert "modluafooter" not in values(minimal(modluafooter=function.format("/one")))
 
 
-def test_a_bind_path_of_one_installation_or_user_is_named() -> None:
+def test_bind_paths_of_one_installation_and_dropped_paragraphs_are_said() -> None:
     own = "%(installdir)s/runscripts:/runscripts,%(installdir)s/user-software:/user-software"
     result = minimal(modextravars={"SINGULARITY_BIND": f"{own},%(installdir)s/etc:/etc/x,$HOME/data"})
     assert "binds" not in values(result)
@@ -386,21 +365,22 @@ def test_a_bind_path_of_one_installation_or_user_is_named() -> None:
         "%(installdir)s/etc:/etc/x",
         "$HOME/data",
     ]
-
-
-def test_the_first_words_of_dropped_paragraphs_are_said() -> None:
     result = minimal(description="Kept.\n\nThis container has a fix for X.\n\nNote\nthat it is old.")
     assert values(result)["description"] == "Kept."
     (note,) = (note for note in result.look if note.startswith("description"))
     assert "'This container has a fix', 'Note that it is old.'" in note
 
 
-def test_wrappers_of_a_container_without_a_python_of_its_own_stay() -> None:
+def test_runscripts_that_need_the_unknown_python_are_named_and_wrappers_without_one_stay() -> None:
     found = values(with_script('singularity exec $SIF $(basename $0) "$@"', name="python"))
     assert found["wrappers"] == ["python"]
     links = ["ln -s ./python %(installdir)s/bin/pip"]
     found = values(with_script('singularity exec $SIF $(basename $0) "$@"', *links, name="python"))
     assert found["wrappers"] == ["python", "pip"]
+    (note,) = (note for note in older("").lost if "choice of Python" in note)
+    assert "(conda-python-simple, conda-python-distributed)" in note
+    (note,) = (note for note in older("true").lost if "choice of Python" in note)
+    assert "which is 'true'" in note
 
 
 OLDER = [
@@ -413,13 +393,6 @@ OLDER = [
 def older(with_conda: str, **changes: object) -> Converted:
     variables = {"name": "X", "version": "1", "sources": ["x.sif"], "postinstallcmds": OLDER, **changes}
     return convert(variables, a_site(), origin="x.eb", with_conda=with_conda)
-
-
-def test_runscripts_that_need_the_unknown_python_are_named() -> None:
-    (note,) = (note for note in older("").lost if "choice of Python" in note)
-    assert "(conda-python-simple, conda-python-distributed)" in note
-    (note,) = (note for note in older("true").lost if "choice of Python" in note)
-    assert "which is 'true'" in note
 
 
 @pytest.mark.parametrize(

@@ -57,14 +57,11 @@ def test_a_biocontainer() -> None:
     assert "# - no wrapper for cat, bash" in made.text
 
 
-def test_another_tag_and_a_version_that_one_tag_has() -> None:
+def test_the_full_name_and_another_tag() -> None:
     for tag in ("1.9--h0_1", "1.9"):
         assert converted("quay.io/biocontainers/aligner", tag=tag).module == "aligner/1.9--h0_1"
     with pytest.raises(RecipeError, match=r"has no tag '1\.8'.*1\.9--h0_1, 1\.10--h5bf99c6_0"):
         converted("quay.io/biocontainers/aligner", tag="1.8")
-
-
-def test_the_full_name_is_that_of_shpc() -> None:
     made = converted("quay.io/biocontainers/aligner", full_name=True)
     values = parameters(made)
     assert made.module == "quay.io/biocontainers/aligner/1.10--h5bf99c6_0"
@@ -83,7 +80,7 @@ def test_aliases_as_a_list_and_those_that_no_wrapper_can_run() -> None:
     )
 
 
-def test_variables_and_features() -> None:
+def test_variables_and_features(tmp_path: Path) -> None:
     made = converted("example/gpu-tool")
     values = parameters(made)
     assert "gpu" not in values, "unset, it is the site's vendor"
@@ -92,9 +89,6 @@ def test_variables_and_features() -> None:
     assert made.lost == ("the variable TOOL_CACHE: a shell would evaluate its value",)
     assert [note.partition(":")[0] for note in made.look] == ["the feature home", "the feature x11"]
     assert values["homepage"].startswith("https://")
-
-
-def test_features_of_the_site_are_used(tmp_path: Path) -> None:
     from sifmod.site.settings import load_settings
 
     file = tmp_path / "site.toml"
@@ -127,15 +121,12 @@ def test_errors_in_place_of_digests_and_tags_are_refused(name: str, problem: str
     assert caught.value.reason == "no digest"
 
 
-def test_an_image_in_a_release() -> None:
+def test_images_of_releases_of_registries_of_sifs_and_beside_the_recipe() -> None:
     made = converted("example/released")
     address = "https://github.com/example/released/releases/download/0.0.12/example-released.salad.sif"
     assert parameters(made)["image_uri"] == address
     assert made.topics == (shpc.RELEASES, shpc.SCRIPTS)
     assert "the script fork" in made.lost[0]
-
-
-def test_an_image_in_a_registry_of_sifs() -> None:
     made = converted("ghcr.io/example/packed")
     assert parameters(made)["image_uri"].startswith("oras://ghcr.io/example/packed@sha256:")
     assert made.topics == (shpc.NO_ALIASES,)
@@ -144,9 +135,6 @@ def test_an_image_in_a_registry_of_sifs() -> None:
         "packed-run": "/.singularity.d/runscript",
         "packed-shell": "/bin/sh",
     }
-
-
-def test_an_image_beside_the_recipe() -> None:
     values = parameters(converted("local/beside"))
     assert values["name"] == "beside"
     assert values["sources"] == [f"sha256:{values['checksums'][0]}.sif"]
@@ -181,30 +169,24 @@ def test_what_is_no_recipe_is_refused_with_a_sentence(sections: dict[str, Any], 
     assert problem in str(caught.value)
 
 
-def test_what_json_has_for_nothing_is_nothing() -> None:
+def test_values_that_are_null_are_empty_and_templates_are_text() -> None:
     values = parameters(of_sections(aliases=None, env=None, features={"gpu": None}, url=None, overrides=None))
     assert (next(iter(values["wrappers"])), values["gpu"]) == ("tool-exec", "")
-
-
-def test_values_that_are_null_are_empty() -> None:
     made = of_sections(aliases={"tool": None, "other": "other"}, env={"TOOL_HOME": None})
     assert parameters(made)["wrappers"] == ["other"]
     assert parameters(made)["container_env"] == {"TOOL_HOME": ""}
     assert any(note.startswith("no wrapper for tool: ") for note in made.lost)
     made = of_sections(aliases=[{"name": "tool", "command": "/bin/tool", "singularity_options": None}])
     assert (parameters(made)["wrappers"], made.lost) == ({"tool": "/bin/tool"}, ())
+    values = parameters(of_sections(description="%(name)s is 100% text", aliases={"tool": "/bin/tool %(version)s"}))
+    assert values["description"] == "%%(name)s is 100% text"
+    assert values["wrappers"] == {"tool": "/bin/tool %%(version)s"}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "text", "a: *b", "\t- x: [", "a: 1\na: 2"])
 def test_a_text_that_is_no_recipe_is_refused(text: str) -> None:
     with pytest.raises(RecipeError, match="'it' is not a recipe of SHPC"):
         convert_recipe(RecipeSource("'it'", text), a_site())
-
-
-def test_templates_of_easybuild_in_a_recipe_stay_text() -> None:
-    values = parameters(of_sections(description="%(name)s is 100% text", aliases={"tool": "/bin/tool %(version)s"}))
-    assert values["description"] == "%%(name)s is 100% text"
-    assert values["wrappers"] == {"tool": "/bin/tool %%(version)s"}
 
 
 TEXT = st.text(max_size=12)

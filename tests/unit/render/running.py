@@ -1,12 +1,15 @@
 """Runs what is rendered: a module in a plain Lua or Tcl, commands and runscripts in bash."""
 
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Union
+
+from tests.lacking import lacking
 
 from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.render.module import render_module
@@ -19,6 +22,9 @@ LMOD = Path(__file__).with_name("lmod_stub.lua")
 MODULES = Path(__file__).with_name("modules_stub.tcl")
 
 Done = subprocess.CompletedProcess[str]
+# What commands for packed user software ask for before they look at anything.
+TOOLS = ("mksquashfs", "unsquashfs")
+NEED_TOOLS = {"make-squashfs", "unmake-squashfs", "add-layer", "remove-layer", "flatten-layers"}
 # Runs get-master with these words and variables.
 GetMaster = Callable[..., Done]
 
@@ -95,6 +101,9 @@ class Wrapper:
         environ: Optional[Mapping[str, str]] = None,
     ) -> Done:
         """Write the installation out, and return what the command has printed, and how it ended."""
+        for tool in TOOLS if name in NEED_TOOLS else ():
+            if not shutil.which(tool):
+                lacking(f"{tool} is not installed")
         top = write_out(spec or self.installed, site or a_site())
         return subprocess.run(
             [top / "bin" / name, *words],

@@ -99,11 +99,15 @@ def test_what_the_user_has_set_is_kept(
     assert not (root / FOLDERS[name]).exists()
 
 
-def test_nothing_is_resolved_if_the_user_has_set_everything(wrapper: Wrapper, site: Site, root: Path) -> None:
+def test_nothing_is_resolved_without_a_root_or_if_the_user_has_set_everything(
+    wrapper: Wrapper, site: Site, root: Path
+) -> None:
     own = dict.fromkeys(FOLDERS, "/own")
     done, variables = call(wrapper, site, **own)
     assert (done.stderr, caches_of(variables)) == ("", own)
     assert not root.exists()
+    done, variables = call(wrapper, a_site(cache=FOLDERS), **IN_JOB)
+    assert (done.stderr, caches_of(variables)) == ("", {})
 
 
 # Variables of the job, and why the root can't be used then.
@@ -413,8 +417,3 @@ def test_a_value_that_the_module_resolved_elsewhere_is_resolved_again(
     done, variables = call(wrapper, site, USER="ann", **there)
     assert "SLURM_JOB_ACCOUNT is not set" in done.stderr
     assert caches_of(variables) == {}
-
-
-def test_a_site_without_a_root_has_no_caches(wrapper: Wrapper) -> None:
-    done, variables = call(wrapper, a_site(cache=FOLDERS), **IN_JOB)
-    assert (done.stderr, caches_of(variables)) == ("", {})

@@ -48,15 +48,21 @@ def test_no_step_of_a_job_has_the_port_of_another_job(distributed: Runscript, st
     assert port(1234, step) not in others
 
 
-def test_the_user_s_own_port_is_kept(distributed: Runscript) -> None:
+def test_the_user_s_own_port_is_kept_and_what_happens_can_be_shown(distributed: Runscript) -> None:
     assert variables_of(distributed(**STEP, MASTER_PORT="29500"))["MASTER_PORT"] == "29500"
+    done = distributed.run(**STEP, SIFMOD_VERBOSE="1")
+    assert "rank 5 of 8 (local 1 of 4 on node 1), master nid001:" in done.stderr
 
 
-def test_outside_of_slurm_it_is_one_process_of_one(distributed: Runscript) -> None:
+def test_outside_of_slurm_it_is_one_process_of_one_and_a_batch_script_is_told_so(distributed: Runscript) -> None:
     done = distributed.run("x.py")
     variables = variables_of(done.stdout.split("\0"))
     assert (variables["RANK"], variables["WORLD_SIZE"], variables["MASTER_ADDR"]) == ("0", "1", "127.0.0.1")
     assert "this is a single process" in done.stderr
+    # slurm sets the variables of a task in batch scripts too, but for those of a step
+    done = distributed.run(**{name: value for name, value in STEP.items() if name != "SLURM_STEP_ID"})
+    assert done.returncode == 1
+    assert "is this a Slurm step?" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -142,18 +148,6 @@ def test_the_cache_of_an_amd_gpu_is_the_job_s_own_and_private(distributed: Runsc
     assert "1234" in cache.name
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
     assert variables["MIOPEN_CUSTOM_CACHE_DIR"] == str(cache)
-
-
-def test_what_happens_can_be_shown(distributed: Runscript) -> None:
-    done = distributed.run(**STEP, SIFMOD_VERBOSE="1")
-    assert "rank 5 of 8 (local 1 of 4 on node 1), master nid001:" in done.stderr
-
-
-def test_a_batch_script_without_srun_is_told_so(distributed: Runscript) -> None:
-    """Slurm sets the variables of a task in batch scripts too, but for those of a step."""
-    done = distributed.run(**{name: value for name, value in STEP.items() if name != "SLURM_STEP_ID"})
-    assert done.returncode == 1
-    assert "is this a Slurm step?" in done.stderr
 
 
 @pytest.mark.parametrize("script", ["conda-python-distributed", "torchrun-distributed"])

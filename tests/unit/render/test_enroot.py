@@ -245,23 +245,16 @@ def test_the_python_that_compares_user_software_sees_nothing_else(install: Insta
 # What `module help` says
 
 
-def test_the_help_shows_both_ways(install: Install) -> None:
+def test_the_help_shows_both_ways_and_enroot_s_where_it_comes_first(install: Install) -> None:
     spec = install().spec
     text = usage(spec, BOTH)
     assert "$SQSH, $SQSHDEMO" in text
     assert "sifmod sbatch Demo/1.0-x --pyxis -- script.py" in " ".join(text.split())
     assert "Runscripts, after singularity exec $SIF:" in text
     assert "srun -n1 singularity exec $SIF python3 --version" in examples(spec, BOTH)
-
-
-def test_where_enroot_comes_first_the_examples_run_with_it(install: Install) -> None:
-    spec = install().spec
     assert "Runscripts, after in-container:" in usage(spec, ENROOT)
     assert "srun -n1 in-container python3 --version" in examples(spec, ENROOT)
     assert "$SIF " not in examples(spec, ENROOT)
-
-
-def test_without_an_image_for_enroot_the_help_does_not_speak_of_it() -> None:
     assert "SQSH" not in usage(a_spec(), BOTH)
     assert "pyxis" not in usage(a_spec(), BOTH)
 
@@ -357,12 +350,9 @@ def test_the_command_gets_the_variables_of_the_shell_word_for_word(install: Inst
     assert not [name for name in found if "SIFMOD_Q" in name or name.startswith(("sifmod_n", "SINGULARITY", "ENROOT"))]
 
 
-def test_it_starts_in_the_working_directory(install: Install, tmp_path: Path) -> None:
+def test_it_starts_in_the_working_directory_or_the_home(install: Install, tmp_path: Path) -> None:
     commands = install()
     assert environment(commands, tmp_path)["PWD"] == str(commands.work)
-
-
-def test_without_the_working_directory_it_starts_in_the_home(tmp_path: Path) -> None:
     script = tmp_path / "with-environment"
     script.write_text(text_of("runscripts/with-environment", a_spec(squashfs="x.sqsh"), ENROOT))
     for home, expected in ((str(tmp_path), str(tmp_path)), ("/nonexistent", "/")):

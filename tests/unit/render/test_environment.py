@@ -16,11 +16,8 @@ ALL = [
 ]
 
 
-def test_a_container_without_a_python_only_gets_the_runscripts() -> None:
+def test_the_python_comes_first_in_the_search_path() -> None:
     assert structural_variables(a_spec(python=None, venv="", wrappers=())) == {"PREPEND_PATH": "/runscripts"}
-
-
-def test_the_virtual_environment_comes_before_the_conda_environment() -> None:
     variables = structural_variables(a_spec(python=CONDA, venv="demo"))
     assert variables["PREPEND_PATH"].split(":") == [
         "/runscripts",
@@ -28,17 +25,14 @@ def test_the_virtual_environment_comes_before_the_conda_environment() -> None:
         "/opt/miniconda3/envs/pytorch/bin",
         "/opt/miniconda3/condabin",
     ]
+    variables = structural_variables(a_spec(python=PythonLayout("/opt/venv"), venv=""))
+    assert variables["PREPEND_PATH"] == "/runscripts:/opt/venv/bin"
 
 
 @pytest.mark.parametrize("prefix", ["/usr", "/usr/local"])
 def test_a_prefix_on_the_default_search_path_is_not_put_before_the_rest(prefix: str) -> None:
     variables = structural_variables(a_spec(python=PythonLayout(prefix)))
     assert f"{prefix}/bin" not in variables["PREPEND_PATH"].split(":")
-
-
-def test_another_prefix_is_searched() -> None:
-    variables = structural_variables(a_spec(python=PythonLayout("/opt/venv"), venv=""))
-    assert variables["PREPEND_PATH"] == "/runscripts:/opt/venv/bin"
 
 
 def test_conda_s_variables_are_those_that_its_activation_sets() -> None:
@@ -58,15 +52,9 @@ def test_conda_s_variables_are_those_that_its_activation_sets() -> None:
     assert variables["WITH_CONDA_VENV"] == "source /runscripts/init-conda-venv"
     assert "WITH_VENV" not in variables
     assert "VIRTUAL_ENV" not in variables
-
-
-def test_the_base_environment_has_the_prefix_of_conda_itself() -> None:
     variables = structural_variables(a_spec(python=PythonLayout("/opt/conda", "/opt/conda", "base"), venv=""))
     assert variables["CONDA_PREFIX"] == "/opt/conda"
     assert variables["CONDA_DEFAULT_ENV"] == "base"
-
-
-def test_the_virtual_environment_s_variables_are_those_of_its_activation() -> None:
     variables = structural_variables(a_spec(venv="demo"))
     assert variables["VIRTUAL_ENV"] == "/user-software/venv/demo"
     assert variables["VIRTUAL_ENV_PROMPT"] == "(demo) "
@@ -74,12 +62,9 @@ def test_the_virtual_environment_s_variables_are_those_of_its_activation() -> No
     assert not any(name.startswith("CONDA") for name in variables)
 
 
-def test_pip_is_held_to_the_image_s_packages_unless_that_is_switched_off() -> None:
+def test_pip_and_uv_are_kept_from_the_image_s_packages() -> None:
     assert structural_variables(a_spec())["PIP_CONSTRAINT"] == "/runscripts/pip-constraints.txt"
     assert "PIP_CONSTRAINT" not in structural_variables(a_spec(pip_constraints=False))
-
-
-def test_uv_is_kept_from_the_image_s_packages_where_it_could_shadow_them() -> None:
     assert structural_variables(a_spec())["UV_EXCLUDE"] == "/runscripts/pip-constraints.txt"
     assert "UV_EXCLUDE" not in structural_variables(a_spec(pip_constraints=False))
     assert "UV_EXCLUDE" not in structural_variables(a_spec(venv=""))
@@ -106,31 +91,20 @@ def test_packages_in_the_user_s_home_do_not_shadow_the_image_unless_the_easyconf
 
 
 @pytest.mark.parametrize("spec", ALL)
-def test_no_search_path_has_an_empty_element(spec: ContainerSpec) -> None:
+def test_variables_are_reserved_in_order_and_no_element_of_a_path_is_empty(spec: ContainerSpec) -> None:
     assert "" not in structural_variables(spec)["PREPEND_PATH"].split(":")
-
-
-@pytest.mark.parametrize("spec", ALL)
-def test_everything_that_may_be_set_is_reserved(spec: ContainerSpec) -> None:
     assert set(structural_variables(spec)) <= set(names.RESERVED_VARIABLES)
+    assert list(structural_variables(spec)) == sorted(structural_variables(spec))
 
 
 def test_nothing_is_reserved_that_no_container_sets() -> None:
     assert set().union(*(structural_variables(spec) for spec in ALL)) == set(names.RESERVED_VARIABLES)
 
 
-@pytest.mark.parametrize("spec", ALL)
-def test_variables_come_in_the_order_of_their_names(spec: ContainerSpec) -> None:
-    assert list(structural_variables(spec)) == sorted(structural_variables(spec))
-
-
-def test_what_a_later_origin_removes_is_not_set() -> None:
+def test_variables_of_the_easyconfig_beat_the_site_s() -> None:
     site = a_site(container_env={"A": "site", "B": None, "UV_LINK_MODE": None})
     spec = a_spec(container_env={"A": None, "PYTHONHOME": None, "PYTHONNOUSERSITE": None, "C": "own"})
     assert setting_variables(spec, site) == {"C": "own"}
-
-
-def test_the_easyconfig_s_variables_beat_the_site_s() -> None:
     site = a_site(container_env={"B": "site", "A": "site", "C": "site"})
     own = a_spec(container_env={"B": "own", "D": ""}, python=None, venv="")
     assert list(setting_variables(own, site).items()) == [
@@ -139,6 +113,9 @@ def test_the_easyconfig_s_variables_beat_the_site_s() -> None:
         ("C", "site"),
         ("D", ""),
     ]
+    site = a_site(proxies={"https_proxy": "http://site:1"})
+    assert proxies(a_spec(container_env={"https_proxy": "y"}), site) == []
+    assert injected_variables(a_spec(container_env={"HTTPS_PROXY": "y"}), site)["HTTPS_PROXY"] == "y"
 
 
 @pytest.mark.parametrize(
@@ -161,9 +138,3 @@ def test_a_proxy_of_the_user_comes_before_the_site_s(
         assert {found.get(f"SINGULARITYENV_{name}") for name in ("https_proxy", "HTTPS_PROXY")} == {proxy}
         assert not [name for name in found if "no_proxy" in name]
         assert found.get("https_proxy", users.get("https_proxy")) == users.get("https_proxy")
-
-
-def test_an_easyconfig_has_its_own_proxy() -> None:
-    site = a_site(proxies={"https_proxy": "http://site:1"})
-    assert proxies(a_spec(container_env={"https_proxy": "y"}), site) == []
-    assert injected_variables(a_spec(container_env={"HTTPS_PROXY": "y"}), site)["HTTPS_PROXY"] == "y"

@@ -241,10 +241,14 @@ def test_features_that_conflict_are_refused_at_load(
     assert load.run(installed, site, environ, syntax=syntax, mode="unload").stderr == b""
 
 
-def test_features_that_conflict_are_refused_by_commands(wrapper: Wrapper, site: Site) -> None:
+def test_features_that_conflict_are_refused_by_commands_and_unknown_ones_named_once(
+    wrapper: Wrapper, site: Site
+) -> None:
     done = wrapper.run("python", site=site, environ=environ_of(Case("fabric,slow", ())))
     assert done.returncode == 126
     assert "the features 'fabric' and 'slow' conflict" in done.stderr
+    environ = {"SIFMOD_FEATURES": "mpich", "SLURM_PROCID": "1"}
+    assert wrapper.run("python", site=site, environ=environ).stderr == ""
 
 
 UNFIT = "/usr/lib/libmpi.so.12 of the host needs glibc 2.36, but the image has glibc 2.31"
@@ -298,11 +302,18 @@ def test_a_command_decides_anew_on_another_node(
     assert there.get("FABRIC") == ("1" if compute == HERE else None)
 
 
-def test_what_the_user_has_set_counts_without_a_module(wrapper: Wrapper, installed: ContainerSpec, site: Site) -> None:
+def test_the_easyconfig_and_the_user_override_features(
+    wrapper: Wrapper, installed: ContainerSpec, site: Site, load: Load
+) -> None:
     own = {"SHARED": "", "SINGULARITYENV_LD_LIBRARY_PATH": "/mine", "SLURMD_NODENAME": HERE}
     found = of_command(wrapper, installed, site, own)
     assert (found["SHARED"], found["SINGULARITYENV_LD_LIBRARY_PATH"]) == ("", "/mine")
     assert "APPTAINERENV_LD_LIBRARY_PATH" not in found
+    spec = replace(installed, container_env={"SHARED": "own", "INNER": None, "LD_LIBRARY_PATH": "/own"})
+    for found in (load(spec, site), load(spec, site, syntax="Tcl"), of_command(wrapper, spec, site, {})):
+        assert found["SHARED"] == "own"
+        assert "SINGULARITYENV_INNER" not in found
+        assert found["SINGULARITYENV_LD_LIBRARY_PATH"] == "/host:/deep:/own"
 
 
 @SYNTAXES
@@ -318,19 +329,6 @@ def test_on_unload_the_features_are_those_of_the_load(
     environ.update({**environ_of(Case("-mpi,-fabric,slow", ())), **stacks})
     unloaded = load(installed, site, environ, mode="unload", syntax=syntax)
     assert of_features & unloaded.keys() == of_features & loaded.keys() == {"SHARED", "HOMELY", "FABRIC"}
-
-
-def test_the_easyconfig_overrides_features(wrapper: Wrapper, load: Load, installed: ContainerSpec, site: Site) -> None:
-    spec = replace(installed, container_env={"SHARED": "own", "INNER": None, "LD_LIBRARY_PATH": "/own"})
-    for found in (load(spec, site), load(spec, site, syntax="Tcl"), of_command(wrapper, spec, site, {})):
-        assert found["SHARED"] == "own"
-        assert "SINGULARITYENV_INNER" not in found
-        assert found["SINGULARITYENV_LD_LIBRARY_PATH"] == "/host:/deep:/own"
-
-
-def test_one_task_of_a_step_names_an_unknown_feature(wrapper: Wrapper, site: Site) -> None:
-    environ = {"SIFMOD_FEATURES": "mpich", "SLURM_PROCID": "1"}
-    assert wrapper.run("python", site=site, environ=environ).stderr == ""
 
 
 # Names of files, and patterns: nothing that a language understands in its own way may make a difference.

@@ -84,6 +84,8 @@ def test_the_step_s_node_list_beats_the_job_s(get_master: GetMaster) -> None:
     assert get_master(**job).stdout == "job1\n"
     assert get_master(SLURM_NODELIST="old[1-4]").stdout == "old1\n"
     assert get_master("argument", **job).stdout == "argument\n"
+    step = {"SLURM_STEP_NODELIST": "nid[001-004]", "SLURM_GTIDS": "0", "SLURMD_NODENAME": "nid004"}
+    assert get_master("nid[002-003]", **step).stdout == "nid002\n"
 
 
 def test_the_site_s_suffix_is_appended_to_the_master(tmp_path: Path) -> None:
@@ -172,8 +174,3 @@ def test_the_master_of_a_step_is_the_node_of_rank_0_or_rank_0_fails(get_master: 
         elif rank == 0:
             assert (done.returncode, done.stdout) == (1, "")
             assert f"run 'export MASTER_ADDR={node}' before srun" in done.stderr
-
-
-def test_rank_0_elsewhere_does_not_matter_for_a_given_list(get_master: GetMaster) -> None:
-    step = {"SLURM_STEP_NODELIST": "nid[001-004]", "SLURM_GTIDS": "0", "SLURMD_NODENAME": "nid004"}
-    assert get_master("nid[002-003]", **step).stdout == "nid002\n"

@@ -169,7 +169,7 @@ def test_masks_are_for_whole_nodes_with_one_process_for_each_gpu(run: Run) -> No
         assert not [word for word in run(job, LUMI) if "cpu-bind" in word]
 
 
-def test_the_sites_partition_is_for_jobs_with_gpus_and_the_users_choice_wins() -> None:
+def test_a_partition_is_the_site_s_for_jobs_with_gpus_and_that_of_the_vendor() -> None:
     site = a_site(slurm_partition="gpu", slurm_account="sites")
     assert "partition" not in options(render_job(Job("A/1", ("x.py",)), site))
     assert options(render_job(Job("A/1", ("x.py",)), site))["account"] == "sites"
@@ -177,9 +177,6 @@ def test_the_sites_partition_is_for_jobs_with_gpus_and_the_users_choice_wins() -
     assert found["partition"] == "gpu"
     own = options(render_job(Job("A/1", ("x.py",), gpus_per_node=1, partition="a,b", account="mine"), site))
     assert (own["partition"], own["account"]) == ("a,b", "mine")
-
-
-def test_a_partition_is_that_of_the_vendor() -> None:
     site = a_site(slurm_partition={"amd": "gpu-a", "nvidia": "gpu-n"})
     job = Job("A/1", ("x.py",), gpus_per_node=1)
     for gpu, partition in (("amd", "gpu-a"), ("nvidia", "gpu-n")):
@@ -239,12 +236,9 @@ def test_what_can_not_be_right_is_refused_with_a_reason(words: list[str], messag
     assert message in str(result.exception)
 
 
-def test_a_wrong_name_of_the_site_is_said_to_be_the_sites() -> None:
+def test_a_wrong_name_of_the_site_is_said_to_be_the_sites_and_a_null_is_refused() -> None:
     with pytest.raises(JobError, match="slurm_account of the site"):
         render_job(Job("A/1", ("x.py",)), a_site(slurm_account="my account"))
-
-
-def test_a_null_character_is_refused() -> None:
     with pytest.raises(JobError, match="null character"):
         render_job(Job("A/1", ("x.py", "a\0b")), a_site())
 

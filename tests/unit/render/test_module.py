@@ -18,8 +18,10 @@ from .cases import CASES, write_out
 from .running import Load, binds_of, put_into_state
 
 
-def test_a_module_without_a_family_has_none(installed: ContainerSpec, load: Load) -> None:
+def test_sh_gets_no_function_and_a_module_without_a_family_none(installed: ContainerSpec, load: Load) -> None:
     assert "family" not in load(replace(installed, module_family=""))
+    # a name with a hyphen is no function name in dash: its `eval` of the whole module would fail
+    assert not [name for name in load(installed, calling="sh") if name.startswith("function")]
 
 
 @pytest.mark.parametrize(("gpu", "flag"), [("", None), ("amd", "ROCM"), ("nvidia", "NV")])
@@ -40,26 +42,17 @@ def test_the_image_s_own_gpu_libraries_are_not_hidden_by_the_host_s(
     assert not {f"{tool}_{name}" for tool in ("SINGULARITY", "APPTAINER") for name in ("ROCM", "NV")} & set(variables)
 
 
-def test_the_user_software_s_directory_is_bound_while_it_is_not_packed(installed: ContainerSpec, load: Load) -> None:
+def test_the_packed_file_is_bound_unless_the_directory_is_in_use(installed: ContainerSpec, load: Load) -> None:
     binds = binds_of(load(installed))
     assert binds["/user-software"] == (f"{installed.installdir}/user-software", "")
     assert binds["/runscripts"] == (f"{installed.installdir}/runscripts", "ro")
-
-
-def test_the_packed_file_is_bound_read_only_as_soon_as_it_is_there(installed: ContainerSpec, load: Load) -> None:
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     source, options = binds_of(load(installed))["/user-software"]
     assert source == f"{installed.installdir}/user-software.squashfs"
     assert set(options.split(",")) == {"ro", "image-src=/"}
-
-
-def test_an_unpacked_directory_beats_the_packed_file_beside_it(installed: ContainerSpec, load: Load) -> None:
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     Path(installed.installdir, "user-software.unpacked").write_text("")
     assert binds_of(load(installed))["/user-software"][0] == f"{installed.installdir}/user-software"
-
-
-def test_the_mark_alone_does_not_hide_the_packed_file(installed: ContainerSpec, load: Load) -> None:
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     Path(installed.installdir, "user-software.unpacked").write_text("")
     Path(installed.installdir, "user-software").rmdir()
@@ -82,31 +75,25 @@ def test_no_list_of_binds_has_an_empty_element(installed: ContainerSpec, load: L
             assert not re.search(r"^,|,,|,$", load(spec, environ=environ)["SINGULARITY_BINDPATH"])
 
 
-@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_a_central_image_of_another_size_is_another_image(
-    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str
-) -> None:
-    Path(installed.installdir, installed.sif).unlink()
-    for name, text in (("other", "longer"), ("same", "size")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / installed.sif).write_text(text)
-    spec = replace(installed, image_size=4)
-    site = a_site(image_repositories=(str(tmp_path / "other"), str(tmp_path / "same")))
-    assert load(spec, site, syntax=syntax)["SIF"] == f"{tmp_path}/same/demo.sif"
-    (tmp_path / "same" / installed.sif).unlink()
-    assert load.run(spec, site, syntax=syntax).returncode != 0
+# An image's beginning: what has no identifier differs by its size, what has one by that.
+IDENTIFIER = bytes(range(16))
+CENTRAL: dict[str, tuple[bytes, bytes, str]] = {
+    "size": (b"longer", b"size", ""),
+    "identifier": (bytes(48) + b"x" * 16 + b"\n" * 16, bytes(48) + IDENTIFIER + b"\n" * 16, IDENTIFIER.hex()),
+}
 
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_a_central_image_with_another_identifier_is_another_image(
-    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str
+@pytest.mark.parametrize("differs", CENTRAL)
+def test_a_central_image_of_another_size_or_identifier_is_another_image(
+    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str, differs: str
 ) -> None:
     Path(installed.installdir, installed.sif).unlink()
-    identifier = bytes(range(16))
-    for name, head in (("other", b"x" * 16), ("same", identifier)):
+    other, same, identifier = CENTRAL[differs]
+    for name, content in (("other", other), ("same", same)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / installed.sif).write_bytes(bytes(48) + head + b"\n" * 16)
-    spec = replace(installed, image_size=80, image_id=identifier.hex())
+        (tmp_path / name / installed.sif).write_bytes(content)
+    spec = replace(installed, image_size=len(same), image_id=identifier)
     site = a_site(image_repositories=(str(tmp_path / "other"), str(tmp_path / "same")))
     assert load(spec, site, syntax=syntax)["SIF"] == f"{tmp_path}/same/demo.sif"
     (tmp_path / "same" / installed.sif).unlink()
@@ -261,11 +248,6 @@ def test_a_container_that_is_not_the_last_one_has_the_last_one_loaded_again_on_u
     assert "execute" not in load(installed, environ={"__SIFMOD_CONTAINER": "Demo/1.0-x"}, mode="unload")
     assert "execute" not in load(installed, environ=last)
     assert "execute" not in load(installed, environ=last, mode="unload", calling="fish")
-
-
-def test_sh_gets_no_function(installed: ContainerSpec, load: Load) -> None:
-    """A name with a hyphen is no function name in dash: its `eval` of the whole module would fail."""
-    assert not [name for name in load(installed, calling="sh") if name.startswith("function")]
 
 
 def test_a_member_of_the_family_is_unloaded_first(installed: ContainerSpec, load: Load) -> None:

@@ -46,16 +46,12 @@ def installed(tmp_path: Path) -> ContainerSpec:
 
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_the_module_names_the_image_for_enroot(installed: ContainerSpec, load: Load, syntax: str) -> None:
+def test_the_module_names_the_image_for_enroot_and_keeps_the_user_s_where_it_is_gone(
+    installed: ContainerSpec, load: Load, syntax: str
+) -> None:
     variables = load(installed, syntax=syntax)
     assert variables["SQSH"] == variables["SQSHDEMO"] == f"{installed.installdir}/demo.sqsh"
     assert variables["SIF"] == f"{installed.installdir}/demo.sif"
-
-
-@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
-def test_where_it_is_gone_the_module_sets_nothing_and_keeps_the_user_s(
-    installed: ContainerSpec, load: Load, syntax: str
-) -> None:
     Path(installed.installdir, "demo.sqsh").unlink()
     assert "SQSH" not in load(installed, syntax=syntax)
     assert load(installed, environ={"SQSH": "/mine.sqsh"}, syntax=syntax)["SQSH"] == "/mine.sqsh"
@@ -408,13 +404,12 @@ def test_a_slow_mount_is_waited_for_where_a_site_ends_idle_shells(
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_packed_file_in_a_heterogeneous_job_is_refused_with_the_remedy(run: RunJob, packed: ContainerSpec) -> None:
+def test_a_packed_file_without_a_job_or_in_a_heterogeneous_one_is_refused_with_the_remedy(
+    run: RunJob, packed: ContainerSpec
+) -> None:
     done = run.run(A_SCRIPT, packed, environ={**IN_A_JOB, "SLURM_HET_SIZE": "2"})
     assert (done.returncode, run.stand_ins.calls) == (1, [])
     assert "can't be mounted on all nodes of a heterogeneous job: unpack user software" in done.stderr
-
-
-def test_a_packed_file_without_a_job_is_refused_with_the_remedy(run: RunJob, packed: ContainerSpec) -> None:
     done = run.run(A_SCRIPT, packed)
     assert (done.returncode, run.stand_ins.calls) == (1, [])
     assert done.stderr == (
@@ -477,15 +472,12 @@ done
 """
 
 
-def test_a_folder_of_mounts_that_another_command_removes_meanwhile_is_made_again(
+def test_a_folder_of_mounts_that_goes_is_made_again_and_one_that_can_not_be_locked_refused(
     installed: ContainerSpec, tmp_path: Path
 ) -> None:
     command = ["bash", "-p", "-c", LOCKS, "sh", f"{installed.installdir}/share/mounts.sh", str(tmp_path / "mounts")]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert [process.communicate(timeout=240)[0] for process in started] == [""] * 4
-
-
-def test_a_folder_of_mounts_that_can_not_be_locked_is_refused(installed: ContainerSpec, tmp_path: Path) -> None:
     link = tmp_path / "mounts"
     link.symlink_to(tmp_path)
     script = 'source "$1"; lock_mounts "$2" || echo refused'

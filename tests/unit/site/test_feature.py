@@ -79,9 +79,10 @@ def test_a_feature_has_all_that_its_table_says(read: Read) -> None:
     assert [feature.name for feature in site.features_of(())] == ["mpi"]
 
 
-def test_every_key_has_a_meaning() -> None:
+def test_every_key_has_a_meaning_and_options_are_of_one_kind() -> None:
     assert set(FEATURE_KEYS) == {field.name for field in fields(Feature)} - {"name"}
     assert all(key.help_text and key.kind.title for key in FEATURE_KEYS.values())
+    assert not {*SWITCHES} & {*VALUED}
 
 
 def test_each_setting_has_its_origin(read: Read) -> None:
@@ -244,7 +245,3 @@ def test_features_for_different_nodes_may_conflict(read: Read) -> None:
         """
     ).site
     assert [item.name for item in site.features_of(())] == ["cpu", "gpu"]
-
-
-def test_options_are_of_one_kind() -> None:
-    assert not {*SWITCHES} & {*VALUED}

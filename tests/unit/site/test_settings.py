@@ -58,10 +58,16 @@ def refused(environ: Mapping[str, str]) -> str:
 
 def test_nothing_is_known_about_a_cluster_by_default() -> None:
     assert load_site({}) == Site(name="generic")
+    site = load_site({})
+    assert (site.pack_compressor, site.pack_level, site.pack_block_size, site.pack_processors) == ("zstd", 5, "256K", 0)
+    assert (site.gpu, site.signatures) == ("", "none")
 
 
-def test_the_shipped_sites_are_listed() -> None:
+def test_the_shipped_sites_are_listed_with_the_cluster_of_each() -> None:
     assert shipped_sites() == sorted(FACTS)
+    titles = [site_title(name) for name in shipped_sites()]
+    assert all(titles)
+    assert len(set(titles)) == len(titles)
 
 
 def test_every_key_of_a_site_file_is_read(write: Write) -> None:
@@ -87,44 +93,41 @@ def test_every_key_of_a_site_file_is_read(write: Write) -> None:
     assert dict(site.container_env) == {"A": "", "B": "two words"}
 
 
-def test_the_process_environment_is_read_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_settings_are_found_in_the_environment_the_home_and_dot_config(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write: Write
+) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("SIFMOD_SITE", "lumi")
     assert load_site().name == "lumi"
-
-
-def test_a_site_file_is_found_below_the_home_directory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write: Write
-) -> None:
     write('runtime = "theirs"', "my.toml")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert load_site({"SIFMOD_SITE": "~/my.toml"}).runtime == "theirs"
-
-
-def test_the_user_s_file_lies_in_dot_config_without_xdg(tmp_path: Path, write: Write) -> None:
     write('runtime = "mine"', ".config/sifmod/config.toml")
     assert load_site({"HOME": str(tmp_path)}).runtime == "mine"
 
 
-def test_the_user_s_settings_beat_the_site_and_the_environment_beats_both(write: Write, users: Users) -> None:
+def test_settings_of_all_origins_are_merged(write: Write, users: Users) -> None:
     site = write('runtime = "site"\nmaster_suffix = "-site"\nimage_repositories = ["/site"]')
     environ = {**users('runtime = "user"\nmaster_suffix = "-user"'), "SIFMOD_SITE": site}
     environ["SIFMOD_RUNTIME"] = "environment"
     merged = load_site(environ)
     assert (merged.runtime, merged.master_suffix, merged.image_repositories) == ("environment", "-user", ("/site",))
-
-
-def test_variables_of_all_origins_are_merged_name_by_name(write: Write, users: Users) -> None:
     site = write('[container_env]\nA = "site"\nB = "site"')
     environ = {**users('[container_env]\nB = "user"\nC = "user"'), "SIFMOD_SITE": site}
     assert dict(load_site(environ).container_env) == {"A": "site", "B": "user", "C": "user"}
 
 
-def test_the_user_can_name_the_site(users: Users) -> None:
+def test_the_user_can_name_the_site_unless_another_one_is_given(users: Users) -> None:
     assert load_site(users('site = "lumi"')).name == "lumi"
+    environ = {**users('site = "zih"'), "SIFMOD_SITE": "quest"}
+    assert load_settings(environ, "lumi").site.name == "lumi"
+    assert load_settings(environ).site.name == "quest"
+    assert "line 2," in refused(users("\nsite = 1"))
 
 
-def test_lists_can_be_given_in_the_environment(users: Users) -> None:
+def test_lists_in_the_environment_replace_the_site_s_and_an_empty_variable_is_no_setting(
+    users: Users, write: Write
+) -> None:
     site = load_site(
         {
             **users(""),
@@ -138,16 +141,9 @@ def test_lists_can_be_given_in_the_environment(users: Users) -> None:
     assert site.optional_binds == (Bind("/c", "/c"),)
     assert site.image_repositories == ("/one", "/two words")
     assert site.master_suffix == "-ib"
-
-
-def test_a_list_in_the_environment_replaces_the_site_s(write: Write) -> None:
-    site = write('binds = ["/site"]')
-    assert load_site({"SIFMOD_SITE": site, "SIFMOD_BINDS": "/mine"}).binds == (Bind("/mine", "/mine"),)
-
-
-def test_an_empty_variable_is_no_setting(write: Write) -> None:
-    site = write('runtime = "theirs"\nbinds = ["/site"]')
-    merged = load_site({"SIFMOD_SITE": site, "SIFMOD_RUNTIME": "", "SIFMOD_BINDS": ""})
+    theirs = write('runtime = "theirs"\nbinds = ["/site"]')
+    assert load_site({"SIFMOD_SITE": theirs, "SIFMOD_BINDS": "/mine"}).binds == (Bind("/mine", "/mine"),)
+    merged = load_site({"SIFMOD_SITE": theirs, "SIFMOD_RUNTIME": "", "SIFMOD_BINDS": ""})
     assert (merged.runtime, merged.binds) == ("theirs", (Bind("/site", "/site"),))
 
 
@@ -165,6 +161,7 @@ def test_an_unknown_site_is_answered_with_the_nearest_and_all_known_ones() -> No
     assert "perhaps you meant 'lumi'" in message
     assert "path of a site file" in message
     assert all(name in message for name in shipped_sites())
+    assert "../generic" in refused({"SIFMOD_SITE": "../generic"})
 
 
 @pytest.mark.parametrize("value", ["/gone/site.toml", "gone.toml", "./gone"])
@@ -175,11 +172,9 @@ def test_a_missing_site_file_is_named_with_what_names_it(value: str) -> None:
     assert "does not exist" in message
 
 
-def test_a_site_s_name_can_not_leave_the_folder_of_sites() -> None:
-    assert "../generic" in refused({"SIFMOD_SITE": "../generic"})
-
-
-def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(write: Write) -> None:
+def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(
+    write: Write, users: Users, tmp_path: Path
+) -> None:
     path = write('optional_bind = ["/a"]')
     message = refused({"SIFMOD_SITE": path})
     assert "unknown key 'optional_bind'" in message
@@ -188,13 +183,7 @@ def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(write: W
     for key in ("runtime", "binds", "optional_binds", "image_repositories", "container_env", "master_suffix"):
         assert key in message
     assert "remove it" in message
-
-
-def test_a_site_file_can_not_name_a_site(write: Write) -> None:
     assert "unknown key 'site'" in refused({"SIFMOD_SITE": write('site = "lumi"')})
-
-
-def test_an_unknown_key_of_the_user_s_file_is_refused_too(users: Users, tmp_path: Path) -> None:
     message = refused(users('runtme = "x"'))
     assert "'runtme'" in message
     assert "perhaps you meant 'runtime'" in message
@@ -372,19 +361,16 @@ def test_variables_that_are_no_settings_are_let_alone(name: str) -> None:
     assert load_site({name: "/a"}) == load_site({})
 
 
-def test_invalid_toml_is_named_with_file_and_place(write: Write) -> None:
+def test_a_file_that_is_no_text_or_toml_is_named(write: Write, tmp_path: Path) -> None:
     path = write("runtime = \n")
     message = refused({"SIFMOD_SITE": path})
     assert path in message
     assert "not valid TOML" in message
     assert "line 1" in message
-
-
-def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "binary.toml"
-    path.write_bytes(b"\xff\xfe\x00")
-    message = refused({"SIFMOD_SITE": str(path)})
-    assert str(path) in message
+    binary = tmp_path / "binary.toml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    message = refused({"SIFMOD_SITE": str(binary)})
+    assert str(binary) in message
     assert "can't be read" in message
 
 
@@ -454,15 +440,15 @@ def test_partitions_by_vendor(write: Write, users: Users) -> None:
     assert entries["slurm_partition.amd"] == "gpu-a"
 
 
-def test_what_nobody_sets_is_what_the_documentation_says() -> None:
-    site = load_site({})
-    assert (site.pack_compressor, site.pack_level, site.pack_block_size, site.pack_processors) == ("zstd", 5, "256K", 0)
-    assert (site.gpu, site.signatures) == ("", "none")
-
-
-def test_an_empty_text_is_the_default_of_a_choice(write: Write) -> None:
+def test_an_empty_text_is_the_default_and_a_variable_holds_true_or_false(write: Write) -> None:
     site = load_site({"SIFMOD_SITE": write('gpu = ""\nsignatures = ""\npack_compressor = ""')})
     assert (site.gpu, site.signatures, site.pack_compressor) == ("", "none", "zstd")
+    assert load_site({}).user_commands is True
+    assert load_site({"SIFMOD_USER_COMMANDS": "false"}).user_commands is False
+    assert load_site({"SIFMOD_USER_COMMANDS": "true"}).user_commands is True
+    assert load_site({"SIFMOD_SHARE_CONTAINER": "1"}).share_container is True
+    assert load_site({"SIFMOD_SHARE_CONTAINER": "0"}).share_container is False
+    assert "SIFMOD_USER_COMMANDS is 'no': it takes true or false" in refused({"SIFMOD_USER_COMMANDS": "no"})
 
 
 def test_a_site_s_gpu_counts_where_the_easyconfig_gives_none() -> None:
@@ -475,15 +461,6 @@ def test_a_site_s_gpu_counts_where_the_easyconfig_gives_none() -> None:
         "share_container": False,
         "user_commands": True,
     }
-
-
-def test_a_variable_holds_true_or_false() -> None:
-    assert load_site({}).user_commands is True
-    assert load_site({"SIFMOD_USER_COMMANDS": "false"}).user_commands is False
-    assert load_site({"SIFMOD_USER_COMMANDS": "true"}).user_commands is True
-    assert load_site({"SIFMOD_SHARE_CONTAINER": "1"}).share_container is True
-    assert load_site({"SIFMOD_SHARE_CONTAINER": "0"}).share_container is False
-    assert "SIFMOD_USER_COMMANDS is 'no': it takes true or false" in refused({"SIFMOD_USER_COMMANDS": "no"})
 
 
 @pytest.mark.parametrize(("compressor", "highest"), [("gzip", 9), ("lzo", 9), ("zstd", 22)])
@@ -556,28 +533,9 @@ def test_the_origin_of_each_setting_is_known(write: Write, users: Users, tmp_pat
         "default",
     ]
     assert str(settings.path) == site
-
-
-def test_every_key_is_among_the_entries_once() -> None:
     names = [entry.name for entry in load_settings({"SIFMOD_SITE": "lumi"}).entries()]
     assert len(names) == len(set(names))
     assert {name.partition(".")[0] for name in names} == set(KEYS)
-
-
-def test_a_site_can_be_given_in_place_of_the_one_in_force(users: Users) -> None:
-    environ = {**users('site = "zih"'), "SIFMOD_SITE": "quest"}
-    assert load_settings(environ, "lumi").site.name == "lumi"
-    assert load_settings(environ).site.name == "quest"
-
-
-def test_a_wrong_site_in_the_user_s_file_is_named_with_its_line(users: Users) -> None:
-    assert "line 2," in refused(users("\nsite = 1"))
-
-
-def test_every_shipped_site_says_which_cluster_it_is() -> None:
-    titles = [site_title(name) for name in shipped_sites()]
-    assert all(titles)
-    assert len(set(titles)) == len(titles)
 
 
 # What the centres' documents say; a new line in a shipped file needs a new fact here.

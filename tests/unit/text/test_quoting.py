@@ -122,13 +122,10 @@ def test_bash_never_runs_what_is_in_a_comment(texts: list[str]) -> None:
     assert (done.stdout, done.stderr) == (b"end", b"")
 
 
-def test_a_comment_keeps_the_words_of_the_text() -> None:
-    assert quoting.comment("PyTorch/2.2.0\tsecond\n\n line ") == "PyTorch/2.2.0 second  line"
-
-
-def test_a_harmless_word_is_not_quoted() -> None:
+def test_a_harmless_word_is_not_quoted_and_a_comment_keeps_the_words() -> None:
     assert quoting.shell("/opt/venv/bin/python3") == "/opt/venv/bin/python3"
     assert shlex.split(quoting.shell("a b")) == ["a b"]
+    assert quoting.comment("PyTorch/2.2.0\tsecond\n\n line ") == "PyTorch/2.2.0 second  line"
 
 
 LINES = st.lists(st.text(st.characters(min_codepoint=32, max_codepoint=126)), min_size=20, max_size=60)

@@ -10,13 +10,7 @@ def test_the_nearest_known_word_is_named(word: str, meant: str) -> None:
     assert perhaps(word, ["runtime", "binds", "optional_binds"]) == f" (perhaps you meant '{meant}')"
 
 
-def test_nothing_is_suggested_when_no_word_is_near() -> None:
+def test_nothing_is_suggested_when_no_word_is_near_or_known() -> None:
     assert perhaps("colour", ["runtime", "binds"]) == ""
-
-
-def test_nothing_is_suggested_when_no_word_is_known() -> None:
     assert perhaps("binds", []) == ""
-
-
-def test_known_words_may_come_from_any_iterable() -> None:
     assert "'lumi'" in perhaps("lumy", iter(["generic", "lumi"]))

@@ -122,6 +122,9 @@ def test_without_the_commands_on_the_host_what_is_there_is_removed(top: Path, pu
     assert refresh_commands(top) == []
     assert not (top / names.USER_COMMANDS).exists()
     assert refresh_commands(top) == []
+    (top / "bin/refresh-commands").unlink()
+    (line,) = refresh_commands(top)
+    assert "were not refreshed" in line
 
 
 def test_a_command_of_the_host_that_is_hidden_is_named_once(
@@ -132,12 +135,6 @@ def test_a_command_of_the_host_that_is_hidden_is_named_once(
     (line,) = refresh_commands(top)
     assert "1 command(s) of user software now come before the host's, such as '/usr/bin/factor': to run that" in line
     assert refresh_commands(top) == []
-
-
-def test_a_command_that_is_not_there_is_a_message(top: Path) -> None:
-    (top / "bin/refresh-commands").unlink()
-    (line,) = refresh_commands(top)
-    assert "were not refreshed" in line
 
 
 def test_a_copy_of_a_link_and_a_stale_link_are_messages(top: Path, put: Put, tmp_path: Path) -> None:

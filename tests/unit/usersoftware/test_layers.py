@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,13 @@ def test_without_layers_there_is_nothing_to_say(tmp_path: Path) -> None:
     assert found(tmp_path) == []
 
 
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / names.USER_SOFTWARE_LAYERS).touch()
+    assert layers(tmp_path) == ()
+    (finding,) = found(tmp_path)
+    assert (finding.severity, finding.remedy) == (PROBLEM, "move it away")
+
+
 def test_the_newest_is_the_first_below_the_user_s_own(tmp_path: Path) -> None:
     put(tmp_path, 1, packages="old==1\n")
     put(tmp_path, 2, SQUASHFS + b"x", packages="new==2\n\n# no package\n")
@@ -54,6 +62,25 @@ def test_the_newest_is_the_first_below_the_user_s_own(tmp_path: Path) -> None:
     assert found(tmp_path) == []
     newest.path.unlink()
     assert newest.size is None  # remove-layer was quicker
+
+
+def test_an_environment_on_top_that_does_not_lead_to_the_layers_is_named(tmp_path: Path) -> None:
+    put(tmp_path, 1)
+    packages = tmp_path / names.USER_SOFTWARE_DIRECTORY / "venv/demo/lib/python3.11/site-packages"
+    packages.mkdir(parents=True)
+    (finding,) = layer_findings(tmp_path, sums=False, venv="demo")
+    assert finding.severity == PROBLEM
+    assert "user-software' does not lead to the layers below it: it has no venv/demo/lib/python3.11/" in finding.what
+    assert f"eb --rebuild {tmp_path}/easybuild/*.eb" in finding.remedy
+    (packages / "_below.pth").write_text("import x; p = '/user-layers/2/venv'\n")
+    assert len([*layer_findings(tmp_path, sums=False, venv="demo")]) == 1
+    (packages / "_below.pth").write_text("import x; p = '/user-layers/1/venv'\n")
+    assert [*layer_findings(tmp_path, sums=False, venv="demo")] == []
+    (packages / "_below.pth").unlink()
+    # what is missing altogether is said elsewhere, and what is no environment
+    assert [*layer_findings(tmp_path, sums=False, venv="other")] == []
+    shutil.rmtree(tmp_path / names.USER_SOFTWARE_DIRECTORY)
+    assert [*layer_findings(tmp_path, sums=False, venv="demo")] == []
 
 
 def test_a_damaged_layer_is_named_and_its_packages_do_not_count(tmp_path: Path) -> None:
@@ -164,13 +191,6 @@ def test_other_names_are_no_layers(tmp_path: Path, name: str) -> None:
     (tmp_path / names.USER_SOFTWARE_LAYERS / "\u0661.squashfs").touch()  # a digit, but not of ours
     assert layers(tmp_path) == ()
     assert found(tmp_path) == []
-
-
-def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
-    (tmp_path / names.USER_SOFTWARE_LAYERS).touch()
-    assert layers(tmp_path) == ()
-    (finding,) = found(tmp_path)
-    assert (finding.severity, finding.remedy) == (PROBLEM, "move it away")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

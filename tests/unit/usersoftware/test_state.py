@@ -77,11 +77,8 @@ def test_what_is_in_use_is_what_the_scripts_take(
     assert bool(found.packed_problem) == (there.get("packed") in (CUT_OFF, b""))
 
 
-def test_a_container_without_user_software_has_none(tmp_path: Path) -> None:
-    assert user_software(tmp_path, venv="").state == NONE
-
-
 def test_sizes_are_those_of_what_is_in_use(tmp_path: Path) -> None:
+    assert user_software(tmp_path, venv="").state == NONE
     make(tmp_path, packed=SQUASHFS)
     assert user_software(tmp_path, venv="demo").size == len(SQUASHFS)
     make(tmp_path, directory=True, mark=True)
@@ -89,6 +86,7 @@ def test_sizes_are_those_of_what_is_in_use(tmp_path: Path) -> None:
     (directory / "link").symlink_to("/usr")
     found = user_software(tmp_path, venv="demo")
     assert found.size == tree_size(directory) == len("Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n") + 4
+    assert tree_size(tmp_path / "gone") == 0
 
 
 @pytest.mark.parametrize(
@@ -116,7 +114,3 @@ def test_fifos_in_the_place_of_lists_count_as_none(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / names.USER_SOFTWARE_SHA256)
     assert user_software(tmp_path, venv="demo").packages == ()
     assert recorded_sums(tmp_path) == frozenset()
-
-
-def test_a_tree_that_is_gone_has_no_size(tmp_path: Path) -> None:
-    assert tree_size(tmp_path / "gone") == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from sifmod.errors import InstallError, SifmodError
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.wheels import building, tools
 from sifmod.wheels.building import Source, source_of, wheels_folder
-from sifmod.wheels.tools import Found, Place, look_for_compilers, make_own, tools_for
+from sifmod.wheels.tools import Found, Place, look_for_compilers, make_own, other_writers_of, tools_for
 
 GIT = "git+https://example.org/a/b.git"
 
@@ -191,10 +192,20 @@ GOOD = {
 }
 
 
-def test_what_an_image_lacks_is_read(tmp_path: Path) -> None:
+def test_what_an_image_lacks_is_read_and_asked_of_its_own_distribution_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = look_for_compilers(place(tmp_path, json.dumps(GOOD)))
     assert found == Found("3.11.2", "/usr", "glibc 2.36", "/usr/include", ("headers",))
     assert found.needs == "the headers of its Python"
+    found = Found("3.11.2", "/opt/python", "glibc 2.36", "/opt/python/include/python3.11", ("headers",))
+    with pytest.raises(InstallError, match=r"there is no '/opt/python/include/python3\.11/Python\.h'.*--with IMAGE"):
+        tools_for(place(tmp_path, ""), found, "id", say=print, environ={"HOME": str(tmp_path)})
+    monkeypatch.setattr(tools, "problem_of_way", lambda _path: "")
+    here = place(tmp_path, "")
+    here.runtime.path.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(InstallError, match=r"lacks a C compiler, .*\(it has no apt\).*--with IMAGE"):
+        tools_for(here, Found("3.11.2", "/usr", "", "/usr", ("cc",)), "id", say=print, environ={"HOME": str(tmp_path)})
 
 
 @pytest.mark.parametrize(
@@ -206,18 +217,76 @@ def test_what_an_image_must_not_answer(tmp_path: Path, answer: str) -> None:
         look_for_compilers(place(tmp_path, answer))
 
 
-def test_headers_of_another_python_are_not_asked_of_the_distribution(tmp_path: Path) -> None:
-    found = Found("3.11.2", "/opt/python", "glibc 2.36", "/opt/python/include/python3.11", ("headers",))
-    with pytest.raises(InstallError, match=r"there is no '/opt/python/include/python3\.11/Python\.h'.*--with IMAGE"):
-        tools_for(place(tmp_path, ""), found, "id", say=print, environ={"HOME": str(tmp_path)})
-
-
-def test_an_image_without_apt_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("manager", ["dnf", "microdnf", "zypper", "apk"])
+def test_an_image_of_another_distribution_is_built_once_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manager: str
+) -> None:
     monkeypatch.setattr(tools, "problem_of_way", lambda _path: "")
+    (tmp_path / "bin").mkdir()
+    for name in (manager, "dpkg"):
+        (tmp_path / "bin" / name).symlink_to("/bin/true")
     here = place(tmp_path, "")
-    here.runtime.path.write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(InstallError, match=r"lacks a C compiler, .*\(it has no apt\).*--with IMAGE"):
+    # the program itself, where there are no other tools
+    here.runtime.path.write_text(f"#!/bin/sh\nPATH={tmp_path}/bin\numask() {{ :; }}\n. /dev/stdin\n")
+    with pytest.raises(InstallError) as said:
         tools_for(here, Found("3.11.2", "/usr", "", "/usr", ("cc",)), "id", say=print, environ={"HOME": str(tmp_path)})
+    assert f"for Debian and Ubuntu alone, and this one has {manager}" in str(said.value)
+    assert f"Bootstrap: localimage / From: {tmp_path}/demo.sif / %post / {manager} " in str(said.value)
+    assert "--with IMAGE" in str(said.value)
+
+
+def test_the_draft_of_a_run_that_was_killed_is_removed_and_that_of_another_run_is_not(tmp_path: Path) -> None:
+    left, held = tmp_path / ".build-tools-1.squashfs.1", tmp_path / ".build-tools-1.squashfs.2"
+    other = tmp_path / "secret"
+    for path in (left, held, other):
+        path.touch()
+    (tmp_path / ".build-tools-3").symlink_to(other)
+    os.mkfifo(tmp_path / ".build-tools-4")
+    with held.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        tools._remove_left(tmp_path)
+        assert not left.exists()
+        assert held.exists()
+    tools._remove_left(tmp_path)
+    assert not held.exists()
+    assert other.exists()
+
+
+def test_a_folder_of_a_team_is_taken_and_one_of_everybody_is_not(tmp_path: Path) -> None:
+    team = tmp_path / "team"
+    team.mkdir()
+    team.chmod(0o755)
+    assert other_writers_of(team) == ""
+    team.chmod(0o2775)
+    os.chown(team, -1, 1) if os.geteuid() == 0 else None
+    assert "group" in other_writers_of(team) or os.geteuid()
+    for mode in (0o777, 0o1777):
+        team.chmod(mode)
+        with pytest.raises(InstallError, match=f"everybody may put files into '{team}'.*chmod o-w {team}"):
+            other_writers_of(team)
+    team.chmod(0o755)
+    tmp_path.chmod(0o777)
+    with pytest.raises(InstallError, match=f"everybody may put files into '{tmp_path}'"):
+        other_writers_of(team)
+
+
+def test_a_wheel_may_be_read_by_those_for_whom_the_folder_is(tmp_path: Path) -> None:
+    made, folder = tmp_path / "made", tmp_path / "folder"
+    made.mkdir()
+    folder.mkdir()
+    folder.chmod(0o770)
+    name = "a-1.0-py3-none-any.whl"
+    (made / name).write_text("wheel")
+    # what others have put there is replaced, not written to
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    for what in (lambda path: path.symlink_to(secret), os.mkfifo):
+        what(folder / name)
+        assert building._kept(made, folder) == [folder / name]
+        assert (folder / name).read_text() == "wheel"
+        assert (folder / name).stat().st_mode & 0o777 == 0o660
+        (folder / name).unlink()
+    assert secret.read_text() == "secret"
 
 
 def test_a_folder_that_others_may_write_to_takes_no_programs(tmp_path: Path) -> None:

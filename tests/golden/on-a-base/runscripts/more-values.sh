@@ -10,9 +10,9 @@ declare -gA sifmod_said=(
     [unreadable_beside_directory]='/home/me/Mine/1/user-software.squashfs can'"'"'t be read, so /home/me/Mine/1/user-software is used. Its owner can allow it with: chmod ug+r /home/me/Mine/1/user-software.squashfs'
     [unreadable_alone]='/home/me/Mine/1/user-software.squashfs can'"'"'t be read, and your packages are in it. Its owner can allow it with: chmod ug+r /home/me/Mine/1/user-software.squashfs'
     [damaged_beside_directory]='/home/me/Mine/1/user-software.squashfs is damaged, so /home/me/Mine/1/user-software is used. Pack it again with: rm /home/me/Mine/1/user-software.squashfs; make-squashfs'
-    [damaged_alone]='/home/me/Mine/1/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or, if /home/me/Mine/1/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise begin anew with: rm /home/me/Mine/1/user-software.squashfs; eb --rebuild /home/me/Mine/1/easybuild/*.eb'
+    [damaged_alone]='/home/me/Mine/1/user-software.squashfs is damaged, and your packages are in it. Restore it from a backup, or, if /home/me/Mine/1/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise begin anew with: rm /home/me/Mine/1/user-software.squashfs; module unload Mine/1; eb --rebuild /home/me/Mine/1/easybuild/*.eb'
     [stale]='this shell loaded Mine/1 before its user software was packed, so singularity here still uses the old directory. Run: module load Mine/1'
-    [missing]='the user software is missing: neither /home/me/Mine/1/user-software nor /home/me/Mine/1/user-software.squashfs exists. Restore the file, if /home/me/Mine/1/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise make it again, without your packages, with: eb --rebuild /home/me/Mine/1/easybuild/*.eb'
+    [missing]='the user software is missing: neither /home/me/Mine/1/user-software nor /home/me/Mine/1/user-software.squashfs exists. Restore the file, if /home/me/Mine/1/user-software.squashfs.previous is there, with: make-squashfs --rollback. Otherwise make it again, without your packages, with: module unload Mine/1; eb --rebuild /home/me/Mine/1/easybuild/*.eb'
     [may_not_write]='for group write permission, ask its owner. For a module of your own on top: sifmod on Mine/1 --name NAME'
 )
 
