@@ -19,11 +19,6 @@ def _seconds(value: float) -> str:
     return f"{value * 1000:.1f} ms" if abs(value) < 1 else f"{value:.2f} s"
 
 
-def _range(least: float, most: float) -> str:
-    low, high = _seconds(least), _seconds(most)
-    return f"{low.partition(' ')[0] if low[-2:] == high[-2:] else low}-{high}"
-
-
 def _figure(name: str, value: float) -> str:
     if name in ("read", "written", "size", "memory"):
         return f"{name} {value / _MEBI:,.0f} MiB"
@@ -37,16 +32,14 @@ def _figures(command: Mapping[str, Any]) -> list[str]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Render the rows as a Markdown table: median, range, ratio to the first command of the row."""
-    lines = ["| what | command | median | range | times ours | further |", "|---|---|---|---|---|---|"]
+    """Render the rows as a Markdown table: median, and ratio to the first command of the row; results.json has more."""
+    lines = ["| what | command | median | times ours |", "|---|---|---|---|"]
     for row in rows:
         ours = row["commands"][0]["median"]
         for number, one in enumerate(row["commands"]):
             what = f"**{row['title']}** (goal: {row['goal']})" if number == 0 else ""
-            spread = _range(one["least"], one["most"])
-            further = ", ".join(_figures(one))
             compared = f"{one['median'] / ours:.2f}" if number else ""
-            lines.append(f"| {what} | {one['label']} | {_seconds(one['median'])} | {spread} | {compared} | {further} |")
+            lines.append(f"| {what} | {one['label']} | {_seconds(one['median'])} | {compared} |")
     return lines
 
 
@@ -67,7 +60,10 @@ def add(kind: str, entry: Mapping[str, Any], folder: Path, *, order: Sequence[st
 
 
 def _page(results: Mapping[str, Any]) -> list[str]:
-    about = "Written by `make bench`; [what it means](README.md). `results.json` has each command."
+    about = (
+        "Written by `make bench`; [what it means](README.md). `results.json` has each command, with the range of its "
+        "times and what it read and wrote."
+    )
     lines = ["# Results", "", about, "", *_runs(results), ""]
     lines += [*table(results["rows"]), ""]
     lines += ["![each command's time relative to ours, and how it grows](results.svg)", ""]

@@ -156,7 +156,6 @@ _EXCEPTIONS = {
     "src/sifmod/image/inspection.py": "has names of distributions: tensorflow-rocm",
     "src/sifmod/fetch/registry.py": "says how to log in to NVIDIA's registry",
     "src/sifmod/container/kinds.py": "has CUDA as an example of a build argument",
-    "src/sifmod/easyconfig/buildfile.py": "has names of base images, after which no module is named",
 }
 
 

@@ -53,8 +53,7 @@ _DEFINITION_NAME = re.compile(r"(?:singularity|apptainer|definition)(?:\..+)?", 
 _SYSTEMS = frozenset(
     {"almalinux", "alpine", "amazonlinux", "archlinux", "busybox", "centos", "debian", "fedora", "leap", "opensuse"}
     | {"oraclelinux", "rockylinux", "scratch", "sles", "tumbleweed", "ubi8", "ubi9", "ubuntu"}
-    | {"anaconda3", "cuda", "cudagl", "gcc", "golang", "mambaforge", "micromamba", "miniconda3", "miniforge3"}
-    | {"node", "python", "rocm-terminal", "rust"}
+    | {"anaconda3", "gcc", "golang", "mambaforge", "micromamba", "miniconda3", "miniforge3", "node", "python", "rust"}
 )
 _SHELLS = frozenset({"bash", "csh", "dash", "env", "exec", "fish", "ksh", "sh", "tcsh", "tini", "zsh"})
 
@@ -89,7 +88,8 @@ class BuildFile:
         base = named_by(self.base)[0].lower()
         if named_by(name)[0].lower() not in _PLAIN:
             return name
-        if base and base not in _SYSTEMS:
+        # a vendor's own image is there to build with, too
+        if base and base not in _SYSTEMS and not any(re.search(one.hints, base) for one in VENDORS.values()):
             return self.base
         folders = (one.name for one in self.path.resolve().parents)
         return next((one for one in folders if named_by(one)[0].lower() not in _PLAIN), "")
