@@ -2,19 +2,21 @@
 
 Faults are enumerated, not sampled. Every external tool that changes files is replaced by a shim in a PATH that holds
 nothing else but tools that only read, so a tool that is new to the scripts can't be missed: it would not be found.
-The shims count their calls. For each call the whole process group is killed before it and after it; and for each system
-call in it that changes the file system (strace finds it, and kills there) the whole group, and for the first and the
-last of a name also the tool alone, to which the script reacts.
+The shims count their calls. For each call the whole process group is killed before it, and after it if it changes
+something; and for each system call in it that changes the file system (strace finds it, and kills there) the whole
+group, and for the first and the last of a name also the tool alone, to which the script reacts.
 """
 
 import hashlib
+import itertools
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -295,6 +297,26 @@ def run(tree: Tree, command: str, tools: Path, **env: str) -> int:
     (tools.parent / "calls").unlink(missing_ok=True)
     (tools.parent / "calls.hit").unlink(missing_ok=True)
     return start(tree, command, tools, **env).wait(timeout=120)
+
+
+def killed_at_each_call(
+    tree: Tree, command: str, tools: Path, prepare: Callable[[], object], state: Callable[[], object], **environ: str
+) -> Iterator[str]:
+    """Kill a command before each call of a tool, and after each that changes the state; yield which call it was."""
+    states: list[object] = []
+    for how in ("before", "after"):
+        for number in itertools.count(1) if how == "before" else range(1, len(states) + 1):
+            if how == "after" and states[number - 1 : number] == states[number : number + 1]:
+                continue  # what is left is that before the next call
+            prepare()
+            status = run(tree, command, tools, FAULT_AT=str(number), FAULT_HOW=how, **environ)
+            if len(calls(tools)) < number:
+                assert status == 0, said(tools)
+                break
+            assert status == -signal.SIGKILL, said(tools)
+            if how == "before":
+                states.append(state())
+            yield f"killed {how} call {number}, {calls(tools)[-1]!r}"
 
 
 def said(tools: Path) -> str:

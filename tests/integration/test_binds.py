@@ -55,26 +55,20 @@ def test_required_ones_are_always_bound_and_a_missing_one_is_named(user: User, t
 
 @pytest.mark.slow
 def test_optional_ones_are_bound_where_they_are(user: User, tmp_path: Path) -> None:
+    """What docs/explanation/binds.md says of one that goes later: wrappers and a new load tolerate it."""
     here, gone = filled(tmp_path / "here"), tmp_path / "gone"
     with_site(user, tmp_path, optional_binds=[f"{here}:/data", f"{gone}:/gone", str(tmp_path / "plain")])
     assert user.out(f"{LOAD}; singularity exec $SIF {READ}; start-shell -c '{READ}'") == "contentcontent"
     assert str(gone) not in user.out(f"{LOAD}; echo $SINGULARITY_BINDPATH")
     filled(gone)
     assert user.out(f"{LOAD}; singularity exec $SIF ls /gone") == "file"
-
-
-@pytest.mark.slow
-def test_an_optional_one_that_goes_after_loading(user: User, tmp_path: Path) -> None:
-    """What docs/explanation/binds.md says: the runtime has no way to tolerate it; wrappers and a new load do."""
-    away = filled(tmp_path / "away")
-    with_site(user, tmp_path, optional_binds=[f"{away}:/data"])
-    done = user.run(f"{LOAD}; rm -r {away}; singularity exec $SIF true", check=False)
+    done = user.run(f"{LOAD}; rm -r {here}; singularity exec $SIF true", check=False)
     assert done.returncode == 255, "this runtime tolerates missing sources: say so in docs/explanation/binds.md"
-    assert f"mount source {away} doesn't exist" in done.stderr
-    filled(away)
-    assert user.out(f"{LOAD}; rm -r {away}; python -c 'print(1)'; start-shell -c 'echo 2'") == "1\n2"
-    filled(away)
-    assert user.out(f"{LOAD}; rm -r {away}; {LOAD}; singularity exec $SIF echo 3") == "3"
+    assert f"mount source {here} doesn't exist" in done.stderr
+    filled(here)
+    assert user.out(f"{LOAD}; rm -r {here}; python -c 'print(1)'; start-shell -c 'echo 2'") == "1\n2"
+    filled(here)
+    assert user.out(f"{LOAD}; rm -r {here}; {LOAD}; singularity exec $SIF echo 3") == "3"
 
 
 @pytest.mark.some(1)
@@ -93,20 +87,23 @@ def test_the_users_own_ones_stay_and_are_bound_as_well(demo: User, tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", ["binds", pytest.param("optional_binds", marks=pytest.mark.slow)])
-def test_bind_paths_of_odd_names(user: User, tmp_path: Path, key: str) -> None:
-    sources = [filled(tmp_path / f"{ODD}{rest}") for rest in (",one", ":two", ",three")]
-    plain = filled(tmp_path / ODD)
-    binds = [f"{escaped(source)}:/odd {ODD} {index}" for index, source in enumerate(sources)]
-    with_site(user, tmp_path, **{key: [binds[0], f"{binds[1]}:ro", str(plain), f"{binds[2]}:rw"]})
-    files = " ".join(
-        shlex.quote(f"{folder}/file") for folder in (plain, *(f"/odd {ODD} {index}" for index in range(3)))
-    )
+def test_bind_paths_of_odd_names(user: User, tmp_path: Path) -> None:
+    binds, folders = {}, []
+    for key in ("binds", "optional_binds"):
+        sources = [filled(tmp_path / key / f"{ODD}{rest}") for rest in (",one", ":two", ",three")]
+        plain = filled(tmp_path / key / ODD)
+        targets = [f"/{key} {ODD} {index}" for index in range(3)]
+        one, two, three = (f"{escaped(source)}:{target}" for source, target in zip(sources, targets))
+        binds[key] = [one, f"{two}:ro", str(plain), f"{three}:rw"]
+        folders += [str(plain), *targets]
+    with_site(user, tmp_path, **binds)
+    files = shlex.join(f"{folder}/file" for folder in folders)
     out = user.out(f"{LOAD}; singularity exec $SIF cat {files}; start-shell -c {shlex.quote(f'cat {files}')}")
-    assert out == "content" * 8
-    touch = shlex.quote(f"/odd {ODD} 1/new")
-    for command in (f"singularity exec $SIF touch {touch}", f"start-shell -c {shlex.quote(f'touch {touch}')}"):
-        assert "Read-only" in user.run(f"{LOAD}; {command}", check=False).stderr
+    assert out == "content" * 16
+    for key in binds:
+        touch = shlex.quote(f"/{key} {ODD} 1/new")
+        for command in (f"singularity exec $SIF touch {touch}", f"start-shell -c {shlex.quote(f'touch {touch}')}"):
+            assert "Read-only" in user.run(f"{LOAD}; {command}", check=False).stderr
 
 
 DAMAGE = {

@@ -10,6 +10,7 @@ from faults import (
     Tree,
     calls,
     check_after_fault,
+    killed_at_each_call,
     run,
     said,
     system_calls,
@@ -34,18 +35,9 @@ def test_killed_before_and_after_each_tool(tree: Tree, tools: Path, name: str) -
     case = CASES[name]
     quick = {"FAULT_RUNTIME": str(tools.parent / "quick-runtime"), "FAULT_WORD": case.kept[0]}
     points = 0
-    for how in ("before", "after"):
-        number = 0
-        while True:
-            number += 1
-            tree.reset(**case.before)
-            status = run(tree, case.command, tools, FAULT_AT=str(number), FAULT_HOW=how, **quick)
-            if len(calls(tools)) < number:
-                assert status == 0, said(tools)
-                break
-            assert status == -signal.SIGKILL, said(tools)
-            points += 1
-            check_after_fault(tree, case, tools, f"killed {how} call {number}, {calls(tools)[-1]!r}")
+    for where in killed_at_each_call(tree, case.command, tools, lambda: tree.reset(**case.before), tree.state, **quick):
+        points += 1
+        check_after_fault(tree, case, tools, where)
     print(f"{name}: {points} points")
     assert points >= 6
 

@@ -2,13 +2,12 @@
 
 import re
 import shutil
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
 import pytest
-from faults import NAMES, Tree, calls, change, on_full_disks, run, said
+from faults import NAMES, Tree, change, killed_at_each_call, on_full_disks, run, said
 
 from conftest import remove
 
@@ -190,44 +189,38 @@ def test_killed_before_and_after_each_tool(tree: Tree, tools: Path, name: str) -
     case = CASES[name]
     reset(tree, case)
     versions = everything(tree)
+    names = named(tree) - ({"user-software.squashfs"} if "directory" in case.own else set())
+    assert seen(tree) == case.before
     quick = {"FAULT_RUNTIME": str(tools.parent / "quick-runtime"), "FAULT_WORD": "one"}
     if name == "flatten":  # its programs in the container are what is tested
         quick = {}
+    assert run(tree, case.command, tools, **quick) == 0, said(tools)
+    assert seen(tree) == case.after
+
+    def state() -> tuple[object, ...]:
+        return left(tree), seen(tree), frozenset(everything(tree))
+
     points = 0
     checked: set[object] = set()
-    for how in ("before", "after"):
-        number = 0
-        while True:
-            number += 1
-            reset(tree, case)
-            assert seen(tree) == case.before
-            names = named(tree) - ({"user-software.squashfs"} if "directory" in case.own else set())
-            status = run(tree, case.command, tools, FAULT_AT=str(number), FAULT_HOW=how, **quick)
-            where = f"{how} call {number}, {calls(tools)[-1]!r}"
-            if len(calls(tools)) < number:
-                assert status == 0, said(tools)
-                assert seen(tree) == case.after
-                break
-            assert status == -signal.SIGKILL, said(tools)
-            points += 1
-            # above the file of all layers these may stay for a moment
-            between = {case.before, case.after, *((("two", "one"), ("zero", "one")) if "flatten" in name else ())}
-            assert seen(tree) in between, where
-            assert everything(tree) >= versions, where
-            assert named(tree) >= names, where
-            state = (left(tree), seen(tree), frozenset(everything(tree)))
-            if state in checked:
-                continue
-            checked.add(state)
-            status = run(tree, case.command, tools, **quick)
-            assert status in case.repeated, (where, status, said(tools))
-            assert seen(tree) == case.after, (where, said(tools))
-            assert everything(tree) >= versions, where
-            litter = {path.name for path in tree.root.iterdir()} - NAMES - KEPT
-            assert litter == set(), where
-            assert named(tree) >= names, where
-            assert unmarked(tree) == set(), where
-            assert not (tree.root / "user-software.removed/incomplete").exists(), where
+    for where in killed_at_each_call(tree, case.command, tools, lambda: reset(tree, case), state, **quick):
+        points += 1
+        # above the file of all layers these may stay for a moment
+        between = {case.before, case.after, *((("two", "one"), ("zero", "one")) if "flatten" in name else ())}
+        assert seen(tree) in between, where
+        assert everything(tree) >= versions, where
+        assert named(tree) >= names, where
+        if state() in checked:
+            continue
+        checked.add(state())
+        status = run(tree, case.command, tools, **quick)
+        assert status in case.repeated, (where, status, said(tools))
+        assert seen(tree) == case.after, (where, said(tools))
+        assert everything(tree) >= versions, where
+        litter = {path.name for path in tree.root.iterdir()} - NAMES - KEPT
+        assert litter == set(), where
+        assert named(tree) >= names, where
+        assert unmarked(tree) == set(), where
+        assert not (tree.root / "user-software.removed/incomplete").exists(), where
     print(f"{name}: {points} points, {len(checked)} states")
     assert points >= 6
 
@@ -242,17 +235,6 @@ def test_no_process_of_a_container_holds_the_lock(tree: Tree, tools: Path, name:
     assert run(tree, case.command, tools) == 0, said(tools)
     assert "started" in seen_open.read_text()
     assert ".user-software.lock" not in seen_open.read_text()
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_file_system_that_refuses_locks(tree: Tree, tools: Path, name: str) -> None:
-    case = CASES[name]
-    reset(tree, case)
-    change(tools, "flock", 'exec /usr/bin/strace -qq -o /dev/null -e inject=flock:error=ENOLCK "$REAL" "$@"')
-    before = listing(tree)
-    assert run(tree, case.command, tools) == 5, said(tools)
-    assert "can't be locked (flock: " in said(tools)
-    assert listing(tree) == before
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.layers])

@@ -332,8 +332,8 @@ def test_what_users_install_after_a_killed_reinstall_is_not_undone(
     tree.reset()
 
 
-def test_eb_killed_before_and_after_each_call_of_the_runtime(tree: Tree, tools: Path) -> None:
-    """Each run goes on from what the killed one before has left; at last one succeeds.
+def test_eb_killed_at_each_call_of_the_runtime(tree: Tree, tools: Path) -> None:
+    """By turns before and after the call. Each run goes on from what the killed one has left; at last one succeeds.
 
     EasyBuild itself leaves its lock behind when it is killed, and says so: `--ignore-locks` goes on.
     """
@@ -360,7 +360,7 @@ def test_eb_killed_before_and_after_each_call_of_the_runtime(tree: Tree, tools: 
             break
         assert done.returncode != 0
         points += 1
-        how, number = ("after", number) if how == "before" else ("before", number + 1)
+        how, number = ("after" if how == "before" else "before"), number + 1
     print(f"eb: {points} points")
     assert points >= 4
     assert tree.litter() == set()

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -384,30 +385,34 @@ def pushenv_forgets(couple: User, tmp_path: Path) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("own", OWN)
 def test_without_a_family_two_containers_are_loaded_together_and_unloaded_in_any_order(
-    couple: User, own: str, pushenv_forgets: bool
+    couple: User, own: str, pushenv_forgets: bool, tmp_path: Path
 ) -> None:
-    own = OWN[own]
-
     def stays(found: dict[str, str], expected: dict[str, str]) -> bool:
         forgotten = {name for name, value in expected.items() if value == "" and pushenv_forgets}
         return differing(found, expected).keys() <= forgotten
 
-    before = couple.environment(own)
-    alone = {name: couple.environment(f"{own}; module load {name}") for name in ("One", "Two")}
-    for first, last in (("One", "Two"), ("Two", "One")):
-        load = f"{own}; module load {first}; module load {last}"
-        both = couple.environment(load)
-        assert both["CONTAINERROOT"] == str(couple.installdir(f"{last}/1.0"))
-        assert both[f"SIF{first.upper()}"].startswith(str(couple.installdir(f"{first}/1.0")))
-        assert both["SINGULARITY_BINDPATH"] == alone[last]["SINGULARITY_BINDPATH"]
-        # whichever stays, its values are in force
-        assert stays(couple.environment(f"{load}; module unload {last}"), alone[first])
-        assert stays(couple.environment(f"{load}; module unload {first}"), alone[last])
-        for orders in (f"{first} {last}", f"{last} {first}"):
-            one, other = orders.split()
-            assert differing(couple.environment(f"{load}; module unload {one}; module unload {other}"), before) == {}
-            assert differing(couple.environment(f"{load}; module unload {one} {other}"), before) == {}
-        assert differing(couple.environment(f"{load}; module purge"), before) == {}
+    with closing(Shell(couple, tmp_path)) as shell:
+
+        def run(script: str) -> dict[str, str]:
+            """Leave out the function of packing, which `module unload One Two` leaves behind."""
+            return {name: value for name, value in shell.run(script).items() if name != "FUNCTION"}
+
+        before, alone = run(OWN[own]), {}
+        for name in ("One", "Two"):
+            alone[name] = run(f"module load {name}")
+            assert differing(run(f"module unload {name}"), before) == {}
+        for first, last in (("One", "Two"), ("Two", "One")):
+            load = f"module load {first}; module load {last}"
+            for gone, kept in ((last, first), (first, last)):
+                both = run(load)
+                assert both["CONTAINERROOT"] == str(couple.installdir(f"{last}/1.0"))
+                assert both[f"SIF{first.upper()}"].startswith(str(couple.installdir(f"{first}/1.0")))
+                assert both["SINGULARITY_BINDPATH"] == alone[last]["SINGULARITY_BINDPATH"]
+                # whichever stays, its values are in force
+                assert stays(run(f"module unload {gone}"), alone[kept])
+                assert differing(run(f"module unload {kept}"), before) == {}
+                assert differing(run(f"{load}; module unload {gone} {kept}"), before) == {}
+            assert differing(run(f"{load}; module purge"), before) == {}
 
 
 @pytest.mark.some(1)

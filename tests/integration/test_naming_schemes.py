@@ -82,11 +82,10 @@ SHARED = [
     )
     for scheme, tool in itertools.product(SCHEMES, (LMOD, ENVIRONMENT_MODULES))
 ]
-# Every pair of scheme, tool and tree: what a tool loads does not depend on all three.
+# Each scheme with its own folders, and each tool with both trees; above is each pair of scheme and tool.
 MOVED = [
-    (Way(scheme, tool=tool, tree=("", "tree")[(index + other) % 2], fixed=False),)
+    (Way(scheme, tool=(LMOD, ENVIRONMENT_MODULES)[index // 2 % 2], tree=("", "tree")[index % 2], fixed=False),)
     for index, scheme in enumerate(SCHEMES)
-    for other, tool in enumerate((LMOD, ENVIRONMENT_MODULES))
 ]
 
 

@@ -26,16 +26,24 @@ def superblock(path: Path) -> str:
     return subprocess.run(["unsquashfs", "-s", str(path)], capture_output=True, text=True, check=True).stdout
 
 
-def test_the_defaults_are_zstd_5_and_256k(extended: User) -> None:
+def test_the_defaults_are_zstd_5_and_256k_and_packages_are_listed_as_pip_reads_them(extended: User) -> None:
+    assert extended.run(f"{LOAD}; make-squashfs --rollback", check=False).returncode == 2  # nothing was packed before
     extended.run(f"{LOAD}; make-squashfs")
     told = superblock(root(extended) / "user-software.squashfs")
     assert "Compression zstd" in told
     assert "compression-level 5" in told
     assert "Block size 262144" in told
+    assert (root(extended) / "user-software.txt").read_text() == "greeting==1.0\n"
 
 
 @pytest.mark.slow
-def test_options_are_passed_on(extended: User) -> None:
+def test_options_are_passed_on_and_an_unknown_one_is_refused(extended: User) -> None:
+    for option in ("--fast", "--level=high", "--processors=a[1]", "--processors=1+1", "--level"):
+        done = extended.run(f"{LOAD}; make-squashfs {option}", check=False)
+        assert done.returncode == 1
+        assert option in done.stderr
+        assert "--help" in done.stderr
+        assert not (root(extended) / "user-software.squashfs").exists()
     extended.run(f"{LOAD}; make-squashfs --compressor=gzip --level=9 --block-size=64K --processors=1 --verify=full")
     told = superblock(root(extended) / "user-software.squashfs")
     assert "Compression gzip" in told
@@ -43,26 +51,11 @@ def test_options_are_passed_on(extended: User) -> None:
     assert greet(extended) == "hello"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("option", ["--fast", "--level=high", "--processors=a[1]", "--processors=1+1", "--level"])
-def test_an_unknown_option_is_refused(extended: User, option: str) -> None:
-    done = extended.run(f"{LOAD}; make-squashfs {option}", check=False)
-    assert done.returncode == 1
-    assert option in done.stderr
-    assert "--help" in done.stderr
-    assert not (root(extended) / "user-software.squashfs").exists()
-
-
 def test_help_shows_options_exit_codes_and_examples(extended: User) -> None:
     for command in ("make-squashfs", "unmake-squashfs"):
         text = extended.out(f"{LOAD}; {command} --help")
         assert "Exit status" in text
         assert "Example" in text
-
-
-def test_the_packages_are_listed_as_pip_reads_them(extended: User) -> None:
-    extended.run(f"{LOAD}; make-squashfs")
-    assert (root(extended) / "user-software.txt").read_text() == "greeting==1.0\n"
 
 
 def test_replace_keeps_the_previous_file_for_rollback(extended: User) -> None:
@@ -205,10 +198,6 @@ def test_what_an_ended_installer_left_is_named(extended: User) -> None:
     command = said.partition("put it there yourself: ")[2].split(" ", 3)[:3]
     extended.run(" ".join(command))
     assert "no package owns" not in extended.run(f"sifmod doctor {DEMO_MODULE}", check=False).stdout
-
-
-def test_rollback_without_a_previous_file(extended: User) -> None:
-    assert extended.run(f"{LOAD}; make-squashfs --rollback", check=False).returncode == 2
 
 
 def test_remove_directory_removes_only_after_a_full_comparison(extended: User, tmp_path: Path) -> None:
@@ -401,20 +390,26 @@ def test_where_looking_at_files_takes_long_it_reads_ahead(extended: User, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("read_ahead", ["yes", pytest.param("no", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("read_ahead", ["yes", "no"])
 def test_what_imports_read_is_packed_first(extended: User, read_ahead: str) -> None:
+    pack = f"{LOAD}; make-squashfs --read-ahead={read_ahead}"
+    done = extended.run(f"{pack} --import=torhc", check=False)
+    assert done.returncode == 5
+    assert "No module named 'torhc'" in done.stderr
+    left = sorted(path.name for path in root(extended).glob("*user-software*"))
+    assert left == [".user-software.lock", "user-software"]
     packages = root(extended) / "user-software" / "venv" / "demo" / "lib" / "python3.11" / "site-packages"
     for name in ("aaa", "zzz"):
         (packages / f"{name}.py").write_text("import greeting\nopen(__file__[:-3] + '.dat', 'rb').read()\n")
         (packages / f"{name}.dat").write_bytes(f"{name}'s".encode() + os.urandom(2_000_000))
     for name, option in (("zzz", ""), ("aaa", "--replace")):
-        extended.run(f"{LOAD}; make-squashfs {option} --read-ahead={read_ahead} --import={name}")
+        extended.run(f"{pack} {option} --import={name}")
         packed = (root(extended) / "user-software.squashfs").read_bytes()
         assert packed.index(f"{name}'s".encode()) < 10_000
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("read_ahead", ["yes", pytest.param("no", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("read_ahead", ["yes", "no"])
 def test_byte_compiled_files_come_first_then_libraries(own_demo: User, read_ahead: str) -> None:
     """Whole blocks of random bytes are packed as they are, so they are found again in the packed file."""
     folder = root(own_demo) / "user-software" / "ordered"
@@ -427,18 +422,6 @@ def test_byte_compiled_files_come_first_then_libraries(own_demo: User, read_ahea
     packed = (root(own_demo) / "user-software.squashfs").read_bytes()
     places = {name: packed.index(content) for name, content in contents.items()}
     assert sorted(places, key=lambda name: places[name]) == [*reversed(contents)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("read_ahead", ["yes", pytest.param("no", marks=pytest.mark.slow)])
-def test_a_module_that_can_not_be_imported(extended: User, read_ahead: str) -> None:
-    done = extended.run(f"{LOAD}; make-squashfs --read-ahead={read_ahead} --import=torhc", check=False)
-    assert done.returncode == 5
-    assert "No module named 'torhc'" in done.stderr
-    assert sorted(path.name for path in root(extended).glob("*user-software*")) == [
-        ".user-software.lock",
-        "user-software",
-    ]
 
 
 LFS = """\
@@ -463,8 +446,7 @@ if [[ $* == "-vwp -u -f "/* ]]; then printf '%15s %s\\n' /dev/sda1 "$QUOTA"; fi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("tool", "script"), [("lfs", LFS), ("quota", QUOTA)])
-@pytest.mark.parametrize("read_ahead", ["yes", pytest.param("no", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("tool", "script", "read_ahead"), [("lfs", LFS, "yes"), ("quota", QUOTA, "no")])
 def test_what_a_quota_leaves_is_looked_at_before(
     extended: User, tmp_path: Path, tool: str, script: str, read_ahead: str
 ) -> None:
@@ -727,14 +709,11 @@ def test_an_environment_whose_packages_are_elsewhere_is_not_packed(extended: Use
 
 
 @pytest.mark.slow
-def test_a_name_with_a_line_break_does_not_count_as_space(extended: User) -> None:
-    """The listing of unsquashfs has the second line of the name as a line of its own."""
-    (root(extended) / "user-software" / "a\nb c 99999999999999999 d").touch()
-    extended.run(f"{LOAD}; make-squashfs --remove-directory; unmake-squashfs")
-
-
-@pytest.mark.slow
-def test_a_draft_of_the_record_from_a_killed_run_is_not_packed(extended: User) -> None:
-    (root(extended) / "user-software" / ".sifmod-folder-modes.AbCdEf").write_text("755")
-    extended.run(f"{LOAD}; make-squashfs; sifmod verify; unmake-squashfs")
-    assert [path.name for path in (root(extended) / "user-software").iterdir()] == ["venv"]
+def test_names_that_are_in_the_way(extended: User) -> None:
+    """A line break, whose second line `unsquashfs -ll` has as one of its own, and the record of a killed run."""
+    directory, name = root(extended) / "user-software", "a\nb c 99999999999999999 d"
+    (directory / name).touch()
+    (directory / ".sifmod-folder-modes.AbCdEf").write_text("755")
+    for remove in ("", "--remove-directory"):
+        extended.run(f"{LOAD}; make-squashfs --replace {remove}; sifmod verify; unmake-squashfs")
+        assert sorted(path.name for path in directory.iterdir()) == [name, "venv"]

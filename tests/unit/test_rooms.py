@@ -50,11 +50,8 @@ def imports(path: Path) -> Iterator[str]:
         yield from (name.split(".")[1] for name in found if name.startswith("sifmod."))
 
 
-def test_every_folder_is_a_room_of_the_table() -> None:
+def test_folders_are_rooms_of_the_table_and_no_room_looks_up() -> None:
     assert {path.parent.name for path in PACKAGE.glob("*/*.py")} == set(ROOMS)
-
-
-def test_no_room_looks_up() -> None:
     seen: set[str] = set()
     for room in reversed(ROOMS):
         assert set(ROOMS[room]) <= seen

@@ -120,13 +120,10 @@ def test_only_some_paths_are_remembered(files: Files, limits: Callable[..., None
         assert len(files._known) <= 3
 
 
-def test_a_path_that_the_kernel_would_not_take_is_none(files: Files) -> None:
+def test_a_path_that_the_kernel_would_not_take_is_none(files: Files, limits: Callable[..., None]) -> None:
     assert files.is_file("/" * 3000 + "/etc/inside")
     assert not files.is_file("/" * 5000 + "/etc/inside")
     assert not any(len(path) > 4096 for path in files._known)
-
-
-def test_a_link_that_the_kernel_would_not_take_leads_nowhere(files: Files, limits: Callable[..., None]) -> None:
     limits(_LONGEST_PATH=12)
     assert files.resolved("/lib") == "/usr/lib"
     assert files.resolved("/absolute") == ""

@@ -44,18 +44,12 @@ def test_slurm_and_hydra_say_how_many_tasks_there_are(environ: dict[str, str], t
     assert mpi_check.task_of(environ) == task
 
 
-def test_ranks_that_know_each_other_are_not_alone() -> None:
+def test_ranks_that_are_alone_are_told_how_to_start() -> None:
     assert mpi_check.why_ranks_are_alone(4, STEP, MPICH) == ""
     assert mpi_check.why_ranks_are_alone(1, {}, MPICH) == ""
-
-
-def test_ranks_without_pmi_are_told_how_to_start() -> None:
     said = mpi_check.why_ranks_are_alone(1, STEP, MPICH)
     assert said.startswith("4 tasks were started, but MPI sees 1 rank in each: they were started without PMI")
     assert "srun --mpi=pmi2" in said
-
-
-def test_open_mpi_under_pmi2_is_told_to_use_pmix() -> None:
     said = mpi_check.why_ranks_are_alone(1, {**STEP, "PMI_FD": "9"}, OPEN_MPI)
     assert said.endswith("the library does not understand PMI-1 or PMI-2. Use srun --mpi=pmix")
 
@@ -75,20 +69,17 @@ def test_what_the_library_prints_is_recognised(output: str, abi: str, remedy: st
     assert remedy in said
 
 
-def test_what_is_set_is_not_advised_again() -> None:
-    environ = {**STEP, "PMI_FD": "9", "UCX_POSIX_USE_PROC_LINK": "n"}
-    (said,) = mpi_check.advice(CMA, environ, NAMESPACE, MPICH)
-    assert said.endswith("Set MPIR_CVAR_CH4_CMA_ENABLE=0")
-    environ["MPIR_CVAR_CH4_CMA_ENABLE"] = "0"
-    assert mpi_check.advice("", environ, NAMESPACE, MPICH) == []
-
-
-def test_a_hang_without_a_message_is_explained_by_what_is_unset() -> None:
+def test_what_is_unset_explains_a_hang_and_what_is_set_is_not_advised_again() -> None:
     (said,) = mpi_check.advice("", {**STEP, "PMI_FD": "9"}, NAMESPACE, MPICH)
     assert "shared memory may fail. Set UCX_POSIX_USE_PROC_LINK=n and MPIR_CVAR_CH4_CMA_ENABLE=0" in said
     assert mpi_check.advice("", {**STEP, "PMI_FD": "9"}, NO_NAMESPACE, MPICH) == []
     (said,) = mpi_check.advice("", STEP, NO_NAMESPACE, MPICH)
     assert said.startswith("the tasks were started without PMI")
+    environ = {**STEP, "PMI_FD": "9", "UCX_POSIX_USE_PROC_LINK": "n"}
+    (said,) = mpi_check.advice(CMA, environ, NAMESPACE, MPICH)
+    assert said.endswith("Set MPIR_CVAR_CH4_CMA_ENABLE=0")
+    environ["MPIR_CVAR_CH4_CMA_ENABLE"] = "0"
+    assert mpi_check.advice("", environ, NAMESPACE, MPICH) == []
 
 
 @pytest.mark.parametrize(
@@ -131,13 +122,10 @@ def test_the_mount_says_whose_a_library_is(path: str, origin: str) -> None:
     assert mpi_check.origin_of(path, MOUNTS) == origin
 
 
-def test_a_library_is_chosen_as_mpi4py_does() -> None:
+def test_a_library_is_chosen_as_mpi4py_does_and_a_missing_one_is_named() -> None:
     assert mpi_check.candidates("/a", {"MPI4PY_LIBMPI": "/b"}) == ["/a"]
     assert mpi_check.candidates("", {"MPI4PY_LIBMPI": "/b"}) == ["/b"]
     assert mpi_check.candidates("", {})[:2] == ["libmpi.so.12", "libmpi.so.40"]
-
-
-def test_a_missing_library_is_named() -> None:
     with pytest.raises(mpi_check.UnusableError, match=r"can't be loaded: /nowhere/libmpi\.so"):
         mpi_check.load("/nowhere/libmpi.so", {})
 

@@ -37,33 +37,28 @@ def a_program(installed: Path, *wrappers: str, **changes: Any) -> ContainerSpec:
     return a_spec(installdir=str(installed / "installed"), **fields)
 
 
-def test_commands_are_started_and_their_answers_returned(installed: Path) -> None:
+def test_commands_are_started_and_their_answers_or_what_they_lack_returned(installed: Path) -> None:
     spec = a_program(installed, "tool", "dumb", "t", wrapper_commands={"t": (f"{installed}/bin/tool", "-q")})
     assert check_commands(spec) == Started(versions={"tool": "tool 1.2.3", "t": "tool 1.2.3"}, container=True)
-
-
-def test_a_command_that_prints_without_end_does_no_harm(installed: Path) -> None:
     assert check_commands(a_program(installed, "noisy", "tool")).versions["tool"] == "tool 1.2.3"
-
-
-@pytest.mark.parametrize("command", ["gone", "plain", "/nowhere/tool"])
-def test_a_missing_command_is_refused(installed: Path, command: str) -> None:
-    spec = a_program(installed, "tool", "x", wrapper_commands={"x": (command,)})
-    with pytest.raises(InstallError, match="lacks the commands of the wrappers x: correct wrappers"):
-        check_commands(spec)
-
-
-@pytest.mark.parametrize("path", ["my tools/gone", "bin/folder"])
-def test_a_path_with_spaces_that_is_missing_and_a_folder_are_refused(installed: Path, path: str) -> None:
-    spec = a_program(installed, "x", wrapper_commands={"x": (f"{installed}/{path}", "-q")})
-    with pytest.raises(InstallError, match="lacks the commands of the wrappers x: correct wrappers"):
-        check_commands(spec)
-
-
-def test_a_command_with_spaces_in_its_path_is_started(installed: Path) -> None:
+    started = check_commands(a_program(installed, "tool", "unlinked", "orphan"))
+    assert [*started.versions] == ["tool"]
+    assert [*started.broken] == ["unlinked", "orphan"]
+    assert "libx.so.1" in started.broken["unlinked"]
+    assert check_commands(a_program(installed, "gone", launch="run")) == Started()
+    assert check_commands(a_program(installed, "gone", python=USR)) == Started()
+    assert check_commands(a_program(installed, "nvidia-smi", gpu="nvidia")) == Started()
+    assert check_commands(a_program(installed)) == Started()
     write(installed, "/my tools/tool 2", "#!/bin/sh\necho tool 2.0\n").chmod(0o755)
     spec = a_program(installed, "x", wrapper_commands={"x": (f"{installed}/my tools/tool 2",)})
     assert check_commands(spec).versions == {"x": "tool 2.0"}
+
+
+@pytest.mark.parametrize("command", ["gone", "plain", "/nowhere/tool", "{top}/my tools/gone", "{top}/bin/folder"])
+def test_a_missing_command_is_refused(installed: Path, command: str) -> None:
+    spec = a_program(installed, "tool", "x", wrapper_commands={"x": (command.format(top=installed), "-q")})
+    with pytest.raises(InstallError, match="lacks the commands of the wrappers x: correct wrappers"):
+        check_commands(spec)
 
 
 @pytest.mark.slow  # waits for the end of the time of a command
@@ -73,20 +68,6 @@ def test_a_command_that_does_not_end_when_it_is_told_to_is_not_waited_for(instal
     begun = time.monotonic()
     check_commands(a_program(installed, "stubborn"))
     assert time.monotonic() - begun < 60
-
-
-def test_commands_that_lack_a_library_or_their_interpreter_are_named(installed: Path) -> None:
-    started = check_commands(a_program(installed, "tool", "unlinked", "orphan"))
-    assert [*started.versions] == ["tool"]
-    assert [*started.broken] == ["unlinked", "orphan"]
-    assert "libx.so.1" in started.broken["unlinked"]
-
-
-def test_what_can_not_be_known_here_is_not_checked(installed: Path) -> None:
-    assert check_commands(a_program(installed, "gone", launch="run")) == Started()
-    assert check_commands(a_program(installed, "gone", python=USR)) == Started()
-    assert check_commands(a_program(installed, "nvidia-smi", gpu="nvidia")) == Started()
-    assert check_commands(a_program(installed)) == Started()
 
 
 def test_a_container_that_does_not_start_is_named(installed: Path) -> None:

@@ -84,15 +84,12 @@ def test_an_image_with_mpich_gets_the_variables_of_mpich(monkeypatch: pytest.Mon
     assert variables["UCX_POSIX_USE_PROC_LINK"] == "y"  # the site has the last word
 
 
-def test_with_setuid_nothing_is_set(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
+def test_nothing_is_set_without_need(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
+    spec, said = settled(monkeypatch, top)
+    assert (spec.mpi, spec.mpi_env, said) == ("", UCX, [])  # users may install what uses UCX
     write(top, "/usr/lib/libmpi.so.12").write_bytes(mpich())
     spec, said = settled(monkeypatch, top, namespaces=False)
     assert (spec.mpi, spec.mpi_env, said) == ("image", {}, [])
-
-
-def test_without_mpi_nothing_is_set(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:
-    spec, said = settled(monkeypatch, top)
-    assert (spec.mpi, spec.mpi_env, said) == ("", UCX, [])  # users may install what uses UCX
 
 
 def test_open_mpi_gets_nothing_of_mpich(monkeypatch: pytest.MonkeyPatch, top: Path) -> None:

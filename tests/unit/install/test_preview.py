@@ -53,25 +53,19 @@ def test_the_python_is_the_nearest_known_one(
     assert f"assuming that the image's Python is {version}, from {origin}" in found.notes[0]
 
 
-def test_without_a_known_python_there_are_fewer_wrappers() -> None:
-    found = preview(a_spec(python_version="", version="3.2-thing"), a_site())
-    assert [path for path in paths(found) if path.startswith(("bin/pip", "bin/python"))] == ["bin/pip", "bin/python"]
-    assert "is unknown" in found.notes[0]
-
-
-def test_what_an_install_makes_from_the_image_is_named() -> None:
+def test_what_an_install_makes_from_the_image_is_named(tmp_path: Path) -> None:
     (*_, note) = preview(a_spec(), a_site()).notes
     assert note.endswith("share/sifmod.json, runscripts/pip-constraints.txt")
     (*_, note) = preview(a_spec(pip_constraints=False), a_site()).notes
     assert note.endswith(": share/sifmod.json")
     assert "path of the image is not known yet" in preview(a_spec(image_mode="central"), a_site()).notes[-1]
-
-
-def test_definition_files_are_part_of_it(tmp_path: Path) -> None:
     (tmp_path / "x.def").write_text("Bootstrap: docker\n")
     assert "share/docker-defs/x.def" in paths(preview(a_spec(), a_site(), definitions=[tmp_path / "x.def"]))
     with pytest.raises(InstallError, match="can't be read"):
         preview(a_spec(), a_site(), definitions=[tmp_path / "gone.def"])
+    found = preview(a_spec(python_version="", version="3.2-thing"), a_site())
+    assert [path for path in paths(found) if path.startswith(("bin/pip", "bin/python"))] == ["bin/pip", "bin/python"]
+    assert "is unknown" in found.notes[0]
 
 
 @pytest.fixture

@@ -203,15 +203,12 @@ def test_user_software_that_stands_in_the_way_is_set_aside_and_named(replaced: P
     assert (replaced / "user-software" / "venv").is_dir()
 
 
-def test_a_stage_with_closed_folders_goes(installdir: Path) -> None:
+def test_what_a_killed_or_failed_run_has_made_goes(installdir: Path) -> None:
     closed = installdir / ".sifmod-stage" / "user-software" / "closed"
     (closed / "inner").mkdir(parents=True)
     closed.chmod(0)
     assert settle(installdir) == ""
     assert not list(installdir.glob(".sifmod*"))
-
-
-def test_user_software_that_a_failed_run_has_made_goes(installdir: Path) -> None:
     remember(installdir, ["bin/tool"], manifest="")
     remember_renames(installdir, (), ["user-software"])
     (installdir / "user-software").mkdir()

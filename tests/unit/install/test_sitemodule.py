@@ -31,7 +31,7 @@ def facts(folder: Path) -> list[tuple[str, int, int, int, int]]:
     return [(name, one.st_ino, one.st_mode, one.st_size, one.st_mtime_ns) for name, one in found]
 
 
-def test_a_module_in_both_languages_is_written_and_named_after_the_site(call: Call, tmp_path: Path) -> None:
+def test_a_module_in_both_languages_is_written_and_replaced(call: Call, tmp_path: Path) -> None:
     result = call("--output", "new/modules")
     assert result.exit_code == 0, result.output
     assert result.output.splitlines() == [
@@ -39,14 +39,8 @@ def test_a_module_in_both_languages_is_written_and_named_after_the_site(call: Ca
         f"load it with: module use {tmp_path}/new/modules; module load lumi-container",
     ]
     assert sorted(path.name for path in (tmp_path / "new/modules").iterdir()) == sorted(FILES)
-
-
-def test_json_names_the_files(call: Call) -> None:
     result = call("--output", "m", "--name", "any", "--json")
     assert json.loads(result.stdout) == {"module": "any", "site": "lumi", "files": ["m/any.lua", "m/any"]}
-
-
-def test_again_it_replaces_its_own_files_by_the_same_bytes(call: Call, tmp_path: Path) -> None:
     call("--output", "m")
     before = [(tmp_path / "m" / name).read_bytes() for name in FILES]
     (tmp_path / "m" / FILES[0]).write_text("\n".join([before[0].decode().split("\n")[0], "-- of another sifmod"]))

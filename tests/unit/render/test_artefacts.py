@@ -73,16 +73,16 @@ def test_a_container_without_a_venv_has_nothing_to_pack() -> None:
     assert "user-software" not in paths[MODULE] + paths[TCL_MODULE]
 
 
-def test_sifmod_s_own_commands_are_those_that_no_wrapper_may_hide() -> None:
+def test_the_commands_of_a_container_are_its_wrappers_and_sifmod_s_own() -> None:
     assert {path for path in outputs(a_spec(wrappers=()), a_site()) if path.startswith("bin/")} == {
         f"bin/{name}" for name in names.COMMANDS
     }
-
-
-def test_wrappers_have_their_versioned_names() -> None:
     paths = outputs(a_spec(python_version="3.11", wrappers=("python", "pip", "torchrun")), a_site())
     own = {path[4:] for path in paths if path.startswith("bin/")} - set(names.COMMANDS)
     assert own == {"python", "python3", "python3.11", "pip", "pip3", "pip3.11", "torchrun", "uv"}
+    paths = outputs(a_spec(python_version=""), a_site())
+    own = {path[4:] for path in paths if path.startswith("bin/")} - set(names.COMMANDS)
+    assert own == {"python", "pip", "uv"}
 
 
 def test_a_wrapper_runs_the_command_of_a_map_word_by_word() -> None:
@@ -124,12 +124,6 @@ def test_the_help_names_features_and_what_is_removed() -> None:
     assert re.search(r"^  \* cxi  -$", text, re.M)
     assert "Variables that the module does not set here: GONE." in text
     assert not re.search(r"[\[\]{}%\\]", text)
-
-
-def test_before_the_image_was_looked_into_there_are_the_plain_names() -> None:
-    paths = outputs(a_spec(python_version=""), a_site())
-    own = {path[4:] for path in paths if path.startswith("bin/")} - set(names.COMMANDS)
-    assert own == {"python", "pip", "uv"}
 
 
 def test_uv_is_where_pip_is_if_there_is_user_software_to_install_into() -> None:

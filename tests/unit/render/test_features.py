@@ -40,7 +40,7 @@ library_path = ["/host", "/deep"]
 runtime_options = ["--no-umask", "--no-mount=tmp"]
 
 [feature.fabric]
-binds = ["{top}/lib1.so:/host/fabric"]
+binds = ["{top}/lib1.so:/host/fabric", "{top}/a b"]
 env = {{ SHARED = "fabric", FABRIC = "1" }}
 library_path = ["/host/fabric"]
 hosts = ["nid[0-9]*", "node?"]
@@ -164,6 +164,7 @@ def expected(applied: tuple[str, ...], top: Path) -> dict[str, Any]:
         f"{top}/a b",
         f"{top}/a b/lib.so:/deep/lib.so:ro",
     ]
+    own = [f"{top}/lib1.so:/host/fabric", *([] if mpi else [f"{top}/a b"])]  # what both have is bound once
     return {
         "SHARED": "fabric" if fabric else "mpi" if mpi else "site",
         "HOMELY": "/home/ann/mpi" if mpi else None,
@@ -175,7 +176,7 @@ def expected(applied: tuple[str, ...], top: Path) -> dict[str, Any]:
         "ENV_LD_LIBRARY_PATH": f"{folders}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" if folders else None,
         "_NO_UMASK": "1" if mpi else None,
         "_NO_MOUNT": "tmp" if mpi else None,
-        "binds": [*(binds if mpi else []), *([f"{top}/lib1.so:/host/fabric"] if fabric else [])],
+        "binds": [*(binds if mpi else []), *(own if fabric else [])],
     }
 
 

@@ -38,17 +38,14 @@ def private(path: Path) -> Path:
     return path
 
 
-def test_a_folder_of_one_s_own_is_opened(tmp_path: Path) -> None:
-    assert own_folder(private(tmp_path / "a b")).stdout == "kept\n"
-    assert own_folder(f"{tmp_path}/a b/").stdout == "kept\n"
-
-
-def test_it_is_made_for_the_user_alone(tmp_path: Path) -> None:
+def test_a_folder_of_one_s_own_is_made_for_the_user_alone_and_opened(tmp_path: Path) -> None:
     assert own_folder(tmp_path / "new", "make").stderr == ""
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
     assert "'/proc/new' can't be made" in own_folder("/proc/new", "make").stderr
     assert "missing' was removed meanwhile" in own_folder(tmp_path / "missing").stderr
     assert not (tmp_path / "missing").exists()
+    assert own_folder(private(tmp_path / "a b")).stdout == "kept\n"
+    assert own_folder(f"{tmp_path}/a b/").stdout == "kept\n"
 
 
 def test_a_link_above_it_leads_to_what_is_looked_at(tmp_path: Path) -> None:

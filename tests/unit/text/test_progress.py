@@ -51,14 +51,11 @@ def test_many_short_steps_have_lines_together(monkeypatch: pytest.MonkeyPatch) -
     assert said == ["... verifying 60 of 99: 0:01 passed"]
 
 
-def test_a_step_that_reports_nothing_has_lines_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_nobody_looks_at_or_that_reports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sifmod.text.progress._EVERY", 0.01)
     told = threading.Event()
     with Lines(lambda line: told.set() if line.startswith("... reading: ") else None).step("reading"):
         assert told.wait(60)
-
-
-def test_nobody_need_look() -> None:
     with QUIET.step("copying", size=3) as step:
         step.advance(3)
         step.tell("line")
