@@ -149,23 +149,27 @@ def tools_for(
         tools = scratch / "tools"
         if tools.is_symlink() or not tools.is_dir():  # the image has made it
             raise InstallError(f"'{place.image.name}' has unpacked nothing that could be laid over it: {WITH}")
-        draft = cache / f".{packed.name}.{os.getpid()}"
         _remove_left(cache)
-        held = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            with contextlib.suppress(OSError):
-                fcntl.flock(held, fcntl.LOCK_EX)
-            options = ["-quiet", "-no-progress", "-all-root", "-noappend", "-comp", "gzip", "-Xcompression-level", "1"]
-            done = run(["mksquashfs", tools, draft, *options])
-            if done.status:
-                raise InstallError(f"'{packed}' can't be made; mksquashfs's last lines: {done.last_lines}")
-            put_in_place(draft, packed)
-        except CommandError as error:
-            raise InstallError(f"'{packed}' can't be made: {error}. Use a host that has squashfs-tools") from error
-        finally:
-            draft.unlink(missing_ok=True)
-            os.close(held)
+        _pack(tools, packed)
     return packed
+
+
+def _pack(tools: Path, packed: Path) -> None:
+    draft = packed.with_name(f".{packed.name}.{os.getpid()}")
+    held = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX)
+        options = ["-quiet", "-no-progress", "-all-root", "-noappend", "-comp", "gzip", "-Xcompression-level", "1"]
+        done = run(["mksquashfs", tools, draft, *options])
+        if done.status:
+            raise InstallError(f"'{packed}' can't be made; mksquashfs's last lines: {done.last_lines}")
+        put_in_place(draft, packed)
+    except CommandError as error:
+        raise InstallError(f"'{packed}' can't be made: {error}. Use a host that has squashfs-tools") from error
+    finally:
+        draft.unlink(missing_ok=True)
+        os.close(held)
 
 
 def _remove_left(cache: Path) -> None:
