@@ -45,7 +45,16 @@ def newer(tmp_path: Path) -> Path:
     return make_wheel(tmp_path, "greeting", "2.0", "def greet():\n    return 'hello again'\n")
 
 
-def test_what_was_packed_is_below_an_empty_writable_directory(layered: User, other: Path) -> None:
+def test_what_was_packed_is_below_an_empty_writable_directory(layered: User, other: Path, tmp_path: Path) -> None:
+    # what is copied from the packed file is what venv.py makes
+    made = tmp_path / "made"
+    made.mkdir()
+    binds = f"{made}:/user-software,{root(layered)}/share/inside:/mnt"
+    layered.run(
+        f"{LOAD}; export SINGULARITY_BINDPATH={binds} APPTAINER_BINDPATH={binds}; singularity exec --cleanenv $SIF "
+        "/usr/bin/python3 -I /mnt/venv.py /user-software/venv/demo 8; "
+        f"diff -r --no-dereference {made} {root(layered)}/user-software"
+    )
     assert greet(layered) == "hello"
     layered.run(f"{LOAD}; pip install --no-index {other}")
     assert (

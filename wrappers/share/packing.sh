@@ -212,13 +212,18 @@ put_back() {
 
 # remove_trees PATH...: remove trees, also if their owner may not write to some folders.
 remove_trees() {
+    open_trees "$@"
+    rm -rf -- "$@"
+}
+
+# open_trees PATH...: let the owner remove what is in these trees.
+open_trees() {
     local tree
     for tree; do
         if [[ -d $tree && ! -L $tree ]]; then
             find "$tree" -type d ! -perm -u=rwx -exec chmod u+rwx {} \;
         fi
     done
-    rm -rf -- "$@"
 }
 
 # make_temporary NAME: set `temporary` to a new file in the installation, and `mine` to a name beside the directory; these and
@@ -253,7 +258,7 @@ try() {
 # inherit the lock: if this script is killed, the next run need not wait for an orphan.
 run_tool() {
     local screen status=0
-    if ((${#quiet[@]})) || [[ $3 == sync ]]; then # which has no bar
+    if ((${#quiet[@]})) || [[ $3 != *squashfs ]]; then # others have no bar
         exec {screen}>&2
         said=$(umask 0 && exec {lock}>&- && with_progress "$@" 2>&1) || status=$?
         exec {screen}>&-

@@ -27,6 +27,7 @@ import io
 import itertools
 import os
 import re
+import signal
 import stat
 import sys
 import time
@@ -258,34 +259,49 @@ def confirmed(stream: "Stream", found: "Found", top: bytes, each: "Each", done: 
 class Progress:
     """Says how far work is that takes long, on standard error: on a terminal a line that changes, else one a minute.
 
-    It has a size in all. The unit is MiB, of which `size` and `advance` have the bytes, or what is counted.
+    It says so by itself, so that work that counts nothing is not silent. Without a size it tells the time that has
+    passed. The unit is MiB, of which `size` and `advance` have the bytes, or what is counted.
     """
 
-    def __init__(self, what: str, size: int, unit: str = "MiB") -> None:
+    def __init__(self, what: str, size: int = 0, unit: str = "MiB") -> None:
         self.what, self.size, self.done = what, size, 0
         self.unit, self.shift = unit, 20 if unit == "MiB" else 0
-        self.is_terminal = sys.stderr.isatty()
-        self.begun = self.said = time.monotonic()
+        self.is_terminal, self.was_said = os.isatty(2), False
+        self.begun = self.counted = time.monotonic()
+        signal.signal(signal.SIGALRM, self.say)
+        signal.setitimer(signal.ITIMER_REAL, *((2, 1) if self.is_terminal else (60, 60)))
 
     def advance(self, count: int) -> None:
-        """Say it now and then."""
+        """Count what was done."""
+        if not self.done:
+            self.counted = time.monotonic()
         self.done += count
+
+    def say(self, *_signal: object) -> None:
+        """Say it now."""
         now = time.monotonic()
-        first = 2 if self.said == self.begun else 1  # second that is worth a line
-        if now - self.said < (first if self.is_terminal else 60) or not self.done:
-            return
-        self.said = now
-        minutes, seconds = divmod(round(max(0, self.size - self.done) * (now - self.begun) / self.done), 60)
         done, size = self.done >> self.shift, self.size >> self.shift
-        said = f"{self.what}: {done} of {size} {self.unit}, {minutes}:{seconds:02} left"
-        sys.stderr.write(f"\r\x1b[K{said}" if self.is_terminal else f"{said}\n")
-        sys.stderr.flush()
+        if done and size:
+            minutes, seconds = divmod(round(max(0, self.size - self.done) * (now - self.counted) / self.done), 60)
+            said = f"{self.what}: {done} of {size} {self.unit}, {minutes}:{seconds:02} left"
+        else:
+            minutes, seconds = divmod(int(now - self.begun), 60)
+            said = f"{self.what}: {minutes}:{seconds:02} passed"
+        self.was_said = True
+        self.write(f"\r\x1b[K{said}" if self.is_terminal else f"{said}\n")
 
     def end(self) -> None:
         """Take the line from the terminal."""
-        if self.is_terminal and self.said != self.begun:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if self.is_terminal and self.was_said:
+            self.write("\r\x1b[K")
+
+    def write(self, text: str) -> None:
+        """Write without a buffer, in which the work may be writing."""
+        try:  # noqa: SIM105 - contextlib would be one more module to read
+            os.write(2, text.encode())
+        except OSError:
+            pass
 
 
 def is_refused(status: os.stat_result) -> bool:
@@ -346,6 +362,7 @@ def losses(found: "Found", top: bytes, each: "Each") -> "Iterator[str]":
 def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: str = "", *program: str) -> int:
     """Print the differences; if there are none, what the program has printed, and the packages."""
     ends = start(*program) if program else str  # before there are threads
+    progress = Progress("comparing")
     tops = os.fsencode(left_top), os.fsencode(right_top)
     each = mapping(tops[0])
     found = scan(tops[0], each)
@@ -373,7 +390,7 @@ def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: st
         different.update(path for path, same in zip(links, same_links) if not same)
     if depth == "full" and not (different or only_left or only_right):
         files = in_both(stat.S_IFREG)
-        progress = Progress("comparing", sum(left[path].st_size for path in files))
+        progress.size = sum(left[path].st_size for path in files)
         known = confirmed(packed, left, tops[0], each, progress)
         files = [path for path in files if path not in known]
         # the process behind the mount decompresses in parallel with this one
@@ -382,8 +399,8 @@ def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: st
             progress.advance(left[path].st_size)
             if not same:
                 different.add(path)
-        progress.end()
     said = ends()
+    progress.end()
     differences = {
         "only in the directory": only_left,
         "only in the packed file": only_right,

@@ -4,6 +4,7 @@ import errno
 import itertools
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -476,18 +477,28 @@ def test_any_packages(layers: list[Mapping[str, set[str]]]) -> None:
 
 
 def test_how_far_it_is_goes_to_standard_error(
-    upper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    upper: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     clock = itertools.count(0, 40.0)
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_files=8))  # as of a mounted file
+    copy = shutil.copy2
+
+    def minutes_later(old: str, new: str, **options: bool) -> None:
+        signal.raise_signal(signal.SIGALRM)  # which comes once a minute
+        copy(old, new, **options)
+
+    monkeypatch.setattr(shutil, "copy2", minutes_later)
     for name in "abcd":
         put(upper, name)
     (tmp_path / "target").mkdir()
     assert merge.main(str(tmp_path / "target"), [str(upper)]) == 0
-    said = capsys.readouterr()
+    said = capfd.readouterr()
     assert said.out == ""
     assert said.err.splitlines() == [
-        "putting together: 1 of 8 files, 9:20 left",
-        "putting together: 3 of 8 files, 4:27 left",
+        "putting together: 1 of 8 files, 4:40 left",
+        "putting together: 2 of 8 files, 4:00 left",
+        "putting together: 3 of 8 files, 3:20 left",
+        "putting together: 4 of 8 files, 2:40 left",
     ]
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)

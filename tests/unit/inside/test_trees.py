@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -13,6 +14,7 @@ import tarfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -168,6 +170,29 @@ def test_the_program_compares_and_names_what_differs(tree: Path, tmp_path: Path)
     assert run("compare", tree, other, "sizes").returncode == 0
     done = run("compare", tree, other, "full")
     assert (done.returncode, done.stderr) == (1, b"differs: 'a/b/file'\n")
+
+
+def test_the_comparison_says_how_far_it_is_also_while_nothing_is_counted(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tree / "fifo").unlink()
+    (tree / "large").write_bytes(bytes(3 << 20))
+    shutil.copytree(tree, tmp_path / "other", symlinks=True)
+
+    def not_listed(*_given: object) -> bool:
+        signal.raise_signal(signal.SIGALRM)  # which comes once a minute
+        return False
+
+    def half(*given: Any) -> set[bytes]:
+        given[-1].advance(2 << 20)
+        signal.raise_signal(signal.SIGALRM)
+        return set()
+
+    monkeypatch.setattr(trees, "is_listed", not_listed)
+    monkeypatch.setattr(trees, "confirmed", half)
+    assert trees.compare(str(tree), str(tmp_path / "other"), "full") == 0
+    assert capfd.readouterr().err.splitlines() == ["comparing: 0:00 passed", "comparing: 2 of 3 MiB, 0:00 left"]
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
 NAMES = ("plain", "a b", 'q"uo\\te', "new\nline", "line", "#", "empty", "large", "folder/-", "folder/\udcff")
