@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import shlex
 import stat
 import struct
 import subprocess
@@ -97,6 +98,23 @@ def test_what_is_changed_after_the_comparison_keeps_the_directory(extended: User
     assert (root(extended) / "user-software" / "late").exists()
     extended.run(f"{LOAD}; make-squashfs --replace --remove-directory")
     assert extended.out(f"{LOAD}; singularity exec $SIF ls /user-software/late") == "/user-software/late"
+
+
+@pytest.mark.slow
+def test_on_a_terminal_no_phase_is_silent(extended: User, tmp_path: Path) -> None:
+    """Each tool takes three seconds before it begins, of which mksquashfs and unsquashfs have a bar of their own."""
+    for tool in ("unsquashfs", "sync", "rm"):
+        (tmp_path / tool).write_text(f'#!/bin/sh\nsleep 3; exec /usr/bin/{tool} "$@"\n')
+        (tmp_path / tool).chmod(0o755)
+
+    def seen(command: str) -> set[str]:
+        typed = f"script -qec {shlex.quote(command)} /dev/null </dev/null"
+        done = extended.run(f"{LOAD}; PATH={tmp_path}:$PATH; {typed}")
+        assert done.stdout.count("\x1b[K") > done.stdout.count(" passed"), "each last line is taken away"
+        return set(re.findall(r"\x1b\[K([a-z ]+): 0:0[2-9] passed", done.stdout))
+
+    assert seen("make-squashfs --remove-directory") == {"comparing", "writing to the disk", "removing"}
+    assert seen("unmake-squashfs") == {"comparing", "writing to the disk"}
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ describe_user_software() {
     directory='' packed='' unpacked_mark='' previous='' layers='' flattened='' removed='' sums='' package_list='' lock_file=''
     commands='' commands_lock=''
     for name in "${!sifmod_names[@]}"; do printf -v "$name" %s "$root/${sifmod_names[$name]}"; done
-    most_layers=$sifmod_most_layers
+    most_layers=$sifmod_most_layers site_packages=$sifmod_site_packages line_of_layer=$sifmod_line_of_layer
     # in the container
     user_software=${sifmod_inner[user_software]}
     venv=$sifmod_venv_path

@@ -34,14 +34,14 @@ def make(target: str, layers: int = 0, has_pip: bool = True) -> None:
                 stream.write(f"import site; site.addsitedir({folder!r})\n")
     if layers:
         with open(os.path.join(target, "lib", name, "site-packages/_below.pth"), "w") as stream:
-            line = below(target, name[len("python") :])
+            line = line_of_layer(target, name[len("python") :])
             stream.writelines(line % (number + 1) for number in range(layers))
     if lends_pip:
         for command_name in ("pip", "pip3", name.replace("python", "pip")):
             lend_pip(target, os.path.join(target, "bin", command_name))
 
 
-def below(target: str, version: str) -> str:
+def line_of_layer(target: str, version: str) -> str:
     """Return a line of a .pth file that adds the folder of layer `%d`: once, for that may have such a file too."""
     folder = f"{LAYERS}/%d{target[len(TOP) :]}/lib/python{version}/site-packages"
     return f"import os, site, sys; p = {folder!r}; p in sys.path or not os.path.isdir(p) or site.addsitedir(p)\n"

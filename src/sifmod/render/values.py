@@ -23,7 +23,7 @@ from sifmod.container.variables import is_for_host
 from sifmod.image import sif, superblock
 from sifmod.inside.installers import AS_MODULE, OTHERS
 from sifmod.inside.trees import FOLDER_MODES, SEEDED
-from sifmod.inside.venv import below
+from sifmod.inside.venv import line_of_layer
 from sifmod.render.environment import setting_variables
 from sifmod.render.facts import InstallationFacts, SettingsFacts, installation_facts, settings_facts
 from sifmod.render.features import RECORD, Features, RenderedFeature
@@ -142,7 +142,7 @@ def more_values(spec: ContainerSpec, site: Site) -> Values:
         },
         "stripe": site.stripe.split(),
         "site_packages": f"lib/python{spec.python_version}/site-packages",
-        "below": below(spec.venv_path, spec.python_version) if spec.venv and spec.python_version else "",
+        "line_of_layer": line_of_layer(spec.venv_path, spec.python_version) if spec.python_version else "",
     }
     return {
         **(packing if spec.venv else {}),

@@ -5,7 +5,7 @@ sifmod_installer=pip
 declare -gA sifmod_pack=([compressor]=zstd [level]=5 [block_size]=256K [processors]=0)
 sifmod_stripe=()
 sifmod_site_packages=lib/python3.10/site-packages
-sifmod_below='import os, site, sys; p = '"'"'/user-layers/%d/venv/pytorch/lib/python3.10/site-packages'"'"'; p in sys.path or not os.path.isdir(p) or site.addsitedir(p)
+sifmod_line_of_layer='import os, site, sys; p = '"'"'/user-layers/%d/venv/pytorch/lib/python3.10/site-packages'"'"'; p in sys.path or not os.path.isdir(p) or site.addsitedir(p)
 '
 declare -gA sifmod_said=(
     [image_is_gone]='the image '"'"'/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'

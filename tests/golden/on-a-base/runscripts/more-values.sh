@@ -5,7 +5,7 @@ sifmod_installer=pip
 declare -gA sifmod_pack=([compressor]=zstd [level]=5 [block_size]=256K [processors]=0)
 sifmod_stripe=()
 sifmod_site_packages=lib/python3.11/site-packages
-sifmod_below='import os, site, sys; p = '"'"'/user-layers/%d/venv/demo/lib/python3.11/site-packages'"'"'; p in sys.path or not os.path.isdir(p) or site.addsitedir(p)
+sifmod_line_of_layer='import os, site, sys; p = '"'"'/user-layers/%d/venv/demo/lib/python3.11/site-packages'"'"'; p in sys.path or not os.path.isdir(p) or site.addsitedir(p)
 '
 declare -gA sifmod_said=(
     [image_is_gone]='the image '"'"''"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
