@@ -26,6 +26,7 @@ TOOLS = {
     "EasyBuild": "eb --version | grep -o '[0-9.]*' | head -n 1",
     "Lmod": "printf '%s' \"$LMOD_VERSION\"",
     "squashfs-tools": "mksquashfs -version | grep -o '[0-9.]*' | head -n 1",
+    "squashfuse": "{ squashfuse_ll --help 2>&1 || true; } | grep -o -m 1 '[0-9.]*[0-9]' | head -n 1",
     "Slurm": "srun --version | grep -o '[0-9.]*'",
 }
 

@@ -31,6 +31,11 @@ gpu = ''
 wrappers = ['samtools']
 module_family = ''
 """
+# What EasyBuild itself does for an install: a folder, a module, and a look at both.
+_EMPTY = """\
+postinstallcmds = ['mkdir -p %(installdir)s/empty && touch %(installdir)s/empty/file']
+sanity_check_paths = {'files': [], 'dirs': ['empty']}
+"""
 VERSION = "1"
 
 
@@ -81,6 +86,7 @@ class Tools:
                 _RECIPE.format(file=file, version=f"'{VERSION}'", digest=f"sha256:{digest}")
             )
             self.data.easyconfig(name, _EASYCONFIG.format(digest=digest))
+            self.data.easyconfig(name.replace("tool", "empty"), _EMPTY, easyblock="Bundle")
         (shipped,) = self.data.testbed.glob("shpc/lib/python3*/site-packages/shpc/settings.yml")
         text = shipped.read_text()
         for key in _FOLDERS:
@@ -93,10 +99,11 @@ class Tools:
         install = f"{self.data.testbed}/shpc/bin/shpc --settings-file {self.settings} install"
         return "; ".join(f"{install} bench/{name}:{VERSION} || exit" for name in self.names)
 
-    def with_eb(self) -> str:
-        """The command that installs them with EasyBuild, which takes all at once."""
+    def with_eb(self, prefix: str = "tool") -> str:
+        """The command that installs them with EasyBuild, all at once; `empty` are as many without content."""
         space = f"export EASYBUILD_PREFIX={self.prefix} EASYBUILD_SOURCEPATH={self.data.images}"
-        return f"{space}; eb {' '.join(str(self.data.scratch / f'{name}-1.eb') for name in self.names)}"
+        names = (name.replace("tool", prefix) for name in self.names)
+        return f"{space}; eb {' '.join(str(self.data.scratch / f'{name}-1.eb') for name in names)}"
 
     @property
     def ours(self) -> Path:
