@@ -1,5 +1,6 @@
 """A new image under an old installation, and moving to a new version: what becomes of the user software."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -127,8 +128,10 @@ def test_carry_over_reports_what_could_not_be_kept(own_demo: User, tmp_path: Pat
     make_wheel(wheels, "kept", "1.0", "")
     make_wheel(wheels, "newer", "2.0", "")
     (tmp_path / "list.txt").write_text("kept==1.0\nnewer==1.0\ngone==1.0\ndemo-vendor==0.1\n")
-    done = carry(own_demo, tmp_path / "list.txt", wheels)
+    typed = f"script -qec 'carry-over {tmp_path}/list.txt' /dev/null </dev/null"  # on a terminal
+    done = own_demo.run(f"{LOAD}; PIP_NO_INDEX=1 PIP_FIND_LINKS={wheels} {typed}", check=False)
     assert done.returncode == 10
+    assert re.search(r"\x1b\[Ktrying each package alone: [123] of 4, 0:\d\d left", done.stdout)
     assert "Installed in another version: newer==1.0" in done.stdout
     assert "Could not be carried over: gone==1.0" in done.stdout
     versions = own_demo.out(f"{LOAD}; pip list --format=freeze").splitlines()
