@@ -12,9 +12,12 @@ for _, command in ipairs(v.reloading) do
     if shell == "bash" or shell == "zsh" then
         local define = command .. " () { " .. call .. ' "$@"' .. reload .. "; };;"
         execute({ cmd = unless_posix .. define .. " esac", modeA = { "load", "refresh" } })
-        if not last_container or last_container == myModuleFullName() then -- otherwise they are another container's
-            execute({ cmd = unless_posix .. "unset -f " .. command .. " 2>/dev/null || :;; esac", modeA = { "unload" } })
+        local unset = "unset -f " .. command .. " 2>/dev/null || :;; esac"
+        if last_container and last_container ~= myModuleFullName() then
+            -- they are that one's, unless it is unloaded by the same command
+            unset = 'case ":$LOADEDMODULES:" in *:"' .. last_container .. '":*) ;; *) ' .. unset .. ";; esac"
         end
+        execute({ cmd = unless_posix .. unset, modeA = { "unload" } })
     elseif shell == "fish" then
         set_shell_function(command, call .. " $argv" .. reload, "")
     elseif shell == "csh" or shell == "tcsh" then

@@ -11,8 +11,13 @@ if {[module-info shell] in {bash zsh}} {
         if {$sifmod_loading} {
             set define "$command () { env SIFMOD_RELOADS=1 $command \"\$@\" && $reload; };;"
             puts stdout "$unless_posix$define esac"
-        } elseif {$sifmod_unloading && $last_container in [list $me {}]} {
-            puts stdout "${unless_posix}unset -f $command 2>/dev/null || :;; esac"
+        } elseif {$sifmod_unloading} {
+            set unset "unset -f $command 2>/dev/null || :;; esac"
+            if {$last_container ni [list $me {}]} {
+                # they are that one's, unless it is unloaded by the same command
+                set unset "case \":\$LOADEDMODULES:\" in *:\"$last_container\":*) ;; *) $unset;; esac"
+            }
+            puts stdout "$unless_posix$unset"
         }
     }
 }
