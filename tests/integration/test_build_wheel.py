@@ -146,7 +146,7 @@ def test_pip_names_the_verb_where_the_container_lacks_a_compiler_or_git(case: Ca
     for start in ("uv pip install ./from-c", "script -qec 'uv pip install ./from-c' /dev/null"):
         said = case.run(start, status=1)
         assert "uv: this container lacks a compiler" in said
-        assert way.format(f"{case.home}/from-c") in said
+        assert way.format("./from-c") in said
     address = f"git+file://{case.home}/from-git.git@v1"
     said = case.run(f"pip install {address}", status=1)
     assert "pip: this container lacks git" in said

@@ -160,7 +160,19 @@ def there(user: User) -> set[str]:
 def test_uv_of_the_image(own_demo: User, index: Path) -> None:
     uv = f"singularity exec -B {shutil.which('uv')}:/usr/local/bin/uv $SIF uv pip install {FLAGS} -f {index}"
     own_demo.run(f"{LOAD}; {uv} needs-vendor")
-    assert own_demo.run(f"{LOAD}; {uv} needs-newer", check=False).returncode == 1
+    host = f"{own_demo.installdir(DEMO_MODULE)}/user-software/venv/demo"
+    for words in ("needs-newer", f"--python {host}/bin/python demo-vendor==9.0", f"-p{host} demo-vendor==9.0"):
+        assert own_demo.run(f"{LOAD}; {uv} {words}", check=False).returncode == 1
+    for words in (
+        f"uv pip install {FLAGS} -f {index} --target {host}/lib/python3.11/site-packages demo-vendor",
+        f"pip install --no-index -f {index} --prefix {host} plain",
+        f"uv venv --clear {host}",
+        f"UV_PROJECT_ENVIRONMENT={host} uv venv --clear",
+        "uv venv --clear /user-software/venv/demo/../demo",
+    ):
+        done = own_demo.run(f"{LOAD}; {words}", check=False)
+        assert done.returncode == (1 if words.startswith("pip") else 2), done.stderr
+        assert "the user software, wh" in done.stderr
     assert there(own_demo) == {"needs_vendor"}
 
 
@@ -261,15 +273,28 @@ def test_a_project_on_the_user_software_keeps_what_the_image_has(own_demo: User,
     assert own_demo.out(f"{LOAD}; uv run {origin} --active {project}/script.py") == "ran"
 
     before = [path.read_bytes() for path in project_files]
-    for words in ("uv add --active needs-newer", f"uv run {origin} --active newer.py", f"{named}; uv add needs-newer"):
+    # the host's name of the same folder
+    host = f"{own_demo.installdir(DEMO_MODULE)}/user-software/venv/demo"
+    for words in (
+        "uv add --active needs-newer",
+        f"uv run {origin} --active newer.py",
+        f"{named}; uv add needs-newer",
+        f"export UV_PROJECT_ENVIRONMENT={host}; uv add demo-vendor",
+    ):
         done = own_demo.run(f"{LOAD}; cd {project}; {words}", check=False)
         assert done.returncode == 1
-        assert "the image has demo-vendor==1.2.3+site, which it keeps" in done.stderr
+        assert "the image has demo-vendor==1.2.3+site, which it keeps. If the project names it, leave it out" in (
+            done.stderr
+        )
     # what the image alone has, in that version
     done = own_demo.run(f"{LOAD}; cd {project}; uv add --active demo-vendor==1.2.3+site", check=False)
     assert done.returncode == 1
     assert "uv: the image has demo-vendor==1.2.3+site, which programs of the module find without" in done.stderr
     assert [path.read_bytes() for path in project_files] == before
+    (project / ".venv").symlink_to(host)
+    for words in (f"UV_PROJECT_ENVIRONMENT={host} uv sync", "uv sync"):
+        assert "In the image: demo-vendor" in own_demo.run(f"{LOAD}; cd {project}; {words}").stderr
+    (project / ".venv").unlink()
     assert there(own_demo) == {"picky", "needs_vendor", "plain", "project"}
     own_demo.run(f"{LOAD}; cd {project}; uv remove --active plain; uv version --active 1.1; uv add --active picky==1.0")
     assert "picky==1.0" in project_files[0].read_text()
@@ -382,6 +407,14 @@ def test_eb_and_carry_over_install_with_uv_where_the_site_says_so(tmp_path: Path
 
 @pytest.mark.slow
 def test_pip_and_uv_say_that_the_user_software_is_packed(extended: User, index: Path) -> None:
+    extended.run(f"{LOAD}; make-squashfs")
+    host = f"{extended.installdir(DEMO_MODULE)}/user-software/venv/demo"
+    for words, again in (
+        ("pip install --user x", "pip install x"),
+        (f"UV_PYTHON={host}/bin/python uv pip install x", "uv pip install x"),
+    ):
+        done = extended.run(f"{LOAD}; {words}", check=False)
+        assert f"host: make-squashfs --remove-directory; add-layer; {again}; make-squashfs\n" in done.stderr
     extended.run(f"{LOAD}; make-squashfs --remove-directory")
     for tool in ("pip", "pip3", "singularity exec $SIF pip", "uv pip", "start-shell -c 'uv pip \"$@\"' uv"):
         for words in (f"install --no-index --find-links {index} plain", "uninstall greeting"):

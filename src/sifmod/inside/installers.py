@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 # The image's packages as `name==version`; UV_EXCLUDE and PIP_CONSTRAINT name this file.
 HELD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pip-constraints.txt")
+# The values of the installation, as words of a shell: it names the folders of the host.
+VALUES = os.path.join(os.path.dirname(HELD), "values.sh")
 # What `python -m MODULE` does, without modules of the current folder, which `-m` takes first: in a clone or in /tmp
 # they are somebody else's. Python 3.11 has -P for that; with -I the user's PYTHON* would have no effect.
 AS_MODULE = (
@@ -137,6 +139,8 @@ ORIGIN = frozenset(
 # Commands of other tools that install into the active environment, and their options with a value before the command.
 OTHERS = dict.fromkeys(("pdm", "poetry"), frozenset({"add", "install", "remove", "sync", "update"}))
 OTHERS_VALUED = ("--config", "--directory", "--project", "-C", "-P", "-c", "-p")
+# Options of pip and uv that name a place for packages.
+PLACES = ("--prefix", "--root", "--target", "-t")
 PIP_COMMANDS = frozenset(
     {"cache", "check", "config", "debug", "download", "freeze", "hash", "help", "index", "inspect", "install", "list"}
     | {"lock", "search", "show", "uninstall", "wheel"}
@@ -146,6 +150,7 @@ PIP_COMMANDS = frozenset(
 # What is packed below user software.
 LAYERS = "/user-layers/"
 USER_SOFTWARE = "/user-software/"
+MOST_LAYERS = 8
 # A folder of the installation: its owner is that of the module.
 RUNSCRIPTS = "/runscripts"
 
@@ -200,8 +205,64 @@ def is_open_to_group(path: str) -> bool:
     return bool(state.st_mode & (stat.S_IWOTH | (stat.S_IWGRP if mine else 0)))
 
 
+def value_of(name: str) -> str:
+    """Return a value of the installation; empty if it is not known."""
+    with contextlib.suppress(OSError), open(VALUES, encoding="utf-8", errors="surrogateescape") as lines:
+        for line in lines:
+            if line.startswith(f"{name}="):
+                return "".join(shlex.split(line.partition("=")[2])[:1])
+    return ""
+
+
+def own_folders() -> "list[str]":
+    """Return the environment of user software as containers and as the host name it."""
+    on_host = value_of("sifmod_directory")
+    is_known = on_host and sys.prefix.startswith(USER_SOFTWARE)
+    return [sys.prefix, *([os.path.join(on_host, sys.prefix[len(USER_SOFTWARE) :])] if is_known else [])]
+
+
+def is_same(path: str, others: "Sequence[str]") -> bool:
+    """Return whether a path leads to one of others, whatever its name: a folder that is bound has two."""
+    for other in others:
+        with contextlib.suppress(OSError):
+            if os.path.samefile(path, other):
+                return True
+    return False
+
+
+def with_parents(path: str) -> "list[str]":
+    """Return the real path of a folder, or of what is in one, and the folders above it."""
+    folder, name = (path, "") if os.path.isdir(path) else os.path.split(os.path.abspath(path))
+    # a link that is not to a folder stays: the program of an environment is one
+    found = [os.path.join(os.path.realpath(folder), name).rstrip("/") or "/"]
+    while found[-1] != os.path.dirname(found[-1]):
+        found.append(os.path.dirname(found[-1]))
+    return found
+
+
+def is_in_ours(path: str) -> bool:
+    """Return whether a path is in the environment of user software, or is that, by whatever name."""
+    own = own_folders()
+    return any(is_same(one, own) for one in with_parents(path))
+
+
+def without(arguments: "Sequence[str]", option: "Option") -> "list[str]":
+    """Return arguments without an option that has a value."""
+    return [*arguments[: option.at], *arguments[option.at + option.width :]]
+
+
+def check_not_place(tool: str, arguments: "Sequence[str]", given: "list[Option]") -> None:
+    """Refuse an option that names user software as another place: what holds the image's packages would not count."""
+    for option in given:
+        # with --root come the paths of this environment below it
+        place = (option.value or "") + (sys.prefix if option.name == "--root" else "")
+        if option.name in PLACES and option.value and is_in_ours(place):
+            again = quoted([tool, *without(arguments, option)])
+            refuse(tool, f"{option.name} names the user software, where packages go without it. Type instead: {again}")
+
+
 def check_not_packed(tool: str, command: str, arguments: "Sequence[str]") -> None:
-    """Refuse to change user software that is packed, or is somebody else's.
+    """Refuse to change user software that is packed, or is somebody else's, or to remove what is in a layer.
 
     Packages can be added above what is packed; to remove one, it must be unpacked.
     """
@@ -214,18 +275,32 @@ def check_not_packed(tool: str, command: str, arguments: "Sequence[str]") -> Non
         owner = owner_if_another(RUNSCRIPTS)
         if owner and not is_open_to_group(RUNSCRIPTS):
             refuse(tool, f"the user software is packed, and the module is of {owner}; {on_top}")
-        again = quoted([tool, *arguments])
-        unpacking = f"unmake-squashfs; {again}; make-squashfs --replace"
-        way = f"add-layer; {again}; make-squashfs" if command == "install" else unpacking
+        if command == "uninstall":
+            check_not_in_layer(tool, arguments)
+        again = quoted([tool, *(word for word in arguments if word != "--user")])
+        way = f"unmake-squashfs; {again}; make-squashfs --replace"
+        if command == "install":
+            layers = len(glob.glob(f"{LAYERS}[1-9]"))
+            flattening = "flatten-layers; " if layers >= MOST_LAYERS else ""
+            way = f"{removing_directory()}{flattening}add-layer; {again}; make-squashfs"
         refuse(tool, f"the user software is packed, which makes it read-only. Type on the host: {way}")
     owner = owner_if_another(sys.prefix)
     folder = sysconfig.get_paths()["purelib"]
     if owner and sys.prefix.startswith(USER_SOFTWARE) and not os.access(folder, os.W_OK):
         refuse(tool, f"the user software is of {owner}, and you may not write to it; {on_top}")
+    if command == "uninstall":
+        check_not_in_layer(tool, arguments)
 
 
-def check_not_in_layer(tool: str, names: "Sequence[str]") -> None:
+def removing_directory() -> str:
+    """Return what to type first if what is packed has its directory still, which is in the way of a layer."""
+    return "make-squashfs --remove-directory; " if os.path.isdir(value_of("sifmod_directory")) else ""
+
+
+def check_not_in_layer(tool: str, arguments: "Sequence[str]") -> None:
     """Refuse to remove what is packed below user software: the tool would say that there is nothing to remove."""
+    at = list(arguments).index("uninstall") + 1
+    names = [word for word in arguments[at:] if word[:1] != "-"]
     folders = [sysconfig.get_paths()["purelib"], *sorted(glob.glob(f"{LAYERS}[1-9]/venv/*/lib/python3*/site-packages"))]
     place = {}  # type: dict[str, str]
     for folder in folders:
@@ -233,12 +308,12 @@ def check_not_in_layer(tool: str, names: "Sequence[str]") -> None:
             place.setdefault(canonical(os.path.basename(entry).split("-")[0]), folder)
     for name in filter(lambda name: place.get(canonical(name), "").startswith(LAYERS), names):
         layer = "/".join(place[canonical(name)].split("/")[:3])
-        again = f"unmake-squashfs; {tool} uninstall {quoted([name])}; make-squashfs --replace"
+        again = f"unmake-squashfs; {quoted([tool, *arguments])}; make-squashfs --replace"
         refuse(
             tool,
             f"{name} is in the layer {layer}, which is read-only: 'sifmod show' "
             "says which file or module that is. Another version can be installed on top of it. To take it out of the "
-            f"module's own layers, type on the host: make-squashfs --remove-directory; flatten-layers; {again}",
+            f"module's own layers, type on the host: {removing_directory()}flatten-layers; {again}",
         )
 
 
@@ -249,11 +324,14 @@ def pip(arguments: "list[str]") -> "NoReturn":
     """Run pip, unless what it would install could not be used."""
     command = next((word for word in arguments if word in PIP_COMMANDS), "")
     given = options(arguments, short_flags="hqvUV")
+    for option in [one for one in reversed(given) if one.name == "--python" and is_in_ours(one.value or "")]:
+        arguments = without(arguments, option)
+        given = options(arguments, short_flags="hqvUV")
+    if command in ("install", "uninstall"):
+        check_not_place("pip", arguments, given)
     elsewhere = any(option.name in ELSEWHERE["pip"] for option in given)
     if command in ("install", "uninstall") and not elsewhere and "--dry-run" not in arguments:
         check_not_packed("pip", command, arguments)
-    if command == "uninstall":
-        check_not_in_layer("pip", [word for word in arguments[arguments.index(command) + 1 :] if word[:1] != "-"])
     if command == "install" and os.environ.get("PYTHONNOUSERSITE"):
         check_not_user(arguments, [option.name for option in given])
     if "PYTHONPATH" in os.environ:
@@ -298,7 +376,7 @@ def run_pip() -> None:
 
 def name_build_wheel(tool: str, said: str, words: "Sequence[str]") -> None:
     """Say what the container lacked, if the tool's output tells so, and what builds the wheel."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", said)
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
     lacked = next((what for pattern, what in LACKING if re.search(pattern, plain)), "")
     if not lacked:
         return
@@ -306,8 +384,12 @@ def name_build_wheel(tool: str, said: str, words: "Sequence[str]") -> None:
     wanted = [word for _, word in pairs if re.match(r"[./]|git\+|[A-Za-z0-9._-]+ ?@ ?git\+", word)][:1]
     wanted = [re.sub(r"^([./].*)\[[^\[\]]*\]$", r"\1", word) for word in wanted]  # extras of a folder
     then = ""
-    for name, version, place in re.findall(r"Failed to build `([\w.-]+)(?:==([\w.+!]+)| @ (?:file://)?(\S+))`", plain):
-        wanted = [urllib.parse.unquote(place) or f"{name}=={version}"]  # as uv says it
+    # uv breaks its lines, at hyphens too; in what it says of a package is no space
+    whole = re.sub(r"[\s│]+", "", plain)
+    for name, version, place in re.findall(r"Failedtobuild`([\w.-]+)(?:==([\w.+!]+)|@(?:file://)?([^`]+))`", whole):
+        # On a terminal, uv's progress may break this line. So what the user has typed is named as it was, in any case.
+        path = urllib.parse.unquote(place)
+        wanted = [word for word in wanted if is_same(word, [path])] or [path or f"{name}=={version}"]
         if place and {"run", "sync"} & {*words}:  # uv would build it again, whatever wheel there is
             then = f". Install that with pip, and go on with: uv sync --active --no-install-package {name}; "
             then += "uv run --active --no-sync COMMAND"
@@ -400,14 +482,20 @@ def uv(arguments: "list[str]") -> "NoReturn":
         project(program, arguments, command[0][0])
     given = options(arguments)
     names = {option.name for option in given}
-    if names & {"--help", "--version", "-V", "-h"} or not is_ours(given):
+    if names & {"--help", "--version", "-V", "-h"}:
+        execute_elsewhere(program, arguments)
+    if words[:1] == ["venv"]:
+        check_not_replaced(arguments, given, command[0][0])
+    if words[:1] == ["pip"]:
+        check_not_place("uv", arguments, given)
+    if not is_ours(given):
         execute_elsewhere(program, arguments)
     if words not in (["pip", "install"], ["pip", "sync"], ["pip", "uninstall"]):
         execute_elsewhere(program, arguments)
     if not names & {"--check", "--dry-run"}:
         check_not_packed("uv", words[1], arguments)
-    if words == ["pip", "uninstall"]:
-        check_not_in_layer("uv pip", [word for word in arguments[command[1][0] + 1 :] if word[:1] != "-"])
+    asked, arguments = arguments, with_own_python(arguments, given)
+    given = options(arguments)
     if words == ["pip", "uninstall"] or not is_held():
         execute(program, ["uv", *arguments])
     if words == ["pip", "sync"]:
@@ -416,8 +504,45 @@ def uv(arguments: "list[str]") -> "NoReturn":
             "uv pip sync would install packages of the image again, and remove others from the user software. "
             "Type instead: uv pip install -r FILE",
         )
-    run_uv([program, *install(program, arguments, given, command[1][0] + 1, asked=arguments)[1:]], arguments)
+    run_uv([program, *install(program, arguments, given, command[1][0] + 1, asked=asked)[1:]], asked)
     sys.exit(0)
+
+
+def check_not_replaced(arguments: "Sequence[str]", given: "list[Option]", at: int) -> None:
+    """Refuse to make a virtual environment where user software is, which `--clear` would remove."""
+    named = project_options(arguments, at + 1)[1] or [os.environ.get("UV_PROJECT_ENVIRONMENT", ""), ".venv"]
+    above = [parent for own in own_folders() for parent in with_parents(own)[:-1]]
+    for place in filter(None, named):
+        path = os.path.join(directory_of(given), place)
+        if is_in_ours(path) or is_same(path, above):
+            refuse(
+                "uv",
+                f"'{place}' is the user software, which this would replace. For an environment of its own, name "
+                "another folder: uv venv FOLDER",
+            )
+
+
+def directory_of(given: "list[Option]") -> str:
+    """Return the folder that paths among uv's arguments begin at; empty if it is the current one."""
+    return next((option.value or "" for option in given if option.name == "--directory"), "")
+
+
+def with_own_python(arguments: "Sequence[str]", given: "list[Option]") -> "list[str]":
+    """Return the arguments with the user software as containers name it: scripts that uv installs name their Python."""
+    os.environ["VIRTUAL_ENV"] = sys.prefix
+    words = list(arguments)
+    for option in given:
+        if option.name in ("--python", "-p") and is_path(option.value or "", directory_of(given)):
+            at = option.at + option.width - 1
+            words[at] = words[at][: len(words[at]) - len(option.value or "")] + sys.executable
+    if is_path(os.environ.get("UV_PYTHON", ""), directory_of(given)):
+        os.environ["UV_PYTHON"] = sys.executable
+    return words
+
+
+def is_path(python: str, folder: str) -> bool:
+    """Return whether uv takes a Python for a path from a folder on: a version or a name is none."""
+    return "/" in python or bool(python and os.path.isdir(os.path.join(folder, python)))
 
 
 def find_tool(tool: str) -> str:
@@ -444,14 +569,18 @@ def is_set(name: str) -> bool:
 
 def is_ours(given: "list[Option]") -> bool:
     """Return whether no option and no variable names another environment than user software."""
-    if os.path.realpath(os.environ.get("VIRTUAL_ENV", "")) != os.path.realpath(sys.prefix):
-        return False
     if is_set("UV_SYSTEM_PYTHON") or any(option.name in ELSEWHERE["uv"] for option in given):
         return False
+    folder = directory_of(given)
     pythons = [option.value for option in given if option.name in ("--python", "-p")]
     python = (pythons[-1] if pythons else os.environ.get("UV_PYTHON")) or ""
     # a version or a name stands for the active environment; a path may be another one
-    return "/" not in python or (os.path.abspath(python) + "/").startswith(sys.prefix + "/")
+    return is_in_ours(os.path.join(folder, python)) if is_path(python, folder) else is_active(folder)
+
+
+def is_active(folder: str = "") -> bool:
+    """Return whether user software is the active environment, whose path may begin at a folder."""
+    return is_same(os.path.join(folder, os.environ.get("VIRTUAL_ENV") or "/"), own_folders())
 
 
 def check_version(program: str) -> None:
@@ -619,10 +748,15 @@ def project(program: str, arguments: "list[str]", at: int) -> None:
     command, before, after = arguments[at], arguments[:at], arguments[at + 1 :]
     own, rest = project_options(arguments, at + 1)
     names = {words[0].partition("=")[0] for words in own}
-    is_named = os.path.realpath(os.environ.get("UV_PROJECT_ENVIRONMENT", "")) == os.path.realpath(sys.prefix)
-    if not is_named and not ("--active" in names and is_ours([])):
+    root, definition = places_of(before, own)
+    environment = os.environ.get("UV_PROJECT_ENVIRONMENT") or ".venv"
+    places = [os.path.join(folder, environment) for folder in (root, os.path.dirname(definition))]
+    is_named = any(is_same(place, own_folders()) for place in places)
+    if not is_named and not ("--active" in names and is_active()):
         return
-    os.environ["VIRTUAL_ENV"] = sys.prefix
+    os.environ.update(VIRTUAL_ENV=sys.prefix, UV_PROJECT_ENVIRONMENT=sys.prefix)
+    os.environ.pop("UV_PYTHON", None)  # of another environment
+    os.environ.pop("UV_SYSTEM_PYTHON", None)
     if names & {"--check", "--dry-run", "--help", "--isolated", "--no-sync", "-h"} or is_set("UV_NO_SYNC"):
         execute(program, ["uv", *arguments])
     if command == "version" or (command in ("add", "remove") and "--script" in names):
@@ -634,7 +768,6 @@ def project(program: str, arguments: "list[str]", at: int) -> None:
     if command == "sync":
         install_project(program, before, own, "", arguments)
         sys.exit(0)
-    root, definition = places_of(before, own)
     files = {path: content_of(path) for path in (definition, os.path.join(root, "uv.lock"))}
     try:
         run_uv([program, *before, command, "--no-sync", *after], arguments)
@@ -988,8 +1121,10 @@ def explain(said: str, held: "dict[str, str]", arguments: "Sequence[str]") -> No
     named = named_in(said, held)
     if named:
         command = shlex.quote(f"UV_EXCLUDE= {quoted(['uv', *arguments])}")
+        is_project = {word for _, word in command_of(arguments)[:1]} & PROJECT
+        leaving = "If the project names it, leave it out: programs find the image's. " if is_project else ""
         print(
-            f"uv: the image has {', '.join(f'{name}=={held[name]}' for name in named)}, which it keeps. "
+            f"uv: the image has {', '.join(f'{name}=={held[name]}' for name in named)}, which it keeps. {leaving}"
             f"To replace it for this command, type on the host: start-shell -c {command}",
             file=sys.stderr,
         )
@@ -1036,7 +1171,7 @@ def poetry_or_pdm(tool: str, arguments: "list[str]") -> "NoReturn":
     program = find_tool(tool)
     pairs = zip(["", *arguments], arguments)
     command = next((word for last, word in pairs if not word.startswith("-") and last not in OTHERS_VALUED), "")
-    if command in OTHERS[tool] and is_held() and is_ours([]) and not {"--dry-run", "--help", "-h"} & {*arguments}:
+    if command in OTHERS[tool] and is_held() and is_active() and not {"--dry-run", "--help", "-h"} & {*arguments}:
         again = quoted([tool, *arguments])
         refuse(
             tool,

@@ -70,7 +70,7 @@ def source_of(text: str) -> Source:
         return _repository(address)
     if text.startswith((".", "/", "~")) or ("/" in text and "://" not in text) or _ARCHIVE.search(text):
         path = Path(text).expanduser().absolute()
-        if path.is_dir() and not any((path / name).is_file() for name in ("pyproject.toml", "setup.py")):
+        if path.is_dir() and not _is_project(path):
             raise SifmodError(f"'{text}' has neither pyproject.toml nor setup.py: name the folder of a Python project")
         if path.is_dir() or (path.is_file() and _ARCHIVE.search(path.name)):
             return Source(path=path)
@@ -81,7 +81,17 @@ def source_of(text: str) -> Source:
         raise SifmodError(f"{text!r} is not a requirement: {_FORMS}") from error
     if wanted.url:
         raise SifmodError(f"{text!r} names an address: download it, and name the file")
+    # whoever means the folder would run what anybody has put on an index by that name
+    if not wanted.specifier and _is_project(Path(wanted.name)):
+        raise SifmodError(
+            f"'{text}' is a package of an index, and a folder here has that name. To build the folder: "
+            f"./{wanted.name}. To build the package, name its version: {wanted.name}==VERSION"
+        )
     return Source(requirement=str(wanted))
+
+
+def _is_project(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("pyproject.toml", "setup.py"))
 
 
 def _repository(address: str) -> Source:

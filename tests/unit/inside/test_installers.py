@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -47,6 +48,7 @@ def given_options(*words: str) -> list[tuple[str, str | None]]:
 def test_it_has_the_names_of_the_installation() -> None:
     assert Path(installers.HELD).name == names.CONSTRAINTS
     assert (names.HOST_UV, names.WHEELS_INSIDE) == (installers.HOST_UV, installers.WHEELS)
+    assert names.MOST_LAYERS == installers.MOST_LAYERS
 
 
 @given(st.lists(BEFORE), st.lists(BEFORE), st.lists(ANYWHERE))
@@ -318,6 +320,13 @@ ARCHIVE = "Downloading my_pkg-1.2.tar.gz (3 kB)\n  ERROR: \x1b[1mFailed building
             "a compiler",
             "'/work/a b'",
         ),
+        # as uv breaks long lines
+        (
+            "  x Failed to build `from-c @\n  │ file:///work/a-\n  │ b/from-c`\n  │ command 'cc' failed: No such file",
+            ["./from-c"],
+            "a compiler",
+            "/work/a-b/from-c",
+        ),
         ("../meson.build:1:0: ERROR: Unknown compiler(s): [['cc'], ['gcc']]", ["x"], "a compiler", "REQUIREMENT"),
         ("CMake Error: No CMAKE_CXX_COMPILER could be found.", ["x"], "a compiler", "REQUIREMENT"),
         ("a.c:1:10: fatal error: Python.h: No such file or directory", ["x"], "Python's headers", "REQUIREMENT"),
@@ -339,6 +348,20 @@ def test_the_verb_that_builds_is_named(
     assert told.startswith(f"pip: this container lacks {lacked}, ")
     assert told.endswith(f"type on the host: sifmod build-wheel {wanted} --module Demo/1.0\n")
     assert ("a copy of the source: build it again" in told) == ("-e" in words)
+
+
+def test_a_folder_is_named_as_it_was_typed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whether or not uv's progress has broken the line that names it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "from-c").mkdir()
+    for line in (
+        f"Failed to build `from-c @ file://{tmp_path}/from-c`",
+        "Failed to build `from\x1b[2K Preparing (0/1)",
+    ):
+        installers.name_build_wheel("uv", f"{line}\ncommand 'cc' failed: No such file", ["pip", "install", "./from-c"])
+        assert "sifmod build-wheel ./from-c --module" in capsys.readouterr().err
 
 
 def test_a_project_that_can_not_be_built_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
@@ -386,6 +409,60 @@ def test_what_can_be_done_with_packed_user_software_is_said(
     assert capsys.readouterr().err == (
         f"pip: the user software is packed, which makes it read-only. Type on the host: {way}\n"
     )
+
+
+def test_the_way_begins_with_what_is_in_the_way(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The directory that packing left behind, and as many layers as there may be."""
+    directory = tmp_path / "it's user-software"
+    directory.mkdir()
+    (tmp_path / "values.sh").write_text(f"# values\nsifmod_directory={shlex.quote(str(directory))}\n")
+    for number in range(1, names.MOST_LAYERS + 1):
+        (tmp_path / f"layers/{number}/venv/demo/lib/python3.11/site-packages/in_layer-1.0.dist-info").mkdir(
+            parents=True
+        )
+    monkeypatch.setattr(installers, "is_packed", lambda _folder: True)
+    monkeypatch.setattr(installers, "VALUES", str(tmp_path / "values.sh"))
+    monkeypatch.setattr(installers, "LAYERS", f"{tmp_path}/layers/")
+    first = "make-squashfs --remove-directory; flatten-layers; "
+    for arguments, way in (
+        (["install", "--user", "a"], f"host: {first}add-layer; pip install a; make-squashfs\n"),
+        (
+            ["uninstall", "in-layer"],
+            f"host: {first}unmake-squashfs; pip uninstall in-layer; make-squashfs --replace\n",
+        ),
+        (["uninstall", "other"], "host: unmake-squashfs; pip uninstall other; make-squashfs --replace\n"),
+    ):
+        with pytest.raises(SystemExit):
+            installers.check_not_packed("pip", arguments[0], arguments)
+        assert capsys.readouterr().err.endswith(way)
+    directory.rmdir()
+    with pytest.raises(SystemExit):
+        installers.check_not_packed("pip", "install", ["install", "a"])
+    assert capsys.readouterr().err.endswith("host: flatten-layers; add-layer; pip install a; make-squashfs\n")
+
+
+def test_an_environment_is_the_same_by_all_its_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = tmp_path / "venv/demo"
+    for folder in (own / "bin", tmp_path / "venv/other/bin"):
+        folder.mkdir(parents=True)
+        (folder / "python").symlink_to(sys.executable)
+    (tmp_path / "link").symlink_to("venv/demo")
+    monkeypatch.setattr("sys.prefix", str(own))
+    monkeypatch.chdir(tmp_path)
+    ours = ("link", "link/", "venv/demo/../demo/bin/python", "link/bin/python", f"{own}/lib/new", "venv/other/../demo")
+    assert [path for path in ours if not installers.is_in_ours(path)] == []
+    others = (".", "venv", "venv/other/bin/python", "link/../other", "venv/demo/../demo2", sys.executable, "new/x")
+    assert [path for path in others if installers.is_in_ours(path)] == []
+    for words in ("-p link", "-plink/bin/python", "--python=link", "--directory venv -p demo", "-p 3.11 x"):
+        monkeypatch.setenv("VIRTUAL_ENV", "link" if "3.11" in words else "/")
+        arguments = words.split()
+        assert installers.is_ours(installers.options(arguments)), words
+        new = installers.with_own_python(arguments, installers.options(arguments))
+        assert ("".join(new).endswith(sys.executable)) == ("3.11" not in words)
+    monkeypatch.setenv("VIRTUAL_ENV", "link")
+    assert not installers.is_ours(installers.options(["-p", "venv/other"]))
 
 
 @pytest.mark.parametrize("packed", [True, False])

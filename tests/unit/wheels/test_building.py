@@ -81,6 +81,9 @@ def test_a_path_is_a_project_or_an_archive(tmp_path: Path, monkeypatch: pytest.M
     assert source_of("a-1.0.tar.gz") == Source(path=tmp_path / "a-1.0.tar.gz")
     with pytest.raises(SifmodError, match=r"neither pyproject\.toml nor setup\.py"):
         source_of("a/b")
+    with pytest.raises(SifmodError, match=r"To build the folder: \./a\. To build the package, name its version: a==V"):
+        source_of("a")
+    assert source_of("a==1.0") == Source("a==1.0")
 
 
 def test_a_source_is_copied_with_its_links_and_not_what_they_lead_to(tmp_path: Path) -> None:
