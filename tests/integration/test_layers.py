@@ -93,7 +93,10 @@ def test_a_package_of_a_layer_that_a_newer_folder_hides_is_named_and_one_is_not_
         done = layered.run(f"{LOAD}; {command}", check=False)
         assert done.returncode == (2 if command.startswith("uv") else 1)
         assert re.search(r"is in the layer /user-layers/[12], which is read-only", done.stderr)
-        assert "make-squashfs --remove-directory; flatten-layers; unmake-squashfs;" in done.stderr
+        way = done.stderr.rstrip("\n").partition("type on the host: ")[2]
+        assert way.startswith("make-squashfs --replace --remove-directory; flatten-layers; unmake-squashfs; ")
+    layered.run(f"{LOAD}; set -e; {way}")
+    assert layered.run(f"{LOAD}; python -c 'import greeting'", check=False).returncode == 1
 
 
 @pytest.mark.slow

@@ -293,7 +293,9 @@ def check_not_packed(tool: str, command: str, arguments: "Sequence[str]") -> Non
 
 
 def removing_directory() -> str:
-    """Return what to type first if what is packed has its directory still, which is in the way of a layer."""
+    """Return what to type before a command that needs packed user software without its directory beside it."""
+    if not is_packed(sys.prefix):
+        return "make-squashfs --replace --remove-directory; "
     return "make-squashfs --remove-directory; " if os.path.isdir(value_of("sifmod_directory")) else ""
 
 
