@@ -52,7 +52,8 @@ def test_srun_starts_a_program_of_user_software_in_the_container(
     text = (ROOT / "wrappers/runscripts/on-host").read_text()
     script.write_text(text.replace("/user-software/", f"{tmp_path}/user-software/"))
     environ = {"PATH": f"{folder}:/usr/bin:/bin"}
-    called = ["bash", script, *words.split(), program, "-c", "1", program]
-    done = subprocess.run(called, env=environ, capture_output=True, text=True, check=True)
-    inserted = ["in-container"] if is_command else []
-    assert done.stdout.splitlines() == [*words.split(), *inserted, str(program), "-c", "1", str(program)]
+    called = [*words.split(), str(program), "-c", "1", str(program)]
+    done = subprocess.run(["bash", script, *called], env=environ, capture_output=True, text=True, check=True)
+    if is_command:
+        called.insert(len(words.split()), "in-container")
+    assert done.stdout.splitlines() == called
