@@ -89,6 +89,8 @@ def test_of_another_installation_nothing_is_run(
     for path in (
         "theirs/lib/python3.9/site-packages/a_b-1.0+x_y.dist-info",
         "theirs/lib/python3.9/site-packages/old-2-py3.9.egg-info",
+        "theirs/lib/python3.9/site-packages/a_b/_vendor/old-1.dist-info",
+        "theirs/lib/python3.9/site-packages/a_b/_vendor/venv/theirs/lib/python3/site-packages/deep-1.dist-info",
         "theirs/lib/python3.9/site-packages/pip-24.dist-info",
         "theirs/lib/python3.9/site-packages/$(touch x)-1.dist-info",
         "another/lib/python3.9/site-packages/c-3.dist-info",
