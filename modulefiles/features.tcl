@@ -84,7 +84,7 @@ proc sifmod_binds_of {feature} {
     return [list {} $found]
 }
 
-# sifmod_change FEATURE: change variables as it says. Those of features replace or remove what they have without features.
+# sifmod_change FEATURE: change variables as it says. Features replace or remove variables that are set without them.
 proc sifmod_change {feature} {
     foreach kind {exported runtime_variables} {
         foreach row [dict get $feature $kind] {

@@ -1,7 +1,7 @@
 
 -- The container, written by sifmod VERSION: its values, and the code that sets them until unload.
 -- In runtime_variables, _X is SINGULARITY_X and APPTAINER_X; ENV_X is SINGULARITYENV_X and APPTAINERENV_X: X in the container only.
--- Of binds the code makes both *_BINDPATH, and of an image SIF, CONTAINERROOT and RUNSCRIPTS.
+-- binds becomes SINGULARITY_BINDPATH and APPTAINER_BINDPATH, image SIF, installdir CONTAINERROOT and RUNSCRIPTS.
 local v = {
     image = "/apps/GROMACS/2024.1/gromacs.sif",
     installdir = "/apps/GROMACS/2024.1",

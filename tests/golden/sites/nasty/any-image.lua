@@ -1,6 +1,6 @@
 -- Written by `sifmod site module`. It has the settings of the site test: to change them, change the site file and run it again.
 -- In runtime_variables, _X is SINGULARITY_X and APPTAINER_X; ENV_X is SINGULARITYENV_X and APPTAINERENV_X: X in the container only.
--- Of binds the code makes both *_BINDPATH, and of an image SIF, CONTAINERROOT and RUNSCRIPTS.
+-- binds becomes SINGULARITY_BINDPATH and APPTAINER_BINDPATH, image SIF, installdir CONTAINERROOT and RUNSCRIPTS.
 local v = {
     family = "container",
     binds = { "/site\\,data:/data 1:ro" },
