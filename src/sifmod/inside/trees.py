@@ -4,7 +4,7 @@
                                                           compare names, types, modes, link targets, sizes (full: bytes)
     trees.py tar DIRECTORY FREE VENV [MODULE...]          write it as a tar archive to standard output
     trees.py order DIRECTORY VENV [MODULE...]             print the same order for mksquashfs's option -sort
-    trees.py packages VENV...                             list name==version of virtual environments, the first wins
+    trees.py packages VENV...                             list the packages of virtual environments, the first wins
     trees.py set-id-bits FROM TO                          copy setuid and setgid bits from FROM to TO
 
 LEFT is a directory; if it has the record FOLDER_MODES, its folders count with the modes in that. RIGHT is a mounted
@@ -600,25 +600,58 @@ def at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
+def metadata(path: str) -> "Optional[str]":
+    """Return the beginning of a file; None if it can't be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace", opener=at_once) as stream:
+            if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                return stream.read(MOST_METADATA)
+    except OSError:
+        pass
+    return None
+
+
 def distribution(entry: str) -> "tuple[str, str]":
     """Return name and version of an entry in site-packages; empty if its metadata lack them or can't be read."""
     # distutils installed the metadata as a file
     for path in (os.path.join(entry, "METADATA"), os.path.join(entry, "PKG-INFO"), entry):
-        try:
-            with open(path, encoding="utf-8", errors="replace", opener=at_once) as stream:
-                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                    continue
-                text = io.StringIO(stream.read(MOST_METADATA))
-        except OSError:
+        text = metadata(path)
+        if text is None:
             continue
-        lines = [line.partition(":") for line in itertools.takewhile(str.strip, text)]
+        lines = [line.partition(":") for line in itertools.takewhile(str.strip, io.StringIO(text))]
         headers = {key.lower(): value.strip() for key, _, value in reversed(lines)}
         return headers.get("name", ""), headers.get("version", "")
     return "", ""
 
 
+def origin(text: "Optional[str]") -> str:
+    """Return where a package comes from by its direct_url.json (PEP 610), as pip writes it, without users and passwords.
+
+    `unknown` if the text says no address.
+    """
+    import json
+    from urllib.parse import quote, urlsplit
+
+    try:
+        noted = json.loads(text or "")
+        parts = urlsplit(noted["url"])
+        control, below = noted.get("vcs_info", {}), noted.get("subdirectory", "")
+        user, _, host = parts.netloc.rpartition("@")
+        # that of each repository, which ssh needs
+        address = parts._replace(netloc=f"git@{host}" if user == "git" else host).geturl()
+        if control:
+            address = "{}+{}@{}".format(control["vcs"], address, control["commit_id"])
+        address += f"#subdirectory={below}" if below else ""
+        return quote(address, safe="!#$%&'()*+,/:;=?@[]~") if parts.scheme else "unknown"
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return "unknown"
+
+
 def requirements(folders: "Iterable[str]") -> "list[str]":
-    """Return name==version of the packages that users installed in these folders, as `pip install -r` reads it.
+    """Return a line for each package that users installed in these folders, as `pip install -r` reads it.
+
+    It is name==version of what came from an index, and `name @ address  # version` of what did not: an index may have
+    another package of that name.
 
     The metadata are parsed here because importlib.metadata needs Python 3.8.
     """
@@ -629,12 +662,15 @@ def requirements(folders: "Iterable[str]") -> "list[str]":
             for entry in sorted(glob.glob(os.path.join(glob.escape(folder), pattern))):
                 name, version = distribution(entry)
                 if name and version and canonical(name) not in SEEDED:
-                    found.setdefault(canonical(name), f"{name}=={version}")
+                    noted, line = os.path.join(entry, "direct_url.json"), f"{name}=={version}"
+                    if os.path.lexists(noted):
+                        line = f"{name} @ {origin(metadata(noted))}  # {version}"
+                    found.setdefault(canonical(name), line)
     return sorted(found.values(), key=str.lower)
 
 
 def packages(*venvs: str) -> int:
-    """Print name==version of the packages in virtual environments; of one in several, what the first has."""
+    """Print the packages in virtual environments, as `requirements` does; of one in several, what the first has."""
     pattern = "lib/python3*/site-packages"
     for line in requirements(path for venv in venvs for path in glob.glob(os.path.join(glob.escape(venv), pattern))):
         print(line)

@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from sifmod import names
 from sifmod.container.bind import escape
 from sifmod.container.spec import ContainerSpec
+from sifmod.inside.trees import requirements
 
 from ..imagetrees import squashfs
 from ..support import SQUASHFS, Need, a_site, snapshot
@@ -117,6 +119,47 @@ def test_of_another_installation_nothing_is_run(
     assert sorted(call["argv"][-2:]) == ["a-b==1.0+x_y", "old==2"]
 
 
+CLONED = '{"url": "https://me:secret@host/x.git", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}}'
+
+
+@pytest.mark.parametrize("form", ["directory", "packed", "list", "layer"])
+def test_what_came_from_no_index_is_named_and_not_installed_from_one(
+    wrapper: Wrapper, installed: ContainerSpec, tmp_path: Path, need: Need, form: str
+) -> None:
+    """An index may have a package of a stranger by that name."""
+    own = Path(installed.installdir, "user-software/venv/demo/lib/python3.11/site-packages")
+    (own / "cloned-9.dist-info").mkdir(parents=True)
+    other = tmp_path / "other"
+    site = other / "user-software/venv/demo/lib/python3.11/site-packages"
+    notes = {"my_proj-0.1": '{"dir_info": {"editable": true}, "url": "file:///home/my%20proj"}', "cloned-2": CLONED}
+    for name, note in {**notes, "odd-3": "[", "usual-1": ""}.items():
+        (site / f"{name}.dist-info").mkdir(parents=True)
+        (site / f"{name}.dist-info/METADATA").write_text("Name: {}\nVersion: {}\n".format(*name.split("-")))
+        if note:
+            (site / f"{name}.dist-info/direct_url.json").write_text(note)
+    if form == "packed":
+        squashfs(need("mksquashfs"), other / "user-software", other / "user-software.squashfs")
+    elif form == "layer":
+        (other / "user-software.layers").mkdir()
+        squashfs(need("mksquashfs"), other / "user-software", other / "user-software.layers/1.squashfs")
+        # as an earlier make-squashfs wrote it
+        (other / "user-software.layers/1.txt").write_text("cloned==2\nMy.Proj==0.1\nodd==3\nusual==1\n")
+        shutil.rmtree(site)
+    elif form == "list":
+        (tmp_path / "list.txt").write_text("\n".join([*requirements([str(site)]), "by-hand @ git+ssh://a:b@host/y"]))
+    done = wrapper.run("carry-over", str(tmp_path / "list.txt" if form == "list" else other))
+    assert done.returncode == 10, done.stderr
+    (call,) = wrapper.fake.calls
+    assert call["argv"][-2:] == ["install", "usual==1"]
+    head = "Not from an index: install it again from where it came: "
+    named = {line[len(head) :].lower() for line in done.stdout.splitlines() if line.startswith(head)}
+    mine = {"directory": "my-proj", "packed": "my-proj", "list": "my_proj", "layer": "my.proj"}[form]
+    expected = {f"{mine} @ file:///home/my%20proj  # 0.1", "cloned @ git+https://host/x.git@c0ffee  # 2"}
+    expected |= {"odd @ unknown  # 3", *(["by-hand @ git+ssh://host/y"] if form == "list" else [])}
+    assert named == expected
+    assert done.stdout.splitlines()[-1].endswith("another package requires it, and may not be yours: cloned==9")
+
+
 def test_other_commands_leave_variables_of_the_user_alone(wrapper: Wrapper) -> None:
     """A variable that is exported and set anew would be another one in the container."""
     scripts = ("central", "container", "expand", "layers", "lend", "packed", "paths")
@@ -164,7 +207,16 @@ def test_a_lock_that_is_no_file_is_named(
 @pytest.mark.parametrize(
     "line",
     [
-        *("--index-url=http://evil/", "-r/etc/passwd", "../x", "./x", "/x", ".x", "a @ file:///x", "http://evil/x.whl"),
+        *(
+            "--index-url=http://evil/",
+            "-r/etc/passwd",
+            "../x",
+            "./x",
+            "/x",
+            ".x",
+            "a @ file:///x y",
+            "http://evil/x.whl",
+        ),
         *(
             "a==1 --pre",
             "$(touch x)",
