@@ -264,7 +264,9 @@ def own_demo(kept_demo: Kept) -> User:
 @pytest.fixture
 def with_greeting(kept_demo: Kept, wheel: Path) -> Kept:
     """The same copies, one of which has the package `greeting` 1.0 in its user software."""
-    install = f"module load {DEMO_MODULE}; singularity exec $SIF pip install --no-index {wheel}"
+    install = (
+        f"module load {DEMO_MODULE}; singularity exec $SIF pip install --no-index --find-links {wheel.parent} greeting"
+    )
     kept_demo.make("extended", "plain", install)
     return kept_demo
 

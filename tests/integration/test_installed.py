@@ -177,7 +177,7 @@ def test_remove_keeps_what_users_installed_and_a_new_install_takes_it_back(user:
     assert not list((user.prefix / "modules").rglob("*demo*"))
     assert "no container modules" in user.out("sifmod list")
     folder = kept / DEMO_MODULE.replace("/", "-")
-    assert (folder / "user-software.txt").read_text() == "greeting==1.0\n"
+    assert (folder / "user-software.txt").read_text() == f"greeting @ {wheel.as_uri()}  # 1.0\n"
     user.eb(DEMO_EASYCONFIG)
     user.run(f"cp '{folder}'/user-software.* {user.installdir(DEMO_MODULE)}")
     greeted = user.out(f"{LOAD}; singularity exec $SIF python -c 'import greeting; print(greeting.greet())'")

@@ -115,10 +115,34 @@ def carry(user: User, old: Path, wheels: Path) -> subprocess.CompletedProcess[st
 def test_carry_over_brings_the_packages_to_a_new_install(extended: User, wheel: Path, tmp_path: Path) -> None:
     new = make_user(tmp_path / "new")
     new.eb(DEMO_EASYCONFIG)
-    done = carry(new, extended.installdir(DEMO_MODULE), wheel.parent)
+    # where `sifmod build-wheel` puts wheels
+    built = tmp_path / "home/.local/share/sifmod/wheels" / DEMO_MODULE
+    built.mkdir(parents=True)
+    built.chmod(0o700)
+    wheel.rename(built / wheel.name)
+    script = f"{LOAD}; HOME={tmp_path}/home PIP_NO_INDEX=1 carry-over {extended.installdir(DEMO_MODULE)}"
+    done = new.run(script, check=False)
     assert done.returncode == 0, done.stderr
     assert "All packages were carried over" in done.stdout
     assert new.out(f"{LOAD}; python -c 'import greeting; print(greeting.greet())'") == "hello"
+
+
+def test_a_package_of_one_s_own_is_not_replaced_by_a_stranger_s(own_demo: User, tmp_path: Path) -> None:
+    mine = make_wheel(tmp_path, "mine", "1.0", "")
+    index = tmp_path / "index"
+    index.mkdir()
+    make_wheel(index, "mine", "1.0", "raise SystemExit('a stranger')\n")
+    own_demo.run(f"{LOAD}; pip install --no-index {mine}; make-squashfs; unmake-squashfs")
+    installdir = own_demo.installdir(DEMO_MODULE)
+    line = f"mine @ {mine.as_uri()}  # 1.0"
+    assert (installdir / "user-software.txt").read_text() == f"{line}\n"
+    own_demo.run(f"{LOAD}; cp $CONTAINERROOT/user-software.txt {tmp_path}/list.txt; pip uninstall -y mine")
+    for old in (tmp_path / "list.txt", installdir):
+        done = carry(own_demo, old, index)
+        assert done.returncode == (10 if old.is_file() else 2)
+        assert ("install it again from where it came" in done.stdout) == old.is_file()
+    assert own_demo.run(f"{LOAD}; python -c 'import mine'", check=False).returncode == 1
+    assert own_demo.out("sifmod list --json").count("mine==") == 0
 
 
 @pytest.mark.slow

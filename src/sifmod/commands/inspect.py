@@ -115,8 +115,10 @@ def inspect(
         if as_json:
             echo_json(_named(python.packages))
         else:
+            origins = dict(python.origins)
             for name, version in python.packages:
-                echo_whole(printable(f"{name}=={version}"))  # may pass through grep to a terminal
+                line = f"{name} @ {origins[name]}  # {version}" if name in origins else f"{name}=={version}"
+                echo_whole(printable(line))  # may pass through grep to a terminal
     elif as_json:
         echo_json(_as_json(found))
     else:
@@ -165,7 +167,7 @@ def _as_json(found: Inspection) -> dict[str, Any]:
     for name in ("signatures", "pythons", "components", "torch", "mpi"):
         plain[name] = [asdict(one) for one in plain[name]]
     for python in plain["pythons"]:
-        del python["commands"], python["licences"]
+        del python["commands"], python["licences"], python["origins"]
         for name in ("packages", "conda_packages"):
             python[name] = _named(python[name])
     plain["packages"] = _named(found.packages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Optional
 
@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from sifmod.image.files import ImageFiles
 from sifmod.image.notes import json_object
+from sifmod.inside.trees import origin
 
 Files = ImageFiles[Any]
 Packages = tuple[tuple[str, str], ...]
@@ -44,6 +45,7 @@ class ImagePython:
     version: str  # full version such as `3.11.2` if it can be read, else `3.11`
     packages: Packages = field(repr=False)  # name and version of each distribution, as in `pip list`, sorted by name
     licences: Packages = field(default=(), repr=False)  # name and licence of each distribution that notes one
+    origins: Packages = field(default=(), repr=False)  # in user software: name and address of what came from no index
     conda_packages: Packages = field(default=(), repr=False)  # name and version of each conda package, Python or not
     conda_root: str = ""  # root of its conda installation; empty if it is not a conda environment
     conda_env: str = ""  # name of the conda environment, `base` for the root; empty if it is not a conda environment
@@ -86,7 +88,18 @@ def find_pythons(
 
 def user_software_pythons(files: Files) -> tuple[ImagePython, ...]:
     """Return the virtual environments of user software, without the packages of their image."""
-    return tuple(filter(None, (_python(files, f"/venv/{name}", {}) for name in files.names("/venv")[:_MOST_PYTHONS])))
+    found = filter(None, (_python(files, f"/venv/{name}", {}) for name in files.names("/venv")[:_MOST_PYTHONS]))
+    return tuple(replace(python, origins=tuple(_origins(files, python.site_directories))) for python in found)
+
+
+def _origins(files: Files, folders: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for folder in folders:
+        for entry in files.names(folder):
+            path = f"{folder}/{entry}/direct_url.json"
+            if entry.endswith(".dist-info") and files.is_file(path):
+                distribution = _distribution(files, folder, entry)
+                if distribution:
+                    yield distribution.name, origin(files.text(path, limit=_METADATA))
 
 
 def _places(files: Files, search_path: Iterable[str]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from sifmod.finding import PROBLEM, Finding
 from sifmod.image.inspection import open_image
 from sifmod.text import quoting
 from sifmod.usersoftware.startup import OF_LAYERS
-from sifmod.usersoftware.state import damage, listed, packed_problem
+from sifmod.usersoftware.state import damage, listed, packed_problem, pins
 from sifmod.usersoftware.tree import first_of_each, layers_in, packages_in, packed_is_active
 
 _TOPIC = "layers"
@@ -71,7 +71,7 @@ def layers(root: Path, bases: Sequence[str] = ()) -> tuple[Layer, ...]:
     for number, path in enumerate((*layers_in(root), *trees_below(bases)), 1):
         if path.is_dir():
             problem = "" if os.access(path, os.R_OK | os.X_OK) else "it can't be read"
-            packages = () if problem else tuple(packages_in(path).splitlines())
+            packages = () if problem else pins(packages_in(path))
         else:
             problem, packages = packed_problem(path), listed(path.with_suffix(".txt"))
         if number > names.MOST_LAYERS:

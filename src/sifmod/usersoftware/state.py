@@ -16,6 +16,7 @@ from sifmod.image import superblock
 from sifmod.inside.trees import SEEDED, links_out
 from sifmod.text import quoting
 from sifmod.text.digest import SHA256
+from sifmod.text.package import package_of
 from sifmod.usersoftware.tree import dangling_link, packages_in, packed_is_active
 
 NONE = "none"  # the module has no user software
@@ -158,7 +159,7 @@ def user_software(root: Path, *, venv: str) -> UserSoftware:
     astray: tuple[str, ...] = ()
     if state == DIRECTORY:
         astray = tuple(f"in '{directory}', {sentence}" for sentence in links_out(str(directory)))
-        packages = tuple(packages_in(directory).splitlines())
+        packages = pins(packages_in(directory))
     elif state == PACKED:
         packages = listed(root / names.USER_SOFTWARE_LIST)
     return UserSoftware(state, directory, packed, has_directory, has_packed, problem, packages, astray)
@@ -268,9 +269,13 @@ def _sizes(top: Path) -> Iterator[int]:
 
 
 def listed(path: Path) -> tuple[str, ...]:
-    """Return the lines of a list that make-squashfs has written; none if it can't be read."""
+    """Return `name==version` of each package in a list that make-squashfs has written; none if it can't be read."""
     try:
-        lines = content_of(path).decode(errors="replace").splitlines()
+        return pins(content_of(path).decode(errors="replace"))
     except OSError:
         return ()
-    return tuple(line.strip() for line in lines if re.match(r"\s*[A-Za-z0-9]", line))
+
+
+def pins(text: str) -> tuple[str, ...]:
+    """Return `name==version` of each package in a list of user software, wherever it came from."""
+    return tuple("==".join(package) for package in map(package_of, text.splitlines()) if package)

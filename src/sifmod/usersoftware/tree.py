@@ -20,7 +20,7 @@ from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.writing import write_whole
 from sifmod.inside.trees import requirements
 from sifmod.resources import program
-from sifmod.text.package import is_package
+from sifmod.text.package import package_of
 
 # The parts of user software, and the suffix of each when it is set aside under another name.
 PARTS = {
@@ -192,18 +192,18 @@ def _stems(stem: str) -> Iterator[str]:
 
 
 def first_of_each(text: str) -> str:
-    """Return lines `name==version` without those of a package that an earlier line has."""
+    """Return the lines of a list of packages without those of a package that an earlier line has."""
     lines: dict[str, str] = {}
     for line in text.splitlines():
-        lines.setdefault(re.sub(r"[-_.]+", "-", line.split("==", 1)[0]).lower(), line)
+        lines.setdefault(re.sub(r"[-_.]+", "-", re.split("==| @ ", line, maxsplit=1)[0]).lower(), line)
     return "".join(f"{line}\n" for line in lines.values())
 
 
 def packages_in(directory: Path) -> str:
-    """Return name==version of the packages installed in a tree, as `pip install -r` reads it.
+    """Return the packages installed in a tree, a line each, as `inside.trees.requirements` describes it.
 
-    The metadata of user packages is not trusted: a line that is not a valid name and version is left out.
+    The metadata of user packages is not trusted: a line without a valid name and version is left out.
     """
     folders = sorted(directory.glob("venv/*/lib/python3*/site-packages"))
     lines = requirements(map(str, folders))
-    return "".join(f"{line}\n" for line in lines if is_package(*line.split("==", 1)))
+    return "".join(f"{line}\n" for line in lines if package_of(line))

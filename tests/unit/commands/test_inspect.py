@@ -36,6 +36,13 @@ def test_tables_for_people(top: Path) -> None:
     assert "  exec python3" in output.splitlines()
 
 
+def test_packages_of_user_software_that_came_from_no_index_have_their_address(tmp_path: Path) -> None:
+    python_prefix(tmp_path, "/venv/demo", config="home = /usr/bin\n", packages=[("mine", "1"), ("b", "1")])
+    (noted,) = tmp_path.glob("venv/demo/lib/*/site-packages/mine-1.dist-info")
+    (noted / "direct_url.json").write_text('{"url": "file:///mine"}')
+    assert call(tmp_path, "--packages").output.splitlines() == ["b==1", "mine @ file:///mine  # 1"]
+
+
 def test_mpi_libraries_with_their_abi(top: Path) -> None:
     write(top, "/usr/local/lib/libmpi.so.12").write_bytes(mpich("4.0.2"))
     row = ["MPICH", "4.0.2", "MPICH", "libmpi.so.12", "glibc", "2.34", "/usr/local/lib/libmpi.so.12"]

@@ -99,11 +99,14 @@ def test_the_default_python_is_the_one_that_the_image_activates(tmp_path: Path, 
 def test_user_software_packed_and_not(tmp_path: Path, need: Need) -> None:
     top = tmp_path / "user-software"
     write(top, "/venv/demo/pyvenv.cfg", "home = /usr/bin\nversion = 3.11.2\n")
-    distribution(top, "/venv/demo/lib/python3.11/site-packages", "greeting", "1.0")
+    site = "/venv/demo/lib/python3.11/site-packages"
+    distribution(top, site, "greeting", "1.0")
+    write(top, f"{site}/greeting-1.0.dist-info/direct_url.json", '{"url": "file:///mine"}')
     path = squashfs(need("mksquashfs"), top, tmp_path / "user-software.squashfs")
     for one in (top, path):
         found = inspect_image(one)
         assert (found.kind, found.python().packages) == ("user software", (("greeting", "1.0"),))
+        assert found.python().origins == (("greeting", "file:///mine"),)
 
 
 @pytest.mark.parametrize(("kind", "said"), [(2, "ext3"), (5, "encrypted squashfs"), (99, "unknown")])

@@ -23,6 +23,8 @@ from packaging.utils import canonicalize_name
 from tests.lacking import lacking
 
 from sifmod.inside import trees
+from sifmod.text.package import package_of
+from sifmod.usersoftware.tree import first_of_each
 
 from ..imagetrees import squashfs, write
 from ..support import Need
@@ -147,6 +149,30 @@ def test_metadata_without_an_end_have_no_version(tmp_path: Path) -> None:
     assert trees.requirements([str(tmp_path)]) == ["a==1"]
 
 
+@pytest.mark.parametrize(
+    ("note", "address"),
+    [
+        ('{"url": "file:///home/x y/é", "dir_info": {"editable": true}}', "file:///home/x%20y/%C3%A9"),
+        ('{"url": "https://u:p@host/a.whl?x=1&y", "archive_info": {}}', "https://host/a.whl?x=1&y"),
+        (
+            '{"url": "ssh://git@host/a", "vcs_info": {"vcs": "git", "commit_id": "c0"}, "subdirectory": "b"}',
+            "git+ssh://git@host/a@c0#subdirectory=b",
+        ),
+        *((note, "unknown") for note in ("", "[]", "{}", '{"url": 5}', '{"url": "x"}', '{"url": "a://\\ud800"}')),
+        *((note, "unknown") for note in ('{"url": "a://[x"}', '{"url": "a://b", "vcs_info": 1}', "[" * 9999)),
+    ],
+)
+def test_what_came_from_no_index_is_listed_with_its_address(tmp_path: Path, note: str, address: str) -> None:
+    (tmp_path / "a-1.dist-info").mkdir()
+    (tmp_path / "a-1.dist-info/METADATA").write_text("Name: a\nVersion: 1\n")
+    (tmp_path / "a-1.dist-info/direct_url.json").write_text(note, encoding="utf-8")
+    (line,) = trees.requirements([str(tmp_path)])
+    assert line == f"a @ {address}  # 1"
+    assert package_of(line) == ("a", "1")
+    assert first_of_each(f"{line}\nA==2\n") == f"{line}\n"
+    assert package_of("a @ file:///x") is None
+
+
 def test_what_can_not_be_read_has_no_version(tmp_path: Path) -> None:
     write(tmp_path, "a-1.dist-info/METADATA/folder", "")
     assert trees.requirements([str(tmp_path), str(tmp_path / "not there")]) == []
@@ -192,6 +218,19 @@ def test_the_comparison_says_how_far_it_is_also_while_nothing_is_counted(
     monkeypatch.setattr(trees, "confirmed", half)
     assert trees.compare(str(tree), str(tmp_path / "other"), "full") == 0
     assert capfd.readouterr().err.splitlines() == ["comparing: 0:00 passed", "comparing: 2 of 3 MiB, 0:00 left"]
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+    def unreadable(*_given: object) -> bool:
+        not_listed()
+        raise OSError("why")
+
+    # on a terminal the line is taken away before it is said what is wrong
+    monkeypatch.setattr(os, "isatty", lambda _descriptor: True)
+    monkeypatch.setattr(trees, "is_listed", unreadable)
+    monkeypatch.setattr(sys, "argv", ["trees.py", "compare", str(tree), str(tmp_path / "other"), "full"])
+    assert trees.main() == 1
+    line = "\r\x1b[K"
+    assert capfd.readouterr().err == f"{line}comparing: 0:00 passed{line}can't be read: why\n"
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
