@@ -61,7 +61,7 @@ def test_a_cell_runs_in_the_container_with_the_users_packages(with_ipykernel: Us
             "/user-software/venv/demo hello"
         )
         assert outcome(client, "import os; print(os.path.isdir('/.singularity.d'))") == "True"
-        assert "Type on the host: add-layer; pip install x; make-squashfs" in outcome(client, "%pip install x")
+        assert "host: make-squashfs --remove-directory; add-layer; pip install x; " in outcome(client, "%pip install x")
 
         # An interrupt ends the cell, and neither the kernel nor the mounts of the container.
         waiting = client.execute("import time; print('on', flush=True); time.sleep(60)")
