@@ -136,7 +136,8 @@ def _messages(spec: ContainerSpec, site: Site, installdir: PurePosixPath) -> dic
         "damaged_alone": f"{packed} is damaged, and your packages are in it. Restore it from a backup, or, "
         f"{rollback}. Otherwise begin anew with: rm {quoting.shell(packed)}; {rebuild}. {again}",
         "missing": f"the user software is missing: neither {own_path(names.USER_SOFTWARE_DIRECTORY)} nor {packed} "
-        f"exists. Restore the file, {rollback}. Otherwise make it again, without your packages, with: {rebuild}. {again}",
+        f"exists. Restore the file, {rollback}. Otherwise make it again, without your packages, with: {rebuild}. "
+        f"{again}",
         # after a path and its owner
         "may_not_write": f"for group write permission, {site.ask_owner}. For a module of your own on top: sifmod on "
         f"{quoting.shell(spec.module)} --name NAME",
