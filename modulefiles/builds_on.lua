@@ -3,7 +3,7 @@
 -- The user software of what this module builds on comes after it, and then the layers of that, as long as its manifest says what it
 -- did when this module was installed.
 local function find_base(base)
-    local file = not (io and io.open) and "" or isFile(base.manifest) and open_file(base.manifest)
+    local file = not (io and io.open) and "" or is_file(base.manifest) and open_file(base.manifest)
     if not file then
         if mode() == "load" then
             LmodMessage("Warning: " .. base.is_gone)
@@ -27,7 +27,7 @@ local function find_base(base)
     end
     local directory, file_name = base.root .. names.directory, base.root .. names.packed
     local is_there = isDir(directory)
-    if isFile(file_name) and not (is_there and (isFile(base.root .. names.unpacked_mark) or problem_of(file_name))) then
+    if is_file(file_name) and not (is_there and (is_file(base.root .. names.unpacked_mark) or problem_of(file_name))) then
         layers[#layers + 1] = { file_name, base.source .. names.packed, true }
     elseif is_there then
         layers[#layers + 1] = { directory, base.source .. names.directory, false }

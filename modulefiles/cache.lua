@@ -59,7 +59,7 @@ else
     cache_problem = problem_of_way(cache)
     if not cache_problem and not isDir(cache) then
         cache_problem = "'" .. cache .. "' " .. v.cache.missing
-    elseif not cache_problem and lfs and lfs.attributes and lfs.attributes(cache, "permissions"):sub(1, 3) ~= "rwx" then
+    elseif not cache_problem and lfs.attributes(cache, "permissions"):sub(1, 3) ~= "rwx" then
         cache_problem = "'" .. cache .. "' " .. v.cache.unusable
     end
 end

@@ -1,8 +1,8 @@
 
 -- Without the installation's own image, one of the site's of the same size and with the same identifier in its header.
 local function is_copy(path, size, id)
-    if not isFile(path) or size == 0 or not (io and io.open) then
-        return isFile(path)
+    if not is_file(path) or size == 0 or not (io and io.open) then
+        return is_file(path)
     end
     local file = io.open(path, "rb")
     if not file then
@@ -17,7 +17,7 @@ local function is_copy(path, size, id)
     return is_same and (id == "" or found == id)
 end
 for _, central in ipairs(v.central) do
-    if not isFile(v.image) and is_copy(central[1], central[2], central[3]) then
+    if not is_file(v.image) and is_copy(central[1], central[2], central[3]) then
         v.image = central[1]
     end
 end

@@ -4,7 +4,7 @@
 local eb_python = os.getenv("EB_INSTALLPYTHON")
 for folder in (os.getenv("PATH") or ""):gmatch("[^:]+") do
     local python = pathJoin(folder, "python3")
-    if not eb_python and folder ~= v.own_python_in and isFile(python) then
+    if not eb_python and folder ~= v.own_python_in and is_file(python) then
         eb_python = python
     end
 end

@@ -2,12 +2,6 @@
 -- Uses expand (expand); as_lua, matches (patterns).
 -- What the cluster offers to containers: each feature in use that applies on this node adds bind paths and variables. The record
 -- says which these were, for the unload, and for commands on other nodes.
-local function exists(path)
-    if lfs and lfs.attributes then
-        return lfs.attributes(path) ~= nil
-    end
-    return isDir(path) or isFile(path)
-end
 
 -- The name of this node, in full and short, and Slurm's for it. The variable HOSTNAME of a job is that of the login node.
 local hosts = { os.getenv("SLURMD_NODENAME") }

@@ -46,7 +46,7 @@ local function problem_of(path)
 end
 local packed = v.installdir .. names.packed
 local has_directory = isDir(v.installdir .. names.directory)
-local is_packed = isFile(packed) and not (has_directory and isFile(v.installdir .. names.unpacked_mark))
+local is_packed = is_file(packed) and not (has_directory and is_file(v.installdir .. names.unpacked_mark))
 local problem = is_packed and problem_of(packed)
 if problem and mode() == "load" then
     LmodMessage("Warning: " .. said[problem][has_directory and 1 or 2])
@@ -65,7 +65,7 @@ local layers = {}
 local function find_layers(root, source)
     local count = 0
     local function has(ending)
-        return count < own.most_layers and isFile(root .. names.layers .. (count + 1) .. ending)
+        return count < own.most_layers and is_file(root .. names.layers .. (count + 1) .. ending)
     end
     -- what has a mark is a layer no longer
     while has(".squashfs") and not has(".unused") do

@@ -133,7 +133,7 @@ ADVISED = "__SIFMOD_ADVISED"
 # Host commands that change what is bound: in the shell of a user they load the module again.
 RELOADING = ("make-squashfs", "unmake-squashfs", "add-layer", "remove-layer", "flatten-layers")
 
-# sifmod's own host commands and runscripts: a wrapper of the same name would hide one of them.
+# sifmod's own host commands: a wrapper of the same name would hide one of them.
 COMMANDS = (
     "start-shell",
     "in-container",

@@ -57,7 +57,12 @@ def test_required_ones_are_always_bound_and_a_missing_one_is_named(user: User, t
 def test_optional_ones_are_bound_where_they_are(user: User, tmp_path: Path) -> None:
     """What docs/explanation/binds.md says of one that goes later: wrappers and a new load tolerate it."""
     here, gone = filled(tmp_path / "here"), tmp_path / "gone"
-    with_site(user, tmp_path, optional_binds=[f"{here}:/data", f"{gone}:/gone", str(tmp_path / "plain")])
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to("nowhere")
+    sources = [f"{here}:/data", f"{gone}:/gone", str(tmp_path / "plain"), f"{dangling}:/dangling", "/dev/null:/null"]
+    with_site(user, tmp_path, optional_binds=sources)
+    look = "ls -d /null /dangling 2>&-"
+    assert user.out(f"{LOAD}; singularity exec $SIF {look}; start-shell -c '{look}'", check=False) == "/null\n/null"
     assert user.out(f"{LOAD}; singularity exec $SIF {READ}; start-shell -c '{READ}'") == "contentcontent"
     assert str(gone) not in user.out(f"{LOAD}; echo $SINGULARITY_BINDPATH")
     filled(gone)

@@ -64,6 +64,9 @@ def test_replace_keeps_the_previous_file_for_rollback(extended: User) -> None:
     refused = extended.run(f"{LOAD}; make-squashfs", check=False)
     assert refused.returncode == 3
     assert "--replace" in refused.stderr
+    refused = extended.run(f"{LOAD}; make-squashfs --rollback --remove-directory", check=False)
+    assert refused.returncode == 1
+    assert "--rollback takes no other option" in refused.stderr
     extended.run(
         f"{LOAD}; singularity exec $SIF touch /user-software/second; make-squashfs --replace --remove-directory"
     )
@@ -216,7 +219,8 @@ def test_remove_directory_removes_only_after_a_full_comparison(extended: User, t
         '/usr/bin/mksquashfs "$2.t" "${@:2}"; rm -rf "$2.t" "$2.r"\n'
     )
     (tools / "mksquashfs").chmod(0o755)
-    done = extended.run(f"{LOAD}; PATH={tools}:$PATH; make-squashfs --remove-directory", check=False)
+    less = "--remove-directory --verify=sizes"
+    done = extended.run(f"{LOAD}; PATH={tools}:$PATH; make-squashfs {less}", check=False)
     assert done.returncode == 6
     assert "greeting.py" in done.stderr
     assert (root(extended) / "user-software").is_dir()

@@ -9,7 +9,7 @@ from conftest import DEMO_EASYCONFIG, DEMO_MODULE, IMAGES, LMODS, User, with_lmo
 
 SITE = """
 binds = ["/srv"]
-optional_binds = ["/etc/hostname:/seen", "/no/such"]
+optional_binds = ["/etc/hostname:/seen", "/no/such", "{folder}/dangling:/dangling", "/dev/null:/null"]
 gpu = "nvidia"
 default_features = ["host-mpi"]
 [container_env]
@@ -30,7 +30,7 @@ env = { ELSEWHERE = "1" }
 [feature.quiet]
 env = { QUIET = "1" }
 """
-SEEN = """ls -d /host/hostname /srv /seen
+SEEN = """ls -d /host/hostname /null /srv /seen
 echo $NCCL_SOCKET_IFNAME $PIP_INDEX_URL $HF_HOME ${LD_LIBRARY_PATH%%:*} $INNER $QUIET $ELSEWHERE"""
 DEMO = IMAGES / "demo.sif"
 
@@ -66,7 +66,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Both modules, the container's as `sifmod render` writes it: an install takes longer."""
     tool, syntax = request.param
     folder = tmp_path_factory.mktemp("cluster")
-    (folder / "our.toml").write_text(SITE)
+    (folder / "our.toml").write_text(SITE.replace("{folder}", str(folder)))
+    (folder / "dangling").symlink_to("nowhere")
     prefix = folder / "eb"
     user = User(prefix, {"SIFMOD_SITE": str(folder / "our.toml"), "EASYBUILD_MODULE_SYNTAX": syntax})
     user.run(f"sifmod render {DEMO_EASYCONFIG} --output rendered; cp -r rendered/* {prefix}", cwd=folder)
@@ -83,7 +84,7 @@ def test_any_image_gets_what_the_module_of_a_container_gives(cluster: Cluster) -
         script = f"{choice} module load {module}; singularity exec {image} sh -c '{SEEN}'"
         return cluster.out(script).splitlines()
 
-    binds = ["/host/hostname", "/seen", "/srv"]
+    binds = ["/host/hostname", "/null", "/seen", "/srv"]
     words = "hsn1 https://example.org/a'b /tmp/own-caches/hf /host 1"
     assert seen(DEMO_MODULE, "$SIF") == seen("our-container", str(DEMO)) == [*binds, words]
     choice = "export SIFMOD_FEATURES=-host-mpi,quiet,elsewhere;"
@@ -113,7 +114,7 @@ def test_environment_modules_refuses_a_second_one(cluster: Cluster) -> None:
         pytest.skip("Lmod replaces it")
     said = cluster.out(f"module load our-container; module load {DEMO_MODULE} 2>&1; echo $SINGULARITY_BINDPATH")
     assert "conflict" in said
-    assert said.endswith("/srv,/etc/hostname:/seen,/etc/hostname:/host/hostname,/opt")
+    assert said.endswith("/srv,/etc/hostname:/seen,/dev/null:/null,/etc/hostname:/host/hostname,/opt")
 
 
 def test_commands_of_a_container_keep_what_the_user_appends_to_it(cluster: Cluster) -> None:

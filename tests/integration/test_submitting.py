@@ -126,10 +126,13 @@ def test_the_other_commands_of_slurm_work_inside(inside: User, job_directory: Pa
     (job_directory / "run.sh").write_text(f"srun -n2 hostname\nsrun -n1 python -c '{PREFIX}'\n{held}\n")
     # sys.executable, which the host lacks
     with (job_directory / "run.sh").open("a") as lines_of_script:
-        lines_of_script.write(f"srun -n1 {VENV}/bin/python -c '{PREFIX}'\ngetent passwd munge\nsinfo -h -o %P\n")
+        lines_of_script.write(f"srun -n1 {VENV}/bin/python -c '{PREFIX}'\n")
+        lines_of_script.write(f"srun -n 1 --label python -c 'import sys; print(sys.argv[1])' {VENV}/bin/python\n")
+        lines_of_script.write("getent passwd munge\nsinfo -h -o %P\n")
     done = inside.run(f"{LOAD}; start-shell run.sh", cwd=job_directory)
     lines = done.stdout.splitlines()
     assert lines.count(VENV) == 2, done.stdout
+    assert f"0: {VENV}/bin/python" in lines
     assert lines[-1] == "main*"
     assert lines[-2].startswith("munge:")  # a user of the host, whom the image lacks
     assert "WARNING" not in done.stderr

@@ -117,3 +117,36 @@ def test_a_page_that_compares_with_another_project_names_sources(page: Path) -> 
             or page == CLAIMS
             or re.search(r"https://github\.com/[^)\s]+/(blob|tree)/", text)
         ), compared
+
+
+def test_what_is_named_for_those_who_add_something_exists() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text().split("\n## How to add\n")[1]
+    folders = ("src/sifmod", "easyblocks", "wrappers", "modulefiles", "jobs", "tests")
+    files = {
+        str(path.relative_to(ROOT)): path.read_text()
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".sh", ".j2", ".lua", ".tcl") and "golden" not in path.parts
+    }
+
+    def defined(name: str, text: str) -> bool:
+        return re.search(rf"(?m)^\s*(?:(?:def|class|proc) )?{name}\b(?: *[:={{(]|$)", text) is not None
+
+    def named(path: str) -> list[str]:
+        return [text for name, text in files.items() if f"/{name}".endswith(f"/{path}")]
+
+    missing = []
+    of_an_installation = ("runscripts/values.sh", "share/inside")
+    for word in re.findall(r"`(\w[\w./-]*)(?:\(\))?`", guide):
+        if "NAME" in word or word in of_an_installation:
+            continue
+        if "/" in word or word.endswith((".py", ".lua", ".tcl")):
+            is_there = bool(named(word)) or any((ROOT / top / word).exists() for top in ("", "src/sifmod", "wrappers"))
+        else:
+            name = word.rpartition(".")[2]
+            is_name = "_" in name[:-1] or "." in word
+            is_there = not is_name or any(defined(name, text) for text in files.values())
+        missing += [] if is_there else [word]
+    for name, path in re.findall(r"`(\w+)(?:\(\))?`\s+of\s+`([\w/]+\.py)`", guide):
+        missing += [] if any(defined(name, text) for text in named(path)) else [f"{name} of {path}"]
+    assert missing == []

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from sifmod.container.runtime import APPTAINER, RUNTIMES
+
 from .support import Stubs, sifmod_imported_anew
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -180,12 +182,15 @@ _EXCEPTIONS = {
 
 
 def test_no_other_file_names_a_runtime() -> None:
+    others = [one for one in RUNTIMES.values() if one is not APPTAINER]
+    words = {word for one in others for word in (one.key, *one.commands, *([one.plugin.name] if one.plugin else []))}
+    assert {"enroot", "pyxis"} <= words
     naming = {
         str(path.relative_to(ROOT)).removesuffix(".j2")
         for folder in ("src", "easyblocks", "wrappers", "modulefiles", "jobs")
         for path in (ROOT / folder).rglob("*")
         if path.is_file()
         and path.suffix != ".pyc"
-        and re.search("enroot|pyxis", path.read_text(encoding="utf-8"), re.IGNORECASE)
+        and re.search("|".join(words), path.read_text(encoding="utf-8"), re.IGNORECASE)
     }
     assert naming == set(_EXCEPTIONS)

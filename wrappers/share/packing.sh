@@ -45,9 +45,10 @@ trap clean_up EXIT
 
 # require TOOL...: fail unless these tools are installed.
 require() {
-    local tool
+    local tool package
     for tool; do
-        command -v "$tool" >/dev/null || die 4 "'$tool' (of squashfs-tools or util-linux) is not installed on this node; try a login node."
+        case $tool in flock) package=util-linux ;; sha256sum) package=coreutils ;; *) package=squashfs-tools ;; esac
+        command -v "$tool" >/dev/null || die 4 "'$tool' (of $package) is not installed on this node; try a login node."
     done
 }
 
@@ -147,17 +148,23 @@ looking_takes_long() {
     ((BASH_REMATCH[1] > 4 || (BASH_REMATCH[1] == 4 && BASH_REMATCH[2] >= 5)))
 }
 
-# usable_processors: print how many processors affinity and control group allow this process, not how many the node has.
+# usable_processors: print how many processors affinity and control groups allow this process, not how many the node has. A limit
+# of version 1 of control groups is not read: Slurm sets cpusets there, which are affinity.
 usable_processors() {
-    local count line group quota period
+    local count line group='' quota period
     count=$(nproc)
     while IFS= read -r line; do
-        if [[ $line == 0::* ]]; then group=${line#0::}; fi
+        if [[ $line == 0::/?* ]]; then group=${line#0::}; fi
     done </proc/self/cgroup
-    if read -r quota period 2>/dev/null <"/sys/fs/cgroup${group-}/cpu.max" && [[ $quota != max ]]; then
-        quota=$(((quota + period - 1) / period))
-        if ((quota < count)); then count=$quota; fi
-    fi
+    # each level above limits it too; the last one is the top, which in a container has a limit
+    while :; do
+        if read -r quota period 2>/dev/null <"/sys/fs/cgroup$group/cpu.max" && [[ $quota != max ]]; then
+            quota=$(((quota + period - 1) / period))
+            if ((quota < count)); then count=$quota; fi
+        fi
+        if [[ -z $group ]]; then break; fi
+        group=${group%/*}
+    done
     printf '%s' "$count"
 }
 
@@ -253,10 +260,17 @@ stripe_temporary() {
     fi
 }
 
+# What users read of a step that is a function; others have the name of their tool.
+declare -A steps=(
+    [list_user_packages]='listing the packages' [make_environment]='making an empty environment' [mark_unused]='marking an unused layer'
+    [record_sum]='recording the SHA-256' [rename]=mv [use_directory_from_now]='marking the directory as in use'
+    [write_list]='writing the list of packages' [write_order]='finding the order of the files'
+)
+
 # try COMMAND...: end the run if a step fails; the exit status is 8 if space or quota is exhausted.
 so_far=
 try() {
-    said=$(LC_ALL=C "$@" 2>&1) || explain_failure "$1" "the same user software is in use as before."
+    said=$(LC_ALL=C "$@" 2>&1) || explain_failure "${steps[$1]-$1}" "the same user software is in use as before."
     if [[ -n $said ]]; then show "$said"; fi
 }
 
@@ -281,11 +295,11 @@ write_through() {
 
 # explain_failure TOOL STATE: end the run after a tool failed, with its output in `said`. `so_far` says what was changed; empty: nothing.
 explain_failure() {
-    show "$said"
+    if [[ -n $said ]]; then show "$said"; fi
     if [[ ${said,,} == *'no space left'* || ${said,,} == *'quota exceeded'* ]]; then
         die 8 "not enough space, inodes or quota in '$root'. ${so_far:-Nothing was changed: $2}"
     fi
-    die 5 "$1 failed (see above). ${so_far:-Nothing was changed: $2}"
+    die 5 "$1 failed${said:+ (see above)}. ${so_far:-Nothing was changed: $2}"
 }
 
 # sum_of FILE: print its SHA-256.

@@ -170,10 +170,10 @@ def main(target: str, trees: "list[str]") -> int:
     shared = runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "trees.py"))
     try:
         # of a mounted file, the number of its entries
-        progress = shared["Progress"]("putting together", sum(os.statvfs(tree).f_files for tree in trees), "files")
-        for tree in trees:
-            copy(tree, target, hidden(tree, have), progress.advance)
-        progress.end()
+        entries = sum(os.statvfs(tree).f_files for tree in trees)
+        with shared["Progress"]("putting together", entries, "files") as progress:
+            for tree in trees:
+                copy(tree, target, hidden(tree, have), progress.advance)
         remove_empty_folders(target, trees)
     except (OSError, shutil.Error) as error:
         print(str(error))

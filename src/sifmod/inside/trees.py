@@ -259,8 +259,8 @@ def confirmed(stream: "Stream", found: "Found", top: bytes, each: "Each", done: 
 class Progress:
     """Says how far work is that takes long, on standard error: on a terminal a line that changes, else one a minute.
 
-    It says so by itself, so that work that counts nothing is not silent. Without a size it tells the time that has
-    passed. The unit is MiB, of which `size` and `advance` have the bytes, or what is counted.
+    It says so by itself, until its `with` ends, so that work that counts nothing is not silent. Without a size it tells
+    the time that has passed. The unit is MiB, of which `size` and `advance` have the bytes, or what is counted.
     """
 
     def __init__(self, what: str, size: int = 0, unit: str = "MiB") -> None:
@@ -290,8 +290,11 @@ class Progress:
         self.was_said = True
         self.write(f"\r\x1b[K{said}" if self.is_terminal else f"{said}\n")
 
-    def end(self) -> None:
-        """Take the line from the terminal."""
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Take the line from the terminal, for what is said next."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         if self.is_terminal and self.was_said:
             self.write("\r\x1b[K")
@@ -362,45 +365,44 @@ def losses(found: "Found", top: bytes, each: "Each") -> "Iterator[str]":
 def compare(left_top: str, right_top: str, depth: str, since: str = "", venv: str = "", *program: str) -> int:
     """Print the differences; if there are none, what the program has printed, and the packages."""
     ends = start(*program) if program else str  # before there are threads
-    progress = Progress("comparing")
-    tops = os.fsencode(left_top), os.fsencode(right_top)
-    each = mapping(tops[0])
-    found = scan(tops[0], each)
-    limit = int(since.replace(".", "")) if since else sys.maxsize
-    different = {path for path, status in found.items() if status.st_ctime_ns > limit}
-    left = with_recorded_modes(found, tops[0])
-    refused = sorted(path for path, status in found.items() if is_refused(status)) if since else []
-    refusals = [*links_out(left_top), *map(refusal, refused)] if since else []
-    only_left, only_right = set(), set()  # type: tuple[set[bytes], set[bytes]]
+    with Progress("comparing") as progress:
+        tops = os.fsencode(left_top), os.fsencode(right_top)
+        each = mapping(tops[0])
+        found = scan(tops[0], each)
+        limit = int(since.replace(".", "")) if since else sys.maxsize
+        different = {path for path, status in found.items() if status.st_ctime_ns > limit}
+        left = with_recorded_modes(found, tops[0])
+        refused = sorted(path for path, status in found.items() if is_refused(status)) if since else []
+        refusals = [*links_out(left_top), *map(refusal, refused)] if since else []
+        only_left, only_right = set(), set()  # type: tuple[set[bytes], set[bytes]]
 
-    def in_both(kind: int) -> "list[bytes]":
-        both = left.keys() - different - only_left
-        return [path for path in left if path in both and stat.S_IFMT(left[path].st_mode) == kind]
+        def in_both(kind: int) -> "list[bytes]":
+            both = left.keys() - different - only_left
+            return [path for path in left if path in both and stat.S_IFMT(left[path].st_mode) == kind]
 
-    # Reading the status of each mounted file takes several times as long, so it is done only if the listing differs.
-    packed = io.BufferedReader(io.FileIO(0, closefd=False), PIECE)
-    listed = is_listed(left, tops[0], up_to_zero(packed))
-    top_names = {path for path in left if b"/" not in path and path != b"."}
-    if not listed or top_names != set(os.listdir(tops[1])):
-        right = scan(tops[1], each)
-        only_left, only_right = left.keys() - right.keys(), right.keys() - left.keys()
-        different.update(path for path in left.keys() & right.keys() if facts(left[path]) != facts(right[path]))
-        links = in_both(stat.S_IFLNK)
-        same_links = each(same_target, links, itertools.repeat(tops))
-        different.update(path for path, same in zip(links, same_links) if not same)
-    if depth == "full" and not (different or only_left or only_right):
-        files = in_both(stat.S_IFREG)
-        progress.size = sum(left[path].st_size for path in files)
-        known = confirmed(packed, left, tops[0], each, progress)
-        files = [path for path in files if path not in known]
-        # the process behind the mount decompresses in parallel with this one
-        readers = pool(2).map if each is map else each
-        for path, same in zip(files, readers(same_content, files, itertools.repeat(tops))):
-            progress.advance(left[path].st_size)
-            if not same:
-                different.add(path)
-    said = ends()
-    progress.end()
+        # Reading the status of each mounted file takes several times as long: it is done only if the listing differs.
+        packed = io.BufferedReader(io.FileIO(0, closefd=False), PIECE)
+        listed = is_listed(left, tops[0], up_to_zero(packed))
+        top_names = {path for path in left if b"/" not in path and path != b"."}
+        if not listed or top_names != set(os.listdir(tops[1])):
+            right = scan(tops[1], each)
+            only_left, only_right = left.keys() - right.keys(), right.keys() - left.keys()
+            different.update(path for path in left.keys() & right.keys() if facts(left[path]) != facts(right[path]))
+            links = in_both(stat.S_IFLNK)
+            same_links = each(same_target, links, itertools.repeat(tops))
+            different.update(path for path, same in zip(links, same_links) if not same)
+        if depth == "full" and not (different or only_left or only_right):
+            files = in_both(stat.S_IFREG)
+            progress.size = sum(left[path].st_size for path in files)
+            known = confirmed(packed, left, tops[0], each, progress)
+            files = [path for path in files if path not in known]
+            # the process behind the mount decompresses in parallel with this one
+            readers = pool(2).map if each is map else each
+            for path, same in zip(files, readers(same_content, files, itertools.repeat(tops))):
+                progress.advance(left[path].st_size)
+                if not same:
+                    different.add(path)
+        said = ends()
     differences = {
         "only in the directory": only_left,
         "only in the packed file": only_right,

@@ -33,8 +33,15 @@ _COMMANDS = (
     *("sprio", "sreport", "sshare", "sstat", "scrontab"),
 )
 
-# The plugins that commands load and that may need libraries, by the key of Slurm that names them.
-_PLUGINS = {"AuthType": "auth", "CredType": "cred", "MpiDefault": "mpi", "CliFilterPlugins": "cli_filter"}
+# The plugins that commands load and that may need libraries, by the key of Slurm that names them. That of the switch,
+# without which srun ends, needs libcurl and json-c on Slingshot.
+_PLUGINS = {
+    "AuthType": "auth",
+    "CredType": "cred",
+    "MpiDefault": "mpi",
+    "CliFilterPlugins": "cli_filter",
+    "SwitchType": "switch",
+}
 
 # Paths that Slurm and munge were built with: the file of settings, what slurmd has got from the controller on nodes
 # without one, and where munge listens.
@@ -47,7 +54,7 @@ _SACKD = "/run/slurm/sack.socket"  # of Slurm's own authentication, where that o
 _OF_SLURM = re.compile(r"slurm|munge", re.IGNORECASE)
 
 # What commands may have set otherwise than the controller, which answers `scontrol show config`.
-_KEYS = ("AuthInfo", "AuthType", "CliFilterPlugins", "CredType", "MpiDefault", "PluginDir", "PlugStackConfig")
+_KEYS = (*_PLUGINS, "AuthInfo", "PluginDir", "PlugStackConfig")
 _CANONICAL = {key.lower(): key for key in _KEYS}
 _SETTING = re.compile(r"""(\w+)\s*=\s*("[^"]*"|\S+)""")
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*", re.IGNORECASE)

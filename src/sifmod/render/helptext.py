@@ -108,6 +108,7 @@ def _runscripts(spec: ContainerSpec) -> dict[str, str]:
         "conda-python-simple": "Python, as one task",
         "conda-python-distributed": "Python, one rank for each Slurm task",
         "torchrun-distributed": "torchrun, one Slurm task on each node",
+        "mpi-check": "tests MPI, in a Slurm step or alone",
     }
     return {**(of_python if spec.python else {}), "get-master": "prints the host of rank 0 of the job step"}
 

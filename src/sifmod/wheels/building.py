@@ -40,6 +40,8 @@ _OF_ANOTHER_REPOSITORY = (
     *("GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE"),
 )
 _ARCHIVE = re.compile(r"\.(tar\.(gz|bz2|xz)|tgz|zip)$")
+_WHEEL = re.compile(r"\.whl(#.*)?$")
+_OF_GIT = re.compile(r"\.git(@[^/]*)?(#.*)?$")
 _REVISION = re.compile(r"(?!-)[A-Za-z0-9._/+-]+")
 _SUBDIRECTORY = re.compile(r"(?!\.\.?(/|$))[A-Za-z0-9._+-]+(/(?!\.\.?(/|$))[A-Za-z0-9._+-]+)*")
 _SCHEMES = ("file", "http", "https", "ssh")
@@ -68,7 +70,15 @@ def source_of(text: str) -> Source:
     address = re.sub(r"^[A-Za-z0-9._-]+(\[[A-Za-z0-9._, -]*\])?\s*@\s*(?=git\+)", "", text.strip())
     if address.startswith("git+"):
         return _repository(address)
-    if text.startswith((".", "/", "~")) or ("/" in text and "://" not in text) or _ARCHIVE.search(text):
+    shown = re.sub(r"//[^/]*@", "//...@", text)  # without a password
+    if _WHEEL.search(text):
+        raise SifmodError(f"{shown!r} names a wheel, which is not built again: install it with pip")
+    if "://" in text:
+        if _OF_GIT.search(text):
+            raise SifmodError(f"{shown!r} names a git repository: put git+ in front of its address")
+        remedy = "download it, and name the file; if it is a git repository, put git+ in front of its address"
+        raise SifmodError(f"{shown!r} names an address: {remedy}")
+    if text.startswith((".", "/", "~")) or "/" in text or _ARCHIVE.search(text):
         path = Path(text).expanduser().absolute()
         if path.is_dir() and not any((path / name).is_file() for name in ("pyproject.toml", "setup.py")):
             raise SifmodError(f"'{text}' has neither pyproject.toml nor setup.py: name the folder of a Python project")
@@ -80,7 +90,7 @@ def source_of(text: str) -> Source:
     except InvalidRequirement as error:
         raise SifmodError(f"{text!r} is not a requirement: {_FORMS}") from error
     if wanted.url:
-        raise SifmodError(f"{text!r} names an address: download it, and name the file")
+        raise SifmodError(f"{text!r} names a file: write its path, with ./ before it if it is in this folder")
     return Source(requirement=str(wanted))
 
 

@@ -502,3 +502,14 @@ def test_how_far_it_is_goes_to_standard_error(
         "putting together: 4 of 8 files, 2:40 left",
     ]
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+    def full(*_given: object, **_options: bool) -> None:
+        signal.raise_signal(signal.SIGALRM)
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "isatty", lambda _descriptor: True)
+    monkeypatch.setattr(shutil, "copy2", full)
+    (tmp_path / "second").mkdir()
+    assert merge.main(str(tmp_path / "second"), [str(upper)]) == 8
+    assert capfd.readouterr().err.endswith(" left\r\x1b[K"), "the line is taken away before it is said what is wrong"
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)

@@ -220,6 +220,19 @@ def test_the_comparison_says_how_far_it_is_also_while_nothing_is_counted(
     assert capfd.readouterr().err.splitlines() == ["comparing: 0:00 passed", "comparing: 2 of 3 MiB, 0:00 left"]
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
+    def unreadable(*_given: object) -> bool:
+        not_listed()
+        raise OSError("why")
+
+    # on a terminal the line is taken away before it is said what is wrong
+    monkeypatch.setattr(os, "isatty", lambda _descriptor: True)
+    monkeypatch.setattr(trees, "is_listed", unreadable)
+    monkeypatch.setattr(sys, "argv", ["trees.py", "compare", str(tree), str(tmp_path / "other"), "full"])
+    assert trees.main() == 1
+    line = "\r\x1b[K"
+    assert capfd.readouterr().err == f"{line}comparing: 0:00 passed{line}can't be read: why\n"
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
 
 NAMES = ("plain", "a b", 'q"uo\\te', "new\nline", "line", "#", "empty", "large", "folder/-", "folder/\udcff")
 

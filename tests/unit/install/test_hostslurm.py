@@ -40,6 +40,7 @@ SlurmUser               = slurm(64030)
 SlurmdSpoolDir          = /var/spool/slurmd/%n
 SLURM_CONF              = /etc/slurm/slurm.conf
 SLURM_VERSION           = 23.11.1
+SwitchType              = switch/hpe_slingshot
 """
 
 
@@ -57,17 +58,19 @@ def prefix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         write(prefix, f"/bin/{name}").write_bytes(elf("", ["libslurmfull.so"], GLIBC))
     built = f"\0{prefix}/etc/slurm.conf\0/run/slurm/conf/slurm.conf\0".encode()
     write(prefix, "/lib/slurm/libslurmfull.so").write_bytes(elf("libslurmfull.so", [], GLIBC, built))
-    for name in ("auth_munge.so", "cli_filter_lua.so", "mpi_pmix.so"):
+    for name in ("auth_munge.so", "cli_filter_lua.so", "mpi_pmix.so", "switch_hpe_slingshot.so"):
         write(prefix, f"/lib/slurm/{name}").write_bytes(elf(name, [], GLIBC))
     munge = elf("libmunge.so.2", [], {"libc.so.6": ["GLIBC_2.36"]}, b"\0/var/run/munge/munge.socket.2\0")
     write(tmp_path, "/lib/libmunge.so.2").write_bytes(munge)
     write(tmp_path, "/lib/liblua.so.5").write_bytes(elf("liblua.so.5", [], GLIBC))
+    write(tmp_path, "/lib/libcurl.so.4").write_bytes(elf("libcurl.so.4", [], GLIBC))
     tools = tmp_path / "tools"
     script(
         tools / "ldd",
         f"""case $1 in
 */auth_munge.so) echo '	libmunge.so.2 => {tmp_path}/lib/libmunge.so.2 (0x00007fd0df08d000)' ;;
 */cli_filter_lua.so) echo '	liblua.so.5 => {tmp_path}/lib/liblua.so.5 (0x00007fd0df08d000)' ;;
+*/switch_hpe_slingshot.so) echo '	libcurl.so.4 => {tmp_path}/lib/libcurl.so.4 (0x00007fd0df08d000)' ;;
 */srun) echo '	libgone.so.1 => not found' ;;
 *) echo '	libslurmfull.so => {prefix}/lib/slurm/libslurmfull.so (0x00007fd0df031000)' ;;
 esac
@@ -104,6 +107,7 @@ def test_a_slurm_with_a_prefix_of_its_own_is_a_feature(prefix: Path, tmp_path: P
     table = table_of()
     assert binds(table) == {
         **{f"/host/slurm/bin/{name}": f"{prefix}/bin/{name}" for name in ("sbatch", "scontrol", "srun")},
+        "/host/slurm/lib/libcurl.so.4": f"{tmp_path}/lib/libcurl.so.4",
         "/host/slurm/lib/liblua.so.5": f"{tmp_path}/lib/liblua.so.5",
         "/host/slurm/lib/libmunge.so.2": f"{tmp_path}/lib/libmunge.so.2",
         "/host/slurm/lib/libslurmfull.so": f"{prefix}/lib/slurm/libslurmfull.so",

@@ -10,16 +10,18 @@ function pushenv(name, value) environment[name] = value end
 function family(name) io.write("family\0", name, "\0") end
 function unload(name) io.write("unload\0", name, "\0") end
 function pathJoin(...) return table.concat({ ... }, "/") end
-function isDir(path)
-    local handle = io.open(path .. "/.")
-    if handle then handle:close() end
-    return handle ~= nil
-end
-function isFile(path)
-    local handle, _, code = io.open(path)
-    if handle then handle:close() end
-    return (handle ~= nil and not isDir(path)) or code == 13 -- EACCES: it is there
-end
+-- A Lua without lfs asks stat: "drwxr-xr-x".
+lfs = lfs or {
+    attributes = function(path, name)
+        local pipe = io.popen("stat -L -c %A -- '" .. path:gsub("'", "'\\''") .. "' 2>&-")
+        local modes = pipe:read()
+        pipe:close()
+        local kinds = { ["-"] = "file", d = "directory", s = "socket", c = "char device", b = "block device", p = "named pipe" }
+        return modes and (name == "permissions" and modes:sub(2) or kinds[modes:sub(1, 1)])
+    end,
+}
+-- isFile is left out: what it says of links, sockets and FIFOs differs between releases of Lmod.
+function isDir(path) return lfs.attributes(path, "mode") == "directory" end
 function help() end
 function whatis() end
 function mode() return arg[2] end

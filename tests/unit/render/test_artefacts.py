@@ -102,6 +102,7 @@ def test_the_help_names_commands_of_a_map_and_stays_short_with_hundreds() -> Non
     assert re.search(r"^  same +as in the container, with its software$", text, re.M)
     assert re.search(r"^  gmx +runs /opt/bin/gmx -quiet$", text, re.M)
     assert re.search(r"^  odd +runs a command of the container$", text, re.M)
+    assert re.search(r"^  mpi-check +tests MPI, in a Slurm step or alone$", text, re.M)
     names_of_600 = tuple(f"command{number}" for number in range(600))
     many = a_spec(python=None, venv="", wrappers=names_of_600)
     assert "  ...  " in usage(many, a_site())

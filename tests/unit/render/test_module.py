@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +16,7 @@ from sifmod.container.spec import ContainerSpec
 
 from ..support import SQUASHFS, a_site
 from .cases import CASES, write_out
-from .running import Load, binds_of, put_into_state
+from .running import Load, Wrapper, binds_of, put_into_state
 
 
 def test_sh_gets_no_function_and_a_module_without_a_family_none(installed: ContainerSpec, load: Load) -> None:
@@ -59,14 +60,47 @@ def test_the_packed_file_is_bound_unless_the_directory_is_in_use(installed: Cont
     assert binds_of(load(installed))["/user-software"][0] == f"{installed.installdir}/user-software.squashfs"
 
 
-def test_optional_binds_are_used_where_their_source_is(installed: ContainerSpec, load: Load, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ask", ["Lua", "Tcl", "bash"])
+def test_optional_binds_are_used_where_their_source_is(
+    installed: ContainerSpec, load: Load, wrapper: Wrapper, tmp_path: Path, ask: str
+) -> None:
+    """What a link leads to decides: runtimes refuse a source that is a link to nowhere, and mount any other kind."""
     (tmp_path / "there").mkdir()
     (tmp_path / "file,1").write_text("")
-    places = {"there": "/there", "gone": "/gone", "file,1": "/file"}
-    site = a_site(optional_binds=tuple(Bind(str(tmp_path / name), place) for name, place in places.items()))
-    binds = binds_of(load(installed, site))
-    assert {"/there", "/file"} <= set(binds)
-    assert "/gone" not in binds
+    os.mkfifo(tmp_path / "fifo")
+    os.mknod(tmp_path / "socket", stat.S_IFSOCK | 0o600)
+    links = {
+        "to folder": "there",
+        "to socket": "socket",
+        "to device": "/dev/null",
+        "to link": "to gone",
+        "to gone": "gone",
+    }
+    for name, target in links.items():
+        (tmp_path / name).symlink_to(target)
+    there = ["there", "file,1", "fifo", "socket", "to folder", "to socket", "to device"]
+    sources = [*there, "gone", "to gone", "to link", "file,1/below"]
+    binds = [Bind(str(tmp_path / name), f"/of/{number}") for number, name in enumerate(sources)]
+    site = a_site(optional_binds=tuple(binds))
+    variables = wrapper("python", site=site)["env"] if ask == "bash" else load(installed, site, syntax=ask)
+    bound = {place for place in binds_of(variables) if place.startswith("/of/")}
+    assert bound == {f"/of/{number}" for number in range(len(there))}
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+def test_a_link_to_an_image_that_is_gone_is_no_image(
+    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str
+) -> None:
+    image = Path(installed.installdir, installed.sif)
+    image.unlink()
+    image.symlink_to(tmp_path / "gone")
+    done = load.run(installed, syntax=syntax)
+    assert (done.returncode, b"eb --rebuild" in done.stderr) == (1, True)
+    (tmp_path / installed.sif).write_text("size")
+    site = a_site(image_repositories=(str(tmp_path),))
+    assert load(replace(installed, image_size=4, image_id=""), site, syntax=syntax)["SIF"] == str(
+        tmp_path / installed.sif
+    )
 
 
 def test_no_list_of_binds_has_an_empty_element(installed: ContainerSpec, load: Load) -> None:
@@ -185,8 +219,12 @@ def test_both_syntaxes_have_the_same_effect(load: Load, tmp_path: Path, case: st
     central = tmp_path / "cen'tral $[x]"
     central.mkdir()
     ((central if state == "central" else top) / spec.sif).write_text("size")
+    (tmp_path / "dangling").symlink_to("/gone")
+    optional = {str(central): "/c", "/gone": "/g", str(tmp_path / "dangling"): "/d", "/dev/null": "/n"}
     site = replace(
-        site, image_repositories=(str(central),), optional_binds=(Bind(str(central), "/c"), Bind("/gone", "/g"))
+        site,
+        image_repositories=(str(central),),
+        optional_binds=tuple(Bind(source, place) for source, place in optional.items()),
     )
     for environ in (
         {},
@@ -213,6 +251,7 @@ def test_both_syntaxes_have_the_same_effect(load: Load, tmp_path: Path, case: st
             assert tcl.pop(name) == lua.pop(name).replace("module load", f"module switch {spec_name(lua)}")
         assert tcl == lua
     assert len(lua) > 8
+    assert optional.values() & binds_of(lua).keys() == {"/c", "/n"}
     assert ("/user-layers/1" in binds_of(lua)) == (state in LAYERED and bool(spec.venv))
 
 

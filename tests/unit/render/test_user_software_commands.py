@@ -18,8 +18,8 @@ from sifmod.inside.trees import requirements
 
 from ..imagetrees import squashfs
 from ..support import SQUASHFS, Need, a_site, snapshot
-from .cases import text_of, write_out
-from .running import Wrapper
+from .cases import ROOT, text_of, write_out
+from .running import Done, Wrapper
 
 
 @pytest.mark.parametrize("command", ["make-squashfs", "unmake-squashfs", "carry-over", "refresh-commands"])
@@ -41,17 +41,21 @@ def test_they_find_their_installation_through_links(installed: ContainerSpec, tm
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_tool_that_is_missing_is_named_where_coreutils_are_too(installed: ContainerSpec) -> None:
+def test_a_tool_that_is_missing_is_named_with_its_package(installed: ContainerSpec, tmp_path: Path) -> None:
     top = write_out(installed, a_site())
-    done = subprocess.run(
-        ["/bin/bash", "-p", top / "bin" / "make-squashfs"],
-        env={"PATH": "/nowhere"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 4
-    assert "squashfs-tools" in done.stderr
+    (tmp_path / "bin").mkdir()
+    packages = {"mksquashfs": "squashfs-tools", "unsquashfs": "squashfs-tools", "flock": "util-linux"}
+    for tool, package in {**packages, "sha256sum": "coreutils"}.items():
+        done = subprocess.run(
+            ["/bin/bash", "-p", top / "bin" / "make-squashfs"],
+            env={"PATH": str(tmp_path / "bin")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 4
+        assert f"'{tool}' (of {package}) is not installed" in done.stderr
+        (tmp_path / "bin" / tool).symlink_to("/bin/true")
 
 
 def test_what_every_virtual_environment_has_is_not_carried_over(
@@ -91,6 +95,8 @@ def test_of_another_installation_nothing_is_run(
     for path in (
         "theirs/lib/python3.9/site-packages/a_b-1.0+x_y.dist-info",
         "theirs/lib/python3.9/site-packages/old-2-py3.9.egg-info",
+        "theirs/lib/python3.9/site-packages/a_b/_vendor/old-1.dist-info",
+        "theirs/lib/python3.9/site-packages/a_b/_vendor/venv/theirs/lib/python3/site-packages/deep-1.dist-info",
         "theirs/lib/python3.9/site-packages/pip-24.dist-info",
         "theirs/lib/python3.9/site-packages/$(touch x)-1.dist-info",
         "another/lib/python3.9/site-packages/c-3.dist-info",
@@ -397,18 +403,70 @@ def test_pip_is_not_ended_where_a_site_ends_idle_shells(wrapper: Wrapper, instal
     assert (done.returncode, done.stdout) == (0, "installed\n")
 
 
-def test_what_packing_reads_is_waited_for_where_a_site_ends_idle_shells(installed: ContainerSpec) -> None:
-    top = write_out(installed, a_site())
-    script = (
-        'source "$1/share/container.sh"; sifmod_root=$1; source "$1/share/packing.sh"\n'
-        "put_back() { :; }; exec {lock}</dev/null\n"
-        "sum_of() { sleep 2; printf SUM; }; begin_sums x; read_sum; printf '%s' \"$sum\""
-    )
-    done = subprocess.run(
-        ["bash", "-c", script, "make-squashfs", top],
+def packing(top: Path, script: str, *, text: str = "") -> Done:
+    """Run a script that has what packing.sh has; a text may take its place."""
+    path = top / "share/packing.sh"
+    if text:
+        path.write_text(text, encoding="utf-8")
+    sourced = 'source "$1/share/container.sh"; sifmod_root=$1; source "$1/share/packing.sh"; put_back() { :; }\n'
+    return subprocess.run(
+        ["bash", "-c", sourced + script, "make-squashfs", top],
         env={"PATH": "/usr/bin:/bin", "TMOUT": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_what_packing_reads_is_waited_for_where_a_site_ends_idle_shells(installed: ContainerSpec) -> None:
+    script = "exec {lock}</dev/null\nsum_of() { sleep 2; printf SUM; }; begin_sums x; read_sum; printf '%s' \"$sum\""
+    done = packing(write_out(installed, a_site()), script)
     assert (done.stderr, done.stdout) == ("", "SUM")
+
+
+def test_a_step_that_fails_is_named_in_words_and_not_as_a_function(installed: ContainerSpec) -> None:
+    texts = [path.read_text() for path in (ROOT / "wrappers").rglob("*") if path.is_file()]
+    functions = {name for text in texts for name in re.findall(r"(?m)^(\w+)\(\)", text)}
+    steps = sorted({name for text in texts for name in re.findall(r"\btry (\w+)", text)} & functions)
+    assert len(steps) > 5
+    script = (
+        'while read -r step; do (said=why; eval "$step() { printf why; return 1; }"; try "$step"); done <<\'END\'\n'
+        + "\n".join(steps)
+        + "\nEND\ntry false"
+    )
+    done = packing(write_out(installed, a_site()), script)
+    lines = [line for line in done.stderr.splitlines() if line != "why"]
+    assert len(lines) == len(steps) + 1
+    for step, line in zip(steps, lines):
+        assert step not in line
+        assert re.match(
+            r"make-squashfs: (mv|[a-z]+ing [A-Za-z0-9 -]+) failed \(see above\)\. Nothing was changed", line
+        )
+    assert lines[-1].startswith("make-squashfs: false failed. Nothing was changed")
+
+
+@pytest.mark.parametrize(
+    ("group", "limits", "count"),
+    [
+        ("/job/step/task", {"/job": "100000 100000"}, 1),
+        ("/job/step/task", {"/job": "max 100000", "/job/step": "150000 100000", "/job/step/task": "max 100000"}, 2),
+        ("/job", {"/job": "900000 100000"}, 4),
+        ("/", {"": "200000 100000"}, 2),
+        ("/", {}, 4),
+    ],
+)
+def test_processors_are_those_that_every_control_group_above_allows(
+    installed: ContainerSpec, tmp_path: Path, group: str, limits: dict[str, str], count: int
+) -> None:
+    """Files stand for those of the kernel: only root can make control groups."""
+    top = write_out(installed, a_site())
+    for name, limit in limits.items():
+        (tmp_path / f"groups{name}").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"groups{name}/cpu.max").write_text(f"{limit}\n")
+    (tmp_path / "mine").write_text(f"1:cpu:/other\n0::{group}\n")
+    text = (top / "share/packing.sh").read_text(encoding="utf-8")
+    for kernel, ours in (("/proc/self/cgroup", "mine"), ("/sys/fs/cgroup", "groups")):
+        assert text.count(kernel) == 1
+        text = text.replace(kernel, str(tmp_path / ours))
+    done = packing(top, "nproc() { echo 4; }; usable_processors", text=text)
+    assert (done.stderr, done.stdout) == ("", str(count))

@@ -60,7 +60,10 @@ def test_a_requirement_is_a_name_or_a_repository(text: str, source: Source) -> N
         f"{GIT}?a=b",
         "git+https://me:secret@example.org/a/b.git",
         "git+https://token@example.org/a/b.git",
+        "https://me:secret@example.org/a/b.git",
+        "a @ https://secret@example.org/a.whl",
         "git+https://[x/a",
+        "a @ b",
         "./nothing-here",
         "nothing-here.tar.gz",
         "/etc",
@@ -70,6 +73,30 @@ def test_what_could_mean_something_else_is_refused(text: str) -> None:
     with pytest.raises(SifmodError) as refused:
         source_of(text)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("https://example.org/a.tar.gz", "names an address: download it, and name the file; if it is a git repository"),
+        ("a @ https://example.org/a.tar.gz", "names an address: download it, and name the file"),
+        ("a[b] @ https://example.org/a.zip#sha256=0", "names an address: download it, and name the file"),
+        ("https://example.org/a/b", "if it is a git repository, put git+ in front of its address"),
+        ("https://example.org/a/b.git", "names a git repository: put git+ in front of its address"),
+        (
+            "b @ https://example.org/a/b.git@v1#subdirectory=c",
+            "names a git repository: put git+ in front of its address",
+        ),
+        ("ssh://git@example.org/a/b.git", "names a git repository: put git+ in front of its address"),
+        ("https://example.org/a-1-py3-none-any.whl", "install it with pip"),
+        ("./a-1-py3-none-any.whl", "install it with pip"),
+        ("a-1-py3-none-any.whl", "install it with pip"),
+    ],
+)
+def test_of_an_address_it_says_what_to_write_instead(text: str, remedy: str) -> None:
+    with pytest.raises(SifmodError) as refused:
+        source_of(text)
+    assert remedy in str(refused.value)
 
 
 def test_a_path_is_a_project_or_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
