@@ -57,6 +57,7 @@ MOST_DIFFERENCES = 10
 # On a file system with a high latency many parallel operations are faster; on others they slow each other down.
 THREADS = 32
 SLOW = 0.0001  # seconds for the status of one file; above this the latency counts as high
+FEW = 64  # files, of which the measured time says more of a busy node than of the file system
 # number of files whose status one thread reads at once
 AT_ONCE = 32
 # characters of a package's metadata; the headers come first, and name and version before the long ones
@@ -95,7 +96,7 @@ def mapping(top: bytes) -> "Each":
         count += len(folders) + len(files)
         if count > 256:
             break
-    return pool(THREADS).map if time.monotonic() - begin > count * SLOW else map
+    return pool(THREADS).map if count > FEW and time.monotonic() - begin > count * SLOW else map
 
 
 def scan(top: bytes, each: "Each") -> "Found":
