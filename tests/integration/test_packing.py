@@ -192,8 +192,8 @@ def test_what_was_packed_before_is_named_where_all_else_is_gone(extended: User) 
     assert greet(extended) == "hello"
     (root(extended) / "user-software.squashfs").unlink()
     done = extended.run(f"{LOAD} 2>/dev/null; python -c pass", check=False)
-    command = done.stderr.strip().rpartition("without your packages, with: ")[2]
-    assert command == f"eb --rebuild {root(extended)}/easybuild/*.eb"
+    command = done.stderr.strip().rpartition("without your packages, with: ")[2].partition(". Then")[0]
+    assert command == f"module unload {DEMO_MODULE}; eb --rebuild {root(extended)}/easybuild/*.eb"
     extended.run(command)
     extended.run(f"{LOAD}; python -c pass")
 
