@@ -189,6 +189,11 @@ def test_a_damaged_packed_file_without_the_directory_is_named_with_what_is_left_
         assert done.returncode == 126
         assert "Restore it from a backup" in done.stderr
         assert f"rm {file}; module unload {DEMO_MODULE}; eb --rebuild" in done.stderr
+        assert f"carry-over {root}/user-software.txt" in done.stderr
+        for command in ("make-squashfs", "add-layer"):
+            done = packed.run(f"{LOAD} 2>/dev/null; {command}", check=False)
+            assert done.returncode == 6
+            assert f"{command}: {file} is damaged, and your packages are in it. Restore it from a backup" in done.stderr
         packed.run(f"rm {file}")
         packed.eb(DEMO_EASYCONFIG, "--rebuild")
         assert packed.out(f"{LOAD}; python -c 'import sys; print(sys.prefix)'") == "/user-software/venv/demo"

@@ -83,11 +83,16 @@ def test_a_package_of_a_layer_that_a_newer_folder_hides_is_named_and_one_is_not_
     done = layered.run(f"{LOAD}; list-packages --check", check=False)
     assert done.returncode == 1
     (command,) = [line.partition(named)[2] for line in done.stdout.splitlines() if line.startswith(named)]
-    assert named in layered.run(f"{LOAD}; make-squashfs").stderr
+    said = layered.run(f"{LOAD}; make-squashfs").stderr
+    assert named in said
+    assert "before you change that: unmake-squashfs" in said
+    told = " ".join(layered.run(f"sifmod verify {DEMO_MODULE}", check=False).stdout.split())
+    assert f"do: unmake-squashfs, then {command}" in told
     layered.run(
         f"{LOAD}; unmake-squashfs; {command} --no-index --find-links {tmp_path}; python -c 'import shr.a, shr.b'"
     )
-    layered.run(f"{LOAD}; list-packages --check; test -e {site}/shr/a.py")
+    fine = layered.out(f"{LOAD}; list-packages --check; test -e {site}/shr/a.py")
+    assert fine == "2 packages of user software and 1 of layers: each fits the others and the image's"
     layered.run(f"{LOAD}; pip uninstall -y shr-a")
     for command in ("pip uninstall -y shr_a", "uv pip uninstall greeting"):
         done = layered.run(f"{LOAD}; {command}", check=False)
@@ -271,7 +276,9 @@ def test_where_the_top_was_deleted_a_reinstall_makes_one_that_finds_the_layers(l
         assert done.returncode == 2, command
         assert f"{command}: the user software is missing" in done.stderr
         assert way in done.stderr
+        assert f"carry-over {root(layered)}/user-software.txt" in done.stderr
     assert names(layered) == before
+    assert f"carry-over {root(layered)}/user-software.txt" in layered.run("sifmod verify", check=False).stdout
     # as eb says where it was typed without it
     done = layered.run(f"{LOAD}; eb --rebuild {root(layered)}/easybuild/*.eb", check=False)
     assert f"Type first: module unload {DEMO_MODULE}" in done.stdout + done.stderr
@@ -284,6 +291,12 @@ def test_where_the_top_was_deleted_a_reinstall_makes_one_that_finds_the_layers(l
     assert "does not lead to the layers below it" in " ".join(said.split())
     assert "lead to the layers" not in layered.run(f"sifmod verify --fast {DEMO_MODULE}", check=False).stdout
     assert "other" not in versions(layered)
+    # what lists the packages that were lost is kept
+    layered.run(f"{LOAD}; make-squashfs")
+    assert (root(layered) / "user-software.txt.previous").read_text() == f"other @ {other.as_uri()}  # 2.0\n"
+    (root(layered) / "user-software.layers/1.squashfs").unlink()
+    assert "packed, 0 packages" in layered.out("sifmod list")
+    assert "layers are missing" in layered.out("sifmod list")
 
 
 def test_unloading_restores_the_environment(layered: User) -> None:

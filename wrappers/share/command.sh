@@ -10,6 +10,8 @@ begin_command() {
             exit
         fi
     done
+    # in one that is gone, each program that is started warns
+    if ! [[ ${PWD-} -ef . ]]; then cd / 2>/dev/null; fi
     if in_container; then die 1 "run this outside the container."; fi
 }
 

@@ -36,7 +36,7 @@ end_by() {
 clean_up() {
     put_back
     if [[ -n $temporary ]]; then remove_trees "$temporary" "$temporary".* "$mine".* || true; fi
-    if $writing_was_allowed && packed_is_active; then forbid_writing || true; fi
+    if $writing_was_allowed && packed_is_active && [[ -d $tree ]]; then forbid_writing || true; fi
 }
 trap 'end_by HUP' HUP
 trap 'end_by INT' INT
@@ -55,6 +55,13 @@ require() {
 # require_user_software: fail if both copies are gone. A link that leads nowhere is said elsewhere.
 require_user_software() {
     if [[ ! -e $directory && ! -L $directory && ! -e $packed ]]; then die_because 2 missing; fi
+}
+
+# require_whole: fail if what is packed, which is in use, is damaged.
+require_whole() {
+    if packed_is_whole; then return; fi
+    if [[ -d $directory ]]; then die_because 6 damaged_beside_directory; fi
+    die_because 6 damaged_alone
 }
 
 require_write_permission() {
@@ -448,6 +455,7 @@ warn_of_packages() {
         warn "warning: these packages do not fit: programs may fail."
         local IFS=$'\n'
         show "${*:2}"
+        warn "before you change that: unmake-squashfs. After it: make-squashfs --replace"
     elif (($1)); then
         warn "the packages could not be compared with those of the image."
     fi

@@ -20,6 +20,7 @@ from sifmod.installed.modulepath import known_installations
 from sifmod.installed.placement import unstriped_files
 from sifmod.site.settings import Site, load_site
 from sifmod.text.size import counted, size_text
+from sifmod.usersoftware.layers import lacks_layers
 from sifmod.usersoftware.state import DIRECTORY, PACKED, UserSoftware
 
 
@@ -128,7 +129,7 @@ def describe(item: Installation, site: Site, *, fast: bool) -> dict[str, Any]:
         "venv": manifest.venv,
         "features": list(manifest.features),
         "unstriped": [str(path) for path in unstriped_files(item, site)],
-        "user_software": {**_user_software(item.user_software, fast=fast), "layers": _layers(item)},
+        "user_software": {**_user_software(item.user_software, fast=fast), **_layers(item)},
         "loaded": item.is_loaded(),
         "module_files": [str(path) for path in item.module_files],
         "newer_easyconfigs": [str(path) for path in newer_easyconfigs(item.name, item.version)],
@@ -154,11 +155,13 @@ def user_software_text(facts: dict[str, Any]) -> str:
         return "-" if facts["state"] == "none" else str(facts["state"])
     size = f", {size_text(facts['size'])}" if facts["size"] is not None else ""
     below = f", on {counted(len(facts['layers']), 'layer')}" if facts["layers"] else ""
-    return f"{facts['state']}, {counted(len(facts['packages']), 'package')}{size}{below}"
+    lacking = any(layer["problem"] for layer in facts["layers"]) or facts["lacks_layers"]
+    lacking_text = ", layers are missing" if lacking else ""
+    return f"{facts['state']}, {counted(len(facts['packages']), 'package')}{size}{below}{lacking_text}"
 
 
-def _layers(item: Installation) -> list[dict[str, Any]]:
-    return [
+def _layers(item: Installation) -> dict[str, Any]:
+    below = [
         {
             "path": str(layer.path),
             "place": layer.place,
@@ -168,6 +171,7 @@ def _layers(item: Installation) -> list[dict[str, Any]]:
         }
         for layer in item.layers
     ]
+    return {"layers": below, "lacks_layers": lacks_layers(item.root)}
 
 
 def _user_software(state: UserSoftware, *, fast: bool) -> dict[str, Any]:

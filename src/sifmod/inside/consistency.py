@@ -351,7 +351,11 @@ def main(user_software: str) -> int:
         print(line)
     if not lines:
         count = sum(canonical(package.name) not in SEEDED for packages in own for package in packages)
-        print(f"{count} package{'' if count == 1 else 's'} of user software: each fits the others and the image's")
+        visible = {canonical(package.name) for packages in own for package in packages}
+        low = len({canonical(package.name) for package in below} - {*visible, *SEEDED})
+        counted = f"{count} package{'' if count == 1 else 's'} of user software"
+        counted += f" and {low} of layers" if low else ""
+        print(f"{counted}: each fits the others and the image's")
     return 1 if lines else 0
 
 

@@ -626,7 +626,7 @@ def distribution(entry: str) -> "tuple[str, str]":
 
 
 def origin(text: "Optional[str]") -> str:
-    """Return where a package comes from by its direct_url.json (PEP 610), as pip writes it, without users and passwords.
+    """Return where a package comes from by its direct_url.json (PEP 610), as pip writes it, without passwords.
 
     `unknown` if the text says no address.
     """

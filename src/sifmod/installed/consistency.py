@@ -45,7 +45,7 @@ def packages_in_container(installation: Installation) -> Iterator[Finding]:
     if done.status == 0 and lines:
         yield Finding(OK, _TOPIC, lines[-1])
     elif done.status == 1 and lines:
-        yield from map(_misfit, lines)
+        yield from (_misfit(line, installation.user_software.state) for line in lines)
     else:
         yield Finding(NOTE, _TOPIC, f"they were not compared: {done.last_lines}")
 
@@ -80,7 +80,7 @@ def packages_on_disk(installation: Installation) -> Iterator[Finding]:
     lines: set[str] = set()
     for own in environments:
         lines.update(named(own, image, packaging.requirements, environment=markers, is_complete=False, below=below))
-    yield from map(_misfit, sorted(lines))
+    yield from (_misfit(line, state.state) for line in sorted(lines))
     if not image:
         what = "the install listed no packages of the image to compare with (pip_constraints is off)"
         yield Finding(NOTE, _TOPIC, what, "", "compare them in the container: list-packages --check")
@@ -95,14 +95,14 @@ def _has_packages(installation: Installation) -> bool:
     return state.state == PACKED or (state.state == DIRECTORY and bool(state.packages))
 
 
-def _misfit(line: str) -> Finding:
-    return Finding(
-        WARNING,
-        _TOPIC,
-        line[:_LONGEST_LINE],
-        "programs may fail, or use another package than the image was built with",
-        "pip uninstall it, or install a version that fits",
-    )
+def _misfit(line: str, state: str) -> Finding:
+    what, remedy = line[:_LONGEST_LINE], "pip uninstall it, or install a version that fits"
+    named = re.fullmatch(r"(.*): (pip install .*|unset PYTHONPATH)", what)
+    if named:
+        what, remedy = named.groups()
+    if state == PACKED and remedy.startswith("pip "):
+        remedy = f"unmake-squashfs, then {remedy}"
+    return Finding(WARNING, _TOPIC, what, "programs may fail, or use another package than they were built with", remedy)
 
 
 def recorded_packages(root: Path) -> list[Package]:

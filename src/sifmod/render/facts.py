@@ -116,6 +116,8 @@ def _messages(spec: ContainerSpec, site: Site, installdir: PurePosixPath) -> dic
     packed = own_path(names.USER_SOFTWARE_PACKED)
     readable = f"chmod ug+r {quoting.shell(packed)}"
     rebuild = f"module unload {quoting.shell(spec.module)}; {reinstalling(spec.installdir)}"
+    listed = own_path(names.USER_SOFTWARE_LIST)
+    again = f"Then, if {listed} is there, load the module and type: carry-over {quoting.shell(listed)}"
     rollback = f"if {own_path(names.USER_SOFTWARE_PREVIOUS)} is there, with: make-squashfs --rollback"
     return {
         # after a path
@@ -132,9 +134,10 @@ def _messages(spec: ContainerSpec, site: Site, installdir: PurePosixPath) -> dic
         "damaged_beside_directory": f"{packed} is damaged, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. "
         f"Pack it again with: rm {quoting.shell(packed)}; make-squashfs",
         "damaged_alone": f"{packed} is damaged, and your packages are in it. Restore it from a backup, or, "
-        f"{rollback}. Otherwise begin anew with: rm {quoting.shell(packed)}; {rebuild}",
+        f"{rollback}. Otherwise begin anew with: rm {quoting.shell(packed)}; {rebuild}. {again}",
         "missing": f"the user software is missing: neither {own_path(names.USER_SOFTWARE_DIRECTORY)} nor {packed} "
-        f"exists. Restore the file, {rollback}. Otherwise make it again, without your packages, with: {rebuild}",
+        f"exists. Restore the file, {rollback}. Otherwise make it again, without your packages, with: {rebuild}. "
+        f"{again}",
         # after a path and its owner
         "may_not_write": f"for group write permission, {site.ask_owner}. For a module of your own on top: sifmod on "
         f"{quoting.shell(spec.module)} --name NAME",

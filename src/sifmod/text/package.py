@@ -21,7 +21,7 @@ _LINE = re.compile(r"\s*([A-Za-z0-9._-]+)(?:==(\S+)| @ \S+  # (\S+))\s*")
 
 
 def package_of(line: str) -> Optional[tuple[str, str]]:
-    """Return name and version in a line of a list of user software, wherever it came from; None if they are not valid."""
+    """Return name and version in a line of a list of user software; None if they are not valid."""
     found = _LINE.fullmatch(line)
     if not found:
         return None

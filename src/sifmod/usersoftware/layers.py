@@ -106,6 +106,11 @@ def layer_findings(root: Path, bases: Sequence[str] = (), *, sums: bool, venv: s
             yield from damage(_TOPIC, layer.path, record, remedy="restore it from a backup")
 
 
+def lacks_layers(root: Path) -> bool:
+    """Return whether containers do not see layers of an installation because a file of them is missing."""
+    return any(True for _ in _unseen(root))
+
+
 def _unlinked(root: Path, venv: str) -> Iterator[Finding]:
     """Yield that the environment on top was not made for layers, or has lost what names them."""
     top = root / (names.USER_SOFTWARE_PACKED if packed_is_active(root) else names.USER_SOFTWARE_DIRECTORY)

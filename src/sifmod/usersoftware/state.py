@@ -107,6 +107,9 @@ def problems(software: UserSoftware) -> Iterator[Finding]:
         link = dangling_link(software.directory.parent)
         what = link or f"neither '{software.directory}' nor '{software.packed}' exists"
         remedy = f"make it again, without your packages: {reinstalling(software.directory.parent)}"
+        listed = software.packed.with_name(names.USER_SOFTWARE_LIST)
+        if listed.is_file():
+            remedy += f". Then load the module, and install them again: carry-over {quoting.shell(listed)}"
         if software.has_previous:
             remedy = f"use the packed file before the last one again: make-squashfs --rollback. Otherwise {remedy}"
         if link:

@@ -99,6 +99,7 @@ def answering(space: SoftwareSpace) -> Callable[[str], Installation]:
     [
         ('[ "$*" = --check ] && echo "1 package fits"', [(OK, "1 package fits")]),
         ("echo one; echo two; exit 1", [(WARNING, "one"), (WARNING, "two")]),
+        ("echo 'x hides y: unset PYTHONPATH'; exit 1", [(WARNING, "x hides y")]),
         ("echo no parser >&2; exit 2", [(NOTE, "they were not compared: no parser")]),
         ("echo Traceback >&2; exit 1", [(NOTE, "they were not compared: Traceback")]),
     ],

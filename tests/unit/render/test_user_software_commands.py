@@ -132,6 +132,9 @@ def test_what_came_from_no_index_is_named_and_not_installed_from_one(
     other = tmp_path / "other"
     site = other / "user-software/venv/demo/lib/python3.11/site-packages"
     notes = {"my_proj-0.1": '{"dir_info": {"editable": true}, "url": "file:///home/my%20proj"}', "cloned-2": CLONED}
+    deep = site / "usual/_vendor/venv/demo/lib/python3/site-packages/usual-1.dist-info"
+    deep.mkdir(parents=True)
+    (deep / "direct_url.json").write_text(CLONED)
     for name, note in {**notes, "odd-3": "[", "usual-1": ""}.items():
         (site / f"{name}.dist-info").mkdir(parents=True)
         (site / f"{name}.dist-info/METADATA").write_text("Name: {}\nVersion: {}\n".format(*name.split("-")))
