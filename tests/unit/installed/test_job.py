@@ -130,6 +130,19 @@ def test_a_path_that_the_container_lacks_is_named(prefix: Path, monkeypatch: pyt
     assert said(str(script)).endswith(f"export APPTAINER_BIND={prefix}/project:/data,{prefix}/project\n")
     monkeypatch.setenv("APPTAINER_BIND", f"{prefix}/project:{prefix}/project:ro")
     assert said(str(script)) == ""
+    monkeypatch.setenv("APPTAINER_BIND", "")
+    (home / "link").symlink_to(prefix / "project")
+    (home / "known").symlink_to(bound)
+    told = said(f"{home}/link/train.py")
+    assert f"'{home}/link/train.py' leads through a link to '{script}' on this host, and no bind path of Demo/1" in told
+    assert told.endswith(f"export APPTAINER_BIND={prefix}/project\n")
+    assert said("link/train.py") == told
+    assert said(f"{home}/known/train.py", "known", "train.py") == ""
+    # and a bind path that is a link itself
+    (prefix / "other").symlink_to(prefix / "project")
+    monkeypatch.setenv("APPTAINER_BIND", f"{prefix}/other")
+    (home / "second").symlink_to(prefix / "other")
+    assert said("second/train.py") == ""
     monkeypatch.chdir(prefix / "project")
     monkeypatch.setenv("APPTAINER_BIND", "")
     assert said(str(script)) == ""
