@@ -55,10 +55,12 @@ def test_without_a_python_the_command_is_a_program_of_the_container(prefix: Path
     assert text.endswith("srun --kill-on-bad-exit \\\n    samtools sort -@ 8 'a b.bam'\n")
     assert "--job-name=samtools\n" in text
     assert "--cpus-per-task=8\n" in text
-    assert script("samtools/1.16.1", "--", "/bin/ls").endswith('singularity exec "$SIF" \\\n    /bin/ls\n')
+    assert script("samtools/1.16.1", "--", "/bin/ls").endswith(
+        "srun --kill-on-bad-exit \\\n    in-container \\\n    /bin/ls\n"
+    )
     assert "conda-python-distributed" in script("Elsewhere/1", "--", "train.py")
     elsewhere = script("Elsewhere/1", "--launcher", "program", "--", "samtools")
-    assert elsewhere.endswith('exec "$SIF" \\\n    samtools\n')
+    assert elsewhere.endswith("in-container \\\n    samtools\n")
 
 
 def test_a_job_with_pyxis_needs_an_image_for_enroot(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
