@@ -188,14 +188,14 @@ def test_a_package_that_pythonpath_hides_is_named(demo: User, tmp_path: Path) ->
         assert hidden in " ".join(done.stdout.split())
     # a clone, and a file that hides one of Python itself
     clone = tmp_path / "clone"
-    for name in ("demo_vendor/__init__.py", "other/__init__.py", "shlex.py", "tests/__init__.py"):
+    for name in ("demo_vendor/__init__.py", "other/__init__.py", "wave.py", "tests/__init__.py"):
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         (clone / name).touch()
     plain = f"'{clone}/demo_vendor' of PYTHONPATH hides the container's demo_vendor: unset PYTHONPATH"
     done = demo.run(f"{LOAD}; export PYTHONPATH={clone}; list-packages --check", check=False)
     assert done.stdout.splitlines() == [
         plain,
-        plain.replace("demo_vendor' ", "shlex.py' ").replace("demo_vendor:", "shlex:"),
+        plain.replace("demo_vendor' ", "wave.py' ").replace("demo_vendor:", "wave:"),
     ]
     assert plain in " ".join(
         demo.run(f"export PYTHONPATH={clone}; sifmod doctor {DEMO_MODULE}", check=False).stdout.split()
@@ -229,11 +229,6 @@ def test_what_does_not_fit_the_image_is_named_wherever_one_looks(own_demo: User,
     wanting = make_wheel(
         tmp_path, "wanting", "1.0", "", requires=("demo-vendor<9", "absent>=1", "more; extra == 'more'")
     )
-    assert own_demo.out(f"{LOAD}; list-packages --check").startswith("0 packages of user software")
-    own_demo.run(
-        f"{LOAD}; singularity exec --env PIP_CONSTRAINT= $SIF pip install --no-index --no-deps {second} {wanting}"
-    )
-    hidden = "demo-vendor 9.9 hides the image's demo-vendor 1.2.3+site"
     site_packages = own_demo.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages"
     sources = scratch / "a b"
     sources.mkdir()
@@ -252,6 +247,11 @@ def test_what_does_not_fit_the_image_is_named_wherever_one_looks(own_demo: User,
     sources.rmdir()
     assert f"{edited}, which is gone" in own_demo.run(f"sifmod doctor --json {DEMO_MODULE}", check=False).stdout
     shutil.rmtree(info)
+    assert own_demo.out(f"{LOAD}; list-packages --check").startswith("0 packages of user software")
+    own_demo.run(
+        f"{LOAD}; singularity exec --env PIP_CONSTRAINT= $SIF pip install --no-index --no-deps {second} {wanting}"
+    )
+    hidden = "demo-vendor 9.9 hides the image's demo-vendor 1.2.3+site"
     missing = "wanting 1.0 requires absent>=1, which is not installed"
     unmet = "wanting 1.0 requires demo-vendor<9, but user software has demo-vendor 9.9"
     for command in ("list-packages --check", "singularity exec $SIF list-packages --check"):
