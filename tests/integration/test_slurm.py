@@ -352,8 +352,9 @@ def test_a_job_of_a_shell_without_the_module_has_the_commands_of_the_container(d
 
 
 def test_a_command_of_the_host_says_in_a_container_where_to_type_it(demo: User) -> None:
-    for command in ("sbatch", "make-squashfs", "broadcast-image"):
-        done = demo.run(f"{LOAD}; SLURM_SUBMIT_HOST=uan01 start-shell -c '{command} x'", check=False)
+    for command in ("sbatch", "make-squashfs", "broadcast-image", "sifmod", "module"):
+        # exported as a function, `module` is the host's in a bash there
+        done = demo.run(f"{LOAD}; export -nf module; SLURM_SUBMIT_HOST=uan01 start-shell -c '{command} x'", check=False)
         host = "uan01" if command == "sbatch" else demo.out("echo $HOSTNAME")
         assert done.returncode == 127
         assert f"{command}: this is a command of the host" in done.stderr
