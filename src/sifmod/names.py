@@ -145,7 +145,7 @@ COMMANDS = (
 )
 
 # Commands of the host: a container has a script of each name, which says so.
-ON_HOST = ("broadcast-image", "salloc", "sbatch")
+ON_HOST = ("broadcast-image", "module", "salloc", "sbatch", "sifmod")
 # The same with the feature of Slurm alone: submitit and Open MPI take Slurm for theirs if they find it.
 ON_HOST_WITH_SLURM = ("srun",)
 ON_HOST_WITH_USER_SOFTWARE = (*RELOADING, "carry-over", "refresh-commands")

@@ -297,6 +297,14 @@ def test_the_folder_for_temporary_files_of_a_job_is_in_containers_on_all_its_nod
     assert done.stdout.count(f" {scratch}/tmp\n") == 4, done.stdout
 
 
+def test_a_job_starts_in_a_directory_that_is_reached_through_a_link(demo: User, scratch: Path, tmp_path: Path) -> None:
+    (scratch / "show.py").write_text("import os; print(os.getcwd())\n")
+    (tmp_path / "link").symlink_to(scratch)
+    submit = f"sifmod sbatch {DEMO_MODULE} -- show.py | sbatch --wait -o out"
+    done = demo.run(f"cd link; {submit} >&2; cat out; {LOAD}; srun python show.py", cwd=tmp_path)
+    assert done.stdout == f"{scratch}\n{scratch}\n"
+
+
 def slurm_inside() -> str:
     """Return what binds the testbed's Slurm into a container, which as the host is a Debian 12."""
     libraries = "/usr/lib/x86_64-linux-gnu"
@@ -344,8 +352,9 @@ def test_a_job_of_a_shell_without_the_module_has_the_commands_of_the_container(d
 
 
 def test_a_command_of_the_host_says_in_a_container_where_to_type_it(demo: User) -> None:
-    for command in ("sbatch", "make-squashfs", "broadcast-image"):
-        done = demo.run(f"{LOAD}; SLURM_SUBMIT_HOST=uan01 start-shell -c '{command} x'", check=False)
+    for command in ("sbatch", "make-squashfs", "broadcast-image", "sifmod", "module"):
+        # exported as a function, `module` is the host's in a bash there
+        done = demo.run(f"{LOAD}; export -nf module; SLURM_SUBMIT_HOST=uan01 start-shell -c '{command} x'", check=False)
         host = "uan01" if command == "sbatch" else demo.out("echo $HOSTNAME")
         assert done.returncode == 127
         assert f"{command}: this is a command of the host" in done.stderr

@@ -1,6 +1,8 @@
 """Journey 3: what users install, packed into one file and back."""
 
+import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -184,6 +186,20 @@ def test_a_package_that_pythonpath_hides_is_named(demo: User, tmp_path: Path) ->
     for command in ("list-packages --check", f"sifmod doctor {DEMO_MODULE}"):
         done = demo.run(f"{LOAD}; export PYTHONPATH={info.parent}; {command}", check=False)
         assert hidden in " ".join(done.stdout.split())
+    # a clone, and a file that hides one of Python itself
+    clone = tmp_path / "clone"
+    for name in ("demo_vendor/__init__.py", "other/__init__.py", "wave.py", "tests/__init__.py"):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / name).touch()
+    plain = f"'{clone}/demo_vendor' of PYTHONPATH hides the container's demo_vendor: unset PYTHONPATH"
+    done = demo.run(f"{LOAD}; export PYTHONPATH={clone}; list-packages --check", check=False)
+    assert done.stdout.splitlines() == [
+        plain,
+        plain.replace("demo_vendor' ", "wave.py' ").replace("demo_vendor:", "wave:"),
+    ]
+    assert plain in " ".join(
+        demo.run(f"export PYTHONPATH={clone}; sifmod doctor {DEMO_MODULE}", check=False).stdout.split()
+    )
 
 
 @pytest.mark.slow
@@ -207,12 +223,30 @@ def test_metadata_that_never_end_stop_neither_list_packages_nor_verify(own_demo:
 
 
 @pytest.mark.slow
-def test_what_does_not_fit_the_image_is_named_wherever_one_looks(own_demo: User, tmp_path: Path) -> None:
+def test_what_does_not_fit_the_image_is_named_wherever_one_looks(own_demo: User, tmp_path: Path, scratch: Path) -> None:
     """A second demo-vendor beside the image's, and a package that needs another version than that."""
     second = make_wheel(tmp_path, "demo-vendor", "9.9", "")
     wanting = make_wheel(
         tmp_path, "wanting", "1.0", "", requires=("demo-vendor<9", "absent>=1", "more; extra == 'more'")
     )
+    site_packages = own_demo.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages"
+    sources = scratch / "a b"
+    sources.mkdir()
+    info = site_packages / "edited-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: edited\nVersion: 1.0\n")
+    url = f"file://{scratch}/a%20b"
+    (info / "direct_url.json").write_text(json.dumps({"url": url, "dir_info": {"editable": True}}))
+    edited = f"edited 1.0 is an editable install of '{sources}'"
+    said = f"{edited}, which is gone or in no bind path: export APPTAINER_BIND='{sources}'"
+    assert own_demo.run(f"{LOAD}; list-packages --check", check=False).stdout == f"{said}\n"
+    assert own_demo.run(f"export APPTAINER_BIND={scratch}; {LOAD}; list-packages --check").returncode == 0
+    told = " ".join(own_demo.run(f"sifmod doctor {DEMO_MODULE}", check=False).stdout.split())
+    assert edited in told
+    assert f"export APPTAINER_BIND='{sources}'" in told
+    sources.rmdir()
+    assert f"{edited}, which is gone" in own_demo.run(f"sifmod doctor --json {DEMO_MODULE}", check=False).stdout
+    shutil.rmtree(info)
     assert own_demo.out(f"{LOAD}; list-packages --check").startswith("0 packages of user software")
     own_demo.run(
         f"{LOAD}; singularity exec --env PIP_CONSTRAINT= $SIF pip install --no-index --no-deps {second} {wanting}"

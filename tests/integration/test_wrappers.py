@@ -166,6 +166,41 @@ def test_a_path_that_the_container_does_not_have_is_named_with_what_binds_it(dem
     assert (done.stdout, done.stderr) == ("1\n", "")
 
 
+def test_links_that_lead_to_what_the_container_lacks(demo: User, scratch: Path, tmp_path: Path) -> None:
+    """The runtime starts in the home, or says that it can't, where a link of a bind path is part of the name in PWD."""
+    (scratch / "proj").mkdir()
+    (scratch / "proj/a.py").write_text("import os; print(os.getcwd())\n")
+    for name, target in (("link", scratch), ("here", "."), ("inner", tmp_path / "here")):
+        (tmp_path / name).symlink_to(target)
+    export = f"export APPTAINER_BIND={scratch}/proj"
+    for state in ("true", export):
+        done = demo.run(
+            f"{LOAD}; {state}; cd {tmp_path}/link/proj; export OLDPWD=/mnt; python a.py; start-shell -c 'echo $OLDPWD'"
+        )
+        assert (done.stdout, done.stderr) == (f"{scratch}/proj\n/mnt\n", "")
+    for word in (f"{tmp_path}/link/proj/a.py", "link/proj/a.py"):
+        done = demo.run(f"{LOAD}; python {word}", cwd=tmp_path, check=False)
+        assert done.returncode == 2
+        assert done.stderr.startswith(
+            f"python: '{tmp_path}/link/proj/a.py' leads through a link to '{scratch}/proj/a.py' on this host, and no "
+            f"bind path of the container contains that. To see it there: {export}\n"
+        )
+        done = demo.run(f"{LOAD}; {export}; python {word}", cwd=tmp_path)
+        assert (done.stdout, done.stderr) == (f"{tmp_path}\n", "")
+    # more than one bind path is named as a shell reads it
+    said = demo.run(f"{LOAD}; export APPTAINER_BIND=/mnt; start-shell -c : link", cwd=tmp_path).stderr
+    assert said.endswith(f"export APPTAINER_BIND=/mnt,{scratch}\n")
+    # a link to what the container has too is left as it is, and so is a bind path that is one
+    assert demo.run(f"{LOAD}; cd inner; ls -d here; start-shell -c : here inner", cwd=tmp_path).stderr == ""
+    (scratch / "bound").symlink_to(scratch / "proj")
+    (tmp_path / "second").symlink_to(scratch / "bound")
+    script = (
+        f"{LOAD}; export APPTAINER_BIND={scratch}/bound; cd second; start-shell -c 'ls a.py; pwd' - {tmp_path}/second"
+    )
+    done = demo.run(script, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == (f"a.py\n{scratch}/bound\n", "")
+
+
 def test_a_folder_for_temporary_files_is_bound_if_it_is_the_user_s(demo: User, scratch: Path) -> None:
     """The wrappers look on each node, a module in a job: `singularity exec` then has it too."""
     show = "import tempfile; print(tempfile.gettempdir())"

@@ -99,9 +99,12 @@ def sbatch(
         job = fitted(job, installed.manifest, launcher=launcher or "")
         lacking = unseen(command, installed.binds, site, os.environ)
         if lacking:
+            is_link = lacking.target != lacking.path
+            leads = f"leads through a link to '{lacking.target}'" if is_link else "exists"
             echo_error(
-                f"sifmod: '{lacking.path}' exists on this host, but no bind path of {installed.module} contains it. To "
-                f"see it in the job, type before sbatch: {lacking.way}"
+                f"sifmod: '{lacking.path}' {leads} on this host, {'and' if is_link else 'but'} no bind path of "
+                f"{installed.module} contains {'that' if is_link else 'it'}. To see it in the job, type before sbatch: "
+                f"{lacking.way}"
             )
     script = render_job(job, site)
     if as_json:

@@ -18,7 +18,7 @@ from sifmod.doctor.advisories import container_advisories, node_advisories
 from sifmod.doctor.gpu import check_gpus
 from sifmod.doctor.host import check_host
 from sifmod.doctor.mpi import check_mpi
-from sifmod.doctor.site import is_seen
+from sifmod.doctor.site import is_seen, unseen
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import ImageError, RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
@@ -31,10 +31,10 @@ from sifmod.image.elf import read_library
 from sifmod.image.files import SandboxFiles
 from sifmod.image.inspection import Inspection, inspect_image
 from sifmod.image.system import glibc_problem
-from sifmod.inside.consistency import Package, hidden, of_name, of_pythonpath
+from sifmod.inside.consistency import Package, hidden, hidden_modules, of_name, of_pythonpath, shown
 from sifmod.install.advice import container_subject, node_subject
 from sifmod.install.hostslurm import slurm_misfit
-from sifmod.installed.consistency import packages_on_disk, recorded_packages
+from sifmod.installed.consistency import editable_packages, packages_on_disk, recorded_packages
 from sifmod.installed.installation import Installation
 from sifmod.site.advisories import load_advisories
 from sifmod.site.feature import chosen
@@ -179,7 +179,7 @@ def examine_container(target: Target, host: Host) -> Iterator[Finding]:
 
 
 def _of_the_host(item: Installation, site: Site) -> Iterator[Finding]:
-    """Name packages of a container that this shell's PYTHONPATH hides, and one that would run jobs here."""
+    """Name packages that this shell's PYTHONPATH hides, whose sources are not there, or that would run jobs here."""
     ahead = [
         (folder, package)
         for folder, package in of_pythonpath(os.environ.get("PYTHONPATH", ""))
@@ -187,8 +187,16 @@ def _of_the_host(item: Installation, site: Site) -> Iterator[Finding]:
     ]
     own = (Package(*text.partition("==")[::2], ()) for text in item.user_software.packages)
     known = of_name((*own, *recorded_packages(item.root)))
-    for line in sorted({*hidden(ahead, known)}):
+    seen = (one for one in os.environ.get("PYTHONPATH", "").split(":") if one and is_seen(Path(one), site, os.environ))
+    for line in sorted({*hidden(ahead, known), *hidden_modules(":".join(seen), known)}):
         yield Finding(WARNING, "PYTHONPATH", line, "programs in the container import that of the host")
+    for package, source in editable_packages(item):
+        what = f"{shown(package.name)} {shown(package.version)} is an editable install of '{shown(source)}'"
+        lacking = unseen([source], item.binds, site, os.environ)
+        if not os.path.isdir(source):  # noqa: PTH112 - without an error where a folder above is not ours
+            yield Finding(WARNING, "packages", f"{what}, which is gone", "imports fail", "pip uninstall it")
+        elif lacking:
+            yield Finding(WARNING, "packages", what, "no bind path contains that, so imports fail", lacking.way)
     binds = (*site.binds, *site.optional_binds, *_of_features(Target(installation=item), site))
     if "submitit" in known and not any(Path(bind.destination).name == "srun" for bind in binds):
         what = "submitit finds no srun in the container, so its AutoExecutor runs jobs on this host, not in Slurm"

@@ -287,6 +287,7 @@ class Unseen:
 
     path: Path
     way: str
+    target: Path  # where it leads through a link
 
 
 def unseen(words: Sequence[str], binds: Sequence[str], site: Site, environ: Mapping[str, str]) -> Optional[Unseen]:
@@ -302,20 +303,28 @@ def unseen(words: Sequence[str], binds: Sequence[str], site: Site, environ: Mapp
     """
     variable = "APPTAINER_BIND" if shutil.which("apptainer") or "APPTAINER_BIND" in environ else "SINGULARITY_BIND"
     given = environ.get(variable, "")
-    inner = [Bind(os.getcwd(), os.getcwd())]  # noqa: PTH109 - as text
+    working = Path.cwd()
+    inner = [Bind(str(working), str(working))]
     for text in (given, *(one.partition(", if ")[0] for one in binds)):
         with contextlib.suppress(ValueError):  # sifmod's own, and what the runtime will refuse
             inner += Bind.parse_list(text)
     here = replace(site, binds=(*site.binds, *inner))
+    links = [environ.get("HOME", ""), *(bind.source for bind in here.binds if bind.source == bind.destination)]
+    behind = replace(
+        here, binds=(*here.binds, *(Bind(path, path) for path in map(os.path.realpath, filter(None, links))))
+    )
     for word in words:
-        path = Path(os.path.normpath(word.partition("=")[2] if word.startswith("-") else word))
-        is_own = path.is_absolute() and len(path.parts) > 2 and not _OF_IMAGES.fullmatch(str(path))
-        if is_own and os.path.exists(path) and not is_seen(path, here, environ):  # noqa: PTH110 - without an error where a folder above is not ours
-            folder = path if path.is_dir() else path.parent
+        path = Path(os.path.normpath(working / (word.partition("=")[2] if word.startswith("-") else word)))
+        target = path
+        if is_seen(path, here, environ):
+            target = Path(os.path.realpath(path))
+        is_own = len(target.parts) > 2 and not _OF_IMAGES.fullmatch(str(path)) and not _OF_IMAGES.fullmatch(str(target))
+        if is_own and os.path.exists(target) and not is_seen(target, behind, environ):  # noqa: PTH110 - without an error where a folder above is not ours
+            folder = target if target.is_dir() else target.parent
             while not is_bindable(str(folder)) or set(str(folder)) & {",", ":"}:
                 folder = folder.parent
             value = ",".join(filter(None, (given, str(folder))))
-            return Unseen(path, f"export {variable}={quoting.shell(value)}")
+            return Unseen(path, f"export {variable}={quoting.shell(value)}", target)
     return None
 
 

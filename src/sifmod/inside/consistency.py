@@ -13,9 +13,12 @@ Everything here comes from metadata that anyone may have written: text is escape
 import collections
 import glob
 import importlib
+import json
 import os
 import re
+import shlex
 import sys
+import urllib.parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +35,10 @@ MOST_READ = 1 << 20  # bytes of one package's metadata
 MOST_CHARACTERS = 1000  # of one requirement; no tool writes longer ones
 MOST_SHOWN = 200  # characters of one value in a line
 MOST_LINES = 100
+MOST_ENTRIES = 10000  # of one folder of PYTHONPATH
+
+# Folders of this name are in many sources and packages, and nobody imports them by it.
+NOT_IMPORTED = frozenset(("doc", "docs", "example", "examples", "test", "tests"))
 
 # Where the metadata is in an entry of site-packages; distutils installed it as a file of this name.
 METADATA = ("METADATA", "PKG-INFO", "EGG-INFO/PKG-INFO", "")
@@ -139,6 +146,71 @@ def hidden(ahead: "Iterable[tuple[str, Package]]", container: "Mapping[str, Pack
         if there is not None:
             line = f"{shown(package.name)} {shown(package.version)} in '{shown(folder)}' of PYTHONPATH"
             yield f"{line} hides the container's {shown(there.version)}: unset PYTHONPATH"
+
+
+def modules_in(folder: str) -> "Iterator[tuple[str, str]]":
+    """Yield the names that can be imported from a folder, each with its entry there."""
+    try:
+        entries = sorted(os.listdir(folder))[:MOST_ENTRIES]
+    except OSError:
+        return
+    for entry in entries:
+        name, dot, ending = entry.partition(".")
+        is_folder = not dot and os.path.isfile(os.path.join(folder, entry, "__init__.py"))
+        if name.isidentifier() and name not in NOT_IMPORTED and (is_folder or re.fullmatch(r"(.*\.)?(py|so)", ending)):
+            yield name, entry
+
+
+def hidden_modules(value: str, modules: "Iterable[str]") -> "Iterator[str]":
+    """Yield a line for each folder or file of a PYTHONPATH that Python imports before a module of the container.
+
+    What belongs to a package with metadata there is left to `hidden`.
+    """
+    known = frozenset(map(canonical, modules))
+    for folder in filter(os.path.isabs, value.split(os.pathsep)):
+        installed = set()  # type: set[str]
+        for info in glob.glob(os.path.join(glob.escape(folder), "*.*-info")):
+            lines = text_of(os.path.join(info, "RECORD")) + "\n" + text_of(os.path.join(info, "top_level.txt"))
+            installed.update(re.split(r"[/.,]", line.strip())[0] for line in lines.splitlines())
+            installed.add(canonical(os.path.basename(info).partition("-")[0]))
+        for name, entry in modules_in(folder):
+            if canonical(name) in known and not {name, canonical(name)} & installed:
+                path = shown(os.path.join(folder, entry))
+                yield f"'{path}' of PYTHONPATH hides the container's {shown(name)}: unset PYTHONPATH"
+
+
+def editable_in(folder: str) -> "Iterator[tuple[Package, str]]":
+    """Yield the packages in a folder that are used from their sources, each with the folder of these (PEP 610)."""
+    for file in sorted(glob.glob(os.path.join(glob.escape(folder), "[!~]*.dist-info", "direct_url.json"))):
+        text = text_of(file)
+        package = package_of(text_of(os.path.join(os.path.dirname(file), "METADATA")))
+        source = source_of_editable(text)
+        if package and source:
+            yield package, source
+
+
+def source_of_editable(text: str) -> str:
+    """Return the folder that a direct_url.json of an editable install names; empty for another."""
+    try:
+        found = json.loads(text)
+        url = urllib.parse.urlsplit(found["url"])
+        return urllib.parse.unquote(url.path) if url.scheme == "file" and found["dir_info"]["editable"] is True else ""
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return ""
+
+
+def gone(editable: "Iterable[tuple[Package, str]]") -> "Iterator[str]":
+    """Yield a line for each editable package whose sources the container lacks.
+
+    Where sifmod looks by itself, in /, the container has nothing of the user's.
+    """
+    if os.getcwd() == "/":
+        return
+    variable = "SINGULARITY_BIND" if "APPTAINER_CONTAINER" not in os.environ else "APPTAINER_BIND"
+    for package, source in editable:
+        if not os.path.isdir(source):
+            said = f"{shown(package.name)} {shown(package.version)} is an editable install of '{shown(source)}'"
+            yield f"{said}, which is gone or in no bind path: export {variable}={shlex.quote(shown(source))}"
 
 
 def covered(folders: "Sequence[str]") -> "Iterator[str]":
@@ -347,6 +419,10 @@ def main(user_software: str) -> int:
     ahead = list(of_pythonpath(os.environ.get("PYTHONPATH", "")))
     found = {line for packages in own for line in named(packages, image, parsing, below=below, ahead=ahead)}
     lines = sorted({*found, *(line for folder in folders for line in covered([folder, *layers]))})
+    lines += sorted({*gone(one for folder in (*folders, *layers) for one in editable_in(folder))})
+    if os.environ.get("PYTHONPATH"):
+        modules = (name for folder in (*sys.path, *folders, *layers) for name, _entry in modules_in(folder))
+        lines += sorted(set(hidden_modules(os.environ["PYTHONPATH"], modules)))
     for line in lines:
         print(line)
     if not lines:

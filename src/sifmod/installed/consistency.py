@@ -17,7 +17,7 @@ from sifmod.host.files import content_of
 from sifmod.host.runtime import look
 from sifmod.image.files import ImageFiles
 from sifmod.image.inspection import open_image
-from sifmod.inside.consistency import Package, named, package_of
+from sifmod.inside.consistency import Package, named, package_of, source_of_editable
 from sifmod.installed.installation import Installation
 from sifmod.usersoftware.layers import layer_findings
 from sifmod.usersoftware.state import DIRECTORY, PACKED, sum_findings
@@ -87,6 +87,26 @@ def packages_on_disk(installation: Installation) -> Iterator[Finding]:
     elif not lines:
         what = "none is there twice or in a version that another does not fit"
         yield Finding(OK, _TOPIC, f"{what}; missing ones are found by list-packages --check")
+
+
+def editable_packages(installation: Installation) -> list[tuple[Package, str]]:
+    """Return the packages of user software that are used from their sources, each with the folder of these."""
+    state = installation.user_software
+    if not _has_packages(installation):
+        return []
+    try:
+        with open_image(state.directory if state.state == DIRECTORY else state.packed) as (_known, files):
+            return [one for folder in _folders(files) for one in _editable(files, folder)] if files else []
+    except ImageError:  # packages_on_disk says why
+        return []
+
+
+def _editable(files: ImageFiles[Any], folder: str) -> Iterator[tuple[Package, str]]:
+    for name in [name for name in files.names(folder) if re.fullmatch(r"[^~].*\.dist-info", name)][:_MOST_METADATA]:
+        source = source_of_editable(files.text(f"{folder}/{name}/direct_url.json"))
+        package = package_of(files.text(f"{folder}/{name}/METADATA")) if source else None
+        if package:
+            yield package, source
 
 
 def _has_packages(installation: Installation) -> bool:

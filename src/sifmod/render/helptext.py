@@ -86,7 +86,7 @@ def _seen(spec: ContainerSpec, site: Site) -> str:
     binds = [*(bind.argument for bind in (*site.binds, *spec.binds))]
     binds += [f"{bind.argument} (where it is)" for bind in site.optional_binds]
     folders = ", ".join(["$HOME, the working directory, /tmp", *(bind.translate(_IN_HELP) for bind in binds)])
-    return f"of the host: {folders}. To add a folder, set $SINGULARITY_BIND"
+    return f"of the host: {folders}. To add a folder, set $APPTAINER_BIND (SingularityCE: $SINGULARITY_BIND)"
 
 
 def _commands(spec: ContainerSpec) -> dict[str, str]:

@@ -87,7 +87,6 @@ def render_job(job: Job, site: Site) -> str:
         cpus_per_task=cpus * processes if is_torchrun else cpus,
         masks=site.cpu_bind_masks if is_whole_node and not is_torchrun else (),
         unused_masks=bool(site.cpu_bind_masks and job.gpus_per_node and not is_whole_node and not is_torchrun),
-        runtime=site.runtime_commands[0],
         is_torchrun=is_torchrun,
         runscript=LAUNCHERS[job.launcher],
         # by its whole path: srun would take a program of the host that has the name of the command

@@ -16,6 +16,6 @@ export SIFMOD_NODE_LOCAL_DIR='/mnt/it'"'"'s nvme'
 eval "$(broadcast-image)" || :
 
 srun --kill-on-bad-exit \
-    singularity exec "$SIF" \
+    in-container \
     conda-python-distributed -u \
     train.py

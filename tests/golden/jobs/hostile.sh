@@ -12,7 +12,7 @@ unset SLURM_EXPORT_ENV
 : "${SIF:?the module is not a container module of sifmod}"
 
 srun --kill-on-bad-exit \
-    'my runtime' exec "$SIF" \
+    in-container \
     conda-python-distributed -u \
     'my script.py' 'a b' 'it'"'"'s' '"$(touch here)"' '`id`' 'new
 line' '*' '' '\' 'é' -u '#SBATCH --nodes=9'

@@ -16,6 +16,6 @@ unset SLURM_EXPORT_ENV
 # The site's CPU masks are not used: they need 8 GPUs per node and one process per GPU.
 
 srun --kill-on-bad-exit \
-    singularity exec "$SIF" \
+    in-container \
     conda-python-distributed -u \
     train.py

@@ -22,6 +22,6 @@ export SRUN_CPUS_PER_TASK=7
 masks=0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000
 
 srun --kill-on-bad-exit --cpu-bind="mask_cpu:$masks" \
-    singularity exec "$SIF" \
+    in-container \
     conda-python-distributed -u \
     mnist_DDP.py --gpu --modelpath model

@@ -18,6 +18,6 @@ unset SLURM_EXPORT_ENV
 export SRUN_CPUS_PER_TASK=56
 
 srun --kill-on-bad-exit \
-    singularity exec "$SIF" \
+    in-container \
     torchrun-distributed --nproc_per_node=8 \
     -m package.train

@@ -115,6 +115,10 @@ def test_what_pythonpath_hides_and_what_would_run_here_is_named(
     found = look(target, site=site)
     (finding,) = found["PYTHONPATH"]
     assert finding.what == f"numpy 1.0 in '{tmp_path}/seen' of PYTHONPATH hides the container's 2.1: unset PYTHONPATH"
+    for module in ("submitit/__init__.py", "tests/__init__.py", "data/numpy.txt", "numpy.txt"):
+        write(tmp_path, f"seen/{module}", "")
+    plain = {finding.what for finding in look(target, site=site)["PYTHONPATH"]} - {finding.what}
+    assert plain == {f"'{tmp_path}/seen/submitit' of PYTHONPATH hides the container's submitit: unset PYTHONPATH"}
     (finding,) = found["submitit"]
     assert "runs jobs on this host" in finding.what
     assert "which sifmod site discover slurm writes" in finding.remedy

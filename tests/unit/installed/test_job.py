@@ -55,10 +55,12 @@ def test_without_a_python_the_command_is_a_program_of_the_container(prefix: Path
     assert text.endswith("srun --kill-on-bad-exit \\\n    samtools sort -@ 8 'a b.bam'\n")
     assert "--job-name=samtools\n" in text
     assert "--cpus-per-task=8\n" in text
-    assert script("samtools/1.16.1", "--", "/bin/ls").endswith('singularity exec "$SIF" \\\n    /bin/ls\n')
+    assert script("samtools/1.16.1", "--", "/bin/ls").endswith(
+        "srun --kill-on-bad-exit \\\n    in-container \\\n    /bin/ls\n"
+    )
     assert "conda-python-distributed" in script("Elsewhere/1", "--", "train.py")
     elsewhere = script("Elsewhere/1", "--launcher", "program", "--", "samtools")
-    assert elsewhere.endswith('exec "$SIF" \\\n    samtools\n')
+    assert elsewhere.endswith("in-container \\\n    samtools\n")
 
 
 def test_a_job_with_pyxis_needs_an_image_for_enroot(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +132,19 @@ def test_a_path_that_the_container_lacks_is_named(prefix: Path, monkeypatch: pyt
     assert said(str(script)).endswith(f"export APPTAINER_BIND={prefix}/project:/data,{prefix}/project\n")
     monkeypatch.setenv("APPTAINER_BIND", f"{prefix}/project:{prefix}/project:ro")
     assert said(str(script)) == ""
+    monkeypatch.setenv("APPTAINER_BIND", "")
+    (home / "link").symlink_to(prefix / "project")
+    (home / "known").symlink_to(bound)
+    told = said(f"{home}/link/train.py")
+    assert f"'{home}/link/train.py' leads through a link to '{script}' on this host, and no bind path of Demo/1" in told
+    assert told.endswith(f"export APPTAINER_BIND={prefix}/project\n")
+    assert said("link/train.py") == told
+    assert said(f"{home}/known/train.py", "known", "train.py") == ""
+    # and a bind path that is a link itself
+    (prefix / "other").symlink_to(prefix / "project")
+    monkeypatch.setenv("APPTAINER_BIND", f"{prefix}/other")
+    (home / "second").symlink_to(prefix / "other")
+    assert said("second/train.py") == ""
     monkeypatch.chdir(prefix / "project")
     monkeypatch.setenv("APPTAINER_BIND", "")
     assert said(str(script)) == ""

@@ -86,7 +86,7 @@ def test_a_job_runs_the_same_command_with_the_same_resources(
     for job in jobs.values():
         assert run.run(job, installed, BOTH).stderr == ""
     plain, pyxis = run.stand_ins.calls
-    assert plain["words"] == ["apptainer", "exec", f"{installed.installdir}/demo.sif", *command]
+    assert plain["words"] == ["in-container", *command]
     assert pyxis["words"] == [IN, *command]
     assert pyxis["image"] == f"{installed.installdir}/demo.sqsh"
     assert plain["options"] == pyxis["options"]

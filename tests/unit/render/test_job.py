@@ -140,7 +140,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_arguments_arrive_unchanged_whatever_they_hold(run: Run, words: list[str]) -> None:
     command = ("x.py", *words)
     assert run(Job("A/1", command)) == [
-        *("--kill-on-bad-exit", "singularity", "exec", "/a b.sif", "conda-python-distributed", "-u"),
+        *("--kill-on-bad-exit", "in-container", "conda-python-distributed", "-u"),
         *command,
     ]
 
@@ -259,7 +259,6 @@ def test_the_command_prints_the_script_or_json() -> None:
     assert found["job"]["nodes"] == 2
 
 
-def test_a_site_that_shares_containers_starts_runscripts_by_the_host_command() -> None:
+def test_runscripts_are_started_by_the_host_command_which_looks_at_the_node() -> None:
     job = Job(module="PyTorch/2.2.0", command=("train.py",))
-    assert 'singularity exec "$SIF" \\\n    conda-python-distributed' in render_job(job, a_site())
-    assert "\n    in-container \\\n    conda-python-distributed" in render_job(job, a_site(share_container=True))
+    assert "\n    in-container \\\n    conda-python-distributed" in render_job(job, a_site())
