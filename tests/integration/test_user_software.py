@@ -183,6 +183,8 @@ def test_a_package_that_pythonpath_hides_is_named(demo: User, tmp_path: Path) ->
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Name: demo-vendor\nVersion: 9\n")
     hidden = f"demo-vendor 9 in '{info.parent}' of PYTHONPATH hides the container's 1.2.3+site: unset PYTHONPATH"
+    own = "/usr/lib/python3/dist-packages:/usr/lib/python3.11"
+    assert demo.run(f"{LOAD}; SINGULARITYENV_PYTHONPATH={own} list-packages --check").returncode == 0
     for command in ("list-packages --check", f"sifmod doctor {DEMO_MODULE}"):
         done = demo.run(f"{LOAD}; export PYTHONPATH={info.parent}; {command}", check=False)
         assert hidden in " ".join(done.stdout.split())

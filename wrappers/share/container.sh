@@ -198,7 +198,8 @@ have_link() {
     local path
     for path in "${PWD-}" "$@"; do
         path=${path#-*=}
-        while [[ $path && $path != *$'\n'* ]]; do
+        if ((${#path} > 4095)) || [[ $path == *$'\n'* ]]; then continue; fi # a program, no path
+        while [[ $path ]]; do
             if [[ -L $path ]]; then return; fi
             [[ $path == */* ]] || break
             path=${path%/*}

@@ -416,13 +416,17 @@ def main(user_software: str) -> int:
     if parsing is None:
         print("can't be checked: the image has neither the Python package packaging nor pip", file=sys.stderr)
         return 2
-    ahead = list(of_pythonpath(os.environ.get("PYTHONPATH", "")))
+    # a folder that Python searches anyway hides nothing
+    searched = {os.path.realpath(folder) for folder in (*sys.path, *folders, *layers)}
+    parts = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    pythonpath = os.pathsep.join(part for part in parts if os.path.realpath(part) not in searched)
+    ahead = list(of_pythonpath(pythonpath))
     found = {line for packages in own for line in named(packages, image, parsing, below=below, ahead=ahead)}
     lines = sorted({*found, *(line for folder in folders for line in covered([folder, *layers]))})
     lines += sorted({*gone(one for folder in (*folders, *layers) for one in editable_in(folder))})
-    if os.environ.get("PYTHONPATH"):
+    if pythonpath:
         modules = (name for folder in (*sys.path, *folders, *layers) for name, _entry in modules_in(folder))
-        lines += sorted(set(hidden_modules(os.environ["PYTHONPATH"], modules)))
+        lines += sorted(set(hidden_modules(pythonpath, modules)))
     for line in lines:
         print(line)
     if not lines:

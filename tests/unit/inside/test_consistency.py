@@ -13,7 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sifmod.inside import consistency, trees
-from sifmod.inside.consistency import Package, named, package_of, packages_in
+from sifmod.inside.consistency import (
+    Package,
+    hidden_modules,
+    named,
+    package_of,
+    packages_in,
+    source_of_editable,
+)
 from sifmod.resources import program
 
 IMAGE = [
@@ -240,3 +247,39 @@ def test_without_a_parser_in_the_image_the_users_pip_has_one(tmp_path: Path) -> 
     (vendored / "packaging").symlink_to(Path(packaging.requirements.__file__).parent)
     done = run(tmp_path, "-S")
     assert (done.returncode, done.stdout) == (1, "own 1.0 requires gone>=1, which is not installed\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ('{"url": "file:///a%20b/c", "dir_info": {"editable": true}}', "/a b/c"),
+        ('{"url": "file:///a", "dir_info": {}}', ""),
+        ('{"url": "https://x/a", "dir_info": {"editable": true}}', ""),
+        ('{"url": 1, "dir_info": {"editable": true}}', ""),
+        ('["url"]', ""),
+        ("[" * 100_000, ""),
+        ("", ""),
+    ],
+)
+def test_the_folder_of_an_editable_install(text: str, source: str) -> None:
+    assert source_of_editable(text) == source
+
+
+def test_modules_without_metadata_are_compared_by_name(tmp_path: Path) -> None:
+    for name in (
+        "torch/__init__.py",
+        "numpy.cpython-311.so",
+        "data/x.txt",
+        "yaml/__init__.py",
+        "torch.txt",
+        "wave.pyc",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "PyYAML-6.dist-info").mkdir()
+    (tmp_path / "PyYAML-6.dist-info/RECORD").write_text("yaml/__init__.py,,\n")
+    known = ("Torch", "numpy", "data", "yaml", "wave")
+    assert [line.partition(" of ")[0] for line in hidden_modules(f":rel:{tmp_path}:/gone", known)] == [
+        f"'{tmp_path}/numpy.cpython-311.so'",
+        f"'{tmp_path}/torch'",
+    ]
