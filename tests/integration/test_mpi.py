@@ -151,6 +151,7 @@ def test_row_3_the_setting_of_ucx_alone_is_not_enough(mpi: User) -> None:
     assert "Set MPIR_CVAR_CH4_CMA_ENABLE=0" in run.errors
 
 
+@pytest.mark.slow
 def test_row_3_with_both_settings_all_is_right(mpi: User) -> None:
     report = works(run := check(mpi, before=f"{BARE} {CURED}"))
     assert run.errors == ""

@@ -157,6 +157,7 @@ def there(user: User) -> set[str]:
     return {path.name.partition("-")[0] for path in folder.glob("*.dist-info")} - {"pip", "setuptools"}
 
 
+@pytest.mark.slow
 def test_uv_of_the_image(own_demo: User, index: Path) -> None:
     uv = f"singularity exec -B {shutil.which('uv')}:/usr/local/bin/uv $SIF uv pip install {FLAGS} -f {index}"
     own_demo.run(f"{LOAD}; {uv} needs-vendor")
