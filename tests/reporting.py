@@ -67,12 +67,16 @@ class Reporting:
         return f"sampled with {SEED}={seed}"
 
     def write_seconds(self, path: Path) -> None:
-        """Write what each file took: a file that this run has not run keeps what it has."""
+        """Write what each file took: quick or slow tests of a file that this run has not run keep what they have."""
         known = read_seconds(path)
         for file in {nodeid.partition("::")[0] for nodeid in self.outcomes}:
-            those = [nodeid for nodeid in self.outcomes if nodeid.startswith(f"{file}::")]
-            slow = sum(self.seconds[nodeid] for nodeid in those if nodeid in self.slow)
-            known[file] = (round(sum(self.seconds[nodeid] for nodeid in those) - slow, 1), round(slow, 1))
+            those = {nodeid for nodeid in self.outcomes if nodeid.startswith(f"{file}::")}
+            before = known.get(file, (0.0, 0.0))
+            quick, slow = (
+                round(sum(self.seconds[nodeid] for nodeid in some), 1) if some else kept
+                for some, kept in zip((those - self.slow, those & self.slow), before)
+            )
+            known[file] = quick, slow
         lines = (f"{quick:7.1f} {slow:7.1f} {file}\n" for file, (quick, slow) in sorted(known.items()))
         path.write_text("".join(lines))
 

@@ -185,7 +185,7 @@ def test_a_job_that_slurm_ends_while_it_packs(
     job = tmp_path / "job.sh"
     step = f"{shutil.which(launcher)} --ntasks=1" if launcher else ""
     command = f"{tree.root}/bin/{case.command}"
-    job.write_text(f"#!/bin/bash\nexport PATH={tools} FAULT_LOG={tmp_path}/calls\n{step} {command}\necho not ended\n")
+    job.write_text(f"#!/bin/bash\nexport PATH={tools} FAULT_LOG={tmp_path}/calls\n{step} {command} && echo not ended\n")
     number = tree.user.out(f"sbatch --parsable --time=1 --output={tmp_path}/job.out {job}")
     wait_until(begun.exists, said=lambda: (tmp_path / "job.out").read_text())
     tree.user.run(f"scancel {number}")

@@ -262,7 +262,7 @@ def test_what_does_not_fit_the_image_is_named_wherever_one_looks(own_demo: User,
     verified = own_demo.run("sifmod verify --json")
     assert all(f'"what": "{line}"' in verified.stdout for line in (hidden, missing, unmet))
     packed = own_demo.run(f"{LOAD}; make-squashfs --remove-directory")
-    assert packed.stderr.splitlines()[-4:-1] == [hidden, missing, unmet]
+    assert packed.stderr.splitlines()[-5:-2] == [hidden, missing, unmet]
     assert own_demo.run(f"{LOAD}; list-packages --check", check=False).stdout.splitlines() == [hidden, missing, unmet]
     examined = own_demo.run(f"sifmod doctor --json {DEMO_MODULE}", check=False).stdout
     assert all(f'"what": "{line}"' in examined for line in (hidden, unmet))

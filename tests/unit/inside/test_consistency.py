@@ -214,6 +214,7 @@ def run(user_software: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-I", *flags, "-", user_software],
         input=program("consistency"),
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},  # it names what that hides
         capture_output=True,
         text=True,
         check=False,

@@ -40,7 +40,12 @@ def start(python: str | Path, name: str, *words: str | Path) -> subprocess.Compl
     """Start a program on standard input, as sifmod does, or from its file if it uses another one beside it."""
     where = next(path for path in FILES if path.stem == name) if name == "merge" else "-"
     command = [python, "-I", where, *words]
-    return subprocess.run(command, input=program(name), capture_output=True, text=True, check=False, errors="replace")
+    environ = {
+        name: value for name, value in os.environ.items() if name != "PYTHONPATH"
+    }  # consistency names what it hides
+    return subprocess.run(
+        command, input=program(name), env=environ, capture_output=True, text=True, check=False, errors="replace"
+    )
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
