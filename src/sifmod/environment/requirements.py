@@ -87,6 +87,11 @@ def read_requirements(path: Path) -> Requirements:
     """Return the requirements of a requirements file, and of the files that it includes."""
     found = _Found(path.parent.absolute())
     _read_file(path, found, found.requirements, above=())
+    return _all_of(path, found)
+
+
+def _all_of(path: Path, found: _Found) -> Requirements:
+    """Return what was found in a file; SifmodError if that is no package."""
     if not found.requirements:
         raise SifmodError(f"'{path}' names no packages")
     return Requirements(
@@ -150,14 +155,7 @@ def requirements_of(path: Path, texts: Sequence[str]) -> Requirements:
             text, f"'{path}', the package {text.partition(' --hash')[0]!r}", path.parent, found.top
         )
         found.requirements[line] = name
-    if not found.requirements:
-        raise SifmodError(f"'{path}' names no packages")
-    return Requirements(
-        origin=path.name,
-        lines=tuple(found.requirements),
-        names=tuple(dict.fromkeys(found.requirements.values())),
-        folder=found.top,
-    )
+    return _all_of(path, found)
 
 
 def toml_of(path: Path) -> dict[str, Any]:
