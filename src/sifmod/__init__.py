@@ -5,4 +5,4 @@ one writer puts them into the installation directory. EasyBuild's easyblock and 
 which imports neither.
 """
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
