@@ -783,7 +783,7 @@ def _module_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
     prefix, catalogue = data.scratch / "eb", data.scratch / "catalogue"
     easyconfig = data.easyconfig("tool0", "sources = ['samtools.sif']\ngpu = ''\nwrappers = ['samtools']\n")
     bash(f"export EASYBUILD_PREFIX={prefix} EASYBUILD_SOURCEPATH={data.images}; eb {easyconfig}")
-    modules = f"export LMOD_IGNORE_CACHE=1 MODULEPATH={prefix}/modules/all"
+    modules = f"export EASYBUILD_PREFIX={prefix} LMOD_IGNORE_CACHE=1 MODULEPATH={prefix}/modules/all"
     there = 1
     for count in (10, 100, 1_000):
         for number in range(there, count):

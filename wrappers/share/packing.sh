@@ -198,6 +198,11 @@ take_lock() {
     esac
 }
 
+# close_lock: for a subshell, whose programs do not hold the lock. It may be nobody's: `sifmod verify` compares without it.
+close_lock() {
+    if [[ -n ${lock-} ]]; then exec {lock}>&-; fi
+}
+
 # Call it with the lock held: temporary files are then left from killed runs, and nothing uses them.
 clean_up_after_killed_runs() {
     local path
@@ -281,11 +286,11 @@ run_tool() {
     local screen status=0
     if ((${#quiet[@]})) || [[ $3 != *squashfs ]]; then # others have no bar
         exec {screen}>&2
-        said=$(umask 0 && exec {lock}>&- && with_progress "$@" 2>&1) || status=$?
+        said=$(umask 0 && close_lock && with_progress "$@" 2>&1) || status=$?
         exec {screen}>&-
         return "$status"
     fi
-    { said=$(umask 0 && exec "${@:3}" 2>&1 >&3 {lock}>&-); } 3>&1
+    { said=$(umask 0 && close_lock && exec "${@:3}" 2>&1 >&3); } 3>&1
 }
 
 # write_through ARGUMENT...: sync, which may take long
@@ -304,13 +309,13 @@ explain_failure() {
 
 # sum_of FILE: print its SHA-256.
 sum_of() (
-    exec {lock}>&-
+    close_lock
     sha256_of "$1" && printf '%s' "$sum"
 )
 
 # begin_sums FILE...: begin to read these files; read_sum waits for each. What else reads them meanwhile finds them in memory.
 begin_sums() {
-    exec {summing}< <(exec {lock}>&- && for file; do sum_of "$file" || true && printf '\n'; done)
+    exec {summing}< <(close_lock && for file; do sum_of "$file" || true && printf '\n'; done)
 }
 
 # read_sum: set `sum` to the next SHA-256; empty if the file could not be read.
@@ -380,7 +385,7 @@ run_python() {
     find_runtime
     find_image
     (
-        if [[ -n ${lock-} ]]; then exec {lock}>&-; fi
+        close_lock
         if [[ -n $sifmod_runtime_script ]]; then
             # shellcheck source=/dev/null
             source "$root/$sifmod_runtime_script" && start_contained "$only" "$sifmod_image_python" -I "$@"
@@ -421,7 +426,8 @@ compare_packed() {
 compare_and_check() {
     trees "$(bind_source "$2"):$user_software:ro,image-src=/,$(bind_source "$3"):/mnt:ro$1" \
         compare /mnt "$user_software" "${@:4}" < <(
-        exec 2>/dev/null {lock}>&-
+        exec 2>/dev/null
+        close_lock
         export LC_ALL=C
         unsquashfs -lln "$2"
         if [[ $4 == full ]]; then
