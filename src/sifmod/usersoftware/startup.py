@@ -11,6 +11,7 @@ from sifmod import names
 from sifmod.errors import ImageError
 from sifmod.image.files import ImageFiles
 from sifmod.image.inspection import open_image
+from sifmod.usersoftware.layers import BELOW_FILE
 
 # Python runs the lines of a .pth file that begin so (site.addpackage), whatever else is in it.
 _CODE = ("import ", "import\t")
@@ -21,8 +22,6 @@ _OF_SETUPTOOLS = re.compile(
 )
 # What sifmod writes for an image whose Python is a virtual environment (inside/venv.py).
 _OF_SIFMOD = "_image.pth"
-# What it writes for an environment above layers.
-OF_LAYERS = "_below.pth"
 _ADDS_LAYER = re.compile(
     rf"(?:import os, site, sys; p = '{names.USER_LAYERS}/[1-9]/venv/[A-Za-z0-9._-]+/lib/python3\.[0-9]{{1,3}}t?"
     r"/site-packages'; p in sys\.path or not os\.path\.isdir\(p\) or site\.addsitedir\(p\)\n)*"
@@ -58,7 +57,7 @@ def _starts(files: ImageFiles[Any], path: str, image: Path) -> bool:
         return True
     is_known = (
         _OF_SETUPTOOLS.fullmatch(text)
-        or (name == OF_LAYERS and _ADDS_LAYER.fullmatch(text))
+        or (name == BELOW_FILE and _ADDS_LAYER.fullmatch(text))
         or (name == _OF_SIFMOD and _adds_only_the_image(text, image))
     )
     return runs and not is_known
