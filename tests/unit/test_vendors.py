@@ -98,7 +98,9 @@ def test_the_scripts_and_the_help_are_for_it(third: SimpleNamespace) -> None:
         "sifmod_node_caches=(ROCKET_CACHE TRITON_CACHE_DIR)",
     } <= {*values}
     for name, text in texts.items():
-        assert not re.search("nvidia|cuda|rocr", text, re.IGNORECASE), name
+        # what decides by the driver and the card of the node is the same in every installation
+        if name != "runscripts/at-start.sh":
+            assert not re.search("nvidia|cuda|rocr", text, re.IGNORECASE), name
         if text.startswith("#!/bin/bash"):
             subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     assert "Runscripts" in third.helptext.usage(spec, site)

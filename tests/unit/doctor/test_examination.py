@@ -299,7 +299,7 @@ def test_a_sandbox_for_cuda_meets_a_k40(tmp_path: Path, stub: Stubs, monkeypatch
     ("words", "says"),
     [
         (["--driver", "580.82.07", "--gpu", "A100"], "fits: driver 580.82.07 runs CUDA 13.0"),
-        (["--driver", "535.104.05", "--gpu", "A100"], "fits by compat: CUDA 13.0 needs 580"),
+        (["--driver", "535.104.05", "--gpu", "A100"], "fits by compat: CUDA 13.0.1 needs 580"),
         (["--driver", "535.104.05", "--gpu", "NVIDIA GeForce RTX 4090"], "is not known to be a GPU for data centres"),
         (["--driver", "525.60.13", "--gpu", "A100"], "NVIDIA does not support them on driver 525.60.13"),
         (["--driver", "535.104.05"], "which GPU it is was not said: see --gpu"),
