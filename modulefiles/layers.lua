@@ -13,6 +13,6 @@ for number, layer in ipairs(layers) do
         LmodMessage("Warning: " .. path .. " " .. (is_one_too_many and said.too_many_layers or said.layer_is_left_out))
     end
 end
-if #binds > without_layers then
+if #binds > without_layers and own.at_start ~= "" then
     binds[#binds + 1] = own.at_start
 end

@@ -13,6 +13,6 @@ foreach {path source is_file} $layers {
         lappend v(binds) $source:$own(layers_at)$number[expr {$is_file ? ":ro,image-src=/" : ":ro"}]
     }
 }
-if {[llength $v(binds)] > $without_layers} {
+if {[llength $v(binds)] > $without_layers && $own(at_start) ne {}} {
     lappend v(binds) $own(at_start)
 }

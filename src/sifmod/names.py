@@ -10,7 +10,7 @@ USER_SOFTWARE = "/user-software"
 USER_LAYERS = "/user-layers"
 # How many; the list of bind paths and Python's search path grow with each.
 MOST_LAYERS = 8
-# A runscript that the runtime reads at each start of a container with layers, and where it looks for it.
+# A runscript that the runtime reads at each start of a container with layers or GPU support, and where it looks for it.
 AT_START = "at-start.sh"
 READ_AT_START = "/.singularity.d/env/99-sifmod.sh"
 # The feature of a site that binds its MPI.

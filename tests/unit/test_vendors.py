@@ -98,7 +98,9 @@ def test_the_scripts_and_the_help_are_for_it(third: SimpleNamespace) -> None:
         "sifmod_node_caches=(ROCKET_CACHE TRITON_CACHE_DIR)",
     } <= {*values}
     for name, text in texts.items():
-        assert not re.search("nvidia|cuda|rocr", text, re.IGNORECASE), name
+        # what decides by the driver and the card of the node is the same in every installation
+        if name != "runscripts/at-start.sh":
+            assert not re.search("nvidia|cuda|rocr", text, re.IGNORECASE), name
         if text.startswith("#!/bin/bash"):
             subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     assert "Runscripts" in third.helptext.usage(spec, site)
@@ -138,7 +140,7 @@ def test_doctor_and_inspect_compare_its_driver(third: SimpleNamespace, tools: St
     found = list(third.doctor.check_gpus(hosts, an_image(third), vendor=None))
     assert [item.what for item in found] == [
         "gpu_libraries is 'host': --acme brings the host's, which come before the image's",
-        "driver 7.1 runs Rocket 3.2, which needs 7.0",
+        "fits: driver 7.1 runs Rocket 3.2, which needs 7.0",
         "1 x Road Runner (a1)",
     ]
     facts = third.inspect._as_json(an_image(third))
@@ -156,6 +158,10 @@ _EXCEPTIONS = {
     "src/sifmod/image/inspection.py": "has names of distributions: tensorflow-rocm",
     "src/sifmod/fetch/registry.py": "says how to log in to NVIDIA's registry",
     "src/sifmod/container/kinds.py": "has CUDA as an example of a build argument",
+    "src/sifmod/container/parameters.py": "has the parameter cuda_compat",
+    "src/sifmod/container/spec.py": "has that parameter",
+    "src/sifmod/site/settings.py": "has the site's value of that parameter",
+    "wrappers/runscripts/at-start.sh": "decides about compat libraries by the driver and the cards",
 }
 
 

@@ -1,6 +1,7 @@
-# What runs at each start of a container that has layers, on the node: bound as /.singularity.d/env/99-sifmod.sh, it is read by the
-# runtime's own POSIX shell, and by with-environment. Programs search the layers too, the newest first: for commands after the user's
-# own, and for other things before what is injected or the image sets.
+# What runs at each start of a container that has layers or GPU support, on the node: bound as /.singularity.d/env/99-sifmod.sh, it is
+# read by the runtime's own POSIX shell, and by with-environment. It starts no process. Programs search the layers too, the newest first:
+# for commands after the user's own, and for other things before what is injected or the image sets. Libraries for GPUs are searched in
+# this order: CUDA's compat libraries in the image, where they can be used, those of the host, and what else LD_LIBRARY_PATH has.
 # shellcheck shell=sh
 
 # The mount point of this file makes the folder in an image that has none. Then the runtime no longer does this, which it does for
@@ -48,5 +49,76 @@ if [ -d /user-layers ] && [ -n "${VIRTUAL_ENV-}" ]; then
         ;;
     esac
 fi
+
+# CUDA's compat libraries are those of a newer driver: with them, newer CUDA runs on the driver of this node. Beside a driver that is not
+# older they would end CUDA (error 803), and on cards that are not for data centres (804). `Vendor.compat_problem` in container/gpu.py
+# has the same rules, and their sources. Names of the image's files are only matched, and taken if no part is special to ld.so.
+sifmod_path=
+sifmod_driver=
+if [ "${SIFMOD_CUDA_COMPAT-}" != never ] && [ -f /proc/driver/nvidia/version ] && [ -r /proc/driver/nvidia/version ]; then
+    sifmod_line=
+    read -r sifmod_line </proc/driver/nvidia/version || :
+    # "... Kernel Module  535.104.05  ...", or "... Open Kernel Module for x86_64  580.82.07  ..."
+    for sifmod_word in $sifmod_line; do
+        case $sifmod_word in
+        [1-9][0-9][0-9].[0-9]*)
+            sifmod_driver=${sifmod_word%%.*}
+            break
+            ;;
+        esac
+    done
+fi
+# the branch of the newest libraries that run on a driver of this branch
+case $sifmod_driver in
+450) sifmod_newest=525 ;;
+470) sifmod_newest=570 ;;
+525) sifmod_newest=550 ;;
+550) sifmod_newest=590 ;;
+535 | 570 | 580 | 590 | 595 | 610) sifmod_newest=999 ;;
+*) sifmod_driver= ;;
+esac
+if [ -n "$sifmod_driver" ]; then
+    sifmod_card=
+    for sifmod_file in /proc/driver/nvidia/gpus/*/information; do
+        if [ ! -f "$sifmod_file" ] || [ ! -r "$sifmod_file" ]; then
+            sifmod_card=
+            break
+        fi
+        while read -r sifmod_word sifmod_line; do
+            if [ "$sifmod_word" != Model: ]; then continue; fi
+            case ${sifmod_line#NVIDIA } in
+            Tesla* | [ABHL][0-9]* | G[BH][0-9]* | [PV]100* | P4 | P40 | T4) sifmod_card=yes ;;
+            *)
+                sifmod_card=
+                break 2
+                ;;
+            esac
+        done <"$sifmod_file"
+    done
+    if [ -z "$sifmod_card" ]; then sifmod_driver=; fi
+fi
+if [ -n "$sifmod_driver" ]; then
+    for sifmod_file in /usr/local/cuda*/compat/libcuda.so.* /usr/local/cuda*/compat/lib*/libcuda.so.*; do
+        sifmod_word=${sifmod_file##*/libcuda.so.}
+        sifmod_file=${sifmod_file%/*}
+        case $sifmod_word:$sifmod_file in
+        *[!0-9A-Za-z_.:/-]* | *:*:* | *..*) ;;
+        [1-9][0-9][0-9].[0-9]*)
+            sifmod_word=${sifmod_word%%.*}
+            if [ "$sifmod_word" -gt "$sifmod_driver" ] && [ "$sifmod_word" -le "$sifmod_newest" ] && [ -r "$sifmod_file/libcuda.so.1" ]; then
+                sifmod_driver=$sifmod_word # of several, the newest
+                sifmod_path=$sifmod_file
+            fi
+            ;;
+        esac
+    done
+fi
+# Apptainer puts this before all from 1.5 on, and other runtimes do not read it
+if [ -n "${PREPEND_LD_LIBRARY_PATH-}" ]; then
+    sifmod_path=$sifmod_path${sifmod_path:+:}$PREPEND_LD_LIBRARY_PATH
+    unset PREPEND_LD_LIBRARY_PATH
+fi
+if [ -n "$sifmod_path" ]; then export LD_LIBRARY_PATH="$sifmod_path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"; fi
+
 unset -f sifmod_search
-unset sifmod_path sifmod_layer sifmod_own
+unset sifmod_path sifmod_layer sifmod_own sifmod_driver sifmod_line sifmod_word sifmod_newest sifmod_card sifmod_file

@@ -95,5 +95,5 @@ find_layers() {
         fi
     done
     # what lets programs search them
-    if ((${#sifmod_layer_binds[@]})); then sifmod_layer_binds+=("$sifmod_at_start"); fi
+    if ((${#sifmod_layer_binds[@]})) && [[ -n $sifmod_at_start ]]; then sifmod_layer_binds+=("$sifmod_at_start"); fi
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +22,11 @@ from sifmod.eb.space import SoftwareSpace, find_image, software_space
 from sifmod.errors import SifmodError
 from sifmod.fetch.repository import image_in_repositories
 from sifmod.finding import NOTE, PROBLEM, WARNING, Finding, worst
+from sifmod.host.gpus import HostGpus, described_gpus
 from sifmod.installed.installation import Installation, find_installations
 from sifmod.installed.modulepath import find_usable
 from sifmod.site.settings import Settings, Site, load_settings
+from sifmod.text.printable import one_line
 from sifmod.text.progress import Progress
 from sifmod.text.size import counted
 
@@ -34,15 +37,28 @@ _EXIT_CODES = {PROBLEM: 1, WARNING: 20}
 @click.argument("target", metavar="[MODULE|EASYCONFIG|IMAGE]", default="", shell_complete=complete_modules)
 @prefix_option
 @click.option("--all", "check_all", is_flag=True, help="Check each installed container too, several at once.")
+@click.option("--driver", metavar="VERSION", default="", help="Compare with nodes that have this GPU driver.")
+@click.option("--gpu", "model", metavar="NAME", default="", help="Compare with nodes that have this GPU, such as A100.")
 @quiet_option
 @json_option
-def doctor(target: str, prefix: Optional[Path], check_all: bool, quiet: bool, as_json: bool) -> None:
+def doctor(
+    target: str,
+    prefix: Optional[Path],
+    check_all: bool,
+    driver: str,
+    model: str,
+    quiet: bool,
+    as_json: bool,
+) -> None:
     """Check this host, and one container if given, for problems.
 
     Checks the runtime, user namespaces, FUSE, squashfs-tools, modules, EasyBuild, the site's paths, space and quota,
     and GPUs. For an installed MODULE, an EASYCONFIG or an IMAGE, also checks the architecture, driver and GPU model
     that the image needs, the host's libraries that are bound into it, known problems, and user software. Nothing runs
     in the image, which may be a SIF, a SquashFS file or a sandbox.
+
+    Whether CUDA in an image fits a driver, also with the compat libraries that it has, is said for this node, or by
+    --driver and --gpu for the nodes of another partition.
 
     After a system update, --all checks every installed container with the present drivers, runtime and advisories.
 
@@ -53,14 +69,16 @@ def doctor(target: str, prefix: Optional[Path], check_all: bool, quiet: bool, as
       sifmod doctor
       srun -p gpu --gpus 1 sifmod doctor PyTorch/2.2.0-rocm-5.6.1
       sifmod doctor ./image.sif --json
+      sifmod doctor ./image.sif --driver 535.104.05 --gpu A100
       sifmod doctor --all
     """
     settings, space = load_settings(), software_space(prefix)
     if check_all:
-        if target:
-            raise click.UsageError(f"--all checks every installation: leave out --all or '{target}'")
+        if target or driver or model:
+            raise click.UsageError(f"--all checks every installation: leave out --all, or '{target or '--driver'}'")
         _all(settings, space, quiet=quiet, as_json=as_json)
-    findings = list(examine(_target(target, settings.site, space, prefix), settings, space))
+    gpus = _other_gpus(target, driver, model)
+    findings = list(examine(_target(target, settings.site, space, prefix), settings, space, gpus=gpus))
     outcome = worst(findings)
     if as_json:
         echo_json({"target": target or None, "outcome": outcome, "findings": [vars(finding) for finding in findings]})
@@ -68,6 +86,17 @@ def doctor(target: str, prefix: Optional[Path], check_all: bool, quiet: bool, as
         echo_findings(_shown(findings, quiet=quiet))
         echo(f"\n{_counted(findings)}")
     sys.exit(_EXIT_CODES.get(outcome, 0))
+
+
+def _other_gpus(target: str, driver: str, model: str) -> Optional[tuple[HostGpus, ...]]:
+    """Return the GPUs that options name in place of this host's; None if they name none."""
+    if not driver and not model:
+        return None
+    if not target:
+        raise click.UsageError("--driver and --gpu compare nodes with one container: name a module or an image too")
+    if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", driver, re.ASCII):
+        raise click.UsageError(f"--driver '{one_line(driver)}': write the version of a driver, such as 535.104.05")
+    return described_gpus(driver, one_line(model))
 
 
 def _counted(findings: Sequence[Finding]) -> str:
@@ -141,6 +170,7 @@ def _of_easyconfig(path: Path, prefix: Optional[Path]) -> Target:
         image=image,
         gpu=gpu_of(found.spec.inheritable),
         gpu_libraries=found.spec.gpu_libraries,
+        compat=found.spec.uses_compat,
         binds=found.spec.binds,
         mpi=found.spec.mpi,
         features=found.spec.features,

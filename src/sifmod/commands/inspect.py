@@ -164,7 +164,7 @@ def _show_commands(programs: Programs, *, as_json: bool) -> None:
 
 def _as_json(found: Inspection) -> dict[str, Any]:
     plain = {**vars(found), "labels": dict(found.labels), "environment": dict(found.environment)}
-    for name in ("signatures", "pythons", "components", "torch", "mpi"):
+    for name in ("signatures", "pythons", "components", "compat", "torch", "mpi"):
         plain[name] = [asdict(one) for one in plain[name]]
     for python in plain["pythons"]:
         del python["commands"], python["licences"], python["origins"]
@@ -243,6 +243,8 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
         ("signed by", "\n".join(signatures) or ("nobody" if found.kind == "SIF" else "")),
         ("PyTorch", "\n".join(torch)),
         ("driver", _driver(found)),
+        ("demands", found.demand),
+        ("compat libraries", "\n".join(f"{one.version} in {one.where}" for one in found.compat)),
         ("labels", "\n".join(f"{name}: {value}" for name, value in sorted(found.labels.items()))),
         ("environment", "\n".join(f"{name}={value}" for name, value in found.environment.items())),
     ]

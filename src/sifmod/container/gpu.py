@@ -6,9 +6,15 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
+
+from sifmod.text.version import version_order
 
 # Whose libraries programs use: those of the host, which the runtime brings, or those of the image.
 LIBRARIES = ("host", "image")
+
+# Whether an image's compat libraries are used: where that is possible, or not at all.
+AUTO, NEVER = COMPATS = ("auto", "never")
 
 # Parsed output of a vendor's tool: version of the driver, then model and architecture of each GPU, empty if unknown.
 Reading = tuple[str, tuple[tuple[str, str], ...]]
@@ -58,6 +64,11 @@ class Vendor:
     driver_releases: Mapping[str, str] = field(default_factory=dict)
     releases: tuple[str, ...] = ()  # releases of the stack, in order
     releases_apart: int = 0  # how far the releases of driver and programs may lie apart
+    # Compat libraries are those of a newer driver, in an image: with them programs run on an older driver of the node.
+    # The newest branch of them that runs on a driver, by the branch of the driver; empty if the vendor has none
+    compat_branches: Mapping[int, int] = field(default_factory=dict)
+    compat_cards: str = ""  # pattern of the models on which they run
+    compat_variable: str = ""  # variable of the container that keeps them from being used, with the value `NEVER`
     # lowest architecture that a major release of the stack supports
     lowest_architectures: Mapping[str, str] = field(default_factory=dict)
 
@@ -81,6 +92,23 @@ class Vendor:
             return -1
         return abs(self.releases.index(release) - self.releases.index(of_driver))
 
+    def compat_problem(self, libraries: str, *, driver: str, models: Collection[str]) -> str:
+        """Return why compat libraries of a version are not used with a driver and these GPUs; empty if they are.
+
+        `runscripts/at-start.sh` decides by the same rules at each start of a container.
+        """
+        branch, own = _branch(driver), _branch(libraries)
+        if not own or not self.compat_branches:
+            return f"{libraries} is not a version of compat libraries"
+        if own <= branch:
+            return f"they are not newer than the driver, {driver}"
+        if own > self.compat_branches.get(branch, 0):
+            return f"{self.name} does not support them on driver {driver}"
+        if not models:
+            return "which GPU it is was not said: see --gpu"
+        others = [model for model in models if not re.match(self.compat_cards, model)]
+        return f"{others[0] or 'one'} is not known to be a GPU for data centres, where alone they run" if others else ""
+
     def driver_for(self, version: str) -> str:
         """Return in words which driver a host needs for a version of the stack; empty if unknown."""
         oldest = self.oldest_driver(version)
@@ -92,13 +120,20 @@ class Vendor:
         return ""
 
 
+def _branch(version: str) -> int:
+    """Return the branch of a driver, or of libraries of one; 0 if there is none."""
+    found = re.match(r"[1-9][0-9]{2}(?![0-9])", version)
+    return int(found[0]) if found else 0
+
+
 def _release(version: str, numbers: int) -> str:
     return ".".join(version.split(".")[:numbers])
 
 
 def _read_nvidia_smi(said: str) -> Reading:
     rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines() if line.count(",") in (1, 2)]
-    driver = rows[0][1] if rows and re.match(r"\d+\.", rows[0][1]) else ""
+    # GPUs of a node may show several: the oldest one decides
+    driver = min((row[1] for row in rows if re.match(r"\d+\.", row[1])), key=version_order, default="")
     told = [row[2] if len(row) > 2 and re.fullmatch(r"\d+\.\d+", row[2]) else "" for row in rows]
     return driver, tuple((row[0], architecture) for row, architecture in zip(rows, told))
 
@@ -209,6 +244,17 @@ _NVIDIA = Vendor(
             "T4": "7.5",
             "A100": "8.0",
             "A40": "8.6",
+            # for nodes that are described in words
+            "A30": "8.0",
+            "A10": "8.6",
+            "L4": "8.9",
+            "L40": "8.9",
+            "L40S": "8.9",
+            "H100": "9.0",
+            "H200": "9.0",
+            "GH200": "9.0",
+            "B200": "10.0",
+            "GB200": "10.0",
         }
     ),
     driver="NVIDIA",
@@ -230,12 +276,28 @@ _NVIDIA = Vendor(
         }
     ),
     driver_error="CUDA driver version is insufficient",
+    # NVIDIA, "CUDA Compatibility" v615 of September 2026, "Use the Right CUDA Forward Compatibility Package": on 535,
+    # 570, 580, 590, 595 and 610 all newer ones. The others have reached their end of life: up to the last release of
+    # CUDA whose images (nvidia/cuda) name them in NVIDIA_REQUIRE_CUDA: 12.0 for 450, 12.8 for 470, 12.4 for 525, 13.1
+    # for 550
+    compat_branches=MappingProxyType(
+        {450: 525, 470: 570, 525: 550, 550: 590, **dict.fromkeys((535, 570, 580, 590, 595, 610), 999)}
+    ),
+    # on GPUs for data centres alone (the same page, "Forward Compatibility"); without RTX cards of some servers, whose
+    # names do not tell. Drivers before 470 do not begin names with NVIDIA
+    compat_cards=r"(NVIDIA )?(Tesla|[ABHL][0-9]|G[BH][0-9]|[PV]100|(P4|P40|T4)$)",
+    compat_variable="SIFMOD_CUDA_COMPAT",
     # the libraries of a release (NVIDIA, "CUDA Toolkit Release Notes")
     lowest_architectures=MappingProxyType({"13": "7.5", "12": "5.0", "11": "3.5", "10": "3.0", "9": "3.0", "8": "2.0"}),
 )
 
 # Images are matched in this order: one for AMD's GPUs may contain CUDA packages that it does not use.
 VENDORS: Mapping[str, Vendor] = MappingProxyType({vendor.key: vendor for vendor in (_AMD, _NVIDIA)})
+
+
+def uses_compat(parameters: Mapping[str, Any]) -> bool:
+    """Return whether an image's compat libraries may be used, by parameters of an easyconfig or a site's defaults."""
+    return parameters.get("cuda_compat") != NEVER
 
 
 def vendor_of(stacks: Collection[str]) -> str:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Optional
 
 from sifmod.container import kinds
-from sifmod.container.gpu import LIBRARIES, VENDORS
+from sifmod.container.gpu import COMPATS, LIBRARIES, VENDORS
 from sifmod.container.kinds import Kind, WrongItemError
 from sifmod.errors import ParameterError
 
@@ -117,6 +117,13 @@ _GROUPS: tuple[tuple[Parameter, ...], ...] = (
             "gpu_libraries",
             kinds.choice_or_none(*LIBRARIES),
             "Whose libraries programs use on GPUs (default: the site's, else 'host')",
+            "",
+            roles=BASE | LIKE,
+        ),
+        Parameter(
+            "cuda_compat",
+            kinds.choice_or_none(*COMPATS),
+            "Use CUDA's compat libraries in the image where the node allows it (default: the site's, else 'auto')",
             "",
             roles=BASE | LIKE,
         ),

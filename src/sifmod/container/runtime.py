@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Optional
 
+from sifmod.text.version import version_order
+
 
 @dataclass(frozen=True)
 class Mounts:
@@ -132,6 +134,37 @@ _ENROOT = Runtime(
 
 # The one for SIFs comes first: it is that of sites that name none.
 RUNTIMES: Mapping[str, Runtime] = MappingProxyType({one.key: one for one in (APPTAINER, _ENROOT)})
+
+
+@dataclass(frozen=True)
+class LibraryOrder:
+    """How releases of a runtime make LD_LIBRARY_PATH of a container with the host's libraries for GPUs.
+
+    All put the folder of these behind what the image sets, and then read `runscripts/at-start.sh`, which modules bind:
+    it puts PREPEND_LD_LIBRARY_PATH, which modules inject, in front, and before that an image's compat libraries.
+    """
+
+    name: str  # the runtime, as its `--version` says
+    since: str  # the first of these releases; later ones have a row of their own if they differ
+    # whether the image's default search path is put before that folder, if the image does not set LD_LIBRARY_PATH
+    fills: bool
+    prepends: bool  # whether PREPEND_LD_LIBRARY_PATH, if it is set after that file was read, comes before everything
+    source: str
+
+
+LIBRARY_ORDERS = (
+    LibraryOrder("apptainer", "1.3", False, False, "1.4.5 was run; 1.3.6 was read: action_script.sh, 99-base.sh"),
+    LibraryOrder("apptainer", "1.5", True, True, "1.5.3 and August 2026 were read; CHANGELOG.md, v1.5.0; #3346"),
+    LibraryOrder("singularity-ce", "4.0", False, False, "the sources of August 2026 were read: action_script.sh"),
+)
+
+
+def library_order(name: str, number: str) -> Optional[LibraryOrder]:
+    """Return the order of a release; None if it is unknown."""
+    # of a package's version, such as 4.1.0-1.el8, and of a candidate, such as 1.5.0-rc.1, the number counts
+    known = [one for one in LIBRARY_ORDERS if one.name == name and version_order(number) >= version_order(one.since)]
+    return known[-1] if known else None
+
 
 # Working directories that no runtime mounts in a container (Apptainer, addCwdMount), and whose such a folder is there.
 SYSTEM_FOLDERS: Mapping[str, str] = MappingProxyType(

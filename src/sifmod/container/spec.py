@@ -12,7 +12,7 @@ from typing import Any, Optional
 from sifmod import names
 from sifmod.advice.advisory import Advisory
 from sifmod.container.bind import UNBINDABLE, Bind, is_bindable
-from sifmod.container.gpu import LIBRARIES, VENDORS, Vendor
+from sifmod.container.gpu import COMPATS, LIBRARIES, VENDORS, Vendor, uses_compat
 from sifmod.container.naming import Naming
 from sifmod.container.parameters import INHERITED, read_parameters
 from sifmod.container.wrappers import read_wrappers
@@ -97,6 +97,8 @@ class ContainerSpec:
     gpu: str = ""  # GPU vendor, a key of `VENDORS`; empty for a container without GPU support
     # whose libraries programs use on its GPUs: `host`, for which the runtime brings them, or `image`
     gpu_libraries: str = "host"
+    # whether CUDA's compat libraries in the image are used where they can be: `auto`, or `never`
+    cuda_compat: str = "auto"
     mpi: str = ""  # whose MPI programs use, one of `MPIS`; empty if that was not said, or if there is none
     # variables that MPI needs with the runtime of this host; empty until it was installed
     mpi_env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -129,6 +131,11 @@ class ContainerSpec:
     def runtime_gpu(self) -> Optional[Vendor]:
         """The vendor whose support in the runtime is turned on; None if no GPU or no library of the host is needed."""
         return self.vendor if self.gpu_libraries == "host" else None
+
+    @property
+    def uses_compat(self) -> bool:
+        """Whether the image's compat libraries may be used, where node and vendor allow it."""
+        return uses_compat(vars(self))
 
     def command_of(self, wrapper: str) -> tuple[str, ...]:
         """Return the words of the command that a wrapper runs in the container."""
@@ -215,6 +222,7 @@ def spec_from_parameters(
         features=values["features"],
         gpu=gpu,
         gpu_libraries=values["gpu_libraries"] or (VENDORS[gpu].libraries if gpu else LIBRARIES[0]),
+        cuda_compat=values["cuda_compat"] or COMPATS[0],
         mpi=values["mpi"],
         share_container=values["share_container"],
         launch=values["launch"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -12,7 +12,7 @@ from sifmod import names
 from sifmod.advice.advisory import Advisory
 from sifmod.advice.subject import Subject
 from sifmod.container.bind import Bind
-from sifmod.container.gpu import VENDORS, vendor_of
+from sifmod.container.gpu import VENDORS, uses_compat, vendor_of
 from sifmod.container.spec import image_is_gone
 from sifmod.doctor.advisories import container_advisories, node_advisories
 from sifmod.doctor.gpu import check_gpus
@@ -71,6 +71,7 @@ class Target:
     # then the site or the image decides
     gpu: Optional[str] = None
     gpu_libraries: str = ""  # whose libraries its programs use, one of `LIBRARIES`; empty for those of the site
+    compat: Optional[bool] = None  # whether the image's compat libraries may be used; None if that was not said
     binds: tuple[Bind, ...] = ()  # bind paths of the container, in addition to the site's
     mpi: str = ""  # whose MPI it uses, one of `MPIS`; empty if that is not said
     features: tuple[str, ...] = ()  # names of the site's features that it changes
@@ -119,6 +120,7 @@ def target_of(item: Installation, site: Site) -> Target:
     return Target(
         image=image,
         gpu=gpu_of(manifest.parameters),
+        compat=uses_compat(manifest.parameters),
         installation=item,
         missing_image="" if image else image_is_gone(item.image),
         names=(manifest.image, Path(manifest.image_source).name, manifest.image_origin),
@@ -126,11 +128,19 @@ def target_of(item: Installation, site: Site) -> Target:
     )
 
 
-def examine(target: Target, settings: Settings, space: SoftwareSpace) -> Iterator[Finding]:
-    """Yield the findings on the host and its software space, and on the host together with a container."""
+def examine(
+    target: Target, settings: Settings, space: SoftwareSpace, *, gpus: Optional[tuple[HostGpus, ...]] = None
+) -> Iterator[Finding]:
+    """Yield the findings on the host and its software space, and on the host together with a container.
+
+    With GPUs of other nodes, the container is compared with these in place of those of the host.
+    """
     host = this_host(settings)
     size = target.image.stat().st_size if target.image and target.image.is_file() else 0
     yield from examine_host(host, space, image_size=0 if target.installation else size)
+    if gpus is not None:
+        drivers = {one.vendor: one.driver for one in gpus} if len(gpus) == 1 else {}
+        host = replace(host, gpus=gpus, node=replace(host.node, drivers=drivers))
     yield from examine_container(target, host)
 
 
@@ -158,7 +168,15 @@ def examine_container(target: Target, host: Host) -> Iterator[Finding]:
         else:
             yield from _image(image)
             libraries = target.gpu_libraries or site.gpu_libraries
-            yield from check_gpus(host.gpus, image, vendor=target.gpu, libraries=libraries, release=host.release)
+            compat = uses_compat(site.easyconfig_defaults) if target.compat is None else target.compat
+            yield from check_gpus(
+                host.gpus,
+                image,
+                vendor=target.gpu,
+                libraries=libraries,
+                uses_compat=compat,
+                release=host.release,
+            )
             misfit = slurm_misfit(site, image)
             compared = _of_features(target, site, without=names.SLURM_FEATURE if misfit else "")
             yield from check_libraries(image, [*site.binds, *site.optional_binds, *target.binds, *compared])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
-from sifmod.container.gpu import VENDORS, Vendor, vendor_of
+from sifmod.container.gpu import LIBRARIES, VENDORS, Vendor, vendor_of
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.gpus import Gpu, HostGpus
 from sifmod.host.runtime import Release
@@ -21,9 +21,10 @@ def check_gpus(
     *,
     vendor: Optional[str],
     libraries: str = "",
+    uses_compat: bool = True,
     release: Release = Release(),  # noqa: B008 - it is frozen
 ) -> Iterator[Finding]:
-    """Yield the findings on the host's GPUs for an image."""
+    """Yield the findings on the host's GPUs for an image, whose compat libraries may be used or not."""
     says_none = vendor == ""
     if vendor is None:
         vendor = vendor_of(image.stacks)
@@ -55,10 +56,12 @@ def check_gpus(
             what = f"the image is for {vendor} GPUs, and this host has none"
             yield Finding(NOTE, "GPU", what, "only a GPU node can show whether it fits", "srun ... sifmod doctor")
     known = VENDORS[vendor]
-    yield _libraries(known, libraries or known.libraries, release)
+    libraries = libraries or known.libraries
+    yield _libraries(known, libraries, release)
     version = newest(image.components, known.stack)
+    allowed = uses_compat and libraries == LIBRARIES[0]
     for host in mine:
-        yield from _driver(host, known, version)
+        yield from _driver(host, known, version, *_compat(image, host, known, allowed=allowed))
         yield from _architectures(host, known, version, image)
 
 
@@ -79,9 +82,21 @@ def _libraries(vendor: Vendor, libraries: str, release: Release) -> Finding:
     return Finding(WARNING, topic, what, why, "set gpu_libraries to 'host' in the easyconfig or the site file")
 
 
-def _driver(host: HostGpus, vendor: Vendor, version: str) -> Iterator[Finding]:
-    """Compare the host's driver with the version of the vendor's stack in the image."""
-    stack = f"{vendor.stack} {version}"
+def _compat(image: Inspection, host: HostGpus, vendor: Vendor, *, allowed: bool) -> tuple[str, str]:
+    """Return the version of the image's compat libraries that come first at each start; if none do, why."""
+    if not image.compat:
+        return "", "the image has no compat libraries"
+    if not allowed:
+        return "", "its compat libraries are switched off"
+    models = [gpu.name for gpu in host.gpus]
+    reasons = [vendor.compat_problem(one.version, driver=host.driver, models=models) for one in image.compat]
+    version = next((one.version for one, reason in zip(image.compat, reasons) if not reason), "")
+    return version, "" if version else f"its compat libraries {image.compat[0].version} are not used: {reasons[0]}"
+
+
+def _driver(host: HostGpus, vendor: Vendor, version: str, compat: str, why_not: str) -> Iterator[Finding]:
+    """Compare the host's driver, and compat libraries that come before its own, with the stack in the image."""
+    stack, oldest = f"{vendor.stack} {version}", vendor.oldest_driver(version)
     if not version:
         what = f"the {vendor.stack} version of the image is unknown"
         yield Finding(NOTE, "GPU driver", what, "nothing can be compared")
@@ -89,19 +104,24 @@ def _driver(host: HostGpus, vendor: Vendor, version: str) -> Iterator[Finding]:
         yield Finding(NOTE, "GPU driver", "the version of the host's driver is unknown", "nothing can be compared")
     elif vendor.driver_releases:
         yield from _near_driver(host.driver, vendor, version)
-    elif not vendor.oldest_driver(version):
+    elif not oldest:
         yield Finding(NOTE, "GPU driver", f"driver {host.driver}; which driver {stack} needs is unknown")
-    elif version_order(host.driver) < version_order(vendor.oldest_driver(version)):
+    elif version_order(host.driver) >= version_order(oldest):
+        first = f"; the image's compat libraries {compat} come first" if compat else ""
+        yield Finding(OK, "GPU driver", f"fits: driver {host.driver} runs {stack}, which needs {oldest}{first}")
+    elif compat and version_order(compat) >= version_order(oldest):
+        what = f"fits by compat: {stack} needs {oldest}, and beside driver {host.driver} the image's compat libraries"
+        yield Finding(OK, "GPU driver", f"{what} {compat} come first")
+    else:
+        why_not = why_not or f"its compat libraries {compat} are older than that"
         yield Finding(
             PROBLEM,
             "GPU driver",
-            f"the driver is {host.driver}, and {stack} of the image needs {vendor.oldest_driver(version)} or later",
+            f"does not fit, because the driver is {host.driver}, and {stack} of the image needs {oldest} or later; "
+            f"{why_not}",
             f"programs fail with '{vendor.driver_error}', or find no GPU",
             f"use an image with an older {vendor.stack}, or have the driver updated",
         )
-    else:
-        what = f"driver {host.driver} runs {stack}, which needs {vendor.oldest_driver(version)}"
-        yield Finding(OK, "GPU driver", what)
 
 
 def _near_driver(driver: str, vendor: Vendor, version: str) -> Iterator[Finding]:

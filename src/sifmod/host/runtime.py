@@ -14,7 +14,7 @@ from typing import Optional, Union
 
 from sifmod import names
 from sifmod.container.bind import Bind
-from sifmod.container.runtime import APPTAINER, Runtime
+from sifmod.container.runtime import APPTAINER, Runtime, library_order
 from sifmod.errors import CommandError, InstallError, RuntimeMissingError
 from sifmod.host.command import LOOK, LOOK_IN_CONTAINER, Result, first_on_path, run
 from sifmod.site.settings import Site
@@ -59,11 +59,10 @@ class Release:
     def puts_image_libraries_first(self) -> bool:
         """Whether the image's libraries come before the host's under `--nv` and `--rocm`, if the image has glibc.
 
-        Apptainer 1.5.0, "Changed defaults": LD_LIBRARY_PATH, if the image does not set it, becomes the image's default
-        search path, and the host's libraries are appended. PREPEND_LD_LIBRARY_PATH, which that release is the first to
-        read, puts them in front. Modules set it with `gpu_libraries = 'host'`.
+        Modules put the host's in front nevertheless, with `gpu_libraries = 'host'`: see `LibraryOrder`.
         """
-        return self._is("apptainer", "1.5")
+        order = library_order(self.name, self.number)
+        return order is not None and order.fills
 
     @property
     def requires_ecl(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,7 @@ from sifmod.text.version import version_order
 Files = ImageFiles[Any]
 
 CUDA, ROCM, NCCL, RCCL = "CUDA", "ROCm", "NCCL", "RCCL"
+CUDART = "cudart"  # CUDA's runtime library
 
 # Their package names in pip, conda and Linux distributions.
 _PIP = {
@@ -123,6 +125,17 @@ def _from_files(files: Files) -> Iterable[Component]:
         if version or match:
             yield Component(CUDA, version or (match[1] if match else ""), path if version else f"{folder}/version.txt")
             break
+    runtimes = (
+        f"{folder}/{name}"
+        for toolkit in _toolkits(files)
+        for folder in (f"{toolkit}/lib64", f"{toolkit}/lib")
+        for name in files.names(folder)
+    )
+    for path in runtimes:
+        match = re.search(r"/libcudart\.so\.(\d{1,4}(\.\d{1,4}){2})$", path, re.ASCII)
+        if match and files.is_file(path):
+            yield Component(CUDART, match[1], path)
+            break
     for folder in ("/opt/rocm", *(f"/opt/{one}" for one in files.names("/opt") if one.startswith("rocm-"))):
         match = re.match(r"\d+\.\d[\d.]*", files.text(f"{folder}/.info/version"))
         if match:
@@ -158,6 +171,38 @@ def _header_version(name: str, text: str) -> str:
     numbers = [defined.get(f"{prefix}_{part}{middle}", "") for part in ("MAJOR", "MINOR")]
     numbers.append(defined.get(f"{prefix}_{last}", ""))
     return ".".join(numbers) if all(number.isdigit() for number in numbers) else ""
+
+
+def find_compat(files: Files) -> tuple[Component, ...]:
+    """Return CUDA's compat libraries, the newest first: the version of a driver, and the folder to search for them.
+
+    `runscripts/at-start.sh` looks in the same folders.
+    """
+    found: dict[str, Component] = {}
+    for toolkit in _toolkits(files):
+        folder = f"{toolkit}/compat"
+        libraries = (f"{folder}/{name}" for name in files.names(folder) if re.fullmatch(r"lib[\w.-]*", name, re.ASCII))
+        for place in (folder, *itertools.islice(libraries, _MOST_FOLDERS)):
+            for name in files.names(place) if files.is_file(f"{place}/libcuda.so.1") else ():
+                version = re.fullmatch(r"libcuda\.so\.([1-9]\d{2}(\.\d{1,4}){1,3})", name, re.ASCII)
+                if version and files.is_file(f"{place}/{name}"):
+                    # links lead to one folder by several names
+                    found.setdefault(files.resolved(f"{place}/{name}"), Component(CUDA, version[1], place))
+    return tuple(sorted(found.values(), key=lambda one: version_order(one.version), reverse=True))
+
+
+def demanded(environment: Mapping[str, str]) -> str:
+    """Return in words what an image demands of the host's driver (`NVIDIA_REQUIRE_CUDA`); empty if nothing."""
+    text = environment.get("NVIDIA_REQUIRE_CUDA", "")
+    release = re.match(r"cuda>=(\d{1,3}\.\d{1,3})\b", text)
+    branches = sorted({int(one) for one in re.findall(r"driver>=(\d{3}),", text)})
+    either = f", or of branch {', '.join(map(str, branches))} with its compat libraries" if branches else ""
+    return f"a driver for {CUDA} {release[1]}{either}" if release else ""
+
+
+def _toolkits(files: Files) -> list[str]:
+    names = [name for name in files.names("/usr/local") if re.fullmatch(r"cuda[\w.-]*", name, re.ASCII)]
+    return [f"/usr/local/{name}" for name in names[:_MOST_FOLDERS]]
 
 
 def find_torch(files: Files, python: ImagePython, environment: Mapping[str, str]) -> Optional[Torch]:

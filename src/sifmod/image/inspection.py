@@ -16,7 +16,7 @@ from typing import IO, Any, Optional
 from sifmod.errors import ImageError
 from sifmod.image import superblock, system
 from sifmod.image.files import ImageFiles, SandboxFiles, SquashFsFiles
-from sifmod.image.gpustack import Component, Torch, find_components, find_torch
+from sifmod.image.gpustack import Component, Torch, demanded, find_compat, find_components, find_torch
 from sifmod.image.inventory import Inventory, find_inventory
 from sifmod.image.mpi import MpiLibrary, find_mpi
 from sifmod.image.programs import Programs, find_programs
@@ -77,6 +77,8 @@ class Inspection:
     pythons: tuple[ImagePython, ...] = ()
     default_python: str = ""  # prefix of the Python that users most likely want; empty if there is none
     components: tuple[Component, ...] = ()  # GPU and MPI libraries
+    compat: tuple[Component, ...] = ()  # compat libraries of newer drivers, each with the folder that has them
+    demand: str = ""  # in words what the image itself demands of the host's driver
     torch: tuple[Torch, ...] = ()  # PyTorch in each Python that has it
     mpi: tuple[MpiLibrary, ...] = ()  # MPI libraries, those in the library path first
     # name and version of each package of its distribution, and of each one that it lists itself
@@ -247,6 +249,8 @@ def _look_into(known: dict[str, Any], files: ImageFiles[Any]) -> Inspection:
         pythons=pythons,
         default_python=_default_python(files, pythons, environment, search_path),
         components=components,
+        compat=find_compat(files),
+        demand=demanded(environment),
         torch=torches,
         mpi=find_mpi(files, environment=environment, pythons=pythons),
         packages=tuple(sorted({*packages.items(), *system.listed_packages(files)})),

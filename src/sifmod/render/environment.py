@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sifmod import names
+from sifmod.container.gpu import NEVER
 from sifmod.container.spec import ContainerSpec
 from sifmod.container.variables import is_for_host
 from sifmod.site.cache import ROOT
@@ -69,8 +70,10 @@ def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
         # uv's cache is in the home, mostly another file system: uv would warn that it can't link
         own["UV_LINK_MODE"] = "copy"
     if spec.runtime_gpu:
-        # Apptainer 1.5 puts the image's libraries first unless it reads this (host/runtime.py); others only pass it on
+        # read at the start by `AT_START`; for a site's module, which has none, by Apptainer 1.5 (container/runtime.py)
         own["PREPEND_LD_LIBRARY_PATH"] = names.HOST_LIBRARIES
+        if spec.runtime_gpu.compat_variable and not spec.uses_compat:
+            own[spec.runtime_gpu.compat_variable] = NEVER
     applied = [one for one in spec.advisories if site.apply_advisories and not one.match.drivers]
     remedies = {name: value for one in applied for name, value in one.variables.items()}
     merged = {**own, **site.container_env, **remedies, **spec.container_env}

@@ -51,7 +51,7 @@ class InstallationFacts:
     binds: tuple[str, ...]  # bind paths that are always used
     directory_bind: str  # that of user software as a directory
     packed_bind: str  # that of packed user software
-    at_start: str  # the bind path of what Python reads at its start, where there are layers
+    at_start: str  # the bind path of what decides at each start, where there are layers; empty if it is among `binds`
     # other paths of the image, each with the size and the identifier that it must have there; 0: any
     central: tuple[tuple[str, int, str], ...]
     bases: tuple[Mapping[str, str], ...]  # what is known of each installation whose user software is below
@@ -95,13 +95,15 @@ def installation_facts(spec: ContainerSpec, site: Site) -> InstallationFacts:
     def bind(name: str, destination: str, options: str = "") -> str:
         return Bind(str(installdir / name), destination, options).argument
 
+    at_start = bind(f"runscripts/{names.AT_START}", names.READ_AT_START, "ro")
+    always = (at_start,) if spec.runtime_gpu else ()
     return InstallationFacts(
         settings=settings,
         installdir=installdir,
-        binds=(bind("runscripts", names.RUNSCRIPTS, "ro"), *settings.binds),
+        binds=(bind("runscripts", names.RUNSCRIPTS, "ro"), *always, *settings.binds),
         directory_bind=bind(names.USER_SOFTWARE_DIRECTORY, names.USER_SOFTWARE),
         packed_bind=bind(names.USER_SOFTWARE_PACKED, names.USER_SOFTWARE, "ro,image-src=/"),
-        at_start=bind(f"runscripts/{names.AT_START}", names.READ_AT_START, "ro"),
+        at_start="" if always else at_start,
         central=_central_images(spec, site),
         bases=tuple(_base_facts(spec, base, site.ask_owner) for base in spec.bases_below),
         structural=structural_variables(spec),

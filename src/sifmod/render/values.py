@@ -227,7 +227,7 @@ def _script_user_software(spec: ContainerSpec, known: InstallationFacts) -> Valu
         "venv_path": spec.venv_path,
         "directory_bind": known.directory_bind,
         "layers": known.path(names.USER_SOFTWARE_LAYERS),
-        # bound where there are layers
+        # bound where there are layers; empty if it is bound anyway
         "at_start": known.at_start,
         "bases": [[base[key] for key in base_keys] for base in known.bases],
     }
@@ -408,7 +408,7 @@ def _user_software_values(spec: ContainerSpec, known: InstallationFacts) -> Valu
         "venv": spec.venv,
         "packed_bind": known.packed_bind,
         "directory_bind": known.directory_bind,
-        # bound where there are layers
+        # bound where there are layers; empty if it is bound anyway
         "at_start": known.at_start,
         "layers_at": f"{names.USER_LAYERS}/",
         "most_layers": names.MOST_LAYERS,

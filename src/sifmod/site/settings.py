@@ -11,7 +11,7 @@ from typing import Any, Optional, Union
 
 from sifmod import names
 from sifmod.container.bind import Bind
-from sifmod.container.gpu import LIBRARIES, VENDORS
+from sifmod.container.gpu import COMPATS, LIBRARIES, VENDORS
 from sifmod.container.parameters import IMAGE_MODES
 from sifmod.container.runtime import APPTAINER, Runtime, squashfs_runtimes
 from sifmod.container.runtime import RUNTIMES as RUNTIME_ROWS
@@ -140,6 +140,12 @@ class Site:
         "",
         "Whose libraries programs use on GPUs, for easyconfigs that do not set `gpu_libraries`: `host`, the default, "
         "or `image`.",
+    )
+    cuda_compat: str = described(
+        choice(*COMPATS),
+        "",
+        "Whether CUDA's [compat libraries](../howto/use-old-gpus.md) in an image are used, for easyconfigs that do not "
+        "set `cuda_compat`: `auto`, the default, on nodes whose driver and cards allow it, or `never`.",
     )
     image_mode: str = described(
         choice(*IMAGE_MODES, empty="copy"),
@@ -320,6 +326,7 @@ class Site:
         return {
             "gpu": self.gpu or None,  # "" in an easyconfig states that its container has none
             "gpu_libraries": self.gpu_libraries,
+            "cuda_compat": self.cuda_compat,
             "image_mode": self.image_mode,
             "module_family": self.module_family,
             "user_commands": self.user_commands,

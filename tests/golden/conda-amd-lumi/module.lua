@@ -9,6 +9,7 @@ local v = {
     env_name = "PYTORCH",
     binds = {
         "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts:/runscripts:ro",
+        "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro",
     },
     optional_binds = {
         { "/var/spool/slurmd", "/var/spool/slurmd" },
@@ -53,7 +54,7 @@ local v = {
         venv = "pytorch",
         packed_bind = "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs:/user-software:ro,image-src=/",
         directory_bind = "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software",
-        at_start = "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro",
+        at_start = "",
         layers_at = "/user-layers/",
         most_layers = 8,
         most_manifest = 1048576,

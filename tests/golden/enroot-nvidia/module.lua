@@ -8,7 +8,10 @@ local v = {
     squashfs = "/apps/PyTorch/24.03-ngc/pytorch.sqsh",
     installdir = "/apps/PyTorch/24.03-ngc",
     env_name = "PYTORCH",
-    binds = { "/apps/PyTorch/24.03-ngc/runscripts:/runscripts:ro" },
+    binds = {
+        "/apps/PyTorch/24.03-ngc/runscripts:/runscripts:ro",
+        "/apps/PyTorch/24.03-ngc/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro",
+    },
     optional_binds = { { "/scratch", "/scratch" } },
     runtime_variables = {
         { "_NV", "1" },

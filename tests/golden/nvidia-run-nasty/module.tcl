@@ -9,6 +9,7 @@ array set v {
     env_name "PYTORCHMINNGC"
     binds {
         "/tmp/a b\\,c'd\$e/runscripts:/runscripts:ro"
+        "/tmp/a b\\,c'd\$e/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro"
         "/site\\,data:/data 1:ro"
         "/own\\,data:/own:rw"
         "/plain"
@@ -117,7 +118,7 @@ array set v {
         venv "a+b"
         packed_bind "/tmp/a b\\,c'd\$e/user-software.squashfs:/user-software:ro,image-src=/"
         directory_bind "/tmp/a b\\,c'd\$e/user-software:/user-software"
-        at_start "/tmp/a b\\,c'd\$e/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro"
+        at_start ""
         layers_at "/user-layers/"
         most_layers 8
         most_manifest 1048576

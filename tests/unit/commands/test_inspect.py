@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.standins_gpu import write_compat
 
 from sifmod.cli import cli
 from sifmod.errors import ImageError
@@ -41,6 +42,17 @@ def test_packages_of_user_software_that_came_from_no_index_have_their_address(tm
     (noted,) = tmp_path.glob("venv/demo/lib/*/site-packages/mine-1.dist-info")
     (noted / "direct_url.json").write_text('{"url": "file:///mine"}')
     assert call(tmp_path, "--packages").output.splitlines() == ["b==1", "mine @ file:///mine  # 1"]
+
+
+def test_compat_libraries_and_what_the_image_demands(top: Path) -> None:
+    write_compat(top / "usr/local/cuda-12.8/compat", "570.86.15")
+    write(top, "/.singularity.d/env/10-docker2singularity.sh", 'export NVIDIA_REQUIRE_CUDA="cuda>=12.8"\n')
+    output = call(top).output
+    assert "570.86.15 in /usr/local/cuda-12.8/compat" in output
+    assert "a driver for CUDA 12.8" in output
+    found = json.loads(call(top, "--json").output)
+    assert found["compat"] == [{"name": "CUDA", "version": "570.86.15", "where": "/usr/local/cuda-12.8/compat"}]
+    assert found["demand"] == "a driver for CUDA 12.8"
 
 
 def test_mpi_libraries_with_their_abi(top: Path) -> None:

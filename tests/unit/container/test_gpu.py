@@ -47,3 +47,9 @@ def test_every_entry_is_whole() -> None:
         assert vendor.tool
         assert vendor.queries
         assert set(vendor.driver_releases.values()) <= set(vendor.releases)
+
+
+def test_of_drivers_that_differ_between_the_gpus_of_a_node_the_oldest_counts() -> None:
+    said = "NVIDIA A100, 580.82.07, 8.0\nNVIDIA A100, 535.104.05, 8.0\nNVIDIA A100, [N/A], 8.0\n"
+    assert NVIDIA.read(said)[0] == "535.104.05"
+    assert NVIDIA.read("NVIDIA A100, [N/A]\n") == ("", (("NVIDIA A100", ""),))

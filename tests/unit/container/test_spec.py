@@ -129,6 +129,13 @@ def test_values_that_may_be_said_in_several_ways() -> None:
     assert made(gpu="amd").gpu_libraries == made(gpu="nvidia", gpu_libraries="").gpu_libraries == "host"
     assert made(gpu="amd", gpu_libraries="image").runtime_gpu is None
     assert "'host' or 'image'" in str(refused(gpu="amd", gpu_libraries="own"))
+
+
+def test_compat_libraries_are_used_unless_the_easyconfig_says_never() -> None:
+    assert made(gpu="nvidia").uses_compat
+    assert made(gpu="nvidia", cuda_compat="").uses_compat
+    assert not made(gpu="nvidia", cuda_compat="never").uses_compat
+    assert "'auto' or 'never'" in str(refused(gpu="nvidia", cuda_compat="always"))
     assert made(python_prefix="/usr", venv="x").user_commands
     assert not made(python_prefix="/usr", venv="x", user_commands=False).user_commands
     assert not made(python_prefix="/usr").user_commands

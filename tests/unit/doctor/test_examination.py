@@ -1,11 +1,12 @@
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Optional
 
 import pytest
 from click.testing import CliRunner, Result
 from tests.lacking import lacking
+from tests.standins_gpu import write_compat
 
 from sifmod.cli import cli
 from sifmod.container.bind import Bind
@@ -292,6 +293,44 @@ def test_a_sandbox_for_cuda_meets_a_k40(tmp_path: Path, stub: Stubs, monkeypatch
     assert found["GPU driver"]["why"]
     assert found["GPU driver"]["remedy"]
     assert "Ubuntu 20.04.4 LTS" in found["image"]["what"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--driver", "580.82.07", "--gpu", "A100"], "fits: driver 580.82.07 runs CUDA 13.0"),
+        (["--driver", "535.104.05", "--gpu", "A100"], "fits by compat: CUDA 13.0.1 needs 580"),
+        (["--driver", "535.104.05", "--gpu", "NVIDIA GeForce RTX 4090"], "is not known to be a GPU for data centres"),
+        (["--driver", "525.60.13", "--gpu", "A100"], "NVIDIA does not support them on driver 525.60.13"),
+        (["--driver", "535.104.05"], "which GPU it is was not said: see --gpu"),
+    ],
+)
+def test_an_image_is_compared_with_the_nodes_of_a_partition(
+    call: Call, tmp_path: Path, words: Sequence[str], says: str
+) -> None:
+    top = tmp_path / "sandbox"
+    write(top, "/etc/os-release", "ID=ubuntu\n")
+    write(top, "/usr/local/cuda-13.0/version.json", '{"cuda": {"version": "13.0.1"}}')
+    write_compat(top / "usr/local/cuda-13.0/compat", "580.65.06")
+    found = json.loads(call(str(top), "--json", *words).stdout)["findings"]
+    (driver,) = (one["what"] for one in found if one["topic"] == "GPU driver")
+    assert says in driver
+    assert driver.startswith(("fits", "does not fit, because"))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--driver", "580.82.07"], "name a module or an image too"),
+        (["x.sif", "--gpu", "A100"], "write the version of a driver"),
+        (["x.sif", "--driver", "1" * 1000], "write the version of a driver"),
+        (["x.sif", "--driver", "580;id"], "write the version of a driver"),
+        (["--all", "--driver", "580.82.07"], "leave out --all"),
+    ],
+)
+def test_nodes_that_are_not_described_are_wrong_usage(call: Call, words: Sequence[str], says: str) -> None:
+    result = call(*words)
+    assert (result.exit_code, says in result.output.replace("\n", " ")) == (2, True), result.output
 
 
 def test_a_target_that_is_nothing_is_one_line(call: Call) -> None:

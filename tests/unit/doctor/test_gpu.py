@@ -23,9 +23,13 @@ def an_image(*, cuda: str = "", rocm: str = "", built: Collection[str] = ()) -> 
 
 
 def check(
-    hosts: Sequence[HostGpus], image: Inspection, vendor: Optional[str] = None, libraries: str = ""
+    hosts: Sequence[HostGpus],
+    image: Inspection,
+    vendor: Optional[str] = None,
+    libraries: str = "",
+    uses_compat: bool = True,
 ) -> dict[str, Finding]:
-    found = check_gpus(hosts, image, vendor=vendor, libraries=libraries)
+    found = check_gpus(hosts, image, vendor=vendor, libraries=libraries, uses_compat=uses_compat)
     return {finding.topic: finding for finding in found}
 
 
@@ -81,6 +85,49 @@ def test_the_driver_is_compared_with_what_the_image_has(
     assert finding.severity == severity
     assert says in finding.what
     assert bool(finding.why and finding.remedy) == (severity in (PROBLEM, WARNING))
+
+
+GEFORCE = HostGpus("nvidia", "535.104.05", (Gpu("NVIDIA GeForce RTX 4090", "8.9"),))
+UNSAID = HostGpus("nvidia", "535.104.05", ())
+
+
+@pytest.mark.parametrize(
+    ("host", "cuda", "compat", "severity", "says"),
+    [
+        (A100, "12.4", "", OK, "fits: driver 535.104.05 runs CUDA 12.4, which needs 525.60.13"),
+        (A100, "12.4", "550.54.15", OK, "fits: driver 535.104.05 runs CUDA 12.4, which needs 525.60.13; the image's"),
+        (A100, "12.4", "525.60.13", OK, "fits: driver 535.104.05 runs CUDA 12.4, which needs 525.60.13"),
+        (
+            A100,
+            "13.0",
+            "580.65.06",
+            OK,
+            "fits by compat: CUDA 13.0 needs 580, and beside driver 535.104.05 the image's",
+        ),
+        (A100, "13.0", "", PROBLEM, "the image has no compat libraries"),
+        (A100, "13.0", "570.86.15", PROBLEM, "its compat libraries 570.86.15 are older than that"),
+        (A100, "13.0", "525.60.13", PROBLEM, "525.60.13 are not used: they are not newer than the driver, 535.104.05"),
+        (GEFORCE, "13.0", "580.65.06", PROBLEM, "NVIDIA GeForce RTX 4090 is not known to be a GPU for data centres"),
+        (UNSAID, "13.0", "580.65.06", PROBLEM, "which GPU it is was not said: see --gpu"),
+        (replace(A100, driver="545.23.08"), "13.0", "580.65.06", PROBLEM, "NVIDIA does not support them on driver 545"),
+        (replace(A100, driver="470.82.01"), "13.0", "580.65.06", PROBLEM, "NVIDIA does not support them on driver 470"),
+        (replace(A100, driver="470.82.01"), "12.8", "570.86.15", OK, "fits by compat: CUDA 12.8 needs 525.60.13"),
+    ],
+)
+def test_compat_libraries_of_the_image_make_up_for_an_old_driver(
+    host: HostGpus, cuda: str, compat: str, severity: str, says: str
+) -> None:
+    libraries = (Component(CUDA, compat, "/usr/local/cuda/compat"),) if compat else ()
+    finding = check([host], replace(an_image(cuda=cuda), compat=libraries))["GPU driver"]
+    assert finding.severity == severity
+    assert says in finding.what
+    assert finding.what.startswith(("fits", "does not fit, because"))
+
+
+def test_compat_libraries_that_are_switched_off_make_up_for_nothing() -> None:
+    image = replace(an_image(cuda="13.0"), compat=(Component(CUDA, "580.65.06", "/usr/local/cuda/compat"),))
+    for found in (check([A100], image, uses_compat=False), check([A100], image, libraries="image")):
+        assert "its compat libraries are switched off" in found["GPU driver"].what
 
 
 def test_the_newest_cuda_of_several_and_the_default_python_s_count() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sifmod.host.gpus import Gpu, HostGpus, host_gpus
+from sifmod.host.gpus import Gpu, HostGpus, described_gpus, host_gpus
 
 from ..support import Stubs
 
@@ -102,3 +102,12 @@ def test_a_tool_that_does_not_start_is_a_problem(tools: Stubs) -> None:
     tools("nvidia-smi", "exit").write_text("#!/nowhere/interpreter\n")
     (host,) = host_gpus()
     assert "No such file" in host.problem
+
+
+def test_nodes_can_be_described_in_words() -> None:
+    assert described_gpus("535.104.05", "A100") == (HostGpus("nvidia", "535.104.05", (Gpu("A100", "8.0"),)),)
+    assert described_gpus("6.3.6", "AMD Instinct MI250X") == (
+        HostGpus("amd", "6.3.6", (Gpu("AMD Instinct MI250X", "gfx90a"),)),
+    )
+    assert [one.vendor for one in described_gpus("1", "New Card")] == ["amd", "nvidia"]
+    assert {one.gpus for one in described_gpus("1", "")} == {()}

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from sifmod.image.files import SandboxFiles
-from sifmod.image.gpustack import Component, Torch, find_components, find_torch
+from sifmod.image.gpustack import Component, Torch, demanded, find_compat, find_components, find_torch
 from sifmod.image.python import find_pythons
 from sifmod.image.system import system_packages
 
-from ..imagetrees import distribution, python_prefix, write
+from ..imagetrees import distribution, link, python_prefix, write
 from .test_fatbin import SASS, container, library
 
 SITE = "/opt/conda/lib/python3.11/site-packages"
@@ -135,3 +135,51 @@ def test_what_pytorchs_library_was_compiled_for_counts_before_variables(top: Pat
     path.write_bytes(library(container((SASS, 80, b"x" * 8), (SASS, 90, b"x" * 8))))
     (torch,), _ = look(top, TORCH_CUDA_ARCH_LIST="5.2")
     assert (torch.architectures, torch.architectures_from) == (("8.0", "9.0"), f"{SITE}/torch/lib/libtorch_cuda.so")
+
+
+def test_compat_libraries_are_found_once_by_whatever_name_the_newest_first(top: Path) -> None:
+    for folder, version in (("cuda-12.4/compat", "550.54.15"), ("cuda-12.8/compat/lib.real", "570.86.15")):
+        write(top, f"/usr/local/{folder}/libcuda.so.{version}")
+        link(top, f"/usr/local/{folder}/libcuda.so.1", f"libcuda.so.{version}")
+    link(top, "/usr/local/cuda", "cuda-12.8")
+    link(top, "/usr/local/cuda-12.8/compat/lib", "lib.real")
+    found = find_compat(SandboxFiles(top))
+    assert [one.version for one in found] == ["570.86.15", "550.54.15"]
+    assert [one.where.split("/")[-1] for one in found] == ["lib", "compat"]
+
+
+@pytest.mark.parametrize(
+    "name", ["libcuda.so." + "5" * 1000, "libcuda.so.570.1;touch evil", "libcuda.so.570.$(id)", "libcuda.so.57.1", "x"]
+)
+def test_other_names_are_no_compat_libraries(top: Path, name: str) -> None:
+    folder = "/usr/local/cuda/compat"
+    if len(name) < 255:
+        write(top, f"{folder}/{name}")
+    write(top, f"{folder}/libcuda.so.1")
+    assert find_compat(SandboxFiles(top)) == ()
+
+
+def test_compat_libraries_behind_a_link_out_of_the_image_are_none_of_its_own(top: Path, tmp_path: Path) -> None:
+    """Links end in the image, as in the container."""
+    outside = tmp_path / "outside"
+    for name in ("libcuda.so.1", "libcuda.so.570.86.15"):
+        write(outside, name)
+    link(top, "/usr/local/cuda/compat", outside)
+    link(top, "/usr/local/cuda-12/compat", f"{'../' * 20}{str(outside)[1:]}")
+    assert find_compat(SandboxFiles(top)) == ()
+
+
+def test_the_image_s_own_demand_in_words() -> None:
+    brands = "brand=tesla,driver>=470,driver<471 brand=nvidia,driver>=470,driver<471 brand=tesla,driver>=535,driver<536"
+    expected = "a driver for CUDA 12.8, or of branch 470, 535 with its compat libraries"
+    assert demanded({"NVIDIA_REQUIRE_CUDA": f"cuda>=12.8 {brands}"}) == expected
+    assert demanded({"NVIDIA_REQUIRE_CUDA": "cuda>=13.0"}) == "a driver for CUDA 13.0"
+    for text in ("", "cuda>=" + "1" * 5000, "brand=tesla", "cuda>=\x1b[31m"):
+        assert demanded({"NVIDIA_REQUIRE_CUDA": text}) == ""
+
+
+def test_cudart_by_the_name_of_its_file(top: Path) -> None:
+    write(top, "/usr/local/cuda-12.8/targets/x86_64-linux/lib/libcudart.so.12.8.90")
+    link(top, "/usr/local/cuda-12.8/lib64", "targets/x86_64-linux/lib")
+    _, components = look(top)
+    assert versions(components, "cudart") == [("12.8.90", "/usr/local/cuda-12.8/lib64/libcudart.so.12.8.90")]

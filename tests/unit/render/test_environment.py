@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from sifmod import names
@@ -79,6 +81,10 @@ def test_the_host_s_libraries_for_gpus_come_first_whatever_the_runtime_s_default
     assert first.items() <= injected_variables(a_spec(gpu="amd", gpu_libraries="host"), a_site()).items()
     for spec in (a_spec(), a_spec(gpu="amd", gpu_libraries="image")):
         assert "PREPEND_LD_LIBRARY_PATH" not in injected_variables(spec, a_site())
+    never = a_spec(gpu="nvidia", cuda_compat="never")
+    assert injected_variables(never, a_site())["SIFMOD_CUDA_COMPAT"] == "never"
+    for spec in (a_spec(gpu="nvidia"), a_spec(gpu="amd", cuda_compat="never"), replace(never, gpu_libraries="image")):
+        assert "SIFMOD_CUDA_COMPAT" not in injected_variables(spec, a_site())
     own = a_spec(gpu="nvidia", container_env={"PREPEND_LD_LIBRARY_PATH": ""})
     assert injected_variables(own, a_site())["PREPEND_LD_LIBRARY_PATH"] == ""
 

@@ -456,6 +456,7 @@ def test_a_site_s_gpu_counts_where_the_easyconfig_gives_none() -> None:
     assert site.easyconfig_defaults == {
         "gpu": "amd",
         "gpu_libraries": "image",
+        "cuda_compat": "",
         "image_mode": "copy",
         "module_family": "container",
         "share_container": False,

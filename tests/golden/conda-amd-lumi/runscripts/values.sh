@@ -18,6 +18,7 @@ sifmod_copies_key=3741d65f2970
 sifmod_master_suffix=''
 sifmod_binds=(
     /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts:/runscripts:ro
+    /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro
 )
 sifmod_optional_binds=(
     /var/spool/slurmd /var/spool/slurmd
@@ -66,7 +67,7 @@ sifmod_packed_bind=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm
 sifmod_venv_path=/user-software/venv/pytorch
 sifmod_directory_bind=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software
 sifmod_layers=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.layers
-sifmod_at_start=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro
+sifmod_at_start=''
 sifmod_bases=()
 
 # the same in every installation

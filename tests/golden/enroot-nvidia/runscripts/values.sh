@@ -13,7 +13,10 @@ sifmod_share_container=false
 sifmod_node_local_dir=''
 sifmod_copies_key=c0e326916b04
 sifmod_master_suffix=''
-sifmod_binds=(/apps/PyTorch/24.03-ngc/runscripts:/runscripts:ro)
+sifmod_binds=(
+    /apps/PyTorch/24.03-ngc/runscripts:/runscripts:ro
+    /apps/PyTorch/24.03-ngc/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro
+)
 sifmod_optional_binds=(/scratch /scratch)
 sifmod_structural=(
     PIP_CONSTRAINT=/runscripts/pip-constraints.txt PREPEND_PATH=/runscripts

@@ -17,8 +17,9 @@ sifmod_node_local_dir=''
 sifmod_copies_key=6b6c6b3e9eec
 sifmod_master_suffix='-ib'"'"'0'
 sifmod_binds=(
-    '/tmp/a b\,c'"'"'d$e/runscripts:/runscripts:ro' '/site\,data:/data 1:ro' '/own\,data:/own:rw'
-    /plain
+    '/tmp/a b\,c'"'"'d$e/runscripts:/runscripts:ro'
+    '/tmp/a b\,c'"'"'d$e/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro'
+    '/site\,data:/data 1:ro' '/own\,data:/own:rw' /plain
 )
 sifmod_optional_binds=('/it'"'"'s/$HOME' '/it'"'"'s/$HOME')
 sifmod_structural=(
@@ -93,7 +94,7 @@ sifmod_packed_bind='/tmp/a b\,c'"'"'d$e/user-software.squashfs:/user-software:ro
 sifmod_venv_path=/user-software/venv/a+b
 sifmod_directory_bind='/tmp/a b\,c'"'"'d$e/user-software:/user-software'
 sifmod_layers='/tmp/a b,c'"'"'d$e/user-software.layers'
-sifmod_at_start='/tmp/a b\,c'"'"'d$e/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro'
+sifmod_at_start=''
 sifmod_bases=()
 
 # the same in every installation
