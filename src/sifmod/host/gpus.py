@@ -35,6 +35,16 @@ def host_gpus() -> tuple[HostGpus, ...]:
     return tuple(gpu for vendor in VENDORS.values() for gpu in _gpus_of(vendor))
 
 
+def described_gpus(driver: str, model: str) -> tuple[HostGpus, ...]:
+    """Return what `host_gpus` would on nodes with a driver and a model of GPUs, empty if that is not known.
+
+    These are GPUs of the vendor that has the model, and of any vendor if none is known to have it.
+    """
+    of_vendors = {vendor.key: _by_model(model, vendor.models) for vendor in VENDORS.values()}
+    having = [key for key, architecture in of_vendors.items() if architecture] or [*of_vendors]
+    return tuple(HostGpus(key, driver, (Gpu(model, of_vendors[key]),) if model else ()) for key in having)
+
+
 def _gpus_of(vendor: Vendor) -> Iterator[HostGpus]:
     tool = shutil.which(vendor.tool) if vendor.tool else None
     if not tool:
