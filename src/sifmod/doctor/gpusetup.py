@@ -82,7 +82,8 @@ def _files(vendor: Vendor, setup: Setup, release: Release, files: Sequence[CdiFi
         yield Finding(OK, "CDI", what)
     library = vendor.driver_library
     if library and release.takes_devices and not any(_has(file, library) for file in having):
-        why = f"a hook makes it, and {release.name} {release.number} runs no hooks: programs find no GPU"
+        by_hook = f"a hook may make it, and {release.name} {release.number} runs no hooks: "
+        why = f"{by_hook if any(file.has_hooks for file in having) else ''}programs find no GPU unless the image has it"
         remedy = f"add a mount of {library} to the file, or leave {_KEY} out"
         yield Finding(WARNING, "CDI", f"'{having[0].path}' mounts no {library}", why, remedy)
 
