@@ -273,7 +273,8 @@ def gpus_fit(target: Target, site: Site) -> Iterator[tuple[str, tuple[Finding, .
         return
     for partition, text in site.partition_gpus.items():
         driver, _, model = text.partition(" ")
-        found = check_gpus(described_gpus(driver, model.strip()), image, vendor=vendor)
+        libraries = target.gpu_libraries or site.gpu_libraries
+        found = check_gpus(described_gpus(driver, model.strip()), image, vendor=vendor, libraries=libraries)
         yield partition, tuple(one for one in found if one.topic in ("GPU", "GPU driver", "GPU model"))
 
 
