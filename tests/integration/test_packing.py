@@ -235,6 +235,34 @@ def test_remove_directory_removes_only_after_a_full_comparison(extended: User, t
     assert "run add-layer first" in again.stderr
 
 
+@pytest.mark.parametrize(
+    ("release", "is_compared"),
+    [pytest.param("4.7 (2025/06/03)", True, marks=pytest.mark.slow), ("4.7.4", True), ("4.7.5", False)],
+)
+def test_with_a_packer_that_may_damage_files_all_contents_are_compared(
+    extended: User, tmp_path: Path, release: str, is_compared: bool
+) -> None:
+    """A packer that says that it is of this release, and changes one byte and no size."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "mksquashfs").write_text(
+        f"#!/bin/bash\nif [[ $1 == -version ]]; then echo 'mksquashfs version {release} '; exit; fi\n"
+        'cp -a "$1" "$2.t"; f=$(find "$2.t" -name greeting.py)\n'
+        'touch -r "$f" "$2.r"; sed -i s/hello/jello/ "$f"; touch -r "$2.r" "$f"\n'
+        '/usr/bin/mksquashfs "$2.t" "${@:2}"; rm -rf "$2.t" "$2.r"\n'
+    )
+    (tools / "mksquashfs").chmod(0o755)
+    line = f"{LOAD}; PATH={tools}:$PATH; make-squashfs --replace --read-ahead=no"
+    done = extended.run(line, check=False)
+    assert ("4.7 to 4.7.4 may damage files" in done.stdout) == is_compared
+    assert done.returncode == (6 if is_compared else 0), done.stdout + done.stderr
+    if is_compared:
+        assert "greeting.py" in done.stderr
+        assert greet(extended) == "hello"
+    else:
+        extended.run(f"{LOAD}; make-squashfs --rollback || unmake-squashfs", check=False)
+
+
 @pytest.mark.slow
 def test_packing_takes_no_more_memory_than_a_login_node_leaves(own_demo: User, tmp_path: Path) -> None:
     """Reading is faster than compressing: what is read ahead must not fill the memory."""

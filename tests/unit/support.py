@@ -227,7 +227,7 @@ import json, os, pathlib, sys
 home = pathlib.Path({home!r})
 answers = json.loads((home / "answers.json").read_text())
 if sys.argv[1:] == ["--version"]:
-    print("fake version 1.0")
+    print(answers.get("release", "fake version 1.0"))
     sys.exit()
 stdin = sys.stdin.read()
 binds = {{}}

@@ -240,7 +240,11 @@ launch() {
         look_at_paths "$@"
     fi
     if ((${#sifmod_caches[@]})); then source "$sifmod_root/runscripts/caches.sh"; fi
-    if [[ -e $sifmod_gpu_device ]]; then export "SINGULARITY$sifmod_gpu_variable=1" "APPTAINER$sifmod_gpu_variable=1"; fi
+    local sifmod_gpu_options=()
+    if [[ -e $sifmod_gpu_device ]]; then
+        if [[ -v sifmod_gpu_named ]]; then source "$sifmod_root/share/gpus.sh"; fi
+        if ((! ${#sifmod_gpu_options[@]})); then export "SINGULARITY$sifmod_gpu_variable=1" "APPTAINER$sifmod_gpu_variable=1"; fi
+    fi
     if [[ -n $sifmod_runtime_script ]]; then
         source "$sifmod_root/$sifmod_runtime_script"
         start_container "$@"
@@ -255,7 +259,7 @@ launch() {
         source "$sifmod_root/share/share-container.sh"
         share_container "$sifmod_launch" "$@"
     fi
-    exec "$sifmod_runtime" "$sifmod_launch" "${sifmod_options[@]}" "$sifmod_image" "$@"
+    exec "$sifmod_runtime" "$sifmod_launch" "${sifmod_gpu_options[@]}" "${sifmod_options[@]}" "$sifmod_image" "$@"
 }
 
 # launch_installer KIND COMMAND [ARGUMENT...]: launch python, pip or uv, which may install or remove packages

@@ -148,6 +148,12 @@ looking_takes_long() {
     ((BASH_REMATCH[1] > 4 || (BASH_REMATCH[1] == 4 && BASH_REMATCH[2] >= 5)))
 }
 
+# may_write_other_contents: whether mksquashfs is 4.7 to 4.7.4, which may write other contents than it reads if files have long runs
+# of zeros (plougher/squashfs-tools#339, #340).
+may_write_other_contents() {
+    [[ $(mksquashfs -version 2>/dev/null) =~ version\ 4\.7(\.[0-4])?[^.0-9] ]]
+}
+
 # usable_processors: print how many processors affinity and control groups allow this process, not how many the node has. A limit
 # of version 1 of control groups is not read: Slurm sets cpusets there, which are affinity.
 usable_processors() {

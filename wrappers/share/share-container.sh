@@ -48,6 +48,8 @@ find_obstacle() {
         sifmod_obstacle='neither /dev/shm nor /tmp is a folder for all users'
     elif ((${#sifmod_options[@]})); then
         sifmod_obstacle="SIFMOD_RUNTIME_OPTIONS is set: '$SIFMOD_RUNTIME_OPTIONS'"
+    elif ((${#sifmod_gpu_options[@]})); then
+        sifmod_obstacle="GPUs of this site need the option ${sifmod_gpu_options[*]}"
     fi
     for name in "${!SINGULARITY@}" "${!APPTAINER@}"; do
         setting=${name#SINGULARITY} setting=${setting#APPTAINER}

@@ -13,16 +13,16 @@ from packaging.utils import canonicalize_name
 
 from sifmod import names
 from sifmod.catalogue.changes import with_changes
-from sifmod.catalogue.model import INSTALLED, OFFERED, Catalogue, Entry, Image, KnownProblem, Package
+from sifmod.catalogue.model import INSTALLED, OFFERED, Catalogue, Entry, Fit, Image, KnownProblem, Package
 from sifmod.container.spec import ContainerSpec
 from sifmod.doctor.advisories import OF_MODULE
-from sifmod.doctor.examination import Host, Target, advisories_for, advisories_of, this_host
+from sifmod.doctor.examination import Host, Target, advisories_for, advisories_of, gpus_fit, target_of, this_host
 from sifmod.easyconfig.text import read_easyconfig
 from sifmod.eb.available import beside_easyconfigs, easyconfigs_below
 from sifmod.eb.evaluation import Described, Evaluated, container_of
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import EasyBuildError, JobError, SifmodError
-from sifmod.finding import Finding
+from sifmod.finding import NOTE, PROBLEM, WARNING, Finding
 from sifmod.host.files import content_of
 from sifmod.installed.consistency import recorded_packages
 from sifmod.installed.installation import Installation, find_installations
@@ -211,6 +211,7 @@ def _installed(item: Installation, described: Described, ready: _Ready) -> Entry
         mpi=manifest.mpi,
         python_version=manifest.python_version,
         has_python=has_python,
+        partitions=tuple(_partitions(target_of(item, ready.site), ready.site)),
         features=manifest.features,
         commands=commands,
         packages=_packages_of(item),
@@ -286,6 +287,15 @@ def _advisories(findings: Iterable[Finding]) -> tuple[KnownProblem, ...]:
         for one in findings
         if one.topic != OF_MODULE
     )
+
+
+def _partitions(target: Target, site: Site) -> Iterator[Fit]:
+    """Yield whether a container fits the GPUs of the site's partitions; nothing if it needs none."""
+    for partition, findings in gpus_fit(target, site):
+        wrong = [one for one in findings if one.severity in (WARNING, PROBLEM)]
+        unknown = [one for one in findings if one.severity == NOTE]
+        why = one_line("; ".join(f"{one.what}: {one.why}" if one.why else one.what for one in wrong or unknown))
+        yield Fit(one_line(partition), "no" if wrong else "unknown" if unknown else "yes", why)
 
 
 def _packages_of(item: Installation) -> tuple[Package, ...]:

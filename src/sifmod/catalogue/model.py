@@ -54,6 +54,15 @@ class KnownProblem:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """Whether a container fits the GPUs of a partition."""
+
+    partition: str
+    fits: str  # `yes`, `no`, or `unknown`
+    why: str = ""  # what does not fit, or is not known
+
+
+@dataclass(frozen=True)
 class Image:
     """The image of a container."""
 
@@ -78,6 +87,8 @@ class Entry:
     homepage: str = ""  # its address, with http or https
     module_class: str = ""  # module class, such as `ai`
     gpu: str = ""  # vendor of the GPUs that it is for; empty for none
+    # partitions whose GPUs the site describes; empty for a container without GPUs, and while its image is not there
+    partitions: tuple[Fit, ...] = ()
     mpi: str = ""  # whose MPI programs use: `host` or `image`
     python_version: str = ""  # `major.minor` of its Python; empty if the module offers none
     has_python: bool = False  # whether the module offers a Python

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Optional
 
 from sifmod.text.version import version_order
 
@@ -25,6 +25,18 @@ def _unread(_said: str) -> Reading:
 
 
 @dataclass(frozen=True)
+class Setup:
+    """One way in which the runtime for SIFs gives containers the GPUs of a vendor, with the host's libraries."""
+
+    variable: str = ""  # the runtime's variable that switches it on, without the prefix `SINGULARITY` or `APPTAINER`
+    # name of all GPUs in files of the Container Device Interface (CDI), for the runtime's option --device, which has
+    # no variable
+    device: str = ""
+    tool: str = ""  # command of the host that the runtime needs for it
+    written_by: str = ""  # command line that writes the file for `device` on a node
+
+
+@dataclass(frozen=True)
 class Vendor:
     """One vendor of GPUs."""
 
@@ -38,6 +50,7 @@ class Vendor:
     visibility: tuple[str, ...]  # variables that select the GPUs of a process, the one that Slurm sets first
     gpus: str  # shell pattern of the device files, one for each GPU
     hints: str  # pattern of image names, and of lower-case scripts, for its GPUs
+    setups: Mapping[str, Setup] = field(default_factory=dict)  # other ways than `option`, by their name in site files
     commands: tuple[str, ...] = ()  # commands of the host that the runtime's option brings into a container
     # variables that bring its devices and the host's libraries into a container of a runtime without such an option,
     # each with the value that it has unless the user sets another; empty if none is needed
@@ -69,6 +82,8 @@ class Vendor:
     compat_branches: Mapping[int, int] = field(default_factory=dict)
     compat_cards: str = ""  # pattern of the models on which they run
     compat_variable: str = ""  # variable of the container that keeps them from being used, with the value `NEVER`
+    # oldest release of the stack by release of the driver, where that lies further apart
+    oldest_releases: Mapping[str, str] = field(default_factory=dict)
     # lowest architecture that a major release of the stack supports
     lowest_architectures: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,6 +91,17 @@ class Vendor:
     def variable(self) -> str:
         """The runtime's variable for its option, without the prefix `SINGULARITY` or `APPTAINER`."""
         return f"_{self.option.upper()}"
+
+    def setup(self, name: str) -> Setup:
+        """Return the way that a site chose; that of `option` if the vendor has no other of this name."""
+        return self.setups.get(name) or Setup(self.variable)
+
+    def switch(self, name: str) -> str:
+        """Return in words what switches on the way that a site chose."""
+        chosen = self.setup(name)
+        if chosen.device:
+            return f"--device {chosen.device}, for which no variable stands: `singularity exec` needs it on its line"
+        return f"--{name if name in self.setups else self.option}"
 
     def oldest_driver(self, version: str) -> str:
         """Return the oldest driver that runs programs of a version of the stack; empty if unknown."""
@@ -85,12 +111,16 @@ class Vendor:
         """Return the lowest architecture that a version of the stack supports; empty if unknown."""
         return self.lowest_architectures.get(_release(version, 1), "")
 
-    def releases_between(self, driver: str, version: str) -> int:
-        """Return how many releases lie between a driver and a version of the stack; -1 if one of them is unknown."""
+    def is_near(self, driver: str, version: str) -> Optional[bool]:
+        """Return whether a driver supports a version of the stack; None if one of them is unknown."""
         of_driver, release = self.driver_releases.get(driver, ""), _release(version, 2)
         if of_driver not in self.releases or release not in self.releases:
-            return -1
-        return abs(self.releases.index(release) - self.releases.index(of_driver))
+            return None
+        place, own = self.releases.index(release), self.releases.index(of_driver)
+        oldest = self.oldest_releases.get(of_driver)
+        return (
+            (self.releases.index(oldest) if oldest else own - self.releases_apart) <= place <= own + self.releases_apart
+        )
 
     def compat_problem(self, libraries: str, *, driver: str, models: Collection[str]) -> str:
         """Return why compat libraries of a version are not used with a driver and these GPUs; empty if they are.
@@ -163,6 +193,10 @@ _AMD = Vendor(
     collectives="RCCL",
     built_for="PYTORCH_ROCM_ARCH",
     hints="rocm",
+    # AMD Container Toolkit, "Running Workloads"
+    setups=MappingProxyType(
+        {"cdi": Setup(device="amd.com/gpu=all", written_by="amd-ctk cdi generate --output=/etc/cdi/amd.json")}
+    ),
     commands=("rocm-smi", "rocminfo"),  # rocmliblist.conf of Apptainer and SingularityCE
     tool="rocm-smi",
     queries=(("--showproductname", "--showdriverversion"),),
@@ -176,12 +210,18 @@ _AMD = Vendor(
             "MI210": "gfx90a",
             "MI250": "gfx90a",
             "MI300": "gfx942",
+            # for nodes that are described in words
+            "MI308": "gfx942",
+            "MI325": "gfx942",
+            "MI350": "gfx950",
+            "MI355": "gfx950",
         }
     ),
     driver="amdgpu",
     driver_file="/sys/module/amdgpu/version",
-    # repo.radeon.com/amdgpu; a driver supports two releases in either direction (AMD, "User and kernel-space support
-    # matrix")
+    # repo.radeon.com/amdgpu: from ROCm 7.0 on, the driver's own releases are 30.10, 30.20 and 30.30. A driver supports
+    # two releases in either direction (AMD, "User and kernel-space support matrix"), and 30.30 ROCm 6.3 to 7.2
+    # ("AMD GPU Driver (amdgpu)", compatibility matrix of 30.30.3)
     driver_releases=MappingProxyType(
         {
             "5.18.13": "5.4",
@@ -193,13 +233,17 @@ _AMD = Vendor(
             "6.8.5": "6.2",
             "6.10.5": "6.3",
             "6.12.12": "6.4",
+            "6.14.14": "7.0",
+            "6.16.6": "7.1",
+            "6.16.13": "7.2",
         }
     ),
     releases=(
         *("5.0", "5.1", "5.2", "5.3", "5.4", "5.5", "5.6", "5.7"),
-        *("6.0", "6.1", "6.2", "6.3", "6.4", "7.0", "7.1"),
+        *("6.0", "6.1", "6.2", "6.3", "6.4", "7.0", "7.1", "7.2"),
     ),
     releases_apart=2,
+    oldest_releases=MappingProxyType({"7.2": "6.3"}),
 )
 
 _NVIDIA = Vendor(
@@ -215,6 +259,16 @@ _NVIDIA = Vendor(
     collectives="NCCL",
     built_for="TORCH_CUDA_ARCH_LIST",
     hints=r"cuda|nvidia|\bngc\b|-ngc-",
+    # --nvccli implies --nv since Apptainer 1.1 and in SingularityCE. NVIDIA Container Toolkit, "Support for Container
+    # Device Interface"
+    setups=MappingProxyType(
+        {
+            "nvccli": Setup("_NVCCLI", tool="nvidia-container-cli"),
+            "cdi": Setup(
+                device="nvidia.com/gpu=all", written_by="nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+            ),
+        }
+    ),
     # nvliblist.conf of Apptainer and SingularityCE
     commands=(
         *("nvidia-smi", "nvidia-debugdump", "nvidia-persistenced"),
@@ -293,6 +347,14 @@ _NVIDIA = Vendor(
 
 # Images are matched in this order: one for AMD's GPUs may contain CUDA packages that it does not use.
 VENDORS: Mapping[str, Vendor] = MappingProxyType({vendor.key: vendor for vendor in (_AMD, _NVIDIA)})
+
+
+# Ways to give containers GPUs, as site files name them: those of each vendor's option first.
+SETUPS: tuple[str, ...] = tuple(
+    dict.fromkeys(
+        (*(vendor.option for vendor in VENDORS.values()), *(name for one in VENDORS.values() for name in one.setups))
+    )
+)
 
 
 def uses_compat(parameters: Mapping[str, Any]) -> bool:

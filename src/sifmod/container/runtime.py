@@ -66,6 +66,8 @@ class Runtime:
     folders: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     configuration: str = ""  # file in which an administrator sets these
     plugin: Optional[Plugin] = None  # the plugin of Slurm that uses it
+    # the first release with an option --device for names of CDI, by the name of the release
+    devices: Mapping[str, str] = field(default_factory=dict)
 
 
 APPTAINER = Runtime(
@@ -76,6 +78,9 @@ APPTAINER = Runtime(
     # the first releases with the bind option `image-src`, which mounts packed user software (their CHANGELOGs)
     oldest=MappingProxyType({"apptainer": "1.0", "singularity": "3.6", "singularity-ce": "3.6"}),
     starts_sifs=True,
+    # Apptainer's CHANGELOG, 1.5.0. SingularityCE has the option with --oci alone (4.0 to August 2026,
+    # internal/pkg/runtime/launcher/native: "CDI device mappings unsupported in native launcher")
+    devices=MappingProxyType({"apptainer": "1.5"}),
 )
 
 _PYXIS = Plugin(

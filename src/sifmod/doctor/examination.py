@@ -16,6 +16,7 @@ from sifmod.container.gpu import VENDORS, uses_compat, vendor_of
 from sifmod.container.spec import image_is_gone
 from sifmod.doctor.advisories import container_advisories, node_advisories
 from sifmod.doctor.gpu import check_gpus
+from sifmod.doctor.gpusetup import check_gpu_setup
 from sifmod.doctor.host import check_host
 from sifmod.doctor.mpi import check_mpi
 from sifmod.doctor.site import is_seen, unseen
@@ -24,7 +25,7 @@ from sifmod.errors import ImageError, RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.architecture import why_not_here
 from sifmod.host.features import feature_states, sources
-from sifmod.host.gpus import HostGpus, host_gpus
+from sifmod.host.gpus import HostGpus, described_gpus, host_gpus
 from sifmod.host.runtime import Release, find_runtime, release_here
 from sifmod.host.versions import host_versions
 from sifmod.image.elf import read_library
@@ -151,6 +152,7 @@ def examine_host(host: Host, space: SoftwareSpace, *, image_size: int = 0) -> It
         for gpu in {gpu.name: gpu for gpu in gpus.gpus}.values():
             count = sum(other.name == gpu.name for other in gpus.gpus)
             yield Finding(OK, "GPU", f"{count} x {gpu.name}, driver {gpus.driver or 'of unknown version'}")
+    yield from check_gpu_setup(host.site, host.release)
     yield from node_advisories(host.advisories, host.node)
 
 
@@ -167,16 +169,7 @@ def examine_container(target: Target, host: Host) -> Iterator[Finding]:
             yield Finding(PROBLEM, "image", str(error), "no container starts from it", "fetch or build it again")
         else:
             yield from _image(image)
-            libraries = target.gpu_libraries or site.gpu_libraries
-            compat = uses_compat(site.easyconfig_defaults) if target.compat is None else target.compat
-            yield from check_gpus(
-                host.gpus,
-                image,
-                vendor=target.gpu,
-                libraries=libraries,
-                uses_compat=compat,
-                release=host.release,
-            )
+            yield from _fit(host.gpus, target, image, site, vendor=target.gpu, release=host.release)
             misfit = slurm_misfit(site, image)
             compared = _of_features(target, site, without=names.SLURM_FEATURE if misfit else "")
             yield from check_libraries(image, [*site.binds, *site.optional_binds, *target.binds, *compared])
@@ -273,6 +266,38 @@ def advisories_for(target: Target, host: Host) -> Iterator[Finding]:
     except ImageError:
         image = None
     yield from container_advisories(host.advisories, _subject(target, image, host), host.site, target.installation)
+
+
+def gpus_fit(target: Target, site: Site) -> Iterator[tuple[str, tuple[Finding, ...]]]:
+    """Yield each partition whose GPUs the site describes, with the findings on these for a container.
+
+    Nothing is said of a container without GPUs, nor of one whose image can't be read.
+    """
+    vendor = site.gpu if target.gpu is None else target.gpu
+    if not (vendor and site.partition_gpus and target.image):
+        return
+    try:
+        image = inspect_image(target.image)
+    except ImageError:
+        return
+    for partition, text in site.partition_gpus.items():
+        driver, _, model = text.partition(" ")
+        found = _fit(described_gpus(driver, model.strip()), target, image, site, vendor=vendor)
+        yield partition, tuple(one for one in found if one.topic in ("GPU", "GPU driver", "GPU model"))
+
+
+def _fit(
+    gpus: Sequence[HostGpus],
+    target: Target,
+    image: Inspection,
+    site: Site,
+    *,
+    vendor: Optional[str],
+    release: Release = Release(),  # noqa: B008 - it is frozen
+) -> Iterator[Finding]:
+    compat = uses_compat(site.easyconfig_defaults) if target.compat is None else target.compat
+    libraries = target.gpu_libraries or site.gpu_libraries
+    return check_gpus(gpus, image, vendor=vendor, libraries=libraries, uses_compat=compat, release=release)
 
 
 def _subject(target: Target, image: Optional[Inspection], host: Host) -> Subject:

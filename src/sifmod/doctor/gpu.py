@@ -125,16 +125,19 @@ def _driver(host: HostGpus, vendor: Vendor, version: str, compat: str, why_not: 
 
 
 def _near_driver(driver: str, vendor: Vendor, version: str) -> Iterator[Finding]:
-    between = vendor.releases_between(driver, version)
-    if between < 0:
+    is_near = vendor.is_near(driver, version)
+    if is_near is None:
         what = f"driver {driver} and {vendor.stack} {version}: whether they are compatible is unknown"
         yield Finding(NOTE, "GPU driver", what, "", f"see {vendor.name}'s user and kernel-space support matrix")
         return
     of_driver = f"{vendor.stack} {vendor.driver_releases[driver]}"
     what = f"driver {driver} belongs to {of_driver}, and the image has {vendor.stack} {version}"
-    if between > vendor.releases_apart:
-        apart = f"{vendor.releases_apart} releases in either direction"
-        why = f"{vendor.name} supports {apart}: programs may fail or be slow"
+    if not is_near:
+        oldest = vendor.oldest_releases.get(vendor.driver_releases[driver])
+        back = (
+            f"{vendor.stack} {oldest} and later" if oldest else f"{vendor.releases_apart} releases in either direction"
+        )
+        why = f"{vendor.name} supports {back}: programs may fail or be slow"
         remedy = f"use an image with a {vendor.stack} near {vendor.driver_releases[driver]}"
         yield Finding(WARNING, "GPU driver", what, why, remedy)
     else:

@@ -70,6 +70,11 @@ class Release:
         return self._is("singularity-ce", "4.5")
 
     @property
+    def takes_devices(self) -> bool:
+        """Whether its option --device gives containers devices of CDI files (`Runtime.devices`)."""
+        return self.name in APPTAINER.devices and self._is(self.name, APPTAINER.devices[self.name])
+
+    @property
     def leaves_out_variables(self) -> bool:
         """Whether `--no-env` and APPTAINER_NOENV keep variables of the host out of containers (Apptainer 1.5.0)."""
         return self._is("apptainer", "1.5")

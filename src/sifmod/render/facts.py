@@ -74,7 +74,7 @@ def settings_facts(spec: ContainerSpec, site: Site) -> SettingsFacts:
         overridden=spec.container_env,
         env_name=spec.env_name,
         unusable=spec.unusable_features,
-        switched_on=(spec.runtime_gpu.variable,) if spec.runtime_gpu else (),
+        switched_on=(spec.runtime_gpu.setup(site.gpu_setup).variable,) if spec.runtime_gpu else (),
     )
     of_features = features.runtime_variables
     return SettingsFacts(

@@ -26,6 +26,7 @@ USED_KEYS = (
     "optional_binds",
     "gpu",
     "gpu_libraries",
+    "gpu_setup",
     "container_env",
     "cache",
     "default_features",
@@ -80,7 +81,7 @@ def _help(spec: ContainerSpec, site: Site) -> list[str]:
         "Bind paths": facts.binds,
         "Bind paths that are used if they exist where the module is loaded": optional,
         FEATURES_TITLE: [f"{name}  {text}" for name, text in feature_rows(spec, site).items()],
-        "GPU support": [f"--{vendor.option} ({vendor.name})"] if vendor else [],
+        "GPU support": [f"{vendor.switch(site.gpu_setup)} ({vendor.name})"] if vendor else [],
         "Variables, which containers inherit": [
             f"{name}={value}" for name, value in plain_variables(spec, site).items()
         ],

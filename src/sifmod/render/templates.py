@@ -109,6 +109,8 @@ def _static_files(spec: ContainerSpec, site: Site) -> Iterator[str]:
         yield "share/features.sh"
     if cache_folders(spec, site):
         yield "runscripts/caches.sh"
+    if spec.runtime_gpu and spec.runtime_gpu.setup(site.gpu_setup).device:
+        yield "share/gpus.sh"
     if spec.python:
         yield from ("runscripts/conda-python-distributed", "runscripts/conda-python-simple", "runscripts/list-packages")
         yield from ("runscripts/run-tool", "runscripts/slurm.sh", "runscripts/torchrun-distributed")

@@ -109,7 +109,7 @@ def script_values(spec: ContainerSpec, site: Site) -> Values:
         # of the image, and of the users: that of the virtual environment, if there is one
         "image_python": spec.python.executable if spec.python else "",
         "python": spec.interpreter,
-        **_script_gpus(spec),
+        **_script_gpus(spec, site),
         "caches": _assignments(caches),
         # text, and a variable after it
         **({"cache_root": cache_root, "cache_parts": cache.pieces(cache_root)} if caches else {}),
@@ -154,11 +154,15 @@ def more_values(spec: ContainerSpec, site: Site) -> Values:
     }
 
 
-def _script_gpus(spec: ContainerSpec) -> Values:
+def _script_gpus(spec: ContainerSpec, site: Site) -> Values:
     vendor, of_runtime = spec.vendor, spec.runtime_gpu
+    setup = of_runtime.setup(site.gpu_setup) if of_runtime else None
+    # a name for --device, and the releases that have it; others get the vendor's usual option
+    named = [setup.device, *(f"{one} {number}" for one, number in APPTAINER.devices.items())] if setup else []
     return {
         "gpu_device": of_runtime.device if of_runtime else "",
-        "gpu_variable": of_runtime.variable if of_runtime else "",
+        "gpu_variable": (setup and setup.variable) or (of_runtime.variable if of_runtime else ""),
+        **({"gpu_named": named} if setup and setup.device else {}),
         "visible": vendor.visibility[0] if vendor else "",
         **({"gpus": vendor.gpus, "node_caches": (*vendor.caches, "TRITON_CACHE_DIR")} if vendor else {}),
     }
@@ -250,12 +254,19 @@ def script_constants() -> Values:
     }
 
 
+def gpu_switches() -> Iterator[str]:
+    """Yield the runtime's variables, without the prefix, that give containers GPUs."""
+    for vendor in VENDORS.values():
+        yield vendor.variable
+        yield from (setup.variable for setup in vendor.setups.values() if setup.variable)
+
+
 def more_constants() -> Values:
     """Return what few starts and other commands read that is the same in every installation; see `more_values`."""
     return {
         "image_header": [sif.ID_AT, sif.ID_LENGTH],
         # variables of the runtime with which tasks share a container, without the prefix
-        "shareable": " ".join((*names.SHAREABLE, *(vendor.variable for vendor in VENDORS.values()))),
+        "shareable": " ".join((*names.SHAREABLE, *gpu_switches())),
         "cache_said": {
             **{"foreign": cache.FOREIGN, "shared": cache.SHARED, "link": cache.LINK},
             **{"unclean": cache.UNCLEAN, "unusable": cache.UNUSABLE},
@@ -319,7 +330,8 @@ def _packed_format() -> Values:
 def _settings_values(
     spec: ContainerSpec, site: Site, known: SettingsFacts, binds: Sequence[str], structural: Mapping[str, str]
 ) -> Values:
-    gpu = {spec.runtime_gpu.variable: "1"} if spec.runtime_gpu else {}
+    switch = spec.runtime_gpu.setup(site.gpu_setup).variable if spec.runtime_gpu else ""
+    gpu = {switch: "1"} if switch else {}
     inner = {f"ENV_{name}": value for name, value in {**structural, **known.injected}.items()}
     constant = {name: value for name, value in known.exported.items() if "$" not in value}
     expanding = {name: value for name, value in known.exported.items() if "$" in value}

@@ -27,6 +27,8 @@ LEVELS = MappingProxyType({"zstd": 22, "gzip": 9, "lzo": 9})
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)(:[0-9]{1,5})?")
 # Nothing that a shell reads: the value stands in an expression that the runtime evaluates.
 _PROXY = re.compile(r"(?!.*:-)[A-Za-z0-9._~:/@%,*+=\[\]-]+")
+# The driver of a partition's GPUs, and their model.
+_GPUS = r"[0-9]{1,6}(\.[0-9]{1,6}){1,3} \S.*"
 _SEEMS_A_HOST = re.compile(
     r"(localhost|\d+(\.\d+){3}|([A-Za-z0-9-]+\.)+[A-Za-z][A-Za-z0-9-]*)(:.*)?|[A-Za-z0-9-]+:\d{1,5}(/.*)?"
 )
@@ -283,6 +285,19 @@ def _partition(value: Any) -> Any:
     return MappingProxyType(dict(value))
 
 
+def _partition_gpus(value: Any) -> Mapping[str, str]:
+    if not isinstance(value, dict):
+        raise TypeError('a table of lines PARTITION = "DRIVER MODEL"')
+    for name, content in value.items():
+        with naming_item(name):
+            if not isinstance(content, str) or not re.fullmatch(_GPUS, read_text(content)):
+                raise ValueError(
+                    "write the version of the driver and the model of the GPUs, as in '535.104.05 A100-SXM4-40GB'"
+                )
+            read_text(name)
+    return MappingProxyType(dict(value))
+
+
 def _cache(value: Any) -> Mapping[str, str]:
     if not isinstance(value, dict):
         raise TypeError('a table with root = "/path" and lines NAME = "folder"')
@@ -407,6 +422,11 @@ PARTITION = Kind(
     str,
 )
 FAMILY = Kind("name, empty for none", kinds.FAMILY.read, {"type": "string"}, str)
+PARTITION_GPUS = Kind(
+    "table: driver and model by partition",
+    _partition_gpus,
+    {"type": "object", "additionalProperties": {"type": "string", "pattern": f"^{_GPUS}$"}},
+)
 CACHE = Kind(
     "table: `root`, and the folder of each variable",
     _cache,

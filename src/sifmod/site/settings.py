@@ -11,7 +11,7 @@ from typing import Any, Optional, Union
 
 from sifmod import names
 from sifmod.container.bind import Bind
-from sifmod.container.gpu import COMPATS, LIBRARIES, VENDORS
+from sifmod.container.gpu import COMPATS, LIBRARIES, SETUPS, VENDORS
 from sifmod.container.parameters import IMAGE_MODES
 from sifmod.container.runtime import APPTAINER, Runtime, squashfs_runtimes
 from sifmod.container.runtime import RUNTIMES as RUNTIME_ROWS
@@ -40,6 +40,7 @@ from sifmod.site.keys import (
     MASKS,
     NODE_PATH,
     PARTITION,
+    PARTITION_GPUS,
     PATH,
     PATHS,
     PROXY_TABLE,
@@ -146,6 +147,19 @@ class Site:
         "",
         "Whether CUDA's [compat libraries](../howto/use-old-gpus.md) in an image are used, for easyconfigs that do not "
         "set `cuda_compat`: `auto`, the default, on nodes whose driver and cards allow it, or `never`.",
+    )
+    gpu_setup: str = described(
+        choice(*SETUPS),
+        "",
+        "How Apptainer gives containers GPUs with the host's libraries: see [GPUs](../howto/add-a-site.md#gpus). If "
+        "empty, or if it is for GPUs of another vendor, by "
+        f"{' or '.join(f'`--{vendor.option}`' for vendor in VENDORS.values())}.",
+    )
+    partition_gpus: Mapping[str, str] = described(
+        PARTITION_GPUS,
+        {},
+        'Driver and model of the GPUs of partitions, such as `"535.104.05 A100-SXM4-40GB"`: the catalogue says '
+        "which of them a container fits.",
     )
     image_mode: str = described(
         choice(*IMAGE_MODES, empty="copy"),
@@ -561,7 +575,7 @@ def _from_file(file: SiteFile, layer: str) -> _Layer:
 def _check_places(file: SiteFile) -> None:
     """Refuse a key of the site below the head of a table of variables: TOML takes it for one of these."""
     for key, value in file.values.items():
-        if key in KEYS and KEYS[key].kind is not FEATURES and isinstance(value, Mapping):
+        if key in KEYS and KEYS[key].kind not in (FEATURES, PARTITION_GPUS) and isinstance(value, Mapping):
             for name in value:
                 if name in KEYS:
                     raise SiteError(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sifmod.catalogue.changes import with_changes
-from sifmod.catalogue.model import INSTALLED, Catalogue, Entry, Image, KnownProblem, Package
+from sifmod.catalogue.model import INSTALLED, Catalogue, Entry, Fit, Image, KnownProblem, Package
 from sifmod.finding import PROBLEM
 
 HOSTILE = "<script>document.title = 'run'</script><img src=x onerror=\"document.title='run'\">"
@@ -50,6 +50,7 @@ def a_catalogue() -> Catalogue:
         homepage="https://pytorch.org/",
         module_class="ai",
         gpu="amd",
+        partitions=(Fit("gpu-a", "yes"), Fit("gpu-b", "no", "driver 5.18.13 is of ROCm 5.4: it may be slow")),
         mpi="host",
         python_version="3.12",
         has_python=True,
@@ -79,6 +80,7 @@ def a_catalogue() -> Catalogue:
     )
     hostile = an_entry("hostile/1", description=HOSTILE, module_class=HOSTILE, commands=(HOSTILE,), job=HOSTILE)
     hostile = replace(hostile, packages=(Package(HOSTILE, HOSTILE),), load=HOSTILE, homepage="")
+    hostile = replace(hostile, partitions=(Fit(HOSTILE, "no", HOSTILE),))
     return Catalogue(
         time="2026-01-31T08:00:00Z",
         site="test",

@@ -13,9 +13,12 @@ from sifmod import names
 from sifmod.catalogue import collection
 from sifmod.cli import cli
 from sifmod.container.naming import Naming
+from sifmod.doctor import examination
 from sifmod.eb.evaluation import Described, Evaluated
 from sifmod.eb.space import SoftwareSpace, software_space
 from sifmod.errors import EasyBuildError, EasyconfigError, InstallError, SifmodError
+from sifmod.image.gpustack import Component, Torch
+from sifmod.image.inspection import Inspection
 
 from ..support import a_runner, a_site, a_spec, make_installation, snapshot
 
@@ -115,6 +118,44 @@ def test_what_the_easyconfig_says_is_shown_and_its_code_is_not_run(space: Softwa
     assert (entry["description"], entry["homepage"], entry["module_class"]) == ("A demo 1.", SAID.homepage, "ai")
     assert (entry["gpu"], entry["run"]) == ("amd", "srun -n1 --gpus-per-node=1 demo")
     assert "--gpus-per-node=1" in entry["job"]
+
+
+def test_the_partitions_whose_gpus_a_container_fits_are_named(
+    space: SoftwareSpace, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The image is a stand-in for one with CUDA 13, whose PyTorch was built for these architectures."""
+    torch = Torch("/usr", "2.9", "13.0", "", ("8.0", "9.0"), "")
+    components = (Component("CUDA", "13.0", "/usr/local/cuda/version.json"),)
+    image = Inspection("demo.sif", "SIF", components=components, torch=(torch,))
+    monkeypatch.setattr(examination, "inspect_image", lambda _path: image)
+    site = tmp_path / "site.toml"
+    site.write_text(
+        'gpu = "nvidia"\n[partition_gpus]\nnew = "580.82.07 NVIDIA H100 80GB"\nold = "535.104.05 NVIDIA A100-SXM4"\n'
+        'older = "580.82.07 Tesla V100"\nodd = "580.82.07 NVIDIA Some Card"\nother = "6.12.12 AMD Instinct MI300A"\n'
+    )
+    monkeypatch.setenv("SIFMOD_SITE", str(site))
+    installed(space)
+    root = installed(space, "Plain/1")
+    (root / "easybuild").mkdir()
+    (root / "easybuild/x.eb").write_text(EASYCONFIG.replace("'amd'", "''"))
+    manifest = json.loads((root / names.MANIFEST).read_text())
+    (root / names.MANIFEST).write_text(json.dumps({**manifest, "parameters": {"gpu": ""}}))
+    assert run("--output", output).exit_code == 0
+    entry = modules(output)["Demo/1"]
+    assert [(one["partition"], one["fits"]) for one in entry["partitions"]] == [
+        ("new", "yes"),
+        ("old", "no"),
+        ("older", "no"),
+        ("odd", "unknown"),
+        ("other", "no"),
+    ]
+    why = {one["partition"]: one["why"] for one in entry["partitions"]}
+    assert "the driver is 535.104.05, and CUDA 13.0 of the image needs 580" in why["old"]
+    assert "Tesla V100 is 7.0" in why["older"]
+    page = (output / entry["page"]).read_text()
+    assert "<code>new</code>: fits</li>" in page
+    assert f"<code>old</code>: no; {why['old'][:20]}" in page
+    assert modules(output)["Plain/1"]["partitions"] == []
 
 
 def test_an_address_that_is_no_web_page_is_left_out(space: SoftwareSpace, output: Path) -> None:

@@ -1,8 +1,10 @@
 """What the table of vendors answers."""
 
+from typing import Optional
+
 import pytest
 
-from sifmod.container.gpu import VENDORS, vendor_of
+from sifmod.container.gpu import SETUPS, VENDORS, vendor_of
 
 AMD, NVIDIA = VENDORS["amd"], VENDORS["nvidia"]
 
@@ -33,10 +35,32 @@ def test_the_driver_that_an_image_needs_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "rocm", "between"), [("6.3.6", "6.0.2", 0), ("6.3.6", "5.7", 1), ("6.3.6", "9.9", -1), ("1", "6.0", -1)]
+    ("driver", "rocm", "is_near"),
+    [
+        ("6.3.6", "6.0.2", True),
+        ("6.3.6", "5.6", True),
+        ("6.3.6", "5.5", False),
+        ("6.3.6", "9.9", None),
+        ("1", "6.0", None),
+        ("6.16.6", "6.4.1", True),
+        ("6.16.6", "6.3", False),
+        ("6.16.13", "6.3.4", True),  # of 30.30, further back than two releases
+        ("6.16.13", "6.2", False),
+        ("6.10.5", "7.2", False),
+    ],
 )
-def test_releases_between_a_driver_and_programs(driver: str, rocm: str, between: int) -> None:
-    assert AMD.releases_between(driver, rocm) == between
+def test_a_driver_supports_releases_near_its_own(driver: str, rocm: str, is_near: Optional[bool]) -> None:
+    assert AMD.is_near(driver, rocm) is is_near
+
+
+def test_a_site_s_way_to_give_gpus_is_the_vendor_s_option_where_it_has_no_other() -> None:
+    assert SETUPS == ("rocm", "nv", "cdi", "nvccli")
+    assert [AMD.setup(name).variable for name in ("", "rocm", "nv", "nvccli")] == ["_ROCM"] * 4
+    assert [NVIDIA.setup(name).variable for name in ("", "nv", "rocm", "nvccli")] == ["_NV", "_NV", "_NV", "_NVCCLI"]
+    for vendor in (AMD, NVIDIA):
+        setup = vendor.setup("cdi")
+        assert (setup.variable, setup.device.endswith("/gpu=all"), vendor.key in setup.device) == ("", True, True)
+        assert "--device" in vendor.switch("cdi")
 
 
 def test_every_entry_is_whole() -> None:
@@ -46,7 +70,8 @@ def test_every_entry_is_whole() -> None:
         assert vendor.visibility
         assert vendor.tool
         assert vendor.queries
-        assert set(vendor.driver_releases.values()) <= set(vendor.releases)
+        assert {*vendor.driver_releases.values(), *vendor.oldest_releases.values()} <= {*vendor.releases}
+        assert {*vendor.oldest_releases} <= {*vendor.driver_releases.values()}
 
 
 def test_of_drivers_that_differ_between_the_gpus_of_a_node_the_oldest_counts() -> None:

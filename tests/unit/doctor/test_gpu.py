@@ -75,6 +75,8 @@ def test_a_runtime_that_puts_the_image_s_libraries_first_is_told_not_to(number: 
         (MI250, an_image(rocm="5.6.1"), OK, "belongs to ROCm 6.0"),
         (MI250, an_image(rocm="6.2.4"), OK, "belongs to ROCm 6.0"),
         (MI250, an_image(rocm="5.4.5"), WARNING, "the image has ROCm 5.4.5"),
+        (replace(MI250, driver="6.16.13"), an_image(rocm="6.3"), OK, "belongs to ROCm 7.2"),
+        (replace(MI250, driver="6.16.13"), an_image(rocm="6.2"), WARNING, "belongs to ROCm 7.2"),
         (MI250, an_image(rocm="9.9"), NOTE, "is unknown"),
     ],
 )

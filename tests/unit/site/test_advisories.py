@@ -193,4 +193,5 @@ def test_any_value_is_read_or_refused_with_its_file(
 def test_what_is_shipped_names_where_it_was_reported() -> None:
     assert len(SHIPPED) > 5
     for one in SHIPPED:
-        assert all(re.fullmatch(r"https://github\.com/[\w./-]+/(issues|pull)/\d+", source) for source in one.sources)
+        forms = r"https://(github\.com/[\w./-]+/(issues|pull)/\d+|docs\.nvidia\.com/[\w./-]+)"
+        assert all(re.fullmatch(forms, source) for source in one.sources)
