@@ -42,7 +42,9 @@ def _indexed(path: Path, group: str, remedy: str) -> Iterator[str]:
         # in a list, pdm has an entry more for extras; poetry has a table of those that a package offers
         if group not in groups or one.get("optional") or isinstance(one.get("extras"), list):
             continue
-        if "source" in one or not {"git", "path", "url"}.isdisjoint(one):
+        # an index that the project names is no other place: whichever pip asks, it takes these files or none
+        source = one.get("source", {}).get("type", "legacy")
+        if source != "legacy" or not {"git", "path", "url"}.isdisjoint(one):
             raise SifmodError(
                 f"'{path}' takes {one['name']} from a place of its own, which pip would not ask: write a file with "
                 f"{remedy}"

@@ -1,4 +1,4 @@
-"""Locks of uv and poetry as they write them (uv 0.13, poetry 2.5), and of pdm as its documentation has them."""
+"""Locks of uv, poetry and pdm as they write them (uv 0.13, poetry 2.5, pdm 2.29)."""
 
 from pathlib import Path
 
@@ -105,6 +105,11 @@ markers = "platform_system == \\"Windows\\""
 {FILES}
 [package.extras]
 all = ["plots"]
+
+[package.source]
+type = "legacy"
+url = "https://pypi.centre.example/simple"
+reference = "mirror"
 
 [[package]]
 name = "plots"

@@ -292,9 +292,8 @@ def test_a_wrong_value_is_refused_with_key_file_value_and_remedy(
     assert remedy in message
 
 
-@pytest.mark.parametrize("page", ["reference/sites.md", "howto/add-a-site.md"])
-def test_the_documentation_s_caches_are_valid(write: Write, page: str) -> None:
-    text = (Path(__file__).resolve().parents[3] / "docs" / page).read_text(encoding="utf-8")
+def test_the_documentation_s_caches_are_valid(write: Write) -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs/reference/sites.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"^\[cache\]\n.*?(?=```)", text, re.DOTALL | re.MULTILINE)
     site = load_site({"SIFMOD_SITE": write(table)})
     assert set(cache_folders(a_spec(), site)) == set(site.cache) - {"root"}
