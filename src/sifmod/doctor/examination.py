@@ -120,7 +120,7 @@ def target_of(item: Installation, site: Site) -> Target:
         image=image,
         gpu=gpu_of(manifest.parameters),
         installation=item,
-        missing_image="" if image else image_is_gone(item.image),
+        missing_image="" if image else image_is_gone(item.image, is_unpacked=manifest.is_unpacked),
         names=(manifest.image, Path(manifest.image_source).name, manifest.image_origin),
         digests=(manifest.image_sha256, manifest.image_digest),
     )

@@ -21,6 +21,7 @@ from sifmod.host.owners import everybody_may_change
 from sifmod.host.runtime import look
 from sifmod.image.inspection import has_shell
 from sifmod.image.sif import check_is_sif
+from sifmod.image.unpacked import unpacked_id
 from sifmod.install.packages import check_packages, python_facts
 from sifmod.install.starter import find_install_runtime
 from sifmod.installed.base import base_findings
@@ -46,6 +47,7 @@ from sifmod.usersoftware.state import (
     sum_findings,
 )
 
+_ON_ANOTHER_NODE = "look on another node, or mount its file system here"
 _REINSTALL = "reinstall it with: eb --rebuild"
 _MEND_FIRST = "mend its user software first, as said above: a reinstall keeps it"
 # Files that an install makes from the image instead of rendering them.
@@ -321,10 +323,19 @@ def _image(installation: Installation, site: Site, progress: Progress) -> Iterat
     if not installation.has_image:
         stand_in = installation.stand_in(site)
         if not stand_in:
-            yield Finding(PROBLEM, "image", image_is_gone(image), why, _REINSTALL)
+            gone = image_is_gone(image, is_unpacked=manifest.is_unpacked)
+            yield Finding(PROBLEM, "image", gone, why, _ON_ANOTHER_NODE if manifest.is_unpacked else _REINSTALL)
             return
         yield Finding(NOTE, "image", f"'{image}' is gone: the site's '{stand_in}' is used instead")
         image = stand_in
+    if manifest.is_unpacked:
+        if unpacked_id(image) != manifest.image_id:
+            what = f"'{image}' has other labels than when it was installed"
+            yield Finding(PROBLEM, "image", what, why, f"look at it first, then {_REINSTALL}")
+        else:
+            what = f"the directory '{image}' has the labels that it was installed with; its files are not hashed"
+            yield Finding(OK if manifest.image_labels else NOTE, "image", what)
+        return
     hashing = partial(progress.step, f"{installation.module}: hashing the image")
     yield from _compared(image, "image", manifest.image_size, manifest.image_sha256, why, hashing)
 
