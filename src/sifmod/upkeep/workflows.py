@@ -98,6 +98,8 @@ def snakemake_profile(items: Sequence[Installation]) -> str:
 
 _TEST = '''"""Loads and runs each container module: written by `sifmod list --reframe`."""
 
+import shlex
+
 import reframe as rfm
 import reframe.utility.sanity as sn
 
@@ -117,7 +119,8 @@ class ContainerModule(rfm.RunOnlyRegressionTest):
     def load(self):
         command, *options = MODULES[self.module][0]
         self.modules = [self.module]
-        self.executable, self.executable_opts = command, options
+        self.executable = command
+        self.executable_opts = [shlex.quote(option) for option in options]
 
     @sanity_function
     def runs(self):
