@@ -457,9 +457,10 @@ class Installer:
         except OSError:
             return  # it was read a moment ago
         if writers:
+            instead = "" if self.image.is_dir() else ", or use image_mode = 'copy'"
             self.warn(
                 f"{writers} may change the image '{self.image}', which this module uses: what they put there runs as "
-                "everybody who loads the module. Take their write permission away, or use image_mode = 'copy'"
+                f"everybody who loads the module. Take their write permission away{instead}"
             )
 
     def _copy(self, target: Path) -> str:

@@ -123,7 +123,7 @@ def _messages(spec: ContainerSpec, site: Site, installdir: PurePosixPath) -> dic
         # after a path
         "is_closed": f"can't be read, so {spec.module} can't be used. Permissions? Moved? 'namei -l' with this path "
         f"shows what is closed or gone: {site.ask_owner}",
-        "image_is_gone": f"{image_is_gone(spec.image_path, is_unpacked=True)}; if it is gone on all nodes, {site.ask_owner}"
+        "image_is_gone": f"{image_is_gone(spec.image_path, is_unpacked=True)}; if it is gone on all, {site.ask_owner}"
         if spec.is_unpacked
         else f"{image_is_gone(spec.image if spec.bases else own_path(spec.sif))}. Reinstall the module "
         "with: eb --rebuild",
