@@ -19,7 +19,7 @@ COPY = (
     "--src-creds {0} --dest-creds {0}"
 )
 
-# The `bin` of a virtual environment with snakemake, reframe-hpc and pip-audit, which the testbed does not have: they are
+# The `bin` of a virtual environment with snakemake, reframe-hpc and pip-audit. The testbed has none, because they are
 # large. Without it, in CI too, the test with them is left out.
 WORKFLOWS = os.environ.get("SIFMOD_TEST_WORKFLOWS", "")
 
