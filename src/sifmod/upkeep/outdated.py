@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sifmod.errors import ImageError
-from sifmod.fetch.credentials import find_credentials
+from sifmod.fetch.credentials import find_all_credentials
 from sifmod.fetch.registry import Registry, Tags
 from sifmod.fetch.uri import ImageUri
 from sifmod.host.parallel import called_in_threads
@@ -70,7 +70,9 @@ def _of_repository(group: Sequence[tuple[Installation, ImageUri]], site: Site, a
     if uri.registry in away:
         yield from (_unknown(item, unreachable) for item, _uri in group)
         return
-    registry = Registry(uri, find_credentials(uri.registry, site), site, written=f"the module {group[0][0].module}")
+    # who has installed a module may have named any registry
+    credentials = find_all_credentials([uri.registry], site).get(uri.registry)
+    registry = Registry(uri, credentials, site, written=f"the module {group[0][0].module}")
     try:
         tags = registry.tags()
     except ImageError as error:

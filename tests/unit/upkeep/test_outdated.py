@@ -64,6 +64,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.host = f"127.0.0.1:{self.server_address[1]}"
         self.pages = list(pages)
         self.is_endless = False
+        self.wants_login = False
+        self.logins: list[str] = []
         self.asked: list[str] = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -79,6 +81,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
+        self.server.logins += filter(None, [self.headers.get("Authorization")])
+        if self.path == "/v2/" or (self.server.wants_login and not self.headers.get("Authorization")):
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="x"')
+            self.end_headers()
+            return
         number = int(parse_qs(urlsplit(self.path).query).get("last", ["0"])[0])
         page = self.server.pages[min(number, len(self.server.pages) - 1)]
         body = page if isinstance(page, bytes) else json.dumps({"name": "a/b", "tags": page}).encode()
@@ -155,6 +163,24 @@ def test_pages_without_end_are_read_to_a_limit(servers: list[Server], tmp_path: 
     (one,) = asked(tmp_path, server, ":1.0")
     assert (one.newer, len(server.asked)) == (("1.1",), 101)
     assert one.problem == "the registry's list has no end: only the first 2 tags were read"
+
+
+def test_a_password_of_the_environment_goes_to_registries_that_the_site_names(
+    servers: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A colleague may have installed a module from a registry of their own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("APPTAINER_DOCKER_USERNAME", "me")
+    monkeypatch.setenv("APPTAINER_DOCKER_PASSWORD", "secret")
+    servers.append(server := Server(["1.0", "1.1"]))
+    server.wants_login = True
+    items = installed(tmp_path, f"docker://{server.host}/a/b:1.0")
+    (one,) = standings(items, a_site(insecure_registries=(server.host,)))
+    assert server.logins == []
+    assert "the password in the variables was not sent to" in one.problem
+    site = a_site(insecure_registries=(server.host,), credential_registries=(server.host,))
+    (one,) = standings(items, site)
+    assert (one.newer, len(server.logins)) == (("1.1",), 1)
 
 
 @pytest.mark.parametrize(
