@@ -16,6 +16,7 @@ from sifmod.fetch.uri import ImageUri
 from sifmod.installed.installation import Installation
 
 _SUFFIX = ".img"
+_LONGEST = 255  # bytes of a file name
 # nf-core names the images of quay.io/biocontainers at this place; it has a SIF of each, made from the same build.
 _GALAXY = "depot.galaxyproject.org-singularity-"
 _BIOCONTAINERS = "quay.io-biocontainers-"
@@ -47,7 +48,8 @@ def nextflow_names(origin: str) -> tuple[str, ...]:
     texts += [f"{whole}@{uri.digest}", uri.location] if uri.digest else []
     found = [text.replace(":", "-").replace("/", "-") for text in texts]
     found += [_GALAXY + one[len(_BIOCONTAINERS) :] for one in found if one.startswith(_BIOCONTAINERS)]
-    return tuple(f"{name}{_SUFFIX}" for name in dict.fromkeys(found))
+    files = (f"{name}{_SUFFIX}" for name in dict.fromkeys(found))
+    return tuple(name for name in files if len(os.fsencode(name)) <= _LONGEST)
 
 
 def link_for_nextflow(items: Sequence[Installation], folder: Path) -> Links:

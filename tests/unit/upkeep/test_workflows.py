@@ -37,6 +37,7 @@ SAMTOOLS = "quay.io-biocontainers-samtools-1.9--h1.img"
             ],
         ),
         ("Dockerfile (abc)", []),
+        (f"docker://example.org/{'a' * 300}:1", []),
         ("https://example.org/x.sif", []),
         ("docker://../../etc/passwd:1", None),
     ],
