@@ -77,7 +77,7 @@ try:
     from sifmod.errors import InstallError, ParameterError, RuntimeMissingError, SifmodError
     from sifmod.fetch.credentials import take_from_environment
     from sifmod.fetch.definition import Definition, beside
-    from sifmod.fetch.repository import image_in_repositories
+    from sifmod.fetch.repository import image_in_repositories, unpacked_image
     from sifmod.fetch.store import ImageStore, StoredImage
     from sifmod.fetch.uri import image_uri
     from sifmod.host.interruption import Interruption
@@ -227,7 +227,7 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 spec = replace(spec, advisories=problems_of_installed(spec, site, manifest))
         else:
             image = self._in_repositories(spec, site)
-            if image and os.access(image, os.R_OK):
+            if image and image.is_file() and os.access(image, os.R_OK):
                 spec = replace(spec, image_size=image.stat().st_size, image_id=sif_id(image))
         if manifest and keep_image:
             return replace(spec, bases=manifest.bases)
@@ -419,8 +419,9 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         """Keep the module of an earlier installation until the new one overwrites it."""
 
     def _in_repositories(self, spec: ContainerSpec, site: Site) -> Optional[Path]:
-        """Return the path of the image in the site's repositories; None if it comes from elsewhere."""
-        return image_in_repositories(site, spec.sif) if self.cfg["sources"] else None
+        """Return the path of the image in the site's repositories, or unpacked; None if it comes from elsewhere."""
+        sources = self.cfg["sources"]
+        return (unpacked_image(sources[0]) or image_in_repositories(site, spec.sif)) if sources else None
 
     def fetch_source(self, source: Any, checksum: Any = None, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Take the image from the site's repositories, else look for it as EasyBuild does."""
@@ -463,7 +464,9 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         with _easybuild_errors():
             if not self.cfg["sources"]:
                 self._fetch_image(runtime, site)
-            check_is_sif(Path(self.src[0]["path"]))
+            image = Path(self.src[0]["path"])
+            if not image.is_dir():
+                check_is_sif(image)
         # `eb --job` skips checksums too; only with --inject-checksums is the easyconfig not validated
         if skip_checksums and not self.cfg["sources"] and build_option("validate") and not self.cfg.validation:
             raise EasyBuildError(

@@ -10,7 +10,7 @@ local function refuse_closed(path)
     end
 end
 refuse_closed(pathJoin(v.installdir, "share/container.sh"))
-if mode() == "load" and not is_file(v.image) then
+if mode() == "load" and lfs.attributes(v.image, "mode") ~= (v.unpacked and "directory" or "file") then
     LmodError(v.image_is_gone)
 end
 refuse_closed(v.image)

@@ -90,7 +90,7 @@ def test_a_uri_is_pulled_once_pinned_and_found_again_by_eb(registry_user: User, 
     easyconfig, command = new(user, words)
     text = (user.prefix / easyconfig).read_text()
     uri = runpy.run_path(str(user.prefix / easyconfig), {"SYSTEM": {}})["image_uri"]
-    assert uri.startswith(f"docker://{REGISTRY}/demo/small@sha256:")
+    assert uri.startswith(f"docker://{REGISTRY}/demo/small:1@sha256:")
     assert PASSWORD not in text
     (image,) = (user.prefix / "sources").rglob("*.sif")
     assert "greet" in user.out(f"sifmod inspect {SMALL_URI} --commands").split()

@@ -13,11 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # room -> the rooms that it may import; at the root of the package lies what every room may import.
 TABLE = """
-commands: environment wheels migrate catalogue doctor installed install easyconfig usersoftware fetch render host eb site container image advice text
+commands: environment wheels migrate catalogue upkeep doctor installed install easyconfig usersoftware fetch render host eb site container image advice text
 environment: install easyconfig host site container text
 wheels: installed install usersoftware host container text
 migrate: easyconfig fetch host eb site container image text
 catalogue: doctor installed install easyconfig usersoftware render host eb site container text
+upkeep: installed fetch host site image text
 doctor: installed install usersoftware fetch host eb site container image advice text inside
 installed: install usersoftware fetch render host eb site container image text inside
 install: usersoftware fetch render host site container image advice text inside
@@ -58,7 +59,7 @@ def test_folders_are_rooms_of_the_table_and_no_room_looks_up() -> None:
         seen.add(room)
 
 
-@pytest.mark.parametrize("leaf", ["environment", "wheels", "migrate", "catalogue"])
+@pytest.mark.parametrize("leaf", ["environment", "wheels", "migrate", "catalogue", "upkeep"])
 def test_a_leaf_is_imported_by_commands_alone(leaf: str) -> None:
     assert [room for room, below in ROOMS.items() if leaf in below] == ["commands"]
 

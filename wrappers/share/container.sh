@@ -61,7 +61,8 @@ find_image() {
         [[ -f $sifmod_image ]] || die_because 126 squashfs_is_gone
         return
     fi
-    if [[ ! -f $sifmod_image ]]; then
+    # an unpacked image is a directory
+    if [[ ! -f $sifmod_image && ! -d $sifmod_image ]]; then
         source "$sifmod_root/share/central.sh"
         find_central_image
     fi

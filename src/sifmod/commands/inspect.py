@@ -23,7 +23,6 @@ from sifmod.commands.progress import shown_progress
 from sifmod.container.gpu import VENDORS
 from sifmod.easyconfig.newimage import names_uri, pulled_file
 from sifmod.easyconfig.program import offered
-from sifmod.errors import SifmodError
 from sifmod.host.files import sha256_of
 from sifmod.host.writing import refuse_existing, write_new
 from sifmod.image.gpustack import newest
@@ -33,6 +32,7 @@ from sifmod.image.python import Packages
 from sifmod.site.settings import load_site
 from sifmod.text.printable import one_line, printable
 from sifmod.text.size import size_text
+from sifmod.upkeep.boms import load_cyclonedx
 
 _SHOWN_LINES = 40  # lines shown of a script or a definition file
 
@@ -127,12 +127,7 @@ def inspect(
 
 def _write_sbom(path: Path, target: Optional[Path], *, force: bool) -> None:
     """Write the SBOM of an image to a file, or print it if there is no target."""
-    try:
-        from sifmod.image.sbom import cyclonedx
-    except ImportError as error:
-        raise SifmodError(
-            f"an SBOM needs libraries that sifmod's Python does not have ({error}): pip install 'sifmod[sbom]'"
-        ) from error
+    cyclonedx = load_cyclonedx()
     with shown_progress().step(f"reading the packages of '{path}'"):
         found, inventory = inspect_inventory(path)
     with shown_progress().step(f"hashing '{path}'", size=found.size) as step:

@@ -9,7 +9,7 @@ from typing import Any, Optional
 import click
 
 from sifmod import names
-from sifmod.commands.list import describe, user_software_text
+from sifmod.commands.list import describe, image_size_text, user_software_text
 from sifmod.commands.options import complete_modules, json_option, prefix_option
 from sifmod.commands.output import echo_json, echo_table
 from sifmod.doctor.examination import advisories_of, this_host
@@ -75,8 +75,11 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("easyconfig", facts["easyconfig"] or "-"),
         ("newer easyconfigs", "\n".join(facts["newer_easyconfigs"]) or "-"),
         ("image", image["path"] + ("" if image["is_there"] else " (gone)")),
-        ("  size", size_text(image["size"])),
-        ("  SHA-256", image["sha256"] or "not recorded, because the image was linked"),
+        ("  size", image_size_text(image)),
+        (
+            "  SHA-256",
+            image["sha256"] or f"not recorded, because the image {'was linked' if image['size'] else 'lies unpacked'}",
+        ),
         ("  from", image["origin"] or image["source"]),
         ("  digest", image["digest"] or "-"),
         *_rows_for_enroot(image["for_enroot"]),

@@ -30,10 +30,17 @@ from sifmod.text.size import counted
 @prefix_option
 @click.option("--eb", "with_eb", is_flag=True, help="Also run EasyBuild's sanity check, with that of the easyconfig.")
 @click.option("--fast", is_flag=True, help="Start no container: compare SHA-256 of files, image and packed software.")
+@click.option("--whole", is_flag=True, help="Read images on CVMFS too, which checks them itself as it loads them.")
 @quiet_option
 @json_option
 def verify(
-    modules: tuple[str, ...], prefix: Optional[Path], with_eb: bool, fast: bool, quiet: bool, as_json: bool
+    modules: tuple[str, ...],
+    prefix: Optional[Path],
+    with_eb: bool,
+    fast: bool,
+    whole: bool,
+    quiet: bool,
+    as_json: bool,
 ) -> None:
     """Verify all installed containers, or the named ones.
 
@@ -62,7 +69,7 @@ def verify(
     if with_eb and fast:
         raise click.UsageError("--eb starts containers: leave out --fast or --eb")
     report: list[dict[str, Any]] = []
-    check = partial(_findings, site=site, with_eb=with_eb, fast=fast)
+    check = partial(_findings, site=site, with_eb=with_eb, fast=fast, whole=whole)
     for item, findings in in_parallel(items, check, doing="verifying", quiet=quiet):
         report.append({"module": item.module, "outcome": worst(findings), "findings": findings})
         shown = [one for one in findings if one.severity == PROBLEM] if quiet else findings
@@ -84,10 +91,12 @@ def verify(
     sys.exit(1 if problems else 0)
 
 
-def _findings(item: Installation, progress: Progress, *, site: Site, with_eb: bool, fast: bool) -> list[Finding]:
+def _findings(
+    item: Installation, progress: Progress, *, site: Site, with_eb: bool, fast: bool, whole: bool
+) -> list[Finding]:
     findings: list[Finding] = []
     try:
-        for finding in verified(item, site, progress=progress, fast=fast):
+        for finding in verified(item, site, progress=progress, fast=fast, whole=whole):
             findings.append(finding)
         # it would run files that are not as installed
         if with_eb and not any((one.topic, one.severity) == ("files", PROBLEM) for one in findings):

@@ -70,6 +70,8 @@ class ContainerSpec:
     sif: str  # file name of the image in it
     image_mode: str = "copy"  # `copy`, `link` (reflink, else hard link, else copy) or `central` (used where it is)
     image: str = ""  # absolute path of the source image; empty until EasyBuild has found it
+    is_unpacked: bool = False  # whether the image is a directory, which is used where it is
+    image_labels: str = ""  # the labels of such an image; empty if modules can't compare them
     image_size: int = 0  # its size in bytes; 0 until it was installed
     image_id: str = ""  # the identifier in its header; empty until it was installed
     image_sha256: str = ""  # its SHA-256; empty until it was installed, and if it was linked and not read
@@ -121,6 +123,11 @@ class ContainerSpec:
     def module(self) -> str:
         """Name of the module, as for `module load`."""
         return self.naming.module if self.naming else f"{self.name}/{self.version}"
+
+    @property
+    def image_path(self) -> str:
+        """Absolute path of the image that modules and scripts name first."""
+        return self.image if self.is_unpacked else f"{self.installdir}/{self.sif}"
 
     @property
     def vendor(self) -> Optional[Vendor]:
@@ -177,8 +184,10 @@ def reinstalling(installdir: object) -> str:
     return f"eb --rebuild {quoting.shell(installdir)}/easybuild/*.eb"
 
 
-def image_is_gone(image: object) -> str:
+def image_is_gone(image: object, *, is_unpacked: bool = False) -> str:
     """Return the message for an image that is neither in the installation nor in the site's repositories."""
+    if is_unpacked:
+        return f"the directory '{image}', the image, is not there: its file system may not be mounted on this node"
     return f"the image '{image}' is gone, and the site has no copy of it"
 
 

@@ -61,6 +61,7 @@ _MANY_FILES = (
 
 
 _MOST_LOST = 8
+_ON_NODES = "see where it is mounted, with srun sifmod doctor on a compute node, or mount its file system here"
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def target_of(item: Installation, site: Site) -> Target:
         gpu=gpu_of(manifest.parameters),
         compat=uses_compat(manifest.parameters),
         installation=item,
-        missing_image="" if image else image_is_gone(item.image),
+        missing_image="" if image else image_is_gone(item.image, is_unpacked=manifest.is_unpacked),
         names=(manifest.image, Path(manifest.image_source).name, manifest.image_origin),
         digests=(manifest.image_sha256, manifest.image_digest),
     )
@@ -161,7 +162,9 @@ def examine_container(target: Target, host: Host) -> Iterator[Finding]:
     site = host.site
     image = None
     if target.missing_image:
-        yield Finding(NOTE, "image", target.missing_image, "it is not compared with this host")
+        is_unpacked = target.installation is not None and target.installation.manifest.is_unpacked
+        severity, remedy = (WARNING, _ON_NODES) if is_unpacked else (NOTE, "")
+        yield Finding(severity, "image", target.missing_image, "it is not compared with this host", remedy)
     if target.image:
         try:
             image = inspect_image(target.image)

@@ -112,7 +112,7 @@ def pulled_file(
     if not uri.digest and (uri.registry or uri.scheme in LOCAL_SCHEMES):
         is_local = uri.scheme in LOCAL_SCHEMES
         digest = local_digest(uri) if is_local else Registry(uri, find_credentials(uri.registry, site), site).digest()
-        uri = ImageUri.parse(uri.pinned(digest)) if digest else uri
+        uri = uri.with_digest(digest) if digest else uri
     sources = source_paths()[0]
     present = sorted(sources.glob(f"*/*/{uri.file_name}"))
     folder = sources / letter_folder(name) if name else present[0].parent if present else sources / _WAITING

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from sifmod.easyconfig.text import folded
 from sifmod.errors import ImageError, ParameterError
 from sifmod.fetch.uri import DOCKER_HUB, LOCAL_SCHEMES, ImageUri
 from sifmod.image.gpustack import newest
-from sifmod.image.inspection import MAIN_PACKAGES, SIF, Inspection
+from sifmod.image.inspection import MAIN_PACKAGES, SANDBOX, SIF, Inspection
 from sifmod.image.programs import Programs
 from sifmod.image.python import ImagePython
 from sifmod.site.settings import Site
@@ -117,7 +118,7 @@ def propose(
         "version": version or main_version or "1.0",
         "versionsuffix": suffix,
         **_words(image, python or program, gpu, module, version or main_version, uri),
-        **({"image_uri": uri.text} if uri else {"sources": [file_name], "checksums": [sha256]}),
+        **_source(image, uri, sha256),
         "gpu": gpu,
         **(_program_parameters(program, notes) if program else _python_parameters(python, module, commands, notes)),
     }
@@ -125,13 +126,21 @@ def propose(
     # texts of the image hold no templates of EasyBuild; those of the other easyconfig may
     parameters = without_templates(parameters)
     for key in TAKEN_OVER:
-        if key in like and (key != "name" or not name):
+        is_settled = (key == "name" and name) or (key == "image_mode" and image.kind == SANDBOX)
+        if key in like and not is_settled:
             _take_over(key, like[key], parameters, python, notes)
     return _checked(Proposal(parameters=parameters, notes=tuple(notes)), file_name)
 
 
+def _source(image: Inspection, uri: Optional[ImageUri], sha256: str) -> dict[str, Any]:
+    """Return the parameters that say where the image is; one that lies unpacked is used there."""
+    if image.kind == SANDBOX:
+        return {"sources": [os.path.abspath(image.path)], "image_mode": "central"}  # noqa: PTH100 - links stay
+    return {"image_uri": uri.text} if uri else {"sources": [PurePosixPath(image.path).name], "checksums": [sha256]}
+
+
 def _check_image(image: Inspection) -> None:
-    if image.kind != SIF:
+    if image.kind not in (SIF, SANDBOX):
         raise ImageError(
             f"'{image.path}' is a {image.kind}, but only a SIF can be installed: build one with "
             f"'singularity build NEW.sif {image.path}'"

@@ -1,15 +1,17 @@
-"""Resolving a tag to its digest in a registry (OCI distribution specification, "Pulling manifests")."""
+"""A registry's answers about a repository: the digest of a tag, and its tags (OCI distribution specification)."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import re
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from dataclasses import dataclass
-from typing import Optional
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Optional, TypeVar
 
 from sifmod.errors import ImageError
 from sifmod.fetch.connection import answer_to
@@ -19,7 +21,16 @@ from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.digest import DIGEST
 
+_Answer = TypeVar("_Answer")
+
 _LONGEST_ANSWER = 1024 * 1024  # bytes of a token; they have a few thousand
+# Limits of a list of tags: bytes of a page, pages, and seconds for all of them. The longest of Docker Hub have 10,000.
+_LONGEST_PAGE = 4 * 1024 * 1024
+_MOST_PAGES = 100
+_ALL_PAGES = 60
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+# The next page, as registries name it (RFC 8288): only its query is used, so that no registry leads elsewhere.
+_NEXT = re.compile(r'<[^<>?]*\?([!-=?-~]{1,2000})>\s*;\s*rel="?next"?')
 
 _MANIFESTS = (
     "application/vnd.oci.image.index.v1+json",
@@ -38,6 +49,14 @@ _OF_COUNTRIES = re.compile(r"(ac|co|com|edu|gov|go|gob|gouv|gv|mil|net|ne|nom|or
 
 
 @dataclass(frozen=True)
+class Tags:
+    """The tags of a repository."""
+
+    names: tuple[str, ...]
+    missing: str = ""  # why these are not all of them; empty if they are
+
+
+@dataclass(frozen=True)
 class Registry:
     """One registry and how to access it; `written` is the URI as the user has written it, for a message."""
 
@@ -45,6 +64,8 @@ class Registry:
     credentials: Optional[Credentials]
     site: Site
     written: str = ""
+    # the login that the registry took: it is for the whole repository, and `dataclasses.replace` keeps it
+    granted: list[str] = field(default_factory=list, repr=False, compare=False)
 
     def digest(self) -> str:
         """Return the digest of the image, as `sha256:...`; empty if the registry can't be reached from here.
@@ -53,39 +74,64 @@ class Registry:
             ImageError: the registry refused access to the image, or does not have it; or it wants the password to be
                 sent elsewhere.
         """
-        if self.credentials:
-            check_login(self.uri.registry, self.site)
         reference = self.uri.digest or self.uri.tag
-        address = f"{_base(self.uri.registry, self.site)}{self.uri.repository}/manifests/{reference}"
+        what = f"image {self.uri.repository} with the {'digest' if self.uri.digest else 'tag'} '{reference}'"
+        return self._told(f"manifests/{reference}", _digest_in, what=what, method="HEAD") or ""
+
+    def tags(self) -> Optional[Tags]:
+        """Return the tags of the repository; None if the registry can't be reached from here.
+
+        Raises:
+            ImageError: as `digest`.
+        """
+        names: dict[str, None] = {}
+        query, seen, ends = "n=1000", {""}, time.monotonic() + _ALL_PAGES
+        for _page in range(_MOST_PAGES):
+            what = f"repository {self.uri.repository}"
+            page = self._told(f"tags/list?{query}", _page_of, what=what, method="GET")
+            if page is None:
+                return Tags(tuple(names), "the registry ended its list early") if names else None
+            names.update(dict.fromkeys(page[0]))
+            query = page[1]
+            if query in seen:
+                return Tags(tuple(names), page[2])
+            seen.add(query)
+            if time.monotonic() > ends:
+                break
+        return Tags(tuple(names), f"the registry's list has no end: only the first {len(names)} tags were read")
+
+    def _told(
+        self, path: str, read: Callable[[http.client.HTTPResponse], _Answer], *, what: str, method: str
+    ) -> Optional[_Answer]:
+        """Return what the registry answers about its repository; None if it can't be reached from here."""
+        if self.credentials and not self.granted:
+            check_login(self.uri.registry, self.site)
+        address = f"{_base(self.uri.registry, self.site)}{self.uri.repository}/{path}"
         try:
             try:
-                return self._head(address, "")
+                return self._ask(address, read, method)
             except urllib.error.HTTPError as error:
                 if error.code != 401:
                     raise
-                return self._head(address, self._authorization(error.headers.get("WWW-Authenticate", "")))
+                self.granted[:] = [self._authorization(error.headers.get("WWW-Authenticate", ""))]
+                return self._ask(address, read, method)
         except urllib.error.HTTPError as error:
             if error.code in (401, 403):
                 raise ImageError(refusal(self.uri, self.site, self.credentials)) from error
             if error.code == 404:
-                what = "digest" if self.uri.digest else "tag"
                 written = self.written or f"image_uri = '{self.uri.text}'"
-                raise ImageError(
-                    f"the registry {self.uri.registry} has no image {self.uri.repository} with the {what} "
-                    f"'{reference}': correct {written}"
-                ) from error
-            return ""
+                raise ImageError(f"the registry {self.uri.registry} has no {what}: correct {written}") from error
+            return None
         except (OSError, ValueError, http.client.HTTPException, RecursionError):
             # the runtime may still reach it, through its own proxy or mirror
-            return ""
+            return None
 
-    def _head(self, address: str, authorization: str) -> str:
-        request = urllib.request.Request(address, method="HEAD", headers={"Accept": ", ".join(_MANIFESTS)})  # noqa: S310 - http only where the site says so
-        if authorization:
-            request.add_unredirected_header("Authorization", authorization)
+    def _ask(self, address: str, read: Callable[[http.client.HTTPResponse], _Answer], method: str) -> _Answer:
+        request = urllib.request.Request(address, method=method, headers={"Accept": ", ".join(_MANIFESTS)})  # noqa: S310 - http only where the site says so
+        if self.granted and self.granted[0]:
+            request.add_unredirected_header("Authorization", self.granted[0])
         with answer_to(request) as answer:
-            digest = answer.headers.get("Docker-Content-Digest", "")
-        return digest if DIGEST.fullmatch(digest) else ""
+            return read(answer)
 
     def _authorization(self, challenge: str) -> str:
         kind, _space, rest = challenge.partition(" ")
@@ -109,6 +155,25 @@ class Registry:
         if not isinstance(token, str) or not re.fullmatch(r"[\x21-\x7e]+", token):
             raise ValueError("the token service's answer has no token")
         return f"Bearer {token}"
+
+
+def _digest_in(answer: http.client.HTTPResponse) -> str:
+    digest = answer.headers.get("Docker-Content-Digest", "")
+    return digest if DIGEST.fullmatch(digest) else ""
+
+
+def _page_of(answer: http.client.HTTPResponse) -> tuple[list[str], str, str]:
+    """Return the tags of a page, the query of the next one, or '', and why tags of this one are missing."""
+    body = answer.read(_LONGEST_PAGE + 1)
+    if len(body) > _LONGEST_PAGE:
+        return [], "", f"the registry's list is longer than {_LONGEST_PAGE >> 20} MiB, and was not read"
+    page = json.loads(body)
+    found = page.get("tags") if isinstance(page, dict) else None
+    if found is not None and not isinstance(found, list):
+        raise ValueError("the list of tags is not one")
+    following = _NEXT.search(answer.headers.get("Link", ""))
+    names = [name for name in found or () if isinstance(name, str) and _TAG.fullmatch(name)]
+    return names, following[1] if following else "", ""
 
 
 def check_login(registry: str, site: Site) -> None:

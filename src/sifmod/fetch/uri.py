@@ -115,6 +115,11 @@ class ImageUri:
             return f"{self.scheme}:{self.location.partition('@')[0]}@{digest}"
         return f"{self.scheme}://{self.registry}/{self.repository}@{digest}"
 
+    def with_digest(self, digest: str) -> ImageUri:
+        """Return the URI with a digest, or the ID of a local image, behind its tag, which says what to update to."""
+        begin = self.text.partition("@")[0]
+        return ImageUri(f"{begin}@{digest}", self.scheme, f"{self.location.partition('@')[0]}@{digest}")
+
     @property
     def file_name(self) -> str:
         """File name of the image in a folder of images: readable, and different for different URIs."""

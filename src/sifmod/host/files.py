@@ -136,6 +136,19 @@ def size_of(path: Path) -> int:
         return 0
 
 
+def cvmfs_repository(path: Path) -> str:
+    """Return the name of the CVMFS repository that a file is in; empty if it is on another file system.
+
+    CVMFS loads what is read, and compares each piece with its hash; `user.fqrn` is an attribute of each of its files
+    (cvmfs documentation, "Extended attributes"), and anybody may set it elsewhere, where it is not read-only.
+    """
+    try:
+        is_read_only = os.statvfs(path).f_flag & os.ST_RDONLY
+        return os.getxattr(path, "user.fqrn").decode("ascii", "replace") if is_read_only else ""
+    except OSError:
+        return ""
+
+
 def is_text(folder: Path, name: str) -> bool:
     """Return whether a file of a folder that somebody else filled is a text in UTF-8, and not too large for one."""
     try:

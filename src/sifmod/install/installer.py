@@ -33,8 +33,9 @@ from sifmod.host.owners import no_permission, other_writers
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.striping import striped
 from sifmod.host.writing import remove_tree, scratch_folder
-from sifmod.image.inspection import Inspection, contents_of
+from sifmod.image.inspection import Inspection, contents_of, inspect_image
 from sifmod.image.sif import Descriptor, check_is_sif, sif_id, squashfs_partition
+from sifmod.image.unpacked import unpacked_id, unpacked_labels
 from sifmod.install.advice import about_node, advised_versions, known_problems, node_subject
 from sifmod.install.hostslurm import with_slurm
 from sifmod.install.manifest import Manifest, read_manifest
@@ -113,6 +114,8 @@ class Installer:
                 f"{self.spec.bases[0].module} has no image for {runtime.path.name}, the only runtime here: ask its "
                 "owner to install it again with eb --rebuild, or install on a node with Apptainer or SingularityCE"
             )
+        if self.image.is_dir():
+            self._check_unpacked()
         if self._needs_squashfs:
             self._squashfs_partition(self.image)  # refuse an unfit image before anything is written
         check_wrappers(self.spec, self.site, self.image)
@@ -154,7 +157,9 @@ class Installer:
         Return the spec with what the image has shown, the manifest, and the Python version of outdated user software.
         """
         image, digest = self._bring_image(stage, runtime)
-        size, identifier = image.stat().st_size, sif_id(image)
+        is_unpacked = image.is_dir()
+        size = 0 if is_unpacked else image.stat().st_size
+        identifier = unpacked_id(image) if is_unpacked else sif_id(image)
         self._compare_stand_ins((size, identifier), digest)
         squashfs = self._write_squashfs(stage, image) if self._needs_squashfs else self._squashfs_of_base()
         started = image if runtime.starts_sifs else stage / squashfs.name
@@ -165,6 +170,8 @@ class Installer:
             facts = probe_python(runtime, started, self.spec.python)
         spec = replace(
             self.spec,
+            is_unpacked=is_unpacked,
+            image_labels=unpacked_labels(image) if is_unpacked else "",
             image_size=size,
             image_id=identifier,
             image_sha256=digest,
@@ -229,6 +236,7 @@ class Installer:
             image_sha256=spec.image_sha256,
             image_size=spec.image_size,
             image_id=spec.image_id,
+            image_labels=spec.image_labels,
             python_version=spec.python_version,
             venv=spec.venv,
             hashes=hashes,
@@ -340,6 +348,10 @@ class Installer:
         """
         target = stage / self.spec.sif
         digest, how = "", self.spec.image_mode
+        if self.image.is_dir():
+            self.say(f"using the unpacked image {self.image} where it is: its files are not hashed")
+            self._warn_of_writers()
+            return self.image, ""
         if how == "central":
             self.say(f"using the image {self.image} where it is")
             target = self.image
@@ -360,6 +372,19 @@ class Installer:
         if how in (HARD_LINK, "central"):
             self._warn_of_writers()
         return target, digest
+
+    def _check_unpacked(self) -> None:
+        """Refuse what can't be promised of a directory."""
+        how = self.spec.image_mode
+        if how != "central":
+            raise ParameterError("image_mode", how, f"'{self.image}' is a directory, so write image_mode = 'central'")
+        if self.expected_sha256 and not self.spec.bases:
+            raise ParameterError("checksums", self.expected_sha256, "a directory has none: remove this parameter")
+        if self.site.signatures == "required":
+            raise ImageError(
+                f"the site '{self.site.name}' requires signed images, and the directory '{self.image}' has no signature"
+            )
+        inspect_image(self.image)
 
     def _squashfs_partition(self, image: Path) -> Descriptor:
         return squashfs_partition(image, user=self.site.squashfs_runtimes[0].key)
@@ -432,9 +457,10 @@ class Installer:
         except OSError:
             return  # it was read a moment ago
         if writers:
+            instead = "" if self.image.is_dir() else ", or use image_mode = 'copy'"
             self.warn(
                 f"{writers} may change the image '{self.image}', which this module uses: what they put there runs as "
-                "everybody who loads the module. Take their write permission away, or use image_mode = 'copy'"
+                f"everybody who loads the module. Take their write permission away{instead}"
             )
 
     def _copy(self, target: Path) -> str:

@@ -22,6 +22,7 @@ from sifmod.container.variables import check_variable
 from sifmod.errors import InstallError
 from sifmod.host.files import content_of, inside
 from sifmod.host.writing import put_in_place, write_whole
+from sifmod.image.unpacked import MOST_LABELS
 from sifmod.site.feature import NAME as FEATURE_NAME
 from sifmod.text.package import PYTHON_VERSION
 
@@ -41,14 +42,15 @@ class Manifest:
     image: str  # file name of the SIF in the installation
     image_source: str  # absolute path that it was installed from
     image_sha256: str  # its SHA-256, in hexadecimal; empty if the image was linked and not read
-    image_size: int  # its size in bytes
+    image_size: int  # its size in bytes; 0 for an unpacked image, a directory, whose files were not read
     python_version: str  # `major.minor` of the image's Python; empty if the module offers no Python
     files: tuple[str, ...]  # paths of all files that the installation wrote, relative to it, sorted
     tools: Mapping[str, str]  # name and version of each tool that took part
     # URI that it was pulled from, or name and hash of its definition file; empty for other images
     image_origin: str = ""
     image_digest: str = ""  # its digest in the registry, as `sha256:...`; empty if it has none
-    image_id: str = ""  # the identifier in the header of the SIF, in hexadecimal
+    image_id: str = ""  # the identifier in the header of the SIF, or `unpacked_id`, in hexadecimal
+    image_labels: str = ""  # the labels of an unpacked image; empty if modules can't compare them
     venv: str = ""  # name of the virtual environment; empty if there is no user software
     # SHA-256, in hexadecimal, of each text file that the installation wrote except the manifest, by path
     hashes: Mapping[str, str] = field(default_factory=dict)
@@ -80,6 +82,11 @@ class Manifest:
     module_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def is_unpacked(self) -> bool:
+        """Whether the image is a directory."""
+        return not self.image_size
+
+    @property
     def text(self) -> str:
         """The manifest as JSON."""
         number = _FORMAT if self.venv or self.bases else _FORMAT_WITHOUT_LAYERS
@@ -89,6 +96,8 @@ class Manifest:
         """Return a description with what the install found out about the image."""
         return replace(
             spec,
+            is_unpacked=self.is_unpacked,
+            image_labels=self.image_labels,
             image_size=self.image_size,
             image_id=self.image_id,
             image_sha256=self.image_sha256,
@@ -250,6 +259,7 @@ _FORMS: Mapping[str, Callable[[str], object]] = MappingProxyType(
         "name": lambda text: _is_path(text) and "/" not in text,
         "version": str.isprintable,
         "install_subdir": lambda text: not path_problem(text),
+        "image_labels": lambda text: text.isascii() and len(text) <= MOST_LABELS,
         "image_id": re.compile(r"[0-9a-f]*").fullmatch,
         "mpi": MPIS.__contains__,
         "python_version": PYTHON_VERSION.fullmatch,

@@ -84,7 +84,8 @@ class Installation:
     @property
     def has_image(self) -> bool:
         """Whether the image exists, as far as this user can see."""
-        return os.path.isfile(self.image)  # noqa: PTH113 - without an error where a folder above is not ours
+        is_there = os.path.isdir if self.manifest.is_unpacked else os.path.isfile
+        return is_there(self.image)
 
     @property
     def squashfs(self) -> Optional[Path]:
@@ -113,6 +114,8 @@ class Installation:
     def stand_in(self, site: Site) -> Optional[Path]:
         """Return the site's copy, of the same name, size and identifier, which replaces a missing image; else None."""
         manifest = self.manifest
+        if manifest.is_unpacked:
+            return None
         return image_in_repositories(site, manifest.image, size=manifest.image_size, identifier=manifest.image_id)
 
     @property

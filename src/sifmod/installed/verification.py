@@ -16,11 +16,12 @@ from sifmod.container.spec import image_is_gone
 from sifmod.errors import CommandError, ImageError, InstallError, RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding, worst
 from sifmod.host.command import Result, run
-from sifmod.host.files import content_of, inside, sha256_of
+from sifmod.host.files import content_of, cvmfs_repository, inside, sha256_of
 from sifmod.host.owners import everybody_may_change
 from sifmod.host.runtime import look
 from sifmod.image.inspection import has_shell
 from sifmod.image.sif import check_is_sif
+from sifmod.image.unpacked import unpacked_id
 from sifmod.install.packages import check_packages, python_facts
 from sifmod.install.starter import find_install_runtime
 from sifmod.installed.base import base_findings
@@ -46,6 +47,7 @@ from sifmod.usersoftware.state import (
     sum_findings,
 )
 
+_ON_ANOTHER_NODE = "look on another node, or mount its file system here"
 _REINSTALL = "reinstall it with: eb --rebuild"
 _MEND_FIRST = "mend its user software first, as said above: a reinstall keeps it"
 # Files that an install makes from the image instead of rendering them.
@@ -71,11 +73,12 @@ _NOT_FOR_THEM = "for them the module can't be loaded, or commands fail or are th
 
 
 def verify(
-    installation: Installation, site: Site, *, progress: Progress = QUIET, fast: bool = False
+    installation: Installation, site: Site, *, progress: Progress = QUIET, fast: bool = False, whole: bool = False
 ) -> Iterator[Finding]:
     """Check an installation and yield the findings, check by check; change nothing.
 
-    If it is to be `fast`, start no container, so read packed user software only as far as its packages.
+    If it is to be `fast`, start no container, so read packed user software only as far as its packages. Images on CVMFS
+    are read to their end if `whole` says so.
     """
     files = list(_files(installation))
     yield from files
@@ -85,8 +88,8 @@ def verify(
     yield from module_file_findings(installation)
     yield from _closed(installation)
     yield from _writable(installation)
-    yield from _image(installation, site, progress)
-    yield from _squashfs(installation, site, progress)
+    yield from _image(installation, site, progress, whole=whole)
+    yield from _squashfs(installation, site, progress, whole=whole)
     yield from _old_images(installation)
     yield from _placement(installation, site)
     yield from base_findings(installation, site)
@@ -315,35 +318,51 @@ def _writable(installation: Installation) -> Iterator[Finding]:
         yield Finding(WARNING, "permissions", what, why, f"chmod o-w {' '.join(quoting.shell(path) for path in shown)}")
 
 
-def _image(installation: Installation, site: Site, progress: Progress) -> Iterator[Finding]:
+def _image(installation: Installation, site: Site, progress: Progress, *, whole: bool) -> Iterator[Finding]:
     manifest, image = installation.manifest, installation.image
     why = "containers may fail to start, or run something else"
     if not installation.has_image:
         stand_in = installation.stand_in(site)
         if not stand_in:
-            yield Finding(PROBLEM, "image", image_is_gone(image), why, _REINSTALL)
+            gone = image_is_gone(image, is_unpacked=manifest.is_unpacked)
+            yield Finding(PROBLEM, "image", gone, why, _ON_ANOTHER_NODE if manifest.is_unpacked else _REINSTALL)
             return
         yield Finding(NOTE, "image", f"'{image}' is gone: the site's '{stand_in}' is used instead")
         image = stand_in
+    if manifest.is_unpacked:
+        if unpacked_id(image) != manifest.image_id:
+            what = f"'{image}' has other labels than when it was installed"
+            yield Finding(PROBLEM, "image", what, why, f"look at it first, then {_REINSTALL}")
+        else:
+            what = f"the directory '{image}' has the labels that it was installed with; its files are not hashed"
+            yield Finding(OK if manifest.image_labels else NOTE, "image", what)
+        return
     hashing = partial(progress.step, f"{installation.module}: hashing the image")
-    yield from _compared(image, "image", manifest.image_size, manifest.image_sha256, why, hashing)
+    yield from _compared(image, "image", manifest.image_size, manifest.image_sha256, why, hashing, whole=whole)
 
 
-def _squashfs(installation: Installation, site: Site, progress: Progress) -> Iterator[Finding]:
+def _squashfs(installation: Installation, site: Site, progress: Progress, *, whole: bool) -> Iterator[Finding]:
     """Check the image's SquashFS. Nothing stands in for a missing one: jobs name it by its path."""
     manifest, image, topic = installation.manifest, installation.squashfs, squashfs_image()
     users = " or ".join(squashfs_users())
     if image:
         why, hashing = f"jobs with {users} fail, or run something else", f"{installation.module}: hashing the {topic}"
         step = partial(progress.step, hashing)
-        yield from _compared(image, topic, manifest.squashfs_size, manifest.squashfs_sha256, why, step)
+        yield from _compared(image, topic, manifest.squashfs_size, manifest.squashfs_sha256, why, step, whole=whole)
     elif site.squashfs_runtimes:
         what = f"the site has {site.squashfs_runtimes[0].name}, and the module was installed without an image for it"
         yield Finding(WARNING, topic, what, f"jobs can't use {users}", _REINSTALL)
 
 
 def _compared(
-    path: Path, topic: str, size: int, sha256: str, why: str, hashing: Callable[..., AbstractContextManager[Step]]
+    path: Path,
+    topic: str,
+    size: int,
+    sha256: str,
+    why: str,
+    hashing: Callable[..., AbstractContextManager[Step]],
+    *,
+    whole: bool,
 ) -> Iterator[Finding]:
     """Compare an image with what was installed."""
     try:
@@ -357,6 +376,11 @@ def _compared(
         if not sha256:
             what = f"{size_text(size)}, as installed; no checksum was recorded because the image was linked"
             yield Finding(NOTE, topic, what)
+            return
+        repository = "" if whole else cvmfs_repository(path)
+        if repository:
+            what = f"{size_text(size)}, as installed; not read, because CVMFS ({repository}) checks what it loads"
+            yield Finding(NOTE, topic, what, "", "to read all of it: sifmod verify --whole")
             return
         with hashing(size=size) as step:
             digest = sha256_of(path, progress=step.advance)

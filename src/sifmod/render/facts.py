@@ -125,8 +125,12 @@ def _messages(spec: ContainerSpec, site: Site, installdir: PurePosixPath) -> dic
         # after a path
         "is_closed": f"can't be read, so {spec.module} can't be used. Permissions? Moved? 'namei -l' with this path "
         f"shows what is closed or gone: {site.ask_owner}",
-        "image_is_gone": f"{image_is_gone(spec.image if spec.bases else own_path(spec.sif))}. Reinstall the module "
+        "image_is_gone": f"{image_is_gone(spec.image_path, is_unpacked=True)}; if it is gone on all, {site.ask_owner}"
+        if spec.is_unpacked
+        else f"{image_is_gone(spec.image if spec.bases else own_path(spec.sif))}. Reinstall the module "
         "with: eb --rebuild",
+        "image_has_changed": f"the image '{spec.image_path}' is another one now than when {spec.module} was installed: "
+        f"{site.ask_owner}, who can look at it and install the module again with eb --rebuild",
         "squashfs_is_gone": f"the {squashfs_image()}, {own_path(spec.squashfs)}, is gone: reinstall the module with: "
         "eb --rebuild",
         "unreadable_beside_directory": f"{packed} can't be read, so {own_path(names.USER_SOFTWARE_DIRECTORY)} is used. "
@@ -182,6 +186,8 @@ def _central_images(spec: ContainerSpec, site: Site) -> tuple[tuple[str, int, st
 
     All of a stand-in is read at the install and by `sifmod verify`: at load that would take minutes.
     """
+    if spec.is_unpacked:
+        return ()
     same = spec.image_size, spec.image_id if spec.image_size else ""
     own = {spec.image: (0, "")} if spec.image_mode == "central" and spec.image else {}
     repositories = {str(PurePosixPath(folder, spec.sif)): same for folder in site.image_repositories}

@@ -22,6 +22,7 @@ PARTS = {
     "container": "",
     "central": "central",
     "image": "image",
+    "unpacked": "unpacked",
     "squashfs": "squashfs",
     "optional_binds": "optional_binds",
     "expand": "expanded",

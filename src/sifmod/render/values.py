@@ -21,6 +21,7 @@ from sifmod.container.runtime import APPTAINER, RUNTIMES, SYSTEM_FOLDERS, runtim
 from sifmod.container.spec import ContainerSpec
 from sifmod.container.variables import is_for_host
 from sifmod.image import sif, superblock
+from sifmod.image.unpacked import LABELS, MOST_LABELS
 from sifmod.inside.installers import AS_MODULE, OTHERS
 from sifmod.inside.trees import FOLDER_MODES, SEEDED
 from sifmod.inside.venv import line_of_layer
@@ -38,6 +39,11 @@ Values = dict[str, Value]
 _OF_PACKED = ("unreadable_beside_directory", "unreadable_alone", "damaged_beside_directory", "damaged_alone")
 
 
+def _unpacked(spec: ContainerSpec) -> Values:
+    """Return what of an unpacked image is compared at load."""
+    return {"labels": spec.image_labels, "labels_file": LABELS, "most": MOST_LABELS} if spec.image_labels else {}
+
+
 def module_values(spec: ContainerSpec, site: Site) -> Values:
     """Return what the module of a container sets."""
     known = installation_facts(spec, site)
@@ -46,7 +52,10 @@ def module_values(spec: ContainerSpec, site: Site) -> Values:
     return _without_empty(
         {
             "family": spec.module_family,
-            "image": known.path(spec.sif),
+            "image": spec.image_path,
+            "unpacked": {**_unpacked(spec), "has_changed": known.messages["image_has_changed"]}
+            if spec.is_unpacked
+            else {},
             "squashfs": known.path(spec.squashfs) if spec.squashfs else "",
             "installdir": spec.installdir,
             "env_name": spec.env_name,
@@ -86,7 +95,7 @@ def script_values(spec: ContainerSpec, site: Site) -> Values:
         "module": spec.module,
         "root": spec.installdir,
         "env_name": spec.env_name,
-        "image": own_path(spec.sif),
+        "image": spec.image_path,
         # empty if it was not read at the install
         "image_sha256": spec.image_sha256,
         "squashfs": own_path(spec.squashfs) if spec.squashfs else "",

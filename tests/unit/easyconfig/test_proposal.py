@@ -201,7 +201,7 @@ def test_nonsense_in_the_similar_one_is_refused_or_ignored(wrong: dict[str, obje
 @pytest.mark.parametrize(
     ("image", "said"),
     [
-        (replace(IMAGE, kind="sandbox"), "only a SIF can be installed: build one with 'singularity build"),
+        (replace(IMAGE, kind="SquashFS"), "only a SIF can be installed: build one with 'singularity build"),
         (replace(IMAGE, unread="its root file system is ext3"), "ext3"),
     ],
 )

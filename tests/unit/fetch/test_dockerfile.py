@@ -317,10 +317,10 @@ def test_what_is_wrong_in_a_definition_is_named_before_anything_is_started(place
 
 
 def test_an_unknown_tag_names_where_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(_self: Registry, address: str, _authorization: str) -> str:
+    def missing(_self: Registry, address: str, *_more: object) -> str:
         raise urllib.error.HTTPError(address, 404, "", Message(), None)
 
-    monkeypatch.setattr(Registry, "_head", missing)
+    monkeypatch.setattr(Registry, "_ask", missing)
     uri = ImageUri.parse("docker://a.org/x:1")
     with pytest.raises(ImageError, match="correct x:1 in the Dockerfile"):
         Registry(uri, None, a_site(), written="x:1 in the Dockerfile").digest()

@@ -3,9 +3,11 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Optional
 
 import pytest
+from tests.lacking import lacking
 
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace
@@ -181,6 +183,25 @@ def test_another_image_is_found_by_its_size_and_by_its_hash(root: Path, check: C
     assert finding.severity == PROBLEM
     assert "has the SHA-256" in finding.what
     assert "eb --rebuild" in finding.remedy
+
+
+def test_an_image_on_cvmfs_is_read_when_that_is_asked_for(
+    root: Path, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = root / "demo.sif"
+    try:
+        os.setxattr(image, "user.fqrn", b"unpacked.example.org")
+    except OSError:
+        lacking("this file system has no extended attributes")
+    assert check()["image"][0].severity == OK  # it can be written to, so it is not CVMFS
+    # a stand-in: no machine of these tests mounts CVMFS
+    monkeypatch.setattr(os, "statvfs", lambda _path: SimpleNamespace(f_flag=os.ST_RDONLY, f_files=0))
+    (finding,) = check()["image"]
+    assert (finding.severity, "not read, because CVMFS (unpacked.example.org) checks" in finding.what) == (NOTE, True)
+    image.write_bytes(SIF_HEADER[:-1] + b"x")
+    assert check(whole=True)["image"][0].severity == PROBLEM
+    image.write_bytes(SIF_HEADER + b"x")
+    assert f"{len(SIF_HEADER)} were installed" in check()["image"][0].what
 
 
 def test_an_image_that_is_gone_may_have_a_stand_in(root: Path, check: Check, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import stat
 import subprocess
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import pytest
 
 from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
+from sifmod.image.unpacked import LABELS
 
 from ..support import SQUASHFS, a_site
 from .cases import CASES, write_out
@@ -132,6 +134,43 @@ def test_a_central_image_of_another_size_or_identifier_is_another_image(
     assert load(spec, site, syntax=syntax)["SIF"] == f"{tmp_path}/same/demo.sif"
     (tmp_path / "same" / installed.sif).unlink()
     assert load.run(spec, site, syntax=syntax).returncode != 0
+
+
+UNPACKED = {
+    "as installed": ("", ""),
+    "other labels": ('{"a": "$x[1] \\n"}\n', "is another one now than when Demo/1.0-x was installed"),
+    "no labels": (None, "is another one now than when Demo/1.0-x was installed"),
+    "a FIFO": ("fifo", "is another one now than when Demo/1.0-x was installed"),
+    "gone": ("gone", "is not there: its file system may not be mounted on this node"),
+}
+
+
+@pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
+@pytest.mark.parametrize("state", UNPACKED)
+def test_an_unpacked_image_that_changes_or_vanishes_is_one_sentence(
+    installed: ContainerSpec, load: Load, tmp_path: Path, syntax: str, state: str
+) -> None:
+    change, said = UNPACKED[state]
+    labels = '{\n"a": "it\'s $x[1] \\\\n"\n}\n'
+    image = tmp_path / "un packed"
+    path = image / LABELS
+    path.parent.mkdir(parents=True)
+    path.write_text(labels)
+    spec = replace(installed, image=str(image), image_mode="central", is_unpacked=True, image_labels=labels)
+    if change != "":
+        path.unlink()
+    if change == "fifo":
+        os.mkfifo(path)
+    elif change == "gone":
+        shutil.rmtree(image)
+    elif change:
+        path.write_text(change)
+    done = load.run(spec, a_site(image_repositories=(str(tmp_path),)), syntax=syntax)
+    assert said in done.stderr.decode()
+    assert (done.returncode == 0) == (not said)
+    assert load.run(spec, a_site(), mode="unload", syntax=syntax).returncode == 0
+    if not said:
+        assert load(spec, a_site(), syntax=syntax)["SIF"] == str(image)
 
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl"])

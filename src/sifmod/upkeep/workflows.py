@@ -1,0 +1,151 @@
+"""Installed modules in the words of workflow managers: Nextflow's file names, Snakemake's profile, ReFrame's tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sifmod import names
+from sifmod.errors import SifmodError
+from sifmod.fetch.uri import ImageUri
+from sifmod.installed.installation import Installation
+
+_SUFFIX = ".img"
+_LONGEST = 255  # bytes of a file name
+# nf-core names the images of quay.io/biocontainers at this place; it has a SIF of each, made from the same build.
+_GALAXY = "depot.galaxyproject.org-singularity-"
+_BIOCONTAINERS = "quay.io-biocontainers-"
+
+
+@dataclass(frozen=True)
+class Links:
+    """What was done in a folder of links."""
+
+    linked: tuple[str, ...]  # all links that lead to images, sorted
+    removed: tuple[str, ...]  # links to images that are gone
+    kept: tuple[str, ...]  # files of these names that are no links, and were left alone
+
+
+def nextflow_names(origin: str) -> tuple[str, ...]:
+    """Return the file names under which Nextflow looks for the image of a URI; none for another origin.
+
+    `docker://quay.io/biocontainers/samtools:1.9--h1` is `quay.io-biocontainers-samtools-1.9--h1.img` to it.
+    """
+    try:
+        uri = ImageUri.parse(origin)
+    except ValueError:
+        return ()
+    if not uri.registry:
+        return ()
+    whole = f"{uri.registry}/{uri.repository}"
+    written = uri.location.partition("@")[0]
+    texts = [written, f"{whole}:{uri.tag}"] if not uri.digest or ":" in written.rpartition("/")[2] else []
+    texts += [f"{whole}@{uri.digest}", uri.location] if uri.digest else []
+    found = [text.replace(":", "-").replace("/", "-") for text in texts]
+    found += [_GALAXY + one[len(_BIOCONTAINERS) :] for one in found if one.startswith(_BIOCONTAINERS)]
+    files = (f"{name}{_SUFFIX}" for name in dict.fromkeys(found))
+    return tuple(name for name in files if len(os.fsencode(name)) <= _LONGEST)
+
+
+def link_for_nextflow(items: Sequence[Installation], folder: Path) -> Links:
+    """Make links with Nextflow's names to the installed images, and remove those whose image is gone.
+
+    Raises:
+        SifmodError: the folder can't be written to.
+    """
+    wanted = {
+        name: item.image for item in items if item.has_image for name in nextflow_names(item.manifest.image_origin)
+    }
+    kept, removed = [], []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, image in wanted.items():
+            path = folder / name
+            if os.path.lexists(path) and not path.is_symlink():
+                kept.append(name)
+            elif not path.is_symlink() or os.readlink(path) != str(image):  # noqa: PTH115 - a Path would normalize it
+                # a pipeline may look for it at any time
+                draft = folder / f".sifmod-{uuid.uuid4().hex}"
+                draft.symlink_to(image)
+                try:
+                    draft.replace(path)
+                finally:
+                    with suppress(OSError):
+                        draft.unlink()
+        for path in sorted(folder.glob(f"*{_SUFFIX}")):
+            if path.is_symlink() and not path.exists():
+                path.unlink()
+                removed.append(path.name)
+        linked = [path.name for path in sorted(folder.glob(f"*{_SUFFIX}")) if path.is_symlink()]
+    except OSError as error:
+        raise SifmodError(f"the folder '{folder}' can't be written to: {error.strerror}") from error
+    return Links(tuple(linked), tuple(removed), tuple(kept))
+
+
+def snakemake_profile(items: Sequence[Installation]) -> str:
+    """Return lines for the `config.yaml` of a profile: rules name `config["modules"][NAME]` in `envmodules`."""
+    newest = {item.name: item.module for item in items}  # the last of a name is that of its highest version
+    lines = ["# For config.yaml of a profile of Snakemake, written by sifmod list --snakemake. In a rule:"]
+    lines.append('#     envmodules: config["modules"]["NAME"]')
+    # a text in JSON is one in YAML
+    lines += ["software-deployment-method: env-modules", "config:"]
+    lines.append(f"  - {json.dumps('modules=' + json.dumps(newest))}")
+    return "\n".join(lines) + "\n"
+
+
+_TEST = '''"""Loads and runs each container module: written by `sifmod list --reframe`."""
+
+import shlex
+
+import reframe as rfm
+import reframe.utility.sanity as sn
+
+# module: the command that runs in it, and what it prints
+MODULES = {modules}
+
+
+@rfm.simple_test
+class ContainerModule(rfm.RunOnlyRegressionTest):
+    """One module."""
+
+    module = parameter(sorted(MODULES))
+    valid_systems = ["*"]
+    valid_prog_environs = ["*"]
+
+    @run_after("init")
+    def load(self):
+        command, *options = MODULES[self.module][0]
+        self.modules = [self.module]
+        self.executable = command
+        self.executable_opts = [shlex.quote(option) for option in options]
+
+    @sanity_function
+    def runs(self):
+        printed = MODULES[self.module][1]
+        return sn.all([sn.assert_eq(self.job.exitcode, 0), sn.assert_found(printed, self.stdout)])
+'''
+
+
+def reframe_test(items: Sequence[Installation]) -> str:
+    """Return a test of ReFrame that loads each module and runs a command in it."""
+    rows = [f"    {json.dumps(item.module)}: {json.dumps(list(_command(item)))}," for item in items]
+    return _TEST.replace("{modules}", "\n".join(["{", *rows, "}"]))
+
+
+def _command(item: Installation) -> Iterator[object]:
+    """Yield the words of a command that any such module has, and a pattern of what it prints."""
+    if item.manifest.python_version and "bin/python" in item.manifest.files:
+        yield ["python", "--version"]
+        yield f"Python {item.manifest.python_version}".replace(".", r"\.")
+        return
+    wrappers = sorted(Path(name).name for name in item.manifest.files if name.startswith("bin/"))
+    own = [name for name in wrappers if name not in names.COMMANDS]
+    yield (
+        ["in-container", "cat", "/etc/os-release"] if not own else ["in-container", "sh", "-c", f"command -v {own[0]}"]
+    )
+    yield "NAME=" if not own else own[0]
