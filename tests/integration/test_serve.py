@@ -1,0 +1,183 @@
+"""Servers of models in jobs: `sifmod sbatch --serve` and `sifmod serve`, on the nodes of Slurm.
+
+Where nothing else is said, a stand-in serves: what servers get wrong is in tests/unit/render/test_serve.py.
+"""
+
+import json
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, ROOT, User, make_user
+
+STATE = Path.home() / ".local/state/sifmod/serve"
+STANDIN = "python standin_server.py {host} {port}"
+
+# A model of some kB with weights of chance: no download.
+MODEL = """
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+words = ["<s>", "</s>", "<unk>", *"hello world what is the answer".split(), *map(chr, range(33, 127))]
+tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="<unk>"))
+tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+fast.chat_template = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
+fast.save_pretrained("model")
+torch.manual_seed(0)
+LlamaForCausalLM(LlamaConfig(
+    vocab_size=len(words), hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+    num_key_value_heads=2, max_position_embeddings=512, bos_token_id=0, eos_token_id=1,
+)).save_pretrained("model")
+"""
+CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
+
+
+def until(is_so: Callable[[], bool], seconds: float = 100) -> None:
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def ask(url: str, key: str = "", body: Optional[dict[str, Any]] = None) -> tuple[int, Any]:
+    """Return the status of an answer, and what it says."""
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
+    request = urllib.request.Request(url, json.dumps(body).encode() if body else None, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=100) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, None
+
+
+class Jobs:
+    """Submits servers of a user, and ends them with the test."""
+
+    def __init__(self, user: User, folder: Path) -> None:
+        self.user = user
+        self.folder = folder
+        self.jobs: list[str] = []
+        shutil.copy(ROOT / "tests" / "standin_server.py", folder)
+
+    def submit(self, words: str, sbatch: str = "", module: str = DEMO_MODULE) -> str:
+        done = self.user.run(
+            f"sifmod sbatch {module} --time 10 {words} | sbatch --parsable -o %j.out {sbatch}", cwd=self.folder
+        )
+        self.jobs.append(done.stdout.strip())
+        return self.jobs[-1]
+
+    def output(self, job: str) -> str:
+        path = self.folder / f"{job}.out"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def is_over(self, job: str) -> bool:
+        return self.user.out(f"squeue -h -j {job} -t all -o %T", check=False) not in (
+            *("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"),
+        )
+
+    def ready(self, job: str, seconds: float = 100) -> dict[str, str]:
+        path = STATE / f"{job}.json"
+        until(lambda: path.exists() or self.is_over(job), seconds)
+        assert path.exists(), self.output(job)
+        found: dict[str, str] = json.loads(path.read_text())
+        return found
+
+    def failed(self, job: str, seconds: float = 100) -> str:
+        until(lambda: self.is_over(job), seconds)
+        assert not list(STATE.glob(f"{job}.*")), self.output(job)
+        return self.output(job)
+
+
+@pytest.fixture
+def jobs(demo: User, job_directory: Path) -> Iterator[Jobs]:
+    found = Jobs(demo, job_directory)
+    yield found
+    for job in found.jobs:
+        demo.run(f"scancel {job}", check=False)
+
+
+def test_a_server_is_found_asked_and_stopped(jobs: Jobs) -> None:
+    """Two jobs on one node; what is printed for curl works as it is."""
+    first, second = (jobs.submit(f"--serve -- {STANDIN}", "-w nid001") for _ in range(2))
+    found, other = jobs.ready(first), jobs.ready(second)
+    assert found["url"].startswith("http://nid001:")
+    assert found["url"] != other["url"]
+    assert found["module"] == DEMO_MODULE
+    key_file = Path(found["key_file"])
+    assert key_file.stat().st_mode & 0o777 == 0o600
+    assert [ask(f"{found['url']}/v1/models", key)[0] for key in ("", key_file.read_text().strip())] == [401, 200]
+    assert key_file.read_text().strip() not in jobs.output(first)
+    listed = {one["job"]: one for one in json.loads(jobs.user.run("sifmod serve list --json", check=False).stdout)}
+    assert (listed[first]["state"], listed[second]["url"]) == ("ready", other["url"])
+    assert jobs.user.out(f"sifmod serve url {second}") == other["url"]
+    command = jobs.output(first).partition("on the cluster: ")[2].splitlines()[0]
+    assert jobs.user.out(command.replace("curl ", "curl -sS --fail ")) == '"ok"'
+    jobs.user.run(f"sifmod serve stop {first}; scancel {second}")
+    for job in (first, second):
+        assert "the server ended" not in jobs.failed(job)
+    with pytest.raises(OSError, match="refused"):
+        ask(f"{found['url']}/health")
+
+
+def test_a_stale_file_is_named_and_removed(demo: User) -> None:
+    STATE.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stale = STATE / "4000000000.json"
+    content = {"url": "http://nid001:9", "key_file": "", "node": "nid001", "health": "/", "model": "m"}
+    stale.write_text(json.dumps({**content, "module": "A/1", "since": "now"}))
+    done = demo.run("sifmod serve list", check=False)
+    assert "job 4000000000 (m) is gone: its file and key were removed" in done.stderr
+    assert (done.returncode, stale.exists()) == (1, False)
+
+
+@pytest.mark.slow
+def test_every_end_of_a_job_takes_its_processes_and_files(jobs: Jobs) -> None:
+    """scancel while it loads, the end of its time, and a step that is killed."""
+    loading = jobs.submit(f"--serve -- {STANDIN} waits child")
+    until(lambda: "starts on" in jobs.output(loading))
+    jobs.user.run(f"scancel {loading}")
+    killed = jobs.submit(f"--serve -- {STANDIN} child")
+    jobs.ready(killed)
+    jobs.user.run(f"scancel --signal=KILL {killed}.0")
+    assert "settings: {'api_key': '(key)'}" in jobs.failed(loading)
+    until(lambda: jobs.is_over(killed))
+    # nothing could remove these
+    assert f"job {killed} " in jobs.user.run("sifmod serve list", check=False).stderr
+    assert not list(STATE.glob(f"{killed}.*"))
+    timed = jobs.submit(f"--serve -- {STANDIN} child", "--time=0:01")
+    jobs.ready(timed)
+    jobs.failed(timed, 240)
+    done = subprocess.run(["pgrep", "-f", "child of the server"], check=False, capture_output=True)
+    assert done.returncode == 1
+
+
+@pytest.fixture(scope="module")
+def with_servers(tmp_path_factory: pytest.TempPathFactory) -> User:
+    """The demo image with transformers' server, and a model."""
+    folder = tmp_path_factory.mktemp("servers")
+    user = make_user(folder / "eb")
+    user.eb(DEMO_EASYCONFIG)
+    user.pip_install(DEMO_MODULE, "transformers[serving]", "torch")
+    (folder / "model.py").write_text(MODEL)
+    user.run(f"module load {DEMO_MODULE}; python ../model.py", cwd=user.prefix)
+    return user
+
+
+@pytest.mark.slow
+def test_transformers_serves_a_model(with_servers: User, job_directory: Path) -> None:
+    jobs = Jobs(with_servers, job_directory)
+    model = with_servers.prefix / "model"
+    job = jobs.submit(f"--serve -- transformers serve --force-model {model}")
+    found = jobs.ready(job, 240)
+    assert (found["key_file"], found["url"].startswith("http://127.0.0.1:")) == ("", True)
+    status, answer = ask(f"{found['url']}/v1/chat/completions", "", {"model": str(model), **CHAT})
+    assert (status, answer["object"]) == (200, "chat.completion")
+    with_servers.run(f"sifmod serve stop {job}")
+    jobs.failed(job)
