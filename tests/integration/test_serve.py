@@ -3,13 +3,13 @@
 Where nothing else is said, a stand-in serves: what servers get wrong is in tests/unit/render/test_serve.py.
 """
 
+import http.client
 import json
 import shutil
 import subprocess
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Optional
 
@@ -49,13 +49,13 @@ def until(is_so: Callable[[], bool], seconds: float = 100) -> None:
 
 def ask(url: str, key: str = "", body: Optional[dict[str, Any]] = None) -> tuple[int, Any]:
     """Return the status of an answer, and what it says."""
+    host, _, path = url.partition("://")[2].partition("/")
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
-    request = urllib.request.Request(url, json.dumps(body).encode() if body else None, headers)
-    try:
-        with urllib.request.urlopen(request, timeout=100) as answer:
-            return answer.status, json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        return error.code, None
+    connection = http.client.HTTPConnection(host, timeout=100)
+    with closing(connection):
+        connection.request("POST" if body else "GET", f"/{path}", json.dumps(body) if body else None, headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
 
 
 class Jobs:

@@ -14,7 +14,8 @@ module load vLLM/0.11
 unset SLURM_EXPORT_ENV
 : "${SIF:?the module is not a container module of sifmod}"
 
-# fetched here on a login node: in-container hf download MODEL
+# also if Slurm ends the container first
+trap 'rm -f ~/.local/state/sifmod/serve/"$SLURM_JOB_ID".{json,key,config}' EXIT
 
 # srun does not inherit this from sbatch
 export SRUN_CPUS_PER_TASK=56

@@ -1,5 +1,6 @@
 """The runscript `serve`, outside of a container and of Slurm, with a stand-in for the server."""
 
+import http.client
 import json
 import os
 import re
@@ -8,10 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Optional
 
@@ -63,7 +62,11 @@ class Serve:
         return self.home / ".local/state/sifmod/serve"
 
     def start(
-        self, *options: str, how: tuple[str, ...] = (), command: Optional[list[str]] = None, **environ: str
+        self,
+        *options: str,
+        how: tuple[str, ...] = (),
+        command: Optional[list[str]] = None,
+        environ: Optional[dict[str, str]] = None,
     ) -> subprocess.Popen[str]:
         words = command or [sys.executable, str(STANDIN), *HERE, *how]
         process = subprocess.Popen(
@@ -74,7 +77,7 @@ class Serve:
                 "TMPDIR": str(self.home),
                 **STEP,
                 "SLURM_JOB_ID": self.job,
-                **environ,
+                **(environ or {}),
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -110,12 +113,12 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 
 def asked(url: str, key: str = "") -> int:
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"} if key else {})
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
+    """Return the status of an answer."""
+    host, _, path = url.partition("://")[2].partition("/")
+    connection = http.client.HTTPConnection(host, timeout=30)
+    connection.request("GET", f"/{path}", headers={"Authorization": f"Bearer {key}"} if key else {})
+    with closing(connection):
+        return connection.getresponse().status
 
 
 def processes_with(text: str) -> list[int]:
@@ -229,7 +232,7 @@ def test_a_port_that_is_taken_is_passed_over_and_one_that_is_taken_meanwhile_ref
 def test_a_step_that_does_not_fit_is_refused(
     serve: Serve, environ: dict[str, str], options: list[str], said: str
 ) -> None:
-    assert said in serve.fails(*options, **environ)
+    assert said in serve.fails(*options, environ=environ)
     assert not (serve.home / "x").exists()
 
 
@@ -252,7 +255,8 @@ def test_caches_are_not_in_the_home(serve: Serve) -> None:
     token.parent.mkdir(parents=True)
     token.touch()
     show = ["bash", "-c", f'for name in {names}; do echo "$name=${{!name-}}"; done']
-    output = serve.fails("--offline", command=show, SLURM_SUBMIT_DIR="/scratch/me", VLLM_CACHE_ROOT="/own")
+    environ = {"SLURM_SUBMIT_DIR": "/scratch/me", "VLLM_CACHE_ROOT": "/own"}
+    output = serve.fails("--offline", command=show, environ=environ)
     found = dict(line.split("=", 1) for line in output.splitlines() if re.match("[A-Z_]+=", line))
     assert found["HF_HOME"] == "/scratch/me/.cache/huggingface"
     assert found["HF_TOKEN_PATH"] == str(token)
@@ -287,15 +291,8 @@ def test_a_file_that_has_no_requests_is_named_before_one_is_sent(tmp_path: Path)
         ("{", "Expecting property name"),
     ):
         (tmp_path / "file").write_text(text)
-        command = [
-            sys.executable,
-            "-I",
-            tmp_path / "batch.py",
-            "http://127.0.0.1:9",
-            tmp_path / "key",
-            tmp_path / "file",
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = [sys.executable, "-I", "batch.py", "http://127.0.0.1:9", "key", "file"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
         assert not (tmp_path / "file.answers.jsonl").exists()
 
@@ -303,7 +300,8 @@ def test_a_file_that_has_no_requests_is_named_before_one_is_sent(tmp_path: Path)
 def test_members_wait_for_the_key_and_run_what_joins_the_first_node(serve: Serve) -> None:
     step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "localhost,localhost"}
     options = ("--nodes=2", "--member=echo joins {head}:{join} as {rank} of {nodes}", "--variable=TOKEN={key_file}")
-    process = serve.start(*options, **step, SLURM_PROCID="1", SLURM_GTIDS="1", MASTER_ADDR="localhost")
+    member = {**step, "SLURM_PROCID": "1", "SLURM_GTIDS": "1"}
+    process = serve.start(*options, environ=member)
     time.sleep(0.5)
     assert process.poll() is None
     serve.state.mkdir(parents=True, exist_ok=True)
