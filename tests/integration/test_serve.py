@@ -5,6 +5,7 @@ Where nothing else is said, a stand-in serves: what servers get wrong is in test
 
 import http.client
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -142,12 +143,12 @@ def test_a_stale_file_is_named_and_removed(demo: User) -> None:
 def test_every_end_of_a_job_takes_its_processes_and_files(jobs: Jobs) -> None:
     """Ended by scancel while it loads, by SIGKILL to its step, and by its time limit."""
     loading = jobs.submit(f"--serve -- {STANDIN} waits child")
-    until(lambda: "starts on" in jobs.output(loading))
+    until(lambda: "settings: {'api_key': '(key)'}" in jobs.output(loading))
     jobs.user.run(f"scancel {loading}")
     killed = jobs.submit(f"--serve -- {STANDIN} child")
     jobs.ready(killed)
     jobs.user.run(f"scancel --signal=KILL {killed}.0")
-    assert "settings: {'api_key': '(key)'}" in jobs.failed(loading)
+    jobs.failed(loading)
     jobs.failed(killed)
     timed = jobs.submit(f"--serve -- {STANDIN} child", "--time=0:01")
     jobs.ready(timed)
@@ -234,7 +235,7 @@ def test_nodes_join_by_ray_with_the_key_and_end_with_the_job(with_servers: User,
     job = jobs.submit("--serve=vllm -N 2 -- python vllm model")
     found = jobs.ready(job, 240)
     assert found["url"].startswith("http://nid00")
-    assert "with another key, ray status ends with 0" not in jobs.output(job)
+    assert re.search("with another key, ray status ends with [1-9]", jobs.output(job)), jobs.output(job)
     with_servers.run(f"sifmod serve stop {job}")
     jobs.failed(job)
     until(
