@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from sifmod.cli import cli
 from sifmod.errors import JobError, SiteError
 from sifmod.site.server import OTHER, PLACES, load_servers, server_of
 
@@ -51,6 +53,11 @@ def test_a_site_adds_and_replaces_rows(tmp_path: Path) -> None:
     assert found["vllm"].commands == ()
     assert server_of(["x"], found, "llama") == found["llama"]
     assert server_of(["x"], found) == OTHER
+    (tmp_path / "site.toml").write_text(f'servers = ["{path}"]\n')
+    assert (
+        "vllm, sglang, transformers, llama"
+        in CliRunner().invoke(cli, ["site", "check", "--site", f"{tmp_path}/site.toml"]).output
+    )
 
 
 @pytest.mark.parametrize(
