@@ -238,6 +238,6 @@ def test_nodes_join_by_ray_with_the_key_and_end_with_the_job(with_servers: User,
     assert re.search("with another key, ray status ends with [1-9]", jobs.output(job)), jobs.output(job)
     with_servers.run(f"sifmod serve stop {job}")
     jobs.failed(job)
-    until(
-        lambda: subprocess.run(["pgrep", "-f", f"sifmod-ray-{job}"], check=False, capture_output=True).returncode == 1
-    )
+    join = 20000 + int(job) % 187 * 64 + 32
+    command = ["pgrep", "-f", f"/ray/.*{join}"]
+    until(lambda: subprocess.run(command, check=False, capture_output=True).returncode == 1)
