@@ -19,6 +19,7 @@ from sifmod.container.variables import HOST_VARIABLES
 from sifmod.site.advisory import ENTRY_KEYS, MATCH_KEYS
 from sifmod.site.feature import FEATURE_KEYS
 from sifmod.site.keys import Key, plain
+from sifmod.site.server import SERVER_KEYS
 from sifmod.site.settings import KEYS
 
 ROOT = Path(__file__).parents[1]
@@ -87,6 +88,7 @@ PARTS: Mapping[str, Mapping[str, Callable[[], Iterator[str]]]] = {
         "advisory keys": partial(keys, ENTRY_KEYS),
         "conditions": partial(keys, MATCH_KEYS, meaning="holds if"),
     },
+    "docs/reference/commands.md": {"server keys": partial(keys, SERVER_KEYS)},
     "docs/reference/parameters.md": {"parameters": parameters},
     "docs/reference/tools.md": {"tools": tools},
 }

@@ -33,6 +33,7 @@ _VERBS = {
     "render": "Print the files that an install would write.",
     "restripe": "Spread installed images over the targets of Lustre.",
     "sbatch": "Print a job script that runs Python in a container.",
+    "serve": "Show and stop the servers of models that your jobs run.",
     "show": "Show everything about one installed container.",
     "site": "Show and check the settings of the cluster.",
     "verify": "Check that installed containers are intact and run.",

@@ -16,7 +16,8 @@ from sifmod.errors import SifmodError
 from sifmod.installed.installation import Installation
 from sifmod.installed.job import fitted
 from sifmod.installed.modulepath import find_usable
-from sifmod.render.job import LAUNCHERS, Job, render_job
+from sifmod.render.job import LAUNCHERS, PROGRAM, Job, fetching, render_job
+from sifmod.site.server import load_servers, server_of
 from sifmod.site.settings import load_settings
 
 
@@ -33,6 +34,22 @@ from sifmod.site.settings import load_settings
     default=None,
     help="srun starts every process of Python; torchrun is started once on each node and starts the processes there; "
     "program starts a program of the container in every task (default: srun, or program if the module has no Python).",
+)
+@click.option(
+    "--serve",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[NAME]",
+    help="The command serves a model: give it a port and a key, and say where it is when it answers. NAME is a known "
+    "server (default: the one of the command's name; write --serve=NAME).",
+)
+@click.option("--health", default="", metavar="PATH", help="With --serve: where the server says that it is ready.")
+@click.option(
+    "--batch",
+    default="",
+    metavar="FILE",
+    help="With --serve: send the requests of FILE, in the format of OpenAI's batches, and end the job.",
 )
 @click.option("--time", "-t", default=Job.time, show_default=True, help="Time limit, as for sbatch.")
 @click.option("--partition", "-p", default="", help="Partition (default: the site's if the job requests GPUs).")
@@ -53,6 +70,9 @@ def sbatch(
     tasks_per_node: int,
     cpus_per_task: int,
     launcher: Optional[str],
+    serve: Optional[str],
+    health: str,
+    batch: str,
     time: str,
     partition: str,
     account: str,
@@ -68,6 +88,9 @@ def sbatch(
     partition and account. If the site has CPU masks and the job takes all GPUs of a node, each process is bound to the
     cores nearest to its GPU.
 
+    With --serve, the command serves a model, and each node has one task. {host}, {port} and {key_file} in the arguments
+    of a server that is not known are filled in; it reads its key from that file, or from the variable API_KEY.
+
     \b
     Examples:
       sifmod sbatch PyTorch/2.2.0 -- train.py --epochs 10 >job.sh
@@ -76,10 +99,15 @@ def sbatch(
       sifmod sbatch PyTorch/2.2.0 -N 1000 --broadcast -- train.py
       sifmod sbatch PyTorch/2.2.0 -N 2 --gpus-per-node 8 --pyxis -- train.py
       sifmod sbatch samtools/1.16.1 --cpus-per-task 8 -- samtools index -@8 a.bam
+      sifmod sbatch vLLM/0.11 --serve --gpus-per-node 4 -- vllm serve ORG/MODEL
+      sifmod sbatch App/1.0 --serve --health / -- app --bind {host}:{port}
     """
     # a naming scheme may have made another name for `module load` of NAME/VERSION
     installed = _installation(module)
     site = load_settings(site=site_name).site
+    if serve is None and (health or batch):
+        raise click.UsageError("--health and --batch are for --serve.")
+    server = None if serve is None else server_of(command, load_servers(site), serve)
     job = Job(
         module=installed.module if installed else module,
         command=command,
@@ -87,13 +115,16 @@ def sbatch(
         gpus_per_node=gpus_per_node,
         processes_per_node=tasks_per_node,
         cpus_per_process=cpus_per_task,
-        launcher=launcher or Job.launcher,
+        launcher=launcher or (PROGRAM if server else Job.launcher),
         time=time,
         partition=partition,
         account=account,
         broadcast=broadcast,
         gpu=str(installed.manifest.parameters.get("gpu") or "") if installed else "",
         pyxis=site.prefers_plugin if pyxis is None else pyxis,
+        server=server,
+        health=health,
+        batch=batch,
     )
     if installed:
         job = fitted(job, installed.manifest, launcher=launcher or "")
@@ -107,6 +138,16 @@ def sbatch(
                 f"{lacking.way}"
             )
     script = render_job(job, site)
+    if fetching(job, site):
+        echo_error(
+            "sifmod: nodes of this site have no way to the internet: fetch the model on a login node before, with: "
+            f"{fetching(job, site)}"
+        )
+    if server and server.keyless:
+        echo_error(
+            f"sifmod: {server.name} checks no key: it listens on its node alone, where every user of that node can use "
+            "it. Ask for a node of your own (#SBATCH --exclusive) if others are on it"
+        )
     if as_json:
         echo_json({"job": asdict(job), "script": script})
     else:

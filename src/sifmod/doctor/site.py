@@ -23,6 +23,7 @@ from sifmod.host.runtime import find_runtime
 from sifmod.site import cache
 from sifmod.site.advisories import load_advisories
 from sifmod.site.feature import conflicts
+from sifmod.site.server import load_servers
 from sifmod.site.settings import Settings, Site
 from sifmod.text import quoting
 from sifmod.text.size import counted, size_text
@@ -61,6 +62,7 @@ def check_site(settings: Settings) -> tuple[Finding, ...]:
         *_paths_of_variables(site),
         *_network(site),
         *_advisories(site),
+        *_servers(site),
     )
     return tuple(_with_origin(finding, settings) for finding in findings)
 
@@ -462,3 +464,15 @@ def _advisories(site: Site) -> Iterator[Finding]:
         yield Finding(PROBLEM, "advisories", files, str(error), "correct it: eb and doctor refuse it")
     else:
         yield Finding(OK, "advisories", f"{files}: {count} advisories with those that are shipped")
+
+
+def _servers(site: Site) -> Iterator[Finding]:
+    if not site.servers:
+        return
+    files = ", ".join(site.servers)
+    try:
+        found = load_servers(site)
+    except SiteError as error:
+        yield Finding(PROBLEM, "servers", files, str(error), "correct it: sifmod sbatch --serve refuses it")
+    else:
+        yield Finding(OK, "servers", f"{files}: with those that are shipped {', '.join(found)}")

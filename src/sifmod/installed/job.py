@@ -26,6 +26,13 @@ def fitted(job: Job, manifest: Manifest, *, launcher: str = "") -> Job:
             "--module-only, or leave --broadcast out"
         )
     has_python = f"runscripts/{LAUNCHERS[SRUN]}" in manifest.files
+    if job.server:
+        if "runscripts/serve" not in manifest.files:
+            raise JobError(
+                f"'{job.module}' was installed by a sifmod that had no --serve: install it again with eb --rebuild "
+                "--module-only"
+            )
+        return job
     job = replace(job, launcher=launcher or (SRUN if has_python else PROGRAM))
     check_runscript(job, manifest)
     return replace(job, is_wrapper=job.launcher == PROGRAM and f"bin/{job.command[0]}" in manifest.files)

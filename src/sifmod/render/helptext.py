@@ -110,7 +110,11 @@ def _runscripts(spec: ContainerSpec) -> dict[str, str]:
         "torchrun-distributed": "torchrun, one Slurm task on each node",
         "mpi-check": "tests MPI, in a Slurm step or alone",
     }
-    return {**(of_python if spec.python else {}), "get-master": "prints the host of rank 0 of the job step"}
+    return {
+        **(of_python if spec.python else {}),
+        "get-master": "prints the host of rank 0 of the job step",
+        "serve": "serves a model, for sifmod sbatch --serve",
+    }
 
 
 def _choice_of_runtimes(spec: ContainerSpec) -> Iterator[str]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Optional
 
 from sifmod import names
 from sifmod.errors import JobError
 from sifmod.render.templates import render_template
+from sifmod.site.server import Server, check_path, check_places
 from sifmod.site.settings import Site
 
 # What starts the command in each task.
@@ -46,6 +48,9 @@ class Job:
     pyxis: bool = False  # whether Slurm's plugin pyxis starts the container, with enroot, instead of a runtime for SIFs
     is_wrapper: bool = False  # whether the command is a host command of the module; for `program` only
     gpu: str = ""  # vendor of the GPUs that the container is for; empty for the site's
+    server: Optional[Server] = None  # the command is one that serves a model, started by the runscript `serve`
+    health: str = ""  # path at which the server says that it is ready; empty for that of its row
+    batch: str = ""  # file of requests that the server answers in the job, which then ends; empty for none
 
 
 def render_job(job: Job, site: Site) -> str:
@@ -75,6 +80,8 @@ def render_job(job: Job, site: Site) -> str:
     cores = sorted({bin(int(mask, 16)).count("1") for mask in site.cpu_bind_masks}) if is_whole_node else []
     cpus = job.cpus_per_process or (cores[-1] if cores else 0)
     is_torchrun = job.launcher == TORCHRUN
+    # one task on each node, with all of its GPUs and cores
+    is_one = is_torchrun or bool(job.server)
     return render_template(
         "sbatch",
         job=job,
@@ -83,15 +90,51 @@ def render_job(job: Job, site: Site) -> str:
         partition=_slurm_name("partition", job.partition, _sites_partition(job, site)),
         account=_slurm_name("account", job.account, site.slurm_account),
         processes=processes,
-        tasks=1 if is_torchrun else processes,
-        cpus_per_task=cpus * processes if is_torchrun else cpus,
-        masks=site.cpu_bind_masks if is_whole_node and not is_torchrun else (),
-        unused_masks=bool(site.cpu_bind_masks and job.gpus_per_node and not is_whole_node and not is_torchrun),
+        tasks=1 if is_one else processes,
+        cpus_per_task=cpus * processes if is_one else cpus,
+        masks=site.cpu_bind_masks if is_whole_node and not is_one else (),
+        unused_masks=bool(site.cpu_bind_masks and job.gpus_per_node and not is_whole_node and not is_one),
         is_torchrun=is_torchrun,
         runscript=LAUNCHERS[job.launcher],
+        serve=_serve_words(job, job.server, site) if job.server else (),
+        command=(*job.command, *job.server.arguments.split()) if job.server else job.command,
         # by its whole path: srun would take a program of the host that has the name of the command
         with_environment=f"{names.RUNSCRIPTS}/with-environment",
     )
+
+
+def _serve_words(job: Job, server: Server, site: Site) -> list[str]:
+    """Return the options of the runscript `serve`, and check what it starts."""
+    if job.launcher != PROGRAM or job.processes_per_node not in (0, 1):
+        raise JobError("--serve starts one program on each node: leave --launcher and --tasks-per-node out")
+    try:
+        health = check_path(job.health or server.health)
+    except ValueError as error:
+        raise JobError(f"--health: {error}") from error
+    if server.name:
+        server.check(job.command)
+    else:
+        check_places(job.command)
+    if job.nodes > 1 and server.name and not server.several:
+        raise JobError(f"{server.name} does not serve a model on several nodes: leave --nodes out")
+    given = {
+        "server": server.name,
+        "model": server.model_of(job.command),
+        "health": health,
+        "limit": site.serve_timeout,
+        "nodes": job.nodes,
+        "key-variable": server.key_variable,
+        "key-config": server.key_config,
+        "batch": job.batch,
+    }
+    if job.nodes > 1:
+        given.update(several=server.several, head=server.head, member=server.member)
+    flags = {"keyless": server.keyless, "any-address": site.serve_any_address, "offline": site.offline_nodes}
+    return [
+        *(f"--{name}={value}" for name, value in given.items() if value),
+        *(f"--variable={one}" for one in (server.variables if job.nodes > 1 else ())),
+        *(f"--{name}" for name, is_set in flags.items() if is_set),
+    ]
 
 
 def _check(job: Job) -> None:
@@ -117,6 +160,15 @@ def _check(job: Job) -> None:
         raise JobError(
             f"'{job.time}' is not a time limit of Slurm: write minutes, 'hours:minutes:seconds' or 'days-hours'"
         )
+
+
+def fetching(job: Job, site: Site) -> str:
+    """Return what users type on a login node so that a server of a model has it where nodes have no network; or ''."""
+    model = job.server.model_of(job.command) if job.server and site.offline_nodes else ""
+    # ORGANISATION/NAME of a hub, which is no path of this cluster
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model):
+        return ""
+    return f"module load {job.module}; in-container hf download {model}"
 
 
 def _sites_partition(job: Job, site: Site) -> str:

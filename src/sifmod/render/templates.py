@@ -70,6 +70,8 @@ def render(spec: ContainerSpec, site: Site) -> tuple[Artefact, ...]:
         _values(spec, names.VALUES, script_values(spec, site), script_constants()),
         _values(spec, names.MORE_VALUES, more_values(spec, site), more_constants()),
         *map(_static, _static_files(spec, site)),
+        # in the container too
+        replace(_static("share/on-node.sh"), path=PurePosixPath("runscripts/on-node.sh")),
         *(
             artefact("bin", name, template="wrapper", command=name, arguments=words, installer=_installer(spec, name))
             for name, words in commands.items()
@@ -105,6 +107,7 @@ def _static_files(spec: ContainerSpec, site: Site) -> Iterator[str]:
     yield from (f"share/{name}.sh" for name in ("node-copies", "on-node", "paths", "share-container"))
     yield from ("share/hold-container", "share/node-copy")
     yield from ("runscripts/get-master", "runscripts/mpi-check", f"runscripts/{names.MPI_CHECK}")
+    yield from ("runscripts/serve", "runscripts/slurm.sh")
     if site.feature:
         yield "share/features.sh"
     if cache_folders(spec, site):
@@ -113,7 +116,7 @@ def _static_files(spec: ContainerSpec, site: Site) -> Iterator[str]:
         yield "share/gpus.sh"
     if spec.python:
         yield from ("runscripts/conda-python-distributed", "runscripts/conda-python-simple", "runscripts/list-packages")
-        yield from ("runscripts/run-tool", "runscripts/slurm.sh", "runscripts/torchrun-distributed")
+        yield from ("runscripts/batch.py", "runscripts/run-tool", "runscripts/torchrun-distributed")
         yield f"runscripts/{names.CONSISTENCY}"
     if spec.venv:
         yield from (f"bin/{name}" for name in (*names.RELOADING, "carry-over", "refresh-commands"))

@@ -198,6 +198,24 @@ class Site:
         f"vendors, a table: `{{ {', '.join(f'{vendor} = ...' for vendor in VENDORS)} }}`.",
     )
     slurm_account: str = described(TEXT, "", "Slurm account for jobs (`sifmod sbatch`), unless the user names another.")
+    servers: tuple[str, ...] = described(
+        PATHS,
+        (),
+        "Files with the site's own [servers of models](commands.md#servers-of-models), in addition to those that are "
+        "shipped. A later row of a name replaces an earlier one.",
+    )
+    serve_timeout: int = described(
+        number(1, 86400), 1800, "Seconds that a server of `sifmod sbatch --serve` has until it answers."
+    )
+    serve_any_address: bool = described(
+        FLAG, False, "Whether such a server may listen on all addresses of its node. Else the job ends if it does."
+    )
+    offline_nodes: bool = described(
+        FLAG,
+        False,
+        "Whether compute nodes have no way to the internet: then `sifmod sbatch --serve` sets `HF_HUB_OFFLINE`, and "
+        "tells how to fetch the model on a login node.",
+    )
     installer: str = described(
         choice("pip", "uv", empty="pip"),
         "pip",

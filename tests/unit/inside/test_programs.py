@@ -23,6 +23,7 @@ SOURCE = Path(sifmod.__file__).parent
 
 # How each answers when it is started as it is in a container; `venv` is below, `installers` and `locked` elsewhere.
 STARTED = {
+    "batch": (["http://127.0.0.1:9", "/nowhere", "/nowhere"], 2),
     "compilers": ([], 0),
     "consistency": (["/nowhere"], 0),
     "has_module": (["json"], 0),

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from sifmod.cli import cli
 from sifmod.errors import JobError
-from sifmod.render.job import Job, render_job
+from sifmod.render.job import Job, fetching, render_job
+from sifmod.site.server import OTHER, load_servers
 from sifmod.site.settings import Site, load_site
 
 from ..support import a_site
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden/jobs"
 LUMI = load_site({"SIFMOD_SITE": "lumi"})
+SERVERS = load_servers(LUMI)
 MODULE = "PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315"
 HOSTILE = ("a b", "it's", '"$(touch here)"', "`id`", "new\nline", "*", "", "\\", "é", "-u", "#SBATCH --nodes=9")
 
@@ -53,6 +55,16 @@ CASES = {
     "pyxis-program": (
         Job("samtools/1.22", ("samtools", "index"), launcher="program", is_wrapper=True, pyxis=True),
         a_site(runtimes=("enroot",)),
+    ),
+    "serve": (
+        Job(
+            *("vLLM/0.11", ("vllm", "serve", "org/model")),
+            nodes=2,
+            gpus_per_node=8,
+            launcher="program",
+            server=SERVERS["vllm"],
+        ),
+        replace(LUMI, offline_nodes=True, serve_timeout=600),
     ),
     "hostile": (
         Job("Python/3.11", ("my script.py", *HOSTILE), nodes=2, processes_per_node=2),
@@ -262,3 +274,51 @@ def test_the_command_prints_the_script_or_json() -> None:
 def test_runscripts_are_started_by_the_host_command_which_looks_at_the_node() -> None:
     job = Job(module="PyTorch/2.2.0", command=("train.py",))
     assert "\n    in-container \\\n    conda-python-distributed" in render_job(job, a_site())
+
+
+def serving(*command: str, server: str = "", **changes: Any) -> Job:
+    return Job("A/1", command, launcher="program", server=SERVERS[server] if server else OTHER, **changes)
+
+
+def test_a_server_gets_what_it_is_told_and_its_model_whatever_its_name_holds(run: Run) -> None:
+    words = run(serving("vllm", "serve", *HOSTILE, server="vllm"), a_site(serve_any_address=True))
+    end = words.index("--")
+    assert words[:3] == ["--kill-on-bad-exit", "in-container", "serve"]
+    assert set(words[3:end]) == {
+        *("--server=vllm", "--model=a b", "--health=/health", "--limit=1800", "--nodes=1"),
+        *("--key-variable=VLLM_API_KEY", "--any-address"),
+    }
+    assert words[end + 1 :] == ["vllm", "serve", *HOSTILE, "--host", "{host}", "--port", "{port}"]
+    assert "--keyless" in run(serving("transformers", "serve", "M", server="transformers"))
+    other = run(serving("x", "{port}", health="/up?a=1"))
+    assert {"--health=/up?a=1", "--key-variable=API_KEY"} < set(other)
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (serving("vllm", "serve", "M", "--api-key=k", server="vllm"), "leave --api-key out: the job sets"),
+        (serving("vllm", "serve", "M", "--host", "0.0.0.0", server="vllm"), "leave --host out"),  # noqa: S104 - refused
+        (serving("x", "{port}", "--key={key}"), "so {key} can't be one: write {key_file}"),
+        (serving("x", "--port", "8000"), "'x' is not a server that is known, so its arguments must say where"),
+        (serving("x", "{port}", health="no"), "--health: 'no' is not the path of a URL"),
+        (
+            serving("transformers", "serve", server="transformers", nodes=2),
+            "transformers does not serve a model on sev",
+        ),
+        (serving("x", "{port}", processes_per_node=2), "leave --launcher and --tasks-per-node out"),
+        (replace(serving("x", "{port}"), launcher="srun"), "leave --launcher and --tasks-per-node out"),
+    ],
+)
+def test_a_server_that_can_not_be_told_is_refused(job: Job, said: str) -> None:
+    with pytest.raises(JobError) as caught:
+        render_job(job, a_site())
+    assert said in str(caught.value)
+
+
+def test_where_nodes_have_no_network_a_model_of_a_hub_is_fetched_before() -> None:
+    job = serving("vllm", "serve", "org/model", server="vllm")
+    assert fetching(job, a_site()) == ""
+    assert fetching(job, a_site(offline_nodes=True)) == "module load A/1; in-container hf download org/model"
+    for path in ("/scratch/m", "./m", "$(x)/m", "a/b/c"):
+        assert fetching(replace(job, command=("vllm", "serve", path)), a_site(offline_nodes=True)) == ""

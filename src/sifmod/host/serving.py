@@ -1,0 +1,165 @@
+"""Servers of models that jobs of this user run: what their runscript has written down, and whether they answer."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sifmod.errors import CommandError, SifmodError
+from sifmod.host.command import LOOK, run
+
+FOLDER = ".local/state/sifmod/serve"
+
+# States of a server: it answers, it does not yet or no longer, only its node reaches it, and its job is gone.
+READY, SILENT, ON_NODE, GONE = "ready", "silent", "on its node", "gone"
+
+_LARGEST = 64 << 10  # bytes of a file; a model's name and some paths
+_MOST_FIELD = 8192
+_URL = re.compile(r"http://([A-Za-z0-9._-]+):([0-9]{1,5})")
+_PATH = re.compile(r"/[!-~]*")
+_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Serving:
+    """One server, as its runscript `serve` has written it down."""
+
+    job: str  # Slurm's number of its job
+    url: str  # http://HOST:PORT
+    key_file: str  # the file with its key; empty if it checks none
+    node: str
+    health: str  # path at which it says that it is ready
+    model: str  # empty if the command names none
+    module: str
+    since: str  # when it answered first, in ISO 8601
+
+
+@contextmanager
+def opened_folder(home: Path) -> Iterator[int]:
+    """Yield a descriptor of the folder of a user's servers, -1 if there is none.
+
+    Raises:
+        SifmodError: it is another user's, or others may change it: what is in it is not believed.
+    """
+    path = home / FOLDER
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield -1
+        return
+    try:
+        status = os.fstat(descriptor)
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            whose = "leads to a folder of another user" if path.is_symlink() else "belongs to another user"
+            problem = "can be written to by others" if status.st_uid == os.geteuid() else whose
+            raise SifmodError(f"'{path}' {problem}, so what it says of your servers is not used: move it away")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def servings(folder: int) -> tuple[list[Serving], list[str]]:
+    """Return the servers in an open folder by job, and the names of files that are not what `serve` writes."""
+    found, damaged = [], []
+    for name in sorted(os.listdir(folder), key=lambda text: (len(text), text)):
+        job, dot, suffix = name.partition(".")
+        if dot and suffix == "json" and re.fullmatch(r"[0-9]{1,10}", job):
+            try:
+                found.append(_read(folder, job))
+            except (OSError, ValueError):
+                damaged.append(name)
+    return found, damaged
+
+
+def _read(folder: int, job: str) -> Serving:
+    descriptor = os.open(f"{job}.json", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            raise ValueError(job)
+        text = stream.read(_LARGEST + 1)
+        if len(text) > _LARGEST:
+            raise ValueError(job)
+        content: Any = json.loads(text.decode(errors="replace"))
+    names = ("url", "key_file", "node", "health", "model", "module", "since")
+    if not isinstance(content, Mapping) or not all(
+        isinstance(content.get(name), str) and len(content[name]) < _MOST_FIELD for name in names
+    ):
+        raise ValueError(job)
+    if not _URL.fullmatch(content["url"]) or not _PATH.fullmatch(content["health"]):
+        raise ValueError(job)
+    return Serving(job, **{name: content[name] for name in names})
+
+
+def key_problem(serving: Serving, folder: int) -> str:
+    """Return what is wrong with the file of a key: others must not read it; empty if nothing is."""
+    if not serving.key_file:
+        return ""
+    try:
+        status = os.stat(f"{serving.job}.key", dir_fd=folder, follow_symlinks=False)
+    except OSError as error:
+        return f"'{serving.key_file}': {error.strerror}"
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        return f"'{serving.key_file}' is not a file of yours: stop this server"
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        return f"others can read '{serving.key_file}': stop this server, whose key they may know"
+    return ""
+
+
+def running_jobs() -> frozenset[str]:
+    """Return the jobs of this user that Slurm knows.
+
+    Raises:
+        SifmodError: Slurm does not answer, so that nothing is known.
+    """
+    try:
+        done = run(["squeue", "--noheader", "--format=%A", f"--user={os.geteuid()}"], time_limit=LOOK)
+    except CommandError as error:
+        raise SifmodError(f"Slurm can't be asked which jobs run: {error}") from error
+    if done.status:
+        raise SifmodError(f"Slurm can't be asked which jobs run: {done.last_lines}")
+    return frozenset(done.stdout.split())
+
+
+def state_of(serving: Serving, jobs: frozenset[str]) -> str:
+    """Return the state of a server, asked at its health path without its key; redirects are not followed."""
+    if serving.job not in jobs:
+        return GONE
+    host, port = serving.url.partition("://")[2].split(":")
+    here = os.environ.get("SLURMD_NODENAME", os.uname().nodename.partition(".")[0])
+    if not serving.key_file and serving.node != here:
+        return ON_NODE
+    connection = http.client.HTTPConnection(host, int(port), timeout=_SECONDS)
+    try:
+        connection.request("GET", serving.health)
+        return READY if connection.getresponse().status // 100 == 2 else SILENT
+    except (OSError, http.client.HTTPException, ValueError):
+        return SILENT
+    finally:
+        connection.close()
+
+
+def forget(job: str, folder: int) -> None:
+    """Remove the files of a server whose job is gone."""
+    for suffix in ("json", "key", "config", "new", "key.new"):
+        with suppress(FileNotFoundError):
+            os.unlink(f"{job}.{suffix}", dir_fd=folder)
+
+
+def stop(job: str) -> None:
+    """End the job of a server.
+
+    Raises:
+        SifmodError: Slurm refuses.
+    """
+    done = run(["scancel", job], time_limit=LOOK)
+    if done.status:
+        raise SifmodError(f"job {job} can't be ended: {done.last_lines}")

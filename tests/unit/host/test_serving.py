@@ -1,0 +1,157 @@
+"""What the servers of this user's jobs have written down is read without trust in it."""
+
+import http.server
+import json
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sifmod.errors import SifmodError
+from sifmod.host.serving import (
+    FOLDER,
+    GONE,
+    ON_NODE,
+    READY,
+    SILENT,
+    Serving,
+    forget,
+    key_problem,
+    opened_folder,
+    servings,
+    state_of,
+)
+
+CONTENT = {
+    "url": "http://nid001:20000",
+    "key_file": "/home/me/.local/state/sifmod/serve/7.key",
+    "node": "nid001",
+    "health": "/health",
+    "model": "org/model",
+    "module": "vLLM/1",
+    "since": "2026-11-26T12:00:00+0000",
+}
+SERVING = Serving("7", **CONTENT)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / FOLDER
+    path.mkdir(mode=0o700, parents=True)
+    return path
+
+
+def read(home: Path) -> tuple[list[Serving], list[str]]:
+    with opened_folder(home) as descriptor:
+        return servings(descriptor)
+
+
+def test_servers_are_read_in_the_order_of_their_jobs(tmp_path: Path, folder: Path) -> None:
+    for job in ("123", "7", "45"):
+        (folder / f"{job}.json").write_text(json.dumps(CONTENT))
+    for other in ("7.key", "x.json", "7.new"):
+        (folder / other).write_text("")
+    found, damaged = read(tmp_path)
+    assert [one.job for one in found] == ["7", "45", "123"]
+    assert found[0] == SERVING
+    assert damaged == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"url": "file:///etc/passwd"},
+        {"url": "http://nid001:20000@elsewhere:1"},
+        {"url": "http://nid001:20000/\r\nX: y"},
+        {"health": "health"},
+        {"health": "/ HTTP/1.1\r\nX: y"},
+        {"model": 7},
+        {"node": None},
+        {"model": "x" * 9000},
+    ],
+)
+def test_what_serve_does_not_write_is_not_believed(tmp_path: Path, folder: Path, changes: dict[str, Any]) -> None:
+    (folder / "7.json").write_text(json.dumps({**CONTENT, **changes}))
+    assert read(tmp_path) == ([], ["7.json"])
+
+
+def test_neither_links_nor_pipes_nor_endless_files_are_read(tmp_path: Path, folder: Path) -> None:
+    (tmp_path / "other").write_text(json.dumps(CONTENT))
+    (folder / "1.json").symlink_to(tmp_path / "other")
+    os.mkfifo(folder / "2.json")
+    (folder / "3.json").write_text(json.dumps(CONTENT) + " " * (1 << 20) + "x")
+    (folder / "4.json").write_text("[")
+    (folder / "5.json").mkdir()
+    assert read(tmp_path) == ([], ["1.json", "2.json", "3.json", "4.json", "5.json"])
+
+
+def test_a_folder_that_others_may_change_is_refused(tmp_path: Path, folder: Path) -> None:
+    folder.chmod(0o777)
+    with pytest.raises(SifmodError, match="can be written to by others"), opened_folder(tmp_path):
+        pass
+    folder.chmod(0o700)
+    folder.rmdir()
+    with opened_folder(tmp_path) as descriptor:
+        assert descriptor == -1
+    folder.symlink_to("/usr")
+    if os.geteuid():
+        with pytest.raises(SifmodError, match="leads to a folder of another user"), opened_folder(tmp_path):
+            pass
+
+
+def test_a_key_that_others_can_read_is_named(tmp_path: Path, folder: Path) -> None:
+    def problem() -> str:
+        with opened_folder(tmp_path) as descriptor:
+            return key_problem(SERVING, descriptor)
+
+    assert "No such file" in problem()
+    key = folder / "7.key"
+    key.write_text("k")
+    key.chmod(0o600)
+    assert problem() == ""
+    key.chmod(0o640)
+    assert "others can read" in problem()
+    key.unlink()
+    key.symlink_to("/etc/hostname")
+    assert "not a file of yours" in problem()
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A server that answers with the status that its path is; 307 leads to 200."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(int(self.path[1:]))
+            self.send_header("Location", "/200")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield server.server_port
+        server.shutdown()
+
+
+def test_a_server_is_asked_at_its_health_path(port: int) -> None:
+    serving = replace(SERVING, url=f"http://127.0.0.1:{port}", health="/200")
+    jobs = frozenset({"7"})
+    assert state_of(serving, jobs) == READY
+    assert [state_of(replace(serving, health=path), jobs) for path in ("/307", "/503")] == [SILENT, SILENT]
+    assert state_of(serving, frozenset({"8"})) == GONE
+    assert state_of(replace(serving, key_file=""), jobs) == ON_NODE
+    assert state_of(replace(serving, url="http://127.0.0.1:9"), jobs) == SILENT
+
+
+def test_what_a_job_has_left_is_removed_and_nothing_else(tmp_path: Path, folder: Path) -> None:
+    for name in ("7.json", "7.key", "77.json", "mine"):
+        (folder / name).touch()
+    with opened_folder(tmp_path) as descriptor:
+        forget("7", descriptor)
+    assert sorted(path.name for path in folder.iterdir()) == ["77.json", "mine"]

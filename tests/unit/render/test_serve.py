@@ -1,0 +1,313 @@
+"""The runscript `serve`, outside of a container and of Slurm, with a stand-in for the server."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+from sifmod.container.spec import PythonLayout
+from sifmod.resources import program
+
+from ..support import a_site, a_spec
+from .cases import ROOT, outputs
+from .running import until
+
+STANDIN = ROOT / "tests" / "standin_server.py"
+STEP = {
+    "SLURM_PROCID": "0",
+    "SLURM_JOB_ID": "4711",
+    "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_STEP_NUM_NODES": "1",
+    "SLURM_STEP_NODELIST": "localhost",
+    "SLURMD_NODENAME": "localhost",
+    "SLURM_SUBMIT_HOST": "login1",
+}
+HERE = ("{host}", "{port}")
+# A block of 64 ports for each job: tests that run at once must not share one.
+WORKER = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "gw0")) or 0)
+
+
+class Serve:
+    """Starts the runscript with a home of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.home.mkdir(mode=0o700)
+        self.top = folder / "runscripts"
+        self.top.mkdir()
+        python = PythonLayout(str(folder))
+        for name, text in outputs(a_spec(python=python, venv="", gpu=""), a_site()).items():
+            if name.startswith("runscripts/") and "/" not in name[len("runscripts/") :]:
+                path = self.top / name[len("runscripts/") :]
+                path.write_text(text)
+                path.chmod(0o755)
+        (folder / "bin").mkdir()
+        (folder / "bin" / "python3").symlink_to(sys.executable)
+        self.running: list[subprocess.Popen[str]] = []
+        self.job = str(4711 + WORKER)
+
+    @property
+    def state(self) -> Path:
+        return self.home / ".local/state/sifmod/serve"
+
+    def start(
+        self,
+        *options: str,
+        how: tuple[str, ...] = (),
+        command: Optional[list[str]] = None,
+        environ: Optional[dict[str, str]] = None,
+    ) -> subprocess.Popen[str]:
+        words = command or [sys.executable, str(STANDIN), *HERE, *how]
+        process = subprocess.Popen(
+            ["bash", self.top / "serve", "--limit=20", "--key-variable=API_KEY", *options, "--", *words],
+            env={
+                "PATH": "/usr/bin:/bin",
+                "HOME": str(self.home),
+                "TMPDIR": str(self.home),
+                **STEP,
+                "SLURM_JOB_ID": self.job,
+                **(environ or {}),
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=self.home,
+        )
+        self.running.append(process)
+        return process
+
+    def ready(self, *options: str, **more: object) -> dict[str, str]:
+        process = self.start(*options, **more)  # type: ignore[arg-type] # as start takes it
+        path = self.state / f"{self.job}.json"
+        until(lambda: path.exists() or process.poll() is not None)
+        assert path.exists(), process.communicate()[0]
+        found: dict[str, str] = json.loads(path.read_text())
+        return found
+
+    def fails(self, *options: str, **more: object) -> str:
+        process = self.start(*options, **more)  # type: ignore[arg-type] # likewise
+        output = process.communicate(timeout=240)[0]
+        assert process.returncode not in (0, None), output
+        assert not list(self.state.glob("*")) if self.state.is_dir() else True
+        return output
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    found = Serve(tmp_path)
+    yield found
+    for process in found.running:
+        process.terminate()
+        process.wait()
+
+
+def asked(url: str, key: str = "") -> int:
+    """Return the status of an answer."""
+    host, _, path = url.partition("://")[2].partition("/")
+    connection = http.client.HTTPConnection(host, timeout=30)
+    connection.request("GET", f"/{path}", headers={"Authorization": f"Bearer {key}"} if key else {})
+    with closing(connection):
+        return connection.getresponse().status
+
+
+def processes_with(text: str) -> list[int]:
+    """Return the processes with a text in their arguments."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if text in path.read_bytes().replace(b"\0", b" ").decode(errors="replace"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def test_what_is_ready_is_written_down_and_nothing_is_left_when_it_ends(serve: Serve) -> None:
+    model = """it's "m" \\ $(touch x) `touch x`;\tü"""
+    found = serve.ready(f"--model={model}", how=("child",))
+    assert (found["model"], found["node"], found["health"]) == (model, "localhost", "/health")
+    assert found["module"] == a_spec().module
+    key_file = Path(found["key_file"])
+    key = key_file.read_text().strip()
+    assert re.fullmatch("[0-9a-f]{64}", key)
+    assert {path.stat().st_mode & 0o777 for path in serve.state.iterdir()} == {0o600}
+    assert serve.state.stat().st_mode & 0o777 == 0o700
+    assert [asked(f"{found['url']}/v1/models", given) for given in ("", "x", key)] == [401, 401, 200]
+    assert processes_with(key) == []
+    assert len(processes_with("child of the server")) == 1
+    process = serve.running[0]
+    process.send_signal(signal.SIGTERM)
+    output = process.communicate()[0]
+    assert process.returncode == 143
+    assert list(serve.state.iterdir()) == []
+    assert processes_with("child of the server") == []
+    assert key not in output
+    assert "settings: {'api_key': '(key)'}" in output
+    port = found["url"].rpartition(":")[2]
+    assert f"ssh -N -L {port}:localhost:{port} login1" in output
+    assert not (serve.home / "x").exists()
+
+
+def test_the_line_for_curl_is_one_that_works(serve: Serve) -> None:
+    found = serve.ready("--server=vllm", "--key-variable=VLLM_API_KEY")
+    output = serve.running[0].stdout
+    assert output
+    lines = iter(output.readline, "")
+    command = next(line for line in lines if line.startswith("on the cluster: ")).partition(": ")[2]
+    done = subprocess.run(
+        ["bash", "-c", f'curl() {{ /usr/bin/curl -sS "$@"; }}; {command}'], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == {"data": [{"id": "model"}]}, found
+
+
+@pytest.mark.parametrize(
+    ("how", "options", "said"),
+    [
+        ("fails", [], "the server ended with status 3 before it answered: its last lines are above"),
+        ("redirects", [], "/health answers 307 (location: http://elsewhere/), which is not followed: name the path"),
+        ("has none", [], "/health answers 404: name the path that says"),
+        ("everywhere", [], "was told to listen on 127.0.0.1, but listens on another address of localhost (00000000"),
+        ("waits", ["--limit=1"], "the server did not answer at /health within 1 seconds: its last lines are above"),
+        ("open", ["--server=vllm", "--key-variable=VLLM_API_KEY"], "answers /v1/models without a key, so everybody"),
+    ],
+)
+def test_a_server_that_does_not_do_as_it_was_told_ends_with_the_reason(
+    serve: Serve, how: str, options: list[str], said: str
+) -> None:
+    output = serve.fails(*options, how=(how,))
+    assert said in output.replace("Location", "location")
+    assert "settings: {'api_key': '(key)'}" in output
+    assert processes_with(f"{STANDIN} 127.0.0.1 {20000 + int(serve.job) % 187 * 64}") == []
+
+
+def test_a_site_may_let_servers_listen_everywhere(serve: Serve) -> None:
+    assert asked(f"{serve.ready('--any-address', how=('everywhere',))['url']}/health") == 200
+
+
+def test_a_killed_server_takes_its_files_along(serve: Serve) -> None:
+    found = serve.ready()
+    (server,) = processes_with(f"{sys.executable} {STANDIN} 127.0.0.1 {found['url'].rpartition(':')[2]}")
+    os.kill(server, signal.SIGKILL)
+    output = serve.running[0].communicate()[0]
+    assert (serve.running[0].returncode, list(serve.state.iterdir())) == (137, [])
+    assert "the server ended with status 137 after it was ready" in output
+
+
+def test_a_port_that_is_taken_is_passed_over_and_one_that_is_taken_meanwhile_refused(serve: Serve) -> None:
+    first = 20000 + int(serve.job) % 187 * 64
+    with socket.create_server(("127.0.0.1", first)):
+        found = serve.ready()
+        assert found["url"] == f"http://localhost:{first + 1}"
+        serve.running[0].terminate()
+        serve.running[0].wait()
+        with socket.socket() as late:
+            process = serve.start(command=["sleep", "60"])
+            until(lambda: (serve.state / f"{serve.job}.key").exists())
+            late.bind(("127.0.0.1", first + 1))
+            late.listen()
+            output = process.communicate(timeout=60)[0]
+    assert f"port {first + 1} of localhost was taken by a process that is not of this server" in output
+
+
+@pytest.mark.parametrize(
+    ("environ", "options", "said"),
+    [
+        ({"SLURM_HET_SIZE": "2"}, [], "the job has components that differ (2)"),
+        ({}, ["--nodes=2"], "the job has 1 tasks on 1 nodes, but the server was written for one task on each of 2"),
+        ({"SLURM_STEP_NUM_TASKS": "4"}, [], "the job has 4 tasks on 1 nodes"),
+        ({"SLURM_PROCID": "a[$(touch x)]"}, [], "SLURM_PROCID should be a number"),
+        ({"SLURM_STEP_NODELIST": "no-such-node", "SLURMD_NODENAME": "no-such-node"}, [], "finds no address of 'no-su"),
+        ({}, ["--what=x"], "'--what=x' is not an option"),
+    ],
+)
+def test_a_step_that_does_not_fit_is_refused(
+    serve: Serve, environ: dict[str, str], options: list[str], said: str
+) -> None:
+    assert said in serve.fails(*options, environ=environ)
+    assert not (serve.home / "x").exists()
+
+
+def test_a_state_folder_that_leads_elsewhere_or_is_open_to_others_is_refused(serve: Serve) -> None:
+    serve.state.parent.mkdir(parents=True)
+    other = serve.home / "other"
+    other.mkdir(mode=0o700)
+    serve.state.symlink_to(other)
+    assert "serve' is a link" in serve.fails()
+    assert list(other.iterdir()) == []
+    serve.state.unlink()
+    serve.state.mkdir()
+    serve.state.chmod(0o777)
+    assert "is open to other users" in serve.fails()
+
+
+def test_caches_are_not_in_the_home(serve: Serve) -> None:
+    names = "HF_HOME VLLM_CACHE_ROOT TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR HF_HUB_OFFLINE HF_TOKEN_PATH"
+    token = serve.home / ".cache/huggingface/token"
+    token.parent.mkdir(parents=True)
+    token.touch()
+    show = ["bash", "-c", f'for name in {names}; do echo "$name=${{!name-}}"; done']
+    environ = {"SLURM_SUBMIT_DIR": "/scratch/me", "VLLM_CACHE_ROOT": "/own"}
+    output = serve.fails("--offline", command=show, environ=environ)
+    found = dict(line.split("=", 1) for line in output.splitlines() if re.match("[A-Z_]+=", line))
+    assert found["HF_HOME"] == "/scratch/me/.cache/huggingface"
+    assert found["HF_TOKEN_PATH"] == str(token)
+    assert found["VLLM_CACHE_ROOT"] == "/own"
+    assert {found["TRITON_CACHE_DIR"], found["TORCHINDUCTOR_CACHE_DIR"]} == {
+        f"{serve.home}/sifmod-{os.getuid()}-{serve.job}"
+    }
+    assert found["HF_HUB_OFFLINE"] == "1"
+    assert "fetch a model on a login node first, to HF_HOME=/scratch/me/.cache/huggingface" in output
+
+
+def test_requests_of_a_file_are_answered_and_the_job_ends(serve: Serve) -> None:
+    requests = [{"custom_id": f"r{n}", "url": "/v1/chat/completions", "body": {"n": n}} for n in range(20)]
+    (serve.home / "requests.jsonl").write_text("\n".join(map(json.dumps, requests)) + "\n")
+    process = serve.start("--batch=requests.jsonl")
+    output = process.communicate(timeout=240)[0]
+    assert process.returncode == 0, output
+    answers = [json.loads(line) for line in (serve.home / "requests.jsonl.answers.jsonl").read_text().splitlines()]
+    assert {one["custom_id"]: one["response"]["body"]["asked"]["n"] for one in answers} == {
+        f"r{n}": n for n in range(20)
+    }
+    assert list(serve.state.iterdir()) == []
+
+
+def test_a_file_that_has_no_requests_is_named_before_one_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "batch.py").write_text(program("batch"))
+    (tmp_path / "key").write_text("k\n")
+    for text, said in (
+        ("", "has no requests"),
+        ('{"custom_id": "1", "url": "http://elsewhere/", "body": {}}', "line 1 of"),
+        ("[]", "line 1 of"),
+        ("{", "Expecting property name"),
+    ):
+        (tmp_path / "file").write_text(text)
+        command = [sys.executable, "-I", "batch.py", "http://127.0.0.1:9", "key", "file"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+        assert not (tmp_path / "file.answers.jsonl").exists()
+
+
+def test_members_wait_for_the_key_and_run_what_joins_the_first_node(serve: Serve) -> None:
+    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "localhost,localhost"}
+    options = ("--nodes=2", "--member=echo joins {head}:{join} as {rank} of {nodes}", "--variable=TOKEN={key_file}")
+    member = {**step, "SLURM_PROCID": "1", "SLURM_GTIDS": "1"}
+    process = serve.start(*options, environ=member)
+    time.sleep(0.5)
+    assert process.poll() is None
+    serve.state.mkdir(parents=True, exist_ok=True)
+    (serve.state / f"{serve.job}.key").write_text("k\n")
+    output = process.communicate(timeout=60)[0]
+    join = 20000 + int(serve.job) % 187 * 64 + 32
+    assert f"joins 127.0.0.1:{join} as 1 of 2" in output
+    # of task 0
+    assert (serve.state / f"{serve.job}.key").exists()
