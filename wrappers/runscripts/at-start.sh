@@ -101,7 +101,7 @@ if [ "$sifmod_newest" -gt 0 ]; then
         sifmod_word=${sifmod_file##*/libcuda.so.}
         sifmod_file=${sifmod_file%/*}
         case $sifmod_word:$sifmod_file in
-        *[!0-9A-Za-z_.:/-]* | *:*:* | *..*) ;;
+        *[!0-9.]*:/* | *[!0-9A-Za-z_.:/-]* | *:*:* | *..*) ;;
         [1-9][0-9][0-9].[0-9]*)
             sifmod_word=${sifmod_word%%.*}
             if [ "$sifmod_word" -gt "$sifmod_driver" ] && [ "$sifmod_word" -le "$sifmod_newest" ] && [ -r "$sifmod_file/libcuda.so.1" ]; then

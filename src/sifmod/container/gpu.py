@@ -285,7 +285,8 @@ _NVIDIA = Vendor(
     # NVIDIA, "CUDA Compatibility" v615 of September 2026, "Use the Right CUDA Forward Compatibility Package": on 535,
     # 570, 580, 590, 595 and 610 all newer ones. The others have reached their end of life: up to the last release of
     # CUDA whose images (nvidia/cuda) name them in NVIDIA_REQUIRE_CUDA: 12.0 for 520, 12.1 for 450, 510 and 515, 12.4
-    # for 525, 12.8 for 470, 12.9 for 560, 13.0 for 565, 13.1 for 550 and 575
+    # for 525, 12.8 for 470, 12.9 for 560, 13.0 for 565, 13.1 for 550 and 575. From 12.9 on the libraries have the same
+    # lists in an ELF note, `.note.cuda.fwd_compatibility` (NVIDIA/nvidia-container-toolkit, test data)
     compat_branches=MappingProxyType(
         {
             **{450: 530, 470: 570, 510: 530, 515: 530, 520: 525, 525: 550, 550: 590, 560: 575, 565: 580, 575: 590},

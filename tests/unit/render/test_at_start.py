@@ -84,6 +84,18 @@ def test_the_script_decides_as_doctor_says(tmp_path: Path, need: Need) -> None:
         assert first(top, shell) == ("" if problem else COMPAT), problem
 
 
+@pytest.mark.parametrize(
+    ("libraries", "named"),
+    [("575.57.08", [535, 550, 560, 565, 570]), ("590.44.01", [535, 550, 570, 575, 580])],
+)
+def test_older_branches_are_those_that_the_libraries_themselves_name(libraries: str, named: Sequence[int]) -> None:
+    """Two of NVIDIA's, as the tests of its container toolkit have read their notes."""
+    older = range(400, int(libraries[:3]))
+    assert named == [
+        branch for branch in older if not NVIDIA.compat_problem(libraries, driver=f"{branch}.1", models=[A100])
+    ]
+
+
 MODELS = {
     **dict.fromkeys([A100, "A100-SXM4-40GB", "Tesla V100-SXM2-16GB", "Tesla T4", "NVIDIA H100 80GB HBM3"], True),
     **dict.fromkeys(["NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA B200", "NVIDIA L40S", "NVIDIA L4", "P100"], True),
@@ -212,6 +224,7 @@ def test_what_can_not_be_read_decides_nothing(tmp_path: Path, shell: str, closed
         ({"cuda/compat": "1" * 200 + ".1"}, ""),
         ({"cuda/compat": "570." + "1" * 200}, "/usr/local/cuda/compat"),
         ({"cuda/compat": "5700.1"}, ""),
+        ({"cuda/compat": "570.86.15.bak"}, ""),
         ({"cuda/compat": "057.1"}, ""),
         ({"cuda/compat": "570"}, ""),
         ({"cuda/compat": ""}, ""),
