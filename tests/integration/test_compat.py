@@ -5,6 +5,7 @@ The containers, the module and Slurm are the real ones; enroot is a stand-in, as
 """
 
 import itertools
+import re
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -111,10 +112,11 @@ WAYS: dict[str, Callable[..., str]] = {
 DRIVERS = ("", "535.104.05", "550.54.15", "570.86.15", "580.82.07")
 LIBRARIES = {"none": "", "older": "525.60.13", "newer": "590.44.01"}
 CARDS = {"none": "", "A100": A100, "GeForce": GEFORCE}
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def put(installed: Installed, driver: str, compat: str, card: str) -> None:
-    write_driver(installed.node / "driver", driver, *filter(None, [CARDS[card]]))
+    write_driver(installed.node / "driver", driver, *filter(None, [CARDS.get(card, card)]))
     (installed.node / "cuda").mkdir()
     write_compat(installed.node / "cuda/compat", LIBRARIES[compat])
 
@@ -157,3 +159,14 @@ def test_the_user_the_site_and_the_easyconfig_can_do_without(tmp_path: Path, use
     installed = write_installation(tmp_path / "never", user, cuda_compat="never")
     put(installed, "535.104.05", "newer", "A100")
     assert in_front(WAYS[way](installed)) == ""
+
+
+def test_on_cards_whose_names_do_not_tell_the_user_decides(tmp_path: Path, user: User) -> None:
+    installed = write_installation(tmp_path, user)
+    put(installed, "535.104.05", "newer", "NVIDIA RTX A6000")
+    assert in_front(installed.run(EXEC)) == ""
+    # as the guide says
+    guide = (DOCS / "howto/use-old-gpus.md").read_text().replace("/usr/local/cuda/", f"{CUDA}/")
+    lines = re.findall(r"^    (export \w+ENV_PREPEND_LD_LIBRARY_PATH=.*)$", guide, re.MULTILINE)
+    assert len(lines) == 2
+    assert in_front(installed.run("; ".join([*lines, EXEC]))) == COMPAT

@@ -56,53 +56,52 @@ fi
 sifmod_path=
 sifmod_driver=
 if [ "${SIFMOD_CUDA_COMPAT-}" != never ] && [ -f /proc/driver/nvidia/version ] && [ -r /proc/driver/nvidia/version ]; then
-    sifmod_line=
-    read -r sifmod_line </proc/driver/nvidia/version || :
     # "... Kernel Module  535.104.05  ...", or "... Open Kernel Module for x86_64  580.82.07  ..."
-    for sifmod_word in $sifmod_line; do
-        case $sifmod_word in
-        [1-9][0-9][0-9].[0-9]*)
-            sifmod_driver=${sifmod_word%%.*}
-            break
-            ;;
-        esac
-    done
+    IFS= read -r sifmod_line </proc/driver/nvidia/version || :
+    sifmod_line=${sifmod_line#*  }
+    case $sifmod_line in
+    [1-9][0-9][0-9].[0-9]*) sifmod_driver=${sifmod_line%%.*} ;;
+    esac
 fi
 # the branch of the newest libraries that run on a driver of this branch
 case $sifmod_driver in
-450) sifmod_newest=525 ;;
-470) sifmod_newest=570 ;;
+520) sifmod_newest=525 ;;
+450 | 510 | 515) sifmod_newest=530 ;;
 525) sifmod_newest=550 ;;
-550) sifmod_newest=590 ;;
+470) sifmod_newest=570 ;;
+560) sifmod_newest=575 ;;
+565) sifmod_newest=580 ;;
+550 | 575) sifmod_newest=590 ;;
 535 | 570 | 580 | 590 | 595 | 610) sifmod_newest=999 ;;
-*) sifmod_driver= ;;
+*) sifmod_newest=0 ;;
 esac
-if [ -n "$sifmod_driver" ]; then
-    sifmod_card=
+if [ "$sifmod_newest" -gt 0 ]; then
+    sifmod_card=0
     for sifmod_file in /proc/driver/nvidia/gpus/*/information; do
         if [ ! -f "$sifmod_file" ] || [ ! -r "$sifmod_file" ]; then
-            sifmod_card=
+            sifmod_newest=0
             break
         fi
-        while read -r sifmod_word sifmod_line; do
+        while IFS=' 	' read -r sifmod_word sifmod_line; do
             if [ "$sifmod_word" != Model: ]; then continue; fi
+            # the branch of the last libraries that know this card
             case ${sifmod_line#NVIDIA } in
-            Tesla* | [ABHL][0-9]* | G[BH][0-9]* | [PV]100* | P4 | P40 | T4) sifmod_card=yes ;;
-            *)
-                sifmod_card=
-                break 2
-                ;;
+            Tesla\ K*) sifmod_card=470 ;;
+            Tesla\ [MPV]* | [PV]100 | [PV]100[!0-9]* | P4 | P40) sifmod_card=580 ;;
+            Tesla\ T* | [ABHL][0-9]* | G[BH][0-9]00* | T4) sifmod_card=999 ;;
+            *) sifmod_card=0 ;;
             esac
+            if [ "$sifmod_card" -lt "$sifmod_newest" ]; then sifmod_newest=$sifmod_card; fi
         done <"$sifmod_file"
     done
-    if [ -z "$sifmod_card" ]; then sifmod_driver=; fi
+    if [ "$sifmod_card" -eq 0 ]; then sifmod_newest=0; fi
 fi
-if [ -n "$sifmod_driver" ]; then
+if [ "$sifmod_newest" -gt 0 ]; then
     for sifmod_file in /usr/local/cuda*/compat/libcuda.so.* /usr/local/cuda*/compat/lib*/libcuda.so.*; do
         sifmod_word=${sifmod_file##*/libcuda.so.}
         sifmod_file=${sifmod_file%/*}
         case $sifmod_word:$sifmod_file in
-        *[!0-9A-Za-z_.:/-]* | *:*:* | *..*) ;;
+        *[!0-9.]*:/* | *[!0-9A-Za-z_.:/-]* | *:*:* | *..*) ;;
         [1-9][0-9][0-9].[0-9]*)
             sifmod_word=${sifmod_word%%.*}
             if [ "$sifmod_word" -gt "$sifmod_driver" ] && [ "$sifmod_word" -le "$sifmod_newest" ] && [ -r "$sifmod_file/libcuda.so.1" ]; then

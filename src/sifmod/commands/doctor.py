@@ -37,16 +37,16 @@ _EXIT_CODES = {PROBLEM: 1, WARNING: 20}
 @click.argument("target", metavar="[MODULE|EASYCONFIG|IMAGE]", default="", shell_complete=complete_modules)
 @prefix_option
 @click.option("--all", "check_all", is_flag=True, help="Check each installed container too, several at once.")
-@click.option("--driver", metavar="VERSION", default="", help="Compare with nodes that have this GPU driver.")
-@click.option("--gpu", "model", metavar="NAME", default="", help="Compare with nodes that have this GPU, such as A100.")
+@click.option("--driver", metavar="VERSION", help="Compare with nodes that have this GPU driver.")
+@click.option("--gpu", "model", metavar="NAME", help="Compare with nodes that have this GPU, such as A100.")
 @quiet_option
 @json_option
 def doctor(
     target: str,
     prefix: Optional[Path],
     check_all: bool,
-    driver: str,
-    model: str,
+    driver: Optional[str],
+    model: Optional[str],
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -74,7 +74,7 @@ def doctor(
     """
     settings, space = load_settings(), software_space(prefix)
     if check_all:
-        if target or driver or model:
+        if target or driver is not None or model is not None:
             raise click.UsageError(f"--all checks every installation: leave out --all, or '{target or '--driver'}'")
         _all(settings, space, quiet=quiet, as_json=as_json)
     gpus = _other_gpus(target, driver, model)
@@ -88,15 +88,16 @@ def doctor(
     sys.exit(_EXIT_CODES.get(outcome, 0))
 
 
-def _other_gpus(target: str, driver: str, model: str) -> Optional[tuple[HostGpus, ...]]:
+def _other_gpus(target: str, driver: Optional[str], model: Optional[str]) -> Optional[tuple[HostGpus, ...]]:
     """Return the GPUs that options name in place of this host's; None if they name none."""
-    if not driver and not model:
+    if driver is None and model is None:
         return None
     if not target:
         raise click.UsageError("--driver and --gpu compare nodes with one container: name a module or an image too")
+    driver = driver or ""
     if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", driver, re.ASCII):
         raise click.UsageError(f"--driver '{one_line(driver)}': write the version of a driver, such as 535.104.05")
-    return described_gpus(driver, one_line(model))
+    return described_gpus(driver, one_line(model or ""))
 
 
 def _counted(findings: Sequence[Finding]) -> str:

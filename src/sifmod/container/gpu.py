@@ -80,7 +80,8 @@ class Vendor:
     # Compat libraries are those of a newer driver, in an image: with them programs run on an older driver of the node.
     # The newest branch of them that runs on a driver, by the branch of the driver; empty if the vendor has none
     compat_branches: Mapping[int, int] = field(default_factory=dict)
-    compat_cards: str = ""  # pattern of the models on which they run
+    # patterns of the models on which they run, each with the newest branch that knows these; the first that fits counts
+    compat_cards: Mapping[str, int] = field(default_factory=dict)
     compat_variable: str = ""  # variable of the container that keeps them from being used, with the value `NEVER`
     # oldest release of the stack by release of the driver, where that lies further apart
     oldest_releases: Mapping[str, str] = field(default_factory=dict)
@@ -136,8 +137,13 @@ class Vendor:
             return f"{self.name} does not support them on driver {driver}"
         if not models:
             return "which GPU it is was not said: see --gpu"
-        others = [model for model in models if not re.match(self.compat_cards, model)]
-        return f"{others[0] or 'one'} is not known to be a GPU for data centres, where alone they run" if others else ""
+        for model in models:
+            newest = next((self.compat_cards[one] for one in self.compat_cards if re.match(one, model, re.I)), 0)
+            if not newest:
+                return f"{model or 'one'} is not known to be a GPU for data centres, where alone they run"
+            if own > newest:
+                return f"the last ones that know {model} are those of branch {newest}"
+        return ""
 
     def driver_for(self, version: str) -> str:
         """Return in words which driver a host needs for a version of the stack; empty if unknown."""
@@ -332,14 +338,26 @@ _NVIDIA = Vendor(
     driver_error="CUDA driver version is insufficient",
     # NVIDIA, "CUDA Compatibility" v615 of September 2026, "Use the Right CUDA Forward Compatibility Package": on 535,
     # 570, 580, 590, 595 and 610 all newer ones. The others have reached their end of life: up to the last release of
-    # CUDA whose images (nvidia/cuda) name them in NVIDIA_REQUIRE_CUDA: 12.0 for 450, 12.8 for 470, 12.4 for 525, 13.1
-    # for 550
+    # CUDA whose images (nvidia/cuda) name them in NVIDIA_REQUIRE_CUDA: 12.0 for 520, 12.1 for 450, 510 and 515, 12.4
+    # for 525, 12.8 for 470, 12.9 for 560, 13.0 for 565, 13.1 for 550 and 575. From 12.9 on the libraries have the same
+    # lists in an ELF note, `.note.cuda.fwd_compatibility` (NVIDIA/nvidia-container-toolkit, test data)
     compat_branches=MappingProxyType(
-        {450: 525, 470: 570, 525: 550, 550: 590, **dict.fromkeys((535, 570, 580, 590, 595, 610), 999)}
+        {
+            **{450: 530, 470: 570, 510: 530, 515: 530, 520: 525, 525: 550, 550: 590, 560: 575, 565: 580, 575: 590},
+            **dict.fromkeys((535, 570, 580, 590, 595, 610), 999),
+        }
     ),
     # on GPUs for data centres alone (the same page, "Forward Compatibility"); without RTX cards of some servers, whose
-    # names do not tell. Drivers before 470 do not begin names with NVIDIA
-    compat_cards=r"(NVIDIA )?(Tesla|[ABHL][0-9]|G[BH][0-9]|[PV]100|(P4|P40|T4)$)",
+    # names do not tell, and GB10 (eugr/spark-vllm-docker#266). The last branch for Kepler is 470, and for Maxwell,
+    # Pascal and Volta 580 (NVIDIA, "CUDA Toolkit, Driver, and Architecture Matrix"). Drivers before 470 do not begin
+    # names with NVIDIA
+    compat_cards=MappingProxyType(
+        {
+            r"(NVIDIA )?Tesla K": 470,
+            r"(NVIDIA )?(Tesla [MPV]|[PV]100(?![0-9])|(P4|P40)$)": 580,
+            r"(NVIDIA )?(Tesla T|[ABHL][0-9]|G[BH][0-9]00|T4$)": 999,
+        }
+    ),
     compat_variable="SIFMOD_CUDA_COMPAT",
     # the libraries of a release (NVIDIA, "CUDA Toolkit Release Notes")
     lowest_architectures=MappingProxyType({"13": "7.5", "12": "5.0", "11": "3.5", "10": "3.0", "9": "3.0", "8": "2.0"}),

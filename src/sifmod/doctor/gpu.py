@@ -42,16 +42,14 @@ def check_gpus(
     if not vendor:
         if usable:
             what = "the container is for no GPUs (gpu = '')" if says_none else "the image is not for GPUs"
-            yield Finding(NOTE, "GPU", f"{what}: those of this host are not used")
+            yield Finding(NOTE, "GPU", f"{what}: no GPUs are used")
         return
     mine = [host for host in usable if host.vendor == vendor]
     if not mine and not any(host.vendor == vendor for host in hosts):
         other = ", ".join(gpu.name for host in usable for gpu in host.gpus[:1])
         if other:
-            what = f"the image is for {vendor} GPUs, and this host has {other}"
-            yield Finding(
-                PROBLEM, "GPU", what, "programs find no GPU", "use an image for this host's GPUs, or other nodes"
-            )
+            what = f"the image is for {vendor} GPUs, not for {other}"
+            yield Finding(PROBLEM, "GPU", what, "programs find no GPU", "use an image for these GPUs, or other nodes")
         else:
             what = f"the image is for {vendor} GPUs, and this host has none"
             yield Finding(NOTE, "GPU", what, "only a GPU node can show whether it fits", "srun ... sifmod doctor")
@@ -120,8 +118,15 @@ def _driver(host: HostGpus, vendor: Vendor, version: str, compat: str, why_not: 
             f"does not fit, because the driver is {host.driver}, and {stack} of the image needs {oldest} or later; "
             f"{why_not}",
             f"programs fail with '{vendor.driver_error}', or find no GPU",
-            f"use an image with an older {vendor.stack}, or have the driver updated",
+            f"use an image with an older {vendor.stack}{_or_compat(host, vendor, oldest)}, or have the driver updated",
         )
+
+
+def _or_compat(host: HostGpus, vendor: Vendor, oldest: str) -> str:
+    """Return in words which compat libraries would make up for the host's driver; empty if none would."""
+    if vendor.compat_problem(oldest, driver=host.driver, models=[gpu.name for gpu in host.gpus]):
+        return ""
+    return f" or with compat libraries {oldest} or later ('sifmod help use-old-gpus')"
 
 
 def _near_driver(driver: str, vendor: Vendor, version: str) -> Iterator[Finding]:

@@ -38,8 +38,10 @@ def host_gpus() -> tuple[HostGpus, ...]:
 def described_gpus(driver: str, model: str) -> tuple[HostGpus, ...]:
     """Return what `host_gpus` would on nodes with a driver and a model of GPUs, empty if that is not known.
 
-    These are GPUs of the vendor that has the model, and of any vendor if none is known to have it.
+    These are GPUs of the vendor that has the model, and of any vendor if none is known to have it. The model may be
+    written as Slurm has it: `a100`, `nvidia_a100-sxm4-80gb`, `a100_3g.20gb`.
     """
+    model = model.replace("_", " ")
     of_vendors = {vendor.key: _by_model(model, vendor.models) for vendor in VENDORS.values()}
     having = [key for key, architecture in of_vendors.items() if architecture] or [*of_vendors]
     return tuple(HostGpus(key, driver, (Gpu(model, of_vendors[key]),) if model else ()) for key in having)
@@ -68,4 +70,4 @@ def _gpus_of(vendor: Vendor) -> Iterator[HostGpus]:
 
 
 def _by_model(name: str, known: Mapping[str, str]) -> str:
-    return next((known[model] for model in known if re.search(rf"\b{model}(?!\d)", name)), "")
+    return next((known[model] for model in known if re.search(rf"\b{model}(?!\d)", name, re.I)), "")

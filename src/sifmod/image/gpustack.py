@@ -194,7 +194,7 @@ def find_compat(files: Files) -> tuple[Component, ...]:
 def demanded(environment: Mapping[str, str]) -> str:
     """Return in words what an image demands of the host's driver (`NVIDIA_REQUIRE_CUDA`); empty if nothing."""
     text = environment.get("NVIDIA_REQUIRE_CUDA", "")
-    release = re.match(r"cuda>=(\d{1,3}\.\d{1,3})\b", text)
+    release = re.search(r"(?<!\S)cuda>=(\d{1,3}(\.\d{1,3})?)(?!\d)", text, re.ASCII)
     branches = sorted({int(one) for one in re.findall(r"driver>=(\d{3}),", text)})
     either = f", or of branch {', '.join(map(str, branches))} with its compat libraries" if branches else ""
     return f"a driver for {CUDA} {release[1]}{either}" if release else ""

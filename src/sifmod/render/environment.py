@@ -72,8 +72,8 @@ def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     if spec.runtime_gpu:
         # read at the start by `AT_START`; for a site's module, which has none, by Apptainer 1.5 (container/runtime.py)
         own["PREPEND_LD_LIBRARY_PATH"] = names.HOST_LIBRARIES
-        if spec.runtime_gpu.compat_variable and not spec.uses_compat:
-            own[spec.runtime_gpu.compat_variable] = NEVER
+    if spec.vendor and spec.vendor.compat_variable and not (spec.runtime_gpu and spec.uses_compat):
+        own[spec.vendor.compat_variable] = NEVER  # `AT_START` is bound for layers too
     applied = [one for one in spec.advisories if site.apply_advisories and not one.match.drivers]
     remedies = {name: value for one in applied for name, value in one.variables.items()}
     merged = {**own, **site.container_env, **remedies, **spec.container_env}

@@ -300,6 +300,7 @@ def test_a_sandbox_for_cuda_meets_a_k40(tmp_path: Path, stub: Stubs, monkeypatch
     [
         (["--driver", "580.82.07", "--gpu", "A100"], "fits: driver 580.82.07 runs CUDA 13.0"),
         (["--driver", "535.104.05", "--gpu", "A100"], "fits by compat: CUDA 13.0.1 needs 580"),
+        (["--driver", "535.104.05", "--gpu", "nvidia_h100_80gb_hbm3"], "fits by compat: CUDA 13.0.1 needs 580"),
         (["--driver", "535.104.05", "--gpu", "NVIDIA GeForce RTX 4090"], "is not known to be a GPU for data centres"),
         (["--driver", "525.60.13", "--gpu", "A100"], "NVIDIA does not support them on driver 525.60.13"),
         (["--driver", "535.104.05"], "which GPU it is was not said: see --gpu"),
@@ -323,6 +324,7 @@ def test_an_image_is_compared_with_the_nodes_of_a_partition(
     [
         (["--driver", "580.82.07"], "name a module or an image too"),
         (["x.sif", "--gpu", "A100"], "write the version of a driver"),
+        (["x.sif", "--driver", "", "--gpu", ""], "write the version of a driver"),
         (["x.sif", "--driver", "1" * 1000], "write the version of a driver"),
         (["x.sif", "--driver", "580;id"], "write the version of a driver"),
         (["--all", "--driver", "580.82.07"], "leave out --all"),

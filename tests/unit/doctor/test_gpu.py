@@ -126,6 +126,27 @@ def test_compat_libraries_of_the_image_make_up_for_an_old_driver(
     assert finding.what.startswith(("fits", "does not fit, because"))
 
 
+@pytest.mark.parametrize(
+    ("host", "cuda", "would_do"),
+    [
+        (A100, "13.0", "580 or later"),
+        (replace(A100, driver="470.82.01"), "12.8", "525.60.13 or later"),
+        (replace(A100, driver="470.82.01"), "13.0", ""),
+        (GEFORCE, "13.0", ""),
+        (UNSAID, "13.0", ""),
+        (K40, "11.6", ""),
+    ],
+)
+def test_compat_libraries_are_a_remedy_where_they_would_do(host: HostGpus, cuda: str, would_do: str) -> None:
+    remedy = check([host], an_image(cuda=cuda))["GPU driver"].remedy
+    assert ("compat libraries" in remedy, f"with compat libraries {would_do}" in remedy) == (bool(would_do),) * 2
+
+
+def test_what_is_said_of_gpus_fits_those_of_other_nodes() -> None:
+    said = [check([A100], an_image(rocm="6.2"))["GPU"].what, check([A100], an_image())["GPU"].what]
+    assert said == ["the image is for amd GPUs, not for NVIDIA A100", "the image is not for GPUs: no GPUs are used"]
+
+
 def test_compat_libraries_that_are_switched_off_make_up_for_nothing() -> None:
     image = replace(an_image(cuda="13.0"), compat=(Component(CUDA, "580.65.06", "/usr/local/cuda/compat"),))
     for found in (check([A100], image, uses_compat=False), check([A100], image, libraries="image")):

@@ -109,5 +109,8 @@ def test_nodes_can_be_described_in_words() -> None:
     assert described_gpus("6.3.6", "AMD Instinct MI250X") == (
         HostGpus("amd", "6.3.6", (Gpu("AMD Instinct MI250X", "gfx90a"),)),
     )
+    for written in ("a100", "nvidia_a100-sxm4-80gb", "a100_3g.20gb"):
+        (found,) = described_gpus("535.104.05", written)
+        assert (found.vendor, found.gpus[0].architecture) == ("nvidia", "8.0")
     assert [one.vendor for one in described_gpus("1", "New Card")] == ["amd", "nvidia"]
     assert {one.gpus for one in described_gpus("1", "")} == {()}

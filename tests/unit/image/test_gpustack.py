@@ -174,6 +174,8 @@ def test_the_image_s_own_demand_in_words() -> None:
     expected = "a driver for CUDA 12.8, or of branch 470, 535 with its compat libraries"
     assert demanded({"NVIDIA_REQUIRE_CUDA": f"cuda>=12.8 {brands}"}) == expected
     assert demanded({"NVIDIA_REQUIRE_CUDA": "cuda>=13.0"}) == "a driver for CUDA 13.0"
+    assert demanded({"NVIDIA_REQUIRE_CUDA": f"{brands} cuda>=12.8"}) == expected
+    assert demanded({"NVIDIA_REQUIRE_CUDA": "arch>=7.0 cuda>=13"}) == "a driver for CUDA 13"
     for text in ("", "cuda>=" + "1" * 5000, "brand=tesla", "cuda>=\x1b[31m"):
         assert demanded({"NVIDIA_REQUIRE_CUDA": text}) == ""
 

@@ -24,14 +24,17 @@ HOST = "/.singularity.d/libs"
 COMPAT = "/usr/local/cuda-13.1/compat"
 
 
-def start(top: Path, shell: str, **environ: str) -> dict[str, str]:
-    """Return the variables after a shell has read the script, with these files in place of those of node and image."""
+def start(top: Path, shell: str, *, before: str = ":", **environ: str) -> dict[str, str]:
+    """Return the variables after a shell has read the script, with these files in place of those of node and image.
+
+    Before that it runs a command, as of another script that the runtime reads.
+    """
     script = (ROOT / "wrappers/runscripts/at-start.sh").read_text()
     for path in ("/proc/driver/nvidia/", "/usr/local/cuda"):
         assert path in script
         script = script.replace(path, f"{top}{path}")
     (top / "script").write_text(script)
-    words = [shell, "-uc", '. "$0"; exec /usr/bin/env -0', str(top / "script")]
+    words = [shell, "-uc", f'{before}; . "$0"; exec /usr/bin/env -0', str(top / "script")]
     given = {"PATH": "/usr/bin", **environ}
     done = subprocess.run(words, env=given, cwd=top, capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -40,9 +43,9 @@ def start(top: Path, shell: str, **environ: str) -> dict[str, str]:
     return found
 
 
-def first(top: Path, shell: str, **environ: str) -> str:
+def first(top: Path, shell: str, *, before: str = ":", **environ: str) -> str:
     """Return what was put before the libraries of the host; "" for nothing."""
-    path = start(top, shell, LD_LIBRARY_PATH=HOST, **environ)["LD_LIBRARY_PATH"]
+    path = start(top, shell, before=before, LD_LIBRARY_PATH=HOST, **environ)["LD_LIBRARY_PATH"]
     assert path.endswith(HOST)
     return path[: -len(HOST)].rstrip(":")
 
@@ -72,7 +75,7 @@ def test_only_newer_libraries_come_first_and_only_on_cards_for_data_centres(
 def test_the_script_decides_as_doctor_says(tmp_path: Path, need: Need) -> None:
     """The rules are written twice, so each branch, and some that do not exist, is asked of both."""
     shell = need("dash")
-    branches = [*NVIDIA.compat_branches, 440, 510, 575, 620]
+    branches = [*NVIDIA.compat_branches, 440, 530, 545, 555, 620]
     for own, driver in itertools.product([*branches, 999], branches):
         top = tmp_path / f"{own}-{driver}"
         write_driver(top / "proc/driver", f"{driver}.5.1", A100)
@@ -81,20 +84,66 @@ def test_the_script_decides_as_doctor_says(tmp_path: Path, need: Need) -> None:
         assert first(top, shell) == ("" if problem else COMPAT), problem
 
 
+@pytest.mark.parametrize(
+    ("libraries", "named"),
+    [("575.57.08", [535, 550, 560, 565, 570]), ("590.44.01", [535, 550, 570, 575, 580])],
+)
+def test_older_branches_are_those_that_the_libraries_themselves_name(libraries: str, named: Sequence[int]) -> None:
+    """Two of NVIDIA's, as the tests of its container toolkit have read their notes."""
+    older = range(400, int(libraries[:3]))
+    assert named == [
+        branch for branch in older if not NVIDIA.compat_problem(libraries, driver=f"{branch}.1", models=[A100])
+    ]
+
+
 MODELS = {
     **dict.fromkeys([A100, "A100-SXM4-40GB", "Tesla V100-SXM2-16GB", "Tesla T4", "NVIDIA H100 80GB HBM3"], True),
     **dict.fromkeys(["NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA B200", "NVIDIA L40S", "NVIDIA L4", "P100"], True),
     **dict.fromkeys([GEFORCE, "GeForce GTX 1080 Ti", "NVIDIA TITAN V", "Quadro P4000", "NVIDIA RTX A6000"], False),
     **dict.fromkeys(["NVIDIA T400", "NVIDIA T1000 8GB", "NVIDIA P106-100", "NVIDIA RTX 6000 Ada", "Orin", ""], False),
+    # of desktops and boards
+    **dict.fromkeys(["NVIDIA GB10", "NVIDIA P1000", "NVIDIA DGX Display", "NVIDIA Thor"], False),
 }
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_tells_whether_a_card_is_for_data_centres(tmp_path: Path, need: Need, model: str) -> None:
     write_driver(tmp_path / "proc/driver", "535.104.05", model)
-    write_compat(tmp_path / COMPAT[1:], "590.44.01")
+    write_compat(tmp_path / COMPAT[1:], "580.65.06")
     assert bool(first(tmp_path, need("dash"))) == MODELS[model]
-    assert (not NVIDIA.compat_problem("590.44.01", driver="535.104.05", models=[model])) == MODELS[model]
+    assert (not NVIDIA.compat_problem("580.65.06", driver="535.104.05", models=[model])) == MODELS[model]
+
+
+@pytest.mark.parametrize(
+    ("models", "driver", "compat", "too_old"),
+    [
+        (["Tesla K80"], "450.80.02", "470.57.02", ""),
+        (["Tesla K40m"], "470.82.01", "520.61.05", "Tesla K40m"),
+        (["NVIDIA Tesla K80", "NVIDIA A100-PCIE-40GB"], "450.80.02", "525.60.13", "NVIDIA Tesla K80"),
+        (["Tesla M60"], "535.104.05", "580.65.06", ""),
+        (["Tesla M60"], "535.104.05", "590.44.01", "Tesla M60"),
+        (["Tesla V100-SXM2-32GB"], "535.104.05", "580.65.06", ""),
+        (["Tesla V100-SXM2-32GB"], "535.104.05", "590.44.01", "Tesla V100-SXM2-32GB"),
+        (["NVIDIA A100-PCIE-40GB", "Tesla P100-PCIE-16GB"], "535.104.05", "590.44.01", "Tesla P100-PCIE-16GB"),
+        (["Tesla T4"], "535.104.05", "590.44.01", ""),
+    ],
+)
+def test_libraries_that_no_longer_know_a_card_are_not_used(
+    tmp_path: Path, shell: str, models: Sequence[str], driver: str, compat: str, too_old: str
+) -> None:
+    write_driver(tmp_path / "proc/driver", driver, *models)
+    write_compat(tmp_path / COMPAT[1:], compat)
+    assert first(tmp_path, shell) == ("" if too_old else COMPAT)
+    problem = NVIDIA.compat_problem(compat, driver=driver, models=models)
+    assert problem.startswith(f"the last ones that know {too_old} are those of branch" if too_old else "")
+    assert bool(problem) == bool(too_old)
+
+
+@pytest.mark.parametrize("before", ["IFS=:", "IFS=", "IFS=5.", "set -eu"])
+def test_what_an_image_sets_for_its_shell_changes_nothing(tmp_path: Path, shell: str, before: str) -> None:
+    write_driver(tmp_path / "proc/driver", "535.104.05", A100)
+    write_compat(tmp_path / COMPAT[1:], "590.44.01")
+    assert first(tmp_path, shell, before=before) == COMPAT
 
 
 @pytest.mark.parametrize(
@@ -175,6 +224,7 @@ def test_what_can_not_be_read_decides_nothing(tmp_path: Path, shell: str, closed
         ({"cuda/compat": "1" * 200 + ".1"}, ""),
         ({"cuda/compat": "570." + "1" * 200}, "/usr/local/cuda/compat"),
         ({"cuda/compat": "5700.1"}, ""),
+        ({"cuda/compat": "570.86.15.bak"}, ""),
         ({"cuda/compat": "057.1"}, ""),
         ({"cuda/compat": "570"}, ""),
         ({"cuda/compat": ""}, ""),
