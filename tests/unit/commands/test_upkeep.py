@@ -88,6 +88,18 @@ def test_a_report_that_is_none_is_an_error_before_anything_is_written(tmp_path: 
 
 
 @pytest.mark.usefixtures("root")
+def test_advisories_that_somebody_has_written_are_not_replaced(tmp_path: Path) -> None:
+    own, made, report = tmp_path / "own.toml", tmp_path / "made.toml", tmp_path / "x.json"
+    own.write_text("[[advisory]]\n")
+    report.write_text(json.dumps(GRYPE))
+    words = ["--findings", f"Demo/1={report}", "--advisories"]
+    result = a_runner().invoke(cli, ["list", *words, str(own)])
+    assert (result.output, own.read_text()) == ("", "[[advisory]]\n")
+    assert "has advisories that sifmod list --findings did not write" in str(result.exception)
+    assert [called(*words, made)[0] for _time in range(2)] == [20, 20]
+
+
+@pytest.mark.usefixtures("root")
 def test_links_profile_and_test_are_made(tmp_path: Path) -> None:
     assert called("--nextflow", tmp_path / "n")[:2] == (0, f"1 link in {tmp_path / 'n'}\n")
     assert (tmp_path / "n/127.0.0.1-9-a-b-1.img").exists()
