@@ -162,7 +162,15 @@ def test_pages_without_end_are_read_to_a_limit(servers: list[Server], tmp_path: 
     server.is_endless = True
     (one,) = asked(tmp_path, server, ":1.0")
     assert (one.newer, len(server.asked)) == (("1.1",), 101)
-    assert one.problem == "the registry's list has no end: only the first 2 tags were read"
+    assert one.problem == "the registry's list is too long: only the first 2 tags were read"
+
+
+def test_of_a_million_tags_the_first_ones_are_read(servers: list[Server], tmp_path: Path) -> None:
+    pages = [[f"1.{number}" for number in range(begin, begin + 50_000)] for begin in range(0, 200_000, 50_000)]
+    servers.append(server := Server(*pages))
+    (one,) = asked(tmp_path, server, ":1.149998")
+    assert one.newer == ("1.149999",)
+    assert one.problem == "the registry's list is too long: only the first 150000 tags were read"
 
 
 def test_a_password_of_the_environment_goes_to_registries_that_the_site_names(
@@ -190,9 +198,9 @@ def test_a_password_of_the_environment_goes_to_registries_that_the_site_names(
             b'{"tags": [' + b'"12345678",' * 500_000 + b'"1"]}',
             "the registry's list is longer than 4 MiB, and was not read",
         ),
-        (b'{"tags": {"a": 1}}', "can't be reached from here: ask again on another node"),
-        (b"<html>", "can't be reached from here: ask again on another node"),
-        (b"[" * 100_000, "can't be reached from here: ask again on another node"),
+        (b'{"tags": {"a": 1}}', "can't be reached from here, or lists no tags: ask again later, or on another node"),
+        (b"<html>", "can't be reached from here, or lists no tags: ask again later, or on another node"),
+        (b"[" * 100_000, "can't be reached from here, or lists no tags: ask again later, or on another node"),
     ],
 )
 def test_a_list_that_is_none_is_named(servers: list[Server], tmp_path: Path, page: bytes, problem: str) -> None:
@@ -214,6 +222,8 @@ def test_a_registry_that_is_away_does_not_hide_another_one(servers: list[Server]
     site = a_site(insecure_registries=(server.host, closed))
     one, two, three = standings(installed(tmp_path, *origins), site)
     assert (
-        one.problem == three.problem == f"the registry {closed} can't be reached from here: ask again on another node"
+        one.problem
+        == three.problem
+        == f"the registry {closed} can't be reached from here, or lists no tags: ask again later, or on another node"
     )
     assert two.newer == ("1.1",)
