@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -65,6 +66,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.pages = list(pages)
         self.is_endless = False
         self.wants_login = False
+        self.delay = 0.0  # seconds before each answer
         self.logins: list[str] = []
         self.asked: list[str] = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -74,12 +76,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
     def do_HEAD(self) -> None:
+        time.sleep(self.server.delay)
         self.server.asked.append(self.path)
         self.send_response(200)
         self.send_header("Docker-Content-Digest", NEW)
         self.end_headers()
 
     def do_GET(self) -> None:
+        time.sleep(self.server.delay)
         self.server.asked.append(self.path)
         self.server.logins += filter(None, [self.headers.get("Authorization")])
         if self.path == "/v2/" or (self.server.wants_login and not self.headers.get("Authorization")):
@@ -140,6 +144,17 @@ def test_a_repository_is_asked_for_its_tags_once_and_each_tag_for_its_digest(
         "/v2/a/b/tags/list?n=1000",
         "/v2/a/b/tags/list?n=1000&last=1",
     ]
+
+
+def test_forty_repositories_of_a_slow_registry_are_asked_at_once(servers: list[Server], tmp_path: Path) -> None:
+    """One after the other they would take 40 times two answers: 8 seconds."""
+    servers.append(server := Server(["1.0", "1.1"]))
+    server.delay = 0.1
+    items = installed(tmp_path, *(f"docker://{server.host}/a/b{number}:1.0" for number in range(40)))
+    begun = time.monotonic()
+    found = standings(items, a_site(insecure_registries=(server.host,)))
+    assert time.monotonic() - begun < 5
+    assert [one.newer for one in found] == [("1.1",)] * 40
 
 
 def test_what_has_not_moved_is_in_order(servers: list[Server], tmp_path: Path) -> None:
