@@ -14,6 +14,7 @@ from sifmod.commands.options import OutputPath
 from sifmod.commands.output import echo, echo_error, echo_json, echo_table, echo_whole, output_time
 from sifmod.commands.progress import shown_progress
 from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import SifmodError
 from sifmod.host.writing import write_new
 from sifmod.installed.installation import Installation
 from sifmod.site.settings import Site
@@ -152,11 +153,17 @@ def _show_findings(
     if advisories:
         check_replaceable(advisories)
     reports = [report for module, path in report_files(words) for report in read_reports(path, module=module)]
+    if not reports:
+        raise SifmodError(f"there is no report in {', '.join(words)}: name files, or folders with *.json of scanners")
     found, strangers = findings_of(items, reports)
     status = _WORTH_A_LOOK if strangers or any(one.is_grave for one in found) else 0
     for report in strangers:
         asked = f"no module '{report.module}' is installed" if report.module else "it names the image of no module"
         echo_error(f"note: '{report.path}' is left out, because {asked}: type MODULE={report.path}")
+    with_report = {one.module for one in found}
+    without = [item.module for item in items if item.module not in with_report]
+    if without:
+        echo_error(f"note: no report is on {', '.join(without)}")
     if advisories:
         day = datetime.fromtimestamp(output_time(), tz=timezone.utc).strftime("%Y-%m-%d")
         write_new(advisories, advisories_text(found, day), force=True)

@@ -79,6 +79,17 @@ def test_findings_are_shown_and_become_advisories_that_show_tells(
 
 
 @pytest.mark.usefixtures("root")
+def test_what_no_scanner_has_looked_at_is_not_taken_for_safe(tmp_path: Path) -> None:
+    make_installation(software_space(), "Demo/2", image_sha256="2" * 64)
+    (report := tmp_path / "x.json").write_text(json.dumps(GRYPE))
+    status, _out, err = called("--findings", f"Demo/1={report}")
+    assert (status, err) == (20, "note: no report is on Demo/2\n")
+    (tmp_path / "none").mkdir()
+    result = a_runner().invoke(cli, ["list", "--findings", str(tmp_path / "none")])
+    assert "there is no report in" in str(result.exception)
+
+
+@pytest.mark.usefixtures("root")
 def test_a_report_that_is_none_is_an_error_before_anything_is_written(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("<html>")
     words = ["--findings", str(tmp_path / "x.json"), "--advisories", str(tmp_path / "a.toml")]
