@@ -106,10 +106,11 @@ def test_an_image_that_lies_unpacked_is_a_module(centre: User, tmp_path: Path) -
     done = centre.run(command.partition("install it with: ")[2])
     assert f"everybody may change the image '{image}'" in done.stdout + done.stderr
     image.chmod(0o755)
+    mode = (image / "usr").stat().st_mode
     (image / "usr").chmod(0o777)
     done = centre.run(command.partition("install it with: ")[2].replace("eb ", "eb --rebuild "))
     assert f"everybody may change the image '{image}'" in done.stdout + done.stderr
-    (image / "usr").chmod(0o755)
+    (image / "usr").chmod(mode)
     assert centre.out("module load Demo/2.0; echo $SIF; greet").splitlines() == [str(image), "hello"]
     manifest = json.loads((centre.installdir("Demo/2.0") / "share/sifmod.json").read_text())
     assert (manifest["image_sha256"], manifest["image_size"]) == ("", 0)
