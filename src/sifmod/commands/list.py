@@ -59,7 +59,7 @@ def list_installed(prefix: Optional[Path], fast: bool, by_size: bool, as_json: b
     if is_asked:
         for item in found.damaged:
             echo_error(f"sifmod: {item.problem}")
-        sys.exit(answer(asked, found.installations, site, as_json=as_json) or (1 if found.damaged else 0))
+        sys.exit(answer(asked, found.installations, space, site, as_json=as_json) or (1 if found.damaged else 0))
     facts = [describe(item, site, fast=fast) for item in found.installations]
     astray = [sentence for fact in facts for sentence in fact["user_software"]["links_out"]]
     status = 1 if found.damaged or astray else 0

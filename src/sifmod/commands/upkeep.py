@@ -13,6 +13,8 @@ import click
 from sifmod.commands.options import OutputPath
 from sifmod.commands.output import echo, echo_error, echo_json, echo_table, echo_whole, output_time
 from sifmod.commands.progress import shown_progress
+from sifmod.eb.space import SoftwareSpace
+from sifmod.errors import SifmodError
 from sifmod.host.writing import write_new
 from sifmod.installed.installation import Installation
 from sifmod.site.settings import Site
@@ -73,7 +75,9 @@ def check_asked(asked: dict[str, Any], *, others: bool) -> bool:
     return bool(given)
 
 
-def answer(asked: dict[str, Any], items: Sequence[Installation], site: Site, *, as_json: bool) -> int:
+def answer(
+    asked: dict[str, Any], items: Sequence[Installation], space: SoftwareSpace, site: Site, *, as_json: bool
+) -> int:
     """Answer the question, and return the exit status."""
     if asked["outdated"]:
         return _show_outdated(items, site, as_json=as_json)
@@ -82,7 +86,7 @@ def answer(asked: dict[str, Any], items: Sequence[Installation], site: Site, *, 
     if asked["findings"]:
         return _show_findings(items, asked["files"], asked["advisories"], as_json=as_json)
     if asked["nextflow"]:
-        return _link(items, asked["nextflow"], as_json=as_json)
+        return _link(items, asked["nextflow"], (space.software, *map(Path, site.image_repositories)), as_json=as_json)
     from sifmod.upkeep.workflows import reframe_test, snakemake_profile
 
     echo_whole(snakemake_profile(items) if asked["snakemake"] else reframe_test(items))
@@ -144,14 +148,22 @@ def _write_sboms(items: Sequence[Installation], folder: Path, *, as_json: bool) 
 def _show_findings(
     items: Sequence[Installation], words: Sequence[str], advisories: Optional[Path], *, as_json: bool
 ) -> int:
-    from sifmod.upkeep.findings import advisories_text, findings_of, read_report, report_files
+    from sifmod.upkeep.findings import advisories_text, check_replaceable, findings_of, read_reports, report_files
 
-    reports = [read_report(path, module=module) for module, path in report_files(words)]
+    if advisories:
+        check_replaceable(advisories)
+    reports = [report for module, path in report_files(words) for report in read_reports(path, module=module)]
+    if not reports:
+        raise SifmodError(f"there is no report in {', '.join(words)}: name files, or folders with *.json of scanners")
     found, strangers = findings_of(items, reports)
     status = _WORTH_A_LOOK if strangers or any(one.is_grave for one in found) else 0
     for report in strangers:
         asked = f"no module '{report.module}' is installed" if report.module else "it names the image of no module"
         echo_error(f"note: '{report.path}' is left out, because {asked}: type MODULE={report.path}")
+    with_report = {one.module for one in found}
+    without = [item.module for item in items if item.module not in with_report]
+    if without:
+        echo_error(f"note: no report is on {', '.join(without)}")
     if advisories:
         day = datetime.fromtimestamp(output_time(), tz=timezone.utc).strftime("%Y-%m-%d")
         write_new(advisories, advisories_text(found, day), force=True)
@@ -169,15 +181,15 @@ def _show_findings(
     return status
 
 
-def _link(items: Sequence[Installation], folder: Path, *, as_json: bool) -> int:
+def _link(items: Sequence[Installation], folder: Path, images: Sequence[Path], *, as_json: bool) -> int:
     from sifmod.upkeep.workflows import link_for_nextflow
 
-    links = link_for_nextflow(items, folder)
+    links = link_for_nextflow(items, folder, images=images)
     if as_json:
         echo_json(asdict(links))
     else:
         for name in links.kept:
-            echo_error(f"note: '{folder / name}' is not a link, and was left alone")
+            echo_error(f"note: '{folder / name}' was made by somebody else, and was left alone")
         for name in links.removed:
             echo(f"removed {name}: its image is gone")
         echo(f"{counted(len(links.linked), 'link')} in {folder}")

@@ -116,9 +116,12 @@ def _item(key: Any, value: Any, *, indent: int) -> str:
 
 
 def _pieces(text: str, room: int) -> Iterator[str]:
-    """Yield string literals of limited length that Python joins to a text; they end between words if possible."""
+    """Yield string literals of limited length that Python joins to a text; they end between words if possible.
+
+    A digest, which people copy, is a word.
+    """
     piece = ""
-    for word in re.findall(r"\S+\s*|\s+", text):
+    for word in re.findall(r"@sha256:\S*\s*|(?:(?!@sha256:)\S)+\s*|\s+", text):
         for part in [word] if len(repr(word)) <= room else word:
             if len(repr(piece + part)) > room:
                 yield repr(piece)

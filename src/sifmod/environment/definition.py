@@ -58,7 +58,9 @@ def basis(base: NewImage) -> Basis:
     """Return the base of a definition: an image of a registry by its digest, another one by path and SHA-256."""
     title = re.sub(r"[{}\s]+", " ", without_unprintable(base.origin))
     if base.uri and base.uri.registry and base.uri.digest:
-        return Basis(title, base.uri.text, f"Bootstrap: {base.uri.scheme}\nFrom: {base.uri.location}")
+        # Apptainer up to 1.3 takes no reference with both a tag and a digest
+        reference = base.uri.pinned(base.uri.digest).partition("://")[2]
+        return Basis(title, base.uri.text, f"Bootstrap: {base.uri.scheme}\nFrom: {reference}")
     path = writable(str(base.path.resolve()))
     try:
         sha256 = base.sha256 or sha256_of(base.path)

@@ -24,9 +24,10 @@ from sifmod.text.digest import DIGEST
 _Answer = TypeVar("_Answer")
 
 _LONGEST_ANSWER = 1024 * 1024  # bytes of a token; they have a few thousand
-# Limits of a list of tags: bytes of a page, pages, and seconds for all of them. The longest of Docker Hub have 10,000.
+# Limits of a list of tags: bytes of a page, pages, tags, and seconds. The longest of Docker Hub have 10,000.
 _LONGEST_PAGE = 4 * 1024 * 1024
 _MOST_PAGES = 100
+_MOST_TAGS = 100_000
 _ALL_PAGES = 60
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 # The next page, as registries name it (RFC 8288): only its query is used, so that no registry leads elsewhere.
@@ -96,9 +97,9 @@ class Registry:
             if query in seen:
                 return Tags(tuple(names), page[2])
             seen.add(query)
-            if time.monotonic() > ends:
+            if time.monotonic() > ends or len(names) > _MOST_TAGS:
                 break
-        return Tags(tuple(names), f"the registry's list has no end: only the first {len(names)} tags were read")
+        return Tags(tuple(names), f"the registry's list is too long: only the first {len(names)} tags were read")
 
     def _told(
         self, path: str, read: Callable[[http.client.HTTPResponse], _Answer], *, what: str, method: str

@@ -49,6 +49,8 @@ class ImageUri:
         """
         scheme, colon, location = text.partition(":")
         if not colon or scheme not in SCHEMES:
+            if text.startswith("/"):
+                raise ValueError("it is a path: write it in sources, a directory with image_mode = 'central'")
             similar = perhaps(scheme, SCHEMES)
             if not similar and _REFERENCE.fullmatch(text):  # as `docker pull` and `podman pull` take it
                 similar = f" (perhaps you meant 'docker://{text}')"

@@ -451,9 +451,12 @@ class Installer:
     def _warn_of_writers(self) -> None:
         """Say who may change the image after this install, without this installation being touched."""
         try:
-            writers = other_writers(self.image)
+            paths = [self.image]
             if self.spec.image_mode == "central":
-                writers = writers or other_writers(self.image.parent)
+                paths.append(self.image.parent)
+            if self.image.is_dir():
+                paths += [one for one in sorted(self.image.iterdir()) if one.is_dir() and not one.is_symlink()]
+            writers = next(filter(None, map(other_writers, paths)), "")
         except OSError:
             return  # it was read a moment ago
         if writers:

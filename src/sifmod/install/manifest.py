@@ -24,6 +24,7 @@ from sifmod.host.files import content_of, inside
 from sifmod.host.writing import put_in_place, write_whole
 from sifmod.image.unpacked import MOST_LABELS
 from sifmod.site.feature import NAME as FEATURE_NAME
+from sifmod.text.digest import DIGEST, SHA256
 from sifmod.text.package import PYTHON_VERSION
 
 # Raised for an incompatible change only; a new key doesn't need it. Since 2, user software may have layers, made by the
@@ -261,6 +262,8 @@ _FORMS: Mapping[str, Callable[[str], object]] = MappingProxyType(
         "install_subdir": lambda text: not path_problem(text),
         "image_labels": lambda text: text.isascii() and len(text) <= MOST_LABELS,
         "image_id": re.compile(r"[0-9a-f]*").fullmatch,
+        "image_sha256": SHA256.fullmatch,
+        "image_digest": DIGEST.fullmatch,
         "mpi": MPIS.__contains__,
         "python_version": PYTHON_VERSION.fullmatch,
         "venv": VENV.fullmatch,

@@ -27,11 +27,15 @@ _DISMISSED = frozenset({"not_affected", "false_positive", "resolved", "resolved_
 _LARGEST = 64 << 20  # bytes of a report
 _MOST = 100_000  # vulnerabilities in a report
 _LONGEST = 200  # characters of a name, a version or an identifier
+# Identifiers of one hole each; that of a distribution's advisory, such as DSA or RHSA, stands for several.
+_OF_ONE = re.compile(r"(CVE|GHSA|PYSEC)-")
 _PACKAGE_URL = re.compile(r"pkg:[a-z0-9.+-]+/(?:[^@?#]*/)?([^/@?#]+)(?:@([^?#]*))?")
 _IDENTITY = re.compile(r"(?<![0-9a-f])(?:[0-9a-f]{64}|id-[0-9a-f]{32})(?![0-9a-f])")
 _SERIAL = re.compile(r"urn:(?:uuid|cdx):([0-9a-f-]{36})")
 # Pages on them are at https://osv.dev/vulnerability/ID.
 _KNOWN = re.compile(r"(CVE|GHSA|PYSEC|DSA|DLA|USN|RHSA|ALPINE)-[A-Za-z0-9-]{1,60}")
+# The first line of a file of advisories, by which it is known that it may be replaced.
+_WRITTEN = "# Written by sifmod list --findings."
 _HOW = "give the output of grype -o json, trivy --format json or pip-audit --format json, or a VEX of CycloneDX in JSON"
 
 
@@ -62,7 +66,8 @@ class Report:
     module: str  # the module that the user named; empty if the report itself names the image
     said: tuple[str, ...]  # texts of the report that may identify the image
     found: tuple[Vulnerability, ...]
-    dismissed: frozenset[tuple[str, str]] = frozenset()  # identifier and package, or '' for any package
+    # identifier, package as `_plain` has it, or '' for any, and its version without epoch, or '' for any
+    dismissed: frozenset[tuple[str, str, str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -116,8 +121,8 @@ def report_files(words: Sequence[str]) -> list[tuple[str, Path]]:
     return found
 
 
-def read_report(path: Path, *, module: str = "") -> Report:
-    """Return the report in a file.
+def read_reports(path: Path, *, module: str = "") -> list[Report]:
+    """Return the reports in a file: a VEX may be on several images, another one is on one.
 
     Raises:
         SifmodError: it can't be read, is too large, or is of no program that is known here.
@@ -137,30 +142,44 @@ def read_report(path: Path, *, module: str = "") -> Report:
     if read is None:
         raise SifmodError(f"the report '{path}' is JSON of another program: {_HOW}")
     try:
-        report = read(path, data)
+        reports = read(path, data)
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise SifmodError(
             f"the report '{path}' looks like one of {tool}, but not of a version that is known here "
             f"({type(error).__name__}: {shortened(one_line(str(error)), _LONGEST)}): {_HOW}"
         ) from error
-    if len(report.found) > _MOST:
-        raise SifmodError(
-            f"the report '{path}' has {len(report.found)} vulnerabilities: more than {_MOST} are not read"
-        )
-    return replace(report, module=module, said=(path.name, *report.said))
+    count = sum(len(report.found) for report in reports)
+    if count > _MOST:
+        raise SifmodError(f"the report '{path}' has {count} vulnerabilities: more than {_MOST} are not read")
+    return [replace(report, module=module, said=(path.name, *report.said)) for report in reports]
 
 
 def findings_of(items: Sequence[Installation], reports: Sequence[Report]) -> tuple[list[Findings], list[Report]]:
-    """Return what reports say of modules, for those with a report, and the reports that are on none of them."""
+    """Return what reports say of modules, for those with a report, and one of each file that is on none of them."""
     by_item: dict[int, list[Report]] = {}
-    strangers = []
+    strangers: dict[tuple[str, Path], Report] = {}
+    known = set()
     for report in reports:
         numbers = [number for number, item in enumerate(items) if _is_about(report, item)]
-        if not numbers:
-            strangers.append(report)
+        if numbers:
+            known.add((report.module, report.path))
+        strangers.setdefault((report.module, report.path), report)
         for number in numbers:
             by_item.setdefault(number, []).append(report)
-    return [_merged(items[number], by_item[number]) for number in sorted(by_item)], strangers
+    found = [_merged(items[number], by_item[number]) for number in sorted(by_item)]
+    return found, [report for key, report in strangers.items() if key not in known]
+
+
+def check_replaceable(path: Path) -> None:
+    """Refuse to replace a file of advisories that somebody has written; SifmodError."""
+    try:
+        content = content_of(path, most=_LARGEST)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SifmodError(f"'{path}' can't be replaced: {error.strerror}") from error
+    if not content.startswith(f"{_WRITTEN}\n".encode()):
+        raise SifmodError(f"'{path}' has advisories that sifmod list --findings did not write: name another file")
 
 
 def advisories_text(findings: Iterable[Findings], day: str) -> str:
@@ -193,7 +212,7 @@ def advisories_text(findings: Iterable[Findings], day: str) -> str:
             "source": f"https://osv.dev/vulnerability/{page}" if page else "https://osv.dev/",
             "match": {"digests": [f"sha256:{one.key}"]} if SHA256.fullmatch(one.key) else {"images": [one.image]},
         }
-    return "# Written by sifmod list --findings.\n\n" + tomli_w.dumps({"advisory": list(entries.values())})
+    return f"{_WRITTEN}\n\n" + tomli_w.dumps({"advisory": list(entries.values())})
 
 
 def _sentence(text: str) -> str:
@@ -223,10 +242,12 @@ def _merged(item: Installation, reports: Sequence[Report]) -> Findings:
     out = set()
     for one in (one for report in reports for one in report.found):
         named = (one.identifier, *one.aliases)
-        if any((name, package) in dismissed for name in named for package in ("", one.package)):
+        plain = _plain(one.package)
+        parts = {("", ""), (plain, ""), (plain, _number(one.version))}
+        if any((name, *part) in dismissed for name in named for part in parts):
             out.add((one.identifier, one.package))
             continue
-        keys = [(name, one.package.lower()) for name in named]
+        keys = [(name, plain) for name in named]
         key = next((seen[key] for key in keys if key in seen), keys[0])
         seen.update(dict.fromkeys(keys, key))
         before = found.get(key, one)
@@ -248,11 +269,26 @@ def _severity(value: Any) -> str:
     return text if text in SEVERITIES else _ALSO.get(text, "unknown")
 
 
+def _plain(package: str) -> str:
+    """Return the name of a package as scanners and package URLs have in common: `ruamel-yaml` for `ruamel.yaml`."""
+    return re.sub(r"[-_.]+", "-", package).lower()
+
+
+def _number(version: str) -> str:
+    """Return a version without its epoch, which package URLs of RPM have elsewhere."""
+    return re.sub(r"^[0-9]+:", "", version)
+
+
+def _aliases(identifier: str, values: Iterable[Any]) -> tuple[str, ...]:
+    """Return the other identifiers of one hole; none of what stands for several."""
+    return tuple(one for one in _texts(values) if _OF_ONE.match(one)) if _OF_ONE.match(identifier) else ()
+
+
 def _texts(values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(_word(one) for one in values if isinstance(one, str) and one)
 
 
-def _of_grype(path: Path, data: dict[str, Any]) -> Report:
+def _of_grype(path: Path, data: dict[str, Any]) -> list[Report]:
     """Read `grype -o json` (anchore/grype, grype/presenter/models/document.go)."""
     found = []
     for match in data["matches"]:
@@ -265,7 +301,7 @@ def _of_grype(path: Path, data: dict[str, Any]) -> Report:
                 version=_word(artifact.get("version", "")),
                 severity=_severity(about.get("severity")),
                 fixed=", ".join(_texts(fix.get("versions") or ())),
-                aliases=_texts(one.get("id") for one in match.get("relatedVulnerabilities") or ()),
+                aliases=_aliases(about["id"], (one.get("id") for one in match.get("relatedVulnerabilities") or ())),
             )
         )
     target = (data.get("source") or {}).get("target")
@@ -273,10 +309,10 @@ def _of_grype(path: Path, data: dict[str, Any]) -> Report:
         digests = [target.get("userInput"), target.get("manifestDigest"), *(target.get("repoDigests") or ())]
     else:
         digests = [target]
-    return Report(path, "grype", "", _texts(digests), tuple(found))
+    return [Report(path, "grype", "", _texts(digests), tuple(found))]
 
 
-def _of_trivy(path: Path, data: dict[str, Any]) -> Report:
+def _of_trivy(path: Path, data: dict[str, Any]) -> list[Report]:
     """Read `trivy --format json` (aquasecurity/trivy, pkg/types/report.go)."""
     if data["SchemaVersion"] != 2:
         raise ValueError(f"its SchemaVersion is {data['SchemaVersion']!r}, and 2 is known")
@@ -287,17 +323,17 @@ def _of_trivy(path: Path, data: dict[str, Any]) -> Report:
             version=_word(one.get("InstalledVersion", "")),
             severity=_severity(one.get("Severity")),
             fixed=_word(one.get("FixedVersion", "")),
-            aliases=_texts(one.get("VendorIDs") or ()),
+            aliases=_aliases(one["VulnerabilityID"], one.get("VendorIDs") or ()),
         )
         for result in data.get("Results") or ()
         for one in result.get("Vulnerabilities") or ()
     ]
     about = data.get("Metadata") or {}
     said = [data.get("ArtifactName"), *(about.get("RepoDigests") or ()), *(about.get("RepoTags") or ())]
-    return Report(path, "trivy", "", _texts(said), tuple(found))
+    return [Report(path, "trivy", "", _texts(said), tuple(found))]
 
 
-def _of_pip_audit(path: Path, data: dict[str, Any]) -> Report:
+def _of_pip_audit(path: Path, data: dict[str, Any]) -> list[Report]:
     """Read `pip-audit --format json` (pypa/pip-audit, README): it knows no severities, and not what was audited."""
     found = [
         Vulnerability(
@@ -306,52 +342,75 @@ def _of_pip_audit(path: Path, data: dict[str, Any]) -> Report:
             version=_word(package.get("version", "")),
             severity="unknown",
             fixed=", ".join(_texts(one["fix_versions"])),
-            aliases=_texts(one.get("aliases") or ()),
+            aliases=_aliases(one["id"], one.get("aliases") or ()),
         )
         for package in data["dependencies"]
         for one in package.get("vulns") or ()
     ]
-    return Report(path, "pip-audit", "", (), tuple(found))
+    return [Report(path, "pip-audit", "", (), tuple(found))]
 
 
-def _of_cyclonedx(path: Path, data: dict[str, Any]) -> Report:
-    """Read a VEX, or an SBOM with vulnerabilities (CycloneDX 1.4 to 1.7, `vulnerabilities`)."""
+def _of_cyclonedx(path: Path, data: dict[str, Any]) -> list[Report]:
+    """Read a VEX, or an SBOM with vulnerabilities (CycloneDX 1.4 to 1.7, `vulnerabilities`).
+
+    There is a report for each bill of materials that it links to, and one for what it says of no other.
+    """
     if not re.fullmatch(r"1\.[4-7]", str(data.get("specVersion"))):
         raise ValueError(f"its specVersion is {data.get('specVersion')!r}, and 1.4 to 1.7 are known")
+    image = (data.get("metadata") or {}).get("component") or {}
     parts = {str(one.get("bom-ref")): one for one in data.get("components") or () if isinstance(one, dict)}
-    found: list[Vulnerability] = []
-    dismissed: set[tuple[str, str]] = set()
-    said = [str(data.get("serialNumber", ""))]
+    wholes = ("", "image", str(image.get("bom-ref", "")))  # the second is that in the bills of sifmod
+    found: dict[str, list[Vulnerability]] = {}
+    dismissed: dict[str, set[tuple[str, str, str]]] = {}
     for one in data.get("vulnerabilities") or ():
         identifier = _word(one["id"])
         severities = [_severity(rating.get("severity")) for rating in one.get("ratings") or ()]
         severity = min(severities, key=SEVERITIES.index, default="unknown")
         is_dismissed = (one.get("analysis") or {}).get("state") in _DISMISSED
         for affected in one.get("affects") or [{"ref": ""}]:
-            reference = str(affected["ref"])
-            said.append(reference)
-            package, version = _package_of(reference.partition("#")[2] or reference, parts)
-            if is_dismissed:
-                dismissed.add((identifier, package))
-                continue
-            whole = [item["version"] for item in affected.get("versions") or () if item.get("status") == "unaffected"]
-            fixed = ", ".join(_texts(whole))
-            found.append(Vulnerability(identifier, package, version, severity, fixed))
-    component = (data.get("metadata") or {}).get("component") or {}
-    said += [str(one.get("content", "")) for one in component.get("hashes") or ()]
-    return Report(path, "CycloneDX", "", tuple(dict.fromkeys(said)), tuple(found), frozenset(dismissed))
+            link, reference = _taken_apart(str(affected["ref"]))
+            package, version = _package_of(reference, parts)
+            versions = affected.get("versions") or ()
+            of_this = found.setdefault(link, [])
+            if not is_dismissed:
+                whole = [item.get("version") for item in versions if item.get("status") == "unaffected"]
+                fixed = ", ".join(_texts(whole))
+                of_this.append(Vulnerability(identifier, package, version, severity, fixed))
+            elif package or reference in wholes:  # what is not known here may be anything
+                # of a range it is not known whether the installed version is in it
+                these = _texts(item.get("version") for item in versions) if versions else (version,)
+                dismissed.setdefault(link, set()).update((identifier, _plain(package), _number(text)) for text in these)
+    own = [str(data.get("serialNumber", "")), *(str(one.get("content", "")) for one in image.get("hashes") or ())]
+    return [
+        Report(
+            path,
+            "CycloneDX",
+            "",
+            (link,) if link else tuple(own),
+            tuple(found.get(link, ())),
+            frozenset(dismissed.get(link, ())),
+        )
+        for link in dict.fromkeys(("", *found))
+    ]
+
+
+def _taken_apart(reference: str) -> tuple[str, str]:
+    """Return the bill of materials that a VEX refers to, as `urn:cdx:...`, and the part of it; empty for its own."""
+    link, _hash, part = reference.partition("#")
+    return (link, part) if link.startswith("urn:cdx:") else ("", reference)
 
 
 def _package_of(reference: str, parts: Mapping[str, Any]) -> tuple[str, str]:
     """Return name and version of the package that a VEX refers to; empty if it is the image or is not known."""
-    if reference in parts:
-        return _word(parts[reference]["name"]), _word(parts[reference].get("version", ""))
-    match = _PACKAGE_URL.match(urllib.parse.unquote(reference))
-    return (_word(match[1]), _word(match[2] or "")) if match else ("", "")
+    part = parts.get(reference) or parts.get(urllib.parse.unquote(reference))
+    if part:
+        return _word(part["name"]), _word(part.get("version", ""))
+    match = _PACKAGE_URL.match(reference) or _PACKAGE_URL.match(urllib.parse.unquote(reference))
+    return (_word(urllib.parse.unquote(match[1])), _word(urllib.parse.unquote(match[2] or ""))) if match else ("", "")
 
 
 # The name of a format, whether a document has it, and what reads it.
-_FORMATS: tuple[tuple[str, Callable[[dict[str, Any]], bool], Callable[[Path, dict[str, Any]], Report]], ...] = (
+_FORMATS: tuple[tuple[str, Callable[[dict[str, Any]], bool], Callable[[Path, dict[str, Any]], list[Report]]], ...] = (
     ("grype", lambda data: isinstance(data.get("matches"), list), _of_grype),
     ("trivy", lambda data: "SchemaVersion" in data, _of_trivy),
     ("CycloneDX", lambda data: data.get("bomFormat") == "CycloneDX", _of_cyclonedx),

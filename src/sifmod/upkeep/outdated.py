@@ -66,7 +66,9 @@ def standings(items: Sequence[Installation], site: Site) -> list[Standing]:
 
 def _of_repository(group: Sequence[tuple[Installation, ImageUri]], site: Site, away: set[str]) -> Iterator[Standing]:
     uri = group[0][1]
-    unreachable = f"the registry {uri.registry} can't be reached from here: ask again on another node"
+    unreachable = (
+        f"the registry {uri.registry} can't be reached from here, or lists no tags: ask again later, or on another node"
+    )
     if uri.registry in away:
         yield from (_unknown(item, unreachable) for item, _uri in group)
         return

@@ -79,12 +79,35 @@ def test_findings_are_shown_and_become_advisories_that_show_tells(
 
 
 @pytest.mark.usefixtures("root")
+def test_what_no_scanner_has_looked_at_is_not_taken_for_safe(tmp_path: Path) -> None:
+    make_installation(software_space(), "Demo/2", image_sha256="2" * 64)
+    (report := tmp_path / "x.json").write_text(json.dumps(GRYPE))
+    status, _out, err = called("--findings", f"Demo/1={report}")
+    assert (status, err) == (20, "note: no report is on Demo/2\n")
+    (tmp_path / "none").mkdir()
+    result = a_runner().invoke(cli, ["list", "--findings", str(tmp_path / "none")])
+    assert "there is no report in" in str(result.exception)
+
+
+@pytest.mark.usefixtures("root")
 def test_a_report_that_is_none_is_an_error_before_anything_is_written(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("<html>")
     words = ["--findings", str(tmp_path / "x.json"), "--advisories", str(tmp_path / "a.toml")]
     result = a_runner().invoke(cli, ["list", *words])
     assert (result.output, (tmp_path / "a.toml").exists()) == ("", False)
     assert "is not JSON, it begins with '<html>'" in str(result.exception)
+
+
+@pytest.mark.usefixtures("root")
+def test_advisories_that_somebody_has_written_are_not_replaced(tmp_path: Path) -> None:
+    own, made, report = tmp_path / "own.toml", tmp_path / "made.toml", tmp_path / "x.json"
+    own.write_text("[[advisory]]\n")
+    report.write_text(json.dumps(GRYPE))
+    words = ["--findings", f"Demo/1={report}", "--advisories"]
+    result = a_runner().invoke(cli, ["list", *words, str(own)])
+    assert (result.output, own.read_text()) == ("", "[[advisory]]\n")
+    assert "has advisories that sifmod list --findings did not write" in str(result.exception)
+    assert [called(*words, made)[0] for _time in range(2)] == [20, 20]
 
 
 @pytest.mark.usefixtures("root")

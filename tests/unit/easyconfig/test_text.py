@@ -126,6 +126,11 @@ def test_long_values_are_read_back_and_pass_the_style_check_of_eb(
     assert {name: variables[name] for name in parameters} == parameters
 
 
+def test_a_digest_stands_on_one_line() -> None:
+    uri = f"docker://registry.example.org/group/project/image:1.0@sha256:{'a' * 64}"
+    assert f"\n    '@sha256:{'a' * 64}'\n" in easyconfig_text({"image_uri": uri}, comments=[])
+
+
 def test_a_template_stays_a_template_unless_it_is_text() -> None:
     parameters = {**dict.fromkeys(MANDATORY, "N"), "binds": ["/%(version)s"], "container_env": {"A": "%(x)s"}}
     read = as_easybuild_reads(easyconfig_text(parameters, comments=[]))

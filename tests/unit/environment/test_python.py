@@ -210,6 +210,14 @@ def test_nothing_of_a_stranger_becomes_a_line_of_a_definition(
     assert len(lines) == len(usual.split("\n")) + sum(1 for one in dict.fromkeys(one.path for one in locked) if one)
 
 
+def test_a_base_with_tag_and_digest_is_named_by_its_digest() -> None:
+    """Apptainer up to 1.3 refuses a reference with both, and `sifmod new` and `environment` pin with both."""
+    remote = REMOTE.replace("python@", "python:3.11@")
+    made_from = basis(replace(image(Path("/images"), REMOTE), uri=ImageUri.parse(remote)))
+    assert made_from.header == f"Bootstrap: docker\nFrom: {REMOTE.partition('://')[2]}"
+    assert made_from.identity == remote
+
+
 @pytest.mark.parametrize(
     "line", ["%setup", "  %setup", "\t%Post x", "bootstrap: docker", "a {{ b }}", "a\rb", "a\x85b", "\u2028%setup"]
 )

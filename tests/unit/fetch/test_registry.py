@@ -319,3 +319,9 @@ def test_a_name_of_one_word_with_a_digest_has_no_credentials() -> None:
     for text in ("docker://user:secret@debian", "docker://user:secret@example.org/debian"):
         with pytest.raises(ValueError, match=r"credentials do not belong|not a digest"):
             ImageUri.parse(text)
+
+
+@pytest.mark.parametrize("path", ["/cvmfs/unpacked.example.org/debian:12", "/images/demo.sif"])
+def test_a_path_belongs_in_sources(path: str) -> None:
+    with pytest.raises(ValueError, match="it is a path: write it in sources, a directory with image_mode = 'central'"):
+        ImageUri.parse(path)

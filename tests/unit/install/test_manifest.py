@@ -91,6 +91,16 @@ def test_a_base_is_an_absolute_path_with_narrow_values(
             read_manifest(tmp_path)
 
 
+@pytest.mark.parametrize(("key", "value"), [("image_sha256", "../../x"), ("image_digest", "sha256:1/../x")])
+def test_what_names_files_of_a_user_is_a_digest(
+    tmp_path: Path, path: Path, manifest: Manifest, key: str, value: str
+) -> None:
+    changes: dict[str, Any] = {key: value}
+    path.write_text(replace(manifest, **changes).text, encoding="utf-8")
+    with pytest.raises(InstallError, match=f"its {key} is"):
+        read_manifest(tmp_path)
+
+
 @pytest.mark.parametrize("value", [1, [1], [{}], "x", {"a": 1}, [{"root": "/x"}]])
 def test_bases_of_another_type(tmp_path: Path, path: Path, manifest: Manifest, value: Any) -> None:
     data = json.loads(manifest.text)

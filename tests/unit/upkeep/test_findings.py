@@ -15,7 +15,7 @@ from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import SifmodError
 from sifmod.installed.installation import Installation, find_installations
 from sifmod.site.advisories import load_advisories
-from sifmod.upkeep.findings import Findings, advisories_text, findings_of, read_report, report_files
+from sifmod.upkeep.findings import Findings, advisories_text, findings_of, read_reports, report_files
 
 from ..support import a_site, make_installation
 
@@ -87,7 +87,12 @@ PIP_AUDIT = {
 }
 
 
-def vex(item: Installation, state: str, identifier: str = "CVE-2026-1") -> dict[str, Any]:
+OPENSSL = "pkg:deb/debian/openssl@3.0.1?arch=amd64"
+
+
+def vex(
+    item: Installation, state: str, identifier: str = "CVE-2026-1", part: str = OPENSSL, *versions: dict[str, str]
+) -> dict[str, Any]:
     serial = uuid.uuid5(uuid.NAMESPACE_URL, f"sha256:{item.manifest.image_sha256}")
     return {
         "bomFormat": "CycloneDX",
@@ -97,12 +102,7 @@ def vex(item: Installation, state: str, identifier: str = "CVE-2026-1") -> dict[
                 "id": identifier,
                 "ratings": [{"severity": "low"}, {"severity": "high"}],
                 "analysis": {"state": state},
-                "affects": [
-                    {
-                        "ref": f"urn:cdx:{serial}/1#pkg:deb/debian/openssl@3.0.1?arch=amd64",
-                        "versions": [{"version": "3.0.9", "status": "unaffected"}],
-                    }
-                ],
+                "affects": [{"ref": f"urn:cdx:{serial}/1#{part}", "versions": list(versions)}],
             }
         ],
     }
@@ -122,7 +122,7 @@ def write(folder: Path, name: str, content: object) -> Path:
 
 
 def found(item: Installation, *paths: Path) -> Findings:
-    (one,), strangers = findings_of([item], [read_report(path) for path in paths])
+    (one,), strangers = findings_of([item], [report for path in paths for report in read_reports(path)])
     assert strangers == []
     return one
 
@@ -151,9 +151,9 @@ def test_a_report_itself_may_name_the_image(item: Installation, tmp_path: Path, 
 
 def test_pip_audit_names_no_image_so_the_user_does(item: Installation, tmp_path: Path) -> None:
     path = write(tmp_path, "audit.json", PIP_AUDIT)
-    (((module, same),), none) = report_files([f"Demo/1={path}"]), findings_of([item], [read_report(path)])
+    (((module, same),), none) = report_files([f"Demo/1={path}"]), findings_of([item], read_reports(path))
     assert (none[0], len(none[1])) == ([], 1)
-    (one,), _strangers = findings_of([item], [read_report(same, module=module)])
+    (one,), _strangers = findings_of([item], read_reports(same, module=module))
     assert (one.counts, one.found[0].fixed, one.is_grave) == ({"unknown": 1}, "3.1.3, 3.1.4", False)
 
 
@@ -161,9 +161,56 @@ def test_a_vex_dismisses_what_others_report_and_reports_what_it_does_not(item: I
     grype = write(tmp_path, f"{item.manifest.image_sha256}.json", GRYPE)
     one = found(item, grype, write(tmp_path, "vex.json", vex(item, "not_affected")))
     assert (one.counts, one.dismissed) == ({"negligible": 1}, 1)
-    other = found(item, write(tmp_path, "vex2.json", vex(item, "exploitable", "CVE-2026-9")))
+    fixed = ({"version": "3.0.9", "status": "unaffected"}, {"range": "vers:deb/>=4", "status": "unaffected"})
+    other = found(item, write(tmp_path, "vex2.json", vex(item, "exploitable", "CVE-2026-9", OPENSSL, *fixed)))
     assert other.found[0].text == "CVE-2026-9 in openssl 3.0.1, fixed in 3.0.9"
     assert other.counts == {"high": 1}
+
+
+@pytest.mark.parametrize(
+    ("part", "versions", "is_dismissed"),
+    [
+        ("", [], True),
+        ("image", [], True),
+        ("pkg:deb/debian/OpenSSL@1%3A3.0.1", [], True),
+        ("pkg:deb/debian/openssl@3.0.0", [], False),
+        ("pkg:deb/debian/openssl", [{"version": "3.0.1"}], True),
+        # these say nothing of what is installed
+        ("pkg:deb/debian/openssl", [{"version": "3.0.0"}], False),
+        ("pkg:deb/debian/openssl", [{"range": "vers:deb/<3"}], False),
+        ("pkg:deb/debian/bash@5.2", [], False),
+        ("product-of-somebody", [], False),
+    ],
+)
+def test_what_a_vex_does_not_name_is_not_dismissed(
+    item: Installation, tmp_path: Path, part: str, versions: list[dict[str, str]], is_dismissed: bool
+) -> None:
+    grype = write(tmp_path, f"{item.manifest.image_sha256}.json", GRYPE)
+    one = found(item, grype, write(tmp_path, "vex.json", vex(item, "not_affected", "CVE-2026-1", part, *versions)))
+    assert one.dismissed == int(is_dismissed)
+
+
+def test_a_vex_on_several_images_dismisses_in_each_what_it_says_of_it(tmp_path: Path) -> None:
+    space = SoftwareSpace(software=tmp_path / "software", modules=tmp_path / "modules")
+    for number in "12":
+        make_installation(space, f"Demo/{number}", image_sha256=number * 64)
+    one, two = find_installations(space).installations
+    whole = vex(one, "not_affected")
+    whole["vulnerabilities"] += vex(two, "not_affected", "CVE-2026-2", "pkg:deb/debian/bash@5.2")["vulnerabilities"]
+    paths = [write(tmp_path, f"{number * 64}.json", GRYPE) for number in "12"]
+    reports = [report for path in (*paths, write(tmp_path, "vex.json", whole)) for report in read_reports(path)]
+    findings, strangers = findings_of([one, two], reports)
+    assert [one.counts for one in findings] == [{"negligible": 1}, {"critical": 1}]
+    # one image of it is enough to know the file
+    assert (strangers, findings_of([one], reports[2:])[1]) == ([], [])
+    assert [report.path.name for report in findings_of([], reports[2:])[1]] == ["vex.json"]
+
+
+def test_an_advisory_of_a_distribution_is_no_name_of_one_hole(item: Installation, tmp_path: Path) -> None:
+    trivy = json.loads(json.dumps(TRIVY))
+    for number, one in enumerate(trivy["Results"][0]["Vulnerabilities"]):
+        one.update({"VulnerabilityID": f"CVE-2026-{number}", "PkgName": "openssl", "VendorIDs": ["DSA-1-1"]})
+    assert len(found(item, write(tmp_path, f"{item.manifest.image_sha256}.json", trivy)).found) == 2
 
 
 def test_a_folder_is_read_without_the_bills_of_materials(tmp_path: Path) -> None:
@@ -195,7 +242,7 @@ def test_what_is_no_report_is_refused(tmp_path: Path, content: str, said: str) -
     path = tmp_path / "x.json"
     path.write_text(content)
     with pytest.raises(SifmodError, match=said):
-        read_report(path)
+        read_reports(path)
 
 
 def test_a_file_without_end_or_of_100_mb_is_refused_at_once(tmp_path: Path) -> None:
@@ -205,7 +252,7 @@ def test_a_file_without_end_or_of_100_mb_is_refused_at_once(tmp_path: Path) -> N
     begun = time.monotonic()
     for one in (path, Path("/dev/zero"), tmp_path, tmp_path / "gone"):
         with pytest.raises(SifmodError, match="can't be read"):
-            read_report(one)
+            read_reports(one)
     assert time.monotonic() - begun < 5
 
 

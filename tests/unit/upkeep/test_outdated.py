@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -65,6 +66,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.pages = list(pages)
         self.is_endless = False
         self.wants_login = False
+        self.delay = 0.0  # seconds before each answer
         self.logins: list[str] = []
         self.asked: list[str] = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -74,12 +76,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
     def do_HEAD(self) -> None:
+        time.sleep(self.server.delay)
         self.server.asked.append(self.path)
         self.send_response(200)
         self.send_header("Docker-Content-Digest", NEW)
         self.end_headers()
 
     def do_GET(self) -> None:
+        time.sleep(self.server.delay)
         self.server.asked.append(self.path)
         self.server.logins += filter(None, [self.headers.get("Authorization")])
         if self.path == "/v2/" or (self.server.wants_login and not self.headers.get("Authorization")):
@@ -142,6 +146,17 @@ def test_a_repository_is_asked_for_its_tags_once_and_each_tag_for_its_digest(
     ]
 
 
+def test_forty_repositories_of_a_slow_registry_are_asked_at_once(servers: list[Server], tmp_path: Path) -> None:
+    """One after the other they would take 40 times two answers: 8 seconds."""
+    servers.append(server := Server(["1.0", "1.1"]))
+    server.delay = 0.1
+    items = installed(tmp_path, *(f"docker://{server.host}/a/b{number}:1.0" for number in range(40)))
+    begun = time.monotonic()
+    found = standings(items, a_site(insecure_registries=(server.host,)))
+    assert time.monotonic() - begun < 5
+    assert [one.newer for one in found] == [("1.1",)] * 40
+
+
 def test_what_has_not_moved_is_in_order(servers: list[Server], tmp_path: Path) -> None:
     servers.append(server := Server(["1.0"]))
     (one,) = asked(tmp_path, server, ":1.0", digest=NEW)
@@ -162,7 +177,15 @@ def test_pages_without_end_are_read_to_a_limit(servers: list[Server], tmp_path: 
     server.is_endless = True
     (one,) = asked(tmp_path, server, ":1.0")
     assert (one.newer, len(server.asked)) == (("1.1",), 101)
-    assert one.problem == "the registry's list has no end: only the first 2 tags were read"
+    assert one.problem == "the registry's list is too long: only the first 2 tags were read"
+
+
+def test_of_a_million_tags_the_first_ones_are_read(servers: list[Server], tmp_path: Path) -> None:
+    pages = [[f"1.{number}" for number in range(begin, begin + 50_000)] for begin in range(0, 200_000, 50_000)]
+    servers.append(server := Server(*pages))
+    (one,) = asked(tmp_path, server, ":1.149998")
+    assert one.newer == ("1.149999",)
+    assert one.problem == "the registry's list is too long: only the first 150000 tags were read"
 
 
 def test_a_password_of_the_environment_goes_to_registries_that_the_site_names(
@@ -190,9 +213,9 @@ def test_a_password_of_the_environment_goes_to_registries_that_the_site_names(
             b'{"tags": [' + b'"12345678",' * 500_000 + b'"1"]}',
             "the registry's list is longer than 4 MiB, and was not read",
         ),
-        (b'{"tags": {"a": 1}}', "can't be reached from here: ask again on another node"),
-        (b"<html>", "can't be reached from here: ask again on another node"),
-        (b"[" * 100_000, "can't be reached from here: ask again on another node"),
+        (b'{"tags": {"a": 1}}', "can't be reached from here, or lists no tags: ask again later, or on another node"),
+        (b"<html>", "can't be reached from here, or lists no tags: ask again later, or on another node"),
+        (b"[" * 100_000, "can't be reached from here, or lists no tags: ask again later, or on another node"),
     ],
 )
 def test_a_list_that_is_none_is_named(servers: list[Server], tmp_path: Path, page: bytes, problem: str) -> None:
@@ -214,6 +237,8 @@ def test_a_registry_that_is_away_does_not_hide_another_one(servers: list[Server]
     site = a_site(insecure_registries=(server.host, closed))
     one, two, three = standings(installed(tmp_path, *origins), site)
     assert (
-        one.problem == three.problem == f"the registry {closed} can't be reached from here: ask again on another node"
+        one.problem
+        == three.problem
+        == f"the registry {closed} can't be reached from here, or lists no tags: ask again later, or on another node"
     )
     assert two.newer == ("1.1",)
