@@ -26,13 +26,12 @@ ROOT = Path(__file__).parents[1]
 
 def site_keys() -> Iterator[str]:
     """The keys of site files, from their definition."""
-    yield "| key | takes | default | variable | meaning |"
-    yield "|---|---|---|---|---|"
+    yield "| key | takes | default | meaning |"
+    yield "|---|---|---|---|"
     for key in KEYS.values():
         default = plain(key.default)
         shown = f"`{str(default).lower() if isinstance(default, bool) else default}`" if default or default == 0 else ""
-        variable = f"`{key.variable}`" if key.variable else ""
-        yield f"| `{key.name}` | {key.kind.title} | {shown} | {variable} | {key.help_text} |"
+        yield f"| `{key.name}` | {key.kind.title} | {shown} | {key.help_text} |"
 
 
 def keys(known: Mapping[str, Key], *, meaning: str = "meaning") -> Iterator[str]:
