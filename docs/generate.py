@@ -74,7 +74,7 @@ def tools() -> Iterator[str]:
         module = f"{values['name']}/{values['version']}{values['versionsuffix']}"
         what = values["whatis"][0].partition(": ")[2]
         commands = ", ".join(f"`{name}`" for name in values["wrappers"])
-        image = f"`{source[1]}`, tag `{source[2]}`"
+        image = f"`{source[1]}:{source[2]}`"
         rows.append(f"| {values['moduleclass']} | `{module}` | {what} | {commands} | {image} |")
     yield from sorted(rows, key=str.lower)
 
