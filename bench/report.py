@@ -34,10 +34,13 @@ def _figures(command: Mapping[str, Any]) -> list[str]:
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Render the rows as a Markdown table: median, and ratio to the first command of the row; results.json has more."""
     lines = ["| what | command | median | times ours |", "|---|---|---|---|"]
+    before = ""
     for row in rows:
         ours = row["commands"][0]["median"]
+        goal = row["goal"] if row["goal"] != before else "as above"
+        before = row["goal"]
         for number, one in enumerate(row["commands"]):
-            what = f"**{row['title']}** (goal: {row['goal']})" if number == 0 else ""
+            what = f"**{row['title']}** (goal: {goal})" if number == 0 else ""
             compared = f"{one['median'] / ours:.2f}" if number else ""
             lines.append(f"| {what} | {one['label']} | {_seconds(one['median'])} | {compared} |")
     return lines
@@ -74,13 +77,16 @@ def _page(results: Mapping[str, Any]) -> list[str]:
 
 def _runs(results: Mapping[str, Any]) -> list[str]:
     """Say on what was run, when and how often, by the keys that `--only` takes."""
+    entries = [*results["rows"], *results["growths"]]
+    tools = [{f"{name} {version}" for name, version in one["run"]["tools"].items()} for one in entries]
+    everywhere = set.intersection(*tools)
     keys: dict[str, list[str]] = {}
-    for one in (*results["rows"], *results["growths"]):
+    for one, here in zip(entries, tools):
         run = one["run"]
-        tools = ", ".join(f"{name} {version}" for name, version in run["tools"].items())
-        words = f"{run['date']}, {run['machine']}; {one['pairs']} alternating runs of each command; {tools}"
+        words = ", ".join([run["date"], run["machine"], f"{one['pairs']} alternating runs", *sorted(here - everywhere)])
         keys.setdefault(words, []).append(f"`{one['key']}`")
-    return [f"- {words}: {', '.join(names)}." for words, names in keys.items()]
+    runs = [f"- {words}: {', '.join(names)}." for words, names in keys.items()]
+    return [f"With {', '.join(sorted(everywhere))}:", "", *runs]
 
 
 def _growth_table(growth: Mapping[str, Any]) -> list[str]:

@@ -27,13 +27,12 @@ ROOT = Path(__file__).parents[1]
 
 def site_keys() -> Iterator[str]:
     """The keys of site files, from their definition."""
-    yield "| key | takes | default | variable | meaning |"
-    yield "|---|---|---|---|---|"
+    yield "| key | takes | default | meaning |"
+    yield "|---|---|---|---|"
     for key in KEYS.values():
         default = plain(key.default)
         shown = f"`{str(default).lower() if isinstance(default, bool) else default}`" if default or default == 0 else ""
-        variable = f"`{key.variable}`" if key.variable else ""
-        yield f"| `{key.name}` | {key.kind.title} | {shown} | {variable} | {key.help_text} |"
+        yield f"| `{key.name}` | {key.kind.title} | {shown} | {key.help_text} |"
 
 
 def keys(known: Mapping[str, Key], *, meaning: str = "meaning") -> Iterator[str]:
@@ -76,7 +75,7 @@ def tools() -> Iterator[str]:
         module = f"{values['name']}/{values['version']}{values['versionsuffix']}"
         what = values["whatis"][0].partition(": ")[2]
         commands = ", ".join(f"`{name}`" for name in values["wrappers"])
-        image = f"`{source[1]}`, tag `{source[2]}`"
+        image = f"`{source[1]}:{source[2]}`"
         rows.append(f"| {values['moduleclass']} | `{module}` | {what} | {commands} | {image} |")
     yield from sorted(rows, key=str.lower)
 

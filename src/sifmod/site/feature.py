@@ -150,7 +150,7 @@ _VARIABLES = {
     for check in (_plain_variable, _injected_variable)
 }
 FEATURE_NAMES = Kind(
-    "list of names; in the variable separated by commas",
+    "list of names",
     partial(read_items, check=check_name),
     list_schema(f"^{NAME.pattern}$"),
     partial(split, ","),

@@ -348,31 +348,31 @@ NODE_PATH = Kind(
     str,
 )
 PATHS = Kind(
-    "list of absolute paths; in the variable separated by colons",
+    "list of absolute paths",
     partial(read_items, check=absolute),
     list_schema("^/"),
     partial(split, ":"),
 )
 BINDS = Kind(
-    "list of bind paths; in the variable separated by commas",
+    "list of bind paths",
     partial(read_items, check=read_bind),
     list_schema("^/"),
     _binds_of_variable,
 )
 HOSTS = Kind(
-    "list of `host:port`; in the variable separated by commas",
+    "list of `host:port`",
     partial(read_items, check=_host),
     list_schema(r"^[A-Za-z0-9\[][^/]*$"),
     partial(split, ","),
 )
 MASKS = Kind(
-    "list of hexadecimal masks; in the variable separated by commas",
+    "list of hexadecimal masks",
     partial(read_items, check=_mask),
     list_schema("^0x[0-9A-Fa-f]+$"),
     partial(split, ","),
 )
 RUNTIMES = Kind(
-    f"list of {' and '.join(f'`{name}`' for name in runtime.RUNTIMES)}; in the variable separated by commas",
+    f"list of {' and '.join(f'`{name}`' for name in runtime.RUNTIMES)}",
     _runtimes,
     {"type": "array", "items": {"type": "string", "enum": [*runtime.RUNTIMES]}, "uniqueItems": True},
     partial(split, ","),

@@ -86,8 +86,8 @@ class Site:
     runtimes: tuple[str, ...] = described(
         RUNTIMES,
         (),
-        "What runs containers on the cluster; the first one is what job scripts of `sifmod sbatch` use, and wrappers "
-        f"use the first one that is on the node. {' '.join(one.about for one in RUNTIME_ROWS.values())} If empty, "
+        "What runs containers on the cluster: job scripts of `sifmod sbatch` use the first one, wrappers the first one "
+        f"that is on the node. {' '.join(one.about for one in RUNTIME_ROWS.values())} If empty, "
         f"`{APPTAINER.key}` alone.",
     )
     binds: tuple[Bind, ...] = described(BINDS, (), "Bind paths for every container. They must exist on every node.")
@@ -98,8 +98,8 @@ class Site:
     insecure_registries: tuple[str, ...] = described(
         HOSTS,
         (),
-        "Registries accessed over plain HTTP. If there is one, definition files are built with `--no-https`; a "
-        "Dockerfile is built over plain HTTP if all of its registries are named.",
+        "Registries accessed over plain HTTP. If there is one, definition files are built with `--no-https`; "
+        "Dockerfiles, if all of their registries are named.",
     )
     credential_registries: tuple[str, ...] = described(
         HOSTS,
@@ -115,13 +115,13 @@ class Site:
     image_builder: str = described(
         choice(*names.IMAGE_BUILDERS),
         "",
-        "Command that builds Dockerfiles. If empty, `buildah` is tried first, then `podman`, then `docker`.",
+        "Command that builds Dockerfiles. If empty, the first of these that is there.",
     )
     replaced_image: str = described(
         choice("keep", "remove", empty="keep"),
         "keep",
-        "keep: the image that a rebuild to another file name replaces stays until the next rebuild, for running jobs "
-        "and loaded shells. remove: it goes when the new module is in place.",
+        "keep: [the image that a rebuild replaces](install-tree.md#a-reinstall) stays until the next rebuild. remove: "
+        "it goes when the new module is in place.",
     )
     signatures: str = described(
         choice("none", "required", empty="none"),
@@ -134,19 +134,18 @@ class Site:
     gpu: str = described(
         choice(*VENDORS),
         "",
-        "Vendor of the cluster's GPUs, for easyconfigs that do not set `gpu`.",
+        "Vendor of the cluster's GPUs.",
     )
     gpu_libraries: str = described(
         choice(*LIBRARIES),
         "",
-        "Whose libraries programs use on GPUs, for easyconfigs that do not set `gpu_libraries`: `host`, the default, "
-        "or `image`.",
+        "Whose libraries programs use on GPUs; by default `host`.",
     )
     cuda_compat: str = described(
         choice(*COMPATS),
         "",
-        "Whether CUDA's [compat libraries](../howto/use-old-gpus.md) in an image are used, for easyconfigs that do not "
-        "set `cuda_compat`: `auto`, the default, on nodes whose driver and cards allow it, or `never`.",
+        "Whether CUDA's [compat libraries](../howto/use-old-gpus.md) in an image are used: `auto`, the default, on "
+        "nodes whose driver and cards allow it.",
     )
     gpu_setup: str = described(
         choice(*SETUPS),
@@ -164,29 +163,25 @@ class Site:
     image_mode: str = described(
         choice(*IMAGE_MODES, empty="copy"),
         "copy",
-        "How images get into installations, for easyconfigs that do not set `image_mode`.",
+        "[How images get into installations](parameters.md#where-the-image-comes-from).",
     )
-    module_family: str = described(
-        FAMILY, "container", "Lmod family of modules, for easyconfigs that do not set `module_family`."
-    )
+    module_family: str = described(FAMILY, "container", "Lmod family of modules.")
     user_commands: bool = described(
         FLAG,
         True,
-        "Whether commands that users install with pip are commands on the host too, for easyconfigs that do not set "
-        "`user_commands`.",
+        "Whether commands that users install are [commands on the host](commands.md#commands-of-user-software) too.",
     )
     share_container: bool = described(
         FLAG,
         False,
-        "Whether the tasks of a Slurm step on a node share [one container](../howto/share-a-container.md), for "
-        "easyconfigs that do not set `share_container`. In a job, the variable decides for this job.",
+        "Whether the tasks of a Slurm step on a node share [one container](../howto/share-a-container.md). In a job, "
+        "the variable decides for this job.",
     )
     node_local_dir: str = described(
         NODE_PATH,
         "",
-        "Folder that each compute node has of its own, on its disk or in its memory, and that users may write to: "
-        "`broadcast-image` puts [copies of images](../howto/broadcast-an-image.md) there. In a job, the variable "
-        "decides for this job.",
+        "Folder of each compute node, to which users may write, for "
+        "[copies of images](../howto/broadcast-an-image.md). In a job, the variable decides for this job.",
     )
     cpu_bind_masks: tuple[str, ...] = described(
         MASKS, (), "CPU masks for the tasks of a GPU node, in the order of their GPUs (`srun --cpu-bind=mask_cpu:`)."
@@ -241,14 +236,14 @@ class Site:
     advisories: tuple[str, ...] = described(
         PATHS,
         (),
-        "Files with the site's own [advisories](advisories.md), in addition to those that are shipped. A later file "
-        "replaces or withdraws advisories of an earlier one.",
+        "Files with the site's own [advisories](advisories.md), which replace or withdraw those that are shipped and "
+        "of earlier files.",
     )
     apply_advisories: bool = described(
         FLAG,
         False,
-        "Whether `eb` sets and unsets variables as the advisories for a container say. `container_env` of an "
-        "easyconfig still comes first.",
+        "Whether `eb` sets variables as the advisories for a container say; `container_env` of the easyconfig comes "
+        "first.",
     )
     container_env: Mapping[str, Optional[str]] = described(
         VARIABLES, {}, "Variables for every container; `NAME = false` removes what an earlier origin sets."
@@ -267,18 +262,15 @@ class Site:
     dependents_dir: str = described(
         NODE_PATH,
         "",
-        "Folder in which each module with `builds_on` leaves a link to its installation, so that `sifmod list` and "
-        "`sifmod remove` name who builds on a module. All users write to it: `chmod 1777`.",
+        "Folder for links of [modules that build on others](../operate.md#who-builds-on-a-module). All users write to "
+        "it: `chmod 1777`.",
     )
     support: str = described(
         TEXT,
         "",
-        "Whom users ask if they can't mend something themselves, such as a mail address: messages name it beside the "
-        "owner of an installation.",
+        "Whom users ask, such as a mail address: messages name it beside the owner of an installation.",
     )
-    master_suffix: str = described(
-        TEXT, "", "Suffix that `get-master` appends to the host name: that of host names in the fast network."
-    )
+    master_suffix: str = described(TEXT, "", "Suffix of host names in the fast network, which `get-master` appends.")
     default_features: tuple[str, ...] = described(
         FEATURE_NAMES, (), "Features of every container, unless the easyconfig or the user takes one away."
     )
