@@ -54,7 +54,8 @@ quiet() {
 """
 
 TASK = """set -euo pipefail
-sifmod_root=/mnt sifmod_image=/etc/os-release sifmod_runtime=/mnt/bin/runtime sifmod_options=() sifmod_gpu_options=() sifmod_shareable=''
+sifmod_root=/mnt sifmod_image=/etc/os-release sifmod_runtime=/mnt/bin/runtime sifmod_options=() sifmod_shareable=''
+sifmod_gpu_options=()
 packed_is_active() { false; }
 more_values() { :; }
 source /mnt/share/share-container.sh

@@ -16,6 +16,7 @@ from sifmod import names
 from sifmod.errors import SifmodError
 from sifmod.fetch.uri import DOCKER_HUB, ImageUri
 from sifmod.installed.installation import Installation
+from sifmod.resources import data_path
 from sifmod.text.version import natural_order
 
 _SUFFIXES = (".img", ".sif")
@@ -123,43 +124,11 @@ def snakemake_profile(items: Sequence[Installation]) -> str:
     return "\n".join(lines) + "\n"
 
 
-_TEST = '''"""Loads and runs each container module: written by `sifmod list --reframe`."""
-
-import shlex
-
-import reframe as rfm
-import reframe.utility.sanity as sn
-
-# module: the command that runs in it, and what it prints
-MODULES = {modules}
-
-
-@rfm.simple_test
-class ContainerModule(rfm.RunOnlyRegressionTest):
-    """One module."""
-
-    module = parameter(sorted(MODULES))
-    valid_systems = ["*"]
-    valid_prog_environs = ["*"]
-
-    @run_after("init")
-    def load(self):
-        command, *options = MODULES[self.module][0]
-        self.modules = [self.module]
-        self.executable = command
-        self.executable_opts = [shlex.quote(option) for option in options]
-
-    @sanity_function
-    def runs(self):
-        printed = MODULES[self.module][1]
-        return sn.all([sn.assert_eq(self.job.exitcode, 0), sn.assert_found(printed, self.stdout)])
-'''
-
-
 def reframe_test(items: Sequence[Installation]) -> str:
     """Return a test of ReFrame that loads each module and runs a command in it."""
     rows = [f"    {json.dumps(item.module)}: {json.dumps(list(_command(item)))}," for item in items]
-    return _TEST.replace("{modules}", "\n".join(["{", *rows, "}"]))
+    empty = "MODULES = {}\n"
+    return data_path("jobs/reframe.py").read_text().replace(empty, "\n".join(["MODULES = {", *rows, "}\n"]))
 
 
 def _command(item: Installation) -> Iterator[object]:
