@@ -128,7 +128,7 @@ def reframe_test(items: Sequence[Installation]) -> str:
     """Return a test of ReFrame that loads each module and runs a command in it."""
     rows = [f"    {json.dumps(item.module)}: {json.dumps(list(_command(item)))}," for item in items]
     empty = "MODULES = {}\n"
-    return data_path("jobs/reframe.py").read_text().replace(empty, "\n".join(["MODULES = {", *rows, "}\n"]))
+    return (data_path("jobs") / "reframe.py").read_text().replace(empty, "\n".join(["MODULES = {", *rows, "}\n"]))
 
 
 def _command(item: Installation) -> Iterator[object]:
