@@ -98,8 +98,9 @@ def _compared(vendor: Vendor, setup: Setup, file: CdiFile) -> Iterator[Finding]:
     """Compare one file with what is on this host: a driver that changed leaves it behind."""
     gone = [path for path in (*file.nodes, *(source for source, _target in file.mounts)) if not _exists(path)]
     if gone:
+        what = f"'{file.path}' names {_some(gone)}, which this host lacks"
         why = "no container starts with it: it was written for another driver, or for other GPUs"
-        yield Finding(PROBLEM, "CDI", f"'{file.path}' names {_some(gone)}, which this host lacks", why, _again(setup, file))
+        yield Finding(PROBLEM, "CDI", what, why, _again(setup, file))
     lacking = sorted({*glob.glob(vendor.gpus)} - {*file.nodes})  # noqa: PTH207 - the pattern is absolute
     if lacking:
         what = f"'{file.path}' does not name {_some(lacking)}"

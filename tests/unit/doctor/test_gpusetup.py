@@ -128,7 +128,7 @@ def test_a_file_of_the_later_folder_replaces_that_of_the_earlier_and_is_the_one_
 def test_what_this_user_can_not_see_is_not_called_gone(node: Path) -> None:
     closed = node / "dev/closed"
     closed.mkdir()
-    write(node, FILE.replace("hooks:", "mounts: [{{hostPath: {dev}/closed/socket}}]\n  hooks:", 1).split("  mounts:\n")[0])
+    write(node, FILE.partition("  mounts:")[0] + "  mounts: [{{hostPath: {dev}/closed/socket}}]\n")
     closed.chmod(0)
     assert [severity for severity, _what in found(node, "cdi")] == [NOTE, OK, WARNING]
     closed.chmod(0o700)
