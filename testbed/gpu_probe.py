@@ -1,6 +1,6 @@
 """Calls the CUDA driver API through ctypes: for gpu-check, in the container and on the host; Python 3.6 or later.
 
-gpu_probe.py count N    succeed if CUDA sees N GPUs
+gpu_probe.py count [N]  print how many GPUs CUDA sees, and fail if these are not N
 gpu_probe.py kernel     run a kernel on the first GPU and check its result
 gpu_probe.py time       print the milliseconds of the first CUDA call (cuInit and a context)
 gpu_probe.py dry        all of this up to the driver: check what would be sent to it
@@ -77,7 +77,8 @@ def main(what, *more):
         count = ctypes.c_int()
         call(cuda, "cuInit", 0)
         call(cuda, "cuDeviceGetCount", ctypes.byref(count))
-        if count.value != int(more[0]):
+        print(count.value)
+        if more and count.value != int(more[0]):
             sys.exit(f"CUDA sees {count.value} GPUs, and not {more[0]}")
     elif what == "kernel":
         run_kernel(cuda)

@@ -1,5 +1,7 @@
-"""STAND-INS for what is on a node with an NVIDIA card, files of its driver, and for CUDA's compat libraries."""
+"""STAND-INS for what is on a node with an NVIDIA card, such as files of its driver, and for CUDA's compat libraries."""
 
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 A100 = "NVIDIA A100-SXM4-40GB"
@@ -28,3 +30,39 @@ def write_compat(folder: Path, version: str) -> Path:
         (folder / f"libcuda.so.{version}").touch()
         (folder / "libcuda.so.1").symlink_to(f"libcuda.so.{version}")
     return folder
+
+
+_CUDA = """
+#include <stdlib.h>
+#include <string.h>
+int cuInit(unsigned flags) { return 0; }
+int cuDeviceGet(int *device, int number) { return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { return 0; }
+int cuCtxSetCurrent(void *context) { return 0; }
+int cuDeviceGetCount(int *count) { *count = COUNT; return 0; }
+int cuModuleLoadData(void **module, const char *code) { return strstr(code, ".entry fill") ? 0 : 218; }
+int cuModuleGetFunction(void **function, void *module, const char *name) { return 0; }
+int cuMemAlloc_v2(unsigned long *memory, size_t size) { return 0; }
+int cuLaunchKernel() { return getenv("CUDA_VISIBLE_DEVICES") ? ENDS : 0; }
+int cuCtxSynchronize(void) { return 0; }
+int cuMemcpyDtoH_v2(unsigned *to, unsigned long from, size_t size) {
+    for (unsigned i = 0; i < size / sizeof *to; i++) to[i] = 3 * i + 7;
+    return 0;
+}
+"""
+
+
+def write_cuda(folder: Path, driver: str, models: Sequence[str], *, ends: int = 0) -> None:
+    """Write what runs on a node with a driver and cards: nvidia-smi, and a libcuda that calculates nothing.
+
+    A kernel of a process that chose a card ends with this error.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lists = "; ".join(f"echo 'GPU {number}: {model}'" for number, model in enumerate(models))
+    names = "; ".join(f"echo '{model}'" for model in models)
+    (folder / "nvidia-smi").write_text(
+        f"#!/bin/sh\ncase $1 in *driver_version) echo '{driver}' ;; *name) {names} ;; *) {lists} ;; esac\n"
+    )
+    (folder / "nvidia-smi").chmod(0o755)
+    words = ["cc", "-shared", "-fPIC", "-w", f"-DCOUNT={len(models)}", f"-DENDS={ends}", "-x", "c", "-"]
+    subprocess.run([*words, "-o", folder / "libcuda.so.1"], input=_CUDA, text=True, check=True)

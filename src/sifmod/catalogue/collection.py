@@ -16,7 +16,7 @@ from sifmod.catalogue.changes import with_changes
 from sifmod.catalogue.model import INSTALLED, OFFERED, Catalogue, Entry, Fit, Image, KnownProblem, Package
 from sifmod.container.spec import ContainerSpec
 from sifmod.doctor.advisories import OF_MODULE
-from sifmod.doctor.examination import Host, Target, advisories_for, advisories_of, gpus_fit, target_of, this_host
+from sifmod.doctor.examination import Host, Target, advisories_for, gpus_fit, inspection_of, target_of, this_host
 from sifmod.easyconfig.text import read_easyconfig
 from sifmod.eb.available import beside_easyconfigs, easyconfigs_below
 from sifmod.eb.evaluation import Described, Evaluated, container_of
@@ -205,17 +205,19 @@ def _installed(item: Installation, described: Described, ready: _Ready) -> Entry
     except JobError:  # a name of a module that `sifmod sbatch` refuses too
         script = ""
     entry = _entry(item.module, item.name, item.version, INSTALLED, described, gpu, image=image)
+    target = target_of(item, ready.site)
+    content = inspection_of(target)
     return replace(
         entry,
         easyconfig=one_line(path.name) if path else "",
         mpi=manifest.mpi,
         python_version=manifest.python_version,
         has_python=has_python,
-        partitions=tuple(_partitions(target_of(item, ready.site), ready.site)),
+        partitions=tuple(_partitions(gpus_fit(target, content, ready.site))),
         features=manifest.features,
         commands=commands,
         packages=_packages_of(item),
-        advisories=_advisories(advisories_of(item, ready.host)),
+        advisories=_advisories(advisories_for(target, content, ready.host)),
         run=_run(gpu, ready.site, has_python=has_python, commands=commands),
         job=printable(script),
         guide=_guide(item.name, ready),
@@ -247,7 +249,7 @@ def _offered(path: Path, evaluated: Evaluated, ready: _Ready) -> Entry:
         has_python=has_python,
         commands=commands,
         packages=_sorted_packages(Package(*map(one_line, pair)) for pair in spec.expected_packages.items()),
-        advisories=_advisories(advisories_for(_target(spec), ready.host)),
+        advisories=_advisories(advisories_for(_target(spec), None, ready.host)),
         run=_run(spec.gpu, ready.site, has_python=has_python, commands=commands),
         job=printable(script),
         guide=_text(beside, ready) if beside.is_file() else _guide(spec.name, ready),
@@ -289,9 +291,9 @@ def _advisories(findings: Iterable[Finding]) -> tuple[KnownProblem, ...]:
     )
 
 
-def _partitions(target: Target, site: Site) -> Iterator[Fit]:
-    """Yield whether a container fits the GPUs of the site's partitions; nothing if it needs none."""
-    for partition, findings in gpus_fit(target, site):
+def _partitions(found: Iterable[tuple[str, tuple[Finding, ...]]]) -> Iterator[Fit]:
+    """Yield whether a container fits the GPUs of partitions, with what was found on each."""
+    for partition, findings in found:
         wrong = [one for one in findings if one.severity in (WARNING, PROBLEM)]
         unknown = [one for one in findings if one.severity == NOTE]
         why = one_line("; ".join(f"{one.what}: {one.why}" if one.why else one.what for one in wrong or unknown))

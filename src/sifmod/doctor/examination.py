@@ -12,7 +12,7 @@ from sifmod import names
 from sifmod.advice.advisory import Advisory
 from sifmod.advice.subject import Subject
 from sifmod.container.bind import Bind
-from sifmod.container.gpu import VENDORS, uses_compat, vendor_of
+from sifmod.container.gpu import LIBRARIES, VENDORS, uses_compat, vendor_of
 from sifmod.container.spec import image_is_gone
 from sifmod.doctor.advisories import container_advisories, node_advisories
 from sifmod.doctor.gpu import check_gpus
@@ -115,6 +115,12 @@ def gpu_of(parameters: Mapping[str, Any]) -> Optional[str]:
     return found if found in ("", *VENDORS) else None
 
 
+def libraries_of(parameters: Mapping[str, Any]) -> str:
+    """Return whose libraries programs use, as `gpu_libraries` of a module states it; empty if it does not."""
+    found = parameters.get("gpu_libraries")
+    return found if found in LIBRARIES else ""
+
+
 def target_of(item: Installation, site: Site) -> Target:
     """Return what to examine of an installation: its image, or the site's copy if that is gone."""
     image = item.image if item.has_image else item.stand_in(site)
@@ -122,6 +128,7 @@ def target_of(item: Installation, site: Site) -> Target:
     return Target(
         image=image,
         gpu=gpu_of(manifest.parameters),
+        gpu_libraries=libraries_of(manifest.parameters),
         compat=uses_compat(manifest.parameters),
         installation=item,
         missing_image="" if image else image_is_gone(item.image, is_unpacked=manifest.is_unpacked),
@@ -259,29 +266,30 @@ def _features(item: Installation, site: Site) -> Iterator[Finding]:
 
 def advisories_of(item: Installation, host: Host) -> Iterator[Finding]:
     """Yield the known problems of an installation on a host, without other findings."""
-    yield from advisories_for(target_of(item, host.site), host)
+    target = target_of(item, host.site)
+    yield from advisories_for(target, inspection_of(target), host)
 
 
-def advisories_for(target: Target, host: Host) -> Iterator[Finding]:
-    """Yield only the known problems of a container on a host; without an image only names and digests are compared."""
+def inspection_of(target: Target) -> Optional[Inspection]:
+    """Return what is in the image; None if there is none, or if it can't be read."""
     try:
-        image = inspect_image(target.image) if target.image else None
+        return inspect_image(target.image) if target.image else None
     except ImageError:
-        image = None
+        return None
+
+
+def advisories_for(target: Target, image: Optional[Inspection], host: Host) -> Iterator[Finding]:
+    """Yield only the known problems of a container on a host; without an image only names and digests are compared."""
     yield from container_advisories(host.advisories, _subject(target, image, host), host.site, target.installation)
 
 
-def gpus_fit(target: Target, site: Site) -> Iterator[tuple[str, tuple[Finding, ...]]]:
+def gpus_fit(target: Target, image: Optional[Inspection], site: Site) -> Iterator[tuple[str, tuple[Finding, ...]]]:
     """Yield each partition whose GPUs the site describes, with the findings on these for a container.
 
     Nothing is said of a container without GPUs, nor of one whose image can't be read.
     """
     vendor = site.gpu if target.gpu is None else target.gpu
-    if not (vendor and site.partition_gpus and target.image):
-        return
-    try:
-        image = inspect_image(target.image)
-    except ImageError:
+    if not (vendor and image):
         return
     for partition, text in site.partition_gpus.items():
         driver, _, model = text.partition(" ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import shutil
@@ -13,6 +14,7 @@ from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.cdi import FOLDERS, CdiFile, cdi_files
 from sifmod.host.runtime import Release
 from sifmod.site.settings import Site
+from sifmod.text.quoting import shell
 
 _KEY = "gpu_setup"
 _MOST_NAMED = 3  # paths in one message
@@ -70,11 +72,15 @@ def _files(vendor: Vendor, setup: Setup, release: Release, files: Sequence[CdiFi
     if not having:
         where = " and ".join(map(str, FOLDERS))
         what = f"no file of {where} has the device {setup.device}" if not own else f"'{own[0].path}' has no '{name}'"
-        yield Finding(PROBLEM, "CDI", what, "no container starts with it", _again(setup))
+        yield Finding(PROBLEM, "CDI", what, "no container starts with it", _again(setup, *own[:1]))
         return
-    if len(having) > 1:
-        what = f"{setup.device} is in several files: {_some([str(file.path) for file in having])}"
+    folders = [file.path.parent for file in having]
+    doubled = [file for file in having if folders.count(file.path.parent) > 1]
+    if doubled:
+        what = f"{setup.device} is in several files of a folder: {_some([str(file.path) for file in doubled])}"
         yield Finding(PROBLEM, "CDI", what, "the runtime refuses a name of two meanings", "remove all but one")
+    # that of a later folder is used (container-device-interface 1.1, pkg/cdi/cache.go)
+    having = [file for file in having if file.path.parent == folders[-1]]
     wrong = [finding for file in having for finding in _compared(vendor, setup, file)]
     yield from wrong
     for file in having if not wrong else ():
@@ -92,16 +98,21 @@ def _compared(vendor: Vendor, setup: Setup, file: CdiFile) -> Iterator[Finding]:
     """Compare one file with what is on this host: a driver that changed leaves it behind."""
     gone = [path for path in (*file.nodes, *(source for source, _target in file.mounts)) if not _exists(path)]
     if gone:
+        what = f"'{file.path}' names {_some(gone)}, which this host lacks"
         why = "no container starts with it: it was written for another driver, or for other GPUs"
-        yield Finding(PROBLEM, "CDI", f"'{file.path}' names {_some(gone)}, which this host lacks", why, _again(setup))
+        yield Finding(PROBLEM, "CDI", what, why, _again(setup, file))
     lacking = sorted({*glob.glob(vendor.gpus)} - {*file.nodes})  # noqa: PTH207 - the pattern is absolute
     if lacking:
         what = f"'{file.path}' does not name {_some(lacking)}"
-        yield Finding(WARNING, "CDI", what, "containers that hide other devices lack this GPU", _again(setup))
+        yield Finding(WARNING, "CDI", what, "containers that hide other devices lack this GPU", _again(setup, file))
 
 
 def _exists(path: str) -> bool:
-    return not os.path.isabs(path) or os.path.lexists(path)  # noqa: PTH117 - as above
+    """Return whether a path is there, as far as this user can tell."""
+    try:
+        return not path.startswith("/") or Path(path).stat() is not None
+    except OSError as error:
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR)
 
 
 def _has(file: CdiFile, library: str) -> bool:
@@ -113,5 +124,7 @@ def _some(paths: Sequence[str]) -> str:
     return ", ".join(f"'{path}'" for path in paths[:_MOST_NAMED]) + more
 
 
-def _again(setup: Setup) -> str:
-    return f"as root: {setup.written_by}"
+def _again(setup: Setup, *files: CdiFile) -> str:
+    """Return what to type to write a file anew, or else the usual one."""
+    command, _, usual = setup.written_by.partition("=")
+    return f"as root: {command}={shell(str(files[0].path)) if files else usual}"

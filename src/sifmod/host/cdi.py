@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sifmod.host.files import content_of
-from sifmod.text.printable import printable
+from sifmod.text.printable import one_line, shortened
 from sifmod.text.yaml import Node, read_yaml
 
-# Where Apptainer looks too, in this order: option --cdi-dirs of its 1.5.
+# Where Apptainer looks too: option --cdi-dirs of its 1.5. A device of a later folder replaces one of the same name.
 FOLDERS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 
 _MOST_FILES = 100
 _LARGEST = 4 << 20  # bytes; the file for a node of eight GPUs with MIG has about 0.1 MB
-_LONGEST = 4095  # bytes of a path
+_LONGEST = 4095  # characters of a path
+_MOST_SAID = 200  # characters of an error, which may repeat a part of the file
 
 
 @dataclass(frozen=True)
@@ -36,16 +37,19 @@ class CdiFile:
 
 
 def cdi_files(folders: Sequence[Path] = FOLDERS) -> tuple[CdiFile, ...]:
-    """Return the files of these folders; none of a folder that is not there or can't be listed."""
-    return tuple(_read(path) for folder in folders for path in _files_of(folder))
+    """Return the files of these folders, in this order; a folder that can't be listed stands for its files."""
+    return tuple(file for folder in folders for file in _files_of(folder))
 
 
-def _files_of(folder: Path) -> list[Path]:
+def _files_of(folder: Path) -> Iterator[CdiFile]:
     try:
         found = sorted(path for path in folder.iterdir() if path.suffix in (".json", ".yaml"))
-    except OSError:
-        return []
-    return found[:_MOST_FILES]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield CdiFile(folder, problem=error.strerror or "it can't be listed")
+        return
+    yield from map(_read, found[:_MOST_FILES])
 
 
 def _read(path: Path) -> CdiFile:
@@ -55,7 +59,7 @@ def _read(path: Path) -> CdiFile:
     except OSError as error:
         return CdiFile(path, problem=error.strerror or "it can't be read")
     except ValueError as error:
-        return CdiFile(path, problem=printable(str(error)))
+        return CdiFile(path, problem=shortened(one_line(str(error)), _MOST_SAID))
     top = _mapping(document)
     devices = [_mapping(device) for device in _list(top.get("devices"))]
     edits = [_mapping(one.get("containerEdits")) for one in (top, *devices)]
@@ -84,4 +88,4 @@ def _list(node: object) -> Sequence[Node]:
 
 
 def _text(node: object) -> str:
-    return printable(node) if isinstance(node, str) and len(node.encode()) <= _LONGEST else ""
+    return one_line(node) if isinstance(node, str) and len(node) <= _LONGEST else ""

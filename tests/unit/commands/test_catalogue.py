@@ -127,11 +127,18 @@ def test_the_partitions_whose_gpus_a_container_fits_are_named(
     torch = Torch("/usr", "2.9", "13.0", "", ("8.0", "9.0"), "")
     components = (Component("CUDA", "13.0", "/usr/local/cuda/version.json"),)
     image = Inspection("demo.sif", "SIF", components=components, torch=(torch,))
-    monkeypatch.setattr(examination, "inspect_image", lambda _path: image)
+    looks = []
+
+    def look(path: Path) -> Inspection:
+        looks.append(path)
+        return image
+
+    monkeypatch.setattr(examination, "inspect_image", look)
     site = tmp_path / "site.toml"
     site.write_text(
         'gpu = "nvidia"\n[partition_gpus]\nnew = "580.82.07 NVIDIA H100 80GB"\nold = "535.104.05 NVIDIA A100-SXM4"\n'
         'older = "580.82.07 Tesla V100"\nodd = "580.82.07 NVIDIA Some Card"\nother = "6.12.12 AMD Instinct MI300A"\n'
+        '"<b>&" = "580.82.07 <i>H100"\n'
     )
     monkeypatch.setenv("SIFMOD_SITE", str(site))
     installed(space)
@@ -148,12 +155,15 @@ def test_the_partitions_whose_gpus_a_container_fits_are_named(
         ("older", "no"),
         ("odd", "unknown"),
         ("other", "no"),
+        ("<b>&", "yes"),
     ]
+    assert len(looks) == 2  # one for each module
     why = {one["partition"]: one["why"] for one in entry["partitions"]}
     assert "the driver is 535.104.05, and CUDA 13.0 of the image needs 580" in why["old"]
     assert "Tesla V100 is 7.0" in why["older"]
     page = (output / entry["page"]).read_text()
     assert "<code>new</code>: fits</li>" in page
+    assert "<code>&lt;b&gt;&amp;</code>: fits</li>" in page
     assert f"<code>old</code>: no; {why['old'][:20]}" in page
     assert modules(output)["Plain/1"]["partitions"] == []
 

@@ -11,7 +11,7 @@ from tests.standins_gpu import write_compat
 from sifmod.cli import cli
 from sifmod.container.bind import Bind
 from sifmod.doctor import examination as library
-from sifmod.doctor.examination import Target, check_libraries, examine
+from sifmod.doctor.examination import Target, check_libraries, examine, target_of
 from sifmod.eb.space import SoftwareSpace, software_space
 from sifmod.errors import ImageError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
@@ -170,6 +170,16 @@ def test_the_libraries_of_a_container_s_own_features_are_compared(
         target = Target(image=Path("x.sif"), installation=find_installation(space, "Demo/1"))
     found = look(target, Inspection("x.sif", "SIF", libc="glibc 2.31"), site).get("host libraries", [])
     assert [finding.severity for finding in found] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(("own", "counts"), [("image", "image"), (None, "host"), (["?"], "host")])
+def test_whose_libraries_a_module_uses_is_as_it_was_installed(
+    look: Look, space: SoftwareSpace, own: object, counts: str
+) -> None:
+    make_installation(space, "Demo/1", parameters={"gpu": "nvidia", "gpu_libraries": own})
+    target = target_of(find_installation(space, "Demo/1"), a_site())
+    found = look(target, Inspection("x.sif", "SIF"), a_site(gpu_libraries="host"))
+    assert found["GPU libraries"][0].what.startswith(f"gpu_libraries is '{counts}'")
 
 
 def test_a_slurm_that_is_too_new_is_named_once(look: Look, library_file: LibraryFile, space: SoftwareSpace) -> None:

@@ -108,6 +108,37 @@ def test_no_file_two_files_a_file_without_all_and_an_unreadable_one_are_named(no
     assert [severity for severity, _what in found(node, "cdi")] == [NOTE, WARNING, OK]
 
 
+def test_a_file_of_the_later_folder_replaces_that_of_the_earlier_and_is_the_one_to_write_anew(node: Path) -> None:
+    """The toolkit's service writes to /var/run/cdi, while an administrator once wrote to /etc/cdi."""
+    write(node)
+    later = node / "later folder"
+    later.mkdir()
+    site, folders = a_site(gpu="nvidia", gpu_setup="cdi"), [node / "cdi", later]
+    (node / "cdi/nvidia.yaml").rename(later / "nvidia.yaml")
+    write(node, FILE.replace("nvidia1", "nvidia9"))
+    assert [one.severity for one in check_gpu_setup(site, NEW, folders)] == [NOTE, OK]
+    (later / "nvidia.yaml").rename(node / "cdi/kept")
+    (node / "cdi/nvidia.yaml").rename(later / "nvidia.yaml")
+    (node / "cdi/kept").rename(node / "cdi/nvidia.yaml")
+    _note, gone, lacking = check_gpu_setup(site, NEW, folders)
+    assert (gone.severity, lacking.severity) == (PROBLEM, WARNING)
+    assert gone.remedy == lacking.remedy == f"as root: nvidia-ctk cdi generate --output='{later}/nvidia.yaml'"
+
+
+def test_what_this_user_can_not_see_is_not_called_gone(node: Path) -> None:
+    closed = node / "dev/closed"
+    closed.mkdir()
+    write(node, FILE.partition("  mounts:")[0] + "  mounts: [{{hostPath: {dev}/closed/socket}}]\n")
+    closed.chmod(0)
+    assert [severity for severity, _what in found(node, "cdi")] == [NOTE, OK, WARNING]
+    closed.chmod(0o700)
+    assert "/closed/socket', which this host lacks" in found(node, "cdi")[1][1]
+    (node / "cdi").chmod(0)
+    listed = found(node, "cdi")[1]
+    (node / "cdi").chmod(0o700)
+    assert listed == (WARNING, f"'{node}/cdi': Permission denied")
+
+
 def test_a_login_node_without_gpus_can_not_tell(node: Path) -> None:
     (node / "dev/nvidiactl").unlink()
     assert [severity for severity, _what in found(node, "cdi")] == [NOTE, NOTE]

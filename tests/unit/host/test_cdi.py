@@ -69,6 +69,7 @@ def test_json_and_yaml_are_read(tmp_path: Path) -> None:
         ("a: &x [1]\nb: [*x, *x]", "repeats another part"),
         ("kind: [", "line 2"),
         ("kind: \x1b[2J", "control characters"),
+        (f'{{"a\\u001b\\n{"b" * 900}": 1, "a\\u001b\\n{"b" * 900}": 2}}', r"the key 'a\x1b\nbbb"),
         ("x" * (5 << 20), "larger"),
     ],
 )
@@ -77,7 +78,20 @@ def test_what_can_not_be_read_is_named(tmp_path: Path, content: str, says: str) 
     (file,) = cdi_files([tmp_path])
     assert (file.devices, file.mounts) == ((), ())
     assert says in file.problem
-    assert "\x1b" not in file.problem
+    assert not {"\x1b", "\n"} & {*file.problem}
+    assert len(file.problem) <= 200
+
+
+@pytest.mark.parametrize("has_libyaml", [True, False])
+def test_names_are_on_one_line_and_what_is_no_text_does_no_harm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_libyaml: bool
+) -> None:
+    import yaml
+
+    monkeypatch.setattr(yaml, "__with_libyaml__", has_libyaml and yaml.__with_libyaml__)
+    (tmp_path / "a.json").write_text(r'{"kind": "a/b", "devices": [{"name": "x\ny\u001b"}, {"name": "\ud800"}]}')
+    (file,) = cdi_files([tmp_path])
+    assert file.problem or file.devices == (r"x\ny\x1b", r"\ud800")
 
 
 def test_a_fifo_is_not_waited_for_and_other_forms_are_left_out(tmp_path: Path) -> None:

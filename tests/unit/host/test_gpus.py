@@ -114,3 +114,5 @@ def test_nodes_can_be_described_in_words() -> None:
         assert (found.vendor, found.gpus[0].architecture) == ("nvidia", "8.0")
     assert [one.vendor for one in described_gpus("1", "New Card")] == ["amd", "nvidia"]
     assert {one.gpus for one in described_gpus("1", "")} == {()}
+    for model, architecture in (("NVIDIA GB300", "10.3"), ("NVIDIA B300 SXM6", "10.3"), ("NVIDIA RTX A6000", "8.6")):
+        assert described_gpus("580.82.07", model)[0].gpus == (Gpu(model, architecture),)

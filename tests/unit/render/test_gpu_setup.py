@@ -77,6 +77,25 @@ def test_wrappers_name_the_device_where_the_runtime_takes_it(
         assert switched_on(call["env"]) == {VENDORS[gpu].variable}
 
 
+def test_tasks_that_need_the_option_have_containers_of_their_own_and_one_of_them_says_why(
+    wrapper: Wrapper, installed: ContainerSpec
+) -> None:
+    wrapper.fake.answer(release="apptainer version 1.5.1")
+    step = {"JOB_ID": "1", "STEP_ID": "0", "GTIDS": "0,1"}
+    environ = {"SIFMOD_SHARE_CONTAINER": "1", "SLURMD_NODENAME": "node"}
+    environ.update({f"SLURM_{name}": value for name, value in step.items()})
+    said = []
+    for task in ("0", "1"):
+        more = {"SLURM_PROCID": task, "SLURM_LOCALID": task}
+        spec, site = replace(installed, gpu="nvidia"), a_site(gpu_setup="cdi")
+        done = wrapper.run("python", spec=spec, site=site, environ={**environ, **more})
+        assert done.returncode == 0, done.stderr
+        assert wrapper.fake.calls[-1]["argv"][1:3] == ["--device", CDI["nvidia"]]
+        said.append(done.stderr)
+    why = "GPUs of this site need the option --device nvidia.com/gpu=all"
+    assert said == [f"python: no shared container, so each task has its own: {why}\n", ""]
+
+
 def test_without_gpus_here_or_with_the_image_s_libraries_nothing_is_asked_for(
     wrapper: Wrapper, installed: ContainerSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
