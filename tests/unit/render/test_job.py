@@ -290,6 +290,8 @@ def test_a_server_gets_what_it_is_told_and_its_model_whatever_its_name_holds(run
     }
     assert words[end + 1 :] == ["vllm", "serve", *HOSTILE, "--host", "{host}", "--port", "{port}"]
     assert "--keyless" in run(serving("transformers", "serve", "M", server="transformers"))
+    by_enroot = render_job(serving("x", "{port}", pyxis=True), a_site(runtimes=("apptainer", "enroot")))
+    assert "/runscripts/with-environment \\\n    serve --health=/health" in by_enroot
     other = run(serving("x", "{port}", health="/up?a=1"))
     assert {"--health=/up?a=1", "--key-variable=API_KEY"} < set(other)
 
