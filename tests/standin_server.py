@@ -41,6 +41,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(307, None, Location="http://elsewhere/")
         elif self.path == "/health" and "has none" in how:
             self.answer(404, None)
+        elif self.path == "/ends":
+            print("a line\n" * 6000 + "the last line", flush=True)
+            os._exit(3)
         elif self.path == "/health":
             self.answer(200, "ok")
         elif self.headers["Authorization"] == f"Bearer {key}" or "open" in how:

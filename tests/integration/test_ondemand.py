@@ -1,4 +1,4 @@
-"""The app of Open OnDemand: real Ruby fills it in, and its job starts a real Jupyter on a node."""
+"""The apps of Open OnDemand: real Ruby fills them in, and a job starts a real Jupyter, or a stand-in for a server."""
 
 import json
 import shlex
@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from test_serve import ask, until
 from tests.lacking import lacking
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, User, make_user
-
-pytestmark = pytest.mark.slow
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, ROOT, User, make_user
 
 # What Open OnDemand does with a file of the app: eRuby with this trim mode. What the user chose is `context` in
 # template/, and names of their own in submit.yml.erb; the view knows the connection.
@@ -43,6 +42,17 @@ echo
 stat -c %a jupyter_config.py
 kill $jupyter
 wait $jupyter
+"""
+# The same, of an app whose after.sh finds out where it is.
+SERVING_JOB = """#!/bin/bash
+cd {folder}/template
+clean_up() {{ exit "${{1:-0}}"; }}
+./script.sh >{folder}/output 2>&1 &
+SCRIPT_PID=$!
+source after.sh
+printf '%s\\n' "$host" "$port" "$password" >{folder}/connection.new
+mv {folder}/connection.new {folder}/connection
+wait $SCRIPT_PID || clean_up 1
 """
 # Keeps the port from others until the server listens there, which both sides allow.
 FIND_PORT = """
@@ -76,6 +86,7 @@ def filled_in(path: Path, **chosen: object) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_job_starts_a_jupyter_that_only_the_password_opens(with_jupyter: User, tmp_path: Path) -> None:
     app = tmp_path / "an app"
     with_jupyter.run(f"sifmod catalogue --ood {shlex.quote(str(app))} --ood-cluster main")
@@ -104,6 +115,7 @@ def test_the_job_starts_a_jupyter_that_only_the_password_opens(with_jupyter: Use
     assert mode == "600"
 
 
+@pytest.mark.slow
 def test_a_module_that_the_app_does_not_know_is_refused(with_jupyter: User, tmp_path: Path) -> None:
     app = tmp_path / "app"
     with_jupyter.run(f"sifmod catalogue --ood {app} --ood-cluster main")
@@ -114,3 +126,67 @@ def test_a_module_that_the_app_does_not_know_is_refused(with_jupyter: User, tmp_
     done = with_jupyter.run(f"bash {script}", check=False)
     assert (done.returncode, "this module has no Jupyter" in done.stderr) == (1, True)
     assert not (tmp_path / "evil").exists()
+
+
+@pytest.fixture
+def models_app(demo: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The app for servers, at a site with one that the demo image has."""
+    rows = tmp_path / "servers.toml"
+    command = f"python {tmp_path}/standin_server.py {{host}} {{port}} {{model}}"
+    rows.write_text(f"[demo-vendor]\nkey_variable = 'API_KEY'\nform = {json.dumps(command)}\n")
+    shutil.copy(ROOT / "tests" / "standin_server.py", tmp_path)
+    monkeypatch.setenv("SIFMOD_SERVERS", str(rows))
+    demo.run(f"sifmod catalogue --ood-serve {tmp_path}/app --ood-cluster main")
+    return tmp_path / "app"
+
+
+def session_of(app: Path, **chosen: str) -> Path:
+    script = app / "template" / "script.sh.erb"
+    script.write_text(filled_in(script, context=chosen))
+    script.rename(script.with_suffix(""))
+    job = app / "job.sh"
+    job.write_text(SERVING_JOB.format(folder=app))
+    return job
+
+
+def test_the_page_has_address_and_key_of_a_model_whatever_its_name_holds(demo: User, models_app: Path) -> None:
+    form = yaml.safe_load((models_app / "form.yml").read_text())
+    ((_, server),) = form["attributes"]["server"]["options"]
+    model = """it's "m" $(touch evil) `touch evil`; & \\\\ \n {host}x"""
+    job = session_of(models_app, server=server, model=model)
+    number = demo.run(f"sbatch --parsable -o {models_app}/log {job}").stdout.strip()
+    try:
+        connection = models_app / "connection"
+        until(lambda: connection.exists() or not demo.out(f"squeue -h -j {number} -o %T", check=False))
+        output = (models_app / "output").read_text()
+        assert connection.exists(), output
+        host, port, key = connection.read_text().splitlines()
+        found = json.loads((Path.home() / f".local/state/sifmod/serve/{number}.json").read_text())
+        assert found["model"] == model
+        assert key not in output
+        assert [ask(f"http://{host}:{port}/v1/models", given)[0] for given in ("", key)] == [401, 200]
+        view = filled_in(models_app / "view.html.erb", host=host, port=int(port), password=key)
+        assert f"<code>http://{host}:{port}/v1</code>" in view
+        assert f"<code>{key}</code>" in view
+        assert "&lt;b&gt;" in filled_in(models_app / "view.html.erb", **{"host": "<b>", "port": 1, "password": "x"})
+    finally:
+        demo.run(f"scancel {number}")
+    until(lambda: not demo.out(f"squeue -h -j {number} -o %T", check=False))
+    assert not list(models_app.rglob("evil"))
+    assert not list((Path.home() / ".local/state/sifmod/serve").glob(f"{number}.*"))
+
+
+@pytest.mark.parametrize(
+    ("server", "model", "said"),
+    [
+        (f"{DEMO_MODULE} demo-vendor", "--trust-remote-code", "is not the name of a model"),
+        (f"{DEMO_MODULE} demo-vendor; touch evil", "m", "there is no such server"),
+    ],
+)
+def test_what_the_form_does_not_offer_ends_the_session(
+    demo: User, models_app: Path, server: str, model: str, said: str
+) -> None:
+    job = session_of(models_app, server=server, model=model)
+    done = demo.run(f"SLURM_JOB_ID=4000000001 bash {job}", check=False)
+    assert (done.returncode, said in (models_app / "output").read_text()) == (1, True), done
+    assert not list(models_app.rglob("evil"))

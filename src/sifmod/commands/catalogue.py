@@ -11,7 +11,7 @@ from typing import Optional
 import click
 
 from sifmod.catalogue.collection import collect
-from sifmod.catalogue.ondemand import PROGRAM_FILES, app_files, is_app
+from sifmod.catalogue.ondemand import PROGRAM_FILES, is_app, jupyter_app, server_app
 from sifmod.catalogue.pages import TITLE, catalogue_files, is_catalogue
 from sifmod.commands.options import site_option
 from sifmod.commands.output import echo, echo_error, output_time
@@ -20,6 +20,7 @@ from sifmod.eb.configuration import configuration
 from sifmod.eb.space import software_space
 from sifmod.errors import InstallError
 from sifmod.host.writing import check_folder, write_folder
+from sifmod.site.server import load_servers
 from sifmod.site.settings import load_settings
 from sifmod.text.printable import printable
 from sifmod.text.progress import QUIET
@@ -44,11 +45,17 @@ _INCOMPLETE = 20
     help="Write an app of Open OnDemand into this directory too: Jupyter in the containers that have one.",
 )
 @click.option(
+    "--ood-serve",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write an app of Open OnDemand into this directory too: a server of a model, in the containers that have one.",
+)
+@click.option(
     "--ood-cluster",
     "clusters",
     metavar="ID",
     multiple=True,
-    help="Cluster of the app, as in Open OnDemand's clusters.d; may be repeated.",
+    help="Cluster of the apps, as in Open OnDemand's clusters.d; may be repeated.",
 )
 @click.option(
     "--prefix",
@@ -72,6 +79,7 @@ _INCOMPLETE = 20
 def catalogue(
     output: Optional[Path],
     ood: Optional[Path],
+    ood_serve: Optional[Path],
     clusters: tuple[str, ...],
     prefixes: tuple[Path, ...],
     folders: tuple[Path, ...],
@@ -94,8 +102,9 @@ def catalogue(
       sifmod catalogue --output /srv/www/containers --prefix /apps --quiet
       sifmod catalogue --output site/ --easyconfigs easyconfigs/ --site lumi
       sifmod catalogue --ood ood/containers --ood-cluster mycluster
+      sifmod catalogue --ood-serve ood/models --ood-cluster mycluster
     """
-    _check_usage(output, ood, clusters)
+    _check_usage(output, (ood, ood_serve), clusters)
     settings = load_settings(site=site_name)
     spaces = [software_space(prefix) for prefix in prefixes]
     if not prefixes and not folders:
@@ -110,30 +119,35 @@ def catalogue(
         raise InstallError(_nothing_found((*(space.software for space in spaces), *folders), collected.problems))
     if collected.empty:
         raise InstallError(_nothing_found(collected.empty))
-    app = app_files(collected.catalogue, clusters) if ood else {}
-    if output and ood:
-        check_folder(ood, replaceable=is_app)  # before the pages are replaced
+    apps: dict[Path, dict[str, str]] = {}
+    if ood:
+        apps[ood] = jupyter_app(collected.catalogue, clusters)
+    if ood_serve:
+        apps[ood_serve] = server_app(collected.catalogue, clusters, load_servers(settings.site), settings.site)
+    for folder in apps:
+        check_folder(folder, replaceable=is_app)  # before anything is replaced
     if output:
         write_folder(output, catalogue_files(collected.catalogue, title=printable(title)), replaceable=is_catalogue)
-    if ood:
-        write_folder(ood, app, replaceable=is_app, executable=PROGRAM_FILES)
+    for folder, app in apps.items():
+        write_folder(folder, app, replaceable=is_app, executable=PROGRAM_FILES)
     for problem in collected.problems:
         echo_error(f"sifmod: {problem}")
     if not quiet:
         if output:
             echo(f"wrote {counted(len(collected.catalogue.modules), 'module')} to {output / 'index.html'}")
-        if ood:
-            echo(f"wrote an app of Open OnDemand to {ood}")
+        for folder in apps:
+            echo(f"wrote an app of Open OnDemand to {folder}")
     sys.exit(_INCOMPLETE if collected.problems else 0)
 
 
-def _check_usage(output: Optional[Path], ood: Optional[Path], clusters: Sequence[str]) -> None:
-    if not output and not ood:
-        raise click.UsageError("name a directory to write with --output or --ood")
-    if output and ood and output.resolve() == ood.resolve():
-        raise click.UsageError("--output and --ood are the same directory: name two")
-    if bool(ood) != bool(clusters):
-        raise click.UsageError("--ood and --ood-cluster need each other: the form names the clusters that have jobs")
+def _check_usage(output: Optional[Path], apps: Sequence[Optional[Path]], clusters: Sequence[str]) -> None:
+    folders = [folder.resolve() for folder in (output, *apps) if folder]
+    if not folders:
+        raise click.UsageError("name a directory to write with --output, --ood or --ood-serve")
+    if len({*folders}) < len(folders):
+        raise click.UsageError("two of --output, --ood and --ood-serve are the same directory: name others")
+    if any(apps) != bool(clusters):
+        raise click.UsageError("an app and --ood-cluster need each other: the form names the clusters that have jobs")
     for cluster in clusters:
         if not re.fullmatch(r"[A-Za-z0-9_.-]+", cluster):
             raise click.UsageError(

@@ -34,9 +34,12 @@ from sifmod.host.serving import (
 def _mine() -> Iterator[tuple[list[tuple[Serving, str]], list[str]]]:
     """Yield the servers with their states, and what is wrong; files of jobs that are gone are removed."""
     with opened_folder(Path.home()) as folder:
-        found, damaged = servings(folder) if folder >= 0 else ([], [])
-        jobs = running_jobs() if found else frozenset()
+        found, damaged, unready = servings(folder) if folder >= 0 else ([], [], [])
+        jobs = running_jobs() if found or unready else frozenset()
         problems = [f"'{Path.home() / FOLDER / name}' is not what a server has written: remove it" for name in damaged]
+        for job in set(unready) - jobs:
+            forget(job, folder)
+            problems.append(f"job {job} is gone, whose server never answered: its key was removed")
         alive = []
         for one in found:
             state = state_of(one, jobs)

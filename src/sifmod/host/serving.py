@@ -21,6 +21,7 @@ FOLDER = ".local/state/sifmod/serve"
 # States of a server: it answers, it does not yet or no longer, only its node reaches it, and its job is gone.
 READY, SILENT, ON_NODE, GONE = "ready", "silent", "on its node", "gone"
 
+_SUFFIXES = ("json", "key", "config", "new", "key.new")
 _LARGEST = 64 << 10  # bytes of a file; a model's name and some paths
 _MOST_FIELD = 8192
 _URL = re.compile(r"http://([A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -66,17 +67,23 @@ def opened_folder(home: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def servings(folder: int) -> tuple[list[Serving], list[str]]:
-    """Return the servers in an open folder by job, and the names of files that are not what `serve` writes."""
-    found, damaged = [], []
-    for name in sorted(os.listdir(folder), key=lambda text: (len(text), text)):
+def servings(folder: int) -> tuple[list[Serving], list[str], list[str]]:
+    """Return the servers in an open folder, names of files that `serve` did not write so, and jobs with a key alone."""
+    found, damaged, unready = [], [], []
+    written: dict[str, set[str]] = {}
+    for name in os.listdir(folder):
         job, dot, suffix = name.partition(".")
-        if dot and suffix == "json" and re.fullmatch(r"[0-9]{1,10}", job):
-            try:
-                found.append(_read(folder, job))
-            except (OSError, ValueError):
-                damaged.append(name)
-    return found, damaged
+        if dot and suffix in _SUFFIXES and re.fullmatch(r"[0-9]{1,10}", job):
+            written.setdefault(job, set()).add(suffix)
+    for job in sorted(written, key=lambda text: (len(text), text)):
+        if "json" not in written[job]:
+            unready.append(job)
+            continue
+        try:
+            found.append(_read(folder, job))
+        except (OSError, ValueError):
+            damaged.append(f"{job}.json")
+    return found, damaged, unready
 
 
 def _read(folder: int, job: str) -> Serving:
@@ -149,7 +156,7 @@ def state_of(serving: Serving, jobs: frozenset[str]) -> str:
 
 def forget(job: str, folder: int) -> None:
     """Remove the files of a server whose job is gone."""
-    for suffix in ("json", "key", "config", "new", "key.new"):
+    for suffix in _SUFFIXES:
         with suppress(FileNotFoundError):
             os.unlink(f"{job}.{suffix}", dir_fd=folder)
 

@@ -35,8 +35,12 @@ def _words(value: Any) -> str:
                 "every user of a node can read the arguments of its processes: write {key_file}, or name key_variable"
             )
         if place not in PLACES:
-            raise ValueError(f"there is no {{{place}}}: use {', '.join(f'{{{one}}}' for one in PLACES)}")
+            raise ValueError(f"there is no {{{place}}}: use {_places()}")
     return text
+
+
+def _places() -> str:
+    return ", ".join(f"{{{one}}}" for one in PLACES)
 
 
 def check_path(text: str) -> str:
@@ -48,6 +52,13 @@ def check_path(text: str) -> str:
 
 def _health(value: Any) -> str:
     return check_path(read_text(value))
+
+
+def _form(value: Any) -> str:
+    text = read_text(value)
+    if text and text.count("{model}") != 1:
+        raise ValueError(f"'{text}' does not say where the model's name stands: write {{model}} there")
+    return text
 
 
 def _variable(text: str) -> str:
@@ -78,6 +89,11 @@ class Server:
     model: tuple[str, ...] = described(_LIST, (), "Options that name the model; else it is the word after `serve`.")
     health: str = described(
         Kind("path of a URL", _health, {"type": "string", "pattern": "^/"}), "/health", "Where it says if it is ready."
+    )
+    form: str = described(
+        Kind("words with `{model}`", _form, {"type": "string"}),
+        "",
+        "The command of Open OnDemand's form, which offers it of containers with a Python package of its name.",
     )
     several: str = described(_WORDS, "", "What is also added to the command on several nodes.")
     head: str = described(_WORDS, "", "What runs beside the server on its node, if there are several.")
@@ -158,6 +174,10 @@ def check_places(command: Sequence[str]) -> None:
             "every user of a node can read the arguments of its processes, so {key} can't be one: write {key_file}, or "
             f"let the program read the variable {OTHER.key_variable}"
         )
+    for place in re.findall(r"\{(\w+)\}", " ".join(command)):
+        # of another word, braces may be the program's own
+        if place not in PLACES and perhaps(place, PLACES):
+            raise JobError(f"there is no {{{place}}}{perhaps(place, PLACES)}: use {_places()}")
     if not any("{port}" in word for word in command):
         raise JobError(
             f"'{command[0]}' is not a server that is known, so its arguments must say where it listens: write {{host}} "

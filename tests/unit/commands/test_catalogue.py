@@ -409,6 +409,9 @@ def test_an_app_of_open_ondemand_beside_the_pages_or_alone(space: SoftwareSpace,
     assert (output / "index.html").exists()
     assert os.access(app / "template" / "script.sh.erb", os.X_OK)
     assert not os.access(app / "template" / "before.sh", os.X_OK)
+    assert "no installed container has a Python package" in str(
+        run("--ood-serve", tmp_path / "models", "--ood-cluster", "main").exception
+    )
     before = snapshot(app)
     (app / "mine").touch()
     assert "has files that sifmod did not write" in str(run("--ood", app, "--ood-cluster", "main").exception)
@@ -419,10 +422,11 @@ def test_an_app_of_open_ondemand_beside_the_pages_or_alone(space: SoftwareSpace,
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "--output or --ood"),
+        ((), "--output, --ood or --ood-serve"),
         (("--ood", "app"), "--ood-cluster"),
         (("--output", "pages", "--ood-cluster", "main"), "need each other"),
         (("--ood", "a", "--ood-cluster", "main", "--output", "./a"), "the same directory"),
+        (("--ood", "a", "--ood-cluster", "main", "--ood-serve", "./a"), "the same directory"),
         (("--ood", "app", "--ood-cluster", "a b"), "'a b' is not a valid cluster name"),
     ],
 )

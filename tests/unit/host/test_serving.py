@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def read(home: Path) -> tuple[list[Serving], list[str]]:
+def read(home: Path) -> tuple[list[Serving], list[str], list[str]]:
     with opened_folder(home) as descriptor:
         return servings(descriptor)
 
@@ -53,12 +53,12 @@ def read(home: Path) -> tuple[list[Serving], list[str]]:
 def test_servers_are_read_in_the_order_of_their_jobs(tmp_path: Path, folder: Path) -> None:
     for job in ("123", "7", "45"):
         (folder / f"{job}.json").write_text(json.dumps(CONTENT))
-    for other in ("7.key", "x.json", "7.new"):
+    for other in ("7.key", "x.json", "7.new", "9.key", "10.key.new", "11.other"):
         (folder / other).write_text("")
-    found, damaged = read(tmp_path)
+    found, damaged, unready = read(tmp_path)
     assert [one.job for one in found] == ["7", "45", "123"]
     assert found[0] == SERVING
-    assert damaged == []
+    assert (damaged, unready) == ([], ["9", "10"])
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_servers_are_read_in_the_order_of_their_jobs(tmp_path: Path, folder: Pat
 )
 def test_what_serve_does_not_write_is_not_believed(tmp_path: Path, folder: Path, changes: dict[str, Any]) -> None:
     (folder / "7.json").write_text(json.dumps({**CONTENT, **changes}))
-    assert read(tmp_path) == ([], ["7.json"])
+    assert read(tmp_path) == ([], ["7.json"], [])
 
 
 def test_neither_links_nor_pipes_nor_endless_files_are_read(tmp_path: Path, folder: Path) -> None:
@@ -86,7 +86,7 @@ def test_neither_links_nor_pipes_nor_endless_files_are_read(tmp_path: Path, fold
     (folder / "3.json").write_text(json.dumps(CONTENT) + " " * (1 << 20) + "x")
     (folder / "4.json").write_text("[")
     (folder / "5.json").mkdir()
-    assert read(tmp_path) == ([], ["1.json", "2.json", "3.json", "4.json", "5.json"])
+    assert read(tmp_path) == ([], ["1.json", "2.json", "3.json", "4.json", "5.json"], [])
 
 
 def test_a_folder_that_others_may_change_is_refused(tmp_path: Path, folder: Path) -> None:

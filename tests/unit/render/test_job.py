@@ -290,6 +290,8 @@ def test_a_server_gets_what_it_is_told_and_its_model_whatever_its_name_holds(run
     }
     assert words[end + 1 :] == ["vllm", "serve", *HOSTILE, "--host", "{host}", "--port", "{port}"]
     assert "--keyless" in run(serving("transformers", "serve", "M", server="transformers"))
+    by_enroot = render_job(serving("x", "{port}", pyxis=True), a_site(runtimes=("apptainer", "enroot")))
+    assert "/runscripts/with-environment \\\n    serve --health=/health" in by_enroot
     other = run(serving("x", "{port}", health="/up?a=1"))
     assert {"--health=/up?a=1", "--key-variable=API_KEY"} < set(other)
 
@@ -300,6 +302,10 @@ def test_a_server_gets_what_it_is_told_and_its_model_whatever_its_name_holds(run
         (serving("vllm", "serve", "M", "--api-key=k", server="vllm"), "leave --api-key out: the job sets"),
         (serving("vllm", "serve", "M", "--host", "0.0.0.0", server="vllm"), "leave --host out"),  # noqa: S104 - refused
         (serving("x", "{port}", "--key={key}"), "so {key} can't be one: write {key_file}"),
+        (
+            serving("x", "{hots}:{port}"),
+            "there is no {hots} (perhaps you meant 'host'): use {host}, {port}, {key_file}",
+        ),
         (serving("x", "--port", "8000"), "'x' is not a server that is known, so its arguments must say where"),
         (serving("x", "{port}", health="no"), "--health: 'no' is not the path of a URL"),
         (

@@ -189,6 +189,39 @@ def test_a_server_that_does_not_do_as_it_was_told_ends_with_the_reason(
     assert processes_with(f"{STANDIN} 127.0.0.1 {20000 + int(serve.job) % 187 * 64}") == []
 
 
+def test_why_a_server_ended_stands_after_its_last_lines(serve: Serve) -> None:
+    found = serve.ready()
+    with suppress(http.client.HTTPException, ConnectionError):
+        asked(f"{found['url']}/ends")
+    lines = serve.running[0].communicate()[0].splitlines()
+    assert lines[-2:] == [
+        "the last line",
+        "serve: the server ended with status 3 after it was ready: its last lines are above",
+    ]
+
+
+def test_a_job_has_one_server(serve: Serve) -> None:
+    found = serve.ready()
+    second = serve.start()
+    output = second.communicate(timeout=60)[0]
+    assert second.returncode == 1
+    assert f"this job serves a model already, whose key is in '{found['key_file']}': submit another job" in output
+    assert asked(f"{found['url']}/v1/models", Path(found["key_file"]).read_text().strip()) == 200
+    serve.running[0].terminate()
+    serve.running[0].wait()
+    Path(found["key_file"]).write_text("left by the run before it was requeued")
+    serve.ready(environ={"SLURM_RESTART_COUNT": "1"})
+
+
+def test_an_address_that_other_nodes_do_not_reach_is_named(serve: Serve) -> None:
+    serve.ready()
+    serve.running[0].terminate()
+    assert (
+        "serve: 'localhost' is 127.0.0.1 on localhost, which only localhost reaches: the site's master_suffix must"
+        in serve.running[0].communicate()[0]
+    )
+
+
 def test_a_site_may_let_servers_listen_everywhere(serve: Serve) -> None:
     assert asked(f"{serve.ready('--any-address', how=('everywhere',))['url']}/health") == 200
 

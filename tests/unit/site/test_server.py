@@ -68,6 +68,7 @@ def test_a_site_adds_and_replaces_rows(tmp_path: Path) -> None:
         ('[a]\nhead = "x {ports}"', f"there is no {{ports}}: use {', '.join(f'{{{one}}}' for one in PLACES)}"),
         ('[a]\nhealth = "health"', "'health' is not the path of a URL"),
         ('[a]\nhealth = "/x y"', "'/x y' is not the path of a URL"),
+        ('[a]\nform = "serve"', "'serve' does not say where the model's name stands"),
         ('[a]\nvariables = ["X"]', "'X' is not NAME=VALUE"),
         ("[a]\nkeyles = true", "perhaps you meant 'keyless'"),
         ("a = 1", "write each server under a line [NAME]"),
