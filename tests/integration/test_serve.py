@@ -133,7 +133,7 @@ def test_a_stale_file_is_named_and_removed(demo: User) -> None:
     STATE.mkdir(mode=0o700, parents=True, exist_ok=True)
     stale = STATE / "4000000000.json"
     content = {"url": "http://nid001:9", "key_file": "", "node": "nid001", "health": "/", "model": "m"}
-    stale.write_text(json.dumps({**content, "module": "A/1", "since": "now"}))
+    stale.write_text(json.dumps({**content, "module": "A/1", "since": "now", "cluster": ""}))
     done = demo.run("sifmod serve list", check=False)
     assert "job 4000000000 (m) is gone: its file and key were removed" in done.stderr
     assert (done.returncode, stale.exists()) == (1, False)

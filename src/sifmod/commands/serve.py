@@ -27,6 +27,7 @@ from sifmod.host.serving import (
     servings,
     state_of,
     stop,
+    this_cluster,
 )
 
 
@@ -35,14 +36,14 @@ def _mine() -> Iterator[tuple[list[tuple[Serving, str]], list[str]]]:
     """Yield the servers with their states, and what is wrong; files of jobs that are gone are removed."""
     with opened_folder(Path.home()) as folder:
         found, damaged, unready = servings(folder) if folder >= 0 else ([], [], [])
-        jobs = running_jobs() if found or unready else frozenset()
+        jobs, cluster = (running_jobs(), this_cluster()) if found or unready else (frozenset[str](), "")
         problems = [f"'{Path.home() / FOLDER / name}' is not what a server has written: remove it" for name in damaged]
         for job in set(unready) - jobs:
             forget(job, folder)
             problems.append(f"job {job} is gone, whose server never answered: its key was removed")
         alive = []
         for one in found:
-            state = state_of(one, jobs)
+            state = state_of(one, jobs, cluster=cluster)
             if state == GONE:
                 forget(one.job, folder)
                 problems.append(f"job {one.job} ({one.model or one.module}) is gone: its file and key were removed")
@@ -144,5 +145,7 @@ def stop_server(job: str) -> None:
       sifmod serve stop 123456
     """
     one, _ = _chosen(job)
+    if one.cluster not in ("", this_cluster()):
+        raise SifmodError(f"job {one.job} is one of the cluster {one.cluster}: stop it there")
     stop(one.job)
     echo(f"job {one.job} ends; its address and key go with it")

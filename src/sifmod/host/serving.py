@@ -7,6 +7,7 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ FOLDER = ".local/state/sifmod/serve"
 READY, SILENT, ON_NODE, GONE = "ready", "silent", "on its node", "gone"
 
 _SUFFIXES = ("json", "key", "config", "new", "key.new")
+# A server that has not answered within the longest `serve_timeout` has ended.
+_LONGEST_SILENCE = 86_400
 _LARGEST = 64 << 10  # bytes of a file; a model's name and some paths
 _MOST_FIELD = 8192
 _URL = re.compile(r"http://([A-Za-z0-9._-]+):([0-9]{1,5})")
@@ -41,6 +44,7 @@ class Serving:
     model: str  # empty if the command names none
     module: str
     since: str  # when it answered first, in ISO 8601
+    cluster: str = ""  # Slurm's name of the cluster, which shares the home with others; empty if it told none
 
 
 @contextmanager
@@ -68,7 +72,7 @@ def opened_folder(home: Path) -> Iterator[int]:
 
 
 def servings(folder: int) -> tuple[list[Serving], list[str], list[str]]:
-    """Return the servers in an open folder, names of files that `serve` did not write so, and jobs with a key alone."""
+    """Return the servers in an open folder, names of files that `serve` did not write so, and jobs with an old key alone."""
     found, damaged, unready = [], [], []
     written: dict[str, set[str]] = {}
     for name in os.listdir(folder):
@@ -77,13 +81,23 @@ def servings(folder: int) -> tuple[list[Serving], list[str], list[str]]:
             written.setdefault(job, set()).add(suffix)
     for job in sorted(written, key=lambda text: (len(text), text)):
         if "json" not in written[job]:
-            unready.append(job)
+            # a server that is not ready may be one of another cluster, whose jobs Slurm does not tell here
+            if all(_age(f"{job}.{suffix}", folder) > _LONGEST_SILENCE for suffix in written[job]):
+                unready.append(job)
             continue
         try:
             found.append(_read(folder, job))
         except (OSError, ValueError):
             damaged.append(f"{job}.json")
     return found, damaged, unready
+
+
+def _age(name: str, folder: int) -> float:
+    """Return how many seconds ago a file was changed; 0 if it has gone."""
+    try:
+        return time.time() - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
+    except OSError:
+        return 0
 
 
 def _read(folder: int, job: str) -> Serving:
@@ -96,7 +110,7 @@ def _read(folder: int, job: str) -> Serving:
         if len(text) > _LARGEST:
             raise ValueError(job)
         content: Any = json.loads(text.decode(errors="replace"))
-    names = ("url", "key_file", "node", "health", "model", "module", "since")
+    names = ("url", "key_file", "node", "health", "model", "module", "since", "cluster")
     if not isinstance(content, Mapping) or not all(
         isinstance(content.get(name), str) and len(content[name]) < _MOST_FIELD for name in names
     ):
@@ -136,9 +150,22 @@ def running_jobs() -> frozenset[str]:
     return frozenset(done.stdout.split())
 
 
-def state_of(serving: Serving, jobs: frozenset[str]) -> str:
-    """Return the state of a server, asked at its health path without its key; redirects are not followed."""
-    if serving.job not in jobs:
+def this_cluster() -> str:
+    """Return Slurm's name of this cluster; empty if it tells none."""
+    try:
+        done = run(["scontrol", "show", "config"], time_limit=LOOK)
+    except CommandError:
+        return ""
+    found = re.search(r"(?m)^ClusterName\s*=\s*(\S+)", done.stdout)
+    return found[1] if found else ""
+
+
+def state_of(serving: Serving, jobs: frozenset[str], *, cluster: str) -> str:
+    """Return the state of a server, asked at its health path without its key; redirects are not followed.
+
+    Of the jobs of another cluster nothing is known here, so only those of this one can be gone.
+    """
+    if serving.job not in jobs and serving.cluster in ("", cluster):
         return GONE
     host, port = serving.url.partition("://")[2].split(":")
     here = os.environ.get("SLURMD_NODENAME", os.uname().nodename.partition(".")[0])

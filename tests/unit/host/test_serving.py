@@ -34,6 +34,7 @@ CONTENT = {
     "model": "org/model",
     "module": "vLLM/1",
     "since": "2026-11-26T12:00:00+0000",
+    "cluster": "aurora",
 }
 SERVING = Serving("7", **CONTENT)
 
@@ -55,6 +56,9 @@ def test_servers_are_read_in_the_order_of_their_jobs(tmp_path: Path, folder: Pat
         (folder / f"{job}.json").write_text(json.dumps(CONTENT))
     for other in ("7.key", "x.json", "7.new", "9.key", "10.key.new", "11.other"):
         (folder / other).write_text("")
+    assert read(tmp_path)[2] == [], "a server of another cluster may be on its way"
+    for other in ("9.key", "10.key.new"):
+        os.utime(folder / other, (0, 0))
     found, damaged, unready = read(tmp_path)
     assert [one.job for one in found] == ["7", "45", "123"]
     assert found[0] == SERVING
@@ -142,11 +146,16 @@ def port() -> Iterator[int]:
 def test_a_server_is_asked_at_its_health_path(port: int) -> None:
     serving = replace(SERVING, url=f"http://127.0.0.1:{port}", health="/200")
     jobs = frozenset({"7"})
-    assert state_of(serving, jobs) == READY
-    assert [state_of(replace(serving, health=path), jobs) for path in ("/307", "/503")] == [SILENT, SILENT]
-    assert state_of(serving, frozenset({"8"})) == GONE
-    assert state_of(replace(serving, key_file=""), jobs) == ON_NODE
-    assert state_of(replace(serving, url="http://127.0.0.1:9"), jobs) == SILENT
+
+    def state(serving: Serving, jobs: frozenset[str] = jobs) -> str:
+        return state_of(serving, jobs, cluster="aurora")
+
+    assert state(serving) == READY
+    assert [state(replace(serving, health=path)) for path in ("/307", "/503")] == [SILENT, SILENT]
+    assert state(serving, frozenset({"8"})) == GONE
+    assert state(replace(serving, cluster="borealis"), frozenset({"8"})) == READY, "a home may be that of two clusters"
+    assert state(replace(serving, key_file="")) == ON_NODE
+    assert state(replace(serving, url="http://127.0.0.1:9")) == SILENT
 
 
 def test_what_a_job_has_left_is_removed_and_nothing_else(tmp_path: Path, folder: Path) -> None:
