@@ -72,7 +72,7 @@ def opened_folder(home: Path) -> Iterator[int]:
 
 
 def servings(folder: int) -> tuple[list[Serving], list[str], list[str]]:
-    """Return the servers in an open folder, files that `serve` did not write so, and jobs that left an old key alone."""
+    """Return the servers in an open folder, files that `serve` did not write so, and jobs that left an old key."""
     found, damaged, unready = [], [], []
     written: dict[str, set[str]] = {}
     for name in os.listdir(folder):
