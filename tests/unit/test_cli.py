@@ -167,7 +167,9 @@ def test_the_library_imports_neither_click_nor_easybuild() -> None:
     package = Path(sifmod.__file__).parent
     files = [path.relative_to(package).with_suffix("") for path in package.rglob("*.py")]
     modules = sorted(
-        ".".join(("sifmod", *file.parts)) for file in files if file.parts[0] not in ("__main__", "cli", "commands")
+        ".".join(("sifmod", *file.parts))
+        for file in files
+        if file.parts[0] not in ("__main__", "cli", "commands", "data")
     )
     if find_spec("packaging.pylock") is None:  # of the extra `environment`
         modules = [name for name in modules if not name.startswith("sifmod.environment.")]
