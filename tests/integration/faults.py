@@ -400,9 +400,10 @@ def system_calls(tools: Path, number: int) -> list[tuple[str, int]]:
 
 
 def change(tools: Path, name: str, body: str) -> None:
-    """Put a script in the place of a tool; in it "$REAL" is the real one."""
+    """Put a script in the place of a tool; in it "$REAL" is the real one, which also tells its version."""
     (tools / name).unlink()
-    (tools / name).write_text(f"#!/bin/bash\nREAL={shutil.which(name)}\n{body}\n")
+    asked = 'if [[ ${1-} == -version ]]; then exec "$REAL" "$@"; fi'
+    (tools / name).write_text(f"#!/bin/bash\nREAL={shutil.which(name)}\n{asked}\n{body}\n")
     (tools / name).chmod(0o755)
 
 
