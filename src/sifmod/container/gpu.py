@@ -14,7 +14,7 @@ from sifmod.text.version import version_order
 LIBRARIES = ("host", "image")
 
 # Whether an image's compat libraries are used: where that is possible, or not at all.
-AUTO, NEVER = COMPATS = ("auto", "never")
+_, NEVER = COMPATS = ("auto", "never")
 
 # Parsed output of a vendor's tool: version of the driver, then model and architecture of each GPU, empty if unknown.
 Reading = tuple[str, tuple[tuple[str, str], ...]]

@@ -108,8 +108,13 @@ class ImageUri:
     @property
     def tag(self) -> str:
         """The tag; `latest` if the URI has none."""
+        return self.named_tag or "latest"
+
+    @property
+    def named_tag(self) -> str:
+        """The tag that the URI names; empty if it has none."""
         match = re.search(r":([^/:]+)$", self.location.partition("@")[0])
-        return match[1] if match else "latest"
+        return match[1] if match else ""
 
     def pinned(self, digest: str) -> str:
         """Return the URI with a digest in place of its tag, or with the ID of a local image."""

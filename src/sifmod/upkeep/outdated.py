@@ -95,8 +95,7 @@ def _unknown(item: Installation, problem: str) -> Standing:
 
 def _standing(item: Installation, uri: ImageUri, tags: Tags, registry: Registry, now: dict[str, str]) -> Standing:
     manifest, problem = item.manifest, tags.missing
-    tag = uri.tag if not uri.digest or ":" in uri.location.partition("@")[0].rpartition("/")[2] else ""
-    tag = tag or tag_of_version(item.version, tags.names)
+    tag = (uri.named_tag if uri.digest else uri.tag) or tag_of_version(item.version, tags.names)
     if not tag:
         return replace(_unknown(item, problem), problem=problem or "no tag of the registry begins with its version")
     if tag not in now:

@@ -51,8 +51,7 @@ def nextflow_names(origin: str) -> tuple[str, ...]:
         bases = [written, whole]
         if uri.registry == DOCKER_HUB:  # pipelines leave it out, as docker does
             bases += [uri.repository, re.sub(r"^library/", "", uri.repository)]
-        has_tag = ":" in written.rpartition("/")[2]
-        if has_tag or not uri.digest:
+        if uri.named_tag or not uri.digest:
             texts += [written, *(f"{base}:{uri.tag}" for base in bases[1:])]
         if uri.digest:
             texts += [uri.location, *(f"{base}@{uri.digest}" for base in bases[1:])]
