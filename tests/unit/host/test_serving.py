@@ -20,10 +20,12 @@ from sifmod.host.serving import (
     SILENT,
     Serving,
     forget,
+    is_left,
     key_problem,
     opened_folder,
     servings,
     state_of,
+    wait,
 )
 
 CONTENT = {
@@ -56,13 +58,14 @@ def test_servers_are_read_in_the_order_of_their_jobs(tmp_path: Path, folder: Pat
         (folder / f"{job}.json").write_text(json.dumps(CONTENT))
     for other in ("7.key", "x.json", "7.new", "9.key", "10.key.new", "11.other"):
         (folder / other).write_text("")
-    assert read(tmp_path)[2] == [], "a server of another cluster may be on its way"
-    for other in ("9.key", "10.key.new"):
-        os.utime(folder / other, (0, 0))
     found, damaged, unready = read(tmp_path)
     assert [one.job for one in found] == ["7", "45", "123"]
     assert found[0] == SERVING
     assert (damaged, unready) == ([], ["9", "10"])
+    with opened_folder(tmp_path) as descriptor:
+        assert not is_left("9", descriptor), "a server of another cluster may be on its way"
+        os.utime(folder / "9.key", (0, 0))
+        assert [is_left(job, descriptor) for job in ("9", "10", "11")] == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +159,23 @@ def test_a_server_is_asked_at_its_health_path(port: int) -> None:
     assert state(replace(serving, cluster="borealis"), frozenset({"8"})) == READY, "a home may be that of two clusters"
     assert state(replace(serving, key_file="")) == ON_NODE
     assert state(replace(serving, url="http://127.0.0.1:9")) == SILENT
+
+
+def test_who_waits_for_a_server_is_told_when_its_job_ends(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm knows job 7, which writes its file after a while, and of job 8 only where its output is."""
+    for name, says in (("squeue", "echo 7"), ("scontrol", "echo '   StdOut=/home/me/a b.out'")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    threading.Timer(0.5, (folder / "7.json").write_text, [json.dumps(CONTENT)]).start()
+    wait("7", tmp_path)
+    assert read(tmp_path)[0] == [SERVING]
+    with pytest.raises(
+        SifmodError, match="job 8 is over, or not yours, and no server of it has answered: see '/home/me/a b"
+    ):
+        wait("8", tmp_path)
 
 
 def test_what_a_job_has_left_is_removed_and_nothing_else(tmp_path: Path, folder: Path) -> None:
