@@ -154,13 +154,15 @@ class LibraryOrder:
     # whether the image's default search path is put before that folder, if the image does not set LD_LIBRARY_PATH
     fills: bool
     prepends: bool  # whether PREPEND_LD_LIBRARY_PATH, if it is set after that file was read, comes before everything
-    source: str
 
 
 LIBRARY_ORDERS = (
-    LibraryOrder("apptainer", "1.3", False, False, "1.4.5 was run; 1.3.6 was read: action_script.sh, 99-base.sh"),
-    LibraryOrder("apptainer", "1.5", True, True, "1.5.3 and August 2026 were read; CHANGELOG.md, v1.5.0; #3346"),
-    LibraryOrder("singularity-ce", "4.0", False, False, "the sources of August 2026 were read: action_script.sh"),
+    # 1.4.5 was run; 1.3.6 was read: action_script.sh, 99-base.sh
+    LibraryOrder("apptainer", "1.3", fills=False, prepends=False),
+    # 1.5.3 and August 2026 were read; CHANGELOG.md, v1.5.0; #3346
+    LibraryOrder("apptainer", "1.5", fills=True, prepends=True),
+    # the sources of August 2026 were read: action_script.sh
+    LibraryOrder("singularity-ce", "4.0", fills=False, prepends=False),
 )
 
 

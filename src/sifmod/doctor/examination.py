@@ -41,6 +41,7 @@ from sifmod.site.advisories import load_advisories
 from sifmod.site.feature import chosen
 from sifmod.site.settings import Settings, Site
 from sifmod.text import quoting
+from sifmod.text.printable import few
 from sifmod.text.size import counted, size_text
 from sifmod.usersoftware.comparison import compare_with_packed
 from sifmod.usersoftware.layers import layer_findings
@@ -383,10 +384,7 @@ def _user_software(item: Installation) -> Iterator[Finding]:
     lost = list(unowned(state.directory)) if state.state == DIRECTORY else []
     if lost:
         size = size_text(sum(tree_size(path) if path.is_dir() else path.lstat().st_size for path in lost))
-        what = (
-            f"{size} in '{lost[0].parent}' that no package owns: {', '.join(path.name for path in lost[:_MOST_LOST])}"
-        )
-        what += f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
+        what = f"{size} in '{lost[0].parent}' that no package owns: {few([path.name for path in lost], _MOST_LOST)}"
         remedy = "if you have not put it there yourself: rm -r " + " ".join(map(quoting.shell, lost[:_MOST_LOST]))
         yield Finding(NOTE, topic, what, "pip leaves such files behind if it is ended, as by a full disk", remedy)
     if state.state == DIRECTORY and not state.packed_problem:

@@ -14,10 +14,10 @@ from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.cdi import FOLDERS, CdiFile, cdi_files
 from sifmod.host.runtime import Release
 from sifmod.site.settings import Site
+from sifmod.text.printable import few
 from sifmod.text.quoting import shell
 
 _KEY = "gpu_setup"
-_MOST_NAMED = 3  # paths in one message
 
 
 def check_gpu_setup(site: Site, release: Release, folders: Sequence[Path] = FOLDERS) -> Iterator[Finding]:
@@ -120,8 +120,7 @@ def _has(file: CdiFile, library: str) -> bool:
 
 
 def _some(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-    return ", ".join(f"'{path}'" for path in paths[:_MOST_NAMED]) + more
+    return few([f"'{path}'" for path in paths])
 
 
 def _again(setup: Setup, *files: CdiFile) -> str:

@@ -26,6 +26,7 @@ from sifmod.site.feature import conflicts
 from sifmod.site.server import load_servers
 from sifmod.site.settings import Settings, Site
 from sifmod.text import quoting
+from sifmod.text.printable import few
 from sifmod.text.size import counted, size_text
 
 _TIMEOUT = 20  # seconds that Slurm's controller may take to answer
@@ -139,8 +140,7 @@ def _unseen(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
             found[str(path)] = device if device in _LARGE else kind
     if found:
         shown = [f"{path} ({kind})" for path, kind in sorted(found.items())]
-        more = f" and {len(shown) - _MOST_MOUNTS} more" if len(shown) > _MOST_MOUNTS else ""
-        what = f"no bind path has anything of {', '.join(shown[:_MOST_MOUNTS])}{more}"
+        what = f"no bind path has anything of {few(shown, _MOST_MOUNTS)}"
         remedy = "add to optional_binds what users may need, or: export APPTAINER_BIND=FOLDER"
         yield Finding(NOTE, "optional_binds", what, "containers do not see the files there", remedy)
 

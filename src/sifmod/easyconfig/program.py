@@ -14,7 +14,7 @@ from sifmod.fetch.uri import LOCAL_SCHEMES
 from sifmod.image.inspection import MAIN_PACKAGES, Inspection
 from sifmod.image.programs import CONDA, Command, Package, Programs
 from sifmod.text.package import NAME
-from sifmod.text.printable import one_line
+from sifmod.text.printable import few, one_line
 
 _MOST_WRAPPERS = 1_000
 _MOST_NAMED = 10  # commands in one note
@@ -200,8 +200,7 @@ def _wrappers(found: Sequence[str], module: str, notes: list[str]) -> tuple[str,
 
 def some_names(found: Sequence[str]) -> str:
     """Return the first names of commands, for a note, and how many more there are."""
-    shown = ", ".join(one[:60] for one in found[:_MOST_NAMED])
-    return f"{shown} and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else shown
+    return few([one[:60] for one in found], _MOST_NAMED)
 
 
 def _homepages(main: Optional[Package]) -> list[str]:

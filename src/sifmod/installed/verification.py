@@ -30,6 +30,7 @@ from sifmod.installed.installation import Installation
 from sifmod.installed.placement import unstriped_files
 from sifmod.site.settings import Site
 from sifmod.text import quoting
+from sifmod.text.printable import few
 from sifmod.text.progress import QUIET, Progress, Step
 from sifmod.text.size import counted, size_text
 from sifmod.usersoftware.commands import others_among_commands
@@ -290,16 +291,12 @@ def _closed(installation: Installation) -> Iterator[Finding]:
         if name.startswith("bin/") and not mode & 0o100:
             idle.append(name)
     if shut:
-        what = f"{_first(shut)} may not be read by all who may enter '{root}'"
+        what = f"{few(shut)} may not be read by all who may enter '{root}'"
         who = "go" if audience & 0o005 else "g"
         yield Finding(PROBLEM, topic, what, _NOT_FOR_THEM, f"chmod -R {who}+rX {quoting.shell(root)}")
     if idle:
         why = "the command of the host is run instead, or none"
-        yield Finding(PROBLEM, topic, f"no programs: {_first(idle)}", why, f"chmod a+x {quoting.shell(root)}/bin/*")
-
-
-def _first(found: list[str]) -> str:
-    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+        yield Finding(PROBLEM, topic, f"no programs: {few(idle)}", why, f"chmod a+x {quoting.shell(root)}/bin/*")
 
 
 def _writable(installation: Installation) -> Iterator[Finding]:
@@ -311,11 +308,10 @@ def _writable(installation: Installation) -> Iterator[Finding]:
     for path in (*own, root / names.USER_SOFTWARE_PACKED, image, *installation.module_files):
         found.update(one for one in (path, *path.parents) if everybody_may_change(one))
     if found:
-        shown = sorted(found)[:3]
-        more = f" and {len(found) - len(shown)} more" if len(found) > len(shown) else ""
-        what = f"everybody may change {', '.join(repr(str(path)) for path in shown)}{more}"
+        shown = [*map(str, sorted(found))]
+        what = f"everybody may change {few([*map(repr, shown)])}"
         why = "they may run code as each user who loads the module"
-        yield Finding(WARNING, "permissions", what, why, f"chmod o-w {' '.join(quoting.shell(path) for path in shown)}")
+        yield Finding(WARNING, "permissions", what, why, f"chmod o-w {' '.join(map(quoting.shell, shown[:3]))}")
 
 
 def _image(installation: Installation, site: Site, progress: Progress, *, whole: bool) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 # Control characters except line feed and tab, characters that change the direction of text, line separators that only
 # some programs know, and halves of surrogate pairs (invalid bytes in file names), which UTF-8 can't encode.
@@ -23,6 +24,12 @@ def one_line(text: str) -> str:
 def shortened(text: str, most: int) -> str:
     """Return a text, cut off with '...' if it has more characters than that."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def few(words: Sequence[str], most: int = 3) -> str:
+    """Return the first words of a list, and how many more there are: `a, b and 3 more`."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
 
 
 def short_line(text: str, most: int) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from sifmod.image.squashfs import DIRECTORY, FILE, LINK, OTHER, SquashFs
 from sifmod.inside.trees import FOLDER_MODES
+from sifmod.text.printable import few
 
 _KINDS = {stat.S_IFDIR: DIRECTORY, stat.S_IFREG: FILE, stat.S_IFLNK: LINK}
-_MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Comparison:
             "only in the packed file": self.only_in_packed,
             "different": self.different,
         }
-        return "; ".join(f"{what}: {_named(paths)}" for what, paths in parts.items() if paths)
+        return "; ".join(f"{what}: {few([*map(repr, paths)], 5)}" for what, paths in parts.items() if paths)
 
 
 def compare_with_packed(directory: Path, packed: Path) -> Comparison:
@@ -71,8 +71,3 @@ def _is_same(entry: os.DirEntry[str], squashfs: SquashFs, kind: str, reference: 
     if kind == FILE:
         return status.st_size == squashfs.inode(reference).size
     return kind != LINK or os.readlink(entry.path) == squashfs.target(squashfs.inode(reference))  # noqa: PTH115 - a Path would normalize the target
-
-
-def _named(paths: tuple[str, ...]) -> str:
-    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-    return ", ".join(repr(path) for path in paths[:_MOST_NAMED]) + more
