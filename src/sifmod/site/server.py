@@ -122,8 +122,8 @@ class Server:
             option = word.partition("=")[0]
             if option in self.refused:
                 raise JobError(
-                    f"leave {option} out: the job itself sets where {self.name} listens, its key, which nobody else may "
-                    "know, and its nodes"
+                    f"leave {option} out: the job itself sets where {self.name} listens, its key, which nobody else "
+                    "may know, and its nodes"
                 )
 
 

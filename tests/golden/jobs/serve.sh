@@ -9,7 +9,7 @@
 #SBATCH --gpus-per-node=8
 # Written by sifmod for the site lumi.
 
-module load vLLM/0.11
+module load vLLM/0.33
 # tasks need the module's variables, also in a job that got none of the shell's (sbatch --export=NONE)
 unset SLURM_EXPORT_ENV
 : "${SIF:?the module is not a container module of sifmod}"

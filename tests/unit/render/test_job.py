@@ -58,7 +58,7 @@ CASES = {
     ),
     "serve": (
         Job(
-            *("vLLM/0.11", ("vllm", "serve", "org/model")),
+            *("vLLM/0.33", ("vllm", "serve", "org/model")),
             nodes=2,
             gpus_per_node=8,
             launcher="program",
