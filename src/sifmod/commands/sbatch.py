@@ -99,7 +99,7 @@ def sbatch(
       sifmod sbatch PyTorch/2.2.0 -N 1000 --broadcast -- train.py
       sifmod sbatch PyTorch/2.2.0 -N 2 --gpus-per-node 8 --pyxis -- train.py
       sifmod sbatch samtools/1.16.1 --cpus-per-task 8 -- samtools index -@8 a.bam
-      sifmod sbatch vLLM/0.11 --serve --gpus-per-node 4 -- vllm serve ORG/MODEL
+      sifmod sbatch vLLM/0.33 --serve --gpus-per-node 4 -- vllm serve ORG/MODEL
       sifmod sbatch App/1.0 --serve --health / -- app --bind {host}:{port}
     """
     # a naming scheme may have made another name for `module load` of NAME/VERSION

@@ -39,22 +39,26 @@ _ABOUT = {
     "TensorFlow": ("https://www.tensorflow.org/", "a machine learning package", "devel"),
     "jax": ("https://docs.jax.dev/", "automatic differentiation and XLA for numerical computing", "devel"),
     "mpi4py": ("https://mpi4py.readthedocs.io/", "the Message Passing Interface for Python", "devel"),
+    "vLLM": ("https://docs.vllm.ai/", "a server for language models", "devel"),
+    "SGLang": ("https://docs.sglang.io/", "a server for language models", "devel"),
     "Python": ("https://www.python.org/", "a programming language", "lang"),
 }
+# Packages on top of PyTorch, and the module of an image that is named after one.
+_SERVERS = {"vllm": "vLLM", "sglang": "SGLang"}
 NO_HOMEPAGE = "https://apptainer.org/"
 # Characters of NAME-VERSION.eb. Names of files have at most 255; EasyBuild's logs of an install have date and time too.
 _LONGEST = 200
 
 # Packages for which users choose an image: the description names them, and expected_packages has their versions.
 _NOTABLE = (
-    *("torchvision", "torchaudio", "deepspeed", "flash-attn", "xformers", "apex", "vllm", "transformers", "lightning"),
-    *("horovod", "jaxlib", "keras", "cupy", "mpi4py", "ray", "numpy", "scipy"),
+    *("torchvision", "torchaudio", "deepspeed", "flash-attn", "xformers", "apex", "vllm", "sglang", "transformers"),
+    *("lightning", "horovod", "jaxlib", "keras", "cupy", "mpi4py", "ray", "numpy", "scipy"),
 )
 _MOST_NOTABLE = 6
 # Commands of Python packages that are worth a wrapper.
 _TOOLS = (
     *("accelerate", "deepspeed", "horovodrun", "huggingface-cli", "ipython", "jupyter", "lightning", "ray"),
-    *("tensorboard", "torchrun", "vllm"),
+    *("sglang", "tensorboard", "torchrun", "vllm"),
 )
 
 
@@ -103,11 +107,11 @@ def propose(
     """
     _check_image(image)
     like, notes, program = like or {}, list[str](), None
+    reference = origin or PurePosixPath(image.path).name
     if not (like.get("conda_env") or like.get("python_prefix")):
-        reference = origin or PurePosixPath(image.path).name
         program = program_of(image, programs or Programs(), reference=reference, name=name, commands=commands)
     python = None if program else _python(image, like, notes)
-    main, main_version = _main_package(program or python, programs, name, notes)
+    main, main_version = _main_package(program or python, programs, name, reference, notes)
     module = checked_name("name", name or like.get("name") or main or "container")
     gpu = _gpu(image, site, notes)
     suffix = "" if program and not gpu else _suffix(image, python, gpu, without_python=module == "Python")
@@ -175,12 +179,14 @@ def _python(image: Inspection, like: Mapping[str, Any], notes: list[str]) -> Opt
 
 
 def _main_package(
-    about: Union[ImagePython, Program, None], programs: Optional[Programs], name: str, notes: list[str]
+    about: Union[ImagePython, Program, None], programs: Optional[Programs], name: str, reference: str, notes: list[str]
 ) -> tuple[str, str]:
     """Return the name and version that the main package gives to the module, if it is not given another name."""
     if not isinstance(about, ImagePython):
         return (about.name, about.version) if about else ("", "")
-    packages = ((module, about.version_of(package)) for package, module in MAIN_PACKAGES.items())
+    words = re.split(r"[^a-z0-9]+", PurePosixPath(reference).name.lower())
+    named = {package: module for package, module in _SERVERS.items() if package in words}
+    packages = ((module, about.version_of(package)) for package, module in {**named, **MAIN_PACKAGES}.items())
     main, version = next(((module, one) for module, one in packages if one), ("Python", about.minor_version))
     others = others_than_python(programs) if programs else ()
     if others and not name and main == "Python":
@@ -228,7 +234,7 @@ def _words(
     if uri and uri.registry == DOCKER_HUB:
         pages.append(f"https://hub.docker.com/r/{uri.repository}")
     homepage = homepage or next((one for one in pages if re.fullmatch(r"https?://[\w./%~-]+", one)), NO_HOMEPAGE)
-    notable = _notable(python)
+    notable = {one: two for one, two in _notable(python).items() if one != module.lower()}
     platform = [f"Python {python.minor_version}"] if python and module != "Python" else []
     vendor = VENDORS.get(gpu)
     if vendor:

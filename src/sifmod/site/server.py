@@ -80,7 +80,7 @@ class Server:
     arguments: str = described(_WORDS, "", "What is added to the command, such as `--host {host} --port {port}`.")
     key_variable: str = described(TEXT, "", "The variable from which the server reads the key.")
     key_config: str = described(
-        TEXT, "", "The line of the file `{key_config}`, from which the server reads the key: `{key}` in it."
+        TEXT, "", "The line of the file `{key_config}`, in YAML, from which the server reads the key: `{key}` in it."
     )
     keyless: bool = described(
         FLAG, False, "Whether the server checks no key. Then it listens on 127.0.0.1 of its node alone."
@@ -96,6 +96,7 @@ class Server:
         "The command of Open OnDemand's form, which offers it of containers with a Python package of its name.",
     )
     several: str = described(_WORDS, "", "What is also added to the command on several nodes.")
+    others: str = described(_WORDS, "", "What is also added to it on all nodes but the first.")
     head: str = described(_WORDS, "", "What runs beside the server on its node, if there are several.")
     member: str = described(
         _WORDS, "", "What runs on the other nodes. If there is neither, the command itself runs on each."
@@ -121,8 +122,8 @@ class Server:
             option = word.partition("=")[0]
             if option in self.refused:
                 raise JobError(
-                    f"leave {option} out: the job sets where {self.name} listens and its key itself, which nobody else "
-                    "may know"
+                    f"leave {option} out: the job itself sets where {self.name} listens, its key, which nobody else "
+                    "may know, and its nodes"
                 )
 
 

@@ -9,18 +9,18 @@
 #SBATCH --gpus-per-node=8
 # Written by sifmod for the site lumi.
 
-module load vLLM/0.11
+module load vLLM/0.33
 # tasks need the module's variables, also in a job that got none of the shell's (sbatch --export=NONE)
 unset SLURM_EXPORT_ENV
 : "${SIF:?the module is not a container module of sifmod}"
 
 # also if Slurm ends the container first
-trap 'rm -f ~/.local/state/sifmod/serve/"$SLURM_JOB_ID".{json,key,config}' EXIT
+trap 'rm -f ~/.local/state/sifmod/serve/"$SLURM_JOB_ID".{json,key,yaml}' EXIT
 
 # srun does not inherit this from sbatch
 export SRUN_CPUS_PER_TASK=56
 
 srun --kill-on-bad-exit --wait=10 \
     in-container \
-    serve --server=vllm --model=org/model --health=/health --limit=600 --nodes=2 --key-variable=VLLM_API_KEY '--several=--distributed-executor-backend ray' '--head=ray start --head --block --disable-usage-stats --include-dashboard=false --node-ip-address={host} --port={join} --temp-dir={folder}' '--member=ray start --block --disable-usage-stats --node-ip-address={host} --address={head}:{join}' --variable=RAY_AUTH_MODE=token '--variable=RAY_AUTH_TOKEN_PATH={key_file}' '--variable=RAY_ADDRESS={head}:{join}' '--variable=VLLM_HOST_IP={host}' --offline -- \
+    serve --server=vllm --model=org/model --health=/health --limit=600 --nodes=2 --key-variable=VLLM_API_KEY '--several=--nnodes {nodes} --node-rank {rank} --master-addr {head} --master-port {join}' --others=--headless '--variable=VLLM_HOST_IP={host}' --offline -- \
     vllm serve org/model --host '{host}' --port '{port}'

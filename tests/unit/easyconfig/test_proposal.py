@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from sifmod.easyconfig.text import easyconfig_text
 from sifmod.errors import ImageError, ParameterError
 from sifmod.fetch.uri import ImageUri
 from sifmod.image.gpustack import Component, Torch
-from sifmod.image.inspection import Inspection
+from sifmod.image.inspection import Inspection, inspect_image
 from sifmod.image.python import ImagePython
 from sifmod.site.settings import Site
+
+from ..imagetrees import distribution, link, write
 
 CONDA = ImagePython(
     prefix="/opt/miniconda3/envs/pytorch",
@@ -91,6 +94,37 @@ def test_a_name_and_a_version_of_ones_own() -> None:
     )
     assert found["expected_packages"] == {"tool": "1.5.2"}
     assert parameters(image, name="other", version="7")["version"] == "7"
+
+
+# As docker/Dockerfile of these projects lay them out: Ubuntu's Python, packages and commands in /usr/local.
+@pytest.mark.parametrize(
+    ("uri", "package", "version", "torch"),
+    [
+        ("docker://vllm/vllm-openai:v0.33.0", "vllm", "0.33.0", "cuda = '13.0'"),
+        ("docker://vllm/vllm-openai-rocm:v0.33.0", "vllm", "0.33.0+rocm100", "hip = '10.0.51831'"),
+        ("docker://lmsysorg/sglang:v0.5.23", "sglang", "0.5.23", "cuda = '13.0'"),
+        ("docker://own/pytorch:1", "vllm", "0.33.0", "cuda = '13.0'"),
+    ],
+)
+def test_images_of_servers_of_models(tmp_path: Path, uri: str, package: str, version: str, torch: str) -> None:
+    site = "/usr/local/lib/python3.12/dist-packages"
+    for path in ("bin/python3.10", "bin/python3.12", "lib/python3.10/os.py", "local/bin/torchrun"):
+        write(tmp_path, f"/usr/{path}")
+    for path in (f"/usr/local/bin/{package}", "/usr/lib/python3.12/venv/__init__.py", "/bin/sh", "/etc/os-release"):
+        write(tmp_path, path)
+    link(tmp_path, "/usr/bin/python3", "/etc/alternatives/python3")
+    link(tmp_path, "/etc/alternatives/python3", "/usr/bin/python3.12")
+    write(tmp_path, f"{site}/torch/version.py", f"{torch}\n")
+    for name, number in ((package, version), ("torch", "2.14.0"), ("pip", "25.0")):
+        distribution(tmp_path, site, name, number)
+    image = replace(inspect_image(tmp_path), kind="SIF")
+    found = parameters(image, uri=ImageUri.parse(uri), origin=uri)
+    module = "PyTorch" if "pytorch" in uri else {"vllm": "vLLM", "sglang": "SGLang"}[package]
+    assert (found["name"], found["venv"], found["moduleclass"]) == (module, module.lower(), "devel")
+    assert (found["gpu"], found["python_prefix"]) == ("amd" if "hip" in torch else "nvidia", "/usr")
+    assert {*found["wrappers"]} == {"python", "pip", "torchrun", package}
+    assert found["expected_packages"] == {"torch": "2.14.0", package: version}
+    assert found["description"].count(package) == (module == "PyTorch")
 
 
 @pytest.mark.parametrize(("key", "value"), [("name", "a/b"), ("name", "-x"), ("version", "1 0"), ("version", "../1")])

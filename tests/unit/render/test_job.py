@@ -58,7 +58,7 @@ CASES = {
     ),
     "serve": (
         Job(
-            *("vLLM/0.11", ("vllm", "serve", "org/model")),
+            *("vLLM/0.33", ("vllm", "serve", "org/model")),
             nodes=2,
             gpus_per_node=8,
             launcher="program",
@@ -299,7 +299,7 @@ def test_a_server_gets_what_it_is_told_and_its_model_whatever_its_name_holds(run
 @pytest.mark.parametrize(
     ("job", "said"),
     [
-        (serving("vllm", "serve", "M", "--api-key=k", server="vllm"), "leave --api-key out: the job sets"),
+        (serving("vllm", "serve", "M", "--api-key=k", server="vllm"), "leave --api-key out: the job itself sets"),
         (serving("vllm", "serve", "M", "--host", "0.0.0.0", server="vllm"), "leave --host out"),  # noqa: S104 - refused
         (serving("x", "{port}", "--key={key}"), "so {key} can't be one: write {key_file}"),
         (

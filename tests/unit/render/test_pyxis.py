@@ -20,6 +20,7 @@ from sifmod.errors import JobError
 from sifmod.render.job import Job, render_job
 from sifmod.render.module import render_module
 from sifmod.site.feature import Feature
+from sifmod.site.server import OTHER
 from sifmod.site.settings import Site
 
 from ..support import SQUASHFS, Need, a_site, a_spec
@@ -139,6 +140,7 @@ def mounts(call: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {mount["target"]: (mount["source"], "+".join(mount["flags"])) for mount in call["mounts"]}
 
 
+SERVES = ("--health=/health", "--limit=1800", "--nodes=1", "--key-variable=API_KEY")
 JOBS = {
     "single task": (Job("Demo/1", ("x.py", "a b"), pyxis=True), ["conda-python-distributed", "-u", "x.py", "a b"], {}),
     "a rank a task": (
@@ -152,6 +154,11 @@ JOBS = {
         {},
     ),
     "program": (Job("Demo/1", ("pip", "list"), launcher="program", is_wrapper=True, pyxis=True), ["pip", "list"], {}),
+    "server of a model": (
+        Job("Demo/1", ("x", "it's", "{port}"), launcher="program", gpus_per_node=2, server=OTHER, pyxis=True),
+        ["serve", *SERVES, "--", "x", "it's", "{port}"],
+        {},
+    ),
     "masks": (
         Job("Demo/1", ("x.py",), gpus_per_node=2, pyxis=True),
         ["conda-python-distributed", "-u", "x.py"],

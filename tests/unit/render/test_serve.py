@@ -330,11 +330,24 @@ def test_a_file_that_has_no_requests_is_named_before_one_is_sent(tmp_path: Path)
         assert not (tmp_path / "file.answers.jsonl").exists()
 
 
-def test_members_wait_for_the_key_and_run_what_joins_the_first_node(serve: Serve) -> None:
+def test_a_server_that_reads_its_key_from_a_file_gets_one_that_is_yaml(serve: Serve) -> None:
+    show = ["bash", "-c", 'cat "$0"; echo "${0##*/}"', "{key_config}"]
+    output = serve.fails("""--key-config=api-key: "{key}\"""", command=show)
+    assert f'api-key: "(key)"\n{serve.job}.yaml\n' in output
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ["--member=echo joins {head}:{join} as {rank} of {nodes}"],
+        ["--several={head}:{join}", "--others=as {rank} of {nodes}"],
+    ],
+)
+def test_members_wait_for_the_key_and_run_what_joins_the_first_node(serve: Serve, how: list[str]) -> None:
     step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "localhost,localhost"}
-    options = ("--nodes=2", "--member=echo joins {head}:{join} as {rank} of {nodes}", "--variable=TOKEN={key_file}")
+    options = ("--nodes=2", *how, "--variable=TOKEN={key_file}")
     member = {**step, "SLURM_PROCID": "1", "SLURM_GTIDS": "1"}
-    process = serve.start(*options, environ=member)
+    process = serve.start(*options, command=["echo", "joins"], environ=member)
     time.sleep(0.5)
     assert process.poll() is None
     serve.state.mkdir(parents=True, exist_ok=True)

@@ -33,14 +33,14 @@ def test_a_server_is_known_by_its_command(command: str, server: str, model: str)
 
 
 def test_what_is_shipped_says_where_to_listen_and_how_the_key_comes_but_not_in_arguments() -> None:
-    assert set(SHIPPED) == {"vllm", "sglang", "transformers"}
+    assert set(SHIPPED) == {"vllm", "vllm-ray", "sglang", "transformers"}
     for server in SHIPPED.values():
         assert "{host}" in server.arguments
         assert "{port}" in server.arguments
         assert "{key}" not in f"{server.arguments} {server.several} {server.head} {server.member}"
         assert [bool(server.key_variable), bool(server.key_config), server.keyless].count(True) == 1
-        for option in (word for word in f"{server.arguments} {server.several}".split() if word.startswith("--host")):
-            assert option in server.refused
+        added = f"{server.arguments} {server.several} {server.others}".split()
+        assert {word for word in added if word[0] == "-"} - {"--distributed-executor-backend"} <= {*server.refused}
 
 
 def test_a_site_adds_and_replaces_rows(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_site_adds_and_replaces_rows(tmp_path: Path) -> None:
     assert server_of(["x"], found) == OTHER
     (tmp_path / "site.toml").write_text(f'servers = ["{path}"]\n')
     assert (
-        "vllm, sglang, transformers, llama"
+        "vllm, vllm-ray, sglang, transformers, llama"
         in CliRunner().invoke(cli, ["site", "check", "--site", f"{tmp_path}/site.toml"]).output
     )
 
@@ -86,6 +86,6 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, text: str, said: s
 
 def test_a_name_that_no_server_has_is_named() -> None:
     with pytest.raises(
-        JobError, match=r"'vlm' is not a server .perhaps you meant 'vllm'.*: write --serve=vllm\|sglang"
+        JobError, match=r"'vlm' is not a server .perhaps you meant 'vllm'.*: write --serve=vllm\|vllm-ray\|sglang"
     ):
         server_of(["x"], SHIPPED, "vlm")
