@@ -30,15 +30,18 @@ from sifmod.host.serving import (
     this_cluster,
 )
 
+# A server, its state, and what Slurm calls its job; empty if it is one of another cluster.
+_Mine = tuple[Serving, str, str]
+
 
 @contextmanager
-def _mine() -> Iterator[tuple[list[tuple[Serving, str]], list[str]]]:
-    """Yield the servers with their states, and what is wrong; files of jobs that are gone are removed."""
+def _mine() -> Iterator[tuple[list[_Mine], list[str]]]:
+    """Yield the servers, and what is wrong; files of jobs that are gone are removed."""
     with opened_folder(Path.home()) as folder:
         found, damaged, unready = servings(folder) if folder >= 0 else ([], [], [])
-        jobs, cluster = (running_jobs(), this_cluster()) if found or unready else (frozenset[str](), "")
+        jobs, cluster = (running_jobs(), this_cluster()) if found or unready else ({}, "")
         problems = [f"'{Path.home() / FOLDER / name}' is not what a server has written: remove it" for name in damaged]
-        for job in set(unready) - jobs:
+        for job in set(unready) - {*jobs}:
             forget(job, folder)
             problems.append(f"job {job} is gone, whose server never answered: its key was removed")
         alive = []
@@ -48,7 +51,7 @@ def _mine() -> Iterator[tuple[list[tuple[Serving, str]], list[str]]]:
                 forget(one.job, folder)
                 problems.append(f"job {one.job} ({one.model or one.module}) is gone: its file and key were removed")
                 continue
-            alive.append((one, state))
+            alive.append((one, state, jobs.get(one.job, "") if one.cluster in ("", cluster) else ""))
             problems += filter(None, [key_problem(one, folder)])
         yield alive, problems
 
@@ -62,7 +65,7 @@ def _complete_jobs(_context: click.Context, _parameter: click.Parameter, incompl
     return [CompletionItem(one.job, help=one.model or one.module) for one in found if one.job.startswith(incomplete)]
 
 
-def _chosen(job: str) -> tuple[Serving, str]:
+def _chosen(job: str) -> _Mine:
     with _mine() as (found, problems):
         for problem in problems:
             echo_error(f"sifmod: {problem}")
@@ -72,9 +75,9 @@ def _chosen(job: str) -> tuple[Serving, str]:
     if job or not named:
         raise SifmodError(
             f"{f'job {job} serves no model' if job else 'no job of yours serves a model'}, or not yet: see the job's "
-            "output"
+            f"output; 'scancel {job or 'JOBID'}' ends one that is not ready"
         )
-    raise SifmodError(f"several jobs of yours serve models: name one of {', '.join(one.job for one, _ in named)}")
+    raise SifmodError(f"several jobs of yours serve models: name one of {', '.join(one.job for one, _, _ in named)}")
 
 
 @click.group()
@@ -106,13 +109,13 @@ def list_servers(as_json: bool) -> None:
     for problem in problems:
         echo_error(f"sifmod: {problem}")
     if as_json:
-        echo_json([{**asdict(one), "key_file": one.key_file or None, "state": state} for one, state in found])
+        echo_json([{**asdict(one), "key_file": one.key_file or None, "state": state} for one, state, _ in found])
     elif found:
-        rows = [(one.job, state, one.url, one.model or "-", one.module, one.since) for one, state in found]
+        rows = [(one.job, state, one.url, one.model or "-", one.module, one.since) for one, state, _ in found]
         echo_table(("JOB", "STATE", "URL", "MODEL", "MODULE", "SINCE"), rows)
     else:
-        echo("no job of yours serves a model")
-    if problems or any(state not in (READY, ON_NODE) for _, state in found):
+        echo("no job of yours serves a model, or not yet: see the job's output")
+    if problems or any(state not in (READY, ON_NODE) for _, state, _ in found):
         sys.exit(1)
 
 
@@ -127,7 +130,7 @@ def url(job: str, as_json: bool) -> None:
       curl $(sifmod serve url)/health
       sifmod serve url 123456 --json
     """
-    one, state = _chosen(job)
+    one, state, _ = _chosen(job)
     if as_json:
         echo_json({**asdict(one), "key_file": one.key_file or None, "state": state})
     else:
@@ -144,8 +147,8 @@ def stop_server(job: str) -> None:
       sifmod serve stop
       sifmod serve stop 123456
     """
-    one, _ = _chosen(job)
-    if one.cluster not in ("", this_cluster()):
+    one, _, name = _chosen(job)
+    if not name:
         raise SifmodError(f"job {one.job} is one of the cluster {one.cluster}: stop it there")
-    stop(one.job)
+    stop(name)
     echo(f"job {one.job} ends; its address and key go with it")
