@@ -41,6 +41,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.answer(307, None, Location="http://elsewhere/")
         elif self.path == "/health" and "has none" in how:
             self.answer(404, None)
+        elif self.path == "/health" and "is busy" in how:
+            self.send_response(503)
+            while True:
+                self.send_header("Wait", "longer")
+                self.flush_headers()
+        elif self.path == "/v1/models" and "is silent" in how:
+            pass
         elif self.path == "/ends":
             print("a line\n" * 6000 + "the last line", flush=True)
             os._exit(3)
@@ -56,6 +63,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.headers["Authorization"] != f"Bearer {key}" or "bad" in body:
             self.answer(401, None)
+        elif "ends" in body:
+            os._exit(3)
+        elif "cut" in body:
+            self.answer(200, None, **{"Content-Length": "1000"})
         else:
             self.answer(200, {"asked": body})
 

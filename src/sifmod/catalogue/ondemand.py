@@ -110,9 +110,9 @@ def _files(name: str, manifest: object, form: object, choices: Sequence[_Choice]
     return files
 
 
-def is_app(folder: Path) -> bool:
-    """Return whether a folder is such an app, and has nothing else; OSError if it can't be read."""
-    known = {_MANIFEST, _FORM, _SUBMIT, _SCRIPT, "template", *(path for paths in _PLAIN.values() for path in paths)}
+def is_app(name: str, folder: Path) -> bool:
+    """Return whether a folder is the app of this name, and has nothing else; OSError if it can't be read."""
+    known = {_MANIFEST, _FORM, _SUBMIT, _SCRIPT, "template", *_PLAIN[name]}
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     return found <= known and (folder / _MANIFEST).read_text(errors="replace").startswith(_BEGIN)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional
 
 import click
 
@@ -119,17 +120,18 @@ def catalogue(
         raise InstallError(_nothing_found((*(space.software for space in spaces), *folders), collected.problems))
     if collected.empty:
         raise InstallError(_nothing_found(collected.empty))
-    apps: dict[Path, dict[str, str]] = {}
+    apps: dict[Path, tuple[dict[str, str], Callable[[Path], bool]]] = {}
     if ood:
-        apps[ood] = jupyter_app(collected.catalogue, clusters)
+        apps[ood] = jupyter_app(collected.catalogue, clusters), partial(is_app, "jupyter")
     if ood_serve:
-        apps[ood_serve] = server_app(collected.catalogue, clusters, load_servers(settings.site), settings.site)
-    for folder in apps:
-        check_folder(folder, replaceable=is_app)  # before anything is replaced
+        files = server_app(collected.catalogue, clusters, load_servers(settings.site), settings.site)
+        apps[ood_serve] = files, partial(is_app, "serve")
+    for folder, (_, replaceable) in apps.items():
+        check_folder(folder, replaceable=replaceable)  # before anything is replaced
     if output:
         write_folder(output, catalogue_files(collected.catalogue, title=printable(title)), replaceable=is_catalogue)
-    for folder, app in apps.items():
-        write_folder(folder, app, replaceable=is_app, executable=PROGRAM_FILES)
+    for folder, (app, replaceable) in apps.items():
+        write_folder(folder, app, replaceable=replaceable, executable=PROGRAM_FILES)
     for problem in collected.problems:
         echo_error(f"sifmod: {problem}")
     if not quiet:

@@ -36,18 +36,21 @@ from sifmod.host.serving import (
     wait,
 )
 
+# A server, its state, and what Slurm calls its job; empty if it is one of another cluster.
+_Mine = tuple[Serving, str, str]
+
 
 @contextmanager
-def _mine() -> Iterator[tuple[list[tuple[Serving, str]], list[str]]]:
-    """Yield the servers with their states, and what is wrong; files of jobs that are gone are removed."""
+def _mine() -> Iterator[tuple[list[_Mine], list[str]]]:
+    """Yield the servers, and what is wrong; files of jobs that are gone are removed."""
     with opened_folder(Path.home()) as folder:
         found, damaged, unready = servings(folder) if folder >= 0 else ([], [], [])
-        jobs, cluster = (running_jobs(), this_cluster()) if found or unready else (frozenset[str](), "")
+        jobs, cluster = (running_jobs(), this_cluster()) if found or unready else ({}, "")
         problems = [f"'{Path.home() / FOLDER / name}' is not what a server has written: remove it" for name in damaged]
         alive = []
         for job in unready:
             if job in jobs:
-                alive.append((Serving(job), STARTING))
+                alive.append((Serving(job), STARTING, jobs[job]))
             elif is_left(job, folder):
                 forget(job, folder)
                 problems.append(f"job {job} is gone, whose server never answered: its key was removed")
@@ -57,7 +60,7 @@ def _mine() -> Iterator[tuple[list[tuple[Serving, str]], list[str]]]:
                 forget(one.job, folder)
                 problems.append(f"job {one.job} ({one.model or one.module}) is gone: its file and key were removed")
                 continue
-            alive.append((one, state))
+            alive.append((one, state, jobs.get(one.job, "") if one.cluster in ("", cluster) else ""))
             problems += filter(None, [key_problem(one, folder)])
         yield alive, problems
 
@@ -76,11 +79,11 @@ def _described(one: Serving, state: str) -> dict[str, Any]:
     return {**{name: value or None for name, value in asdict(one).items()}, "state": state}
 
 
-def _chosen(job: str) -> tuple[Serving, str]:
+def _chosen(job: str) -> _Mine:
     with _mine() as (found, problems):
         for problem in problems:
             echo_error(f"sifmod: {problem}")
-        named = [item for item in found if job in ("", item[0].job)]
+        named = [item for item in found if job in ("", item[0].job, item[2])]
     if len(named) == 1:
         return named[0]
     if job:
@@ -89,7 +92,7 @@ def _chosen(job: str) -> tuple[Serving, str]:
         raise SifmodError(
             "no job of yours serves a model, or not yet: name a job to wait for, sifmod serve url --wait JOBID"
         )
-    raise SifmodError(f"several jobs of yours serve models: name one of {', '.join(one.job for one, _ in named)}")
+    raise SifmodError(f"several jobs of yours serve models: name one of {', '.join(one.job for one, _, _ in named)}")
 
 
 @click.group()
@@ -121,16 +124,16 @@ def list_servers(as_json: bool) -> None:
     for problem in problems:
         echo_error(f"sifmod: {problem}")
     if as_json:
-        echo_json([_described(one, state) for one, state in found])
+        echo_json([_described(one, state) for one, state, _ in found])
     elif found:
         rows = [
             (one.job, state, *(text or "-" for text in (one.url, one.model, one.module, one.since)))
-            for one, state in found
+            for one, state, _ in found
         ]
         echo_table(("JOB", "STATE", "URL", "MODEL", "MODULE", "SINCE"), rows)
     else:
         echo("no job of yours serves a model")
-    if problems or any(state not in (STARTING, READY, ON_NODE) for _, state in found):
+    if problems or any(state not in (STARTING, READY, ON_NODE) for _, state, _ in found):
         sys.exit(1)
 
 
@@ -154,7 +157,7 @@ def url(job: str, waits: bool, as_json: bool) -> None:
     if waits:
         with shown_progress().step(f"waiting for the server of job {job}"):
             wait(job, Path.home())
-    one, state = _chosen(job)
+    one, state, _ = _chosen(job)
     if state == STARTING:
         raise SifmodError(
             f"the server of job {one.job} does not answer yet: see {output_of(one.job)}, or wait for it, "
@@ -176,8 +179,8 @@ def stop_server(job: str) -> None:
       sifmod serve stop
       sifmod serve stop 123456
     """
-    one, _ = _chosen(job)
-    if one.cluster not in ("", this_cluster()):
+    one, _, name = _chosen(job)
+    if not name:
         raise SifmodError(f"job {one.job} is one of the cluster {one.cluster}: stop it there")
-    stop(one.job)
+    stop(name)
     echo(f"job {one.job} ends; its address and key go with it")

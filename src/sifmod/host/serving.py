@@ -6,16 +6,18 @@ import http.client
 import json
 import os
 import re
+import socket
 import stat
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sifmod.errors import CommandError, SifmodError
-from sifmod.host.command import LOOK, run
+from sifmod.host.command import LOOK, Result, run
 
 FOLDER = ".local/state/sifmod/serve"
 
@@ -27,7 +29,7 @@ _SUFFIXES = ("json", "key", "yaml", "new", "key.new")
 _LONGEST_SILENCE = 86_400
 _LARGEST = 64 << 10  # bytes of a file; a model's name and some paths
 _MOST_FIELD = 8192
-_URL = re.compile(r"http://([A-Za-z0-9._-]+):([0-9]{1,5})")
+_URL = re.compile(r"http://([A-Za-z0-9._-]+):([0-9]{1,4}|[1-5][0-9]{4})")
 _PATH = re.compile(r"/[!-~]*")
 _SECONDS = 3.0
 _BETWEEN = 15.0  # seconds between two questions to Slurm
@@ -86,7 +88,7 @@ def servings(folder: int) -> tuple[list[Serving], list[str], list[str]]:
             continue
         try:
             found.append(_read(folder, job))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             damaged.append(f"{job}.json")
     return found, damaged, unready
 
@@ -135,32 +137,41 @@ def key_problem(serving: Serving, folder: int) -> str:
     return ""
 
 
-def running_jobs() -> frozenset[str]:
-    """Return the jobs of this user that Slurm knows.
+def _slurm(*command: str) -> Result:
+    # these variables choose among the jobs and clusters, or ask before a job is ended
+    own = ("SQUEUE_", "SCANCEL_", "SLURM_CLUSTERS")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+    return run(command, env=environ, time_limit=LOOK)
+
+
+def running_jobs() -> Mapping[str, str]:
+    """Return the jobs of this user that Slurm knows, by number, as `scancel` takes them.
+
+    The number of one element of an array is that of the array too.
 
     Raises:
         SifmodError: Slurm does not answer, so that nothing is known.
     """
     try:
-        done = run(["squeue", "--noheader", "--format=%A", f"--user={os.geteuid()}"], time_limit=LOOK)
+        done = _slurm("squeue", "--all", "--noheader", "--format=%A %i", f"--user={os.geteuid()}")
     except CommandError as error:
         raise SifmodError(f"Slurm can't be asked which jobs run: {error}") from error
     if done.status:
         raise SifmodError(f"Slurm can't be asked which jobs run: {done.last_lines}")
-    return frozenset(done.stdout.split())
+    return dict(line.split(None, 1) for line in done.stdout.splitlines())
 
 
 def this_cluster() -> str:
     """Return Slurm's name of this cluster; empty if it tells none."""
     try:
-        done = run(["scontrol", "show", "config"], time_limit=LOOK)
+        done = _slurm("scontrol", "show", "config")
     except CommandError:
         return ""
     found = re.search(r"(?m)^ClusterName\s*=\s*(\S+)", done.stdout)
     return found[1] if found else ""
 
 
-def state_of(serving: Serving, jobs: frozenset[str], *, cluster: str) -> str:
+def state_of(serving: Serving, jobs: Container[str], *, cluster: str) -> str:
     """Return the state of a server, asked at its health path without its key; redirects are not followed.
 
     Of the jobs of another cluster nothing is known here, so only those of this one can be gone.
@@ -172,19 +183,29 @@ def state_of(serving: Serving, jobs: frozenset[str], *, cluster: str) -> str:
     if not serving.key_file and serving.node != here:
         return ON_NODE
     connection = http.client.HTTPConnection(host, int(port), timeout=_SECONDS)
+
+    def give_up() -> None:
+        if connection.sock:
+            with suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    # the time-out is for each piece of an answer
+    clock = threading.Timer(2 * _SECONDS, give_up)
+    clock.start()
     try:
         connection.request("GET", serving.health)
         return READY if connection.getresponse().status // 100 == 2 else SILENT
     except (OSError, http.client.HTTPException, ValueError):
         return SILENT
     finally:
+        clock.cancel()
         connection.close()
 
 
 def output_of(job: str) -> str:
     """Return the file with the output of a job, in quotes, or words that stand for it if Slurm does not tell."""
     with suppress(CommandError):
-        found = re.search(r"(?m)^\s*StdOut=(.+)$", run(["scontrol", "show", "job", job], time_limit=LOOK).stdout)
+        found = re.search(r"(?m)^\s*StdOut=(.+)$", _slurm("scontrol", "show", "job", job).stdout)
         if found:
             return f"'{found[1]}'"
     return "the job's output"
@@ -218,11 +239,11 @@ def forget(job: str, folder: int) -> None:
 
 
 def stop(job: str) -> None:
-    """End the job of a server.
+    """End the job of a server, named as Slurm does.
 
     Raises:
         SifmodError: Slurm refuses.
     """
-    done = run(["scancel", job], time_limit=LOOK)
+    done = _slurm("scancel", job)
     if done.status:
         raise SifmodError(f"job {job} can't be ended: {done.last_lines}")

@@ -55,7 +55,9 @@ def check_folder(folder: Path, *, replaceable: Callable[[Path], bool]) -> None:
         raise SifmodError(f"'{folder}' exists and is not a directory: choose another name")
     try:
         if folder.exists() and any(folder.iterdir()) and not replaceable(folder):
-            raise SifmodError(f"'{folder}' has files that sifmod did not write: choose a new or an empty directory")
+            raise SifmodError(
+                f"'{folder}' has files that are not of an earlier one: choose a new or an empty directory"
+            )
     except OSError as error:
         raise SifmodError(f"'{folder}' can't be read: {error.strerror}") from error
 

@@ -3,12 +3,17 @@
     batch.py URL KEY_FILE FILE
 
 Both files have the format of OpenAI's batches: a line of JSON for each request, with custom_id, url and body; and a
-line with custom_id, response and error for each answer, in FILE.answers.jsonl, in the order of the answers. Exit
-status: 0; 1 if a request got no answer, or another than 200; 2 if the file is not in this format: nothing was sent.
+line with custom_id, response and error for each answer, in FILE.answers.jsonl, in the order of the answers. What has
+an answer there without an error is not sent again, so a job that ended early can be submitted once more. Without URL,
+the files are looked at and nothing is sent. Exit status: 0; 1 if a request got no answer, or another than 200; 2 if
+the files are not what they should be: nothing was sent.
 """
 
 import concurrent.futures
+import http.client
 import json
+import os
+import re
 import sys
 import urllib.error
 import urllib.request
@@ -18,16 +23,26 @@ AT_ONCE = 64
 LONGEST = 6 * 3600  # seconds for one answer
 
 
+def read(line: "str | bytes") -> "dict[str, object]":
+    """Return the object of a line; an empty one if there is none."""
+    try:
+        one = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return one if isinstance(one, dict) else {}
+
+
 def requests_of(path: str) -> "list[dict[str, object]]":
     """Return the requests of a file; ValueError says which line is none."""
-    found = []
-    with open(path, encoding="utf-8") as stream:
+    found, names = [], set()
+    with open(path, encoding="utf-8-sig") as stream:
         for number, line in enumerate(stream, 1):
             if line.strip():
-                one = json.loads(line) if line.startswith("{") else {}
+                one = read(line)
+                name = one.get("custom_id")
                 if not (
-                    isinstance(one.get("custom_id"), str)
-                    and str(one.get("url")).startswith("/")
+                    isinstance(name, str)
+                    and re.fullmatch("/[!-~]*", str(one.get("url")))
                     and isinstance(one.get("body"), dict)
                     and one.get("method", "POST") == "POST"
                 ):
@@ -35,9 +50,33 @@ def requests_of(path: str) -> "list[dict[str, object]]":
                         f"line {number} of '{path}' is not a request, such as "
                         '{"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {...}}'
                     )
+                if name in names:
+                    raise ValueError(f"line {number} of '{path}' has the custom_id of an earlier line")
+                names.add(name)
                 found.append(one)
     if not found:
         raise ValueError(f"'{path}' has no requests")
+    return found
+
+
+def answered_before(answers: str, path: str) -> "set[object]":
+    """Return which requests have an answer, and remove half a line at the end; ValueError if they may be of others."""
+    found = set()
+    try:
+        with open(answers, "rb+") as stream:
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    stream.seek(-len(line), os.SEEK_END)
+                    stream.truncate()
+                elif not read(line).get("error", "is none"):
+                    found.add(read(line).get("custom_id"))
+    except FileNotFoundError:
+        return set()
+    if found and os.stat(path).st_mtime > os.stat(answers).st_mtime:
+        raise ValueError(
+            f"'{path}' was changed after '{answers}' was written, and what has an answer there is not sent: move that "
+            f"file away to send all, or type: touch '{answers}'"
+        )
     return found
 
 
@@ -60,8 +99,8 @@ def answered(url: str, key: str, one: "dict[str, object]") -> "dict[str, object]
             status, body = response.status, json.loads(response.read().decode())
     except urllib.error.HTTPError as refusal:
         status, body, error = refusal.code, refusal.read(65536).decode(errors="replace"), str(refusal)
-    except (OSError, ValueError) as problem:
-        error = str(problem)
+    except (OSError, ValueError, RecursionError, http.client.HTTPException) as problem:
+        error = str(problem) or repr(problem)
     return {
         "custom_id": one["custom_id"],
         "response": {"status_code": status, "body": body} if status else None,
@@ -71,19 +110,35 @@ def answered(url: str, key: str, one: "dict[str, object]") -> "dict[str, object]
 
 def main(url: str, key_file: str, path: str) -> int:
     """Send the requests; return the exit status."""
+    answers, key = f"{path}.answers.jsonl", ""
     try:
         found = requests_of(path)
+        before = answered_before(answers, path)
+        if not url:
+            return 0
         with open(key_file, encoding="ascii") as stream:
             key = stream.read().strip()
     except (OSError, ValueError) as problem:
         print(f"serve: {problem}", file=sys.stderr)
         return 2
-    failed, threads = 0, concurrent.futures.ThreadPoolExecutor(AT_ONCE)
-    with open(f"{path}.answers.jsonl", "w", encoding="utf-8") as answers, threads:
-        for done in concurrent.futures.as_completed([threads.submit(answered, url, key, one) for one in found]):
-            failed += done.result()["error"] is not None
-            answers.write(json.dumps(done.result(), ensure_ascii=False) + "\n")
-    print(f"serve: {len(found)} answers in {path}.answers.jsonl, {failed} of them errors", file=sys.stderr)
+    asked = [one for one in found if one["custom_id"] not in before]
+    failed, waiting, threads = 0, [], concurrent.futures.ThreadPoolExecutor(AT_ONCE)
+    try:
+        # a surrogate, which JSON may have and UTF-8 can't, is written as JSON has it
+        with open(answers, "a", buffering=1, encoding="utf-8", errors="backslashreplace") as stream, threads:
+            try:
+                waiting = [threads.submit(answered, url, key, one) for one in asked]
+                for done in concurrent.futures.as_completed(waiting):
+                    failed += done.result()["error"] is not None
+                    stream.write(json.dumps(done.result(), ensure_ascii=False) + "\n")
+            finally:
+                for one in waiting:
+                    one.cancel()
+    except OSError as problem:
+        print(f"serve: the answers can't be written: {problem}", file=sys.stderr)
+        return 1
+    again = f", {failed} of them errors: a job with the same file asks these again" if failed else ""
+    print(f"serve: {len(asked)} answers more in {answers}{again}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -119,7 +119,8 @@ class Server:
     def check(self, command: Sequence[str]) -> None:
         """Refuse, with JobError, options that the job sets itself."""
         for word in command:
-            option = word.partition("=")[0]
+            # some servers take an option with either
+            option = word.partition("=")[0].replace("_", "-")
             if option in self.refused:
                 raise JobError(
                     f"leave {option} out: the job itself sets where {self.name} listens, its key, which nobody else "

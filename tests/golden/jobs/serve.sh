@@ -14,8 +14,10 @@ module load vLLM/0.33
 unset SLURM_EXPORT_ENV
 : "${SIF:?the module is not a container module of sifmod}"
 
-# also if Slurm ends the container first
-trap 'rm -f ~/.local/state/sifmod/serve/"$SLURM_JOB_ID".{json,key,yaml}' EXIT
+# also if Slurm ends the container first, but not those of a server that this job has already
+state=~/.local/state/sifmod/serve/$SLURM_JOB_ID
+cache=${TMPDIR:-/tmp}/sifmod-$UID-$SLURM_JOB_ID
+if [[ ! -e $state.key || ${SLURM_RESTART_COUNT:-0} != 0 ]]; then trap 'rm -rf "$state".{json,key,yaml} "$cache"' EXIT; fi
 
 # srun does not inherit this from sbatch
 export SRUN_CPUS_PER_TASK=56

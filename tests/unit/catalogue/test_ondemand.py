@@ -109,9 +109,9 @@ def test_only_such_an_app_is_replaced(tmp_path: Path) -> None:
     for name, text in files(LAB).items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert is_app(tmp_path)
+    assert [is_app(name, tmp_path) for name in ("jupyter", "serve")] == [True, False]
     (tmp_path / "template" / "mine.sh").touch()
-    assert not is_app(tmp_path)
+    assert not is_app("jupyter", tmp_path)
     (tmp_path / "template" / "mine.sh").unlink()
     (tmp_path / "manifest.yml").write_text("name: other\n")
-    assert not is_app(tmp_path)
+    assert not is_app("jupyter", tmp_path)

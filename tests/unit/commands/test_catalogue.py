@@ -241,7 +241,7 @@ def test_files_of_others_are_not_replaced_and_a_missing_folder_is_named(
     (output / "thesis.tex").write_text("years")
     result = run("--output", output)
     assert isinstance(result.exception, SifmodError)
-    assert "has files that sifmod did not write" in str(result.exception)
+    assert "has files that are not of an earlier one" in str(result.exception)
     assert [path.name for path in output.rglob("*")] == ["thesis.tex"]
 
 
@@ -414,7 +414,7 @@ def test_an_app_of_open_ondemand_beside_the_pages_or_alone(space: SoftwareSpace,
     )
     before = snapshot(app)
     (app / "mine").touch()
-    assert "has files that sifmod did not write" in str(run("--ood", app, "--ood-cluster", "main").exception)
+    assert "has files that are not of an earlier one" in str(run("--ood", app, "--ood-cluster", "main").exception)
     (app / "mine").unlink()
     assert snapshot(app) == before
 

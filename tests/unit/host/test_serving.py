@@ -4,13 +4,16 @@ import http.server
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from sifmod.cli import cli
 from sifmod.errors import SifmodError
 from sifmod.host.serving import (
     FOLDER,
@@ -27,6 +30,8 @@ from sifmod.host.serving import (
     state_of,
     wait,
 )
+
+from ..support import Stubs
 
 CONTENT = {
     "url": "http://nid001:20000",
@@ -74,6 +79,7 @@ def test_servers_are_read_in_the_order_of_their_jobs(tmp_path: Path, folder: Pat
         {"url": "file:///etc/passwd"},
         {"url": "http://nid001:20000@elsewhere:1"},
         {"url": "http://nid001:20000/\r\nX: y"},
+        {"url": "http://nid001:99999"},
         {"health": "health"},
         {"health": "/ HTTP/1.1\r\nX: y"},
         {"model": 7},
@@ -91,7 +97,7 @@ def test_neither_links_nor_pipes_nor_endless_files_are_read(tmp_path: Path, fold
     (folder / "1.json").symlink_to(tmp_path / "other")
     os.mkfifo(folder / "2.json")
     (folder / "3.json").write_text(json.dumps(CONTENT) + " " * (1 << 20) + "x")
-    (folder / "4.json").write_text("[")
+    (folder / "4.json").write_text("[" * 60_000)
     (folder / "5.json").mkdir()
     assert read(tmp_path) == ([], ["1.json", "2.json", "3.json", "4.json", "5.json"], [])
 
@@ -133,6 +139,9 @@ def port() -> Iterator[int]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            while self.path == "/slow":
+                self.wfile.write(b"H")
+                time.sleep(0.1)
             self.send_response(int(self.path[1:]))
             self.send_header("Location", "/200")
             self.end_headers()
@@ -146,7 +155,8 @@ def port() -> Iterator[int]:
         server.shutdown()
 
 
-def test_a_server_is_asked_at_its_health_path(port: int) -> None:
+def test_a_server_is_asked_at_its_health_path(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sifmod.host.serving._SECONDS", 0.2)
     serving = replace(SERVING, url=f"http://127.0.0.1:{port}", health="/200")
     jobs = frozenset({"7"})
 
@@ -159,13 +169,30 @@ def test_a_server_is_asked_at_its_health_path(port: int) -> None:
     assert state(replace(serving, cluster="borealis"), frozenset({"8"})) == READY, "a home may be that of two clusters"
     assert state(replace(serving, key_file="")) == ON_NODE
     assert state(replace(serving, url="http://127.0.0.1:9")) == SILENT
+    assert state(replace(serving, health="/slow")) == SILENT
+
+
+def test_slurm_tells_all_jobs_and_ends_one_whatever_its_variables_say(
+    tmp_path: Path, folder: Path, stub: Stubs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number of one element of an array is that of the array."""
+    for name in ("HOME", "SQUEUE_STATES", "SCANCEL_STATE", "SLURM_CLUSTERS"):
+        monkeypatch.setenv(name, str(tmp_path))
+    for job, cluster in (("7", "aurora"), ("8", "borealis")):
+        (folder / f"{job}.json").write_text(json.dumps({**CONTENT, "url": "http://127.0.0.1:9", "cluster": cluster}))
+    stub("squeue", '[ "$1$SQUEUE_STATES$SLURM_CLUSTERS" = --all ] && echo 7 7_3 && echo 8 8')
+    stub("scontrol", f"echo asked >>{tmp_path}/calls; echo 'ClusterName = aurora'")
+    stub("scancel", f'echo "$SCANCEL_STATE$*" >>{tmp_path}/calls')
+    done = CliRunner().invoke(cli, ["serve", "stop", "7"])
+    assert (done.exit_code, (tmp_path / "calls").read_text()) == (0, "asked\n7_3\n"), done.output
+    assert "job 8 is one of the cluster borealis" in str(CliRunner().invoke(cli, ["serve", "stop", "8"]).exception)
 
 
 def test_who_waits_for_a_server_is_told_when_its_job_ends(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slurm knows job 7, which writes its file after a while, and of job 8 only where its output is."""
-    for name, says in (("squeue", "echo 7"), ("scontrol", "echo '   StdOut=/home/me/a b.out'")):
+    for name, says in (("squeue", "echo 7 7"), ("scontrol", "echo '   StdOut=/home/me/a b.out'")):
         (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

@@ -19,7 +19,7 @@ import pytest
 from sifmod.container.spec import PythonLayout
 from sifmod.resources import program
 
-from ..support import a_site, a_spec
+from ..support import Stubs, a_site, a_spec
 from .cases import ROOT, outputs
 from .running import until
 
@@ -42,7 +42,7 @@ class Serve:
     """Starts the runscript with a home of its own."""
 
     def __init__(self, folder: Path) -> None:
-        self.home = folder / "home"
+        self.home = folder / "it & me"
         self.home.mkdir(mode=0o700)
         self.top = folder / "runscripts"
         self.top.mkdir()
@@ -149,6 +149,7 @@ def test_what_is_ready_is_written_down_and_nothing_is_left_when_it_ends(serve: S
     output = process.communicate()[0]
     assert process.returncode == 143
     assert list(serve.state.iterdir()) == []
+    assert list(serve.home.glob("sifmod-*")) == []
     assert processes_with("child of the server") == []
     assert key not in output
     assert "settings: {'api_key': '(key)'}" in output
@@ -177,6 +178,8 @@ def test_the_line_for_curl_is_one_that_works(serve: Serve) -> None:
         ("has none", [], "/health answers 404: name the path that says"),
         ("everywhere", [], "was told to listen on 127.0.0.1, but listens on another address of localhost (00000000"),
         ("waits", ["--limit=1"], "the server did not answer at /health within 1 seconds: its last lines are above"),
+        ("is busy", ["--limit=1"], "the server did not answer at /health but with 503 within 1 seconds"),
+        ("is silent", ["--server=vllm", "--key-variable=VLLM_API_KEY"], "does not answer /v1/models, so that it"),
         ("open", ["--server=vllm", "--key-variable=VLLM_API_KEY"], "answers /v1/models without a key, so everybody"),
     ],
 )
@@ -222,12 +225,19 @@ def test_an_address_that_other_nodes_do_not_reach_is_named(serve: Serve) -> None
     )
 
 
+def test_a_name_that_has_other_addresses_is_not_what_clients_are_told(serve: Serve, stub: Stubs) -> None:
+    stub("getent", "echo 127.0.0.1 STREAM localhost; [ $1 != ahosts ] || echo ::1 STREAM localhost")
+    found = serve.ready(environ={"PATH": f"{stub.folder}:/usr/bin:/bin"})
+    assert found["url"].startswith("http://127.0.0.1:")
+
+
 def test_a_site_may_let_servers_listen_everywhere(serve: Serve) -> None:
     assert asked(f"{serve.ready('--any-address', how=('everywhere',))['url']}/health") == 200
 
 
 def test_a_killed_server_takes_its_files_along(serve: Serve) -> None:
     found = serve.ready()
+    (serve.state / f"{serve.job}.new").touch()
     (server,) = processes_with(f"{sys.executable} {STANDIN} 127.0.0.1 {found['url'].rpartition(':')[2]}")
     os.kill(server, signal.SIGKILL)
     output = serve.running[0].communicate()[0]
@@ -302,32 +312,61 @@ def test_caches_are_not_in_the_home(serve: Serve) -> None:
 
 
 def test_requests_of_a_file_are_answered_and_the_job_ends(serve: Serve) -> None:
-    requests = [{"custom_id": f"r{n}", "url": "/v1/chat/completions", "body": {"n": n}} for n in range(20)]
+    bodies: list[dict[str, object]] = [{"n": n} for n in range(20)]
+    bodies.append({"cut": "\ud800"})
+    requests = [
+        {"custom_id": f"r\ud800{n}", "url": "/v1/chat/completions", "body": one} for n, one in enumerate(bodies)
+    ]
     (serve.home / "requests.jsonl").write_text("\n".join(map(json.dumps, requests)) + "\n")
+    path = serve.home / "requests.jsonl.answers.jsonl"
+    before = [
+        '{"custom_id": "r\\ud8000", "error": null}',
+        '{"custom_id": "r\\ud8001", "error": {"message": "x"}}',
+        '{"custom_id": "r\\u',
+    ]
+    path.write_text("\n".join(before))
     process = serve.start("--batch=requests.jsonl")
     output = process.communicate(timeout=240)[0]
-    assert process.returncode == 0, output
-    answers = [json.loads(line) for line in (serve.home / "requests.jsonl.answers.jsonl").read_text().splitlines()]
-    assert {one["custom_id"]: one["response"]["body"]["asked"]["n"] for one in answers} == {
-        f"r{n}": n for n in range(20)
+    assert process.returncode == 1, output
+    assert "serve: 20 answers more in requests.jsonl.answers.jsonl, 1 of them errors: a job" in output
+    lines = path.read_text().splitlines()
+    assert lines[:2] == before[:2]
+    answers = {one["custom_id"]: one for one in map(json.loads, lines[2:])}
+    assert "IncompleteRead" in answers.pop("r\ud80020")["error"]["message"]
+    assert {name: one["response"]["body"]["asked"]["n"] for name, one in answers.items()} == {
+        f"r\ud800{n}": n for n in range(1, 20)
     }
     assert list(serve.state.iterdir()) == []
+    (serve.home / "ends.jsonl").write_text('{"custom_id": "1", "url": "/", "body": {"ends": true}}\n')
+    assert "the server ended with status 3 while it answered" in serve.fails("--batch=ends.jsonl")
+    output = serve.fails(f"--batch={STANDIN}")
+    assert f"line 1 of '{STANDIN}' is not a request" in output
+    assert "settings" not in output, "it is said before a model is loaded"
 
 
 def test_a_file_that_has_no_requests_is_named_before_one_is_sent(tmp_path: Path) -> None:
     (tmp_path / "batch.py").write_text(program("batch"))
     (tmp_path / "key").write_text("k\n")
+    request = '{"custom_id": "1", "url": "/", "body": {}}'
     for text, said in (
         ("", "has no requests"),
+        (f"{request}\n{request}", "line 2 of 'file' has the custom_id of an earlier line"),
+        (request.replace('"/"', '"/a b"'), "line 1 of"),
+        ("[" * 100_000, "line 1 of"),
         ('{"custom_id": "1", "url": "http://elsewhere/", "body": {}}', "line 1 of"),
         ("[]", "line 1 of"),
-        ("{", "Expecting property name"),
+        (f"{request}\n{{", "line 2 of 'file' is not a request"),
     ):
         (tmp_path / "file").write_text(text)
         command = [sys.executable, "-I", "batch.py", "http://127.0.0.1:9", "key", "file"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
         assert not (tmp_path / "file.answers.jsonl").exists()
+    (tmp_path / "file").write_text(request)
+    (tmp_path / "file.answers.jsonl").write_text('{"custom_id": "1", "error": null}\n')
+    os.utime(tmp_path / "file.answers.jsonl", (0, 0))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, "'file' was changed after" in done.stderr) == (2, True), done.stderr
 
 
 def test_a_server_that_reads_its_key_from_a_file_gets_one_that_is_yaml(serve: Serve) -> None:
@@ -339,8 +378,8 @@ def test_a_server_that_reads_its_key_from_a_file_gets_one_that_is_yaml(serve: Se
 @pytest.mark.parametrize(
     "how",
     [
-        ["--member=echo joins {head}:{join} as {rank} of {nodes}"],
-        ["--several={head}:{join}", "--others=as {rank} of {nodes}"],
+        ["--member=echo joins {head}:{join} as {rank} of {nodes} by {key_file}"],
+        ["--several={head}:{join}", "--others=as {rank} of {nodes} by {key_file}"],
     ],
 )
 def test_members_wait_for_the_key_and_run_what_joins_the_first_node(serve: Serve, how: list[str]) -> None:
@@ -351,9 +390,9 @@ def test_members_wait_for_the_key_and_run_what_joins_the_first_node(serve: Serve
     time.sleep(0.5)
     assert process.poll() is None
     serve.state.mkdir(parents=True, exist_ok=True)
-    (serve.state / f"{serve.job}.key").write_text("k\n")
+    (serve.state / f"{serve.job}.key").write_text("0f" * 32)
     output = process.communicate(timeout=60)[0]
     join = 20000 + int(serve.job) % 187 * 64 + 32
-    assert f"joins 127.0.0.1:{join} as 1 of 2" in output
+    assert f"joins 127.0.0.1:{join} as 1 of 2 by {serve.state}/{serve.job}.key" in output
     # of task 0
     assert (serve.state / f"{serve.job}.key").exists()
