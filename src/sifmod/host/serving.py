@@ -8,7 +8,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,19 +135,19 @@ def key_problem(serving: Serving, folder: int) -> str:
     return ""
 
 
-def running_jobs() -> frozenset[str]:
-    """Return the jobs of this user that Slurm knows.
+def jobs_of_user() -> dict[str, str]:
+    """Return the jobs of this user that Slurm knows, each with the reason why it is in the queue; empty if it is not.
 
     Raises:
         SifmodError: Slurm does not answer, so that nothing is known.
     """
     try:
-        done = run(["squeue", "--noheader", "--format=%A", f"--user={os.geteuid()}"], time_limit=LOOK)
+        done = run(["squeue", "--noheader", "--format=%A %t %r", f"--user={os.geteuid()}"], time_limit=LOOK)
     except CommandError as error:
         raise SifmodError(f"Slurm can't be asked which jobs run: {error}") from error
     if done.status:
         raise SifmodError(f"Slurm can't be asked which jobs run: {done.last_lines}")
-    return frozenset(done.stdout.split())
+    return dict(re.findall(r"(?m)^(\d+)(?: PD (.*))?", done.stdout))
 
 
 def this_cluster() -> str:
@@ -160,7 +160,7 @@ def this_cluster() -> str:
     return found[1] if found else ""
 
 
-def state_of(serving: Serving, jobs: frozenset[str], *, cluster: str) -> str:
+def state_of(serving: Serving, jobs: Container[str], *, cluster: str) -> str:
     """Return the state of a server, asked at its health path without its key; redirects are not followed.
 
     Of the jobs of another cluster nothing is known here, so only those of this one can be gone.
@@ -190,22 +190,35 @@ def output_of(job: str) -> str:
     return "the job's output"
 
 
-def wait(job: str, home: Path) -> None:
-    """Return when the server of a job has answered, or had done so before.
+def lacking(job: str, jobs: Mapping[str, str]) -> str:
+    """Return why a job has no server that answers."""
+    if job not in jobs:
+        return f"job {job} is over, or not yours: see {output_of(job)}"
+    if jobs[job]:
+        reason = "" if jobs[job] == "None" else f" ({jobs[job]})"
+        return f"job {job} is in the queue{reason}; to take it out, scancel {job}"
+    return f"job {job} runs, and no server of it answers, or not yet: see {output_of(job)}"
+
+
+def wait(job: str, home: Path, say: Callable[[str], object]) -> None:
+    """Return when the server of a job has answered, or had done so before; say what is waited for.
 
     Raises:
         SifmodError: the job has ended before, or the folder of servers is not used.
     """
-    asked = -_BETWEEN
+    asked, said = -_BETWEEN, ""
     while True:
         with opened_folder(home) as folder:
             if folder >= 0 and any(one.job == job for one in servings(folder)[0]):
                 return
         if time.monotonic() - asked >= _BETWEEN:
-            if job not in running_jobs():
-                raise SifmodError(
-                    f"job {job} is over, or not yours, and no server of it has answered: see {output_of(job)}"
-                )
+            jobs = jobs_of_user()
+            told = lacking(job, jobs)
+            if job not in jobs:
+                raise SifmodError(told)
+            if told != said:
+                say(told)
+            said = told
             asked = time.monotonic()
         time.sleep(1)
 

@@ -21,7 +21,9 @@ from sifmod.host.serving import (
     Serving,
     forget,
     is_left,
+    jobs_of_user,
     key_problem,
+    lacking,
     opened_folder,
     servings,
     state_of,
@@ -164,18 +166,24 @@ def test_a_server_is_asked_at_its_health_path(port: int) -> None:
 def test_who_waits_for_a_server_is_told_when_its_job_ends(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Slurm knows job 7, which writes its file after a while, and of job 8 only where its output is."""
-    for name, says in (("squeue", "echo 7"), ("scontrol", "echo '   StdOut=/home/me/a b.out'")):
+    """Job 7 writes its file after a while, job 9 waits in the queue; of job 8 Slurm knows only where its output is."""
+    for name, says in (
+        ("squeue", "echo '7 R None\n9 PD (a) b\n10 PD None'"),
+        ("scontrol", "echo '   StdOut=/home/me/a b.out'"),
+    ):
         (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     threading.Timer(0.5, (folder / "7.json").write_text, [json.dumps(CONTENT)]).start()
-    wait("7", tmp_path)
+    said: list[str] = []
+    wait("7", tmp_path, said.append)
+    assert said == ["job 7 runs, and no server of it answers, or not yet: see '/home/me/a b.out'"]
     assert read(tmp_path)[0] == [SERVING]
-    with pytest.raises(
-        SifmodError, match="job 8 is over, or not yours, and no server of it has answered: see '/home/me/a b"
-    ):
-        wait("8", tmp_path)
+    with pytest.raises(SifmodError, match="job 8 is over, or not yours: see '/home/me/a b"):
+        wait("8", tmp_path, said.append)
+    jobs = jobs_of_user()
+    assert lacking("9", jobs) == "job 9 is in the queue ((a) b); to take it out, scancel 9"
+    assert lacking("10", jobs) == "job 10 is in the queue; to take it out, scancel 10"
 
 
 def test_what_a_job_has_left_is_removed_and_nothing_else(tmp_path: Path, folder: Path) -> None:

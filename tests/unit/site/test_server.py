@@ -32,6 +32,15 @@ def test_a_server_is_known_by_its_command(command: str, server: str, model: str)
     assert (found.name, found.model_of(command.split())) == (server, model)
 
 
+def test_a_server_that_is_meant_is_named() -> None:
+    for command in ("vlm serve M", "python -m sglang.lanch_server"):
+        with pytest.raises(
+            JobError, match=r"is not a server that is known \(perhaps you meant '(vllm|sglang.launch_server)'\)"
+        ):
+            server_of(command.split(), SHIPPED)
+    assert server_of(["vlm", "{port}"], SHIPPED) == OTHER
+
+
 def test_what_is_shipped_says_where_to_listen_and_how_the_key_comes_but_not_in_arguments() -> None:
     assert set(SHIPPED) == {"vllm", "sglang", "transformers"}
     for server in SHIPPED.values():
