@@ -98,3 +98,15 @@ def test_a_name_that_no_server_has_is_named() -> None:
         JobError, match=r"'vlm' is not a server .perhaps you meant 'vllm'.*: write --serve=vllm\|sglang"
     ):
         server_of(["x"], SHIPPED, "vlm")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("sbatch A/1 --serve --batch lost.jsonl -- vllm serve M", "'lost.jsonl' is not here: the job needs it"),
+        ("serve url --wait 12x", "'12x' is not the number of a job"),
+        ("serve stop -- -1", "'-1' is not the number of a job"),
+    ],
+)
+def test_a_batch_that_is_not_here_and_what_is_no_job_are_named(words: str, said: str) -> None:
+    assert said in CliRunner().invoke(cli, words.split()).output
