@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import Optional
 
 import click
@@ -128,7 +129,7 @@ def sbatch(
     )
     if installed:
         job = fitted(job, installed.manifest, launcher=launcher or "")
-        lacking = unseen(command, installed.binds, site, os.environ)
+        lacking = unseen((*command, batch), installed.binds, site, os.environ)
         if lacking:
             is_link = lacking.target != lacking.path
             leads = f"leads through a link to '{lacking.target}'" if is_link else "exists"
@@ -138,6 +139,8 @@ def sbatch(
                 f"{lacking.way}"
             )
     script = render_job(job, site)
+    if batch and not Path(batch).exists():
+        echo_error(f"sifmod: '{batch}' is not here: the job needs it, in the folder from which it is submitted")
     if fetching(job, site):
         echo_error(
             "sifmod: nodes of this site have no way to the internet: fetch the model on a login node before, with: "
@@ -146,7 +149,7 @@ def sbatch(
     if server and server.keyless:
         echo_error(
             f"sifmod: {server.name} checks no key: it listens on its node alone, where every user of that node can use "
-            "it. Ask for a node of your own (#SBATCH --exclusive) if others are on it"
+            "it. If others are on it, ask for a whole node: sbatch --exclusive"
         )
     if as_json:
         echo_json({"job": asdict(job), "script": script})

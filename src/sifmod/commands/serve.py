@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,10 +26,11 @@ from sifmod.host.serving import (
     Serving,
     forget,
     is_left,
+    jobs_of_user,
     key_problem,
+    lacking,
     opened_folder,
     output_of,
-    running_jobs,
     servings,
     state_of,
     stop,
@@ -45,12 +47,12 @@ def _mine() -> Iterator[tuple[list[_Mine], list[str]]]:
     """Yield the servers, and what is wrong; files of jobs that are gone are removed."""
     with opened_folder(Path.home()) as folder:
         found, damaged, unready = servings(folder) if folder >= 0 else ([], [], [])
-        jobs, cluster = (running_jobs(), this_cluster()) if found or unready else ({}, "")
+        jobs, cluster = (jobs_of_user(), this_cluster()) if found or unready else ({}, "")
         problems = [f"'{Path.home() / FOLDER / name}' is not what a server has written: remove it" for name in damaged]
         alive = []
         for job in unready:
             if job in jobs:
-                alive.append((Serving(job), STARTING, jobs[job]))
+                alive.append((Serving(job), STARTING, jobs[job].name))
             elif is_left(job, folder):
                 forget(job, folder)
                 problems.append(f"job {job} is gone, whose server never answered: its key was removed")
@@ -60,7 +62,7 @@ def _mine() -> Iterator[tuple[list[_Mine], list[str]]]:
                 forget(one.job, folder)
                 problems.append(f"job {one.job} ({one.model or one.module}) is gone: its file and key were removed")
                 continue
-            alive.append((one, state, jobs.get(one.job, "") if one.cluster in ("", cluster) else ""))
+            alive.append((one, state, jobs[one.job].name if one.job in jobs and one.cluster in ("", cluster) else ""))
             problems += filter(None, [key_problem(one, folder)])
         yield alive, problems
 
@@ -68,10 +70,20 @@ def _mine() -> Iterator[tuple[list[_Mine], list[str]]]:
 def _complete_jobs(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
         with opened_folder(Path.home()) as folder:
-            found = servings(folder)[0] if folder >= 0 else []
+            found, _, unready = servings(folder) if folder >= 0 else ([], [], [])
     except (SifmodError, OSError):
         return []
-    return [CompletionItem(one.job, help=one.model or one.module) for one in found if one.job.startswith(incomplete)]
+    listed = [*found, *map(Serving, unready)]
+    return [CompletionItem(one.job, help=one.model or one.module) for one in listed if one.job.startswith(incomplete)]
+
+
+def _checked(_context: click.Context, _parameter: click.Parameter, job: str) -> str:
+    if job and not re.fullmatch(r"[0-9]{1,10}(_[0-9]{1,10})?", job):
+        raise click.BadParameter(f"'{job}' is not the number of a job: see 'sifmod serve list' and 'squeue --me'.")
+    return job
+
+
+_job = click.argument("job", default="", metavar="[JOBID]", callback=_checked, shell_complete=_complete_jobs)
 
 
 def _described(one: Serving, state: str) -> dict[str, Any]:
@@ -87,10 +99,11 @@ def _chosen(job: str) -> _Mine:
     if len(named) == 1:
         return named[0]
     if job:
-        raise SifmodError(f"job {job} serves no model, or not yet: see {output_of(job)}")
+        raise SifmodError(lacking(job, jobs_of_user()))
     if not named:
         raise SifmodError(
-            "no job of yours serves a model, or not yet: name a job to wait for, sifmod serve url --wait JOBID"
+            "no job of yours serves a model, or it has not started: see 'squeue --me', and wait for it with "
+            "'sifmod serve url --wait JOBID'"
         )
     raise SifmodError(f"several jobs of yours serve models: name one of {', '.join(one.job for one, _, _ in named)}")
 
@@ -132,14 +145,19 @@ def list_servers(as_json: bool) -> None:
         ]
         echo_table(("JOB", "STATE", "URL", "MODEL", "MODULE", "SINCE"), rows)
     else:
-        echo("no job of yours serves a model")
+        echo("no job of yours serves a model, or it has not started: see 'squeue --me'")
     if problems or any(state not in (STARTING, READY, ON_NODE) for _, state, _ in found):
         sys.exit(1)
 
 
 @serve.command()
-@click.argument("job", default="", metavar="[JOBID]", shell_complete=_complete_jobs)
-@click.option("--wait", "waits", is_flag=True, help="Wait until the server answers, as long as its job is there.")
+@_job
+@click.option(
+    "--wait",
+    "waits",
+    is_flag=True,
+    help="Wait until the server answers, or its job ends. Ctrl-C ends the waiting, not the job.",
+)
 @json_option
 def url(job: str, waits: bool, as_json: bool) -> None:
     """Print the address of a server, of the only one without JOBID.
@@ -156,7 +174,7 @@ def url(job: str, waits: bool, as_json: bool) -> None:
         job = _chosen(job)[0].job
     if waits:
         with shown_progress().step(f"waiting for the server of job {job}"):
-            wait(job, Path.home())
+            wait(job, Path.home(), lambda told: echo_error(f"sifmod: {told}"))
     one, state, _ = _chosen(job)
     if state == STARTING:
         raise SifmodError(
@@ -170,7 +188,7 @@ def url(job: str, waits: bool, as_json: bool) -> None:
 
 
 @serve.command("stop")
-@click.argument("job", default="", metavar="[JOBID]", shell_complete=_complete_jobs)
+@_job
 def stop_server(job: str) -> None:
     """End the job of a server, of the only one without JOBID.
 

@@ -10,7 +10,7 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,21 +144,28 @@ def _slurm(*command: str) -> Result:
     return run(command, env=environ, time_limit=LOOK)
 
 
-def running_jobs() -> Mapping[str, str]:
-    """Return the jobs of this user that Slurm knows, by number, as `scancel` takes them.
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job that Slurm knows."""
 
-    The number of one element of an array is that of the array too.
+    name: str  # as `scancel` takes it: the number of one element of an array may be that of the array too
+    waits: str = ""  # the reason why it is in the queue; empty if it is not
+
+
+def jobs_of_user() -> Mapping[str, SlurmJob]:
+    """Return the jobs of this user that Slurm knows, by number.
 
     Raises:
         SifmodError: Slurm does not answer, so that nothing is known.
     """
     try:
-        done = _slurm("squeue", "--all", "--noheader", "--format=%A %i", f"--user={os.geteuid()}")
+        done = _slurm("squeue", "--all", "--noheader", "--format=%A %i %t %r", f"--user={os.geteuid()}")
     except CommandError as error:
         raise SifmodError(f"Slurm can't be asked which jobs run: {error}") from error
     if done.status:
         raise SifmodError(f"Slurm can't be asked which jobs run: {done.last_lines}")
-    return dict(line.split(None, 1) for line in done.stdout.splitlines())
+    found = re.findall(r"(?m)^(\d+) (\S+) (?:PD (.*))?", done.stdout)
+    return {number: SlurmJob(name, waits) for number, name, waits in found}
 
 
 def this_cluster() -> str:
@@ -211,22 +218,35 @@ def output_of(job: str) -> str:
     return "the job's output"
 
 
-def wait(job: str, home: Path) -> None:
-    """Return when the server of a job has answered, or had done so before.
+def lacking(job: str, jobs: Mapping[str, SlurmJob]) -> str:
+    """Return why a job has no server that answers."""
+    if job not in jobs:
+        return f"job {job} is over, or not yours: see {output_of(job)}"
+    if jobs[job].waits:
+        reason = "" if jobs[job].waits == "None" else f" ({jobs[job].waits})"
+        return f"job {job} is in the queue{reason}; to take it out, scancel {jobs[job].name}"
+    return f"job {job} runs, and no server of it answers, or not yet: see {output_of(job)}"
+
+
+def wait(job: str, home: Path, say: Callable[[str], object]) -> None:
+    """Return when the server of a job has answered, or had done so before; say what is waited for.
 
     Raises:
         SifmodError: the job has ended before, or the folder of servers is not used.
     """
-    asked = -_BETWEEN
+    asked, said = -_BETWEEN, ""
     while True:
         with opened_folder(home) as folder:
             if folder >= 0 and any(one.job == job for one in servings(folder)[0]):
                 return
         if time.monotonic() - asked >= _BETWEEN:
-            if job not in running_jobs():
-                raise SifmodError(
-                    f"job {job} is over, or not yours, and no server of it has answered: see {output_of(job)}"
-                )
+            jobs = jobs_of_user()
+            told = lacking(job, jobs)
+            if job not in jobs:
+                raise SifmodError(told)
+            if told != said:
+                say(told)
+            said = told
             asked = time.monotonic()
         time.sleep(1)
 

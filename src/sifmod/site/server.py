@@ -154,7 +154,7 @@ def server_of(command: Sequence[str], servers: Mapping[str, Server], name: str =
     """Return the server of a command, or the one of this name; `OTHER` if it is none that is known.
 
     Raises:
-        JobError: there is no server of this name.
+        JobError: there is no server of this name, or the command is one of a known server with a typing error.
     """
     if name:
         if name not in servers:
@@ -166,7 +166,15 @@ def server_of(command: Sequence[str], servers: Mapping[str, Server], name: str =
     words = {PurePosixPath(command[0]).name}
     if "-m" in command[:-1]:
         words.add(command[command.index("-m") + 1])
-    return next((one for one in servers.values() if words & {*one.commands}), OTHER)
+    found = next((one for one in servers.values() if words & {*one.commands}), OTHER)
+    known = [name for one in servers.values() for name in one.commands]
+    if found == OTHER and "{port}" not in " ".join(command):
+        for word in words:
+            if perhaps(word, known):
+                raise JobError(
+                    f"'{word}' is not a server that is known{perhaps(word, known)}: correct it, or add {{port}}"
+                )
+    return found
 
 
 def check_places(command: Sequence[str]) -> None:

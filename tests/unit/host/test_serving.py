@@ -24,7 +24,9 @@ from sifmod.host.serving import (
     Serving,
     forget,
     is_left,
+    jobs_of_user,
     key_problem,
+    lacking,
     opened_folder,
     servings,
     state_of,
@@ -180,7 +182,7 @@ def test_slurm_tells_all_jobs_and_ends_one_whatever_its_variables_say(
         monkeypatch.setenv(name, str(tmp_path))
     for job, cluster in (("7", "aurora"), ("8", "borealis")):
         (folder / f"{job}.json").write_text(json.dumps({**CONTENT, "url": "http://127.0.0.1:9", "cluster": cluster}))
-    stub("squeue", '[ "$1$SQUEUE_STATES$SLURM_CLUSTERS" = --all ] && echo 7 7_3 && echo 8 8')
+    stub("squeue", '[ "$1$SQUEUE_STATES$SLURM_CLUSTERS" = --all ] && echo 7 7_3 R None && echo 8 8 R None')
     stub("scontrol", f"echo asked >>{tmp_path}/calls; echo 'ClusterName = aurora'")
     stub("scancel", f'echo "$SCANCEL_STATE$*" >>{tmp_path}/calls')
     done = CliRunner().invoke(cli, ["serve", "stop", "7"])
@@ -188,21 +190,20 @@ def test_slurm_tells_all_jobs_and_ends_one_whatever_its_variables_say(
     assert "job 8 is one of the cluster borealis" in str(CliRunner().invoke(cli, ["serve", "stop", "8"]).exception)
 
 
-def test_who_waits_for_a_server_is_told_when_its_job_ends(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Slurm knows job 7, which writes its file after a while, and of job 8 only where its output is."""
-    for name, says in (("squeue", "echo 7 7"), ("scontrol", "echo '   StdOut=/home/me/a b.out'")):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{says}\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+def test_who_waits_for_a_server_is_told_when_its_job_ends(tmp_path: Path, folder: Path, stub: Stubs) -> None:
+    """Job 7 writes its file after a while, job 9 waits in the queue; of job 8 Slurm knows only where its output is."""
+    stub("squeue", "echo '7 7 R None\n9 8_1 PD (a) b\n10 10 PD None'")
+    stub("scontrol", "echo '   StdOut=/home/me/a b.out'")
     threading.Timer(0.5, (folder / "7.json").write_text, [json.dumps(CONTENT)]).start()
-    wait("7", tmp_path)
+    said: list[str] = []
+    wait("7", tmp_path, said.append)
+    assert said == ["job 7 runs, and no server of it answers, or not yet: see '/home/me/a b.out'"]
     assert read(tmp_path)[0] == [SERVING]
-    with pytest.raises(
-        SifmodError, match="job 8 is over, or not yours, and no server of it has answered: see '/home/me/a b"
-    ):
-        wait("8", tmp_path)
+    with pytest.raises(SifmodError, match="job 8 is over, or not yours: see '/home/me/a b"):
+        wait("8", tmp_path, said.append)
+    jobs = jobs_of_user()
+    assert lacking("9", jobs) == "job 9 is in the queue ((a) b); to take it out, scancel 8_1"
+    assert lacking("10", jobs) == "job 10 is in the queue; to take it out, scancel 10"
 
 
 def test_what_a_job_has_left_is_removed_and_nothing_else(tmp_path: Path, folder: Path) -> None:

@@ -32,6 +32,15 @@ def test_a_server_is_known_by_its_command(command: str, server: str, model: str)
     assert (found.name, found.model_of(command.split())) == (server, model)
 
 
+def test_a_server_that_is_meant_is_named() -> None:
+    for command in ("vlm serve M", "python -m sglang.lanch_server"):
+        with pytest.raises(
+            JobError, match=r"is not a server that is known \(perhaps you meant '(vllm|sglang.launch_server)'\)"
+        ):
+            server_of(command.split(), SHIPPED)
+    assert server_of(["vlm", "{port}"], SHIPPED) == OTHER
+
+
 def test_what_is_shipped_says_where_to_listen_and_how_the_key_comes_but_not_in_arguments() -> None:
     assert set(SHIPPED) == {"vllm", "vllm-ray", "sglang", "transformers"}
     for server in SHIPPED.values():
@@ -89,3 +98,15 @@ def test_a_name_that_no_server_has_is_named() -> None:
         JobError, match=r"'vlm' is not a server .perhaps you meant 'vllm'.*: write --serve=vllm\|vllm-ray\|sglang"
     ):
         server_of(["x"], SHIPPED, "vlm")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("sbatch A/1 --serve --batch lost.jsonl -- vllm serve M", "'lost.jsonl' is not here: the job needs it"),
+        ("serve url --wait 12x", "'12x' is not the number of a job"),
+        ("serve stop -- -1", "'-1' is not the number of a job"),
+    ],
+)
+def test_a_batch_that_is_not_here_and_what_is_no_job_are_named(words: str, said: str) -> None:
+    assert said in CliRunner().invoke(cli, words.split()).output
