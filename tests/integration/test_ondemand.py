@@ -22,28 +22,28 @@ require "ostruct"
 names = JSON.parse(ARGV[1], object_class: OpenStruct)
 print ERB.new(File.read(ARGV[0]), trim_mode: "-").result(names.instance_eval { binding })
 """
-# What its job defines before it sources before.sh, and after that runs script.sh.
+# What its job defines before it sources before.sh, and after that runs script.sh and sources after.sh.
 JOB = """
 cd {folder}/template
 host=$(hostname)
 find_port() {{ python3 {folder}/find_port.py; }}
 create_passwd() {{ head -c 256 /dev/urandom | tr -dc A-Za-z0-9 | head -c "$1"; }}
+clean_up() {{ exit "${{1:-0}}"; }}
 source before.sh
-./script.sh >{folder}/output 2>&1 & jupyter=$!
+# a folder of sessions that the container lacks
+export APPTAINER_NO_MOUNT=tmp SINGULARITY_NO_MOUNT=tmp
+./script.sh >{folder}/output 2>&1 & SCRIPT_PID=$!
+source after.sh
 url=http://127.0.0.1:$port/node/$host/$port
-for try in {{1..300}}; do
-    if curl --silent --fail "$url/api" >/dev/null; then break; fi
-    sleep 0.3
-done
 curl --silent --output /dev/null --write-out '%{{http_code}}\n' "$url/api/status"
 curl --silent --output /dev/null --cookie-jar {folder}/cookies --data-urlencode "password=$password" "$url/login"
 curl --silent --cookie {folder}/cookies "$url/api/kernelspecs" | tr -d '\\n'
 echo
 stat -c %a jupyter_config.py
-kill $jupyter
-wait $jupyter
+kill $SCRIPT_PID
+wait $SCRIPT_PID
 """
-# The same, of an app whose after.sh finds out where it is.
+# The same, of an app that has no before.sh, and whose after.sh finds out where it is.
 SERVING_JOB = """#!/bin/bash
 cd {folder}/template
 clean_up() {{ exit "${{1:-0}}"; }}
@@ -123,7 +123,9 @@ def test_a_module_that_the_app_does_not_know_is_refused(with_jupyter: User, tmp_
     script.write_text(
         filled_in(app / "template" / "script.sh.erb", context={"container": f"{DEMO_MODULE}; touch {tmp_path}/evil"})
     )
-    done = with_jupyter.run(f"bash {script}", check=False)
+    after = app / "template" / "after.sh"
+    job = f"clean_up() {{ exit $1; }}; port=1; bash {script} & SCRIPT_PID=$!; source {after}"
+    done = with_jupyter.run(job, check=False)
     assert (done.returncode, "this module has no Jupyter" in done.stderr) == (1, True)
     assert not (tmp_path / "evil").exists()
 
@@ -153,7 +155,7 @@ def test_the_page_has_address_and_key_of_a_model_whatever_its_name_holds(demo: U
     form = yaml.safe_load((models_app / "form.yml").read_text())
     ((_, server),) = form["attributes"]["server"]["options"]
     model = """it's "m" $(touch evil) `touch evil`; & \\\\ \n {host}x"""
-    job = session_of(models_app, server=server, model=model)
+    job = session_of(models_app, server=server, model=f" {model}\n")
     number = demo.run(f"sbatch --parsable -o {models_app}/log {job}").stdout.strip()
     try:
         connection = models_app / "connection"
@@ -180,6 +182,7 @@ def test_the_page_has_address_and_key_of_a_model_whatever_its_name_holds(demo: U
     ("server", "model", "said"),
     [
         (f"{DEMO_MODULE} demo-vendor", "--trust-remote-code", "is not the name of a model"),
+        (f"{DEMO_MODULE} demo-vendor", " ", "is not the name of a model"),
         (f"{DEMO_MODULE} demo-vendor; touch evil", "m", "there is no such server"),
     ],
 )

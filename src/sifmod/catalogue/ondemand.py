@@ -32,11 +32,13 @@ PROGRAMS = MappingProxyType({"jupyterlab": "jupyterlab", "notebook": "notebook",
 # The files that each app has as they lie, in its folder.
 _PLAIN = MappingProxyType(
     {
-        "jupyter": ("view.html.erb", "template/before.sh"),
+        "jupyter": ("view.html.erb", "template/before.sh", "template/after.sh"),
         "serve": ("view.html.erb", "template/after.sh"),
     }
 )
-_MANIFEST, _FORM, _SUBMIT, _SCRIPT = "manifest.yml", "form.yml", "submit.yml.erb", "template/script.sh.erb"
+# Those that are the same in both.
+_COMMON = ("submit.yml.erb", "info.html.erb")
+_MANIFEST, _FORM, _SCRIPT = "manifest.yml", "form.yml", "template/script.sh.erb"
 PROGRAM_FILES = (_SCRIPT,)
 _BEGIN = "# Written by sifmod catalogue --ood\n"
 
@@ -93,6 +95,7 @@ def server_app(
     form["attributes"]["model"] = {
         "widget": "text_field",
         "label": "Model",
+        "display": True,
         "required": True,
         "help": "Its name at a hub, such as ORGANISATION/NAME, or the path of its folder.",
     }
@@ -103,7 +106,7 @@ def server_app(
 def _files(name: str, manifest: object, form: object, choices: Sequence[_Choice]) -> dict[str, str]:
     folder = data_path("catalogue") / "ondemand"
     files = {path: (folder / name / path).read_text(encoding="utf-8") for path in _PLAIN[name]}
-    files[_SUBMIT] = (folder / _SUBMIT).read_text(encoding="utf-8")
+    files.update((path, (folder / path).read_text(encoding="utf-8")) for path in _COMMON)
     files[_MANIFEST] = _BEGIN + _yaml(manifest)
     files[_FORM] = _yaml(form)
     files[_SCRIPT] = _environment().get_template(f"{name}/{_SCRIPT}.j2").render(entries=choices)
@@ -112,7 +115,7 @@ def _files(name: str, manifest: object, form: object, choices: Sequence[_Choice]
 
 def is_app(name: str, folder: Path) -> bool:
     """Return whether a folder is the app of this name, and has nothing else; OSError if it can't be read."""
-    known = {_MANIFEST, _FORM, _SUBMIT, _SCRIPT, "template", *_PLAIN[name]}
+    known = {_MANIFEST, _FORM, _SCRIPT, "template", *_COMMON, *_PLAIN[name]}
     found = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     return found <= known and (folder / _MANIFEST).read_text(errors="replace").startswith(_BEGIN)
 
@@ -165,6 +168,7 @@ def _form(clusters: Sequence[str], field: str, label: str, choices: Sequence[_Ch
             field: {
                 "widget": "select",
                 "label": label,
+                "display": True,  # on the session's card too
                 "options": [[choice.label, choice.value] for choice in choices],
             },
             "bc_account": {"label": "Account"},

@@ -64,7 +64,7 @@ def test_every_file_of_the_folder_is_used() -> None:
     folder = data_path("catalogue") / "ondemand"
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert {name.removesuffix(".j2") for name in there} == {
-        path if path == "submit.yml.erb" else f"{app}/{path}"
+        path if path in {"submit.yml.erb", "info.html.erb"} else f"{app}/{path}"
         for app, made in (("jupyter", files(LAB)), ("serve", server_files(VLLM)))
         for path in {*made} - {"form.yml", "manifest.yml"}
     }
@@ -83,6 +83,7 @@ def test_each_server_that_a_container_has_can_be_chosen() -> None:
         ["sglang of vLLM/0.11 (NVIDIA GPU)", "vLLM/0.11 sglang"],
     ]
     assert {"server", "model", "cores", "gpus", "bc_num_hours", "bc_account", "bc_queue"} == set(form["form"])
+    assert {name for name, field in form["attributes"].items() if "display" in field} == {"server", "model"}
     assert "words=(--server=vllm '--model={model}' --health=/health --limit=1800 --nodes=1" in made[SCRIPT]
     with pytest.raises(InstallError, match="no installed container has a Python package vllm or sglang"):
         server_files(LAB)
