@@ -3,8 +3,8 @@
 Faults are enumerated, not sampled. Every external tool that changes files is replaced by a shim in a PATH that holds
 nothing else but tools that only read, so a tool that is new to the scripts can't be missed: it would not be found.
 The shims count their calls. Before and after each call the whole process group is killed, unless it has been killed in
-the same state of the installation; and for each system call in it that changes the file system (strace finds it, and kills there) the whole
-group, and for the first and the last of a name also the tool alone, to which the script reacts.
+the same state of the installation; and for each system call in it that changes the file system (strace finds it, and
+kills there) the whole group, and for the first and the last of a name also the tool alone, to which the script reacts.
 """
 
 import hashlib
@@ -286,7 +286,7 @@ def make_tools(base: Path) -> Path:
 
 
 def start(
-    tree: Tree, command: str, tools: Path, descriptors: tuple[int, ...] = (), **env: str
+    tree: Tree, command: str, tools: Path, descriptors: tuple[int, ...] = (), /, **env: str
 ) -> subprocess.Popen[bytes]:
     """Start a command of the installation in a process group of its own; what it prints goes to files."""
     environ = {name: value for name, value in os.environ.items() if name != "BASH_ENV"}
@@ -313,7 +313,7 @@ def run(tree: Tree, command: str, tools: Path, **env: str) -> int:
 def killed_at_each_call(
     tree: Tree, command: str, tools: Path, prepare: Callable[[], object], state: Callable[[], object], **environ: str
 ) -> Iterator[str]:
-    """Kill a command before or after a call of a tool, once in each state that is there then; yield which call it was."""
+    """Kill a command before or after a call of a tool, once in each state that is there; yield which call it was."""
     known: list[object] = []
     last = 0
     while True:
