@@ -2,9 +2,9 @@
 
 Faults are enumerated, not sampled. Every external tool that changes files is replaced by a shim in a PATH that holds
 nothing else but tools that only read, so a tool that is new to the scripts can't be missed: it would not be found.
-The shims count their calls. For each call the whole process group is killed before it, and after it if it changes
-something; and for each system call in it that changes the file system (strace finds it, and kills there) the whole
-group, and for the first and the last of a name also the tool alone, to which the script reacts.
+The shims count their calls. Before and after each call the whole process group is killed, unless it has been killed in
+the same state of the installation; and for each system call in it that changes the file system (strace finds it, and
+kills there) the whole group, and for the first and the last of a name also the tool alone, to which the script reacts.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 from collections import Counter
@@ -51,6 +52,13 @@ echo "{name} ${arguments//[^[:print:]]/ }" >>"$FAULT_LOG" # one line a call; the
 mapfile -t calls <"$FAULT_LOG"
 trace=(/usr/bin/strace -f -qq -e "trace={calls}" -o "$FAULT_LOG.trace")
 if [[ ${FAULT_HOW-} == count ]]; then exec "${trace[@]}.${#calls[@]}" "$real" "$@"; fi
+if [[ ${FAULT_HOW-} == ask ]]; then # goes on when it has an answer, before the call and after it
+    echo >&"$FAULT_SOCKET" && read -r -u "$FAULT_SOCKET"
+    "$real" "$@"
+    status=$?
+    echo >&"$FAULT_SOCKET" && read -r -u "$FAULT_SOCKET"
+    exit "$status"
+fi
 if ((${#calls[@]} != ${FAULT_AT:-0})); then exec "$real" "$@"; fi
 kill_group() { # sifmod runs commands with a time limit in sessions of their own: its own group is named to them
     if [[ -n ${FAULT_GROUP-} ]]; then kill -9 -- "-$FAULT_GROUP"; fi
@@ -277,7 +285,9 @@ def make_tools(base: Path) -> Path:
     return folder
 
 
-def start(tree: Tree, command: str, tools: Path, **env: str) -> subprocess.Popen[bytes]:
+def start(
+    tree: Tree, command: str, tools: Path, descriptors: tuple[int, ...] = (), /, **env: str
+) -> subprocess.Popen[bytes]:
     """Start a command of the installation in a process group of its own; what it prints goes to files."""
     environ = {name: value for name, value in os.environ.items() if name != "BASH_ENV"}
     environ.update(PATH=str(tools), FAULT_LOG=str(tools.parent / "calls"), **env)
@@ -290,6 +300,7 @@ def start(tree: Tree, command: str, tools: Path, **env: str) -> subprocess.Popen
             stdout=out,
             stderr=err,
             start_new_session=True,
+            pass_fds=descriptors,
         )
 
 
@@ -302,21 +313,27 @@ def run(tree: Tree, command: str, tools: Path, **env: str) -> int:
 def killed_at_each_call(
     tree: Tree, command: str, tools: Path, prepare: Callable[[], object], state: Callable[[], object], **environ: str
 ) -> Iterator[str]:
-    """Kill a command before each call of a tool, and after each that changes the state; yield which call it was."""
-    states: list[object] = []
-    for how in ("before", "after"):
-        for number in itertools.count(1) if how == "before" else range(1, len(states) + 1):
-            if how == "after" and states[number - 1 : number] == states[number : number + 1]:
-                continue  # what is left is that before the next call
-            prepare()
-            status = run(tree, command, tools, FAULT_AT=str(number), FAULT_HOW=how, **environ)
-            if len(calls(tools)) < number:
-                assert status == 0, said(tools)
-                break
-            assert status == -signal.SIGKILL, said(tools)
-            if how == "before":
-                states.append(state())
-            yield f"killed {how} call {number}, {calls(tools)[-1]!r}"
+    """Kill a command before or after a call of a tool, once in each state that is there; yield which call it was."""
+    known: list[object] = []
+    last = 0
+    while True:
+        prepare()
+        (tools.parent / "calls").unlink(missing_ok=True)
+        ours, theirs = socket.socketpair()
+        ask = {"FAULT_HOW": "ask", "FAULT_SOCKET": str(theirs.fileno()), **environ}
+        with start(tree, command, tools, (theirs.fileno(),), **ask) as process, ours:
+            theirs.close()
+            for moment in itertools.count(1):
+                if not ours.recv(1):  # all its processes have ended
+                    assert process.wait() == 0, said(tools)
+                    return
+                if moment > last and state() not in known:
+                    break
+                ours.send(b"\n")
+            os.killpg(process.pid, signal.SIGKILL)
+        known.append(state())
+        last = moment
+        yield f"killed {'before' if moment % 2 else 'after'} call {len(calls(tools))}, {calls(tools)[-1]!r}"
 
 
 def said(tools: Path) -> str:

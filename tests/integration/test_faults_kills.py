@@ -35,7 +35,12 @@ def test_killed_before_and_after_each_tool(tree: Tree, tools: Path, name: str) -
     case = CASES[name]
     quick = {"FAULT_RUNTIME": str(tools.parent / "quick-runtime"), "FAULT_WORD": case.kept[0]}
     points = 0
-    for where in killed_at_each_call(tree, case.command, tools, lambda: tree.reset(**case.before), tree.state, **quick):
+
+    def state() -> dict[str, str]:
+        tree.check_sums()
+        return tree.state()
+
+    for where in killed_at_each_call(tree, case.command, tools, lambda: tree.reset(**case.before), state, **quick):
         points += 1
         check_after_fault(tree, case, tools, where)
     print(f"{name}: {points} points")

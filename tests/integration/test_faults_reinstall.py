@@ -6,7 +6,7 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,10 +51,15 @@ CHANGING_EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", 
 
 @dataclass
 class Reinstall:
-    """A reinstall with another site and module, in a child process that may be killed at any of its changes."""
+    """A reinstall with another site and module, in a child process that may be killed at any of its changes.
+
+    Attributes:
+        at: the number of the change before which the last run was stopped last.
+    """
 
     tree: Tree
     folder: Path
+    at: int = 0
 
     def __post_init__(self) -> None:
         installdir = self.tree.root
@@ -88,8 +93,11 @@ class Reinstall:
         contents, digest = contents_of(self.image), sha256_of(self.image)
         self.of_image = {"contents_of": lambda _image: contents, "sha256_of": lambda _image, **_: digest}
 
-    def run(self, at: int = 0, *, checked: bool = True) -> bool:
-        """Reinstall; whether it came to its end and was not killed. It is killed before change number `at`."""
+    def run(self, at: int = 0, goes_on: Callable[[], bool] = bool, *, checked: bool = True) -> bool:
+        """Reinstall; whether it came to its end and was not killed.
+
+        It stops before change number `at` and before each later one, and is killed there unless `goes_on` says so.
+        """
         child = os.fork()
         if not child:
             status = 1
@@ -103,24 +111,33 @@ class Reinstall:
                 status = 0
             finally:
                 os._exit(status)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert status in (0, -signal.SIGKILL), (self.folder / "err").read_text()
-        return status == 0
+        self.at = at - 1
+        while os.WIFSTOPPED(status := os.waitpid(child, os.WUNTRACED)[1]):
+            self.at += 1
+            how = signal.SIGKILL
+            try:
+                if goes_on():
+                    how = signal.SIGCONT
+            finally:
+                os.kill(child, how)
+        exit_status = os.waitstatus_to_exitcode(status)
+        assert exit_status in (0, -signal.SIGKILL), (self.folder / "err").read_text()
+        return exit_status == 0
 
     def _watch(self, at: int) -> None:
-        left = at
+        number = 0
         tops = (os.fsencode(self.tree.root), os.fsencode(self.tree.user.prefix / "modules"))
 
         def hook(event: str, arguments: tuple[object, ...]) -> None:
-            nonlocal left
+            nonlocal number
             changes = event in CHANGING_EVENTS
             if event == "open" and isinstance(arguments[2], int):
                 changes = bool(arguments[2] & (os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_RDWR))
             paths = [os.fsencode(one) for one in arguments[:2] if isinstance(one, (str, bytes))]
             if changes and any(top in path for top in tops for path in paths):
-                left -= 1
-                if left == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
+                number += 1
+                if number >= at > 0:
+                    os.kill(os.getpid(), signal.SIGSTOP)
 
         sys.addaudithook(hook)
 
@@ -149,17 +166,19 @@ class Reinstall:
             os.write(2, repr(error).encode())
             raise
 
-    def check_module(self) -> None:
-        """The module file is the old one or the new one, whole, and the link by its class leads to it.
+    def has_module(self) -> bool:
+        """Whether the module file is the old one or the new one, whole, and the link by its class leads to it.
 
         The manifest has its hash or none.
         """
-        text = self.module.read_text()
-        assert text in (self.old_module, self.new_module)
-        assert self.link.resolve() == self.module
-        manifest = read_manifest(self.tree.root)
-        assert manifest
-        assert manifest.module_files[str(self.module)] in ("", hashlib.sha256(text.encode()).hexdigest())
+        text, manifest = self.module.read_text(), read_manifest(self.tree.root)
+        known = ("", hashlib.sha256(text.encode()).hexdigest())
+        return (
+            text in (self.old_module, self.new_module)
+            and self.link.resolve() == self.module
+            and manifest is not None
+            and manifest.module_files[str(self.module)] in known
+        )
 
     def put_module_back(self) -> None:
         for path in (*self.module.parent.glob(".*.sifmod-*"), *self.link.parent.glob(".*.sifmod-*"), self.link):
@@ -270,22 +289,25 @@ def test_a_reinstall_killed_at_each_change(
     installation.put_back()
     old = installed(tree.root)
     checked: set[object] = set()
+
+    def state() -> tuple[object, ...]:
+        names = sorted(path.name for path in tree.root.iterdir())
+        whole = installation.is_kept(), reinstall.has_module()
+        return (whole, installed(tree.root), way_back(tree.root), reinstall.module.read_text(), *names)
+
     points = 0
     while True:
         installation.put_back()
         reinstall.put_module_back()
         assert installation.is_in_place()
-        if reinstall.run(points + 1):
+        # what is left where it is killed is what is there while it is stopped
+        if reinstall.run(points + 1, lambda: state() in checked):
             break
-        points += 1
+        points = reinstall.at
         where = f"killed before change {points}"
         assert installation.is_kept(), where
-        reinstall.check_module()
-        names = (path.name for path in tree.root.iterdir())
-        key = (installed(tree.root), way_back(tree.root), reinstall.module.read_text(), *sorted(names))
-        if key in checked:
-            continue
-        checked.add(key)
+        assert reinstall.has_module(), where
+        checked.add(state())
         if not another_python:
             assert installation.is_in_place(), where
             assert tree.greet() == "two", where
@@ -310,8 +332,8 @@ def test_a_reinstall_killed_at_each_change(
         assert installation.is_kept(), where
         if installed(tree.root) == old:
             assert installation.is_in_place(), where
-    print(f"reinstall: {points} points, {len(checked)} states")
-    assert points > 50
+    print(f"reinstall: {reinstall.at} points, {len(checked)} states")
+    assert reinstall.at > 50
     assert installation.is_kept()
     installation.put_back()
     tree.reset()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from test_module_tcl import INIT
+from tests.sampling import drawn
 
 from conftest import DEMO_EASYCONFIG, User, demo_with, make_user
 
@@ -82,7 +83,8 @@ SHARED = [
     )
     for scheme, tool in itertools.product(SCHEMES, (LMOD, ENVIRONMENT_MODULES))
 ]
-# Each scheme with its own folders, and each tool with both trees; above is each pair of scheme and tool.
+# Each scheme with its own folders, and each tool with both trees; above is each pair of scheme and tool, half of which
+# a run draws.
 MOVED = [
     (Way(scheme, tool=(LMOD, ENVIRONMENT_MODULES)[index // 2 % 2], tree=("", "tree")[index % 2], fixed=False),)
     for index, scheme in enumerate(SCHEMES)
@@ -110,7 +112,7 @@ def install(ways: tuple[Way, ...], prefix: Path) -> User:
     [
         (QUICK[-1],),
         *(pytest.param((way,), marks=pytest.mark.slow) for way in QUICK[:-1]),
-        *(pytest.param(ways, marks=pytest.mark.slow) for ways in (*SHARED, *MOVED)),
+        *(pytest.param(ways, marks=pytest.mark.slow) for ways in (*drawn("naming schemes", SHARED, 5), *MOVED)),
     ],
     ids=name_of,
 )

@@ -102,7 +102,7 @@ def environment(user: User, distributions: dict[str, Path]) -> MakeEnvironment:
 
     def make(*easybuild: str, kind: str = "wheel") -> Path:
         venv = user.prefix / "venv"
-        pip = f"{venv}/bin/pip install --quiet --disable-pip-version-check"
+        pip = f"{venv}/bin/pip install --quiet --no-compile --disable-pip-version-check"
         words = " ".join(f"'{word}'" for word in easybuild)
         sifmod = f"{'--editable ' if kind == 'editable' else ''}{distributions[kind]}"
         user.run(f"/usr/bin/python3 -m venv {venv} && {pip} {words} && {pip} {sifmod}")
