@@ -15,6 +15,7 @@ import json
 import os
 import re
 import sys
+import threading
 import urllib.error
 import urllib.request
 
@@ -122,18 +123,19 @@ def main(url: str, key_file: str, path: str) -> int:
         print(f"serve: {problem}", file=sys.stderr)
         return 2
     asked = [one for one in found if one["custom_id"] not in before]
-    failed, waiting, threads = 0, [], concurrent.futures.ThreadPoolExecutor(AT_ONCE)
+    threads, writing = concurrent.futures.ThreadPoolExecutor(AT_ONCE), threading.Lock()
     try:
         # a surrogate, which JSON may have and UTF-8 can't, is written as JSON has it
         with open(answers, "a", buffering=1, encoding="utf-8", errors="backslashreplace") as stream, threads:
-            try:
-                waiting = [threads.submit(answered, url, key, one) for one in asked]
-                for done in concurrent.futures.as_completed(waiting):
-                    failed += done.result()["error"] is not None
-                    stream.write(json.dumps(done.result(), ensure_ascii=False) + "\n")
-            finally:
-                for one in waiting:
-                    one.cancel()
+
+            def ask(one: "dict[str, object]") -> bool:
+                line = answered(url, key, one)
+                with writing:
+                    stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+                return line["error"] is not None
+
+            # what waits is not asked any more if an answer can't be written
+            failed = sum(threads.map(ask, asked))
     except OSError as problem:
         print(f"serve: the answers can't be written: {problem}", file=sys.stderr)
         return 1

@@ -107,6 +107,8 @@ def serve_words(job: Job, server: Server, site: Site) -> list[str]:
     """Return the options of the runscript `serve`, and check what it starts."""
     if job.launcher != PROGRAM or job.processes_per_node not in (0, 1):
         raise JobError("--serve starts one program on each node: leave --launcher and --tasks-per-node out")
+    if re.fullmatch(r"[^/]+\.py", job.command[0]):
+        raise JobError(f"--serve starts a program, and '{job.command[0]}' is none: write python {job.command[0]}")
     try:
         health = check_path(job.health or server.health)
     except ValueError as error:
@@ -119,7 +121,7 @@ def serve_words(job: Job, server: Server, site: Site) -> list[str]:
         raise JobError(f"{server.name} does not serve a model on several nodes: leave --nodes out")
     given = {
         "server": server.name,
-        "model": server.model_of(job.command),
+        "model": server.name_of(job.command),
         "health": health,
         "limit": site.serve_timeout,
         "nodes": job.nodes,

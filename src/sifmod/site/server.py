@@ -71,6 +71,15 @@ _WORDS = Kind("words with spaces between them", _words, {"type": "string"})
 _LIST = Kind("list of strings", read_items, list_schema(""))
 
 
+def _value(options: Sequence[str], command: Sequence[str]) -> str:
+    """Return the value of the first of these options that a command has; empty if it has none."""
+    for option in options:
+        for word, following in zip(command, [*command[1:], ""]):
+            if word == option or word.startswith(f"{option}="):
+                return following if word == option else word.partition("=")[2]
+    return ""
+
+
 @dataclass(frozen=True)
 class Server:
     """A program that serves a model over HTTP; the keys of its table are the fields after `name`."""
@@ -87,6 +96,7 @@ class Server:
     )
     refused: tuple[str, ...] = described(_LIST, (), "Options that users must leave out, because the job sets them.")
     model: tuple[str, ...] = described(_LIST, (), "Options that name the model; else it is the word after `serve`.")
+    served: tuple[str, ...] = described(_LIST, (), "Options that name it otherwise for requests.")
     health: str = described(
         Kind("path of a URL", _health, {"type": "string", "pattern": "^/"}), "/health", "Where it says if it is ready."
     )
@@ -109,12 +119,12 @@ class Server:
 
     def model_of(self, command: Sequence[str]) -> str:
         """Return the model that a command names; empty if it names none."""
-        for option in self.model:
-            for word, following in zip(command, [*command[1:], ""]):
-                if word == option or word.startswith(f"{option}="):
-                    return following if word == option else word.partition("=")[2]
         after = command[command.index("serve") + 1 :] if "serve" in command else []
-        return after[0] if after and not after[0].startswith("-") else ""
+        return _value(self.model, command) or (after[0] if after and not after[0].startswith("-") else "")
+
+    def name_of(self, command: Sequence[str]) -> str:
+        """Return by which name requests ask for the model of a command."""
+        return _value(self.served, command) or self.model_of(command)
 
     def check(self, command: Sequence[str]) -> None:
         """Refuse, with JobError, options that the job sets itself."""

@@ -303,6 +303,7 @@ def test_a_server_gets_what_it_is_told_and_its_model_whatever_its_name_holds(run
         (serving("vllm", "serve", "M", "--api_key=k", server="vllm"), "leave --api-key out: the job itself sets"),
         (serving("vllm", "serve", "M", "--host", "0.0.0.0", server="vllm"), "leave --host out"),  # noqa: S104 - refused
         (serving("x", "{port}", "--key={key}"), "so {key} can't be one: write {key_file}"),
+        (serving("x.py", "{port}"), "'x.py' is none: write python x.py"),
         (
             serving("x", "{hots}:{port}"),
             "there is no {hots} (perhaps you meant 'host'): use {host}, {port}, {key_file}",

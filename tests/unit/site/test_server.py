@@ -32,6 +32,12 @@ def test_a_server_is_known_by_its_command(command: str, server: str, model: str)
     assert (found.name, found.model_of(command.split())) == (server, model)
 
 
+def test_requests_ask_for_a_model_by_the_name_that_it_is_given() -> None:
+    command = ["vllm", "serve", "org/model", "--served-model-name", "short", "other"]
+    found = server_of(command, SHIPPED)
+    assert (found.model_of(command), found.name_of(command)) == ("org/model", "short")
+
+
 def test_a_server_that_is_meant_is_named() -> None:
     for command in ("vlm serve M", "python -m sglang.lanch_server"):
         with pytest.raises(
