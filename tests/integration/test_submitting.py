@@ -168,7 +168,7 @@ def test_a_node_without_munge_is_named(inside: User, site: Path, tmp_path: Path)
 def notebook(inside: User) -> User:
     """The same with all tools, and a kernel."""
     inside.env["JUPYTER_DATA_DIR"] = str(inside.prefix / "jupyter")
-    inside.pip_install(DEMO_MODULE, "ipykernel", *TOOLS)
+    inside.pip_install(DEMO_MODULE, "--no-compile", "ipykernel", *TOOLS)
     inside.run(f"sifmod kernel {DEMO_MODULE}")
     return inside
 
