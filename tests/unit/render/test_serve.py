@@ -375,6 +375,17 @@ def test_a_server_that_reads_its_key_from_a_file_gets_one_that_is_yaml(serve: Se
     assert f'api-key: "(key)"\n{serve.job}.yaml\n' in output
 
 
+@pytest.mark.parametrize(("mode", "kept"), [(0o755, True), (0o777, False)])
+def test_what_vllm_compiles_is_kept_where_nobody_else_can_put_theirs(serve: Serve, mode: int, kept: bool) -> None:
+    submitted = serve.home / "submitted"
+    submitted.mkdir()
+    submitted.chmod(mode)
+    show = ["bash", "-c", 'echo "at $VLLM_CACHE_ROOT"']
+    output = serve.fails("--server=vllm", command=show, environ={"SLURM_SUBMIT_DIR": str(submitted)})
+    assert (f"at {submitted}/.cache/vllm\n" in output) == kept
+    assert (f"at {serve.home}/sifmod-{os.geteuid()}-{serve.job}\n" in output) != kept
+
+
 @pytest.mark.parametrize(
     "how",
     [
