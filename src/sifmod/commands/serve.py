@@ -201,4 +201,4 @@ def stop_server(job: str) -> None:
     if not name:
         raise SifmodError(f"job {one.job} is one of the cluster {one.cluster}: stop it there")
     stop(name)
-    echo(f"job {one.job} ends; its address and key go with it")
+    echo(f"job {name} ends; its address and key go with it")

@@ -218,13 +218,23 @@ def output_of(job: str) -> str:
     return "the job's output"
 
 
+def number_of(job: str, jobs: Mapping[str, SlurmJob]) -> str:
+    """Return the number of a job, which may be named as an element of an array; empty if Slurm does not know it."""
+    waiting = job.partition("_")[0]  # one that is in the queue has the number of its array, as in 7_[1-3]
+    return next(
+        (number for number, one in jobs.items() if job in (number, one.name)),
+        waiting if waiting in jobs and "[" in jobs[waiting].name else "",
+    )
+
+
 def lacking(job: str, jobs: Mapping[str, SlurmJob]) -> str:
     """Return why a job has no server that answers."""
-    if job not in jobs:
+    found = jobs.get(number_of(job, jobs))
+    if not found:
         return f"job {job} is over, or not yours: see {output_of(job)}"
-    if jobs[job].waits:
-        reason = "" if jobs[job].waits == "None" else f" ({jobs[job].waits})"
-        return f"job {job} is in the queue{reason}; to take it out, scancel {jobs[job].name}"
+    if found.waits:
+        reason = "" if found.waits == "None" else f" ({found.waits})"
+        return f"job {job} is in the queue{reason}; to take it out, scancel {found.name}"
     return f"job {job} runs, and no server of it answers, or not yet: see {output_of(job)}"
 
 
@@ -234,15 +244,15 @@ def wait(job: str, home: Path, say: Callable[[str], object]) -> None:
     Raises:
         SifmodError: the job has ended before, or the folder of servers is not used.
     """
-    asked, said = -_BETWEEN, ""
+    asked, said, number = -_BETWEEN, "", job
     while True:
         with opened_folder(home) as folder:
-            if folder >= 0 and any(one.job == job for one in servings(folder)[0]):
+            if folder >= 0 and any(one.job == number for one in servings(folder)[0]):
                 return
         if time.monotonic() - asked >= _BETWEEN:
             jobs = jobs_of_user()
-            told = lacking(job, jobs)
-            if job not in jobs:
+            told, number = lacking(job, jobs), number_of(job, jobs)
+            if not number:
                 raise SifmodError(told)
             if told != said:
                 say(told)

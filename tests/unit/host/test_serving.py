@@ -27,6 +27,7 @@ from sifmod.host.serving import (
     jobs_of_user,
     key_problem,
     lacking,
+    number_of,
     opened_folder,
     servings,
     state_of,
@@ -192,17 +193,18 @@ def test_slurm_tells_all_jobs_and_ends_one_whatever_its_variables_say(
 
 def test_who_waits_for_a_server_is_told_when_its_job_ends(tmp_path: Path, folder: Path, stub: Stubs) -> None:
     """Job 7 writes its file after a while, job 9 waits in the queue; of job 8 Slurm knows only where its output is."""
-    stub("squeue", "echo '7 7 R None\n9 8_1 PD (a) b\n10 10 PD None'")
+    stub("squeue", "echo '7 6_2 R None\n6 6_3 R None\n9 9_[1-3] PD (a) b\n10 10 PD None'")
     stub("scontrol", "echo '   StdOut=/home/me/a b.out'")
     threading.Timer(0.5, (folder / "7.json").write_text, [json.dumps(CONTENT)]).start()
     said: list[str] = []
-    wait("7", tmp_path, said.append)
-    assert said == ["job 7 runs, and no server of it answers, or not yet: see '/home/me/a b.out'"]
+    wait("6_2", tmp_path, said.append)
+    assert said == ["job 6_2 runs, and no server of it answers, or not yet: see '/home/me/a b.out'"]
     assert read(tmp_path)[0] == [SERVING]
     with pytest.raises(SifmodError, match="job 8 is over, or not yours: see '/home/me/a b"):
         wait("8", tmp_path, said.append)
     jobs = jobs_of_user()
-    assert lacking("9", jobs) == "job 9 is in the queue ((a) b); to take it out, scancel 8_1"
+    assert lacking("9_1", jobs) == "job 9_1 is in the queue ((a) b); to take it out, scancel 9_[1-3]"
+    assert [number_of(job, jobs) for job in ("6_1", "6_2", "9_1", "8")] == ["", "7", "9", ""]
     assert lacking("10", jobs) == "job 10 is in the queue; to take it out, scancel 10"
 
 
