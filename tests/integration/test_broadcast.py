@@ -3,11 +3,11 @@
 import os
 import re
 import shlex
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import eventually
 
 from conftest import DEMO_MODULE, User
 
@@ -25,15 +25,6 @@ def folders() -> dict[str, list[str]]:
     """Return what is in the folder of each node that has something."""
     found = {node: sorted(path.name for path in (SLURM / "local" / node).glob("*")) for node in NODES}
     return {node: names for node, names in found.items() if names}
-
-
-def eventually(holds: Callable[[], object], limit: float = 240) -> bool:
-    end = time.monotonic() + limit
-    while not holds():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def job(user: User, folder: Path, script: str, *, nodes: int = 4) -> str:

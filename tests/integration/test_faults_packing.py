@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,17 +22,11 @@ from faults import (
     signature,
     start,
 )
+from tests.waiting import until
 
 from conftest import DEMO_MODULE, remove
 
 pytestmark = pytest.mark.slow
-
-
-def wait_until(condition: Callable[[], bool], *, said: Callable[[], str] = str) -> None:
-    end = time.monotonic() + 240
-    while not condition():
-        assert time.monotonic() < end, said()
-        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -187,9 +180,9 @@ def test_a_job_that_slurm_ends_while_it_packs(
     command = f"{tree.root}/bin/{case.command}"
     job.write_text(f"#!/bin/bash\nexport PATH={tools} FAULT_LOG={tmp_path}/calls\n{step} {command} && echo not ended\n")
     number = tree.user.out(f"sbatch --parsable --time=1 --output={tmp_path}/job.out {job}")
-    wait_until(begun.exists, said=lambda: (tmp_path / "job.out").read_text())
+    until(begun.exists, said=lambda: (tmp_path / "job.out").read_text())
     tree.user.run(f"scancel {number}")
-    wait_until(lambda: tree.user.out(f"squeue --noheader --jobs={number}", check=False) == "")
+    until(lambda: tree.user.out(f"squeue --noheader --jobs={number}", check=False) == "")
     assert "not ended" not in (tmp_path / "job.out").read_text()
     assert tree.in_use(tree.check_use()) == "one"
     change(tools, tool, 'exec "$REAL" "$@"')
@@ -223,7 +216,7 @@ def test_a_running_job_reads_on_while_the_packed_file_is_replaced(tree: Tree, to
 
     def read_on() -> None:
         before = log.read_text().count("\n") if log.exists() else 0
-        wait_until(lambda: log.exists() and log.read_text().count("\n") > before + 2, said=lambda: str(job.poll()))
+        until(lambda: log.exists() and log.read_text().count("\n") > before + 2, said=lambda: str(job.poll()))
 
     try:
         read_on()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_serve import ask, until
+from test_serve import ask
 from tests.lacking import lacking
+from tests.waiting import until
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, ROOT, User, make_user
 

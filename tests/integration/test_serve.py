@@ -8,14 +8,14 @@ import json
 import re
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Optional
 
 import pytest
 from tests.lacking import lacking
+from tests.waiting import until
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, ROOT, User, make_user
 
@@ -40,13 +40,6 @@ LlamaForCausalLM(LlamaConfig(
 )).save_pretrained("model")
 """
 CHAT = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
-
-
-def until(is_so: Callable[[], bool], seconds: float = 100) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def ask(url: str, key: str = "", body: Optional[dict[str, Any]] = None) -> tuple[int, Any]:

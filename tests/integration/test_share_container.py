@@ -6,11 +6,11 @@ import shlex
 import shutil
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.waiting import eventually
 
 from conftest import DEMO_MODULE, User
 
@@ -66,15 +66,6 @@ def left(user: User) -> list[object]:
     holders = processes(f"hold-container .*{re.escape(str(user.prefix))}")
     links = list(PLACE.glob("*")) if PLACE.is_dir() else []
     return [*holders, *PLACE.glob(".*"), *(link for link in links if not link.exists())]
-
-
-def eventually(holds: Callable[[], bool], limit: float = 240) -> bool:
-    end = time.monotonic() + limit
-    while not holds():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 @pytest.fixture

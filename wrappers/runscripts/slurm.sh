@@ -38,7 +38,8 @@ set_port() {
 
 # use_node_cache [JOB]: let compilers and libraries cache in a folder of this user and job on the node, because parallel file
 # systems lack the locks that they need. Anybody can guess its name: what somebody else has put there is not used. Variables set
-# by the user, or by use_caches, are kept.
+# by the user, or by use_caches, are kept. Sets `made_cache` to the folder if it was not there.
+# shellcheck disable=SC2034 # serve removes it
 use_node_cache() {
     local place=${TMPDIR:-/tmp} cache taken variable
     cache=$place/sifmod-$UID${1:+-$1}
@@ -49,10 +50,11 @@ use_node_cache() {
         fi
         return 0
     fi
-    [[ -d $cache ]] || mkdir -m 700 -- "$cache" 2>/dev/null || true
+    if [[ ! -d $cache ]] && mkdir -m 700 -- "$cache" 2>/dev/null; then made_cache=$cache; fi
     if [[ -L $cache || -e $cache && ! -O $cache ]]; then
         taken=$cache
         cache=$(mktemp -d -- "$taken.XXXXXX" 2>/dev/null) || fail "'$taken' is a link or belongs to another user: set TMPDIR to a folder of yours on this node"
+        made_cache=$cache
         printf "%s: '%s' is a link or belongs to another user, so it is not used; caches are in '%s'\n" "${0##*/}" "$taken" "$cache" >&2
     fi
     [[ -d $cache ]] || fail "can't create '$cache': check that TMPDIR is a folder that exists in the container and has free space"

@@ -141,10 +141,11 @@ def sbatch(
     script = render_job(job, site)
     if batch and not Path(batch).exists():
         echo_error(f"sifmod: '{batch}' is not here: the job needs it, in the folder from which it is submitted")
-    if fetching(job, site):
+    fetch = fetching(job, site)
+    if fetch:
         echo_error(
             "sifmod: nodes of this site have no way to the internet: fetch the model on a login node before, with: "
-            f"{fetching(job, site)}"
+            f"{fetch}"
         )
     if server and server.keyless:
         echo_error(

@@ -18,7 +18,7 @@ from sifmod.errors import SifmodError
 from sifmod.host.writing import write_new
 from sifmod.installed.installation import Installation
 from sifmod.site.settings import Site
-from sifmod.text.printable import one_line
+from sifmod.text.printable import few, one_line
 from sifmod.text.size import counted
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -105,8 +105,7 @@ def _show_outdated(items: Sequence[Installation], site: Site, *, as_json: bool) 
     rows = []
     for one in found:
         tag = "unknown" if not one.now or not one.digest else "has moved" if one.has_moved else "unchanged"
-        more = f" and {len(one.newer) - 1} more" if len(one.newer) > 1 else ""
-        rows.append((one.module, one.tag or "-", tag, f"{one.newer[0]}{more}" if one.newer else "-"))
+        rows.append((one.module, one.tag or "-", tag, few(one.newer, 1) or "-"))
     if rows:
         echo_table(("MODULE", "TAG", "IMAGE OF THE TAG", "NEWER TAG"), [tuple(map(one_line, row)) for row in rows])
     for one in found:

@@ -20,6 +20,7 @@ from sifmod.host.owners import owner_of
 from sifmod.install.manifest import Manifest, image_of, read_manifest
 from sifmod.site.settings import Site
 from sifmod.text import quoting
+from sifmod.text.printable import few
 from sifmod.text.suggest import perhaps
 from sifmod.usersoftware.layers import Layer, layers
 from sifmod.usersoftware.state import UserSoftware, user_software
@@ -239,8 +240,8 @@ def find_installation(space: SoftwareSpace, wanted: str) -> Installation:
         if str(item.root).endswith((f"/{wanted}", f"/{wanted.partition('/')[0]}")):
             raise InstallError(item.problem)
     modules = [item.module for item in found.installations]
-    more = f" and {len(modules) - 10} more: sifmod list" if len(modules) > 10 else ""
-    hint = f"; there are {', '.join(modules[:10])}{more}" if modules else ", nor any other"
+    more = ": sifmod list" if len(modules) > 10 else ""
+    hint = f"; there are {few(modules, 10)}{more}" if modules else ", nor any other"
     raise InstallError(
         f"there is no module '{wanted}' of sifmod in '{space.software}'{perhaps(wanted, modules)}{hint}. Name "
         "another software space with --prefix or EASYBUILD_PREFIX"

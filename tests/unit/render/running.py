@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,11 +193,3 @@ def put_into_state(top: Path, state: str) -> None:
         (top / "user-software").rmdir()
     if state == "unpacked":
         (top / "user-software.unpacked").write_text("")
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Wait until something is so, or fail."""
-    end = time.monotonic() + 240
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)

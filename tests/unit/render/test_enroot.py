@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.standins import StandIns, write_stand_ins
+from tests.waiting import until
 
 from sifmod import names
 from sifmod.container.bind import Bind, escape
@@ -25,7 +26,7 @@ from sifmod.site.settings import Site
 
 from ..support import SQUASHFS, FakeRuntime, Need, a_site, a_spec, split_binds
 from .cases import ROOT, text_of, write_out
-from .running import Done, put_into_state, until
+from .running import Done, put_into_state
 
 ENROOT = a_site(runtimes=("enroot",))
 BOTH = a_site(runtimes=("apptainer", "enroot"))

@@ -13,6 +13,7 @@ from typing import Any, Optional
 
 import pytest
 from tests.standins import StandIns, write_stand_ins
+from tests.waiting import until
 
 from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
@@ -25,7 +26,7 @@ from sifmod.site.settings import Site
 
 from ..support import SQUASHFS, Need, a_site, a_spec
 from .cases import outputs, write_out
-from .running import Done, Load, put_into_state, until
+from .running import Done, Load, put_into_state
 
 ENROOT = a_site(runtimes=("apptainer", "enroot"))
 

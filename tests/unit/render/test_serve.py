@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Optional
 
 import pytest
+from tests.waiting import until
 
 from sifmod.container.spec import PythonLayout
 from sifmod.resources import program
 
 from ..support import Stubs, a_site, a_spec
 from .cases import ROOT, outputs
-from .running import until
 
 STANDIN = ROOT / "tests" / "standin_server.py"
 STEP = {
