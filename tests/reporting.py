@@ -61,6 +61,7 @@ class Reporting:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.outcomes: dict[str, str] = {}
         self.slow: set[str] = set()
+        self.raced: set[str] = set()  # failed, and run again
         self.left_out: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def pytest_report_header(self) -> str:
@@ -103,6 +104,8 @@ class Reporting:
         elif report.skipped and not hasattr(report, "wasxfail"):
             self.outcomes[nodeid] = "left out"
             self.left_out[reason_of(report)][kind_of(nodeid)] += 1
+        elif report.outcome == "rerun":  # type: ignore[comparison-overlap] # pytest-rerunfailures sets it
+            self.raced.add(nodeid)
         else:
             self.outcomes.setdefault(nodeid, "passed")
         now = time.monotonic()
@@ -140,6 +143,11 @@ class Reporting:
         if os.environ.get(WRITE_SECONDS):
             self.write_seconds(Path(os.environ[WRITE_SECONDS]))
         failed = [nodeid for nodeid, outcome in self.outcomes.items() if outcome == "failed"]
+        raced = sorted(nodeid for nodeid in self.raced if self.outcomes.get(nodeid) == "passed")
+        if raced:
+            terminalreporter.section("failed once and passed when run again: a race")
+            for nodeid in raced:
+                write(command_for(nodeid))
         if failed:
             terminalreporter.section("to repeat one alone")
             for nodeid in failed:

@@ -49,6 +49,36 @@ def test_the_end_of_a_run_names_what_was_left_out_and_how_to_repeat_a_failure(tm
     assert """tests/run 'tests/unit/test_three.py::test_bad[it'"'"'s]'""" in lines
 
 
+RACES = """
+import pathlib
+
+def test_races():
+    ran = pathlib.Path(__file__).with_name("ran")
+    first = not ran.exists()
+    ran.touch()
+    assert not first
+
+def test_bad(): assert False
+"""
+
+
+def test_what_passes_only_when_ci_runs_it_again_is_named_and_what_fails_twice_fails(tmp_path: Path) -> None:
+    folder = tmp_path / "tests" / "unit"
+    folder.mkdir(parents=True)
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (folder / "test_two.py").write_text(RACES)
+    options: list[str | Path] = ["--rootdir", tmp_path, "-p", "no:cacheprovider", "--reruns=1", tmp_path]
+    command = [sys.executable, "-m", "pytest", *options]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    lines = [line.strip("= ") for line in done.stdout.splitlines()]
+    once = lines.index("failed once and passed when run again: a race")
+    assert lines[once + 1] == "tests/run tests/unit/test_two.py::test_races"
+    assert lines[lines.index("to repeat one alone") + 1] == "tests/run tests/unit/test_two.py::test_bad"
+    assert any(line.startswith("unit: 1 passed, 1 failed; ") for line in lines)
+
+
 def test_what_is_drawn_is_the_same_in_each_worker() -> None:
     assert drawn("a name", range(1000), 3) == drawn("a name", range(1000), 3) != drawn("another", range(1000), 3)
     assert drawn("a name", [1, 2], 3) == [1, 2]
