@@ -64,7 +64,7 @@ def test_a_cell_runs_in_the_container_with_the_users_packages(with_ipykernel: Us
         assert "host: make-squashfs --remove-directory; add-layer; pip install x; " in outcome(client, "%pip install x")
 
         # An interrupt ends the cell, and neither the kernel nor the mounts of the container.
-        sleep = "import time; print('on', end='', flush=True); time.sleep(60)"  # a line's end may be a message of its own
+        sleep = "import time; print('on', end='', flush=True); time.sleep(60)"  # its end may be a message of its own
         waiting = client.execute(sleep, stop_on_error=False)  # or the cell after it may be dropped: kernels.outcome
         while client.get_iopub_msg(timeout=90)["content"].get("text") != "on":
             pass
