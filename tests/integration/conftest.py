@@ -87,9 +87,19 @@ class User:
         return environ
 
     def run(
-        self, script: str, *, check: bool = True, stdin: str = "", cwd: Optional[Path] = None, timeout: float = 240
+        self,
+        script: str,
+        *,
+        check: bool = True,
+        status: int = 0,
+        stdin: str = "",
+        cwd: Optional[Path] = None,
+        timeout: float = 240,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a bash script as if typed in a new login, with the software space's modules in MODULEPATH."""
+        """Run a bash script as if typed in a new login, with the software space's modules in MODULEPATH.
+
+        With `check` it must end with the status.
+        """
         done = subprocess.run(
             ["bash", "-c", script],
             env=self.environ(),
@@ -104,7 +114,7 @@ class User:
         waited = r"(?m)^srun: job \d+ (queued and waiting for|has been allocated) resources\n"
         done.stderr = re.sub(waited, "", done.stderr)
         if check:
-            assert done.returncode == 0, f"{script}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
+            assert done.returncode == status, f"{script}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
         return done
 
     def out(self, script: str, *, check: bool = True, cwd: Optional[Path] = None) -> str:

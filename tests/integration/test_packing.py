@@ -39,8 +39,7 @@ def test_the_defaults_are_zstd_5_and_256k_and_packages_are_listed_as_pip_reads_t
 @pytest.mark.slow
 def test_options_are_passed_on_and_an_unknown_one_is_refused(extended: User) -> None:
     for option in ("--fast", "--level=high", "--processors=a[1]", "--processors=1+1", "--level"):
-        done = extended.run(f"{LOAD}; make-squashfs {option}", check=False)
-        assert done.returncode == 1
+        done = extended.run(f"{LOAD}; make-squashfs {option}", status=1)
         assert option in done.stderr
         assert "--help" in done.stderr
         assert not (root(extended) / "user-software.squashfs").exists()
@@ -61,11 +60,9 @@ def test_help_shows_options_exit_codes_and_examples(extended: User) -> None:
 def test_replace_keeps_the_previous_file_for_rollback(extended: User) -> None:
     extended.run(f"{LOAD}; make-squashfs --remove-directory; unmake-squashfs")
     first = (root(extended) / "user-software.squashfs").read_bytes()
-    refused = extended.run(f"{LOAD}; make-squashfs", check=False)
-    assert refused.returncode == 3
+    refused = extended.run(f"{LOAD}; make-squashfs", status=3)
     assert "--replace" in refused.stderr
-    refused = extended.run(f"{LOAD}; make-squashfs --rollback --remove-directory", check=False)
-    assert refused.returncode == 1
+    refused = extended.run(f"{LOAD}; make-squashfs --rollback --remove-directory", status=1)
     assert "--rollback takes no other option" in refused.stderr
     extended.run(
         f"{LOAD}; singularity exec $SIF touch /user-software/second; make-squashfs --replace --remove-directory"
@@ -87,8 +84,7 @@ def test_what_is_changed_after_the_comparison_keeps_the_directory(extended: User
     late = tmp_path / "sync"
     late.write_text(f'#!/bin/sh\ntouch "{root(extended)}/user-software/late"; exec /usr/bin/sync "$@"\n')
     late.chmod(0o755)
-    done = extended.run(f"{LOAD}; PATH={tmp_path}:$PATH; make-squashfs --remove-directory", check=False)
-    assert done.returncode == 6
+    done = extended.run(f"{LOAD}; PATH={tmp_path}:$PATH; make-squashfs --remove-directory", status=6)
     assert "'./late' in" in done.stderr
     assert "changed after it was packed, so the packed file, which is in use, lacks the change" in done.stderr
     assert (root(extended) / "user-software" / "late").exists()
@@ -126,9 +122,8 @@ def test_what_an_open_descriptor_writes_while_the_directory_is_removed_is_kept(
     late.chmod(0o755)
     done = extended.run(
         f"{LOAD}; exec 9>>{file}; PATH={tmp_path}:$PATH; make-squashfs --remove-directory",
-        check=False,
+        status=6,
     )
-    assert done.returncode == 6, done.stdout + done.stderr
     assert name in done.stderr
     assert file.read_bytes() == written
     assert not list(root(extended).glob(".packing.*"))
@@ -220,8 +215,7 @@ def test_remove_directory_removes_only_after_a_full_comparison(extended: User, t
     )
     (tools / "mksquashfs").chmod(0o755)
     less = "--remove-directory --verify=sizes"
-    done = extended.run(f"{LOAD}; PATH={tools}:$PATH; make-squashfs {less}", check=False)
-    assert done.returncode == 6
+    done = extended.run(f"{LOAD}; PATH={tools}:$PATH; make-squashfs {less}", status=6)
     assert "greeting.py" in done.stderr
     assert (root(extended) / "user-software").is_dir()
     assert greet(extended) == "hello"
@@ -229,8 +223,7 @@ def test_remove_directory_removes_only_after_a_full_comparison(extended: User, t
     assert not (root(extended) / "user-software").exists()
     assert greet(extended) == "hello"
     assert not list(root(extended).glob(".removing*"))
-    again = extended.run(f"{LOAD}; make-squashfs", check=False)
-    assert again.returncode == 2
+    again = extended.run(f"{LOAD}; make-squashfs", status=2)
     assert "packed already" in again.stderr
     assert "run add-layer first" in again.stderr
 
@@ -430,8 +423,7 @@ def test_where_looking_at_files_takes_long_it_reads_ahead(extended: User, tmp_pa
 @pytest.mark.parametrize("read_ahead", ["yes", "no"])
 def test_what_imports_read_is_packed_first(extended: User, read_ahead: str) -> None:
     pack = f"{LOAD}; make-squashfs --read-ahead={read_ahead}"
-    done = extended.run(f"{pack} --import=torhc", check=False)
-    assert done.returncode == 5
+    done = extended.run(f"{pack} --import=torhc", status=5)
     assert "No module named 'torhc'" in done.stderr
     left = sorted(path.name for path in root(extended).glob("*user-software*"))
     assert left == [".user-software.lock", "user-software"]
@@ -493,8 +485,7 @@ def test_what_a_quota_leaves_is_looked_at_before(
     pack = f"{LOAD}; PATH={tmp_path}:$PATH make-squashfs --read-ahead={read_ahead}"
     (root(extended) / "user-software" / "filling").write_bytes(os.urandom(1_000_000))
 
-    done = extended.run(f"export QUOTA='4980* 0 5000 604800 5  0 0 0'; {pack}", check=False)
-    assert done.returncode == 8
+    done = extended.run(f"export QUOTA='4980* 0 5000 604800 5  0 0 0'; {pack}", status=8)
     assert "quota" in done.stderr
     assert "20480" in done.stderr
     assert not list(root(extended).glob("user-software.squashfs*"))
@@ -513,8 +504,7 @@ def test_what_a_quota_leaves_of_files_is_looked_at_before(extended: User, tmp_pa
     (tmp_path / "quota").chmod(0o755)
     extended.run(f"{LOAD}; make-squashfs --remove-directory")
     unpack = f"{LOAD}; PATH={tmp_path}:$PATH unmake-squashfs"
-    done = extended.run(f"export QUOTA='4  0 0 0 990* 0 1000 0'; {unpack}", check=False)
-    assert done.returncode == 8
+    done = extended.run(f"export QUOTA='4  0 0 0 990* 0 1000 0'; {unpack}", status=8)
     assert "10 are free" in done.stderr
     assert not (root(extended) / "user-software").exists()
     extended.run(f"export QUOTA='4  0 0 0 990  0 100000 0'; {unpack}")
@@ -600,8 +590,7 @@ def test_what_only_the_directory_has_is_named_and_not_removed(extended: User) ->
     (directory / "venv" / "late").touch()
     (directory / "venv" / "demo" / "pyvenv.cfg").chmod(0o600)
     for command, status in (("make-squashfs --remove-directory", 6), ("unmake-squashfs", 3)):
-        done = extended.run(f"{LOAD}; {command}", check=False)
-        assert done.returncode == status
+        done = extended.run(f"{LOAD}; {command}", status=status)
         assert "only in the directory: 'venv/late'" in done.stderr
         assert "differs: 'venv/demo/pyvenv.cfg'" in done.stderr
         assert (directory / "venv" / "late").exists()
@@ -654,8 +643,7 @@ def test_a_directory_on_another_file_system_is_packed_through_its_link(extended:
     assert [path.name for path in scratch.parent.iterdir()] == ["us"]
     extended.run(f"eb --rebuild {DEMO_EASYCONFIG}; {LOAD}; make-squashfs --replace --remove-directory")
     scratch.parent.rmdir()
-    done = extended.run(f"{LOAD}; unmake-squashfs", check=False)
-    assert done.returncode == 3
+    done = extended.run(f"{LOAD}; unmake-squashfs", status=3)
     assert f"'{link}' is a link to '{scratch}', and there is no folder" in done.stderr
     (root(extended) / "user-software.squashfs").unlink()
     done = extended.eb(DEMO_EASYCONFIG, "--rebuild", check=False)
@@ -682,12 +670,10 @@ def test_a_flipped_bit_is_found_by_the_recorded_sum(extended: User) -> None:
     sums = root(extended) / "user-software.sha256"
     assert sums.read_text() == f"{hashlib.sha256(packed.read_bytes()).hexdigest()}\n"
     flip(packed)
-    done = extended.run(f"{LOAD}; unmake-squashfs --verify=full", check=False)
-    assert done.returncode == 6
+    done = extended.run(f"{LOAD}; unmake-squashfs --verify=full", status=6)
     assert "another one was recorded when it was packed" in done.stderr
     assert not (root(extended) / "user-software").exists()
-    done = extended.run("sifmod verify", check=False)
-    assert done.returncode == 1
+    done = extended.run("sifmod verify", status=1)
     assert "another one was recorded" in " ".join(done.stdout.split())
     flip(packed)
     extended.run(f"{LOAD}; unmake-squashfs; make-squashfs --replace --level=1 --remove-directory")
@@ -738,8 +724,7 @@ def test_an_environment_whose_packages_are_elsewhere_is_not_packed(extended: Use
     library = root(extended) / "user-software/venv/demo/lib"
     library.rename(root(extended) / "elsewhere")
     library.symlink_to("../../../elsewhere")
-    done = extended.run(f"{LOAD}; make-squashfs --remove-directory", check=False)
-    assert done.returncode == 6
+    done = extended.run(f"{LOAD}; make-squashfs --remove-directory", status=6)
     assert "'venv/demo/lib' is a link to '../../../elsewhere', out of user software" in done.stderr
     assert not (root(extended) / "user-software.squashfs").exists()
     assert library.is_symlink()
