@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.programs import write_program
 
 from conftest import DEMO_MODULE, LUMI_MODULE, User
 
@@ -51,9 +52,7 @@ def test_of_another_install_than_the_loaded_one(demo: User, lumi: User) -> None:
 
 
 def test_xargs_and_a_shebang_line_find_the_wrapper(demo: User, tmp_path: Path) -> None:
-    script = tmp_path / "script"
-    script.write_text("#!/usr/bin/env python\nimport sys\nprint(sys.prefix)\n")
-    script.chmod(0o755)
+    script = write_program(tmp_path / "script", "#!/usr/bin/env python\nimport sys\nprint(sys.prefix)\n")
     assert demo.out(f"{LOAD}; {script}") == "/user-software/venv/demo"
     assert demo.out(f"{LOAD}; printf '1 2' | xargs -n1 python -c 'import sys; print(sys.argv[1])'") == "1\n2"
 
@@ -344,9 +343,7 @@ def test_the_keys_of_a_terminal_stop_go_on_and_interrupt(demo: User) -> None:
 
 def test_a_wrapper_starts_no_process_of_its_own(own_demo: User, tmp_path: Path) -> None:
     """Each would cost a millisecond, for every rank: the wrapper becomes the runtime, and nothing else is started."""
-    stub = tmp_path / "singularity"
-    stub.write_text("#!/bin/sh\n")
-    stub.chmod(0o755)
+    write_program(tmp_path / "singularity", "#!/bin/sh\n")
     log = tmp_path / "log"
     trace = f"PATH={tmp_path}:$PATH strace -f -o {log} -e trace=process $CONTAINERROOT/bin/python -c pass"
     for state in ("true", "make-squashfs", "make-squashfs --remove-directory"):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.programs import write_program
 
 from sifmod import names
 from sifmod.container.bind import escape
@@ -103,9 +104,7 @@ def test_of_another_installation_nothing_is_run(
     ):
         (tree / "venv" / path).mkdir(parents=True)
     for name in ("list-packages", "make-squashfs"):
-        (other / "bin").mkdir(exist_ok=True)
-        (other / "bin" / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/hostile\n")
-        (other / "bin" / name).chmod(0o755)
+        write_program(other / "bin" / name, f"#!/bin/sh\ntouch {tmp_path}/hostile\n")
     (other / "share").mkdir()
     (other / "share/sifmod.json").write_text('{\n  "venv": "theirs"\n}\n')
     if is_packed:
@@ -279,8 +278,7 @@ def test_names_of_others_do_not_change_the_terminal(wrapper: Wrapper, installed:
         assert name != "python" or done.returncode == 126
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     directory.unlink()
-    (wrapper.fake.bin / "unsquashfs").write_text(f"#!/bin/sh\nprintf 'FATAL: no {odd}' >&2\nexit 1\n")
-    (wrapper.fake.bin / "unsquashfs").chmod(0o755)
+    write_program(wrapper.fake.bin / "unsquashfs", f"#!/bin/sh\nprintf 'FATAL: no {odd}' >&2\nexit 1\n")
     assert "no é?[31m\n??\n" in wrapper.run("unmake-squashfs").stderr
 
 
@@ -307,11 +305,10 @@ def test_a_file_system_without_locks_is_named(
 ) -> None:
     """Nobody else holds the lock, so waiting would be no help."""
     need("flock")
-    flock = wrapper.fake.bin / "flock"
-    flock.write_text(
-        f'#!/bin/sh\nexec {need("strace")} -qq -o /dev/null -e inject=flock:error={reason} /usr/bin/flock "$@"\n'
+    write_program(
+        wrapper.fake.bin / "flock",
+        f'#!/bin/sh\nexec {need("strace")} -qq -o /dev/null -e inject=flock:error={reason} /usr/bin/flock "$@"\n',
     )
-    flock.chmod(0o755)
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
 
     def users_own() -> dict[str, object]:
@@ -370,8 +367,7 @@ def test_commands_of_users_do_not_hide_the_host_s(
     folder = tree / "venv" / installed.venv / "bin"
     folder.mkdir(parents=True)
     for name in ("cowsay", "new\nline", "a -> b", "git", "sed", "ssh-agent", "sbatch", *names.HOST_TOOLS):
-        (folder / name).write_text("#!/bin/sh\n")
-        (folder / name).chmod(0o755)
+        write_program(folder / name, "#!/bin/sh\n")
     (folder / "moo").symlink_to("cowsay")
     if is_packed:
         squashfs(need("mksquashfs"), tree, Path(installed.installdir, "user-software.squashfs"))
