@@ -327,6 +327,13 @@ def install_changed(user: User, changes: str, *flags: str) -> subprocess.Complet
     return user.eb(str(easyconfig), *flags, check=False)
 
 
+def failure(done: subprocess.CompletedProcess[str]) -> str:
+    """Return what an `eb` that has failed says at its end."""
+    assert done.returncode != 0, done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stdout[done.stdout.index("FAILED: ") :]
+
+
 def greet(user: User) -> str:
     """Return what the package `greeting` says in the container."""
     return user.out(

@@ -23,6 +23,7 @@ from conftest import (
     REGISTRY,
     User,
     demo_with,
+    failure,
     make_user,
     make_wheel,
     registry_password,
@@ -50,12 +51,6 @@ def install(user: User, text: str, *flags: str) -> subprocess.CompletedProcess[s
 def stored(user: User) -> list[Path]:
     """Everything below the source path that is no lock."""
     return [path for path in (user.prefix / "sources").rglob("*") if path.is_file() and path.suffix != ".lock"]
-
-
-def failure(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode != 0, done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
-    return done.stdout[done.stdout.index("FAILED: ") :]
 
 
 def nothing_is_left(user: User) -> bool:
