@@ -58,7 +58,6 @@ def test_what_differs_between_pythons_passes_its_unit_tests(commands: Path, tmp_
         "site/test_settings.py",
         "eb/test_configuration.py",
         "test_cli.py",
-        "test_easyconfigs.py",
     )
 
 

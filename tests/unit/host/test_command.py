@@ -82,7 +82,10 @@ def test_a_command_that_can_not_be_started_is_named(command: str, reason: str) -
     assert reason in said
 
 
-def test_after_the_time_limit_all_that_the_command_has_started_is_ended(tmp_path: Path) -> None:
+def test_after_the_time_limit_all_that_the_command_has_started_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sifmod.host.command._GRACE", 0.5)
     script = f"trap '' TERM; sh -c 'trap \"\" TERM; echo $$ >{tmp_path}/child; while :; do sleep 0.1; done' & wait"
     before = time.monotonic()
     with pytest.raises(CommandError, match=r"'sh' did not end within 0\.5 seconds"):
