@@ -1,6 +1,10 @@
-"""Programs that tests write: stand-ins for commands, and scripts."""
+"""Programs that tests write, such as stand-ins for commands, and that they run."""
 
+import os
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, Union
 
 
 def write_program(path: Path, text: str) -> Path:
@@ -9,3 +13,10 @@ def write_program(path: Path, text: str) -> Path:
     path.write_text(text)
     path.chmod(0o755)
     return path
+
+
+def ran(
+    words: Sequence[Union[str, os.PathLike[str]]], *, check: bool = False, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, and return its status and the text that it printed; `options` are those of `run`."""
+    return subprocess.run(words, capture_output=True, text=True, check=check, **options)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Optional
 import pytest
 from testbed.pip_folders import folders_of_pip
 from tests.lacking import lacking
+from tests.programs import ran
 
 if TYPE_CHECKING:
     from faults import Tree  # which imports this file
@@ -100,16 +101,7 @@ class User:
 
         With `check` it must end with the status.
         """
-        done = subprocess.run(
-            ["bash", "-c", script],
-            env=self.environ(),
-            input=stdin,
-            text=True,
-            capture_output=True,
-            cwd=cwd or self.prefix,
-            check=False,
-            timeout=timeout,
-        )
+        done = ran(["bash", "-c", script], env=self.environ(), input=stdin, cwd=cwd or self.prefix, timeout=timeout)
         # other workers' steps may have the nodes
         waited = r"(?m)^srun: job \d+ (queued and waiting for|has been allocated) resources\n"
         done.stderr = re.sub(waited, "", done.stderr)

@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from tests.programs import ran
 
 from conftest import ROOT, TESTBED
 
@@ -62,9 +62,7 @@ def run_unit_tests(commands: Path, tmp_path: Path, *paths: str) -> None:
         tmp_path / "unit",
     ]
     tests = [f"tests/unit/{path}" for path in paths]
-    done = subprocess.run(
-        [*pytest_of, "-m", "not slow", *tests], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
-    )
+    done = ran([*pytest_of, "-m", "not slow", *tests], cwd=ROOT, env=environ)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -76,13 +74,10 @@ def uv(*words: object, cwd: Path) -> None:
         ("PIP_FIND_LINKS", "UV_FIND_LINKS"),
     )
     found = {theirs: os.environ[ours] for ours, theirs in indexes if os.environ.get(ours)}
-    done = subprocess.run(
+    done = ran(
         ["uv", "--quiet", *map(str, words)],
         env={**os.environ, **found, "UV_INDEX_STRATEGY": "unsafe-best-match"},
         cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
 

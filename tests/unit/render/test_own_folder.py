@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.programs import write_program
+from tests.programs import ran, write_program
 
 from sifmod.resources import data_path
 
@@ -23,11 +23,9 @@ fi
 
 def own_folder(folder: object, *more: str, **environ: str) -> subprocess.CompletedProcess[str]:
     script = data_path("wrappers") / "share" / "on-node.sh"
-    return subprocess.run(
+    return ran(
         ["bash", "-p", "-c", SCRIPT, "sh", script, str(folder), *more],
         env={"PATH": os.environ["PATH"], **environ},
-        capture_output=True,
-        text=True,
         timeout=240,
         check=True,
     )

@@ -5,12 +5,11 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.programs import write_program
+from tests.programs import ran, write_program
 
 from sifmod import names
 from sifmod.container.bind import escape
@@ -30,7 +29,7 @@ def test_they_find_their_installation_through_links(installed: ContainerSpec, tm
     link.symlink_to(top / "bin" / command)
     (tmp_path / "linked").symlink_to(top)
     for path in (link, tmp_path / "linked" / "bin" / command):
-        done = subprocess.run([path, "--help"], capture_output=True, text=True, check=False)
+        done = ran([path, "--help"])
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith(f"Usage: {command} ")
     for words, folder in (
@@ -38,7 +37,7 @@ def test_they_find_their_installation_through_links(installed: ContainerSpec, tm
         (["bash", "-p", command], top / "bin"),
         ([f"bin/{command}"], top),
     ):
-        done = subprocess.run([*words, "--help"], capture_output=True, text=True, check=False, cwd=folder)
+        done = ran([*words, "--help"], cwd=folder)
         assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -47,13 +46,7 @@ def test_a_tool_that_is_missing_is_named_with_its_package(installed: ContainerSp
     (tmp_path / "bin").mkdir()
     packages = {"mksquashfs": "squashfs-tools", "unsquashfs": "squashfs-tools", "flock": "util-linux"}
     for tool, package in {**packages, "sha256sum": "coreutils"}.items():
-        done = subprocess.run(
-            ["/bin/bash", "-p", top / "bin" / "make-squashfs"],
-            env={"PATH": str(tmp_path / "bin")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ran(["/bin/bash", "-p", top / "bin" / "make-squashfs"], env={"PATH": str(tmp_path / "bin")})
         assert done.returncode == 4
         assert f"'{tool}' (of {package}) is not installed" in done.stderr
         (tmp_path / "bin" / tool).symlink_to("/bin/true")
@@ -408,13 +401,7 @@ def packing(top: Path, script: str, *, text: str = "") -> Done:
     if text:
         path.write_text(text, encoding="utf-8")
     sourced = 'source "$1/share/container.sh"; sifmod_root=$1; source "$1/share/packing.sh"; put_back() { :; }\n'
-    return subprocess.run(
-        ["bash", "-c", sourced + script, "make-squashfs", top],
-        env={"PATH": "/usr/bin:/bin", "TMOUT": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return ran(["bash", "-c", sourced + script, "make-squashfs", top], env={"PATH": "/usr/bin:/bin", "TMOUT": "1"})
 
 
 def test_what_packing_reads_is_waited_for_where_a_site_ends_idle_shells(installed: ContainerSpec) -> None:
