@@ -91,7 +91,7 @@ try:
     from sifmod.install.manifest import image_of, read_manifest
     from sifmod.install.modulefiles import ModuleFiles, record_module_files
     from sifmod.install.oldimages import remove_old_images
-    from sifmod.install.packages import check_packages, installed_packages
+    from sifmod.install.packages import check_packages, python_facts
     from sifmod.install.rollback import forget, settle, undo
     from sifmod.install.starter import find_install_runtime
     from sifmod.installed.base import bases_of, find_base
@@ -592,7 +592,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
                 _warn(sentence)
         if spec.expected_packages and not self.dry_run:
             with _easybuild_errors():
-                check_packages(installed_packages(spec), spec.expected_packages)
+                facts = python_facts(Path(self.installdir), spec.module, spec.interpreter)
+                check_packages(facts, spec.expected_packages)
 
     def bin_lib_subdirs(self, *_args: Any, **_kwargs: Any) -> list[str]:
         """Return a folder that does not exist: EasyBuild would look for linked libraries in each script, 10 ms each."""

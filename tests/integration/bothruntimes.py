@@ -11,6 +11,7 @@ from pathlib import Path
 from conftest import IMAGES
 from sifmod.container.spec import spec_from_parameters
 from sifmod.image.sif import squashfs_partition
+from sifmod.install.installer import write_artefact
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
 
@@ -61,10 +62,7 @@ def install(folder: Path, case: str) -> None:
     fields = {"name": "Demo", "version": "1", "env_name": "DEMO", "installdir": str(folder), "sif": "demo.sif"}
     spec = replace(spec_from_parameters(**fields, parameters=parameters), squashfs="demo.sqsh")
     for item in render(spec, SITE):
-        path = folder / item.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(item.text)
-        path.chmod(0o755 if item.executable else 0o644)
+        write_artefact(folder, item)
     (folder / "user-software").mkdir()
     (folder / "demo.sif").symlink_to(image)
     part = squashfs_partition(image, user="enroot")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Optional
 import pytest
 from testbed.pip_folders import folders_of_pip
 from tests.lacking import lacking
+from tests.programs import ran
 
 if TYPE_CHECKING:
     from faults import Tree  # which imports this file
@@ -87,24 +88,25 @@ class User:
         return environ
 
     def run(
-        self, script: str, *, check: bool = True, stdin: str = "", cwd: Optional[Path] = None, timeout: float = 240
+        self,
+        script: str,
+        *,
+        check: bool = True,
+        status: int = 0,
+        stdin: str = "",
+        cwd: Optional[Path] = None,
+        timeout: float = 240,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a bash script as if typed in a new login, with the software space's modules in MODULEPATH."""
-        done = subprocess.run(
-            ["bash", "-c", script],
-            env=self.environ(),
-            input=stdin,
-            text=True,
-            capture_output=True,
-            cwd=cwd or self.prefix,
-            check=False,
-            timeout=timeout,
-        )
+        """Run a bash script as if typed in a new login, with the software space's modules in MODULEPATH.
+
+        With `check` it must end with the status.
+        """
+        done = ran(["bash", "-c", script], env=self.environ(), input=stdin, cwd=cwd or self.prefix, timeout=timeout)
         # other workers' steps may have the nodes
         waited = r"(?m)^srun: job \d+ (queued and waiting for|has been allocated) resources\n"
         done.stderr = re.sub(waited, "", done.stderr)
         if check:
-            assert done.returncode == 0, f"{script}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
+            assert done.returncode == status, f"{script}\n--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
         return done
 
     def out(self, script: str, *, check: bool = True, cwd: Optional[Path] = None) -> str:
@@ -315,6 +317,13 @@ def install_changed(user: User, changes: str, *flags: str) -> subprocess.Complet
     easyconfig = user.prefix / DEMO_EASYCONFIG
     easyconfig.write_text(demo_with(changes))
     return user.eb(str(easyconfig), *flags, check=False)
+
+
+def failure(done: subprocess.CompletedProcess[str]) -> str:
+    """Return what an `eb` that has failed says at its end."""
+    assert done.returncode != 0, done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stdout[done.stdout.index("FAILED: ") :]
 
 
 def greet(user: User) -> str:

@@ -7,11 +7,11 @@ import io
 import os
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
+from tests.programs import ran
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 WIDTH = 112  # columns
@@ -56,11 +56,8 @@ def session(folder: Path) -> str:
     script = folder / "session"
     script.write_text("\n".join(lines))
     # on a terminal, as a reader sees it
-    done = subprocess.run(
+    done = ran(
         ["script", "--quiet", "--return", "--command", f"bash {script}", "/dev/null"],
-        check=False,
-        capture_output=True,
-        text=True,
         env={**os.environ, "COLUMNS": str(WIDTH)},
         timeout=300,
     )

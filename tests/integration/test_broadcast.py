@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.programs import write_program
 from tests.waiting import eventually
 
 from conftest import DEMO_MODULE, User
@@ -29,9 +30,7 @@ def folders() -> dict[str, list[str]]:
 
 def job(user: User, folder: Path, script: str, *, nodes: int = 4) -> str:
     """Run a script in an allocation, with two tasks on each node, and return its output."""
-    path = folder / "job.sh"
-    path.write_text(f"#!/bin/bash\nexec 2>&1\n{script}\n")
-    path.chmod(0o755)
+    path = write_program(folder / "job.sh", f"#!/bin/bash\nexec 2>&1\n{script}\n")
     output = user.run(f"salloc --quiet --nodes={nodes} --ntasks-per-node=2 {path}", check=False).stdout
     return "".join(line for line in output.splitlines(keepends=True) if not line.startswith("srun: Warning"))
 
@@ -128,9 +127,7 @@ srun python -c "import importlib.util as find; print('found', find.find_spec('gr
 
 
 def stand_in(folder: Path, name: str, text: str) -> Path:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"#!/bin/bash\n{text}\n")
-    (folder / name).chmod(0o755)
+    write_program(folder / name, f"#!/bin/bash\n{text}\n")
     return folder
 
 
@@ -234,8 +231,7 @@ def test_where_it_can_not_be_it_says_what_to_do(demo: User) -> None:
     done = demo.run(f"{LOAD}; broadcast-image", check=False)
     assert (done.returncode, done.stdout) == (1, "(exit 1)\n")
     assert "there is no Slurm job here: run this in a job script" in done.stderr
-    done = demo.run(f"module load {DEMO_MODULE}; SLURM_JOB_ID=1 broadcast-image", check=False)
-    assert done.returncode == 1
+    done = demo.run(f"module load {DEMO_MODULE}; SLURM_JOB_ID=1 broadcast-image", status=1)
     assert "export SIFMOD_NODE_LOCAL_DIR=/tmp" in done.stderr
     done = demo.run(f"{LOAD}; srun --ntasks=2 broadcast-image", check=False)
     assert "this runs in each task of a step: run it once, before srun" in done.stderr

@@ -80,8 +80,7 @@ class Case:
         return self.home / ".local/share/sifmod/wheels" / DEMO_MODULE
 
     def run(self, command: str, *, status: int = 0) -> str:
-        done = self.user.run(f"module load {DEMO_MODULE}; {command}", check=False, cwd=self.home, timeout=900)
-        assert done.returncode == status, done.stdout + done.stderr
+        done = self.user.run(f"module load {DEMO_MODULE}; {command}", status=status, cwd=self.home, timeout=900)
         return done.stdout + done.stderr
 
 
@@ -237,8 +236,7 @@ def test_a_module_of_an_earlier_sifmod_is_told_where_the_wheel_is(case: Case, bu
 
 def test_a_python_without_headers_that_the_distribution_does_not_have_is_said(lumi: User, tmp_path: Path) -> None:
     source = make_source(tmp_path, "from-c")
-    done = lumi.run(f"HOME={tmp_path}; sifmod build-wheel {source} --module {LUMI_MODULE}", check=False)
-    assert done.returncode == 7, done.stdout + done.stderr
+    done = lumi.run(f"HOME={tmp_path}; sifmod build-wheel {source} --module {LUMI_MODULE}", status=7)
     assert "has no headers: there is no '/opt/miniconda3/envs/pytorch/include/python3.11/Python.h'" in done.stderr
     assert "--with IMAGE" in done.stderr
 

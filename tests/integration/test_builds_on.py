@@ -268,8 +268,7 @@ def test_other_identities_of_the_base(base: User, member: User) -> None:
     assert done.returncode
     assert "has another Python now than 3.11" in " ".join(done.stderr.split())
     assert "carry-over" in done.stderr
-    done = member.run(f"{own}/bin/{GREET}", check=False)
-    assert done.returncode == 126
+    done = member.run(f"{own}/bin/{GREET}", status=126)
     assert len(done.stderr.splitlines()) == 1
     assert "has another Python now" in done.stderr
     assert member.run(f"sifmod verify {MODULE}", check=False).returncode
@@ -349,8 +348,7 @@ def test_an_easyconfig_for_it(base: User, tmp_path: Path) -> None:
     assert "homepage = 'https://www.python.org/'" in text
     user.eb(str(user.prefix / "Lab-7.eb"))
     assert user.out(f"module load Lab/7; {GREET}") == "hello"
-    done = user.run("sifmod on Python/3 --name Lab -o other.eb", check=False)
-    assert done.returncode == 3
+    done = user.run("sifmod on Python/3 --name Lab -o other.eb", status=3)
     assert "there is no module 'Python/3' of sifmod" in done.stderr
     assert not (user.prefix / "other.eb").exists()
     assert "Missing option '--name'" in user.run(f"sifmod on {DEMO_MODULE}", check=False).stderr

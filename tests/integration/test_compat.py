@@ -18,6 +18,7 @@ from tests.standins_gpu import A100, GEFORCE, write_compat, write_driver
 
 from conftest import IMAGES, User
 from sifmod.container.spec import spec_from_parameters
+from sifmod.install.installer import write_artefact
 from sifmod.render.module import render_module
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
@@ -61,10 +62,7 @@ def write_installation(folder: Path, user: User, **parameters: str) -> Installed
     )
     spec = replace(spec, squashfs="demo.sqsh", python_version="3.11")
     for item in render(spec, SITE):
-        path = top / item.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(item.text)
-        path.chmod(0o755 if item.executable else 0o644)
+        write_artefact(top, item)
     (top / "demo.sif").symlink_to(IMAGES / "demo.sif")
     (top / "demo.sqsh").write_bytes(b"hsqs")  # as far as the stand-in looks
     module = folder / "modules/Demo/1.lua"

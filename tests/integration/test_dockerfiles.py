@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from smallimage import SMALL, small_image
 
-from conftest import HEAD, REGISTRY, User, make_user, registry_password
+from conftest import HEAD, REGISTRY, User, failure, make_user, registry_password
 
 BUILDER = shutil.which(os.environ.get("SIFMOD_IMAGE_BUILDER", "buildah"))
 
@@ -86,12 +86,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[User, str]:
 def builder(user: User) -> User:
     """A user who may build."""
     return may_pull(user)
-
-
-def failure(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode != 0, done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
-    return done.stdout[done.stdout.index("FAILED: ") :]
 
 
 def nothing_is_left(user: User) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.programs import ran
 from tests.standins_gpu import A100, GEFORCE, write_cuda, write_driver
 
 from conftest import ROOT
@@ -27,13 +28,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(script: Path, *words: str, path: str = "/usr/bin:/bin", **environ: str) -> Done:
     known = {name: os.environ[name] for name in ("HOME", "SIFMOD_TESTBED") if name in os.environ}
-    return subprocess.run(
-        [script, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**known, "PATH": path, "LANG": "C.UTF-8", **environ},
-    )
+    return ran([script, *words], env={**known, "PATH": path, "LANG": "C.UTF-8", **environ})
 
 
 def with_card(folder: Path, packed: Path, driver: str, cards: Sequence[str], *, ends: int = 0) -> Done:

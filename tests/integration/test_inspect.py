@@ -1,11 +1,11 @@
 """`sifmod inspect` against what the runtime and pip say in the same image."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import ran
 
 from conftest import IMAGES, User
 
@@ -14,7 +14,7 @@ CONDA_PREFIX = "/opt/miniconda3/envs/pytorch"
 
 
 def output(*words: object) -> str:
-    return subprocess.run([*map(str, words)], check=True, capture_output=True, text=True).stdout
+    return ran([*map(str, words)], check=True).stdout
 
 
 def test_the_bill_of_materials_has_what_dpkg_and_pip_list() -> None:
@@ -125,9 +125,7 @@ def test_a_signed_image_names_its_key(tmp_path: Path, user: User) -> None:
 @pytest.mark.parametrize("words", [[], ["--json"], ["--packages"]])
 def test_what_is_no_image_is_one_line_and_exit_status_5(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "x.sif").write_bytes(DEMO.read_bytes()[:40_000])
-    done = subprocess.run(
-        ["sifmod", "inspect", tmp_path / "x.sif", *words], capture_output=True, text=True, check=False
-    )
+    done = ran(["sifmod", "inspect", tmp_path / "x.sif", *words])
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (5, "", 1)
     assert done.stderr.startswith("sifmod: ")
     assert "damaged" in done.stderr

@@ -159,14 +159,12 @@ def test_doctor_finds_nothing_wrong_here(owner: User) -> None:
 def test_remove_keeps_what_users_installed_and_a_new_install_takes_it_back(user: User, wheel: Path) -> None:
     user.eb(DEMO_EASYCONFIG)
     user.run(f"""{LOAD}; singularity exec "$SIF" pip install --no-index '{wheel}'""")
-    refused = user.run(f"sifmod remove {DEMO_MODULE} --yes", check=False)
-    assert refused.returncode == 7
+    refused = user.run(f"sifmod remove {DEMO_MODULE} --yes", status=7)
     assert "--keep-user-software DIR" in refused.stderr
     kept = user.prefix / "kept"
     stray = user.installdir(DEMO_MODULE) / "user-software" / "stray"
     user.run(f"{LOAD}; make-squashfs; chmod u+w '{stray.parent}'; touch '{stray}'")
-    refused = user.run(f"sifmod remove {DEMO_MODULE} --keep-user-software '{kept}' --yes", check=False)
-    assert refused.returncode == 7
+    refused = user.run(f"sifmod remove {DEMO_MODULE} --keep-user-software '{kept}' --yes", status=7)
     assert "differs from the packed file" in refused.stderr
     assert "make-squashfs --replace" in refused.stderr
     assert user.out(f"{LOAD}; python -c 'import greeting; print(greeting.greet())'") == "hello"

@@ -80,8 +80,7 @@ def test_a_package_of_a_layer_that_a_newer_folder_hides_is_named_and_one_is_not_
         layered.run(f"{LOAD}; pip install --no-index {wheel}{packed}")
     assert layered.run(f"{LOAD}; python -c 'import shr.a'", check=False).returncode == 1
     named = "shr-a 1 of a layer is hidden in part, by a newer 'shr': "
-    done = layered.run(f"{LOAD}; list-packages --check", check=False)
-    assert done.returncode == 1
+    done = layered.run(f"{LOAD}; list-packages --check", status=1)
     (command,) = [line.partition(named)[2] for line in done.stdout.splitlines() if line.startswith(named)]
     said = layered.run(f"{LOAD}; make-squashfs").stderr
     assert named in said
@@ -95,8 +94,7 @@ def test_a_package_of_a_layer_that_a_newer_folder_hides_is_named_and_one_is_not_
     assert fine == "2 packages of user software and 1 of layers: each fits the others and the image's"
     layered.run(f"{LOAD}; pip uninstall -y shr-a")
     for command in ("pip uninstall -y shr_a", "uv pip uninstall greeting"):
-        done = layered.run(f"{LOAD}; {command}", check=False)
-        assert done.returncode == (2 if command.startswith("uv") else 1)
+        done = layered.run(f"{LOAD}; {command}", status=2 if command.startswith("uv") else 1)
         assert re.search(r"is in the layer /user-layers/[12], which is read-only", done.stderr)
         way = done.stderr.rstrip("\n").partition("type on the host: ")[2]
         assert way.startswith("make-squashfs --replace --remove-directory; flatten-layers; unmake-squashfs; ")
@@ -123,8 +121,7 @@ def test_uv_keeps_what_a_layer_has_and_may_put_a_newer_one_on_top(layered: User,
     assert "In a layer: greeting==1.0" in done.stderr
     packages = root(layered) / "user-software/venv/demo/lib/python3.11/site-packages"
     assert {path.name for path in packages.glob("*.dist-info")} == {"needs-1.0.dist-info"}
-    done = layered.run(f"{uv} --find-links {newer.parent} 'greeting>=2'", check=False)
-    assert done.returncode == 0, done.stderr
+    done = layered.run(f"{uv} --find-links {newer.parent} 'greeting>=2'")
     assert "In a layer, and found after what is installed now: greeting==1.0" in done.stderr
     assert greet(layered) == "hello again"
     assert versions(layered)["greeting"] == "2.0"
@@ -165,8 +162,7 @@ def test_eight_layers_are_the_limit_and_the_newest_has_precedence(packed_demo: U
         write = f"mkdir -p {site} && echo 'def greet(): return \"{number}\"' >{site}/greeting.py"
         packed_demo.run(f"{LOAD}; add-layer && {write} && make-squashfs --remove-directory")
     assert greet(packed_demo) == "9"
-    done = packed_demo.run(f"{LOAD}; add-layer", check=False)
-    assert done.returncode == 3
+    done = packed_demo.run(f"{LOAD}; add-layer", status=3)
     assert "8 layers already" in done.stderr
     assert "flatten-layers" in done.stderr
     packed_demo.run(f"{LOAD}; flatten-layers && add-layer")
@@ -272,8 +268,7 @@ def test_where_the_top_was_deleted_a_reinstall_makes_one_that_finds_the_layers(l
     before = names(layered)
     way = f"module unload {DEMO_MODULE}; eb --rebuild {root(layered)}/easybuild/*.eb"
     for command in ("add-layer", "flatten-layers", "make-squashfs", "remove-layer", "unmake-squashfs"):
-        done = layered.run(f"{LOAD}; {command}", check=False)
-        assert done.returncode == 2, command
+        done = layered.run(f"{LOAD}; {command}", status=2)
         assert f"{command}: the user software is missing" in done.stderr
         assert way in done.stderr
         assert f"carry-over {root(layered)}/user-software.txt" in done.stderr
@@ -347,11 +342,8 @@ def test_commands_of_a_layer_are_commands_of_the_host(own_demo: User, tmp_path: 
 
 
 def test_an_unpacked_directory_is_no_layer(extended: User) -> None:
-    done = extended.run(f"{LOAD}; add-layer", check=False)
-    assert done.returncode == 2
+    done = extended.run(f"{LOAD}; add-layer", status=2)
     assert "make-squashfs" in done.stderr
-    done = extended.run(f"{LOAD}; remove-layer", check=False)
-    assert done.returncode == 2
-    done = extended.run(f"{LOAD}; make-squashfs; add-layer", check=False)
-    assert done.returncode == 3
+    done = extended.run(f"{LOAD}; remove-layer", status=2)
+    done = extended.run(f"{LOAD}; make-squashfs; add-layer", status=3)
     assert "--remove-directory" in done.stderr

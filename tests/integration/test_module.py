@@ -178,6 +178,5 @@ def test_with_no_image_at_all_loading_fails_in_one_sentence_and_unloading_works(
     done = own_demo.run(f"module load {DEMO_MODULE}", check=False)
     assert done.returncode != 0
     assert "demo.sif' is gone, and the site has no copy of it" in done.stderr.replace("\n", " ").replace("  ", " ")
-    wrapper = own_demo.run(f"{own_demo.installdir(DEMO_MODULE)}/bin/python -c 1", check=False)
-    assert wrapper.returncode == 126
+    wrapper = own_demo.run(f"{own_demo.installdir(DEMO_MODULE)}/bin/python -c 1", status=126)
     assert "is gone" in wrapper.stderr

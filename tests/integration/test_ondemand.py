@@ -3,13 +3,13 @@
 import json
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 from test_serve import ask
 from tests.lacking import lacking
+from tests.programs import ran
 from tests.waiting import until
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, ROOT, User, make_user
@@ -80,9 +80,7 @@ def filled_in(path: Path, **chosen: object) -> str:
     ruby = shutil.which("ruby")
     if not ruby:
         lacking("ruby is not installed: testbed/setup --all")
-    done = subprocess.run(
-        [ruby, "-e", FILL_IN, str(path), json.dumps(chosen)], capture_output=True, text=True, check=False
-    )
+    done = ran([ruby, "-e", FILL_IN, str(path), json.dumps(chosen)])
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

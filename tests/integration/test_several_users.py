@@ -120,8 +120,7 @@ def test_an_installation_of_another_member(own_demo: User, wheel: Path) -> None:
     try:
         give(root, "1:1", "go-w")
         for command in ("make-squashfs", "unmake-squashfs"):
-            done = own_demo.run(f"{LOAD}; {command}", check=False)
-            assert done.returncode == 9
+            done = own_demo.run(f"{LOAD}; {command}", status=9)
             assert "for group write permission, ask its owner" in done.stderr
         done = own_demo.run(f"eb --rebuild {DEMO_EASYCONFIG}", check=False)
         assert done.returncode != 0
@@ -193,8 +192,7 @@ def test_packages_of_two_members_are_packed_and_unpacked_by_one_of_them(own_demo
         own_demo.run(f"umask 002; {LOAD}; make-squashfs --replace")
         # as if the other member had packed: their folders are read-only, and only they can change that
         give(theirs, "1:0", "a-w")
-        done = own_demo.run(f"umask 002; {LOAD}; unmake-squashfs", check=False)
-        assert done.returncode == 9
+        done = own_demo.run(f"umask 002; {LOAD}; unmake-squashfs", status=9)
         assert "which stay read-only. Ask " in done.stderr
         assert " to run unmake-squashfs." in done.stderr
         assert not (root / "user-software/venv").stat().st_mode & 0o222, "what was changed for it is as before"
@@ -230,8 +228,7 @@ def test_easybuilds_permissions_do_not_reach_what_users_made(own_demo: User) -> 
         assert {path for path in writable if path.parts[:1] not in {(name,) for name in users}} == set()
         assert modes(root / "user-software") == before
         assert [path for path in root.iterdir() if path.name.startswith(".")] == []
-    done = own_demo.run(f"{LOAD}; make-squashfs", check=False)
-    assert done.returncode == 9
+    done = own_demo.run(f"{LOAD}; make-squashfs", status=9)
     assert f"chmod u+w '{root}'" in done.stderr
     own_demo.run(f"{LOAD}; chmod u+w $CONTAINERROOT; make-squashfs --remove-directory; unmake-squashfs")
     assert modes(root / "user-software") == before

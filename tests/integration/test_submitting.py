@@ -148,13 +148,11 @@ def test_a_node_without_munge_is_named(inside: User, site: Path, tmp_path: Path)
     (socket,) = {line for line in site.read_text().splitlines() if line.endswith('/munge:ro",')}
     lines = [line for line in site.read_text().splitlines(keepends=True) if "/munge/run:" not in line]
     changed.write_text("".join(lines).replace(socket, f'    "{munge}:{munge}:ro",'))
-    checked = inside.run(f"sifmod site check --site {changed}", check=False)
-    assert checked.returncode == 1
+    checked = inside.run(f"sifmod site check --site {changed}", status=1)
     assert str(munge) in checked.stdout
     user = make_user(tmp_path / "eb", SIFMOD_SITE=str(changed), SLURM_CONF=inside.env["SLURM_CONF"])
     user.eb(DEMO_EASYCONFIG)
-    done = user.run(f"{LOAD}; start-shell -c true", check=False)
-    assert done.returncode == 126
+    done = user.run(f"{LOAD}; start-shell -c true", status=126)
     assert str(munge) in done.stderr
     assert "SIFMOD_FEATURES=-slurm" in done.stderr
     # the folder without a socket, as where munged does not run: Slurm says so

@@ -104,8 +104,7 @@ def test_after_a_direct_call_it_is_refresh_commands_that_sees_it(own_demo: User,
     own_demo.run(f"{LOAD}; refresh-commands")
     moo(own_demo)
     own_demo.run(f"{direct} uninstall -y cowsay")
-    done = own_demo.run(f"{LOAD}; cowsay", check=False)
-    assert done.returncode == 127
+    done = own_demo.run(f"{LOAD}; cowsay", status=127)
     assert "no longer has this command; run: refresh-commands" in done.stderr
     own_demo.run(f"{LOAD}; refresh-commands")
     assert commands_of(own_demo) == []
@@ -124,8 +123,7 @@ def test_what_is_carried_over_has_its_commands(own_demo: User, tmp_path: Path) -
     load = f"cd {clone}; export PYTHONPATH=:{tmp_path}:; {LOAD}"
     for command in ("pip --version", "pip list", "list-packages", "list-packages --check"):
         own_demo.run(f"{load}; {command}; singularity exec $SIF {command}")
-    done = own_demo.run(f"{load}; carry-over {tmp_path}/list.txt", check=False)
-    assert done.returncode == 10, done.stderr
+    own_demo.run(f"{load}; carry-over {tmp_path}/list.txt", status=10)
     assert not (tmp_path / "hostile").exists()
     moo(own_demo)
 
@@ -179,8 +177,7 @@ def test_what_is_not_as_expected_is_named_and_nothing_is_changed(
     cowboy: User, prepare: str, status: int, says: str
 ) -> None:
     root = cowboy.installdir(DEMO_MODULE)
-    done = cowboy.run(f"cd {root}; {prepare}; bin/refresh-commands", check=False)
-    assert done.returncode == status, done.stderr
+    done = cowboy.run(f"cd {root}; {prepare}; bin/refresh-commands", status=status)
     assert says in done.stderr
     assert (root / "bin/pip").stat().st_size
 

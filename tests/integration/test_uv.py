@@ -63,8 +63,7 @@ class Case:
         return {path.name for path in self.site_packages.iterdir() if path.name != "__pycache__"}
 
     def run(self, command: str, *, status: int = 0) -> str:
-        done = self.user.run(f"module load Demo/1.0; {command}", check=False)
-        assert done.returncode == status, done.stdout + done.stderr
+        done = self.user.run(f"module load Demo/1.0; {command}", status=status)
         return done.stdout + done.stderr
 
     def uv(self, words: str, *, status: int = 0) -> str:
@@ -171,8 +170,7 @@ def test_uv_of_the_image(own_demo: User, index: Path) -> None:
         f"UV_PROJECT_ENVIRONMENT={host} uv venv --clear",
         "uv venv --clear /user-software/venv/demo/../demo",
     ):
-        done = own_demo.run(f"{LOAD}; {words}", check=False)
-        assert done.returncode == (1 if words.startswith("pip") else 2), done.stderr
+        done = own_demo.run(f"{LOAD}; {words}", status=1 if words.startswith("pip") else 2)
         assert "the user software, wh" in done.stderr
     assert there(own_demo) == {"needs_vendor"}
 
@@ -183,8 +181,7 @@ def test_uv_of_the_user_software(own_demo: User, index: Path) -> None:
     shutil.copy(str(shutil.which("uv")), bin_folder / "uv")
     for uv in ("singularity exec $SIF uv", "uv", "start-shell -c 'uv \"$@\"' uv"):
         own_demo.run(f"{LOAD}; PATH=${{PATH//:*venv*:/:}}; {uv} pip install {FLAGS} -f {index} -U needs-vendor")
-        refused = own_demo.run(f"{LOAD}; {uv} pip install {FLAGS} -f {index} needs-newer", check=False)
-        assert refused.returncode == 1
+        refused = own_demo.run(f"{LOAD}; {uv} pip install {FLAGS} -f {index} needs-newer", status=1)
         assert "depend on demo-vendor>=9" in refused.stderr
     # by its path it never replaces a package of the image, but does not see what needs another version
     exact = f"singularity exec $SIF /user-software/venv/demo/bin/uv pip install {FLAGS} -f {index}"
@@ -199,8 +196,7 @@ def test_requirements_from_pipes_are_read_by_both_runs(own_demo: User, index: Pa
     assert there(own_demo) == {"plain", "needs_vendor"}
     own_demo.run(f'{LOAD}; start-shell -c "{uv} -qr <(echo picky) -c <(echo picky==1.0)"')
     assert there(own_demo) == {"plain", "needs_vendor", "picky"}
-    refused = own_demo.run(f"{LOAD}; echo needs-newer | {uv} -r -", check=False)
-    assert refused.returncode == 1
+    own_demo.run(f"{LOAD}; echo needs-newer | {uv} -r -", status=1)
 
 
 @pytest.mark.slow
@@ -226,8 +222,7 @@ def test_what_would_install_the_image_s_packages_anyway_is_refused(own_demo: Use
         ("pip sync r.txt", "uv pip install -r FILE"),
         (f"pip install -r {lock}", "uv export --no-emit-project | uv pip install -r -"),
     ):
-        done = own_demo.run(f"{LOAD}; uv {words}", check=False)
-        assert done.returncode == 2
+        done = own_demo.run(f"{LOAD}; uv {words}", status=2)
         assert instead in done.stderr
     assert there(own_demo) == set()
 
@@ -282,14 +277,12 @@ def test_a_project_on_the_user_software_keeps_what_the_image_has(own_demo: User,
         f"{named}; uv add needs-newer",
         f"export UV_PROJECT_ENVIRONMENT={host}; uv add demo-vendor",
     ):
-        done = own_demo.run(f"{LOAD}; cd {project}; {words}", check=False)
-        assert done.returncode == 1
+        done = own_demo.run(f"{LOAD}; cd {project}; {words}", status=1)
         assert "the image has demo-vendor==1.2.3+site, which it keeps. If the project names it, leave it out" in (
             done.stderr
         )
     # what the image alone has, in that version
-    done = own_demo.run(f"{LOAD}; cd {project}; uv add --active demo-vendor==1.2.3+site", check=False)
-    assert done.returncode == 1
+    done = own_demo.run(f"{LOAD}; cd {project}; uv add --active demo-vendor==1.2.3+site", status=1)
     assert "uv: the image has demo-vendor==1.2.3+site, which programs of the module find without" in done.stderr
     assert [path.read_bytes() for path in project_files] == before
     (project / ".venv").symlink_to(host)
@@ -320,8 +313,7 @@ def test_what_can_not_keep_the_image_s_packages_is_refused(own_demo: User, tmp_p
     make_wheel(tmp_path, tool, "1.0", "", scripts={tool: f"#!python\n{entry}\n"})
     own_demo.run(f"{LOAD}; pip install --no-index --find-links {tmp_path} {tool}")
     for start in (tool, f"singularity exec $SIF {tool}"):
-        done = own_demo.run(f"{LOAD}; {start} -C . install -v", check=False)
-        assert done.returncode == 2
+        done = own_demo.run(f"{LOAD}; {start} -C . install -v", status=2)
         assert "type in its folder: pip install -e . " in done.stderr
         assert f"env -u VIRTUAL_ENV {tool} -C . install -v" in done.stderr
         for words in ("install --dry-run", "lock", "--version"):
@@ -399,8 +391,7 @@ def test_eb_and_carry_over_install_with_uv_where_the_site_says_so(tmp_path: Path
     (tmp_path / "clone").mkdir()
     (tmp_path / "clone/uv.toml").write_text("[")  # somebody else's: read, it would be an error
     there_too = f"unset UV_CONFIG_FILE; export UV_OFFLINE=1; cd {tmp_path}/clone"
-    carried = user.run(f"{LOAD}; {there_too}; carry-over ../list.txt", check=False)
-    assert carried.returncode == 10
+    carried = user.run(f"{LOAD}; {there_too}; carry-over ../list.txt", status=10)
     assert carried.stdout.splitlines()[-1] == "Could not be carried over: needs-newer==1.0"
     assert ("Using pip instead of uv." in carried.stdout) == lacks
     assert there(user) == {"needs_vendor", "picky", "plain"}
@@ -419,8 +410,7 @@ def test_pip_and_uv_say_that_the_user_software_is_packed(extended: User, index: 
     extended.run(f"{LOAD}; make-squashfs --remove-directory")
     for tool in ("pip", "pip3", "singularity exec $SIF pip", "uv pip", "start-shell -c 'uv pip \"$@\"' uv"):
         for words in (f"install --no-index --find-links {index} plain", "uninstall greeting"):
-            done = extended.run(f"{LOAD}; {tool} {words}", check=False)
-            assert done.returncode == (2 if "uv" in tool else 1)
+            done = extended.run(f"{LOAD}; {tool} {words}", status=2 if "uv" in tool else 1)
             assert "the user software is packed" in done.stderr
             assert ("add-layer; " in done.stderr) == ("install" in words.split())
             assert ("unmake-squashfs; " in done.stderr) == ("uninstall" in words.split())
@@ -430,7 +420,6 @@ def test_pip_and_uv_say_that_the_user_software_is_packed(extended: User, index: 
 
 def test_pip_refuses_the_home(own_demo: User, wheel: Path) -> None:
     for pip in ("pip", "python -m pip", "singularity exec $SIF pip"):
-        done = own_demo.run(f"{LOAD}; {pip} install --user {wheel}", check=False)
-        assert done.returncode == 1
+        done = own_demo.run(f"{LOAD}; {pip} install --user {wheel}", status=1)
         assert "/.local/lib/python3.11/site-packages" in done.stderr
         assert f"type: pip install {wheel}" in done.stderr

@@ -2,19 +2,25 @@
 
 import os
 import re
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from tests.programs import ran
 
 from conftest import ROOT, TESTBED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-# The tests of what uses a dependency, or what that needs itself.
-EASYBUILD = ("eb", "easyconfig/test_text.py", "test_easyconfigs.py")
+# The tests of the modules that import a dependency, or that import what needs it; of EasyBuild those that ask it. What
+# only uses such a module can't tell one version from another.
+EASYBUILD = (
+    *("eb/test_configuration.py", "eb/test_easyblock.py", "eb/test_progress.py", "eb/test_robot.py"),
+    *("easyconfig/test_text.py", "test_easyconfigs.py"),
+)
+# EasyBuild's display is one of rich only there
+BARS = "eb/test_progress.py::test_on_a_terminal_the_work_is_one_of_easybuild_s_bars"
 TEMPLATES = ("catalogue/test_pages.py", "render/test_golden.py", "render/test_job.py")
 USED_BY: dict[str, tuple[str, ...]] = {
     "click": ("commands/test_output.py", "commands/test_progress.py", "test_cli.py"),
@@ -25,27 +31,17 @@ USED_BY: dict[str, tuple[str, ...]] = {
     "markupsafe": TEMPLATES,
     "mdurl": ("catalogue/test_pages.py",),
     "packaging": (
-        "environment",
-        "install/test_probe.py",
-        "installed",
-        "site",
-        "image/test_python.py",
-        "image/test_sbom.py",
-        "advice",
-        "text/test_version.py",
+        *("environment", "advice", "site/test_advisories.py", "text/test_version.py", "wheels/test_building.py"),
+        *("image/test_python.py", "image/test_sbom.py"),
+        *("install/test_mpi.py", "install/test_probe.py", "installed/test_consistency.py"),
     ),
-    "pyelftools": ("image/test_mpi.py", "image/test_system.py"),
-    "pygments": ("commands/test_output.py", "eb/test_progress.py"),
+    "pyelftools": ("image/test_fatbin.py", "image/test_mpi.py"),
+    "pygments": ("commands/test_output.py", BARS),
     "pysquashfsimage": ("image/test_squashfs.py", "image/test_inspection.py"),
     "pyyaml": ("text/test_yaml.py", "catalogue/test_ondemand.py", "environment/test_conda.py"),
-    "rich": (
-        "commands/test_output.py",
-        "commands/test_progress.py",
-        "commands/test_terminal.py",
-        "eb/test_progress.py",
-    ),
-    "tomli": ("site", "environment"),
-    "tomli-w": ("environment", "install/test_hostmpi.py"),
+    "rich": ("commands/test_output.py", "commands/test_progress.py", "commands/test_terminal.py", BARS),
+    "tomli": ("environment", "install/test_uv.py", "site/test_settings.py"),
+    "tomli-w": ("environment", "install/test_hostmpi.py", "upkeep/test_findings.py"),
 }
 # The room whose libraries only the extra of its name asks for.
 NEEDS_AN_EXTRA = "environment"
@@ -66,9 +62,7 @@ def run_unit_tests(commands: Path, tmp_path: Path, *paths: str) -> None:
         tmp_path / "unit",
     ]
     tests = [f"tests/unit/{path}" for path in paths]
-    done = subprocess.run(
-        [*pytest_of, "-m", "not slow", *tests], cwd=ROOT, env=environ, capture_output=True, text=True, check=False
-    )
+    done = ran([*pytest_of, "-m", "not slow", *tests], cwd=ROOT, env=environ)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -80,13 +74,10 @@ def uv(*words: object, cwd: Path) -> None:
         ("PIP_FIND_LINKS", "UV_FIND_LINKS"),
     )
     found = {theirs: os.environ[ours] for ours, theirs in indexes if os.environ.get(ours)}
-    done = subprocess.run(
+    done = ran(
         ["uv", "--quiet", *map(str, words)],
         env={**os.environ, **found, "UV_INDEX_STRATEGY": "unsafe-best-match"},
         cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
 

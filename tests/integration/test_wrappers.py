@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.programs import write_program
 
 from conftest import DEMO_MODULE, LUMI_MODULE, User
 
@@ -51,9 +52,7 @@ def test_of_another_install_than_the_loaded_one(demo: User, lumi: User) -> None:
 
 
 def test_xargs_and_a_shebang_line_find_the_wrapper(demo: User, tmp_path: Path) -> None:
-    script = tmp_path / "script"
-    script.write_text("#!/usr/bin/env python\nimport sys\nprint(sys.prefix)\n")
-    script.chmod(0o755)
+    script = write_program(tmp_path / "script", "#!/usr/bin/env python\nimport sys\nprint(sys.prefix)\n")
     assert demo.out(f"{LOAD}; {script}") == "/user-software/venv/demo"
     assert demo.out(f"{LOAD}; printf '1 2' | xargs -n1 python -c 'import sys; print(sys.argv[1])'") == "1\n2"
 
@@ -115,8 +114,7 @@ def test_from_inside_the_container(demo: User, lumi: User) -> None:
     python = demo.installdir(DEMO_MODULE) / "bin" / "python"
     show = "-c 'import sys; print(sys.prefix)'"
     assert demo.out(f"{LOAD}; singularity exec -B /tmp $SIF {python} {show}") == "/user-software/venv/demo"
-    done = lumi.run(f"module load {LUMI_MODULE}; singularity exec -B /tmp $SIF {python} {show}", check=False)
-    assert done.returncode == 127
+    done = lumi.run(f"module load {LUMI_MODULE}; singularity exec -B /tmp $SIF {python} {show}", status=127)
     assert "you are inside another container, which has no" in done.stderr
 
 
@@ -179,8 +177,7 @@ def test_links_that_lead_to_what_the_container_lacks(demo: User, scratch: Path, 
         )
         assert (done.stdout, done.stderr) == (f"{scratch}/proj\n/mnt\n", "")
     for word in (f"{tmp_path}/link/proj/a.py", "link/proj/a.py"):
-        done = demo.run(f"{LOAD}; python {word}", cwd=tmp_path, check=False)
-        assert done.returncode == 2
+        done = demo.run(f"{LOAD}; python {word}", cwd=tmp_path, status=2)
         assert done.stderr.startswith(
             f"python: '{tmp_path}/link/proj/a.py' leads through a link to '{scratch}/proj/a.py' on this host, and no "
             f"bind path of the container contains that. To see it there: {export}\n"
@@ -235,8 +232,7 @@ def test_a_locale_that_the_image_lacks_becomes_one_that_it_has(demo: User) -> No
 def test_a_working_directory_that_is_gone_is_named(demo: User, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
-    done = demo.run(f"{LOAD}; cd {gone}; rmdir {gone}; python -c pass", check=False)
-    assert done.returncode == 126
+    done = demo.run(f"{LOAD}; cd {gone}; rmdir {gone}; python -c pass", status=126)
     assert done.stderr.splitlines()[-1].startswith(f"python: the working directory, '{gone}', is gone")
     gone.mkdir()
     done = demo.run(f"{LOAD}; cd {gone}; rmdir {gone}; env -u PWD $CONTAINERROOT/bin/python -c pass", check=False)
@@ -267,8 +263,7 @@ def test_a_signal_reaches_the_program_which_ends_as_it_likes(
         "python listen.py >out & until grep -q ready out; do sleep 0.05; done; while kill -%s $! 2>/dev/null; do "
         "for _ in {1..100}; do kill -0 $! 2>/dev/null || break; sleep 0.1; done; done; wait $!"
     )
-    done = demo.run(f"{LOAD}; {script % name}", cwd=tmp_path, check=False)
-    assert done.returncode == status
+    demo.run(f"{LOAD}; {script % name}", cwd=tmp_path, status=status)
     assert (tmp_path / "out").read_text() == f"ready\nSIG{name}\n"
 
 
@@ -348,9 +343,7 @@ def test_the_keys_of_a_terminal_stop_go_on_and_interrupt(demo: User) -> None:
 
 def test_a_wrapper_starts_no_process_of_its_own(own_demo: User, tmp_path: Path) -> None:
     """Each would cost a millisecond, for every rank: the wrapper becomes the runtime, and nothing else is started."""
-    stub = tmp_path / "singularity"
-    stub.write_text("#!/bin/sh\n")
-    stub.chmod(0o755)
+    write_program(tmp_path / "singularity", "#!/bin/sh\n")
     log = tmp_path / "log"
     trace = f"PATH={tmp_path}:$PATH strace -f -o {log} -e trace=process $CONTAINERROOT/bin/python -c pass"
     for state in ("true", "make-squashfs", "make-squashfs --remove-directory"):

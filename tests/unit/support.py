@@ -17,6 +17,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Protocol, Union
 
 from click.testing import CliRunner
+from tests.programs import write_program
 
 from sifmod import __version__, names
 from sifmod.container.spec import ContainerSpec, PythonLayout
@@ -94,8 +95,7 @@ def make_installation(space: SoftwareSpace, module: str, **changes: Any) -> Path
     }
     for name, text in {**files, names.MANIFEST: Manifest(**fields).text}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-        (root / name).chmod(0o755)
+        write_program(root / name, text)
     venv = root / names.USER_SOFTWARE_DIRECTORY / "venv" / "demo"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").symlink_to("/usr/bin/python3")
@@ -307,10 +307,7 @@ class Stubs:
 
     def __call__(self, name: str, script: str) -> Path:
         """Make a command, and return its path."""
-        path = self.folder / name
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-        return path
+        return write_program(self.folder / name, f"#!/bin/sh\n{script}\n")
 
 
 class FakeRuntime:
@@ -324,10 +321,9 @@ class FakeRuntime:
         self.bin = home / "bin"
         self.bin.mkdir(parents=True)
         self.path = self.bin / name
-        self.path.write_text(
-            _FAKE_RUNTIME.format(python=sys.executable, home=str(home), contained=list(names.CONTAINED))
+        write_program(
+            self.path, _FAKE_RUNTIME.format(python=sys.executable, home=str(home), contained=list(names.CONTAINED))
         )
-        self.path.chmod(0o755)
         self.answer()
 
     def answer(

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.programs import ran
 
 import sifmod
 from sifmod import resources
@@ -45,13 +46,7 @@ def package(tmp_path: Path) -> Path:
 
 def found_by(package: Path) -> subprocess.CompletedProcess[str]:
     code = "from sifmod.resources import data_path; print(data_path('sites'))"
-    return subprocess.run(
-        [sys.executable, "-B", "-c", code],
-        env={"PYTHONPATH": str(package.parent)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return ran([sys.executable, "-B", "-c", code], env={"PYTHONPATH": str(package.parent)})
 
 
 def test_the_data_files_are_in_the_package_or_at_the_top_of_a_checkout(package: Path) -> None:

@@ -3,7 +3,6 @@
 import importlib
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.programs import ran
 
 from sifmod.container.runtime import APPTAINER, RUNTIMES
 
@@ -104,9 +104,7 @@ def test_commands_of_modules_start_it(third: SimpleNamespace, tools: Stubs, tmp_
     def called(folder: Path, **environ: str) -> tuple[int, str]:
         path = f"{acme.parent}:/usr/bin:/bin"
         words = [f"{spec.installdir}/bin/in-container", "echo", "a b"]
-        done = subprocess.run(
-            words, cwd=folder, env={"PATH": path, **environ}, capture_output=True, text=True, check=False
-        )
+        done = ran(words, cwd=folder, env={"PATH": path, **environ})
         return done.returncode, done.stdout + done.stderr
 
     assert called(tmp_path) == (0, f"{spec.installdir}/thing.sqsh echo a b\n")
@@ -123,7 +121,7 @@ def test_a_site_that_has_it_no_more_starts_sifs(third: SimpleNamespace, tmp_path
     third.site = replace(third.site, runtimes=(), runtime="acme-less")
     spec = written(third, tmp_path / "top")
     words = [f"{spec.installdir}/bin/in-container", "true"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = ran(words)
     assert "looked for acme-less on PATH" in done.stderr
 
 

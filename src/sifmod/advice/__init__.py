@@ -1,4 +1,1 @@
-"""What is known to go wrong, with which containers and on which nodes.
-
-Looks down at no other room.
-"""
+"""What is known to go wrong, with which containers and on which nodes."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
+
+from packaging.utils import canonicalize_name
 
 from sifmod.catalogue.model import Entry
 
@@ -21,7 +22,7 @@ def search_script(entries: Sequence[Entry]) -> str:
         for command in entry.commands:
             commands.setdefault(command, []).append(number)
         for package in entry.packages:
-            packages.setdefault(_spelling(package.name), []).append((number, package.version))
+            packages.setdefault(canonicalize_name(package.name), []).append((number, package.version))
     data = {
         "modules": [entry.module for entry in entries],
         "commands": [[name, _distances(found)] for name, found in sorted(commands.items())],
@@ -30,11 +31,6 @@ def search_script(entries: Sequence[Entry]) -> str:
     # pure ASCII, and no "</script>" or "<!--" whoever includes it
     text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return f"globalThis.sifmodIndex = {text};\n"
-
-
-def _spelling(name: str) -> str:
-    """Return a package's name as the search compares it: `PyTorch_Lightning` is `pytorch-lightning`."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _postings(name: str, found: Sequence[tuple[int, str]]) -> list[object]:

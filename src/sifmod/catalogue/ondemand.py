@@ -194,10 +194,6 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(sh=quoting.shell, erb=_erb)
+    # eRuby prints `<%%` as `<%`
+    environment.filters.update(sh=quoting.shell, erb=lambda text: text.replace("<%", "<%%"))
     return environment
-
-
-def _erb(text: str) -> str:
-    """Return text that eRuby prints as it is."""
-    return text.replace("<%", "<%%")

@@ -47,7 +47,8 @@ def _mine() -> Iterator[tuple[list[_Mine], list[str]]]:
     """Yield the servers, and what is wrong; files of jobs that are gone are removed."""
     with opened_folder(Path.home()) as folder:
         found, damaged, unready = servings(folder) if folder >= 0 else ([], [], [])
-        jobs, cluster = (jobs_of_user(), this_cluster()) if found or unready else ({}, "")
+        jobs = jobs_of_user() if found or unready else {}
+        cluster = this_cluster() if found else ""
         problems = [f"'{Path.home() / FOLDER / name}' is not what a server has written: remove it" for name in damaged]
         alive = []
         for job in unready:

@@ -1,4 +1,1 @@
-"""What an easyconfig describes: the validated spec, its bind paths, its variables.
-
-Looks down at: advice, text.
-"""
+"""What an easyconfig describes: the validated spec, its bind paths, its variables."""

@@ -153,16 +153,15 @@ class LibraryOrder:
     since: str  # the first of these releases; later ones have a row of their own if they differ
     # whether the image's default search path is put before that folder, if the image does not set LD_LIBRARY_PATH
     fills: bool
-    prepends: bool  # whether PREPEND_LD_LIBRARY_PATH, if it is set after that file was read, comes before everything
 
 
 LIBRARY_ORDERS = (
     # 1.4.5 was run; 1.3.6 was read: action_script.sh, 99-base.sh
-    LibraryOrder("apptainer", "1.3", fills=False, prepends=False),
+    LibraryOrder("apptainer", "1.3", fills=False),
     # 1.5.3 and August 2026 were read; CHANGELOG.md, v1.5.0; #3346
-    LibraryOrder("apptainer", "1.5", fills=True, prepends=True),
+    LibraryOrder("apptainer", "1.5", fills=True),
     # the sources of August 2026 were read: action_script.sh
-    LibraryOrder("singularity-ce", "4.0", fills=False, prepends=False),
+    LibraryOrder("singularity-ce", "4.0", fills=False),
 )
 
 

@@ -1,4 +1,1 @@
-"""How an easyconfig is written for an image, a file to build one from, or a module.
-
-Looks down at: fetch, host, eb, site, container, image, text.
-"""
+"""How an easyconfig is written for an image, a file to build one from, or a module."""

@@ -17,7 +17,6 @@ from sifmod.container.dockerfile import (
     IGNORE_FILE,
     PREDEFINED_ARGUMENT,
     Dockerfile,
-    Instruction,
     copied_files,
     expanded,
     is_dockerfile,
@@ -311,16 +310,12 @@ def _read_dockerfile(path: Path, text: str) -> Optional[BuildFile]:
         labels=labels,
         base=f"docker://{reference}" if reference else "",
         written=dockerfile.base,
-        sources=tuple(_dockerfile_sources(dockerfile.instructions)),
+        sources=tuple(
+            (f"line {one.first + 1}", source) for one in dockerfile.instructions for source in copied_files(one)
+        ),
         arguments=_arguments(name for name in lacking if not PREDEFINED_ARGUMENT.fullmatch(name)),
         command=next(filter(None, map(_command, (started.get("ENTRYPOINT", []), started.get("CMD", [])))), ""),
     )
-
-
-def _dockerfile_sources(instructions: Iterable[Instruction]) -> Iterator[tuple[str, str]]:
-    for one in instructions:
-        for source in copied_files(one):
-            yield f"line {one.first + 1}", source
 
 
 def _arguments(found: Iterable[str]) -> tuple[str, ...]:

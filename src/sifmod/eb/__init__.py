@@ -1,4 +1,1 @@
-"""What sifmod knows of EasyBuild: its settings, its robot path, its easyconfigs.
-
-Looks down at: site, container, text.
-"""
+"""What sifmod knows of EasyBuild: its settings, its robot path, its easyconfigs."""

@@ -1,4 +1,1 @@
-"""What a file of packages asks for, and how it becomes an image or user software on a base.
-
-Looks down at: install, easyconfig, host, site, container, text.
-"""
+"""What a file of packages asks for, and how it becomes an image or user software on a base."""

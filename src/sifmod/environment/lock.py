@@ -129,7 +129,8 @@ def read_lock(path: Path, platform: Platform) -> tuple[Locked, ...]:
     try:
         tables = toml_of(path)
         lock = Pylock.from_dict(of_uv(path, tables, platform.environment) if path.name == UV_LOCK else tables)
-        selected = list(lock.select(environment=_environment(platform), tags=_tags(platform)))
+        tags = [Tag(*parts) for parts in (text.split("-") for text in platform.tags) if len(parts) == 3]
+        selected = list(lock.select(environment=_environment(platform), tags=tags))
     except PylockSelectError as error:
         raise SifmodError(
             f"the lock '{path}' is not for the base's {platform.title}: {error}. Lock the packages for it, or choose "
@@ -146,10 +147,6 @@ def read_lock(path: Path, platform: Platform) -> tuple[Locked, ...]:
 def _environment(platform: Platform) -> Environment:
     environment: Any = dict(platform.environment)
     return environment  # type: ignore[no-any-return]
-
-
-def _tags(platform: Platform) -> list[Tag]:
-    return [Tag(*parts) for parts in (text.split("-") for text in platform.tags) if len(parts) == 3]
 
 
 def _locked(path: Path, package: Package, source: object) -> Locked:

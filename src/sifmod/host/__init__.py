@@ -1,4 +1,1 @@
-"""What this node has: the runtime, GPUs, commands, files.
-
-Looks down at: site, container, text.
-"""
+"""What this node has: the runtime, GPUs, commands, files."""

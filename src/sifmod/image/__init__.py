@@ -1,4 +1,1 @@
-"""What is in an image, read from its files alone.
-
-Looks down at: text, inside.
-"""
+"""What is in an image, read from its files alone."""

@@ -1,4 +1,1 @@
-"""What runs in a container, with the image's own Python (3.6 or later); nothing here imports sifmod.
-
-Looks down at no other room.
-"""
+"""What runs in a container, with the image's own Python (3.6 or later); nothing here imports sifmod."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from sifmod import names
-from sifmod.container.spec import ContainerSpec
 from sifmod.errors import CommandError, InstallError
 from sifmod.host.runtime import look
 from sifmod.install.probe import PythonFacts, facts_from_answer
@@ -21,11 +20,6 @@ if [ -e {names.RUNSCRIPTS}/{names.PLAIN_FILES} ]; then
 fi
 exec "$@"
 """
-
-
-def installed_packages(spec: ContainerSpec) -> PythonFacts:
-    """Return version and packages of the Python that users get, user software included."""
-    return python_facts(Path(spec.installdir), spec.module, spec.interpreter)
 
 
 def python_facts(root: Path, module: str, interpreter: str) -> PythonFacts:

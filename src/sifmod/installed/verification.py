@@ -44,8 +44,8 @@ from sifmod.usersoftware.state import (
     PACK_AGAIN,
     PACKED,
     problems,
-    recorded_sums,
     sum_findings,
+    sums_in,
 )
 
 _ON_ANOTHER_NODE = "look on another node, or mount its file system here"
@@ -434,7 +434,7 @@ def _user_software(installation: Installation, *, fast: bool) -> Iterator[Findin
         if state.has_packed and not state.packed_problem and not is_layer:
             yield Finding(NOTE, topic, f"'{state.packed}' is older than the directory, and not in use")
         return
-    recorded = recorded_sums(installation.root)
+    recorded = sums_in(installation.root / names.USER_SOFTWARE_SHA256)
     damaged = list(sum_findings(state))
     if damaged:
         yield from damaged

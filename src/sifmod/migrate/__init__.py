@@ -1,4 +1,1 @@
-"""What an easyconfig of LUMI's, or a recipe or module of SHPC, becomes here.
-
-Looks down at: easyconfig, fetch, host, eb, site, container, image, text.
-"""
+"""What an easyconfig of LUMI's, or a recipe or module of SHPC, becomes here."""

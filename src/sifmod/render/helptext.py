@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from textwrap import fill
+from textwrap import fill, indent
 
 from sifmod import names
 from sifmod.advice.advisory import Advisory
@@ -168,7 +168,7 @@ def examples(spec: ContainerSpec, site: Site) -> str:
             "See a directory of yours in the container, as /data:",
             f"mkdir -p $HOME/data\nSINGULARITY_BIND=$HOME/data:/data {enter} ls /data",
         )
-    return "\n\n".join(f"{title}\n{_indented(f'{load}{chr(10)}{lines}')}" for title, lines in (first, second, third))
+    return "\n\n".join(f"{title}\n{indent(f'{load}{chr(10)}{lines}', '  ')}" for title, lines in (first, second, third))
 
 
 def whatis(spec: ContainerSpec, given: Sequence[str]) -> list[str]:
@@ -240,7 +240,3 @@ def _filled(text: str, first: str, others: str) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())

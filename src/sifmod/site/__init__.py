@@ -1,4 +1,1 @@
-"""What the cluster says: its settings, and the files, kinds and schema that define them.
-
-Looks down at: container, advice, text.
-"""
+"""What the cluster says: its settings, and the files, kinds and schema that define them."""

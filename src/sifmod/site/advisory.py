@@ -103,10 +103,6 @@ def _table(example: str, check: Callable[[str, str], Any], value: Any) -> Mappin
     return MappingProxyType(found)
 
 
-def _pattern(_name: str, text: str) -> str:
-    return text
-
-
 def _range(_name: str, text: str) -> SpecifierSet:
     try:
         return SpecifierSet(text)
@@ -171,7 +167,7 @@ _PATTERNS = Kind("list of shell patterns", _WORDS.read, _WORDS.schema)
 _DIGESTS = Kind("list of `sha256:...`", partial(_texts, _digest), _filled(f"^{DIGEST.pattern}$"))
 _LABELS = Kind(
     "table of shell patterns",
-    partial(_table, '{ "org.opencontainers.image.version" = "1.*" }', _pattern),
+    partial(_table, '{ "org.opencontainers.image.version" = "1.*" }', lambda _name, text: text),
     table_schema({"type": "string"}),
 )
 _RANGES = Kind(

@@ -1,4 +1,1 @@
-"""How values are quoted, measured, ordered and suggested.
-
-Looks down at no other room.
-"""
+"""How values are quoted, measured, ordered and suggested."""

@@ -1,4 +1,1 @@
-"""What a centre asks of the modules that it has: newer tags, bills of materials, findings of scanners, other tools.
-
-Looks down at: installed, fetch, host, site, image, text.
-"""
+"""What a centre asks of the modules that it has: newer tags, bills of materials, findings of scanners, other tools."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from sifmod.errors import SifmodError
 from sifmod.finding import NOTE, PROBLEM, WARNING
 from sifmod.host.files import content_of
@@ -66,7 +68,7 @@ class Report:
     module: str  # the module that the user named; empty if the report itself names the image
     said: tuple[str, ...]  # texts of the report that may identify the image
     found: tuple[Vulnerability, ...]
-    # identifier, package as `_plain` has it, or '' for any, and its version without epoch, or '' for any
+    # identifier, package in its canonical form, or '' for any, and its version without epoch, or '' for any
     dismissed: frozenset[tuple[str, str, str]] = frozenset()
 
 
@@ -242,7 +244,7 @@ def _merged(item: Installation, reports: Sequence[Report]) -> Findings:
     out = set()
     for one in (one for report in reports for one in report.found):
         named = (one.identifier, *one.aliases)
-        plain = _plain(one.package)
+        plain = canonicalize_name(one.package)
         parts = {("", ""), (plain, ""), (plain, _number(one.version))}
         if any((name, *part) in dismissed for name in named for part in parts):
             out.add((one.identifier, one.package))
@@ -267,11 +269,6 @@ def _word(value: Any) -> str:
 def _severity(value: Any) -> str:
     text = str(value).lower()[:_LONGEST]
     return text if text in SEVERITIES else _ALSO.get(text, "unknown")
-
-
-def _plain(package: str) -> str:
-    """Return the name of a package as scanners and package URLs have in common: `ruamel-yaml` for `ruamel.yaml`."""
-    return re.sub(r"[-_.]+", "-", package).lower()
 
 
 def _number(version: str) -> str:
@@ -379,7 +376,9 @@ def _of_cyclonedx(path: Path, data: dict[str, Any]) -> list[Report]:
             elif package or reference in wholes:  # what is not known here may be anything
                 # of a range it is not known whether the installed version is in it
                 these = _texts(item.get("version") for item in versions) if versions else (version,)
-                dismissed.setdefault(link, set()).update((identifier, _plain(package), _number(text)) for text in these)
+                dismissed.setdefault(link, set()).update(
+                    (identifier, canonicalize_name(package), _number(text)) for text in these
+                )
     own = [str(data.get("serialNumber", "")), *(str(one.get("content", "")) for one in image.get("hashes") or ())]
     return [
         Report(

@@ -189,13 +189,8 @@ def packed_problem(path: Path) -> str:
     return f"it is truncated: {size} of {length} bytes" if length > size else ""
 
 
-def recorded_sums(root: Path) -> frozenset[str]:
-    """Return the SHA-256 of the packed files that make-squashfs has written; empty if an older one wrote them."""
-    return sums_in(root / names.USER_SOFTWARE_SHA256)
-
-
 def sums_in(path: Path) -> frozenset[str]:
-    """Return the SHA-256 in a record of make-squashfs; none if it can't be read."""
+    """Return the SHA-256 in a record of make-squashfs; none if it can't be read, or an older one has written none."""
     try:
         text = content_of(path).decode(errors="replace")
     except OSError:

@@ -1,4 +1,1 @@
-"""How a package without a wheel is built for a module whose image has no compiler.
-
-Looks down at: installed, install, usersoftware, host, container, text.
-"""
+"""How a package without a wheel is built for a module whose image has no compiler."""

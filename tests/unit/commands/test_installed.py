@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from tests.programs import write_program
 
 from sifmod import names
 from sifmod.cli import cli
@@ -221,10 +222,7 @@ def test_verify_prints_all_installations_in_order_also_if_one_can_not_be_checked
     make_installation(space, "Zzz/1.0")
     (root / "easybuild").mkdir()
     (root / "easybuild/Python-3.11-demo.eb").touch()
-    eb = prefix / "bin/eb"
-    eb.parent.mkdir()
-    eb.write_text("#!/bin/bash\n")
-    eb.chmod(0o755)
+    eb = write_program(prefix / "bin/eb", "#!/bin/bash\n")
     result = call("verify", "--eb", env={"PATH": f"{eb.parent}:/usr/bin:/bin"})
     assert result.exit_code == 1
     titles = [line.split("  ")[0] for line in result.output.splitlines() if f"  {prefix}/software" in line]

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.programs import ran
 
 from sifmod.eb.available import find_easyconfig, newer_easyconfigs
 from sifmod.eb.configuration import SECTIONS, configuration
@@ -158,9 +158,7 @@ Asked = dict[str, tuple[Path, dict[str, str], dict[str, Any]]]
 
 def ask(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     pytest.importorskip("easybuild")
-    done = subprocess.run(
-        [sys.executable, str(HELPER)], input=json.dumps(cases), capture_output=True, text=True, check=True
-    )
+    done = ran([sys.executable, str(HELPER)], input=json.dumps(cases), check=True)
     answers: list[dict[str, Any]] = json.loads(done.stdout)
     return answers
 

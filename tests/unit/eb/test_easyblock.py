@@ -3,11 +3,11 @@
 import ast
 import importlib.util
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 from tests.lacking import lacking
+from tests.programs import ran
 
 from sifmod.eb.robot import easyblock_path
 
@@ -34,7 +34,7 @@ def test_it_passes_the_style_check_of_easybuild() -> None:
     if importlib.util.find_spec("pycodestyle") is None:
         lacking("pycodestyle is not installed")
     command = [sys.executable, "-m", "pycodestyle", "--max-line-length=120", str(easyblock_path())]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = ran(command)
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -52,13 +52,7 @@ def test_it_has_the_head_of_an_easyblock() -> None:
 
 
 def test_without_sifmod_it_can_be_listed_and_says_in_a_sentence_what_it_needs(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_SIFMOD, str(easyblock_path())],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = ran([sys.executable, "-c", WITHOUT_SIFMOD, str(easyblock_path())], cwd=tmp_path, check=True)
     (sentence,) = done.stdout.splitlines()
     assert "needs sifmod, which this Python can't import" in sentence
     assert "pip install sifmod" in sentence

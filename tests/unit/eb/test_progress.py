@@ -2,10 +2,10 @@
 
 import os
 import re
-import subprocess
 import sys
 
 import pytest
+from tests.programs import ran
 
 pytest.importorskip("easybuild.tools.output")
 
@@ -37,7 +37,7 @@ with rich_live_cm():
 def shown(*options: str, terminal: bool) -> str:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("EASYBUILD_")}
     environ.update(TERM="xterm", COLUMNS="120", PYTHONIOENCODING="utf-8")
-    done = subprocess.run(
+    done = ran(
         [
             sys.executable,
             "-c",
@@ -46,9 +46,6 @@ def shown(*options: str, terminal: bool) -> str:
             "--allow-use-as-root-and-accept-consequences",
         ],
         env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     return re.sub(r"\x1b\[[\d;]*m", "", done.stdout)

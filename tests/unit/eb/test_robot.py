@@ -1,7 +1,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from typing import Callable, Optional
 
 import pytest
 from packaging.requirements import Requirement
+from tests.programs import ran
 
 import sifmod
 from sifmod.eb import robot
@@ -34,11 +34,9 @@ def after(shell: str, command: str, settings: str, environ: Optional[Mapping[str
     with tempfile.TemporaryDirectory() as home:
         printed = Path(home, "printed")
         printed.write_text(settings)
-        done = subprocess.run(
+        done = ran(
             [command, *(["-f"] if shell == "csh" else []), "-c", f"{READ[shell].format(printed)}\n{words}"],
             env={"PATH": os.environ["PATH"], "HOME": home, **(environ or {})},
-            capture_output=True,
-            text=True,
             check=True,
         )
     assert done.stderr == ""
@@ -138,7 +136,7 @@ def test_no_empty_element_gets_into_a_list(name: str, separator: str, present: O
 
 def test_the_printed_path_is_enough_to_import_sifmod_and_what_it_needs() -> None:
     path = after("bash", "bash", easybuild_settings("bash", {}))["SIFMOD_PYTHONPATH"]
-    done = subprocess.run(
+    done = ran(
         [
             sys.executable,
             "-S",
@@ -147,8 +145,6 @@ def test_the_printed_path_is_enough_to_import_sifmod_and_what_it_needs() -> None
             "import sifmod.render.templates, sifmod.install.installer, sifmod.image.inspection; print(sifmod.__file__)",
         ],
         env={"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
         check=True,
     )
     assert done.stdout.strip().endswith("/sifmod/__init__.py")

@@ -82,7 +82,10 @@ def test_a_command_that_can_not_be_started_is_named(command: str, reason: str) -
     assert reason in said
 
 
-def test_after_the_time_limit_all_that_the_command_has_started_is_ended(tmp_path: Path) -> None:
+def test_after_the_time_limit_all_that_the_command_has_started_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sifmod.host.command._GRACE", 0.5)
     script = f"trap '' TERM; sh -c 'trap \"\" TERM; echo $$ >{tmp_path}/child; while :; do sleep 0.1; done' & wait"
     before = time.monotonic()
     with pytest.raises(CommandError, match=r"'sh' did not end within 0\.5 seconds"):
@@ -97,10 +100,11 @@ def test_a_command_without_a_limit_stays_in_the_session_of_its_caller() -> None:
     assert int(run(["sh", "-c", script], time_limit=10).stdout) != os.getsid(0)
 
 
-def test_an_interrupted_command_is_ended(tmp_path: Path) -> None:
-    def interrupt(_line: str) -> None:
-        raise KeyboardInterrupt
+def interrupt(_line: str) -> None:
+    raise KeyboardInterrupt
 
+
+def test_an_interrupted_command_is_ended(tmp_path: Path) -> None:
     script = f"echo $$ >{tmp_path}/pid; echo begun; exec sleep 600"
     with pytest.raises(KeyboardInterrupt):
         follow(["sh", "-c", script], on_line=interrupt, on_silence=print, silence=10)
@@ -108,9 +112,6 @@ def test_an_interrupted_command_is_ended(tmp_path: Path) -> None:
 
 
 def test_what_outlives_an_interrupted_command_is_not_waited_for(tmp_path: Path) -> None:
-    def interrupt(_line: str) -> None:
-        raise KeyboardInterrupt
-
     script = f"sleep 600 & echo $! >{tmp_path}/pid; echo begun; wait"
     before = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
@@ -120,9 +121,6 @@ def test_what_outlives_an_interrupted_command_is_not_waited_for(tmp_path: Path) 
 
 
 def test_all_that_a_command_in_its_own_session_has_started_is_ended(tmp_path: Path) -> None:
-    def interrupt(_line: str) -> None:
-        raise KeyboardInterrupt
-
     script = f"sleep 600 & echo $! >{tmp_path}/pid; echo begun; wait"
     with pytest.raises(KeyboardInterrupt):
         follow(["sh", "-c", script], on_line=interrupt, on_silence=print, silence=10, own_session=True)

@@ -189,6 +189,10 @@ def test_slurm_tells_all_jobs_and_ends_one_whatever_its_variables_say(
     done = CliRunner().invoke(cli, ["serve", "stop", "7"])
     assert (done.exit_code, (tmp_path / "calls").read_text()) == (0, "asked\n7_3\n"), done.output
     assert "job 8 is one of the cluster borealis" in str(CliRunner().invoke(cli, ["serve", "stop", "8"]).exception)
+    for job in ("7", "8"):
+        (folder / f"{job}.json").rename(folder / f"{job}.key")
+    assert "starting" in CliRunner().invoke(cli, ["serve", "list"]).stdout
+    assert (tmp_path / "calls").read_text() == "asked\n7_3\nasked\n", "for a server that answers the cluster counts"
 
 
 def test_who_waits_for_a_server_is_told_when_its_job_ends(tmp_path: Path, folder: Path, stub: Stubs) -> None:

@@ -11,6 +11,7 @@ import packaging.requirements
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.programs import ran
 
 from sifmod.inside import consistency, trees
 from sifmod.inside.consistency import (
@@ -211,13 +212,10 @@ def write_package(folder: Path, name: str, version: str, *requires: str) -> None
 
 
 def run(user_software: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return ran(
         [sys.executable, "-I", *flags, "-", user_software],
         input=program("consistency"),
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},  # it names what that hides
-        capture_output=True,
-        text=True,
-        check=False,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
     )
 
 

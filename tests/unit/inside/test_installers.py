@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.programs import ran
 
 from sifmod import names
 from sifmod.inside import installers
@@ -234,7 +235,7 @@ def test_only_the_lines_of_extras_are_taken_from_the_image_s_metadata(
 
 def run(tool: str, *words: str, python: str = sys.executable, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the program as it lies here; UV_EXCLUDE holds nothing, as there is no file of an installation beside it."""
-    return subprocess.run([python, "-I", PROGRAM, tool, *words], env=env, capture_output=True, text=True, check=False)
+    return ran([python, "-I", PROGRAM, tool, *words], env=env)
 
 
 @pytest.mark.parametrize("version", ["", "3.6", "3.7", "3.8", "3.13"])
@@ -282,7 +283,7 @@ def test_a_module_is_not_one_of_the_current_folder(tmp_path: Path, module: str, 
     # what the user has set has its effect
     env = {"PYTHONPATH": str(own), "PYTHONIOENCODING": "utf-8"}
     words = [python, "-c", installers.AS_MODULE, module, *(["[1]"] if module == "mine" else [])]
-    done = subprocess.run(words, cwd=clone, env=env, input="[1]", capture_output=True, text=True, check=False)
+    done = ran(words, cwd=clone, env=env, input="[1]")
     assert (done.stderr, done.stdout.split()) == ("", ["[1]"] if module == "mine" else ["[", "1", "]"])
 
 
@@ -290,13 +291,8 @@ def test_a_module_is_not_one_of_the_current_folder(tmp_path: Path, module: str, 
 def test_pip_is_not_one_of_the_current_folder(tmp_path: Path, search: str) -> None:
     for name in ("pip", "typing", "json", "encodings"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('hostile')")
-    done = subprocess.run(
-        [sys.executable, "-I", PROGRAM, "pip", "--version"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": search.format("/own")},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = ran(
+        [sys.executable, "-I", PROGRAM, "pip", "--version"], cwd=tmp_path, env={"PYTHONPATH": search.format("/own")}
     )
     assert (done.stderr, done.stdout[:4]) == ("", "pip ")
 
@@ -496,7 +492,7 @@ def test_what_uv_says_is_passed_on_as_it_comes_and_its_status_is_kept(tmp_path: 
     tool.chmod(0o755)
     code = f"import runpy; print(runpy.run_path({str(PROGRAM)!r})['run_watched']([{str(tool)!r}]), flush=True)"
     command = ["sh", "-c", f'"$1" -c "$2" {end}', "sh", sys.executable, code]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=8, check=False)
+    done = ran(command, cwd=tmp_path, timeout=8)
     assert done.stdout.splitlines() == ["out", "(7, '')" if end == "2>&-" else r"(7, 'said\n')"]
     assert done.returncode == 0
     if end == "2>file":

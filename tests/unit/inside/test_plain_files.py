@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
+from tests.programs import ran
 
 from sifmod.resources import program
 
@@ -24,14 +25,7 @@ FILES = (
 
 
 def look(top: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-I", "-", top],
-        input=program("plain_files"),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return ran([sys.executable, "-I", "-", top], input=program("plain_files"), timeout=120)
 
 
 @pytest.fixture

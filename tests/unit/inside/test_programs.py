@@ -12,6 +12,7 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 
 import pytest
+from tests.programs import ran
 
 import sifmod.inside
 from sifmod.inside import has_module
@@ -44,9 +45,7 @@ def start(python: str | Path, name: str, *words: str | Path) -> subprocess.Compl
     environ = {
         name: value for name, value in os.environ.items() if name != "PYTHONPATH"
     }  # consistency names what it hides
-    return subprocess.run(
-        command, input=program(name), env=environ, capture_output=True, text=True, check=False, errors="replace"
-    )
+    return ran(command, input=program(name), env=environ, errors="replace")
 
 
 @pytest.mark.parametrize("path", FILES, ids=NAMES)
@@ -110,13 +109,8 @@ def test_what_an_import_opens_is_written_once_and_in_order(tmp_path: Path) -> No
     (tmp_path / "one.py").write_text("import two, json\n")
     (tmp_path / "two.py").write_text("open(__file__[:-3] + '.dat').close()\n")
     (tmp_path / "two.dat").touch()
-    done = subprocess.run(
-        [sys.executable, "-B", "-", "1", "one"],
-        input=program("imports"),
-        env={"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
+    done = ran(
+        [sys.executable, "-B", "-", "1", "one"], input=program("imports"), env={"PYTHONPATH": str(tmp_path)}, check=True
     )
     names = done.stdout.split("\0")[:-1]
     opened = [Path(name).name for name in names if name.startswith(f"{tmp_path}/") and "__pycache__" not in name]
@@ -155,10 +149,5 @@ def test_where_the_image_s_python_is_a_virtual_environment_its_packages_are_seen
     target = tmp_path / "demo"
     done = start(sys.executable, "venv", target)
     assert done.returncode == 0, done.stderr
-    inner = subprocess.run(
-        [target / "bin" / "python", "-I", "-c", "import hypothesis; print(hypothesis.__version__)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    inner = ran([target / "bin" / "python", "-I", "-c", "import hypothesis; print(hypothesis.__version__)"], check=True)
     assert inner.stdout.strip() == installed_version("hypothesis")

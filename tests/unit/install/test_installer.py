@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any, Callable, Optional
@@ -328,23 +329,6 @@ def test_a_reinstall_replaces_the_files_and_removes_those_that_are_gone(
     assert not (installdir / STAGE).exists()
 
 
-def test_what_commands_source_is_in_place_before_the_script_that_sources_it(
-    install: Install, installdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    moved: list[Path] = []
-    replace_file = Path.replace
-
-    def note(path: Path, to: Path) -> Path:
-        moved.append(Path(to))
-        return replace_file(path, to)
-
-    monkeypatch.setattr(Path, "replace", note)
-    install()
-    places = [str(path.relative_to(installdir)) for path in moved if path.parent.name in ("runscripts", "share")]
-    assert places[-2:] == ["share/container.sh", names.MANIFEST]
-    assert "share/paths.sh" in places
-
-
 @pytest.fixture
 def packed(installdir: Path, earlier: Snapshot) -> Path:
     """Pack by hand: the file has nothing of a SquashFS file, because nothing may look into it."""
@@ -504,15 +488,16 @@ def test_a_failure_in_the_virtual_environment_leaves_an_earlier_installation_as_
     assert not (installdir / "user-software/venv/half").exists()
 
 
+def full(code: int, *_of_fallocate: int) -> None:
+    raise OSError(code, os.strerror(code))
+
+
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_named_when_ensurepip_says_nothing(
     install: Install, installdir: Path, fake: FakeRuntime, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    def full(_descriptor: int, _offset: int, _size: int) -> None:
-        raise OSError(code, os.strerror(code))
-
     fake.answer(fail="venv")
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", partial(full, code))
     with pytest.raises(InstallError) as refused:
         install()
     said = f"making the virtual environment in '{installdir}' failed: {os.strerror(code)} (free: "
@@ -524,12 +509,9 @@ def test_a_full_disk_is_named_when_ensurepip_says_nothing(
 def test_a_file_system_without_inodes_is_named(
     install: Install, fake: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_descriptor: int, _offset: int, _size: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     result = SimpleNamespace(f_blocks=10**9, f_bfree=10**6, f_bavail=10**6, f_frsize=1000, f_files=150, f_favail=0)
     fake.answer(fail="venv")
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", partial(full, errno.ENOSPC))
     monkeypatch.setattr(os, "statvfs", lambda _path: result)
     with pytest.raises(InstallError, match=r"No space left on device \(free: 1 GB, 0 inodes\)\. Make space"):
         install()
@@ -911,8 +893,10 @@ def test_what_a_reinstall_replaced_comes_back(
 
 
 @pytest.mark.usefixtures("earlier")
-def test_the_manifest_is_put_in_place_last(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next run tells by it whether a killed one was complete."""
+def test_what_commands_source_is_put_in_place_before_what_sources_it_and_the_manifest_last(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run tells by the manifest whether a killed one was complete."""
     placed: list[Path] = []
     real = Path.replace
 
@@ -922,9 +906,10 @@ def test_the_manifest_is_put_in_place_last(install: Install, monkeypatch: pytest
 
     monkeypatch.setattr(Path, "replace", replace_path)
     install()
-    (*others, last) = [str(path).partition(f"{STAGE}/")[2] for path in placed if STAGE in path.parts]
-    assert (last, names.MANIFEST in others) == (names.MANIFEST, False)
-    assert len(others) > 10
+    others = [str(path).partition(f"{STAGE}/")[2] for path in placed if STAGE in path.parts]
+    assert others[-2:] == ["share/container.sh", names.MANIFEST]
+    assert others.index(names.MANIFEST) == len(others) - 1
+    assert "share/paths.sh" in others
 
 
 def test_a_run_that_was_killed_before_it_set_anything_aside_takes_nothing_away(installdir: Path) -> None:

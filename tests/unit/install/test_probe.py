@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.programs import write_program
 
 from sifmod.container.spec import PythonLayout
 from sifmod.errors import ImageError
@@ -28,10 +29,12 @@ def test_every_package_of_the_image_is_pinned_to_its_version() -> None:
     assert PythonFacts("3.10", ()).constraints == ""
 
 
-@pytest.mark.parametrize(
-    "name", ["pip", "setuptools", "wheel", "Cython", "ninja", "packaging", "setuptools_scm", "Flit.Core", "pybind11"]
-)
-def test_build_tools_are_not_pinned_however_they_are_spelt(name: str) -> None:
+BUILD_TOOLS = ["pip", "setuptools", "wheel", "Cython", "ninja", "packaging", "setuptools_scm", "Flit.Core", "pybind11"]
+NO_NAMES = ["-orch", "~orch", "a b", "x @ file:///y", "x[y]", "_x", "x;y", "é"]
+
+
+@pytest.mark.parametrize("name", [*BUILD_TOOLS, *NO_NAMES])
+def test_build_tools_however_they_are_spelt_and_what_is_no_name_are_not_pinned(name: str) -> None:
     assert PythonFacts("3.10", ((name, "1.0"), ("torch", "2.0"))).constraints == "torch==2.0\n"
 
 
@@ -49,11 +52,6 @@ def test_every_line_of_the_constraints_is_one_that_pip_accepts(version: str) -> 
         requirement = Requirement(line)
         assert requirement.specifier.contains(line.partition("==")[2], prereleases=True)
     assert (len(lines) == 2) == (version in VERSIONS)
-
-
-@pytest.mark.parametrize("name", ["-orch", "~orch", "a b", "x @ file:///y", "x[y]", "_x", "x;y", "é"])
-def test_what_is_no_name_of_a_package_is_not_pinned(name: str) -> None:
-    assert PythonFacts("3.10", ((name, "1.0"), ("torch", "2.0"))).constraints == "torch==2.0\n"
 
 
 @given(st.lists(st.tuples(st.text(max_size=12), st.text(max_size=8)), max_size=5))
@@ -94,9 +92,7 @@ def test_packages_come_sorted_each_name_once_and_the_first_on_the_search_path_wi
 
 
 def test_the_question_works_in_a_real_python(tmp_path: Path, image: Path) -> None:
-    host = tmp_path / "host"
-    host.write_text(f'#!/bin/sh\nshift {2 + len(CONTAINED)}\nexec "$@"\n')
-    host.chmod(0o755)
+    host = write_program(tmp_path / "host", f'#!/bin/sh\nshift {2 + len(CONTAINED)}\nexec "$@"\n')
     facts = probe_python(ContainerRuntime(host), image, PythonLayout(sys.prefix))
     assert facts.version == ".".join(map(str, sys.version_info[:2]))
     packages: dict[str, str] = {canonicalize_name(name): version for name, version in facts.packages}
@@ -123,9 +119,7 @@ def test_a_missing_python_is_named_with_the_parameter_and_what_was_printed(
 
 @pytest.mark.parametrize("answer", ["", "hello", "{", "1", "null", "[]", "{}", json.dumps({"version": "3.11"})])
 def test_an_answer_that_makes_no_sense_is_an_error_of_the_image(tmp_path: Path, image: Path, answer: str) -> None:
-    strange = tmp_path / "strange"
-    strange.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
-    strange.chmod(0o755)
+    strange = write_program(tmp_path / "strange", f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
     with pytest.raises(ImageError, match="no working Python at /usr/bin/python3"):
         probe_python(ContainerRuntime(strange), image, USR)
 

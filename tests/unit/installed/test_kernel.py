@@ -7,6 +7,7 @@ from typing import Optional
 
 import pytest
 from click.testing import CliRunner
+from tests.programs import write_program
 
 from sifmod.cli import cli
 from sifmod.eb.space import SoftwareSpace
@@ -28,10 +29,7 @@ def installation(space: SoftwareSpace) -> Installation:
 
 
 def set_python(root: Path, body: str) -> None:
-    python = root / "bin" / "python"
-    python.parent.mkdir(exist_ok=True)
-    python.write_text(f"#!/bin/bash\n{body}\n")
-    python.chmod(0o755)
+    write_program(root / "bin" / "python", f"#!/bin/bash\n{body}\n")
 
 
 def test_the_kernel_starts_the_installation_s_own_python(installation: Installation, tmp_path: Path) -> None:

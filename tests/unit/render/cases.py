@@ -7,6 +7,7 @@ from typing import Any, Optional
 
 from sifmod.container.bind import Bind, BindPattern
 from sifmod.container.spec import Base, ContainerSpec, spec_from_parameters
+from sifmod.install.installer import write_artefact
 from sifmod.render.module import render_module
 from sifmod.render.templates import render
 from sifmod.site.feature import Feature
@@ -209,10 +210,7 @@ def write_out(spec: ContainerSpec, site: Site) -> Path:
     """Write a container out as it is installed, without image and user software; return its directory."""
     top = Path(spec.installdir)
     for item in render(spec, site):
-        path = top / item.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(item.text, encoding="utf-8")
-        path.chmod(0o755 if item.executable else 0o644)
+        write_artefact(top, item)
     (top / MODULE).write_text(render_module(spec, site), encoding="utf-8")
     (top / TCL_MODULE).write_text(render_module(spec, site, "Tcl"), encoding="utf-8")
     return top

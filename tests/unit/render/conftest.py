@@ -1,9 +1,9 @@
 import stat
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.programs import ran
 
 from sifmod.container.spec import ContainerSpec
 
@@ -46,14 +46,7 @@ def get_master(tmp_path_factory: pytest.TempPathFactory) -> GetMaster:
     (path.parent / "values.sh").write_text(text_of("runscripts/values.sh", a_spec()))
 
     def get_master(*words: str, **environ: str) -> Done:
-        return subprocess.run(
-            ["bash", path, *words],
-            env={"PATH": "/usr/bin:/bin", **environ},
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=path.parent,
-        )
+        return ran(["bash", path, *words], env={"PATH": "/usr/bin:/bin", **environ}, cwd=path.parent)
 
     return get_master
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from tests.lacking import lacking
+from tests.programs import ran
 
 from sifmod.container.spec import ContainerSpec, PythonLayout
 from sifmod.render.module import render_module
@@ -104,13 +105,10 @@ class Wrapper:
             if not shutil.which(tool):
                 lacking(f"{tool} is not installed")
         top = write_out(spec or self.installed, site or a_site())
-        return subprocess.run(
+        return ran(
             [top / "bin" / name, *words],
             env={"PATH": f"{self.fake.bin}:/usr/bin:/bin", **(environ or {})},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     def __call__(self, name: str, *words: str, **more: Any) -> dict[str, Any]:
@@ -136,12 +134,9 @@ class Runscript:
         texts = outputs(spec, self.site or a_site())
         for name in (self.name, "values.sh", "more-values.sh", "slurm.sh", *(["caches.sh"] if self.site else [])):
             (self.folder / name).write_text(texts[f"runscripts/{name}"])
-        return subprocess.run(
+        return ran(
             ["bash", self.folder / self.name, *words],
             env={"PATH": "/usr/bin:/bin", "TMPDIR": str(self.folder), **environ},
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     def __call__(self, *words: str, gpu: str = "", **environ: str) -> list[str]:

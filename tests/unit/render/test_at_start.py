@@ -265,7 +265,8 @@ def start_up(order: LibraryOrder, top: Path, shell: str, *, image: str, librarie
         path = f"{DEFAULT}:{HOST}"
     injected = {"PREPEND_LD_LIBRARY_PATH": HOST} if is_host else {}
     found = start(top, shell, LD_LIBRARY_PATH=path, **injected)
-    last = found.get("PREPEND_LD_LIBRARY_PATH", "") if order.prepends else ""
+    # Apptainer 1.5 puts it before everything if it is set after that file was read
+    last = found.get("PREPEND_LD_LIBRARY_PATH", "") if (order.name, order.since) == ("apptainer", "1.5") else ""
     return ":".join(filter(None, (last, found["LD_LIBRARY_PATH"])))
 
 

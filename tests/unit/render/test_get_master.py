@@ -1,13 +1,13 @@
 """The runscript get-master, which reads Slurm's node lists and finds rank 0."""
 
 import os
-import subprocess
 from pathlib import Path
 from typing import Optional
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.programs import ran
 
 from ..support import Need, a_site, a_spec
 from .cases import text_of
@@ -93,7 +93,7 @@ def test_the_site_s_suffix_is_appended_to_the_master(tmp_path: Path) -> None:
     site = a_site(master_suffix="-hsn0 'q'$x")
     path.write_text(text_of("runscripts/get-master", a_spec(), site))
     (tmp_path / "values.sh").write_text(text_of("runscripts/values.sh", a_spec(), site))
-    done = subprocess.run(["bash", path, "nid[001-002]"], capture_output=True, text=True, check=True)
+    done = ran(["bash", path, "nid[001-002]"], check=True)
     assert done.stdout == "nid001-hsn0 'q'$x\n"
 
 
@@ -131,9 +131,7 @@ def node_lists(draw: st.DrawFn) -> str:
 def test_the_master_is_the_first_node_that_scontrol_shows(get_master: GetMaster, need: Need, nodelist: str) -> None:
     if not os.environ.get("SLURM_CONF"):
         pytest.skip("SLURM_CONF is not set")
-    shown = subprocess.run(
-        [need("scontrol"), "show", "hostnames", nodelist], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
+    shown = ran([need("scontrol"), "show", "hostnames", nodelist], check=True).stdout.splitlines()
     assert get_master(nodelist).stdout.splitlines() == shown[:1]
 
 

@@ -6,12 +6,12 @@ as it lies in the repository; `constants.sh` has what is the same in every insta
 
 import os
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.programs import ran
 
 import sifmod.render.module
 from sifmod.render.module import render_module
@@ -97,15 +97,13 @@ def test_rendering_twice_gives_the_same_bytes(case: str) -> None:
 @pytest.mark.parametrize("seed", ["0", "1", "4242"])
 def test_rendering_does_not_depend_on_the_order_of_hashes(seed: str) -> None:
     code = "from unit.render.cases import digest; print(digest())"
-    done = subprocess.run(
+    done = ran(
         [sys.executable, "-B", "-c", code],
         env={
             **os.environ,
             "PYTHONHASHSEED": seed,
             "PYTHONPATH": ":".join([str(GOLDEN.parent), *filter(None, sys.path)]),
         },
-        capture_output=True,
-        text=True,
         check=True,
     )
     assert done.stdout.strip() == digest()

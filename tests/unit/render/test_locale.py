@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.lacking import lacking
+from tests.programs import ran
 
 from sifmod.container.spec import ContainerSpec
 from sifmod.resources import data_path
@@ -62,13 +63,7 @@ def call(script: str, function: str, command: str, environ: Mapping[str, str]) -
     """Run a command that uses one function of a script in share/."""
     text = (data_path("wrappers") / "share" / script).read_text()
     (found,) = re.findall(rf"(?ms)^{function}\(\) \{{$.*?^\}}$", text)
-    return subprocess.run(
-        ["bash", "-c", f"{found}\n{command}"],
-        env={"PATH": os.environ["PATH"], **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return ran(["bash", "-c", f"{found}\n{command}"], env={"PATH": os.environ["PATH"], **environ})
 
 
 @pytest.mark.parametrize(

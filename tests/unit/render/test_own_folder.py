@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.programs import ran, write_program
 
 from sifmod.resources import data_path
 
@@ -22,11 +23,9 @@ fi
 
 def own_folder(folder: object, *more: str, **environ: str) -> subprocess.CompletedProcess[str]:
     script = data_path("wrappers") / "share" / "on-node.sh"
-    return subprocess.run(
+    return ran(
         ["bash", "-p", "-c", SCRIPT, "sh", script, str(folder), *more],
         env={"PATH": os.environ["PATH"], **environ},
-        capture_output=True,
-        text=True,
         timeout=240,
         check=True,
     )
@@ -124,10 +123,7 @@ SWAP = 'mv "$PLACE" "$PLACE.old"; ln -s "$PLACE.other" "$PLACE"'
 def test_a_folder_that_is_swapped_before_the_look_is_refused(tmp_path: Path) -> None:
     place = private(tmp_path / "own")
     private(tmp_path / "own.other")
-    stat = tmp_path / "bin" / "stat"
-    stat.parent.mkdir()
-    stat.write_text(f'#!/bin/bash\n{SWAP}\nexec /usr/bin/stat "$@"\n')
-    stat.chmod(0o755)
+    stat = write_program(tmp_path / "bin" / "stat", f'#!/bin/bash\n{SWAP}\nexec /usr/bin/stat "$@"\n')
     done = own_folder(place, PATH=f"{stat.parent}:{os.environ['PATH']}", PLACE=str(place))
     assert (done.stdout, done.stderr) == ("", f"'{place}' is a link, or was removed meanwhile\n")
 

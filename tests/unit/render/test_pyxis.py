@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
+from tests.programs import ran
 from tests.standins import StandIns, write_stand_ins
 from tests.waiting import until
 
@@ -112,13 +113,10 @@ class RunJob:
             f"module() {{ source {shlex.quote(str(self.folder / 'module'))}; }}\n{before}{render_job(job, site)}{after}"
         )
         (self.folder / "work dir").mkdir(exist_ok=True)
-        return subprocess.run(
+        return ran(
             ["bash", "-e", "-c", text],
             env={"PATH": f"{self.stand_ins.folder}:/usr/bin:/bin", **environ},
             cwd=self.folder / "work dir",
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     def __call__(self, job: Job, spec: ContainerSpec, **more: Any) -> dict[str, Any]:
@@ -491,7 +489,7 @@ def test_a_folder_of_mounts_that_goes_is_made_again_and_one_that_can_not_be_lock
     script = 'source "$1"; lock_mounts "$2" || echo refused'
     for place in (link, tmp_path / "gone" / "mounts"):
         command = ["bash", "-p", "-c", script, "sh", f"{installed.installdir}/share/mounts.sh", str(place)]
-        assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=240).stdout == "refused\n"
+        assert ran(command, check=True, timeout=240).stdout == "refused\n"
 
 
 @pytest.mark.parametrize("name", ["a,b", "a:b", 'a"b', "a$b", "a`b"])
@@ -588,7 +586,7 @@ def inside(tmp_path: Path) -> Inside:
         script = tmp_path / "with-environment"
         script.write_text(text.replace("/runscripts/commands.txt", str(tmp_path / "commands.txt")))
         script.chmod(0o755)
-        return subprocess.run([script, *words], env=environ, capture_output=True, text=True, check=False)
+        return ran([script, *words], env=environ)
 
     return run
 

@@ -1,9 +1,9 @@
 """What is said at an install and on a node is one sentence, stated in Python and rendered into the other languages."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from tests.programs import ran
 
 from sifmod.container.spec import image_is_gone
 from sifmod.render.templates import render
@@ -19,9 +19,7 @@ def said_by_start_shell(tmp_path: Path, runtime: str) -> tuple[int, str]:
         path = tmp_path / "it's here" / artefact.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(artefact.text)
-    done = subprocess.run(
-        ["bash", "-p", str(tmp_path / "it's here" / "bin" / "start-shell")], capture_output=True, text=True, check=False
-    )
+    done = ran(["bash", "-p", str(tmp_path / "it's here" / "bin" / "start-shell")])
     return done.returncode, done.stderr
 
 

@@ -5,11 +5,11 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.programs import ran, write_program
 
 from sifmod import names
 from sifmod.container.bind import escape
@@ -29,7 +29,7 @@ def test_they_find_their_installation_through_links(installed: ContainerSpec, tm
     link.symlink_to(top / "bin" / command)
     (tmp_path / "linked").symlink_to(top)
     for path in (link, tmp_path / "linked" / "bin" / command):
-        done = subprocess.run([path, "--help"], capture_output=True, text=True, check=False)
+        done = ran([path, "--help"])
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.startswith(f"Usage: {command} ")
     for words, folder in (
@@ -37,7 +37,7 @@ def test_they_find_their_installation_through_links(installed: ContainerSpec, tm
         (["bash", "-p", command], top / "bin"),
         ([f"bin/{command}"], top),
     ):
-        done = subprocess.run([*words, "--help"], capture_output=True, text=True, check=False, cwd=folder)
+        done = ran([*words, "--help"], cwd=folder)
         assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -46,13 +46,7 @@ def test_a_tool_that_is_missing_is_named_with_its_package(installed: ContainerSp
     (tmp_path / "bin").mkdir()
     packages = {"mksquashfs": "squashfs-tools", "unsquashfs": "squashfs-tools", "flock": "util-linux"}
     for tool, package in {**packages, "sha256sum": "coreutils"}.items():
-        done = subprocess.run(
-            ["/bin/bash", "-p", top / "bin" / "make-squashfs"],
-            env={"PATH": str(tmp_path / "bin")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = ran(["/bin/bash", "-p", top / "bin" / "make-squashfs"], env={"PATH": str(tmp_path / "bin")})
         assert done.returncode == 4
         assert f"'{tool}' (of {package}) is not installed" in done.stderr
         (tmp_path / "bin" / tool).symlink_to("/bin/true")
@@ -103,9 +97,7 @@ def test_of_another_installation_nothing_is_run(
     ):
         (tree / "venv" / path).mkdir(parents=True)
     for name in ("list-packages", "make-squashfs"):
-        (other / "bin").mkdir(exist_ok=True)
-        (other / "bin" / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/hostile\n")
-        (other / "bin" / name).chmod(0o755)
+        write_program(other / "bin" / name, f"#!/bin/sh\ntouch {tmp_path}/hostile\n")
     (other / "share").mkdir()
     (other / "share/sifmod.json").write_text('{\n  "venv": "theirs"\n}\n')
     if is_packed:
@@ -279,8 +271,7 @@ def test_names_of_others_do_not_change_the_terminal(wrapper: Wrapper, installed:
         assert name != "python" or done.returncode == 126
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
     directory.unlink()
-    (wrapper.fake.bin / "unsquashfs").write_text(f"#!/bin/sh\nprintf 'FATAL: no {odd}' >&2\nexit 1\n")
-    (wrapper.fake.bin / "unsquashfs").chmod(0o755)
+    write_program(wrapper.fake.bin / "unsquashfs", f"#!/bin/sh\nprintf 'FATAL: no {odd}' >&2\nexit 1\n")
     assert "no é?[31m\n??\n" in wrapper.run("unmake-squashfs").stderr
 
 
@@ -307,11 +298,10 @@ def test_a_file_system_without_locks_is_named(
 ) -> None:
     """Nobody else holds the lock, so waiting would be no help."""
     need("flock")
-    flock = wrapper.fake.bin / "flock"
-    flock.write_text(
-        f'#!/bin/sh\nexec {need("strace")} -qq -o /dev/null -e inject=flock:error={reason} /usr/bin/flock "$@"\n'
+    write_program(
+        wrapper.fake.bin / "flock",
+        f'#!/bin/sh\nexec {need("strace")} -qq -o /dev/null -e inject=flock:error={reason} /usr/bin/flock "$@"\n',
     )
-    flock.chmod(0o755)
     Path(installed.installdir, "user-software.squashfs").write_bytes(SQUASHFS)
 
     def users_own() -> dict[str, object]:
@@ -370,8 +360,7 @@ def test_commands_of_users_do_not_hide_the_host_s(
     folder = tree / "venv" / installed.venv / "bin"
     folder.mkdir(parents=True)
     for name in ("cowsay", "new\nline", "a -> b", "git", "sed", "ssh-agent", "sbatch", *names.HOST_TOOLS):
-        (folder / name).write_text("#!/bin/sh\n")
-        (folder / name).chmod(0o755)
+        write_program(folder / name, "#!/bin/sh\n")
     (folder / "moo").symlink_to("cowsay")
     if is_packed:
         squashfs(need("mksquashfs"), tree, Path(installed.installdir, "user-software.squashfs"))
@@ -412,13 +401,7 @@ def packing(top: Path, script: str, *, text: str = "") -> Done:
     if text:
         path.write_text(text, encoding="utf-8")
     sourced = 'source "$1/share/container.sh"; sifmod_root=$1; source "$1/share/packing.sh"; put_back() { :; }\n'
-    return subprocess.run(
-        ["bash", "-c", sourced + script, "make-squashfs", top],
-        env={"PATH": "/usr/bin:/bin", "TMOUT": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return ran(["bash", "-c", sourced + script, "make-squashfs", top], env={"PATH": "/usr/bin:/bin", "TMOUT": "1"})
 
 
 def test_what_packing_reads_is_waited_for_where_a_site_ends_idle_shells(installed: ContainerSpec) -> None:

@@ -14,7 +14,7 @@ from sifmod.usersoftware.state import (
     NONE,
     PACKED,
     packed_problem,
-    recorded_sums,
+    sums_in,
     tree_size,
     unowned,
     user_software,
@@ -113,4 +113,4 @@ def test_fifos_in_the_place_of_lists_count_as_none(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / names.USER_SOFTWARE_LIST)
     os.mkfifo(tmp_path / names.USER_SOFTWARE_SHA256)
     assert user_software(tmp_path, venv="demo").packages == ()
-    assert recorded_sums(tmp_path) == frozenset()
+    assert sums_in(tmp_path / names.USER_SOFTWARE_SHA256) == frozenset()
