@@ -99,9 +99,9 @@ class Run:
     errors: str
 
 
-def check(user: User, *, mpi: str = "pmi2", before: str = "", limit: int = 30) -> Run:
+def check(user: User, *, mpi: str = "pmi2", before: str = "", limit: int = 120) -> Run:
     """Run `mpi-check` as users do; neither Slurm nor this test waits for ever."""
-    srun = f"timeout 120 srun --time=2 --mpi={mpi} -N2 -n4 -w nid00[1-2]"
+    srun = f"timeout 230 srun --time=5 --mpi={mpi} -N2 -n4 -w nid00[1-2]"
     step = f"{before} {srun} singularity exec $SIF mpi-check --json --time-limit {limit}"
     done = user.run(f"module load {MODULE}; {step}", check=False)
     try:
@@ -172,7 +172,7 @@ def test_the_module_sets_what_the_image_s_mpi_needs(mpi: User) -> None:
 @pytest.mark.slow
 def test_row_2_is_right_without_any_setting_if_the_ranks_share_a_container(mpi: User) -> None:
     """The testbed's nodes are one machine, so the ranks are on one: elsewhere each node has its own shared memory."""
-    srun = "timeout 120 srun --time=2 --mpi=pmi2 -N1 -n4 in-container mpi-check --json --time-limit 30"
+    srun = "timeout 230 srun --time=5 --mpi=pmi2 -N1 -n4 in-container mpi-check --json --time-limit 120"
     done = mpi.run(f"module load {MODULE}; SIFMOD_SHARE_CONTAINER=1 {BARE} {srun}")
     report = json.loads(done.stdout[done.stdout.index("{") :])
     assert report["works"], report

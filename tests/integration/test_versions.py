@@ -11,7 +11,7 @@ import pytest
 
 from conftest import ROOT, TESTBED
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 # The tests of what uses a dependency, or what that needs itself.
 EASYBUILD = ("eb", "easyconfig/test_text.py", "test_easyconfigs.py")
