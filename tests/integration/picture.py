@@ -28,8 +28,8 @@ COMMANDS = (
     "sifmod list",
 )
 
-# What differs from run to run, and what is too long to show: what mksquashfs counts, and pip's advice. On a busy machine
-# also how far packing is, which is taken away again, and that srun waits.
+# What differs from run to run, and what is too long to show: what mksquashfs counts, and pip's advice. On a busy
+# machine also how far packing is, which is taken away again, and that srun waits.
 _EDITED = (
     (r"(?:\r\x1b\[K[^\r\n]* (?:passed|left))+\r\x1b\[K", ""),
     (r"srun: job \d+ (?:queued and waiting for|has been allocated) resources\n", ""),

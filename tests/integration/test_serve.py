@@ -169,7 +169,7 @@ def with_servers(tmp_path_factory: pytest.TempPathFactory) -> User:
     metadata = "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n"
     (packages / "vllm-0.32.0.dist-info/METADATA").write_text(metadata)
     (folder / "model.py").write_text(MODEL)
-    user.run(f"module load {DEMO_MODULE}; python ../model.py", cwd=user.prefix)
+    user.run(f"module load {DEMO_MODULE}; python ../model.py", cwd=user.prefix, timeout=700)
     return user
 
 
