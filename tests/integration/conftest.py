@@ -126,6 +126,11 @@ class User:
             assert done.returncode == 0, done.stdout + done.stderr
         return done
 
+    def has_job(self, number: str) -> bool:
+        """Whether Slurm has a job in its queue, or runs it; also if it does not answer."""
+        done = self.run(f"squeue --noheader --jobs={number} --format=%T", check=False)
+        return bool(done.stdout.strip()) if done.returncode == 0 else "Invalid job id" not in done.stderr
+
     def pip_install(self, module: str, *packages: str) -> None:
         """Install packages of the index into the user software of a module."""
         binds = "".join(f"-B {shlex.quote(folder)} " for folder in folders_of_pip())

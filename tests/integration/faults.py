@@ -307,7 +307,7 @@ def start(
 def run(tree: Tree, command: str, tools: Path, **env: str) -> int:
     (tools.parent / "calls").unlink(missing_ok=True)
     (tools.parent / "calls.hit").unlink(missing_ok=True)
-    return start(tree, command, tools, **env).wait(timeout=120)
+    return start(tree, command, tools, **env).wait(timeout=300)
 
 
 def killed_at_each_call(

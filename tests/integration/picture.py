@@ -28,8 +28,11 @@ COMMANDS = (
     "sifmod list",
 )
 
-# What differs from run to run, and what is too long to show: what mksquashfs counts, and pip's advice.
+# What differs from run to run, and what is too long to show: what mksquashfs counts, and pip's advice. On a busy
+# machine also how far packing is, which is taken away again, and that srun waits.
 _EDITED = (
+    (r"(?:\r\x1b\[K[^\r\n]* (?:passed|left))+\r\x1b\[K", ""),
+    (r"srun: job \d+ (?:queued and waiting for|has been allocated) resources\n", ""),
     (r"\(took .*?\)", "(took 4 secs)"),
     (r"(?s)Parallel mksquashfs.*?(?=Packed )", "...\n"),
     (r"(?s)\nTo fix this you could.*?(?=\x1b\[1m\$ )", "\n...\n"),

@@ -8,8 +8,6 @@ import pytest
 
 from conftest import DEMO_MODULE, Kept, User, greet, make_user, make_wheel
 
-pytestmark = pytest.mark.timeout(400)
-
 MODULE = "Mine/1"
 LOAD = f"module load {MODULE}"
 EASYCONFIG = f"""

@@ -23,8 +23,6 @@ from sifmod.render.module import render_module
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
 
-pytestmark = pytest.mark.timeout(400)
-
 HOST = "/.singularity.d/libs"
 CUDA = "/usr/local/cuda-13.1"
 COMPAT = f"{CUDA}/compat"

@@ -10,11 +10,11 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from smallimage import SMALL, small_image
+from tests.waiting import until
 
 from conftest import HEAD, REGISTRY, User, failure, make_user, registry_password
 
@@ -199,14 +199,10 @@ def test_an_interrupted_build_ends_its_processes_and_leaves_nothing(builder: Use
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:
-        deadline = time.monotonic() + 240
-        while not any("/bin/sh" not in line for line in sleepers()) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        until(lambda: any("/bin/sh" not in line for line in sleepers()))
         process.send_signal(signal.SIGTERM)
     assert process.returncode != 0
-    while sleepers() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not sleepers()
+    until(lambda: not sleepers())
     assert nothing_is_left(builder)
 
 

@@ -11,7 +11,7 @@ from faults import NAMES, Tree, change, killed_at_each_call, on_full_disks, run,
 
 from conftest import remove
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 # What may lie at the top besides.
 KEPT = {"user-software.layers", "user-software.layers.flattened", "user-software.removed"}

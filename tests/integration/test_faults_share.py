@@ -94,7 +94,7 @@ class Node:
             },
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=500,
             check=True,
         )
 
@@ -215,9 +215,13 @@ def test_a_task_that_has_to_say_something_where_dev_shm_is_full_does_not_end(nod
     script = """
 other() {
     as 1 env SLURM_JOB_ID=1 SLURM_STEP_ID=0 SLURM_GTIDS=0,1 SLURMD_NODENAME=nid001 SLURM_PROCID=$1 SLURM_LOCALID=$1 \\
-        LANG=of-$1 setsid bash -p /mnt/bin/task sh -c 'readlink /proc/self/ns/mnt; sleep 2'
+        LANG=of-$1 setsid bash -p /mnt/bin/task sh -c "readlink /proc/self/ns/mnt; $2"
 }
-other 0 & sleep 1; other 1 || echo "status $?"; wait"""
+other 0 'touch /mnt/all/there; until [ -e /mnt/all/go ]; do sleep 0.05; done' &
+until [[ -e /mnt/all/there ]]; do sleep 0.05; done
+other 1 : || echo "status $?"
+touch /mnt/all/go
+wait"""
     runtime = RUNTIME.replace("exec unshare", "export LANG=C.UTF-8; exec unshare")
     done = node.run(script, tools=tools, runtime=runtime)
     assert len(set(containers(done))) == 2

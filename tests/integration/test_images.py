@@ -7,12 +7,12 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 from smallimage import SMALL_URI, small_image
 from tests.daemon import daemon
+from tests.waiting import until
 
 from conftest import (
     DEMO_EASYCONFIG,
@@ -296,7 +296,7 @@ def test_two_installs_at_once_pull_once(registry_user: User) -> None:
 def test_an_interrupted_pull_leaves_nothing_that_is_taken_for_an_image(registry_user: User, kill: str) -> None:
     """The runtime has written half of the file when everything is killed."""
     folder = counting_runtime(
-        registry_user, f'target=${{@: -2:1}}; head -c 100000 {IMAGES}/demo.sif >"$target"; touch {{}}; sleep 30;'
+        registry_user, f'target=${{@: -2:1}}; head -c 100000 {IMAGES}/demo.sif >"$target"; touch {{}}; sleep 300;'
     )
     script = folder / "singularity"
     script.write_text(script.read_text().replace("{}", str(folder / "half")))
@@ -311,10 +311,7 @@ def test_an_interrupted_pull_leaves_nothing_that_is_taken_for_an_image(registry_
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as process:
-        for _wait in range(300):
-            if (folder / "half").exists():
-                break
-            time.sleep(0.1)
+        until((folder / "half").exists)
         subprocess.run(["kill", kill, "--", f"-{process.pid}"], check=True)
     assert process.returncode != 0
     assert not [path for path in stored(registry_user) if path.name.endswith(".sif")]

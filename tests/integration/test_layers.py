@@ -7,8 +7,6 @@ import pytest
 
 from conftest import DEMO_MODULE, IMAGES, User, greet, make_wheel
 
-pytestmark = pytest.mark.timeout(400)
-
 LOAD = f"module load {DEMO_MODULE}"
 PATHS = "import sys; print(*[p for p in sys.path if 'site-packages' in p], sep='\\n')"
 OTHER = ("other", "2.0", "def name():\n    return 'other'\n")

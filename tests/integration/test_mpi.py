@@ -99,9 +99,9 @@ class Run:
     errors: str
 
 
-def check(user: User, *, mpi: str = "pmi2", before: str = "", limit: int = 30) -> Run:
+def check(user: User, *, mpi: str = "pmi2", before: str = "", limit: int = 120) -> Run:
     """Run `mpi-check` as users do; neither Slurm nor this test waits for ever."""
-    srun = f"timeout 120 srun --time=2 --mpi={mpi} -N2 -n4 -w nid00[1-2]"
+    srun = f"timeout 230 srun --time=5 --mpi={mpi} -N2 -n4 -w nid00[1-2]"
     step = f"{before} {srun} singularity exec $SIF mpi-check --json --time-limit {limit}"
     done = user.run(f"module load {MODULE}; {step}", check=False)
     try:
@@ -136,7 +136,7 @@ CURED = "UCX_POSIX_USE_PROC_LINK=n MPIR_CVAR_CH4_CMA_ENABLE=0"
 
 @pytest.mark.slow
 def test_row_2_the_image_s_mpi_fails_between_user_namespaces(mpi: User) -> None:
-    run = check(mpi, before=BARE, limit=10)
+    run = check(mpi, before=BARE, limit=60)
     assert run.status != 0
     assert (
         "each has a user namespace of its own. Set UCX_POSIX_USE_PROC_LINK=n and MPIR_CVAR_CH4_CMA_ENABLE=0"
@@ -146,7 +146,7 @@ def test_row_2_the_image_s_mpi_fails_between_user_namespaces(mpi: User) -> None:
 
 @pytest.mark.slow
 def test_row_3_the_setting_of_ucx_alone_is_not_enough(mpi: User) -> None:
-    run = check(mpi, before=f"{BARE} UCX_POSIX_USE_PROC_LINK=n", limit=10)
+    run = check(mpi, before=f"{BARE} UCX_POSIX_USE_PROC_LINK=n", limit=60)
     assert run.status != 0
     assert "Set MPIR_CVAR_CH4_CMA_ENABLE=0" in run.errors
 
@@ -172,7 +172,7 @@ def test_the_module_sets_what_the_image_s_mpi_needs(mpi: User) -> None:
 @pytest.mark.slow
 def test_row_2_is_right_without_any_setting_if_the_ranks_share_a_container(mpi: User) -> None:
     """The testbed's nodes are one machine, so the ranks are on one: elsewhere each node has its own shared memory."""
-    srun = "timeout 120 srun --time=2 --mpi=pmi2 -N1 -n4 in-container mpi-check --json --time-limit 30"
+    srun = "timeout 230 srun --time=5 --mpi=pmi2 -N1 -n4 in-container mpi-check --json --time-limit 120"
     done = mpi.run(f"module load {MODULE}; SIFMOD_SHARE_CONTAINER=1 {BARE} {srun}")
     report = json.loads(done.stdout[done.stdout.index("{") :])
     assert report["works"], report
@@ -183,7 +183,7 @@ def test_row_2_is_right_without_any_setting_if_the_ranks_share_a_container(mpi: 
 @pytest.mark.slow
 def test_row_4_libfabric_needs_one_setting(mpi: User) -> None:
     ofi = f"{BARE} MPIR_CVAR_CH4_NETMOD=ofi"
-    run = check(mpi, before=ofi, limit=10)
+    run = check(mpi, before=ofi, limit=60)
     assert run.status != 0
     assert "a rank may not read the memory of another rank" in run.errors
     works(check(mpi, before=f"{ofi} MPIR_CVAR_CH4_CMA_ENABLE=0"))
@@ -203,7 +203,7 @@ def test_open_mpi_runs_alone_and_says_what_it_needs_from_slurm(open_mpi: User) -
     assert open_mpi.out(f"module load {MODULE}; echo $UCX_POSIX_USE_PROC_LINK ${{MPIR_CVAR_CH4_CMA_ENABLE-unset}}") == (
         "n unset"
     )
-    run = check(open_mpi, limit=20)
+    run = check(open_mpi, limit=60)
     assert run.status != 0
     assert "Use srun --mpi=pmix" in run.errors
 
@@ -221,14 +221,14 @@ def test_an_mpi_of_the_host_that_does_not_fit_is_refused_at_load(open_mpi: User)
 
 @pytest.mark.slow
 def test_row_5_the_host_s_mpi_fails_between_user_namespaces(host: User) -> None:
-    run = check(host, before=BARE, limit=10)
+    run = check(host, before=BARE, limit=60)
     assert run.status != 0
     assert "Shared memory error" in run.errors
 
 
 @pytest.mark.slow
 def test_row_6_the_setting_for_shared_memory_alone_fails_for_large_messages(host: User) -> None:
-    run = check(host, before=f"{BARE} UCX_POSIX_USE_PROC_LINK=n", limit=10)
+    run = check(host, before=f"{BARE} UCX_POSIX_USE_PROC_LINK=n", limit=60)
     assert run.status != 0
     assert "UCX_TLS=^cma" in run.errors
 

@@ -158,7 +158,7 @@ def test_the_page_has_address_and_key_of_a_model_whatever_its_name_holds(demo: U
     number = demo.run(f"sbatch --parsable -o {models_app}/log {job}").stdout.strip()
     try:
         connection = models_app / "connection"
-        until(lambda: connection.exists() or not demo.out(f"squeue -h -j {number} -o %T", check=False))
+        until(lambda: connection.exists() or not demo.has_job(number))
         output = (models_app / "output").read_text()
         assert connection.exists(), output
         host, port, key = connection.read_text().splitlines()
@@ -172,7 +172,7 @@ def test_the_page_has_address_and_key_of_a_model_whatever_its_name_holds(demo: U
         assert "&lt;b&gt;" in filled_in(models_app / "view.html.erb", **{"host": "<b>", "port": 1, "password": "x"})
     finally:
         demo.run(f"scancel {number}")
-    until(lambda: not demo.out(f"squeue -h -j {number} -o %T", check=False))
+    until(lambda: not demo.has_job(number))
     assert not list(models_app.rglob("evil"))
     assert not list((Path.home() / ".local/state/sifmod/serve").glob(f"{number}.*"))
 

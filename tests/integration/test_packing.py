@@ -103,10 +103,11 @@ def test_on_a_terminal_no_phase_is_silent(extended: User, tmp_path: Path) -> Non
         typed = f"script -qec {shlex.quote(command)} /dev/null </dev/null"
         done = extended.run(f"{LOAD}; PATH={tmp_path}:$PATH; {typed}")
         assert done.stdout.count("\x1b[K") > done.stdout.count(" passed"), "each last line is taken away"
-        return set(re.findall(r"\x1b\[K([a-z ]+): 0:0[2-9] passed", done.stdout))
+        return set(re.findall(r"\x1b\[K([a-z ]+): \d:[\d:]+ passed", done.stdout))
 
-    assert seen("make-squashfs --remove-directory") == {"comparing", "writing to the disk", "removing"}
-    assert seen("unmake-squashfs") == {"comparing", "writing to the disk"}
+    # on a busy machine others take long too
+    assert seen("make-squashfs --remove-directory") >= {"comparing", "writing to the disk", "removing"}
+    assert seen("unmake-squashfs") >= {"comparing", "writing to the disk"}
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from tests.programs import ran
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, TESTBED, make_user
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(params=["3.9", "3.13"])

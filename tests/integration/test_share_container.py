@@ -219,7 +219,7 @@ def test_a_killed_task_leaves_the_others_their_container(sharing: User) -> None:
         for other in tasks[number + 1 :]:
             # a file of the image, which the runtime's daemon reads
             assert Path(f"/proc/{other}/root/etc/os-release").read_text()
-    assert running.wait(timeout=120) == 137
+    assert running.wait(timeout=240) == 137
 
 
 ENDS = {
@@ -255,7 +255,7 @@ def test_tasks_that_handle_the_signal_of_a_cancelled_job_still_have_their_contai
         sharing, f"srun -N1 -n3 --job-name=save-{os.getpid()} in-container bash {tmp_path}/save", 3
     )
     sharing.run(f"scancel $(squeue -h -o %A --name=save-{os.getpid()})")
-    output, _ = running.communicate(timeout=120)
+    output, _ = running.communicate(timeout=240)
     assert output.count("saved") == 3
 
 

@@ -82,7 +82,7 @@ def test_the_catalogue_of_the_shipped_easyconfigs_is_there(site: Path) -> None:
 
 # As readers see it: the narrowest phone, and a screen.
 NARROW = (360, 780)
-PATIENCE = 60
+PATIENCE = 240
 
 
 @pytest.fixture(scope="module")

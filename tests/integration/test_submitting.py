@@ -32,7 +32,7 @@ from dask_jobqueue import SLURMCluster
 with SLURMCluster(cores=1, memory="500MB", walltime="00:10:00", queue="main", python="python") as cluster:
     cluster.scale(jobs=2)
     with Client(cluster) as client:
-        client.wait_for_workers(2, timeout=100)
+        client.wait_for_workers(2, timeout=300)
         print(client.gather(client.map(lambda x: (x * x, sys.prefix), range(3))))
 """
 HYDRA_APP = """
@@ -103,7 +103,7 @@ def test_sbatch_and_submitit_submit_from_inside(inside: User, job_directory: Pat
     (job_directory / "job.sh").write_text(f"#!/bin/bash -e\npython -c '{PREFIX}'\n")
     (job_directory / "submit.py").write_text(SUBMITIT)
     done = inside.run(
-        f"{LOAD}; timeout 100 python submit.py & {LOAD}; start-shell -c 'sbatch --wait -o out job.sh'; wait; cat out",
+        f"{LOAD}; timeout 230 python submit.py & {LOAD}; start-shell -c 'sbatch --wait -o out job.sh'; wait; cat out",
         cwd=job_directory,
     )
     assert f"slurm (49, '{VENV}')" in done.stdout
@@ -172,6 +172,7 @@ def notebook(inside: User) -> User:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_tools_of_the_how_to_submit_from_a_notebook(
     notebook: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,9 +181,9 @@ def test_the_tools_of_the_how_to_submit_from_a_notebook(
     (data / "app.py").write_text(HYDRA_APP)
     (data / "Snakefile").write_text(SNAKEFILE)
     for _, client in client_of(data, tmp_path / "runtime"):
-        assert f"slurm (49, '{VENV}')" in outcome(client, SUBMITIT, timeout=120)
-        assert f"[(0, '{VENV}'), (1, '{VENV}'), (4, '{VENV}')]" in outcome(client, DASK, timeout=150)
-        said = outcome(client, HYDRA, timeout=150)
+        assert f"slurm (49, '{VENV}')" in outcome(client, SUBMITIT)
+        assert f"[(0, '{VENV}'), (1, '{VENV}'), (4, '{VENV}')]" in outcome(client, DASK, timeout=400)
+        said = outcome(client, HYDRA, timeout=400)
         assert [f"ran {{'a': {number}}} {VENV}" in said for number in (1, 2)] == [True, True], said
-        said = outcome(client, SNAKEMAKE, timeout=200)
+        said = outcome(client, SNAKEMAKE, timeout=400)
         assert said.splitlines()[-2:] == [VENV, VENV], said

@@ -60,7 +60,7 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> Tutorial:
             f"rm -f line-*.out\n{typed}status=$?\nfi\n"
         )
         script += "if ((status)); then exit $status; fi\n"
-    done = user.run(script, check=False, timeout=590)
+    done = user.run(script, check=False, timeout=1400)
     # what a step printed that was typed again counts alone
     printed = dict(re.findall(r"(?ms)^@@@ (\d+)\n(.*?)(?=^@@@ |\Z)", done.stdout))
     return Tutorial(user, steps, list(printed.values()), done.stderr if done.returncode else "")
@@ -78,7 +78,7 @@ def trainer(tutorial: Tutorial) -> User:
     """The tutorial's PyTorch, a layer below transformers and two frameworks, which the user has packed too."""
     user = tutorial.user
     user.pip_install(DEMO_MODULE, "lightning==2.6.6", "accelerate==1.15.0")
-    user.run(f"{LOAD}; make-squashfs --remove-directory", timeout=480)
+    user.run(f"{LOAD}; make-squashfs --remove-directory", timeout=1400)
     assert not (user.installdir(DEMO_MODULE) / "user-software").exists()
     return user
 
@@ -94,7 +94,9 @@ def test_two_trainings_at_once_on_the_same_nodes(trainer: User, tmp_path: Path, 
     """Two jobs on two nodes with two processes each: all ranks of a job agree, and the jobs do not meet."""
     shutil.copy(HERE / "programs/ddp.py", tmp_path)
     run = f"{launch(launcher, 2)} ddp.py"
-    trainer.run(f"{LOAD}; {at_once(f'{run} red blue >red.out', f'{run} blue red >blue.out')}", cwd=tmp_path)
+    trainer.run(
+        f"{LOAD}; {at_once(f'{run} red blue >red.out', f'{run} blue red >blue.out')}", cwd=tmp_path, timeout=1400
+    )
     found = {}
     for job in ("red", "blue"):
         ranks = [json.loads(line) for line in (tmp_path / f"{job}.out").read_text().splitlines()]
@@ -124,7 +126,7 @@ def test_the_examples_of_the_frameworks_train_with_both_launchers(
     (example,) = re.findall(rf"```python\n# {framework}_line.py\n.*?```", HOWTO.read_text(), re.DOTALL)
     (tmp_path / "line.py").write_text(example.removeprefix("```python").removesuffix("```"))
     runs = [f"{launch(launcher, 1)} line.py >{launcher}.out" for launcher in LAUNCHERS]
-    trainer.run(f"{LOAD}; {at_once(*runs)}", cwd=tmp_path)
+    trainer.run(f"{LOAD}; {at_once(*runs)}", cwd=tmp_path, timeout=1400)
     for launcher in LAUNCHERS:
         lines = re.findall(r"rank (\d) of (\d): slope (\S+)", (tmp_path / f"{launcher}.out").read_text())
         assert sorted(line[0] for line in lines) == ["0", "1"]

@@ -204,7 +204,6 @@ def test_a_package_that_pythonpath_hides_is_named(demo: User, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)  # each of these would wait for ever
 def test_metadata_that_never_end_stop_neither_list_packages_nor_verify(own_demo: User) -> None:
     entry = own_demo.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages/evil-1.0.dist-info"
     entry.mkdir()

@@ -11,7 +11,7 @@ from tests.programs import ran
 
 from conftest import ROOT, TESTBED
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 # The tests of the modules that import a dependency, or that import what needs it; of EasyBuild those that ask it. What
 # only uses such a module can't tell one version from another.

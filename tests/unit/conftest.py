@@ -3,7 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from tests.lacking import lacking
 
 from sifmod.eb.space import SoftwareSpace
@@ -11,8 +11,14 @@ from sifmod.host.runtime import ContainerRuntime
 
 from .support import SIF_HEADER, FakeRuntime, Need, Stubs
 
-# Without a deadline and a database: these tests share machines with builds, and must not write into the checkout.
-settings.register_profile("sifmod", deadline=None, database=None, derandomize=bool(os.environ.get("CI")))
+# Without deadlines and a database: these tests share machines with builds, and must not write into the checkout.
+settings.register_profile(
+    "sifmod",
+    deadline=None,
+    database=None,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("sifmod")
 
 

@@ -88,6 +88,8 @@ def servings(folder: int) -> tuple[list[Serving], list[str], list[str]]:
             continue
         try:
             found.append(_read(folder, job))
+        except FileNotFoundError:  # its job has ended meanwhile
+            continue
         except (OSError, ValueError, RecursionError):
             damaged.append(f"{job}.json")
     return found, damaged, unready

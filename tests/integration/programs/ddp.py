@@ -42,7 +42,7 @@ dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 
 Path(f"{job}.up").touch()
-deadline = time.monotonic() + 120
+deadline = time.monotonic() + 600
 while not Path(f"{other}.up").exists():
     if time.monotonic() > deadline:
         sys.exit(f"the job {other} did not come up")

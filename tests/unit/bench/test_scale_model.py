@@ -54,7 +54,7 @@ clusters = st.builds(
 )
 # a queue with several servers is not monotonic: the order in which it serves can change for the worse (Graham, 1969)
 ANOMALY = 0.02
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40)
 
 
 @pytest.mark.parametrize("way", [LOOSE, PACKED], ids=lambda way: way.name)

@@ -187,7 +187,7 @@ def test_a_uri_that_is_no_utf8_is_one_sentence(call: Call, text: str) -> None:
 
 
 @given(st.text(max_size=12).map(lambda text: "docker://" + text) | st.text(max_size=20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_whatever_is_typed_as_a_uri_is_one_or_is_refused(text: str) -> None:
     try:
         uri = ImageUri.parse(text)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sifmod.container.dockerfile import Dockerfile
@@ -390,7 +390,7 @@ WORDS = (
 @given(
     st.lists(st.sampled_from(WORDS) | st.text(max_size=4), max_size=40), st.sampled_from(["Dockerfile", "image.def"])
 )
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 def test_whatever_is_in_a_file_it_is_read_or_one_sentence(tmp_path: Path, words: list[str], name: str) -> None:
     text = "FROM a\n" * (name == "Dockerfile") + "Bootstrap: x\n" * (name == "image.def") + " ".join(words)
     try:
@@ -409,7 +409,7 @@ def test_whatever_is_in_a_file_it_is_read_or_one_sentence(tmp_path: Path, words:
     ),
     st.lists(st.sampled_from([" ", " \\\n", " \\\n# comment\n", " \\\n\n"]), min_size=30, max_size=30),
 )
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 def test_labels_are_the_same_on_however_many_lines(tmp_path: Path, labels: dict[str, str], gaps: list[str]) -> None:
     pairs = [f'{key}="{value}"' for key, value in labels.items()]
     text = "FROM a\nLABEL " + "".join(f"{pair}{gap}" for pair, gap in zip(pairs, gaps)).rstrip("\\\n# coment") + "\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.lacking import lacking
 
@@ -113,7 +113,7 @@ def style_errors() -> Callable[[str], str]:
     return errors
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(parameters=st.fixed_dictionaries({}, optional=LONG_VALUES), comments=st.lists(LONG, max_size=2))
 @example(parameters={"modextravars": {"0" * 112: ""}}, comments=[])
 def test_long_values_are_read_back_and_pass_the_style_check_of_eb(

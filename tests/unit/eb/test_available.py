@@ -40,7 +40,7 @@ def test_newer_ones_of_the_same_kind_are_found_the_newest_first(robot: dict[str,
     assert names(newer_easyconfigs("Thing", "23.01-ngc", robot)) == ["Thing-24.03-ngc.eb"]
 
 
-@pytest.mark.timeout(20)  # reading a FIFO would wait for a writer
+@pytest.mark.timeout(240)  # reading a FIFO would wait for a writer
 def test_fifos_in_a_robot_path_are_no_easyconfigs(tmp_path: Path, robot: dict[str, str]) -> None:
     os.mkfifo(tmp_path / "robot" / "t" / "Thing" / "Thing-3-rocm-7.eb")
     os.mkfifo(tmp_path / "robot" / ".eb-path-index")

@@ -41,7 +41,7 @@ def shown(*options: str, terminal: bool) -> str:
         [
             sys.executable,
             "-c",
-            CODE.format(terminal=terminal, pause=0.9),
+            CODE.format(terminal=terminal, pause=2),
             *options,
             "--allow-use-as-root-and-accept-consequences",
         ],
@@ -54,7 +54,7 @@ def shown(*options: str, terminal: bool) -> str:
 def test_on_a_terminal_the_work_is_one_of_easybuild_s_bars() -> None:
     output = shown(terminal=True)
     assert r"copying [red]x\x1b]0;owned: 2 MB of 8 MB" in output
-    assert "pulling y: 0:00 passed: INFO: [bold]layer" in output
+    assert re.search(r"pulling y: 0:0\d passed: INFO: \[bold\]layer", output)
     assert "\x1b]0;" not in output
     assert "  >> ..." not in output
 
@@ -71,4 +71,4 @@ def test_on_a_terminal_the_work_is_one_of_easybuild_s_bars() -> None:
 def test_elsewhere_it_is_trace_output(options: list[str], terminal: bool) -> None:
     output = shown(*options, terminal=terminal)
     assert r"  >> ... copying [red]x\x1b]0;owned: 2 MB of 8 MB" in output
-    assert "  >> ... pulling y: 0:00 passed" in output
+    assert re.search(r"  >> \.\.\. pulling y: 0:0\d passed", output)

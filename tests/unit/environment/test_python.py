@@ -169,7 +169,7 @@ _HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     name=_HOSTILE,
     version=_HOSTILE,

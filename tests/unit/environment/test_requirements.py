@@ -213,7 +213,7 @@ def test_files_that_are_no_requirements(tmp_path: Path, content: bytes, said: st
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_whatever_is_in_the_file_is_taken_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("any") / "requirements.txt"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))

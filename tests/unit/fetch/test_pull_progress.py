@@ -10,13 +10,13 @@ from sifmod.fetch.store import ImageStore
 from sifmod.fetch.uri import image_uri
 from sifmod.host.runtime import ContainerRuntime
 
-from ..support import SIF_HEADER, Recorded, a_site
+from ..support import SIF_HEADER, Recorded, RecordedStep, a_site
 
 RUNTIME = """#!/bin/sh
 [ "$1" != --version ] || exec echo fake version 1.0
 printf 'INFO:    Fetching\\n'
 cp '{image}' "$2"
-sleep 0.3
+[ {status} != 0 ] || until [ -e '{image}.seen' ]; do sleep 0.05; done
 printf '\\033[31mreading layers\\033[0m\\n'
 exit {status}
 """
@@ -37,6 +37,14 @@ def test_a_pull_shows_the_runtime_s_lines_and_how_much_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(making, "_POLL", 0.05)
+    keep = RecordedStep.advance
+
+    def advance(step: RecordedStep, count: int) -> None:
+        keep(step, count)
+        if count:
+            (tmp_path / "made.sif.seen").touch()  # the runtime goes on then
+
+    monkeypatch.setattr(RecordedStep, "advance", advance)
     progress = Recorded()
     path = pull(tmp_path, progress)
     pulling, hashing = progress.steps

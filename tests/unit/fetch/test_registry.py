@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import ImageError
@@ -222,7 +222,7 @@ def raw() -> Iterator[Raw]:
 @example(answer=b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n")
 @example(answer=b"HTTP/1.1 302 X\r\nLocation: http://localhost:abc/\r\n\r\n")
 @example(answer=b'HTTP/1.1 401 X\r\nWWW-Authenticate: Bearer realm="https://[/"\r\n\r\n')
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 def test_whatever_a_server_sends_is_no_accident(raw: Raw, answer: bytes) -> None:
     raw.answer = answer
     try:
@@ -279,7 +279,7 @@ def test_an_answer_that_does_not_end_is_none(beginning: bytes, piece: bytes, mon
         assert ask(host) == ""
         with pytest.raises(ImageError, match="was not sent"):
             ask(host, ME)
-        assert time.monotonic() - begin < 60
+        assert time.monotonic() - begin < 240
         server.shutdown()
 
 

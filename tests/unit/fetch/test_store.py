@@ -75,8 +75,8 @@ def test_a_pull_that_stalls_is_ended_and_one_that_works_silently_is_not(
         store()
     assert time.monotonic() - began < 240
     assert not [path for path in store.folder.iterdir() if path.name.endswith(".partial")]
-    monkeypatch.setattr(making, "_STALLED", 2.0)  # a machine may be busy between two reads
-    reads = 'for i in $(seq 25); do head -c 9000 /dev/zero >/dev/null; sleep 0.1; read -r _ <"$0.image"; done'
+    monkeypatch.setattr(making, "_STALLED", 8)  # a machine may be busy between two reads
+    reads = 'for i in $(seq 25); do head -c 9000 /dev/zero >/dev/null; sleep 0.4; read -r _ <"$0.image"; done'
     runtime.write_text(RUNTIME + reads + "\n")
     assert store() == store.target
 

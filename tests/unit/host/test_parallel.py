@@ -15,26 +15,26 @@ def test_results_come_in_the_order_of_the_items() -> None:
 
     def call(item: int) -> int:
         if item == 0:
-            first_may_end.wait(30)
+            first_may_end.wait(240)
         return item * 2
 
     with called_in_threads(call, range(100)) as results:
-        assert results[1].result(30) == 2
+        assert results[1].result(240) == 2
         first_may_end.set()
-        assert [result.result(30) for result in results] == [item * 2 for item in range(100)]
+        assert [result.result(240) for result in results] == [item * 2 for item in range(100)]
 
 
 def test_calls_run_at_the_same_time() -> None:
     both = threading.Barrier(2)
-    with called_in_threads(lambda _item: both.wait(30), "ab") as results:
-        assert sorted(result.result(30) for result in results) == [0, 1]
+    with called_in_threads(lambda _item: both.wait(240), "ab") as results:
+        assert sorted(result.result(240) for result in results) == [0, 1]
 
 
 def test_a_call_that_fails_fails_alone() -> None:
     with called_in_threads(lambda item: 6 // item, [1, 0, 2]) as results:
-        assert (results[0].result(30), results[2].result(30)) == (6, 3)
+        assert (results[0].result(240), results[2].result(240)) == (6, 3)
         with pytest.raises(ZeroDivisionError):
-            results[1].result(30)
+            results[1].result(240)
 
 
 def test_an_exception_ends_the_commands_of_all_calls_and_starts_no_other(tmp_path: Path) -> None:
@@ -60,6 +60,6 @@ def test_an_exception_ends_the_commands_of_all_calls_and_starts_no_other(tmp_pat
     for name in "01":
         assert not Path("/proc", (tmp_path / name).read_text().strip()).exists()
         with pytest.raises(CommandError, match="sifmod is about to end"):
-            results[int(name)].result(30)
+            results[int(name)].result(240)
     assert not list(tmp_path.glob("*.more"))
     assert run(["true"]).status == 0

@@ -105,6 +105,14 @@ def test_neither_links_nor_pipes_nor_endless_files_are_read(tmp_path: Path, fold
     assert read(tmp_path) == ([], ["1.json", "2.json", "3.json", "4.json", "5.json"], [])
 
 
+def test_a_file_that_goes_while_the_folder_is_read_is_not_damaged(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "7.json").write_text(json.dumps(CONTENT))
+    monkeypatch.setattr("os.listdir", lambda _folder: ["6.json", "7.json"])
+    assert read(tmp_path) == ([SERVING], [], [])
+
+
 def test_a_folder_that_others_may_change_is_refused(tmp_path: Path, folder: Path) -> None:
     folder.chmod(0o777)
     with pytest.raises(SifmodError, match="can be written to by others"), opened_folder(tmp_path):
@@ -159,7 +167,6 @@ def port() -> Iterator[int]:
 
 
 def test_a_server_is_asked_at_its_health_path(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sifmod.host.serving._SECONDS", 0.2)
     serving = replace(SERVING, url=f"http://127.0.0.1:{port}", health="/200")
     jobs = frozenset({"7"})
 
@@ -172,6 +179,7 @@ def test_a_server_is_asked_at_its_health_path(port: int, monkeypatch: pytest.Mon
     assert state(replace(serving, cluster="borealis"), frozenset({"8"})) == READY, "a home may be that of two clusters"
     assert state(replace(serving, key_file="")) == ON_NODE
     assert state(replace(serving, url="http://127.0.0.1:9")) == SILENT
+    monkeypatch.setattr("sifmod.host.serving._SECONDS", 0.2)
     assert state(replace(serving, health="/slow")) == SILENT
 
 
@@ -196,12 +204,16 @@ def test_slurm_tells_all_jobs_and_ends_one_whatever_its_variables_say(
 
 
 def test_who_waits_for_a_server_is_told_when_its_job_ends(tmp_path: Path, folder: Path, stub: Stubs) -> None:
-    """Job 7 writes its file after a while, job 9 waits in the queue; of job 8 Slurm knows only where its output is."""
+    """Job 7 writes its file while it is waited for, job 9 is in the queue; of job 8 Slurm knows only its output."""
     stub("squeue", "echo '7 6_2 R None\n6 6_3 R None\n9 9_[1-3] PD (a) b\n10 10 PD None'")
     stub("scontrol", "echo '   StdOut=/home/me/a b.out'")
-    threading.Timer(0.5, (folder / "7.json").write_text, [json.dumps(CONTENT)]).start()
     said: list[str] = []
-    wait("6_2", tmp_path, said.append)
+
+    def say(line: str) -> None:
+        said.append(line)
+        (folder / "7.json").write_text(json.dumps(CONTENT))
+
+    wait("6_2", tmp_path, say)
     assert said == ["job 6_2 runs, and no server of it answers, or not yet: see '/home/me/a b.out'"]
     assert read(tmp_path)[0] == [SERVING]
     with pytest.raises(SifmodError, match="job 8 is over, or not yours: see '/home/me/a b"):

@@ -4,7 +4,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sifmod.image.fatbin import cuda_architectures
@@ -58,7 +58,7 @@ def test_what_has_no_programs_has_no_architectures(tmp_path: Path, data: bytes) 
     assert architectures(tmp_path, data) == ()
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(changes=st.lists(st.tuples(st.integers(0, 600), st.binary(min_size=1, max_size=8)), min_size=1, max_size=4))
 def test_whatever_is_changed_ends_soon(tmp_path: Path, changes: list[tuple[int, bytes]]) -> None:
     data = bytearray(library(container((SASS, 75, b"x" * 8), (PTX, 90, b"y" * 16))))

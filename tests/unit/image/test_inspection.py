@@ -190,7 +190,7 @@ def loose(tree: Path, tmp_path_factory: pytest.TempPathFactory, need: Need) -> P
     return sif(folder / "x.sif", partition(content), signature(b"\xab" * 20), total=4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=8)), min_size=1, max_size=30))
 def test_whatever_is_changed_in_an_image_is_read_or_refused(loose: Path, changes: list[tuple[int, bytes]]) -> None:
     path = fuzzed(loose, changes)

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sifmod.image.elf import SharedLibrary, newest_glibc, read_library
@@ -46,7 +46,7 @@ def test_what_is_no_library_is_none(tmp_path: Path, data: bytes) -> None:
 WHOLE = mpich()
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), min_size=1, max_size=6))
 def test_a_damaged_library_is_read_or_none(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
     data = bytearray(WHOLE)

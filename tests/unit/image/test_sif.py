@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import ImageError
@@ -75,7 +75,7 @@ def test_a_file_that_is_cut_off_is_named(signed: Path, size: int) -> None:
         read(signed)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(
     changes=st.lists(st.tuples(st.integers(0, HEADER.size + 3 * DESCRIPTOR.size), st.binary(min_size=1, max_size=9))),
     size=st.integers(0, 40_000),
@@ -156,7 +156,7 @@ def test_a_file_that_can_not_be_read_is_named_with_the_reason(image: Path) -> No
     assert "Permission denied" in str(caught.value)
 
 
-@pytest.mark.timeout(20)  # reading a FIFO would wait for a writer
+@pytest.mark.timeout(240)  # reading a FIFO would wait for a writer
 def test_a_fifo_has_no_identifier(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.sif")
     with pytest.raises(OSError, match="seek"):

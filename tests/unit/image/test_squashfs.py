@@ -10,7 +10,7 @@ from ctypes import sizeof
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PySquashfsImage.structure import Superblock
 from PySquashfsImage.util import MAGIC_BYTES
@@ -184,7 +184,7 @@ def test_garbage_in_place_of_a_block_is_an_error(tree: Path, tmp_path: Path, nee
         read_all(SquashFsFiles(opened(broken)))
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=8)), min_size=1, max_size=6))
 def test_whatever_is_changed_is_read_or_refused(
     small_bytes: bytes, tmp_path: Path, changes: list[tuple[int, bytes]]

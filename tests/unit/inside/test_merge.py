@@ -434,7 +434,7 @@ def shape(top: Path) -> dict[str, object]:
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(TREES, min_size=1, max_size=4))
 def test_any_trees(nodes: list[Mapping[str, object]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -454,7 +454,7 @@ PACKAGES = st.dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(PACKAGES, min_size=1, max_size=4))
 def test_any_packages(layers: list[Mapping[str, set[str]]]) -> None:
     """Each package is that of the first tree that has it, whole, and there is no other file."""

@@ -62,12 +62,12 @@ def test_a_missing_command_is_refused(installed: Path, command: str) -> None:
 
 
 @pytest.mark.slow  # waits for the end of the time of a command
-@pytest.mark.parametrize("text", ["trap '' TERM; while :; do sleep 1; done", "sleep 100 & echo 1.0"])
+@pytest.mark.parametrize("text", ["trap '' TERM; while :; do sleep 1; done", "sleep 1000 & echo 1.0"])
 def test_a_command_that_does_not_end_when_it_is_told_to_is_not_waited_for(installed: Path, text: str) -> None:
     write(installed, "/bin/stubborn", f"#!/bin/sh\n{text}\n").chmod(0o755)
     begun = time.monotonic()
     check_commands(a_program(installed, "stubborn"))
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < 240
 
 
 def test_a_container_that_does_not_start_is_named(installed: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_link_in_the_installation_leads_nowhere(installdir: Path, tmp_path: Pa
     assert (tmp_path / "victim" / "tool").read_text() == "precious"
 
 
-@pytest.mark.timeout(20)  # reading a FIFO would wait for a writer
+@pytest.mark.timeout(240)  # reading a FIFO would wait for a writer
 def test_a_journal_that_is_a_fifo_is_not_read(installdir: Path) -> None:
     write_journal(installdir)
     journal = installdir / ".sifmod-previous" / "journal.json"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sifmod.errors import RecipeError
@@ -193,7 +193,6 @@ TEXT = st.text(max_size=12)
 TEXTS = st.dictionaries(TEXT, TEXT, max_size=3)
 
 
-@settings(deadline=None)
 @given(
     docker=st.one_of(st.just("a/b"), TEXT),
     latest=st.one_of(st.dictionaries(st.sampled_from(["1.0", "v2--h0", "x y"]), st.just(DIGEST), max_size=2), TEXTS),

@@ -133,7 +133,7 @@ def test_a_folder_without_modules(tmp_path: Path) -> None:
         installed_modules(tmp_path)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(240)
 def test_a_line_without_end_takes_no_time(make: Make, tmp_path: Path) -> None:
     path = make({})
     path.write_text(path.read_text() + "\n - a:\n singularity exec " + "<container> x" * 20_000)

@@ -405,7 +405,7 @@ def mounted(tmp_path: Path) -> list[str]:
 
 def start(commands: Commands, **environ: str) -> subprocess.Popen[str]:
     """Start a command that goes on until it is killed, and return it once it is in the container."""
-    commands.stand_ins.then("#!/bin/bash\necho there\nexec sleep 60\n")
+    commands.stand_ins.then("#!/bin/bash\necho there\nexec sleep 600\n")
     process = subprocess.Popen(**commands.command("python", **environ), stdout=subprocess.PIPE, text=True)
     assert process.stdout
     assert process.stdout.readline() == "there\n"
@@ -561,7 +561,7 @@ BINDS = st.tuples(PATHS, st.one_of(st.just(""), PATHS), st.sampled_from(["", "ro
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(BINDS, min_size=1, max_size=4))
 def test_bash_reads_a_list_of_bind_paths_as_the_runtime_does(binds: list[str]) -> None:
     script = (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies
+from hypothesis import given, settings, strategies
 
 from sifmod.container.bind import BindPattern
 from sifmod.container.spec import ContainerSpec
@@ -345,7 +345,7 @@ _PATTERNS = strategies.lists(
 
 
 @given(files=_FILES, patterns=strategies.lists(_PATTERNS, min_size=1, max_size=4))
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12)
 def test_a_pattern_has_the_same_matches_everywhere(
     wrapper: Wrapper, load: Load, installed: ContainerSpec, tmp_path: Path, files: list[str], patterns: list[str]
 ) -> None:
@@ -375,7 +375,7 @@ _TEXTS = strategies.text(
 
 
 @given(value=_TEXTS, inner=_TEXTS)
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12)
 def test_values_arrive_as_they_are(
     wrapper: Wrapper, load: Load, installed: ContainerSpec, value: str, inner: str
 ) -> None:

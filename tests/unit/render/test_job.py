@@ -147,7 +147,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_it
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1, max_size=5))
 def test_arguments_arrive_unchanged_whatever_they_hold(run: Run, words: list[str]) -> None:
     command = ("x.py", *words)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sifmod.container.spec import ContainerSpec
@@ -114,7 +114,7 @@ DOLLARS = st.lists(st.sampled_from(["$", "{", "}", "HOME", "USER", "S", "_", "/"
 
 
 @pytest.mark.parametrize("syntax", ["Lua", "Tcl", "bash"])
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=15)
 @given(texts=st.lists(DOLLARS, min_size=60, max_size=90))
 @example(texts=["$HOME", "${HOME}", "$HOMES ${HOME $HOME}", "$$USER", "${USER}x", "$USER", "${x$HOME}", ""])
 def test_variables_are_expanded_as_in_bash(need: Need, tmp_path: Path, syntax: str, texts: list[str]) -> None:
@@ -144,7 +144,7 @@ PATTERNS = st.lists(st.sampled_from(["*", "?", "[a-c]", "[0-9x]", "a", "-", ".",
 )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=15)
 @given(pairs=st.lists(st.tuples(PATTERNS, NAMES), min_size=60, max_size=90))
 @example(pairs=[("%*", "%a"), ("a-b", "a-b"), ("[a-c]-?", "b-x"), ("[0-9]*", "9.")])
 def test_lua_matches_the_names_that_python_matches(need: Need, tmp_path: Path, pairs: list[tuple[str, str]]) -> None:

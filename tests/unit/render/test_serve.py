@@ -70,7 +70,7 @@ class Serve:
     ) -> subprocess.Popen[str]:
         words = command or [sys.executable, str(STANDIN), *HERE, *how]
         process = subprocess.Popen(
-            ["bash", self.top / "serve", "--limit=20", "--key-variable=API_KEY", *options, "--", *words],
+            ["bash", self.top / "serve", "--limit=240", "--key-variable=API_KEY", *options, "--", *words],
             env={
                 "PATH": "/usr/bin:/bin",
                 "HOME": str(self.home),
@@ -115,7 +115,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 def asked(url: str, key: str = "") -> int:
     """Return the status of an answer."""
     host, _, path = url.partition("://")[2].partition("/")
-    connection = http.client.HTTPConnection(host, timeout=30)
+    connection = http.client.HTTPConnection(host, timeout=240)
     connection.request("GET", f"/{path}", headers={"Authorization": f"Bearer {key}"} if key else {})
     with closing(connection):
         return connection.getresponse().status
@@ -143,14 +143,15 @@ def test_what_is_ready_is_written_down_and_nothing_is_left_when_it_ends(serve: S
     assert serve.state.stat().st_mode & 0o777 == 0o700
     assert [asked(f"{found['url']}/v1/models", given) for given in ("", "x", key)] == [401, 401, 200]
     assert processes_with(key) == []
-    assert len(processes_with("child of the server")) == 1
+    child = f"child of the server at {found['url'].rpartition(':')[2]}"
+    assert len(processes_with(child)) == 1
     process = serve.running[0]
     process.send_signal(signal.SIGTERM)
     output = process.communicate()[0]
     assert process.returncode == 143
     assert list(serve.state.iterdir()) == []
     assert list(serve.home.glob("sifmod-*")) == []
-    assert processes_with("child of the server") == []
+    assert processes_with(child) == []
     assert key not in output
     assert "settings: {'api_key': '(key)'}" in output
     port = found["url"].rpartition(":")[2]
@@ -177,8 +178,8 @@ def test_the_line_for_curl_is_one_that_works(serve: Serve) -> None:
         ("redirects", [], "/health answers 307 (location: http://elsewhere/), which is not followed: name the path"),
         ("has none", [], "/health answers 404: name the path that says"),
         ("everywhere", [], "was told to listen on 127.0.0.1, but listens on another address of localhost (00000000"),
-        ("waits", ["--limit=1"], "the server did not answer at /health within 1 seconds: its last lines are above"),
-        ("is busy", ["--limit=1"], "the server did not answer at /health but with 503 within 1 seconds"),
+        ("waits", ["--limit=8"], "the server did not answer at /health within 8 seconds: its last lines are above"),
+        ("is busy", ["--limit=8"], "the server did not answer at /health but with 503 within 8 seconds"),
         ("is silent", ["--server=vllm", "--key-variable=VLLM_API_KEY"], "does not answer /v1/models, so that it"),
         ("open", ["--server=vllm", "--key-variable=VLLM_API_KEY"], "answers /v1/models without a key, so everybody"),
     ],
@@ -206,7 +207,7 @@ def test_why_a_server_ended_stands_after_its_last_lines(serve: Serve) -> None:
 def test_a_job_has_one_server(serve: Serve) -> None:
     found = serve.ready()
     second = serve.start()
-    output = second.communicate(timeout=60)[0]
+    output = second.communicate(timeout=240)[0]
     assert second.returncode == 1
     assert f"this job serves a model already, whose key is in '{found['key_file']}': submit another job" in output
     assert asked(f"{found['url']}/v1/models", Path(found["key_file"]).read_text().strip()) == 200
@@ -253,11 +254,11 @@ def test_a_port_that_is_taken_is_passed_over_and_one_that_is_taken_meanwhile_ref
         serve.running[0].terminate()
         serve.running[0].wait()
         with socket.socket() as late:
-            process = serve.start(command=["sleep", "60"])
+            process = serve.start(command=["sleep", "600"])
             until(lambda: (serve.state / f"{serve.job}.key").exists())
             late.bind(("127.0.0.1", first + 1))
             late.listen()
-            output = process.communicate(timeout=60)[0]
+            output = process.communicate(timeout=240)[0]
     assert f"port {first + 1} of localhost was taken by a process that is not of this server" in output
 
 
@@ -402,7 +403,7 @@ def test_members_wait_for_the_key_and_run_what_joins_the_first_node(serve: Serve
     assert process.poll() is None
     serve.state.mkdir(parents=True, exist_ok=True)
     (serve.state / f"{serve.job}.key").write_text("0f" * 32)
-    output = process.communicate(timeout=60)[0]
+    output = process.communicate(timeout=240)[0]
     join = 20000 + int(serve.job) % 187 * 64 + 32
     assert f"joins 127.0.0.1:{join} as 1 of 2 by {serve.state}/{serve.job}.key" in output
     # of task 0

@@ -621,7 +621,7 @@ VALUES = st.sampled_from(
         lambda lines: "\n".join(f"{key} = {value}" for key, value in lines).encode()
     )
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_whatever_a_site_file_holds_is_settings_or_one_refusal(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:

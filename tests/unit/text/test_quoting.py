@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sifmod.text import quoting
@@ -87,7 +87,7 @@ def tcl_reads(tclsh: str, path: Path, words: list[str]) -> bytes:
 
 
 # Tcl 8.6 keeps what is beyond the basic multilingual plane as two characters
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(
     words=st.lists(st.text(st.characters(max_codepoint=0xFFFF, exclude_categories=HALVES)), min_size=20, max_size=60)
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, Union
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sifmod.text import tables
@@ -64,7 +64,7 @@ def as_tcl(table: Value) -> str:
     return script
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=15)
 @given(table=TABLES)
 @example(table=NASTY)
 def test_lua_reads_the_same_table(need: Need, tmp_path: Path, table: dict[str, Value]) -> None:
@@ -74,7 +74,7 @@ def test_lua_reads_the_same_table(need: Need, tmp_path: Path, table: dict[str, V
     assert done.stdout == b"".join(b"%d:%s" % (len(leaf.encode()), leaf.encode()) for _path, leaf in leaves(table))
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=15)
 @given(table=TABLES)
 @example(table=NASTY)
 def test_tcl_reads_the_same_table(need: Need, tmp_path: Path, table: dict[str, Value]) -> None:
@@ -98,7 +98,7 @@ ROWS = st.integers(1, 4).flatmap(lambda size: st.lists(st.lists(WORDS | st.integ
 FLAT = WORDS | st.integers() | st.lists(WORDS) | ROWS | st.dictionaries(KEYS, WORDS)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(table=st.dictionaries(KEYS, FLAT, min_size=1))
 @example(
     table={"a_b": NASTY["a_b"], "c_d": {"x_y": "$(id) it's\n", "z_": "]"}, "e_f": [["'", "\r"], ["a\nb", ""]], "g_": []}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sifmod.text.yaml import read_yaml
@@ -42,13 +42,11 @@ def test_versions_and_switches_stay_as_they_are_written() -> None:
     }
 
 
-@settings(deadline=None)
 @given(NODES)
 def test_json_of_texts_reads_as_itself(node: Any) -> None:
     assert read_yaml(json.dumps(node, ensure_ascii=False)) == node
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(ValueError):

@@ -106,7 +106,7 @@ def test_any_bytes_are_told_from_a_packed_file(tmp_path_factory: pytest.TempPath
     assert isinstance(packed_problem(path), str)
 
 
-@pytest.mark.timeout(20)  # reading a FIFO would wait for a writer
+@pytest.mark.timeout(240)  # reading a FIFO would wait for a writer
 def test_fifos_in_the_place_of_lists_count_as_none(tmp_path: Path) -> None:
     make(tmp_path, packed=SQUASHFS)
     (tmp_path / names.USER_SOFTWARE_LIST).unlink()

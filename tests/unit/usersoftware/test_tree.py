@@ -81,7 +81,7 @@ def test_a_package_that_is_an_option_of_pip_is_not_listed(tmp_path: Path) -> Non
     assert packages_in(tmp_path) == "greeting==1.0\n"
 
 
-@pytest.mark.timeout(60)  # it would wait for ever
+@pytest.mark.timeout(240)  # it would wait for ever
 def test_an_image_whose_python_sleeps_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = tmp_path / "runtime"
     runtime.write_text("#!/bin/sh\nexec sleep 1000\n")
