@@ -407,3 +407,17 @@ def test_members_wait_for_the_key_and_run_what_joins_the_first_node(serve: Serve
     assert f"joins 127.0.0.1:{join} as 1 of 2 by {serve.state}/{serve.job}.key" in output
     # of task 0
     assert (serve.state / f"{serve.job}.key").exists()
+
+
+def test_members_end_well_once_node_0_has_the_answers_to_a_batch(serve: Serve) -> None:
+    """Slurm would kill them, and the job would have failed."""
+    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "localhost,localhost"}
+    serve.state.mkdir(parents=True, mode=0o700)
+    key = serve.state / f"{serve.job}.key"
+    key.write_text("0f" * 32 + "\n")
+    member = {**step, "SLURM_PROCID": "1", "SLURM_GTIDS": "1"}
+    process = serve.start("--nodes=2", "--batch=x", command=["sleep", "60"], environ=member)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(3)
+    key.unlink()
+    assert process.wait(20) == 0
