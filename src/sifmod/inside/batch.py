@@ -36,7 +36,10 @@ def read(line: "str | bytes") -> "dict[str, object]":
 def requests_of(path: str) -> "list[dict[str, object]]":
     """Return the requests of a file; ValueError says which line is none."""
     found, names = [], set()
-    with open(path, encoding="utf-8-sig") as stream:
+    # it is read once more, when the server answers
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError(f"'{path}' is not a file")
+    with open(path, "rb") as stream:
         for number, line in enumerate(stream, 1):
             if line.strip():
                 one = read(line)
@@ -115,6 +118,8 @@ def main(url: str, key_file: str, path: str) -> int:
     try:
         found = requests_of(path)
         before = answered_before(answers, path)
+        if not os.access(answers if os.path.exists(answers) else os.path.dirname(answers) or ".", os.W_OK):
+            raise ValueError(f"'{answers}' can't be written, and the answers would be there: copy '{path}' elsewhere")
         if not url:
             return 0
         with open(key_file, encoding="ascii") as stream:

@@ -356,8 +356,9 @@ def test_a_file_that_has_no_requests_is_named_before_one_is_sent(tmp_path: Path)
         ('{"custom_id": "1", "url": "http://elsewhere/", "body": {}}', "line 1 of"),
         ("[]", "line 1 of"),
         (f"{request}\n{{", "line 2 of 'file' is not a request"),
+        (f"{request}\n{request.replace('1', 'é')}", "line 2 of 'file' is not a request"),
     ):
-        (tmp_path / "file").write_text(text)
+        (tmp_path / "file").write_text(text, encoding="latin-1")
         command = [sys.executable, "-I", "batch.py", "http://127.0.0.1:9", "key", "file"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
@@ -367,6 +368,22 @@ def test_a_file_that_has_no_requests_is_named_before_one_is_sent(tmp_path: Path)
     os.utime(tmp_path / "file.answers.jsonl", (0, 0))
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, "'file' was changed after" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_batch_that_could_not_be_answered_is_named_before_the_server_starts(tmp_path: Path) -> None:
+    (tmp_path / "batch.py").write_text(program("batch"))
+    for name, said in (("pipe", "'{}' is not a file"), ("ro/file", "'{}.answers.jsonl' can't be written, and the")):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        if name == "pipe":
+            os.mkfifo(path)
+        else:
+            path.write_text('\ufeff{"custom_id": "1", "url": "/", "body": {}}\r\n', encoding="utf-8")
+            path.parent.chmod(0o500)
+        command = [sys.executable, "-I", "batch.py", "", "", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+        if name == "pipe" or os.geteuid():
+            assert (done.returncode, said.format(path) in done.stderr) == (2, True), done.stderr
 
 
 def test_a_server_that_reads_its_key_from_a_file_gets_one_that_is_yaml(serve: Serve) -> None:
