@@ -119,7 +119,7 @@ def main(url: str, key_file: str, path: str) -> int:
         found = requests_of(path)
         before = answered_before(answers, path)
         if not os.access(answers if os.path.exists(answers) else os.path.dirname(answers) or ".", os.W_OK):
-            raise ValueError(f"'{answers}' can't be written, and the answers would be there: copy '{path}' elsewhere")
+            raise ValueError(f"'{answers}' can't be written, where the answers would be: copy '{path}' elsewhere")
         if not url:
             return 0
         with open(key_file, encoding="ascii") as stream:

@@ -298,17 +298,20 @@ def test_caches_are_not_in_the_home(serve: Serve) -> None:
     token.parent.mkdir(parents=True)
     token.touch()
     show = ["bash", "-c", f'for name in {names}; do echo "$name=${{!name-}}"; done']
-    environ = {"SLURM_SUBMIT_DIR": "/scratch/me", "VLLM_CACHE_ROOT": "/own"}
+    environ = {"SLURM_SUBMIT_DIR": f"{serve.top}", "VLLM_CACHE_ROOT": "/own"}
     output = serve.fails("--offline", command=show, environ=environ)
     found = dict(line.split("=", 1) for line in output.splitlines() if re.match("[A-Z_]+=", line))
-    assert found["HF_HOME"] == "/scratch/me/.cache/huggingface"
+    assert found["HF_HOME"] == f"{serve.top}/.cache/huggingface"
     assert found["HF_TOKEN_PATH"] == str(token)
     assert found["VLLM_CACHE_ROOT"] == "/own"
     assert {found["TRITON_CACHE_DIR"], found["TORCHINDUCTOR_CACHE_DIR"]} == {
         f"{serve.home}/sifmod-{os.getuid()}-{serve.job}"
     }
     assert found["HF_HUB_OFFLINE"] == "1"
-    assert "fetch a model on a login node first, to HF_HOME=/scratch/me/.cache/huggingface" in output
+    assert f"fetch a model on a login node first, to HF_HOME={serve.top}/.cache/huggingface" in output
+    output = serve.fails(command=show, environ={"SLURM_SUBMIT_DIR": "/proc"})
+    assert "serve: '/proc/.cache/huggingface' can't be made, so what is fetched is this job's own" in output
+    assert f"HF_HOME={serve.home}/sifmod-{os.getuid()}-{serve.job}\n" in output
 
 
 def test_requests_of_a_file_are_answered_and_the_job_ends(serve: Serve) -> None:
@@ -372,7 +375,7 @@ def test_a_file_that_has_no_requests_is_named_before_one_is_sent(tmp_path: Path)
 
 def test_a_batch_that_could_not_be_answered_is_named_before_the_server_starts(tmp_path: Path) -> None:
     (tmp_path / "batch.py").write_text(program("batch"))
-    for name, said in (("pipe", "'{}' is not a file"), ("ro/file", "'{}.answers.jsonl' can't be written, and the")):
+    for name, said in (("pipe", "'{}' is not a file"), ("ro/file", "'{}.answers.jsonl' can't be written, where")):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         if name == "pipe":
