@@ -64,8 +64,13 @@ def requests_of(path: str) -> "list[dict[str, object]]":
 
 
 def answered_before(answers: str, path: str) -> "set[object]":
-    """Return which requests have an answer, and remove half a line at the end; ValueError if they may be of others."""
+    """Return which requests have an answer, and remove half a line at the end; ValueError if they may be of others.
+
+    ValueError also if no answers can be written there.
+    """
     found = set()
+    if not os.access(answers if os.path.exists(answers) else os.path.dirname(answers) or ".", os.W_OK):
+        raise ValueError(f"'{answers}' can't be written, where the answers would be: copy '{path}' elsewhere")
     try:
         with open(answers, "rb+") as stream:
             for line in stream:
@@ -118,8 +123,6 @@ def main(url: str, key_file: str, path: str) -> int:
     try:
         found = requests_of(path)
         before = answered_before(answers, path)
-        if not os.access(answers if os.path.exists(answers) else os.path.dirname(answers) or ".", os.W_OK):
-            raise ValueError(f"'{answers}' can't be written, where the answers would be: copy '{path}' elsewhere")
         if not url:
             return 0
         with open(key_file, encoding="ascii") as stream:
