@@ -245,6 +245,15 @@ def test_a_killed_server_takes_its_files_along(serve: Serve) -> None:
     assert "the server ended with status 137 after it was ready" in output
 
 
+def test_a_server_ends_although_its_runscript_was_killed(serve: Serve) -> None:
+    """Its processes have another parent then, and not every Slurm finds them."""
+    serve.ready(how=("child",))
+    serve.running[0].kill()
+    serve.running[0].wait()
+    assert "settings" in serve.running[0].communicate(timeout=60)[0]
+    assert processes_with("child of the server") == []
+
+
 def test_a_port_that_is_taken_is_passed_over_and_one_that_is_taken_meanwhile_refused(serve: Serve) -> None:
     first = 20000 + int(serve.job) % 187 * 64
     with socket.create_server(("127.0.0.1", first)):
