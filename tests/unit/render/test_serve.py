@@ -212,7 +212,8 @@ def test_a_job_has_one_server(serve: Serve) -> None:
     assert asked(f"{found['url']}/v1/models", Path(found["key_file"]).read_text().strip()) == 200
     serve.running[0].terminate()
     serve.running[0].wait()
-    Path(found["key_file"]).write_text("left by the run before it was requeued")
+    for name in (found["key_file"], f"{found['key_file']}.new"):
+        Path(name).write_text("left by the run before it was requeued")
     serve.ready(environ={"SLURM_RESTART_COUNT": "1"})
 
 
