@@ -165,6 +165,13 @@ def test_the_page_has_address_and_key_of_a_model_whatever_its_name_holds(demo: U
         found = json.loads((Path.home() / f".local/state/sifmod/serve/{number}.json").read_text())
         assert found["model"] == model
         assert key not in output
+        pid = demo.out(f"pgrep -f 'standin_server.py .* {port} '").split()[-1]
+        settings = dict(
+            one.split("=", 1) for one in Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0") if one
+        )
+        assert settings["HF_HOME"] == str(Path.home() / ".cache/huggingface")
+        cache = Path(settings["TRITON_CACHE_DIR"])
+        assert cache.is_dir()
         assert [ask(f"http://{host}:{port}/v1/models", given)[0] for given in ("", key)] == [401, 200]
         view = filled_in(models_app / "view.html.erb", host=host, port=int(port), password=key)
         assert f"<code>http://{host}:{port}/v1</code>" in view
@@ -175,6 +182,7 @@ def test_the_page_has_address_and_key_of_a_model_whatever_its_name_holds(demo: U
     until(lambda: not demo.has_job(number))
     assert not list(models_app.rglob("evil"))
     assert not list((Path.home() / ".local/state/sifmod/serve").glob(f"{number}.*"))
+    assert not cache.exists()
 
 
 @pytest.mark.parametrize(

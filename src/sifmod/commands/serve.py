@@ -31,6 +31,7 @@ from sifmod.host.serving import (
     lacking,
     opened_folder,
     output_of,
+    queued_server,
     servings,
     state_of,
     stop,
@@ -191,13 +192,18 @@ def url(job: str, waits: bool, as_json: bool) -> None:
 @serve.command("stop")
 @_job
 def stop_server(job: str) -> None:
-    """End the job of a server, of the only one without JOBID.
+    """End the job of a server, of the only one without JOBID, or take it out of the queue.
 
     \b
     Examples:
       sifmod serve stop
       sifmod serve stop 123456
     """
+    queued = queued_server(job) if job else ""
+    if queued:
+        stop(queued)
+        echo(f"job {queued} is out of the queue")
+        return
     one, _, name = _chosen(job)
     if not name:
         raise SifmodError(f"job {one.job} is one of the cluster {one.cluster}: stop it there")

@@ -143,6 +143,7 @@ def _slurm(*command: str) -> Result:
     # these variables choose among the jobs and clusters, or ask before a job is ended
     own = ("SQUEUE_", "SCANCEL_", "SLURM_CLUSTERS")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+    environ["SLURM_BITSTR_LEN"] = "0"  # all elements of an array are named
     return run(command, env=environ, time_limit=LOOK)
 
 
@@ -222,11 +223,31 @@ def output_of(job: str) -> str:
 
 def number_of(job: str, jobs: Mapping[str, SlurmJob]) -> str:
     """Return the number of a job, which may be named as an element of an array; empty if Slurm does not know it."""
-    waiting = job.partition("_")[0]  # one that is in the queue has the number of its array, as in 7_[1-3]
-    return next(
-        (number for number, one in jobs.items() if job in (number, one.name)),
-        waiting if waiting in jobs and "[" in jobs[waiting].name else "",
-    )
+    found = next((number for number, one in jobs.items() if job in (number, one.name)), "")
+    # elements that are in the queue have the number of their array, as in 7_[1-3,5-9:2%4]
+    array, _, element = job.partition("_")
+    if found or not element or array not in jobs:
+        return found
+    listed = jobs[array].name.partition("[")[2].partition("%")[0]
+    for first, last, step in re.findall(r"(\d+)(?:-(\d+))?(?::(\d+))?", listed):
+        if int(element) in range(int(first), int(last or first) + 1, int(step or 1)):
+            return array
+    return ""
+
+
+def queued_server(job: str) -> str:
+    """Return how `scancel` names a job that waits in the queue to serve a model; empty if it is not such a job."""
+    jobs = jobs_of_user()
+    number = number_of(job, jobs)
+    if not number or not jobs[number].waits:
+        return ""
+    script = _slurm("scontrol", "write", "batch_script", number, "-").stdout
+    return _to_end(job, jobs[number]) if f"~/{FOLDER}/" in script else ""
+
+
+def _to_end(job: str, found: SlurmJob) -> str:
+    """Return how `scancel` names a job: one element of an array is not all that wait."""
+    return job if "_" in job else found.name
 
 
 def lacking(job: str, jobs: Mapping[str, SlurmJob]) -> str:
@@ -236,7 +257,7 @@ def lacking(job: str, jobs: Mapping[str, SlurmJob]) -> str:
         return f"job {job} is over, or not yours: see {output_of(job)}"
     if found.waits:
         reason = "" if found.waits == "None" else f" ({found.waits})"
-        return f"job {job} is in the queue{reason}; to take it out, scancel {found.name}"
+        return f"job {job} is in the queue{reason}; to take it out, scancel {_to_end(job, found)}"
     return f"job {job} runs, and no server of it answers, or not yet: see {output_of(job)}"
 
 
@@ -264,10 +285,19 @@ def wait(job: str, home: Path, say: Callable[[str], object]) -> None:
 
 
 def forget(job: str, folder: int) -> None:
-    """Remove the files of a server whose job is gone."""
+    """Remove the files of a server whose job is gone.
+
+    Raises:
+        SifmodError: one can't be removed.
+    """
     for suffix in _SUFFIXES:
-        with suppress(FileNotFoundError):
+        try:
             os.unlink(f"{job}.{suffix}", dir_fd=folder)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            path = Path.home() / FOLDER / f"{job}.{suffix}"
+            raise SifmodError(f"'{path}' of job {job}, which is gone, can't be removed: {error.strerror}") from error
 
 
 def stop(job: str) -> None:

@@ -36,7 +36,10 @@ def read(line: "str | bytes") -> "dict[str, object]":
 def requests_of(path: str) -> "list[dict[str, object]]":
     """Return the requests of a file; ValueError says which line is none."""
     found, names = [], set()
-    with open(path, encoding="utf-8-sig") as stream:
+    # it is read once more, when the server answers
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError(f"'{path}' is not a file")
+    with open(path, "rb") as stream:
         for number, line in enumerate(stream, 1):
             if line.strip():
                 one = read(line)
@@ -61,8 +64,13 @@ def requests_of(path: str) -> "list[dict[str, object]]":
 
 
 def answered_before(answers: str, path: str) -> "set[object]":
-    """Return which requests have an answer, and remove half a line at the end; ValueError if they may be of others."""
+    """Return which requests have an answer, and remove half a line at the end; ValueError if they may be of others.
+
+    ValueError also if no answers can be written there.
+    """
     found = set()
+    if not os.access(answers if os.path.exists(answers) else os.path.dirname(answers) or ".", os.W_OK):
+        raise ValueError(f"'{answers}' can't be written, where the answers would be: copy '{path}' elsewhere")
     try:
         with open(answers, "rb+") as stream:
             for line in stream:

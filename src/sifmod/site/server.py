@@ -13,7 +13,7 @@ from typing import Any
 from sifmod.errors import JobError, SiteError
 from sifmod.resources import data_path
 from sifmod.site.file import SiteFile
-from sifmod.site.keys import FLAG, TEXT, Key, Kind, described, keys_of, list_schema, read_items, read_text
+from sifmod.site.keys import FLAG, Key, Kind, described, keys_of, list_schema, read_items, read_text
 from sifmod.site.reading import read_table
 from sifmod.site.settings import Site
 from sifmod.text.suggest import perhaps
@@ -54,10 +54,17 @@ def _health(value: Any) -> str:
     return check_path(read_text(value))
 
 
-def _form(value: Any) -> str:
+def _with(place: str, value: Any, *, what: str) -> str:
     text = read_text(value)
-    if text and text.count("{model}") != 1:
-        raise ValueError(f"'{text}' does not say where the model's name stands: write {{model}} there")
+    if text and text.count(place) != 1:
+        raise ValueError(f"'{text}' does not say where {what} stands: write {place} there")
+    return text
+
+
+def _key_variable(value: Any) -> str:
+    text = read_text(value)
+    if not re.fullmatch(r"([A-Z_][A-Z0-9_]*)?", text):
+        raise ValueError(f"'{text}' is not a variable's name in capital letters, such as API_KEY")
     return text
 
 
@@ -87,9 +94,13 @@ class Server:
     name: str
     commands: tuple[str, ...] = described(_LIST, (), "Names of the program, and of modules after `python -m`.")
     arguments: str = described(_WORDS, "", "What is added to the command, such as `--host {host} --port {port}`.")
-    key_variable: str = described(TEXT, "", "The variable from which the server reads the key.")
+    key_variable: str = described(
+        Kind("string", _key_variable, {"type": "string"}), "", "The variable from which the server reads the key."
+    )
     key_config: str = described(
-        TEXT, "", "The line of the file `{key_config}`, in YAML, from which the server reads the key: `{key}` in it."
+        Kind("string", partial(_with, "{key}", what="the key"), {"type": "string"}),
+        "",
+        "The line of the file `{key_config}`, in YAML, from which the server reads the key: `{key}` in it.",
     )
     keyless: bool = described(
         FLAG, False, "Whether the server checks no key. Then it listens on 127.0.0.1 of its node alone."
@@ -101,7 +112,7 @@ class Server:
         Kind("path of a URL", _health, {"type": "string", "pattern": "^/"}), "/health", "Where it says if it is ready."
     )
     form: str = described(
-        Kind("words with `{model}`", _form, {"type": "string"}),
+        Kind("words with `{model}`", partial(_with, "{model}", what="the model's name"), {"type": "string"}),
         "",
         "The command of Open OnDemand's form, which offers it of containers with a Python package of its name.",
     )

@@ -5,7 +5,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from sifmod.host.serving import (
     READY,
     SILENT,
     Serving,
+    SlurmJob,
     forget,
     is_left,
     jobs_of_user,
@@ -203,6 +204,22 @@ def test_slurm_tells_all_jobs_and_ends_one_whatever_its_variables_say(
     assert (tmp_path / "calls").read_text() == "asked\n7_3\nasked\n", "for a server that answers the cluster counts"
 
 
+@pytest.mark.parametrize(("job", "ended"), [("9_1", "9_1"), ("9", "9_[1-3]"), ("10", "10"), ("11", "")])
+def test_a_server_that_is_in_the_queue_is_taken_out_and_no_other_job(
+    tmp_path: Path, stub: Stubs, monkeypatch: pytest.MonkeyPatch, job: str, ended: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    stub("squeue", "echo '9 9_[1-3] PD Priority\n10 10 PD None\n11 11 PD Resources'")
+    stub("scontrol", f'[ "$3" = 11 ] || [ "$1$2$4" != "writebatch_script-" ] || echo "state=~/{FOLDER}/7"')
+    stub("scancel", f'echo "$*" >{tmp_path}/calls')
+    done = CliRunner().invoke(cli, ["serve", "stop", job])
+    if ended:
+        assert (done.stdout, (tmp_path / "calls").read_text()) == (f"job {ended} is out of the queue\n", f"{ended}\n")
+    else:
+        assert "job 11 is in the queue (Resources); to take it out, scancel 11" in str(done.exception)
+        assert not (tmp_path / "calls").exists()
+
+
 def test_who_waits_for_a_server_is_told_when_its_job_ends(tmp_path: Path, folder: Path, stub: Stubs) -> None:
     """Job 7 writes its file while it is waited for, job 9 is in the queue; of job 8 Slurm knows only its output."""
     stub("squeue", "echo '7 6_2 R None\n6 6_3 R None\n9 9_[1-3] PD (a) b\n10 10 PD None'")
@@ -218,10 +235,12 @@ def test_who_waits_for_a_server_is_told_when_its_job_ends(tmp_path: Path, folder
     assert read(tmp_path)[0] == [SERVING]
     with pytest.raises(SifmodError, match="job 8 is over, or not yours: see '/home/me/a b"):
         wait("8", tmp_path, said.append)
-    jobs = jobs_of_user()
-    assert lacking("9_1", jobs) == "job 9_1 is in the queue ((a) b); to take it out, scancel 9_[1-3]"
-    assert [number_of(job, jobs) for job in ("6_1", "6_2", "9_1", "8")] == ["", "7", "9", ""]
+    jobs: Mapping[str, SlurmJob] = jobs_of_user()
+    assert lacking("9_1", jobs) == "job 9_1 is in the queue ((a) b); to take it out, scancel 9_1"
+    assert [number_of(job, jobs) for job in ("6_1", "6_2", "9_1", "9_4", "8")] == ["", "7", "9", "", ""]
     assert lacking("10", jobs) == "job 10 is in the queue; to take it out, scancel 10"
+    jobs = {"9": SlurmJob("9_[1,3,5-9:2%4]", "None")}
+    assert [job for job in range(11) if number_of(f"9_{job}", jobs)] == [1, 3, 5, 7, 9]
 
 
 def test_what_a_job_has_left_is_removed_and_nothing_else(tmp_path: Path, folder: Path) -> None:
@@ -230,3 +249,6 @@ def test_what_a_job_has_left_is_removed_and_nothing_else(tmp_path: Path, folder:
     with opened_folder(tmp_path) as descriptor:
         forget("7", descriptor)
     assert sorted(path.name for path in folder.iterdir()) == ["77.json", "mine"]
+    (folder / "8.key").mkdir()
+    with opened_folder(tmp_path) as descriptor, pytest.raises(SifmodError, match=r"serve/8.key' of job 8, which is"):
+        forget("8", descriptor)

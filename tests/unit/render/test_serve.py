@@ -213,7 +213,8 @@ def test_a_job_has_one_server(serve: Serve) -> None:
     assert asked(f"{found['url']}/v1/models", Path(found["key_file"]).read_text().strip()) == 200
     serve.running[0].terminate()
     serve.running[0].wait()
-    Path(found["key_file"]).write_text("left by the run before it was requeued")
+    for name in (found["key_file"], f"{found['key_file']}.new"):
+        Path(name).write_text("left by the run before it was requeued")
     serve.ready(environ={"SLURM_RESTART_COUNT": "1"})
 
 
@@ -244,6 +245,15 @@ def test_a_killed_server_takes_its_files_along(serve: Serve) -> None:
     output = serve.running[0].communicate()[0]
     assert (serve.running[0].returncode, list(serve.state.iterdir())) == (137, [])
     assert "the server ended with status 137 after it was ready" in output
+
+
+def test_a_server_ends_although_its_runscript_was_killed(serve: Serve) -> None:
+    """Its processes have another parent then, and not every Slurm finds them."""
+    serve.ready(how=("child",))
+    serve.running[0].kill()
+    serve.running[0].wait()
+    assert "settings" in serve.running[0].communicate(timeout=60)[0]
+    assert processes_with("child of the server") == []
 
 
 def test_a_port_that_is_taken_is_passed_over_and_one_that_is_taken_meanwhile_refused(serve: Serve) -> None:
@@ -299,17 +309,20 @@ def test_caches_are_not_in_the_home(serve: Serve) -> None:
     token.parent.mkdir(parents=True)
     token.touch()
     show = ["bash", "-c", f'for name in {names}; do echo "$name=${{!name-}}"; done']
-    environ = {"SLURM_SUBMIT_DIR": "/scratch/me", "VLLM_CACHE_ROOT": "/own"}
+    environ = {"SLURM_SUBMIT_DIR": f"{serve.top}", "VLLM_CACHE_ROOT": "/own"}
     output = serve.fails("--offline", command=show, environ=environ)
     found = dict(line.split("=", 1) for line in output.splitlines() if re.match("[A-Z_]+=", line))
-    assert found["HF_HOME"] == "/scratch/me/.cache/huggingface"
+    assert found["HF_HOME"] == f"{serve.top}/.cache/huggingface"
     assert found["HF_TOKEN_PATH"] == str(token)
     assert found["VLLM_CACHE_ROOT"] == "/own"
     assert {found["TRITON_CACHE_DIR"], found["TORCHINDUCTOR_CACHE_DIR"]} == {
         f"{serve.home}/sifmod-{os.getuid()}-{serve.job}"
     }
     assert found["HF_HUB_OFFLINE"] == "1"
-    assert "fetch a model on a login node first, to HF_HOME=/scratch/me/.cache/huggingface" in output
+    assert f"fetch a model on a login node first, to HF_HOME={serve.top}/.cache/huggingface" in output
+    output = serve.fails(command=show, environ={"SLURM_SUBMIT_DIR": "/proc"})
+    assert "serve: '/proc/.cache/huggingface' can't be made, so what is fetched is this job's own" in output
+    assert f"HF_HOME={serve.home}/sifmod-{os.getuid()}-{serve.job}\n" in output
 
 
 def test_requests_of_a_file_are_answered_and_the_job_ends(serve: Serve) -> None:
@@ -357,8 +370,9 @@ def test_a_file_that_has_no_requests_is_named_before_one_is_sent(tmp_path: Path)
         ('{"custom_id": "1", "url": "http://elsewhere/", "body": {}}', "line 1 of"),
         ("[]", "line 1 of"),
         (f"{request}\n{{", "line 2 of 'file' is not a request"),
+        (f"{request}\n{request.replace('1', 'é')}", "line 2 of 'file' is not a request"),
     ):
-        (tmp_path / "file").write_text(text)
+        (tmp_path / "file").write_text(text, encoding="latin-1")
         command = [sys.executable, "-I", "batch.py", "http://127.0.0.1:9", "key", "file"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
@@ -368,6 +382,22 @@ def test_a_file_that_has_no_requests_is_named_before_one_is_sent(tmp_path: Path)
     os.utime(tmp_path / "file.answers.jsonl", (0, 0))
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert (done.returncode, "'file' was changed after" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_batch_that_could_not_be_answered_is_named_before_the_server_starts(tmp_path: Path) -> None:
+    (tmp_path / "batch.py").write_text(program("batch"))
+    for name, said in (("pipe", "'{}' is not a file"), ("ro/file", "'{}.answers.jsonl' can't be written, where")):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        if name == "pipe":
+            os.mkfifo(path)
+        else:
+            path.write_text('\ufeff{"custom_id": "1", "url": "/", "body": {}}\r\n', encoding="utf-8")
+            path.parent.chmod(0o500)
+        command = [sys.executable, "-I", "batch.py", "", "", str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+        if name == "pipe" or os.geteuid():
+            assert (done.returncode, said.format(path) in done.stderr) == (2, True), done.stderr
 
 
 def test_a_server_that_reads_its_key_from_a_file_gets_one_that_is_yaml(serve: Serve) -> None:
@@ -408,3 +438,17 @@ def test_members_wait_for_the_key_and_run_what_joins_the_first_node(serve: Serve
     assert f"joins 127.0.0.1:{join} as 1 of 2 by {serve.state}/{serve.job}.key" in output
     # of task 0
     assert (serve.state / f"{serve.job}.key").exists()
+
+
+def test_members_end_well_once_node_0_has_the_answers_to_a_batch(serve: Serve) -> None:
+    """Slurm would kill them, and the job would have failed."""
+    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "localhost,localhost"}
+    serve.state.mkdir(parents=True, mode=0o700)
+    key = serve.state / f"{serve.job}.key"
+    key.write_text("0f" * 32 + "\n")
+    member = {**step, "SLURM_PROCID": "1", "SLURM_GTIDS": "1"}
+    process = serve.start("--nodes=2", "--batch=x", command=["sleep", "60"], environ=member)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(3)
+    key.unlink()
+    assert process.wait(20) == 0

@@ -85,6 +85,8 @@ def test_a_site_adds_and_replaces_rows(tmp_path: Path) -> None:
         ('[a]\nhealth = "/x y"', "'/x y' is not the path of a URL"),
         ('[a]\nform = "serve"', "'serve' does not say where the model's name stands"),
         ('[a]\nvariables = ["X"]', "'X' is not NAME=VALUE"),
+        ('[a]\nkey_variable = "MY-KEY"', "'MY-KEY' is not a variable's name in capital letters"),
+        ('[a]\nkey_config = "api-key: key"', "'api-key: key' does not say where the key stands: write {key} there"),
         ("[a]\nkeyles = true", "perhaps you meant 'keyless'"),
         ("a = 1", "write each server under a line [NAME]"),
         ('["a b"]\n', "write each server under a line [NAME]"),
