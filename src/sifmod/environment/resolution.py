@@ -31,6 +31,7 @@ from sifmod.host.writing import scratch_folder
 from sifmod.install.pip import pip_settings, scratch_binds
 from sifmod.install.probe import PythonFacts, probe_python
 from sifmod.resources import program
+from sifmod.text.version import version_order
 
 _OLDEST_PIP = Version("22.2")  # the first with `install --dry-run --report`
 
@@ -118,10 +119,7 @@ class Base:
 
     def _platform(self, answer: dict[str, Any]) -> Platform:
         environment, tags = answer["environment"], answer["tags"]
-        try:
-            version = Version(str(answer["pip"] or "0"))
-        except ValueError:
-            version = Version("0")
+        version = version_order(str(answer["pip"]))
         if version < _OLDEST_PIP:
             has = f"pip {version}" if answer["pip"] else "no pip"
             raise SifmodError(
@@ -134,7 +132,6 @@ class Base:
             )
         texts = {name: environment[name] for name in default_environment()}
         return Platform(
-            pip=str(version),
             environment={**texts, "python_full_version": _number(texts["python_full_version"])},
             tags=tuple(tag for tag in tags if isinstance(tag, str)),
         )
