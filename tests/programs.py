@@ -1,4 +1,4 @@
-"""Programs that tests write, such as stand-ins for commands, and that they run."""
+"""Files and programs that tests write, such as stand-ins for commands, and programs that they run."""
 
 import os
 import subprocess
@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any, Union
 
 
-def write_program(path: Path, text: str) -> Path:
-    """Write a program into a folder, which is made if needed, and return its path."""
+def write_file(path: Path, text: str = "") -> Path:
+    """Write a file into a folder, which is made if needed, and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    path.chmod(0o755)
+    return path
+
+
+def write_program(path: Path, text: str) -> Path:
+    """Write a file that can be run."""
+    write_file(path, text).chmod(0o755)
     return path
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+
 
 class SifmodError(Exception):
     """A problem that the user can solve.
@@ -93,3 +96,12 @@ class RecipeError(SifmodError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+@contextlib.contextmanager
+def os_errors(kind: Callable[[str], SifmodError], what: str) -> Iterator[None]:
+    """Raise an error of this kind in place of one of the operating system: what has failed, and the reason."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{what}: {error.strerror}") from error

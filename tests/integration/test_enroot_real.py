@@ -15,6 +15,7 @@ import pytest
 from bothruntimes import CONTAINERS, changed, differing, host_variables, install, with_runtime
 from test_slurm import HOSTILE
 from test_wrappers import ARGUMENTS, LISTEN
+from tests.programs import write_file
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, GREETING, HEAD, TESTBED, User, make_user, make_wheel
 
@@ -158,8 +159,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> User:
     user = make_enroot_user(folder)
     pip_install(user, folder)
     package = user.installdir(DEMO_MODULE) / "user-software/venv/demo/lib/python3.11/site-packages/torch/distributed"
-    package.mkdir(parents=True)
-    (package / "run.py").write_text(TORCHRUN)
+    write_file(package / "run.py", TORCHRUN)
     return user
 
 
@@ -280,8 +280,7 @@ def jobs(extended: User, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple
     for launcher in LAUNCHERS:
         for nodes in (1, 2):
             folder = top / f"{launcher} {nodes}"
-            folder.mkdir()
-            (folder / "ranks.py").write_text(RANKS)
+            write_file(folder / "ranks.py", RANKS)
             options = f"--launcher {launcher} --nodes {nodes} --tasks-per-node 2"
             started[launcher, nodes] = folder, submit(user, folder, options, f"{LAUNCHERS[launcher]} ranks.py {words}")
     return {case: (folder, process.wait(200)) for case, (folder, process) in started.items()}
@@ -333,8 +332,7 @@ def test_a_failing_rank_ends_the_job(extended: User, tmp_path: Path) -> None:
     folders = []
     for rank in (0, 2):
         folder = tmp_path / str(rank)
-        folder.mkdir()
-        (folder / "fail.py").write_text(program.format(rank))
+        write_file(folder / "fail.py", program.format(rank))
         folders.append(folder)
     alone, ranks = folders
     ended = [

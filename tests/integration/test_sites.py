@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.programs import write_file, write_program
 
 import sifmod
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, TESTBED, User, make_user
@@ -100,20 +101,15 @@ def cluster(tmp_path: Path) -> ModuleUser:
     (prefix / "lib" / "easybuild" / "easyblocks" / "generic" / "containerimage.py").unlink()
     shutil.rmtree(prefix / "lib" / "easybuild" / "easyconfigs")  # sifmod's
     shutil.copytree(site_packages.parents[2] / "easybuild" / "scripts", prefix / "easybuild" / "scripts")
-    own = prefix / "easybuild" / "easyconfigs" / "t" / "toy" / "toy-0.0.eb"
-    own.parent.mkdir(parents=True)
-    own.write_text("easyblock = 'Toy'\n")
+    write_file(prefix / "easybuild" / "easyconfigs" / "t" / "toy" / "toy-0.0.eb", "easyblock = 'Toy'\n")
     # an older library than sifmod needs, as Debian 12 and Enterprise Linux 9 have it among their own
-    (prefix / "lib" / "packaging").mkdir()
-    (prefix / "lib" / "packaging" / "__init__.py").write_text("__version__ = '23.0'\n")
+    write_file(prefix / "lib" / "packaging" / "__init__.py", "__version__ = '23.0'\n")
     (prefix / "lib" / "packaging" / "utils.py").write_text("canonicalize_name = str.lower\n")
-    eb = prefix / "bin" / "eb"
-    eb.parent.mkdir()
-    eb.write_text(
+    write_program(
+        prefix / "bin" / "eb",
         f'#!/bin/sh\nexport PYTHONPATH={prefix}/lib${{PYTHONPATH:+:$PYTHONPATH}} EB_SCRIPT_PATH="$0"\n'
-        'exec /usr/bin/python3 -m easybuild.main "$@"\n'
+        'exec /usr/bin/python3 -m easybuild.main "$@"\n',
     )
-    eb.chmod(0o755)
     return ModuleUser(make_user(tmp_path / "eb"), f"{prefix}/bin:/usr/local/bin:/usr/bin:/bin")
 
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.programs import write_file, write_program
 
 from conftest import DEMO_MODULE, LUMI_EASYCONFIG, User, greet, make_user, make_wheel
 
@@ -103,9 +104,7 @@ def test_exit_codes_are_the_documented_ones(extended: User, prepare: str, comman
 
 
 def fake_tool(folder: Path, name: str, body: str) -> Path:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"#!/bin/bash\n{body}\n")
-    (folder / name).chmod(0o755)
+    write_program(folder / name, f"#!/bin/bash\n{body}\n")
     return folder
 
 
@@ -179,8 +178,7 @@ def test_requirements_are_installed_and_packed_by_eb(tmp_path: Path, lumi_images
 
 def test_a_package_that_pythonpath_hides_is_named(demo: User, tmp_path: Path) -> None:
     info = tmp_path / "site/demo_vendor-9.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Name: demo-vendor\nVersion: 9\n")
+    write_file(info / "METADATA", "Name: demo-vendor\nVersion: 9\n")
     hidden = f"demo-vendor 9 in '{info.parent}' of PYTHONPATH hides the container's 1.2.3+site: unset PYTHONPATH"
     own = "/usr/lib/python3/dist-packages:/usr/lib/python3.11"
     assert demo.run(f"{LOAD}; SINGULARITYENV_PYTHONPATH={own} list-packages --check").returncode == 0
@@ -232,8 +230,7 @@ def test_what_does_not_fit_the_image_is_named_wherever_one_looks(own_demo: User,
     sources = scratch / "a b"
     sources.mkdir()
     info = site_packages / "edited-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: edited\nVersion: 1.0\n")
+    write_file(info / "METADATA", "Name: edited\nVersion: 1.0\n")
     url = f"file://{scratch}/a%20b"
     (info / "direct_url.json").write_text(json.dumps({"url": url, "dir_info": {"editable": True}}))
     edited = f"edited 1.0 is an editable install of '{sources}'"

@@ -29,7 +29,7 @@ from sifmod.container.variables import VARIABLE_NAME
 from sifmod.container.wrappers import why_not_a_wrapper
 from sifmod.easyconfig.program import named_by
 from sifmod.easyconfig.proposal import Proposal, checked_proposal, propose
-from sifmod.errors import ImageError, ParameterError
+from sifmod.errors import ImageError, ParameterError, os_errors
 from sifmod.fetch.credentials import find_all_credentials
 from sifmod.fetch.registry import Registry
 from sifmod.fetch.uri import REGISTRY_SCHEMES, ImageUri
@@ -268,10 +268,8 @@ def _matching(folder: Path, pattern: str) -> list[str]:
         return [pattern]
     if not re.search(r"[*?[]", pattern):
         return []
-    try:
+    with os_errors(ImageError, f"the folder '{folder}' can't be read"):
         return sorted(one.name for one in folder.iterdir() if fnmatchcase(one.name, pattern) and _is_no_folder(one))
-    except OSError as error:
-        raise ImageError(f"the folder '{folder}' can't be read: {error.strerror}") from error
 
 
 def _is_no_folder(path: Path) -> bool:

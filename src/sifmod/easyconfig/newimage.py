@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Optional
 
 from sifmod.eb.space import letter_folder, source_paths
-from sifmod.errors import ImageError, ParameterError
+from sifmod.errors import ImageError, ParameterError, os_errors
 from sifmod.fetch.credentials import find_credentials
 from sifmod.fetch.local import local_digest
 from sifmod.fetch.registry import Registry
@@ -42,12 +42,10 @@ class NewImage:
         if self.uri is None or self.path.parent.name != _WAITING:
             return self
         target = source_paths()[0] / letter_folder(name) / self.path.name
-        try:
+        with os_errors(ImageError, f"moving the image '{self.path}' to '{target}' failed"):
             target.parent.mkdir(parents=True, exist_ok=True)
             self.path.replace(target)
             record_of(self.path).replace(record_of(target))
-        except OSError as error:
-            raise ImageError(f"moving the image '{self.path}' to '{target}' failed: {error.strerror}") from error
         return replace(self, path=target)
 
     def options_of_eb(self, easyconfig: Path, site: Site) -> tuple[str, ...]:
@@ -72,11 +70,9 @@ def file_image(path: Path, *, say: Callable[[str], None], progress: Progress = Q
     sha256 = ""
     if inspection.kind == SIF:
         say(f"hashing {path.name}")
-        try:
-            with progress.step(f"hashing {path.name}", size=path.stat().st_size) as step:
-                sha256 = sha256_of(path, progress=step.advance)
-        except OSError as error:
-            raise ImageError(f"the image '{path}' can't be read: {error.strerror}") from error
+        problem = os_errors(ImageError, f"the image '{path}' can't be read")
+        with problem, progress.step(f"hashing {path.name}", size=path.stat().st_size) as step:
+            sha256 = sha256_of(path, progress=step.advance)
     programs = inspect_programs(path)
     return NewImage(path=path, inspection=inspection, origin=path.name, sha256=sha256, programs=programs)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sifmod.easyconfig.newimage import NewImage
-from sifmod.errors import SifmodError
+from sifmod.errors import SifmodError, os_errors
 from sifmod.host.files import sha256_of
 from sifmod.text.printable import without_unprintable
 from sifmod.text.quoting import shell
@@ -62,10 +62,8 @@ def basis(base: NewImage) -> Basis:
         reference = base.uri.pinned(base.uri.digest).partition("://")[2]
         return Basis(title, base.uri.text, f"Bootstrap: {base.uri.scheme}\nFrom: {reference}")
     path = writable(str(base.path.resolve()))
-    try:
+    with os_errors(SifmodError, f"the image '{base.path}' can't be read"):
         sha256 = base.sha256 or sha256_of(base.path)
-    except OSError as error:
-        raise SifmodError(f"the image '{base.path}' can't be read: {error.strerror}") from error
     sentence = f"{path} is not the image that the packages were locked for: run sifmod environment again"
     check = (
         f"[ \"$(sha256sum <{shell(path)} | cut -d' ' -f1)\" = {sha256} ] || {{",

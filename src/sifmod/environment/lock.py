@@ -32,7 +32,6 @@ from sifmod.text.digest import SHA256
 class Platform:
     """The Python that a lock is for, as its own pip describes it; of the tags, the best is the first."""
 
-    pip: str
     environment: Mapping[str, str]
     tags: Sequence[str]
 

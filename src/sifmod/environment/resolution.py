@@ -23,7 +23,7 @@ from packaging.version import Version
 from sifmod.container.spec import PythonLayout
 from sifmod.environment.lock import Locked, Platform, locked_wheel
 from sifmod.environment.requirements import WHEEL_NAME, Requirements, check_line, is_users_own
-from sifmod.errors import SifmodError
+from sifmod.errors import SifmodError, os_errors
 from sifmod.host.command import LOOK_IN_CONTAINER
 from sifmod.host.files import open_below
 from sifmod.host.runtime import ContainerRuntime
@@ -31,6 +31,7 @@ from sifmod.host.writing import scratch_folder
 from sifmod.install.pip import pip_settings, scratch_binds
 from sifmod.install.probe import PythonFacts, probe_python
 from sifmod.resources import program
+from sifmod.text.version import version_order
 
 _OLDEST_PIP = Version("22.2")  # the first with `install --dry-run --report`
 
@@ -118,10 +119,7 @@ class Base:
 
     def _platform(self, answer: dict[str, Any]) -> Platform:
         environment, tags = answer["environment"], answer["tags"]
-        try:
-            version = Version(str(answer["pip"] or "0"))
-        except ValueError:
-            version = Version("0")
+        version = version_order(str(answer["pip"]))
         if version < _OLDEST_PIP:
             has = f"pip {version}" if answer["pip"] else "no pip"
             raise SifmodError(
@@ -134,7 +132,6 @@ class Base:
             )
         texts = {name: environment[name] for name in default_environment()}
         return Platform(
-            pip=str(version),
             environment={**texts, "python_full_version": _number(texts["python_full_version"])},
             tags=tuple(tag for tag in tags if isinstance(tag, str)),
         )
@@ -185,22 +182,19 @@ class _Copies:
         return Path("/tmp", place, *(names if path.suffix == ".whl" else ())).as_uri()  # noqa: S108 - in the container
 
     def _wheels_in(self, folder: Path) -> list[str]:
-        try:
+        with os_errors(SifmodError, f"the folder '{folder}' can't be read"):
             return sorted(name for name in os.listdir(folder) if WHEEL_NAME.fullmatch(name))  # noqa: PTH208 - names
-        except OSError as error:
-            raise SifmodError(f"the folder '{folder}' can't be read: {error.strerror}") from error
 
     def _copy(self, path: Path, place: str) -> None:
         target, copy = self._scratch / place, f"/tmp/{place}"  # noqa: S108 - in the container
         if copy in self.paths:
             return
-        try:
-            with open_below(self._wanted.folder, os.path.relpath(path, self._wanted.folder)) as stream:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with target.open("xb") as written:
-                    shutil.copyfileobj(stream, written, 1 << 20)
-        except OSError as error:
-            raise SifmodError(f"the package '{path}' can't be copied to '{target}': {error.strerror}") from error
+        name = os.path.relpath(path, self._wanted.folder)
+        problem = os_errors(SifmodError, f"the package '{path}' can't be copied to '{target}'")
+        with problem, open_below(self._wanted.folder, name) as stream:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as written:
+                shutil.copyfileobj(stream, written, 1 << 20)
         self.paths[copy] = str(path)
 
 

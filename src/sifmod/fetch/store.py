@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Callable, Optional
 
-from sifmod.errors import ImageError, SifmodError
+from sifmod.errors import ImageError, SifmodError, os_errors
 from sifmod.fetch.credentials import (
     Credentials,
     find_all_credentials,
@@ -203,15 +203,13 @@ class ImageStore:
     def _partial(self, target: Path) -> Iterator[Path]:
         """Yield a temporary path in a private folder beside the target, and remove the folder afterwards."""
         folder = target.parent / f".{target.name}.partial"
-        try:
+        with os_errors(ImageError, f"can't make the folder '{folder}' to fetch into"):
             if folder.is_dir() and not folder.is_symlink():
                 shutil.rmtree(folder)
             else:
                 folder.unlink(missing_ok=True)
             folder.mkdir(mode=0o700)
             stripe_folder(folder, self.site.stripe, warn=self.say)
-        except OSError as error:
-            raise ImageError(f"can't make the folder '{folder}' to fetch into: {error.strerror}") from error
         try:
             yield folder / "image.partial"
         finally:
@@ -240,7 +238,7 @@ class ImageStore:
     def _keep(self, partial: Path, target: Path, *, origin: str, digest: str) -> StoredImage:
         check_is_sif(partial)
         self.say(f"hashing {target.name}")
-        try:
+        with os_errors(ImageError, f"storing the image as '{target}' failed"):
             size = partial.stat().st_size
             with self.progress.step(f"hashing {target.name}", size=size) as step:
                 sha256 = sha256_of(partial, progress=step.advance)
@@ -248,8 +246,6 @@ class ImageStore:
             record_of(target).unlink(missing_ok=True)
             put_in_place(partial, target)
             write_whole(record_of(target), json.dumps(asdict(stored), indent=2, sort_keys=True) + "\n")
-        except OSError as error:
-            raise ImageError(f"storing the image as '{target}' failed: {error.strerror}") from error
         return stored
 
     def _runtime(

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Callable, Optional
 
-from sifmod.errors import SifmodError
+from sifmod.errors import SifmodError, os_errors
 from sifmod.host.files import each_level_a_call, folders_below, inside
 
 _ABANDONED = 86400  # seconds after which nobody writes to a draft any more
@@ -37,29 +37,24 @@ def write_new(path: Path, text: str, *, force: bool = False) -> None:
 def write_together(folder: Path, files: Mapping[str, str], *, force: bool = False) -> None:
     """Write several such files: all or none, which is a SifmodError."""
     refuse_existing([] if force else [folder / name for name in files])
-    try:
-        with contextlib.ExitStack() as stack:
-            # each draft is on disk before the first one gets its name
-            for name, text in files.items():
-                stream = stack.enter_context(whole_file(folder / name, replace=force))
-                stream.write(text.encode())
-                stream.flush()
-                os.fsync(stream.fileno())
-    except OSError as error:
-        raise SifmodError(f"'{folder}' can't be written to: {error.strerror}") from error
+    with os_errors(SifmodError, f"'{folder}' can't be written to"), contextlib.ExitStack() as stack:
+        # each draft is on disk before the first one gets its name
+        for name, text in files.items():
+            stream = stack.enter_context(whole_file(folder / name, replace=force))
+            stream.write(text.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 def check_folder(folder: Path, *, replaceable: Callable[[Path], bool]) -> None:
     """Refuse, with SifmodError, a folder that `write_folder` would not replace."""
     if os.path.lexists(folder) and not folder.is_dir():
         raise SifmodError(f"'{folder}' exists and is not a directory: choose another name")
-    try:
+    with os_errors(SifmodError, f"'{folder}' can't be read"):
         if folder.exists() and any(folder.iterdir()) and not replaceable(folder):
             raise SifmodError(
                 f"'{folder}' has files that are not of an earlier one: choose a new or an empty directory"
             )
-    except OSError as error:
-        raise SifmodError(f"'{folder}' can't be read: {error.strerror}") from error
 
 
 def write_folder(

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, Optional
 
-from sifmod.errors import ImageError
+from sifmod.errors import ImageError, os_errors
 from sifmod.image import superblock, system
 from sifmod.image.files import ImageFiles, SandboxFiles, SquashFsFiles
 from sifmod.image.gpustack import Component, Torch, demanded, find_compat, find_components, find_torch
@@ -156,11 +156,9 @@ def open_image(path: Path) -> Iterator[tuple[dict[str, Any], Optional[ImageFiles
     Raises:
         ImageError: the file can't be read, is not an image, or is damaged.
     """
-    try:
+    with os_errors(ImageError, f"the image '{path}' can't be read"):
         # opening a FIFO would wait for a writer
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise ImageError(f"the image '{path}' can't be read: {error.strerror}") from error
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISDIR(mode):
         os.close(descriptor)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Optional
 
-from sifmod.errors import ImageError
+from sifmod.errors import ImageError, os_errors
 from sifmod.image import superblock
 
 # launch script, magic, version, architecture; then UUID, times, and the positions of descriptors and data
@@ -175,17 +175,14 @@ def squashfs_partition(path: Path, *, user: str) -> Descriptor:
         )
 
     check_is_sif(path)
-    try:
-        with path.open("rb") as stream:
-            partition = read_sif(stream, name=str(path)).system
-            if partition is None:
-                raise unfit("it has no root file system")
-            if file_system(partition) != SQUASHFS:
-                kind = FILE_SYSTEMS.get(file_system(partition), "unknown")
-                raise unfit(f"the file system of its root is {kind}")
-            head = os.pread(stream.fileno(), superblock.SIZE, partition.offset)
-    except OSError as error:
-        raise ImageError(f"the image '{path}' can't be read: {error.strerror}") from error
+    with os_errors(ImageError, f"the image '{path}' can't be read"), path.open("rb") as stream:
+        partition = read_sif(stream, name=str(path)).system
+        if partition is None:
+            raise unfit("it has no root file system")
+        if file_system(partition) != SQUASHFS:
+            kind = FILE_SYSTEMS.get(file_system(partition), "unknown")
+            raise unfit(f"the file system of its root is {kind}")
+        head = os.pread(stream.fileno(), superblock.SIZE, partition.offset)
     if not head.startswith(superblock.MAGIC):
         raise unfit("what it names as SquashFS does not begin as one")
     length = int.from_bytes(head[superblock.LENGTH_AT : superblock.LENGTH_AT + 8], "little")
@@ -198,11 +195,8 @@ def check_is_sif(path: Path) -> None:
     """Check that a file starts with the header of a SIF; else ImageError says what it is."""
     if not path.is_file():
         raise ImageError(f"'{path}' is not a file: use the path of a SIF")
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(_START.size)
-    except OSError as error:
-        raise ImageError(f"the image '{path}' can't be read: {error.strerror}") from error
+    with os_errors(ImageError, f"the image '{path}' can't be read"), path.open("rb") as stream:
+        head = stream.read(_START.size)
     if len(head) == _START.size and _START.unpack(head)[1] == _MAGIC:
         return
     if not head:

@@ -22,7 +22,7 @@ from sifmod.container.bind import Bind
 from sifmod.container.inheritance import BUILDS_ON
 from sifmod.container.runtime import squashfs_image, squashfs_users
 from sifmod.container.spec import ContainerSpec, squashfs_name
-from sifmod.errors import ImageError, InstallError, ParameterError
+from sifmod.errors import ImageError, InstallError, ParameterError, os_errors
 from sifmod.fetch.definition import kept_definition
 from sifmod.fetch.signature import check_signature
 from sifmod.fetch.store import StoredImage
@@ -636,27 +636,23 @@ def check_files(installdir: Path, paths: Iterable[str]) -> None:
 def write_artefact(top: Path, artefact: Artefact) -> None:
     """Write one artefact below `top`, with permissions from the umask; InstallError if that can't be done."""
     path = inside(top, str(artefact.path))
-    try:
+    with os_errors(InstallError, f"writing '{path}' failed"):
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = 0o777 if artefact.executable else 0o666
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(artefact.text)
-    except OSError as error:
-        raise InstallError(f"writing '{path}' failed: {error.strerror}") from error
 
 
 @contextlib.contextmanager
 def _stage(installdir: Path) -> Iterator[Path]:
     """Yield a temporary folder inside the installation, on its file system, and remove it in any case."""
     stage = installdir / names.STAGE
-    try:
+    with os_errors(InstallError, f"can't write to the installation directory '{installdir}'"):
         is_new = not installdir.exists()
         installdir.mkdir(parents=True, exist_ok=True)
         remove_tree(stage)
         stage.mkdir()
-    except OSError as error:
-        raise InstallError(f"can't write to the installation directory '{installdir}': {error.strerror}") from error
     try:
         yield stage
     finally:
@@ -716,8 +712,6 @@ def _content(path: Path) -> Optional[bytes]:
 
 def _move_into_place(stage: Path, installdir: Path, name: str) -> None:
     target = inside(installdir, name)
-    try:
+    with os_errors(InstallError, f"moving '{target}' into place failed"):
         target.parent.mkdir(parents=True, exist_ok=True)
         inside(stage, name).replace(target)
-    except OSError as error:
-        raise InstallError(f"moving '{target}' into place failed: {error.strerror}") from error

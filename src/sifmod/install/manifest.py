@@ -19,7 +19,7 @@ from sifmod.container.bind import is_bindable
 from sifmod.container.parameters import MPIS
 from sifmod.container.spec import Base, ContainerSpec
 from sifmod.container.variables import check_variable
-from sifmod.errors import InstallError
+from sifmod.errors import InstallError, os_errors
 from sifmod.host.files import content_of, inside
 from sifmod.host.writing import put_in_place, write_whole
 from sifmod.image.unpacked import MOST_LABELS
@@ -145,12 +145,10 @@ def rewrite_manifest(installdir: Path, manifest: Manifest) -> None:
     """Replace the manifest of an installation that nobody else is changing, also where eb has left it read-only."""
     path = inside(installdir, names.MANIFEST)
     draft = installdir / f"{names.OURS}manifest"  # where the next run removes what a killed one has left
-    try:
-        with writable(installdir), writable(path.parent):
-            write_whole(draft, manifest.text, mode=stat.S_IMODE(path.stat().st_mode))
-            put_in_place(draft, path)
-    except OSError as error:
-        raise InstallError(f"the manifest '{path}' can't be written: {error.strerror}") from error
+    problem = os_errors(InstallError, f"the manifest '{path}' can't be written")
+    with problem, writable(installdir), writable(path.parent):
+        write_whole(draft, manifest.text, mode=stat.S_IMODE(path.stat().st_mode))
+        put_in_place(draft, path)
 
 
 @contextlib.contextmanager

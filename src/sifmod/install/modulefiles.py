@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from sifmod.errors import InstallError
+from sifmod.errors import InstallError, os_errors
 from sifmod.host.files import sha256_of
 from sifmod.host.writing import keep_as, put_in_place
 from sifmod.install.manifest import read_manifest, rewrite_manifest
@@ -49,7 +49,7 @@ class ModuleFiles:
         """Undo all changes; a second call does nothing. InstallError names a file that can't be restored."""
         while self._replaced:
             path = self._replaced.pop()
-            try:
+            with os_errors(InstallError, f"restoring '{path}' failed"):
                 kept = helper_names(path)[1]
                 if os.path.lexists(kept):
                     kept.replace(path)
@@ -58,8 +58,6 @@ class ModuleFiles:
                     path.unlink(missing_ok=True)
                     with contextlib.suppress(OSError):
                         path.parent.rmdir()
-            except OSError as error:
-                raise InstallError(f"restoring '{path}' failed: {error.strerror}") from error
 
     def keep(self) -> None:
         """Keep all changes."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
-from sifmod.errors import InstallError
+from sifmod.errors import InstallError, os_errors
 from sifmod.host.files import inside
 from sifmod.install.manifest import Manifest, read_manifest, rewrite_manifest, writable
 
@@ -41,12 +41,9 @@ def remove_old_images(installdir: Path) -> tuple[str, ...]:
     if manifest is None or not manifest.old_images:
         return ()
     files = tuple(name for name in manifest.files if name not in manifest.old_images)
-    try:
-        with writable(installdir):
-            # a manifest that lists a missing image does no harm; an image that none lists would be nobody's
-            for name in manifest.old_images:
-                inside(installdir, name).unlink(missing_ok=True)
-    except OSError as error:
-        raise InstallError(f"removing old images from '{installdir}' failed: {error.strerror}") from error
+    with os_errors(InstallError, f"removing old images from '{installdir}' failed"), writable(installdir):
+        # a manifest that lists a missing image does no harm; an image that none lists would be nobody's
+        for name in manifest.old_images:
+            inside(installdir, name).unlink(missing_ok=True)
     rewrite_manifest(installdir, replace(manifest, files=files, old_images=()))
     return manifest.old_images

@@ -13,7 +13,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Callable, Optional
 
-from sifmod.errors import ImageError
+from sifmod.errors import ImageError, os_errors
 
 _CHUNK = 4 * 1024 * 1024
 # chunks in memory: the disk stops writers for a while now and then, and hashing then has some to go on with
@@ -95,10 +95,8 @@ REFLINK, HARD_LINK = "reflink", "hard link"
 
 def link_image(source: Path, target: Path) -> str:
     """Link the target to the image, without copying: a reflink if possible, else a hard link."""
-    try:
+    with os_errors(ImageError, f"creating '{target}' failed"):
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777)
-    except OSError as error:
-        raise ImageError(f"creating '{target}' failed: {error.strerror}") from error
     try:
         with source.open("rb") as reader:
             fcntl.ioctl(descriptor, _FICLONE, reader.fileno())

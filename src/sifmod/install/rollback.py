@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Optional
 
 from sifmod import names as known
-from sifmod.errors import InstallError
+from sifmod.errors import InstallError, os_errors
 from sifmod.host.files import content_of, inside
 from sifmod.host.writing import keep_as, remove_tree, write_whole
 from sifmod.install.manifest import read_manifest
@@ -49,7 +49,7 @@ def remember(installdir: Path, names: Iterable[str], *, manifest: str) -> None:
     forget(installdir)
     previous = installdir / known.PREVIOUS
     kept, new = [], []
-    try:
+    with os_errors(InstallError, f"keeping the present installation in '{previous}' failed"):
         previous.mkdir(exist_ok=True)
         for name in sorted(set(names)):
             path = inside(installdir, name)
@@ -62,8 +62,6 @@ def remember(installdir: Path, names: Iterable[str], *, manifest: str) -> None:
                 new.append(name)
         digest = hashlib.sha256(manifest.encode()).hexdigest()
         _write_journal(previous, _Journal(_run(), digest, tuple(kept), tuple(new)))
-    except OSError as error:
-        raise InstallError(f"keeping the present installation in '{previous}' failed: {error.strerror}") from error
 
 
 def remember_renames(installdir: Path, renames: Sequence[tuple[Path, Path]], names: Iterable[str]) -> None:

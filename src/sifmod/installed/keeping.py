@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sifmod import names
-from sifmod.errors import InstallError
+from sifmod.errors import InstallError, os_errors
 from sifmod.host.files import each_level_a_call
 from sifmod.host.owners import other_writers
 from sifmod.host.writing import remove_tree
@@ -62,10 +62,8 @@ def restore(installation: Installation, folder: Path, *, say: Callable[[str], No
         InstallError: it does not fit, or is not complete; nothing was changed.
     """
     kept, root = read_record(folder), installation.root
-    try:
+    with os_errors(InstallError, f"'{folder}' can't be read"):
         writers = other_writers(folder) or other_writers(folder / RECORD)
-    except OSError as error:
-        raise InstallError(f"'{folder}' can't be read: {error.strerror}") from error
     if writers:
         say(f"Warning: {writers} may have changed what is in '{folder}', and it runs as you from now on")
     _check_fits(installation, kept, folder)

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 
-from sifmod.errors import InstallError
+from sifmod.errors import InstallError, os_errors
 from sifmod.host.interruption import Interruption
 from sifmod.host.writing import remove_tree
 
@@ -99,10 +99,8 @@ def _opened_mark(lock: Path) -> int:
 @contextlib.contextmanager
 def _marked(lock: Path) -> Iterator[None]:
     """Make the lock and lock its mark."""
-    try:
+    with os_errors(InstallError, f"EasyBuild's lock '{lock}' can't be created"):
         descriptor = _opened_mark(lock)
-    except OSError as error:
-        raise InstallError(f"EasyBuild's lock '{lock}' can't be created: {error.strerror}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

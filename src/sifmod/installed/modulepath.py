@@ -15,7 +15,7 @@ from typing import Optional
 
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace
-from sifmod.errors import InstallError
+from sifmod.errors import InstallError, os_errors
 from sifmod.host.files import content_of, walk
 from sifmod.host.parallel import called_in_threads
 from sifmod.install.manifest import read_manifest
@@ -70,12 +70,10 @@ def announce(root: Path, site: Site) -> None:
     if not site.dependents_dir:
         return
     link = Path(site.dependents_dir, hashlib.sha256(os.fsencode(root)).hexdigest()[:16])
-    try:
+    with os_errors(InstallError, f"the owner of its base does not see this module: '{link}'"):
         if root not in _links_in(site.dependents_dir):
             # somebody else may have taken the name
             (link.with_name(f"{link.name}-{secrets.token_hex(4)}") if os.path.lexists(link) else link).symlink_to(root)
-    except OSError as error:
-        raise InstallError(f"the owner of its base does not see this module: '{link}': {error.strerror}") from error
 
 
 def known_installations(space: SoftwareSpace, environ: Mapping[str, str], site: Site) -> tuple[Installation, ...]:

@@ -20,7 +20,7 @@ from typing import Optional
 
 from sifmod import names
 from sifmod.eb.space import SoftwareSpace
-from sifmod.errors import CommandError, InstallError
+from sifmod.errors import CommandError, InstallError, os_errors
 from sifmod.host.command import run
 from sifmod.host.files import content_of, each_level_a_call, folders_below, sha256_of
 from sifmod.host.owners import no_permission, owner_of
@@ -144,10 +144,8 @@ class Removal:
                     if keep:
                         self._keep(keep)
                     self._remove_module_files()
-                    try:
+                    with os_errors(InstallError, f"renaming '{root}' failed"):
                         root.rename(trash)
-                    except OSError as error:
-                        raise InstallError(f"renaming '{root}' failed: {error.strerror}") from error
         link = trash / names.USER_SOFTWARE_DIRECTORY
         if link.is_symlink():
             self.say(f"leaving {link.resolve()}: 'user-software' was a link to it, and links are not followed")
@@ -295,7 +293,7 @@ class Removal:
             if path not in own:
                 self.say(f"leaving {path}: it belongs to another installation")
         for path in own:
-            try:
+            with os_errors(InstallError, f"removing '{path}' failed"):
                 self.say(f"removing {path}")
                 for backup in self._backups(path):
                     backup.unlink()
@@ -305,8 +303,6 @@ class Removal:
                     default.unlink()
                 with contextlib.suppress(OSError):
                     path.parent.rmdir()
-            except OSError as error:
-                raise InstallError(f"removing '{path}' failed: {error.strerror}") from error
 
 
 def remove_leftovers(space: SoftwareSpace, wanted: str) -> tuple[Path, ...]:
@@ -332,10 +328,8 @@ def _is_meant(wanted: str, subdir: str) -> bool:
 
 
 def _text(path: Path) -> str:
-    try:
+    with os_errors(InstallError, f"the module file '{path}' can't be read"):
         return content_of(path).decode(errors="replace")
-    except OSError as error:
-        raise InstallError(f"the module file '{path}' can't be read: {error.strerror}") from error
 
 
 def _is_below(path: Path, top: Path) -> bool:
@@ -384,14 +378,12 @@ def user_software_lock(root: Path) -> Iterator[None]:
         raise InstallError(
             f"'{lock}' is no plain file, but should be a lock file: find out who put it there, and remove it"
         )
-    try:
+    with os_errors(InstallError, f"the lock in '{root}' can't be taken"):
         try:
             descriptor = os.open(lock, flags | os.O_RDWR | os.O_CREAT, 0o666)
         except PermissionError:
             # created by a member of the group with a stricter umask: read permission is enough to lock it
             descriptor = os.open(lock, flags | os.O_RDONLY)
-    except OSError as error:
-        raise InstallError(f"the lock in '{root}' can't be taken: {error.strerror}") from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

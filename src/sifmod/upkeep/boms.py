@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sifmod.errors import ImageError, SifmodError
+from sifmod.errors import ImageError, SifmodError, os_errors
 from sifmod.host.parallel import called_in_threads
 from sifmod.host.writing import write_new
 from sifmod.image.inspection import inspect_inventory
@@ -51,10 +51,8 @@ def write_boms(items: Sequence[Installation], folder: Path, *, seconds_of: Calla
         SifmodError: the folder can't be made, or the libraries for it are not there.
     """
     cyclonedx = load_cyclonedx()
-    try:
+    with os_errors(SifmodError, f"the folder '{folder}' can't be made"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SifmodError(f"the folder '{folder}' can't be made: {error.strerror}") from error
     first: dict[str, Installation] = {}
     for item in items:
         if key_of(item):

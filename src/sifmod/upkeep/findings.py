@@ -13,7 +13,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from sifmod.errors import SifmodError
+from sifmod.errors import SifmodError, os_errors
 from sifmod.finding import NOTE, PROBLEM, WARNING
 from sifmod.host.files import content_of
 from sifmod.installed.installation import Installation
@@ -129,10 +129,8 @@ def read_reports(path: Path, *, module: str = "") -> list[Report]:
     Raises:
         SifmodError: it can't be read, is too large, or is of no program that is known here.
     """
-    try:
+    with os_errors(SifmodError, f"the report '{path}' can't be read"):
         content = content_of(path, most=_LARGEST)
-    except OSError as error:
-        raise SifmodError(f"the report '{path}' can't be read: {error.strerror}") from error
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:

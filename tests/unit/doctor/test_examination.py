@@ -6,6 +6,7 @@ from typing import Optional
 import pytest
 from click.testing import CliRunner, Result
 from tests.lacking import lacking
+from tests.programs import write_file
 from tests.standins_gpu import write_compat
 
 from sifmod.cli import cli
@@ -204,8 +205,7 @@ def test_user_software_s_state_is_looked_at(look: Look, space: SoftwareSpace, mo
     target = Target(installation=find_installation(space, "Demo/1"))
     assert look(target)["user software"][0].severity == OK
     info = root / "user-software/venv/demo/lib/python3.11/site-packages/one-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: one\nVersion: 1\n")
+    write_file(info / "METADATA", "Name: one\nVersion: 1\n")
     (counts,) = look(Target(installation=find_installation(space, "Demo/1")))["user software"]
     assert counts.what == "a directory with 2 files, 1 package"
     monkeypatch.setattr(library, "_MANY_FILES", 0)
@@ -237,11 +237,9 @@ def test_a_second_torch_in_user_software_and_layers_are_looked_at(look: Look, sp
     layer.rename(layer.with_name("2.squashfs"))
     (finding,) = look(target)["layers"]
     assert (finding.severity, "1.squashfs is missing" in finding.what) == (PROBLEM, True)
-    (root / "runscripts").mkdir()
-    (root / "runscripts" / "pip-constraints.txt").write_text("torch==2.2.0\n")
+    write_file(root / "runscripts" / "pip-constraints.txt", "torch==2.2.0\n")
     info = root / "user-software/venv/demo/lib/python3.11/site-packages/torch-2.9.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: torch\nVersion: 2.9.0\n")
+    write_file(info / "METADATA", "Name: torch\nVersion: 2.9.0\n")
     (finding,) = look(Target(installation=find_installation(space, "Demo/1")))["packages"]
     assert (finding.severity, finding.what) == (WARNING, "torch 2.9.0 hides the image's torch 2.2.0")
 
@@ -290,9 +288,7 @@ def test_a_sandbox_for_cuda_meets_a_k40(tmp_path: Path, stub: Stubs, monkeypatch
         "usr/bin/true": "",
     }
     for name, text in files.items():
-        path = tmp_path / "sandbox" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        write_file(tmp_path / "sandbox" / name, text)
     stub("nvidia-smi", "echo 'Tesla K40m, 440.33.01, 3.5'")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "nothing"))
     result = CliRunner().invoke(cli, ["doctor", str(tmp_path / "sandbox"), "--json"])

@@ -3,6 +3,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tests.programs import write_file
 
 from sifmod.eb.available import (
     beside_easyconfigs,
@@ -51,19 +52,15 @@ def test_fifos_in_a_robot_path_are_no_easyconfigs(tmp_path: Path, robot: dict[st
 
 def test_all_places_of_a_robot_path_are_searched_once(tmp_path: Path) -> None:
     for place in ("Thing", "."):
-        (tmp_path / place).mkdir(exist_ok=True)
-        (tmp_path / place / "Thing-1.eb").write_text(OURS)
+        write_file(tmp_path / place / "Thing-1.eb", OURS)
     environ = {"EASYBUILD_ROBOT": str(tmp_path), "EASYBUILD_ROBOT_PATHS": str(tmp_path)}
     assert len(list(easyconfigs_of("Thing", environ))) == 2
     assert names(newer_easyconfigs("Thing", "0.9", environ)) == ["Thing-1.eb"]
 
 
 def test_the_robot_path_of_a_configuration_file_counts(tmp_path: Path) -> None:
-    (tmp_path / "robot").mkdir()
-    (tmp_path / "robot" / "Thing-24.03-ngc.eb").write_text(OURS)
-    path = tmp_path / "xdg" / "easybuild.d" / "site.cfg"
-    path.parent.mkdir(parents=True)
-    path.write_text(f"[basic]\nrobot-paths = {tmp_path / 'robot'}:\n")
+    write_file(tmp_path / "robot" / "Thing-24.03-ngc.eb", OURS)
+    write_file(tmp_path / "xdg" / "easybuild.d" / "site.cfg", f"[basic]\nrobot-paths = {tmp_path / 'robot'}:\n")
     environ = {"HOME": str(tmp_path), "XDG_CONFIG_DIRS": str(tmp_path / "xdg")}
     assert names(newer_easyconfigs("Thing", "23.01-ngc", environ)) == ["Thing-24.03-ngc.eb"]
     assert newer_easyconfigs("Thing", "23.01-ngc", {**environ, "EASYBUILD_ROBOT_PATHS": "/nowhere"}) == ()
@@ -118,7 +115,6 @@ def test_easyconfigs_below_a_folder_and_those_in_its_archives(tmp_path: Path) ->
 def test_a_file_beside_easyconfigs_is_found_in_the_first_folder(tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     for place in ("two/t/Thing", "one/Thing", "one/t/Other"):
-        (tmp_path / place).mkdir(parents=True)
-        (tmp_path / place / "USER.md").touch()
+        write_file(tmp_path / place / "USER.md")
     assert beside_easyconfigs("Thing", "USER.md", folders) == tmp_path / "one/Thing/USER.md"
     assert beside_easyconfigs("Nothing", "USER.md", folders) is None

@@ -9,7 +9,6 @@ from sifmod.errors import SifmodError
 
 SHA = "ab" * 32
 LINUX = Platform(
-    pip="24.0",
     environment={
         "implementation_name": "cpython",
         "implementation_version": "3.11.2",

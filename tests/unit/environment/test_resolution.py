@@ -19,7 +19,7 @@ from .test_lock import LINUX, SHA
 
 FACTS = PythonFacts("3.11", (("demo-vendor", "1.2.3+site"), ("pip", "24.0"), ("distro-info", "1.1build1")))
 WANTED = Requirements(origin="requirements.txt", lines=("wants-new",), names=("wants-new",), options=("--pre",))
-PLATFORM = {"pip": LINUX.pip, "environment": dict(LINUX.environment), "tags": list(LINUX.tags)}
+PLATFORM = {"pip": "24.0", "environment": dict(LINUX.environment), "tags": list(LINUX.tags)}
 ARCHIVE = {"hash": f"sha256={SHA}"}
 ITEM: dict[str, Any] = {
     "metadata": {"name": "Greeting", "version": "1.0"},

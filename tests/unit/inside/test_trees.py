@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 from tests.lacking import lacking
+from tests.programs import write_file, write_program
 
 from sifmod.inside import trees
 from sifmod.text.package import package_of
@@ -105,8 +106,7 @@ def test_any_name_is_found_in_the_listing(tmp_path: Path, need: Need, names: lis
         if number % 3:
             path.write_bytes(name)
         else:
-            path.mkdir()
-            (path / "in it").touch()
+            write_file(path / "in it")
     assert is_listed(top, listing(need, top, tmp_path / "image"))
 
 
@@ -303,9 +303,7 @@ def venv(tmp_path: Path) -> Path:
     write(venv, "lib/aaa.py", "raise ValueError('broken')\n")
     write(venv, "lib/a.so.1", "")
     write(venv, "lib/b.pyc", "")
-    (venv / "bin").mkdir()
-    (venv / "bin" / "python").write_text(f'#!/bin/sh\nPYTHONPATH={venv}/lib exec {sys.executable} "$@"\n')
-    (venv / "bin" / "python").chmod(0o755)
+    write_program(venv / "bin" / "python", f'#!/bin/sh\nPYTHONPATH={venv}/lib exec {sys.executable} "$@"\n')
     return venv
 
 
@@ -355,8 +353,7 @@ def packing(directory: Path, packed: Path) -> subprocess.CompletedProcess[bytes]
 )
 def test_a_program_runs_beside_the_comparison(tmp_path: Path, program: str, said: bytes) -> None:
     info = tmp_path / "same/venv/lib/python3.11/site-packages/own-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Name: own\nVersion: 1.0\n")
+    write_file(info / "METADATA", "Name: own\nVersion: 1.0\n")
     (tmp_path / "program.py").write_text(program)
     same, since = tmp_path / "same", "4102444800.000000000"
     words = (since, same / "venv", tmp_path / "program.py", "word")

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, Callable, Optional
 
 import pytest
+from tests.programs import write_file
 
 from sifmod import names
 from sifmod.artefact import Artefact
@@ -393,21 +394,18 @@ def test_a_reinstall_that_packs_leaves_the_user_s_directory_alone(
 def test_a_stage_that_was_left_goes_and_what_is_unknown_or_another_environment_stays(
     install: Install, installdir: Path
 ) -> None:
-    (installdir / "easybuild").mkdir()
-    (installdir / "easybuild" / "log").write_text("EasyBuild's own")
+    write_file(installdir / "easybuild" / "log", "EasyBuild's own")
     (installdir / "bin" / "mine").write_text("the user's")
     install()
     assert (installdir / "easybuild" / "log").read_text() == "EasyBuild's own"
     assert (installdir / "bin" / "mine").read_text() == "the user's"
-    (installdir / STAGE / "bin").mkdir(parents=True)
-    (installdir / STAGE / "bin" / "half").write_text("half")
+    write_file(installdir / STAGE / "bin" / "half", "half")
     (installdir / STAGE / "old.sif").write_text("half")
     install()
     assert not (installdir / STAGE).exists()
     assert not (installdir / "bin" / "half").exists()
     other = installdir / "user-software" / "venv" / "alt"
-    other.mkdir()
-    (other / "pyvenv.cfg").write_text("version = 2.7.18\n")
+    write_file(other / "pyvenv.cfg", "version = 2.7.18\n")
     install()
     assert (other / "pyvenv.cfg").exists()
 
@@ -573,8 +571,7 @@ def test_a_failed_pip_names_the_command_and_its_last_lines(install: Install, fak
 
 
 def test_a_place_that_can_not_be_written_to_is_named(install: Install, installdir: Path) -> None:
-    installdir.parent.parent.mkdir(parents=True)
-    installdir.parent.write_text("a file where a folder must be")
+    write_file(installdir.parent, "a file where a folder must be")
     with pytest.raises(InstallError) as caught:
         install()
     assert f"'{installdir}'" in str(caught.value)
@@ -582,8 +579,7 @@ def test_a_place_that_can_not_be_written_to_is_named(install: Install, installdi
 
 
 def test_an_installation_that_can_not_be_put_in_place_is_named(install: Install, installdir: Path) -> None:
-    installdir.mkdir(parents=True)
-    (installdir / "bin").write_text("a file where a folder must be")
+    write_file(installdir / "bin", "a file where a folder must be")
     with pytest.raises(InstallError, match=r"moving .* into place failed: File exists") as caught:
         install()
     assert f"'{installdir}/bin" in str(caught.value)
@@ -833,9 +829,7 @@ def test_the_answer_of_an_image_does_not_reach_another_module(
     install: Install, installdir: Path, fake: FakeRuntime
 ) -> None:
     """The names of wrappers have the version of the image's Python, and their first lines have their names."""
-    tool = installdir.parent.parent / "Other" / "1.0" / "bin" / "tool"
-    tool.parent.mkdir(parents=True)
-    tool.write_text("precious")
+    tool = write_file(installdir.parent.parent / "Other" / "1.0" / "bin" / "tool", "precious")
     fake.answer(version=".x\necho CODE\n#/../../../../Other/1.0/bin/tool")
     with pytest.raises(ImageError, match="its version is"):
         install()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.programs import write_file
 
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import InstallError
@@ -21,11 +22,9 @@ from ..support import make_installation, snapshot
 def installdir(tmp_path: Path) -> Path:
     """Return an installation with a victim beside it."""
     root = tmp_path / "Demo" / "1.0"
-    (root / "bin").mkdir(parents=True)
-    (root / "bin" / "tool").write_text("old")
+    write_file(root / "bin" / "tool", "old")
     (root / ".sifmod-previous").mkdir()
-    (tmp_path / "victim").mkdir()
-    (tmp_path / "victim" / "file").write_text("precious")
+    write_file(tmp_path / "victim" / "file", "precious")
     (tmp_path / "victim" / "tool").write_text("precious")
     return root
 
@@ -193,8 +192,7 @@ def test_what_an_earlier_run_has_installed_in_part_is_put_back(replaced: Path) -
 def test_user_software_that_stands_in_the_way_is_set_aside_and_named(replaced: Path) -> None:
     old = replaced / "user-software-python3.10"
     (replaced / "user-software").rename(old)
-    (replaced / "user-software").mkdir()
-    (replaced / "user-software" / "weeks").write_text("of work")
+    write_file(replaced / "user-software" / "weeks", "of work")
     journal = replaced / ".sifmod-previous" / "journal.json"
     journal.write_text(json.dumps({**json.loads(journal.read_text()), "renames": [["user-software", old.name]]}))
     said = settle(replaced)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.programs import write_file
 from tests.sampling import drawn
 
 from sifmod import names
@@ -92,8 +93,7 @@ def test_easybuild_s_backups_of_the_module_file_go_too(space: SoftwareSpace, rem
 
 def test_links_to_commands_of_user_software_are_neither_users_own_nor_others(removal: Removal, root: Path) -> None:
     folder = root / "user-bin"
-    folder.mkdir()
-    (folder / ".lock").touch()
+    write_file(folder / ".lock")
     (folder / "cowsay").symlink_to("../share/user-command")
     assert [*removal.users_own, *removal.others] == []
     (folder / "mine").write_text("precious")
@@ -112,8 +112,7 @@ def test_a_link_in_place_of_the_folder_of_commands_is_refused(removal: Removal, 
 
 def test_links_in_the_tree_are_not_followed(removal: Removal, root: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "precious").write_text("precious")
+    write_file(outside / "precious", "precious")
     (root / "to-folder").symlink_to(outside)
     (root / "to-file").symlink_to(outside / "precious")
     (root / "user-software" / "venv" / "demo" / "to-folder").symlink_to(outside)
@@ -124,8 +123,7 @@ def test_links_in_the_tree_are_not_followed(removal: Removal, root: Path, tmp_pa
 
 def test_folders_without_write_permission_go_too(removal: Removal, root: Path) -> None:
     folder = root / "user-software" / "venv" / "demo" / "closed"
-    (folder / "inner").mkdir(parents=True)
-    (folder / "inner" / "file").touch()
+    write_file(folder / "inner" / "file")
     (folder / "inner").chmod(0o500)
     folder.chmod(0)
     removal.remove(keep=None)
@@ -201,9 +199,7 @@ def test_a_running_eb_is_waited_for(space: SoftwareSpace, removal: Removal, root
 def test_easybuild_s_lock_is_seen_where_a_configuration_file_puts_it(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = tmp_path / "xdg" / "easybuild.d" / "site.cfg"
-    config.parent.mkdir(parents=True)
-    config.write_text(f"[override]\nlocks-dir = {tmp_path / 'locks'}\n")
+    write_file(tmp_path / "xdg" / "easybuild.d" / "site.cfg", f"[override]\nlocks-dir = {tmp_path / 'locks'}\n")
     monkeypatch.setenv("XDG_CONFIG_DIRS", str(tmp_path / "xdg"))
     space = software_space(root.parents[2])
     lock = tmp_path / "locks" / (str(root).replace("/", "_") + ".lock")
@@ -471,13 +467,10 @@ def test_packing_that_fails_stops_the_removal(space: SoftwareSpace, root: Path, 
 
 
 def test_files_of_others_are_refused_and_named(removal: Removal, root: Path) -> None:
-    (root / "mydata").mkdir()
-    (root / "mydata" / "a").touch()
-    (root / "share" / "mine").mkdir()
-    (root / "share" / "mine" / "z").touch()
+    write_file(root / "mydata" / "a")
+    write_file(root / "share" / "mine" / "z")
     (root / "bin" / "tool").touch()
-    (root / "easybuild").mkdir()
-    (root / "easybuild" / "log").touch()
+    write_file(root / "easybuild" / "log")
     (root / ".sifmod-stage").mkdir()
     assert [str(path.relative_to(root)) for path in removal.others] == ["bin/tool", "mydata", "share/mine"]
     before = snapshot(root)

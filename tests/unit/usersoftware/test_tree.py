@@ -4,6 +4,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.programs import write_file
 
 from sifmod.errors import InstallError
 from sifmod.host.runtime import ContainerRuntime
@@ -31,8 +32,7 @@ def test_what_is_the_users_is_told_from_the_rest(tmp_path: Path) -> None:
 
 def test_modes_of_users_files_are_given_back(tmp_path: Path) -> None:
     folder = tmp_path / "user-software" / "venv"
-    folder.mkdir(parents=True)
-    (folder / "read-only").touch(0o444)
+    write_file(folder / "read-only").chmod(0o444)
     (folder / "gone").touch()
     (folder / "link").symlink_to("nowhere")
     folder.chmod(0o2750)
@@ -64,8 +64,7 @@ def test_the_list_of_what_is_set_aside_is_that_of_what_is_in_use(tmp_path: Path)
 
 def test_a_directory_in_use_is_listed_anew(tmp_path: Path) -> None:
     info = tmp_path / "user-software/venv/demo/lib/python3.10/site-packages/mine-2.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 2\n")
+    write_file(info / "METADATA", "Metadata-Version: 2.1\nName: mine\nVersion: 2\n")
     (tmp_path / "user-software.squashfs").touch()
     (tmp_path / "user-software.unpacked").touch()
     (tmp_path / "user-software.txt").write_text("packed==1\n")
@@ -76,8 +75,7 @@ def test_a_directory_in_use_is_listed_anew(tmp_path: Path) -> None:
 def test_a_package_that_is_an_option_of_pip_is_not_listed(tmp_path: Path) -> None:
     for number, name in enumerate(("greeting", "--index-url=http://evil", "../x", "a b")):
         info = tmp_path / f"venv/demo/lib/python3.11/site-packages/x{number}-1.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        write_file(info / "METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     assert packages_in(tmp_path) == "greeting==1.0\n"
 
 
