@@ -34,8 +34,14 @@ STEP = {
     "SLURM_SUBMIT_HOST": "login1",
 }
 HERE = ("{host}", "{port}")
-# A block of 64 ports for each job: tests that run at once must not share one.
-WORKER = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "gw0")) or 0)
+
+
+def free_job() -> str:
+    """Return a job whose block of 64 ports is free: other runs of these tests, and jobs of Slurm, have some."""
+    for job in range(4711 + os.getpid() % 187, 9999):
+        with suppress(OSError), socket.create_server(("127.0.0.1", 20000 + job % 187 * 64)):
+            return str(job)
+    raise AssertionError("no port is free")
 
 
 class Serve:
@@ -55,7 +61,7 @@ class Serve:
         (folder / "bin").mkdir()
         (folder / "bin" / "python3").symlink_to(sys.executable)
         self.running: list[subprocess.Popen[str]] = []
-        self.job = str(4711 + WORKER)
+        self.job = free_job()
 
     @property
     def state(self) -> Path:
