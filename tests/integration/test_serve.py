@@ -155,6 +155,29 @@ def test_every_end_of_a_job_takes_its_processes_and_files(jobs: Jobs) -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.slow
+def test_no_node_keeps_the_cache_of_a_server_that_was_stopped(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes of the testbed have one /tmp, so each task gets its own, as some sites do."""
+    rows = tmp_path / "servers.toml"
+    rows.write_text("[standin]\nkey_variable = 'API_KEY'\nseveral = 'x'\nmember = 'sleep 600'\n")
+    monkeypatch.setenv("SIFMOD_SERVERS", str(rows))
+    prolog = tmp_path / "prolog"
+    prolog.write_text(
+        f"#!/bin/bash\nmkdir -p {tmp_path}/$SLURMD_NODENAME\necho export TMPDIR={tmp_path}/$SLURMD_NODENAME\n"
+    )
+    prolog.chmod(0o755)
+    monkeypatch.setenv("SLURM_TASK_PROLOG", str(prolog))
+    job = jobs.submit("--serve=standin -N 2 -- python standin_server.py {host} {port}", "-w nid[003-004]")
+    jobs.ready(job)
+    first, other = (list((tmp_path / node).iterdir()) for node in ("nid003", "nid004"))
+    assert [path.name.rpartition("-")[2] for path in (*first, *other)] == [job, job]
+    jobs.user.run(f"sifmod serve stop {job}")
+    jobs.failed(job)
+    assert list((tmp_path / "nid004").iterdir()) == []
+
+
 @pytest.fixture(scope="module")
 def with_servers(tmp_path_factory: pytest.TempPathFactory) -> User:
     """The demo image with vLLM for CPUs and Ray, and a model. The tutorial has transformers' server: see test_torch."""

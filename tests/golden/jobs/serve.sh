@@ -22,7 +22,9 @@ if [[ ! -e $state.key || ${SLURM_RESTART_COUNT:-0} != 0 ]]; then trap 'rm -rf "$
 # srun does not inherit this from sbatch
 export SRUN_CPUS_PER_TASK=56
 
+# the other nodes remove their caches themselves
 srun --kill-on-bad-exit --wait=10 \
+    bash -c 'trap : TERM; "$@"; status=$?; ((SLURM_PROCID == 0)) || rm -rf "${TMPDIR:-/tmp}/sifmod-$UID-$SLURM_JOB_ID"; exit "$status"' - \
     in-container \
     serve --server=vllm --model=org/model --health=/health --limit=600 --nodes=2 --key-variable=VLLM_API_KEY '--several=--nnodes {nodes} --node-rank {rank} --master-addr {head} --master-port {join}' --others=--headless '--variable=VLLM_HOST_IP={host}' --offline -- \
     vllm serve org/model --host '{host}' --port '{port}'
