@@ -248,9 +248,12 @@ def test_nodes_join_by_ray_with_the_key_and_end_with_the_job(with_servers: User,
     job = jobs.submit("--serve=vllm-ray -N 2 -- python vllm model")
     found = jobs.ready(job, 240)
     assert found["url"].startswith("http://nid00")
+    (folder,) = Path("/tmp").glob(f"sifmod-*-{job}.*")
+    assert folder.stat().st_mode & 0o077 == 0, "Ray lets everybody write to its own"
     assert re.search("with another key, ray status ends with [1-9]", jobs.output(job)), jobs.output(job)
     with_servers.run(f"sifmod serve stop {job}")
     jobs.failed(job)
     join = 20000 + int(job) % 187 * 64 + 32
     command = ["pgrep", "-f", f"/ray/.*{join}"]
     until(lambda: subprocess.run(command, check=False, capture_output=True).returncode == 1)
+    assert not list(Path("/tmp").glob(f"sifmod-*{job}*"))
