@@ -34,8 +34,8 @@ STEP = {
     "SLURM_SUBMIT_HOST": "login1",
 }
 HERE = ("{host}", "{port}")
-# A block of 64 ports for each job: tests that run at once must not share one.
-WORKER = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "gw0")) or 0)
+# A block of 64 ports for each job: tests that run at once, also in another checkout, must not share one.
+JOB = str(os.getpid())
 
 
 class Serve:
@@ -55,7 +55,7 @@ class Serve:
         (folder / "bin").mkdir()
         (folder / "bin" / "python3").symlink_to(sys.executable)
         self.running: list[subprocess.Popen[str]] = []
-        self.job = str(4711 + WORKER)
+        self.job = JOB
 
     @property
     def state(self) -> Path:
@@ -178,7 +178,7 @@ def test_the_line_for_curl_is_one_that_works(serve: Serve) -> None:
         ("has none", [], "/health answers 404: name the path that says"),
         ("everywhere", [], "was told to listen on 127.0.0.1, but listens on another address of localhost (00000000"),
         ("waits", ["--limit=1"], "the server did not answer at /health within 1 seconds: its last lines are above"),
-        ("is busy", ["--limit=1"], "the server did not answer at /health but with 503 within 1 seconds"),
+        ("is busy", ["--limit=4"], "the server did not answer at /health but with 503 within 4 seconds"),
         ("is silent", ["--server=vllm", "--key-variable=VLLM_API_KEY"], "does not answer /v1/models, so that it"),
         ("open", ["--server=vllm", "--key-variable=VLLM_API_KEY"], "answers /v1/models without a key, so everybody"),
     ],
@@ -253,6 +253,12 @@ def test_a_server_ends_although_its_runscript_was_killed(serve: Serve) -> None:
     serve.running[0].wait()
     assert "settings" in serve.running[0].communicate(timeout=60)[0]
     assert processes_with("child of the server") == []
+
+
+def test_a_server_that_makes_itself_a_daemon_ends_with_the_job(serve: Serve) -> None:
+    output = serve.fails(command=["bash", "-c", "(trap '' HUP; exec -a 'a daemon' sleep 600) & disown"])
+    assert "the server ended with status 0 before it answered" in output
+    assert processes_with("a daemon 600") == []
 
 
 def test_a_port_that_is_taken_is_passed_over_and_one_that_is_taken_meanwhile_refused(serve: Serve) -> None:
