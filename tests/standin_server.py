@@ -21,7 +21,7 @@ if "waits" in how:
 if "everywhere" in how:
     host = "0.0.0.0"  # noqa: S104 - what is tested
 if "child" in how:
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "child of the server"])
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", f"child of the server at {port}"])
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

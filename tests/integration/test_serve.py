@@ -151,7 +151,8 @@ def test_every_end_of_a_job_takes_its_processes_and_files(jobs: Jobs) -> None:
     timed = jobs.submit(f"--serve -- {STANDIN} child", "--time=0:01")
     jobs.ready(timed)
     jobs.failed(timed, 240)
-    done = subprocess.run(["pgrep", "-f", "child of the server"], check=False, capture_output=True)
+    ports = "|".join(str(20000 + int(job) % 187 * 64) for job in (loading, killed, timed))
+    done = subprocess.run(["pgrep", "-f", f"child of the server at ({ports})"], check=False, capture_output=True)
     assert done.returncode == 1
 
 
