@@ -151,8 +151,32 @@ def test_every_end_of_a_job_takes_its_processes_and_files(jobs: Jobs) -> None:
     timed = jobs.submit(f"--serve -- {STANDIN} child", "--time=0:01")
     jobs.ready(timed)
     jobs.failed(timed)
-    find = ["pgrep", "-f", "child of the server"]
+    ports = "|".join(str(20000 + int(job) % 187 * 64) for job in (loading, killed, timed))
+    find = ["pgrep", "-f", f"child of the server at ({ports})"]
     until(lambda: subprocess.run(find, check=False, capture_output=True).returncode == 1)
+
+
+@pytest.mark.slow
+def test_no_node_keeps_the_cache_of_a_server_that_was_stopped(
+    jobs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes of the testbed have one /tmp, so each task gets its own, as some sites do."""
+    rows = tmp_path / "servers.toml"
+    rows.write_text("[standin]\nkey_variable = 'API_KEY'\nseveral = 'x'\nmember = 'sleep 600'\n")
+    monkeypatch.setenv("SIFMOD_SERVERS", str(rows))
+    prolog = tmp_path / "prolog"
+    prolog.write_text(
+        f"#!/bin/bash\nmkdir -p {tmp_path}/$SLURMD_NODENAME\necho export TMPDIR={tmp_path}/$SLURMD_NODENAME\n"
+    )
+    prolog.chmod(0o755)
+    monkeypatch.setenv("SLURM_TASK_PROLOG", str(prolog))
+    job = jobs.submit("--serve=standin -N 2 -- python standin_server.py {host} {port}", "-w nid[003-004]")
+    jobs.ready(job)
+    first, other = (list((tmp_path / node).iterdir()) for node in ("nid003", "nid004"))
+    assert [path.name.rpartition("-")[2] for path in (*first, *other)] == [job, job]
+    jobs.user.run(f"sifmod serve stop {job}")
+    jobs.failed(job)
+    assert list((tmp_path / "nid004").iterdir()) == []
 
 
 @pytest.fixture(scope="module")
@@ -228,9 +252,12 @@ def test_nodes_join_by_ray_with_the_key_and_end_with_the_job(with_servers: User,
     found = jobs.ready(job, 600)
     assert found["url"].startswith("http://nid00")
     jobs.says(job, "with another key, ray status ends with ")
+    (folder,) = Path("/tmp").glob(f"sifmod-*-{job}.*")
+    assert folder.stat().st_mode & 0o077 == 0, "Ray lets everybody write to its own"
     assert re.search("with another key, ray status ends with [1-9]", jobs.output(job)), jobs.output(job)
     with_servers.run(f"sifmod serve stop {job}")
     jobs.failed(job)
     join = 20000 + int(job) % 187 * 64 + 32
     command = ["pgrep", "-f", f"/ray/.*{join}"]
     until(lambda: subprocess.run(command, check=False, capture_output=True).returncode == 1)
+    assert not list(Path("/tmp").glob(f"sifmod-*{job}*"))

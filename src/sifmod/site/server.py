@@ -167,7 +167,13 @@ def load_servers(site: Site) -> Mapping[str, Server]:
         for name, table in file.values.items():
             if not _NAME.fullmatch(name) or not isinstance(table, dict):
                 raise SiteError(f"{file.place(name)} has {name}: write each server under a line [NAME]")
-            found[name] = Server(name, **read_table(file, table, SERVER_KEYS, top=(name,), of=f"the server {name}"))
+            server = Server(name, **read_table(file, table, SERVER_KEYS, top=(name,), of=f"the server {name}"))
+            if server.form and server.keyless:
+                raise SiteError(
+                    f"{file.place(name)} has {name} with form and keyless: Open OnDemand's page leads to servers that "
+                    "check a key. Leave one of these out"
+                )
+            found[name] = server
     return MappingProxyType(found)
 
 

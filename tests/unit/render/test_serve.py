@@ -137,6 +137,11 @@ def processes_with(text: str) -> list[int]:
     return found
 
 
+def children_of(found: dict[str, str]) -> list[int]:
+    """Return the processes that a server has started."""
+    return processes_with(f"child of the server at {found['url'].rpartition(':')[2]}")
+
+
 def test_what_is_ready_is_written_down_and_nothing_is_left_when_it_ends(serve: Serve) -> None:
     model = """it's "m" \\ $(touch x) `touch x`;\tü"""
     found = serve.ready(f"--model={model}", how=("child",))
@@ -149,15 +154,14 @@ def test_what_is_ready_is_written_down_and_nothing_is_left_when_it_ends(serve: S
     assert serve.state.stat().st_mode & 0o777 == 0o700
     assert [asked(f"{found['url']}/v1/models", given) for given in ("", "x", key)] == [401, 401, 200]
     assert processes_with(key) == []
-    child = f"child of the server at {found['url'].rpartition(':')[2]}"
-    assert len(processes_with(child)) == 1
+    assert len(children_of(found)) == 1
     process = serve.running[0]
     process.send_signal(signal.SIGTERM)
     output = process.communicate()[0]
     assert process.returncode == 143
     assert list(serve.state.iterdir()) == []
     assert list(serve.home.glob("sifmod-*")) == []
-    assert processes_with(child) == []
+    assert children_of(found) == []
     assert key not in output
     assert "settings: {'api_key': '(key)'}" in output
     port = found["url"].rpartition(":")[2]
@@ -255,11 +259,17 @@ def test_a_killed_server_takes_its_files_along(serve: Serve) -> None:
 
 def test_a_server_ends_although_its_runscript_was_killed(serve: Serve) -> None:
     """Its processes have another parent then, and not every Slurm finds them."""
-    serve.ready(how=("child",))
+    found = serve.ready(how=("child",))
     serve.running[0].kill()
     serve.running[0].wait()
     assert "settings" in serve.running[0].communicate(timeout=60)[0]
-    assert processes_with("child of the server") == []
+    assert children_of(found) == []
+
+
+def test_a_server_that_makes_itself_a_daemon_ends_with_the_job(serve: Serve) -> None:
+    output = serve.fails(command=["bash", "-c", "(trap '' HUP; exec -a 'a daemon' sleep 600) & disown"])
+    assert "the server ended with status 0 before it answered" in output
+    assert processes_with("a daemon 600") == []
 
 
 def test_a_port_that_is_taken_is_passed_over_and_one_that_is_taken_meanwhile_refused(serve: Serve) -> None:

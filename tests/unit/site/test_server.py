@@ -87,6 +87,7 @@ def test_a_site_adds_and_replaces_rows(tmp_path: Path) -> None:
         ('[a]\nvariables = ["X"]', "'X' is not NAME=VALUE"),
         ('[a]\nkey_variable = "MY-KEY"', "'MY-KEY' is not a variable's name in capital letters"),
         ('[a]\nkey_config = "api-key: key"', "'api-key: key' does not say where the key stands: write {key} there"),
+        ('[a]\nform = "a {model}"\nkeyless = true', "line 1, has a with form and keyless: Open OnDemand's page leads"),
         ("[a]\nkeyles = true", "perhaps you meant 'keyless'"),
         ("a = 1", "write each server under a line [NAME]"),
         ('["a b"]\n', "write each server under a line [NAME]"),
