@@ -146,7 +146,7 @@ def test_row_2_the_image_s_mpi_fails_between_user_namespaces(mpi: User) -> None:
 
 @pytest.mark.slow
 def test_row_3_the_setting_of_ucx_alone_is_not_enough(mpi: User) -> None:
-    run = check(mpi, before=f"{BARE} UCX_POSIX_USE_PROC_LINK=n", limit=60)
+    run = check(mpi, before=f"{BARE} UCX_POSIX_USE_PROC_LINK=n", limit=30)
     assert run.status != 0
     assert "Set MPIR_CVAR_CH4_CMA_ENABLE=0" in run.errors
 
@@ -228,7 +228,7 @@ def test_row_5_the_host_s_mpi_fails_between_user_namespaces(host: User) -> None:
 
 @pytest.mark.slow
 def test_row_6_the_setting_for_shared_memory_alone_fails_for_large_messages(host: User) -> None:
-    run = check(host, before=f"{BARE} UCX_POSIX_USE_PROC_LINK=n", limit=60)
+    run = check(host, before=f"{BARE} UCX_POSIX_USE_PROC_LINK=n", limit=30)
     assert run.status != 0
     assert "UCX_TLS=^cma" in run.errors
 
