@@ -61,6 +61,7 @@ class Serve:
         (folder / "bin").mkdir()
         (folder / "bin" / "python3").symlink_to(sys.executable)
         self.running: list[subprocess.Popen[str]] = []
+        self.said = b""
         self.job = free_job()
 
     @property
@@ -94,12 +95,20 @@ class Serve:
         return process
 
     def ready(self, *options: str, **more: object) -> dict[str, str]:
+        """Start a server, and wait for the last line that the runscript prints of it."""
         process = self.start(*options, **more)  # type: ignore[arg-type] # as start takes it
+        assert process.stdout
+        self.said = b""
+        while b"\nfrom outside:" not in self.said and (more_said := os.read(process.stdout.fileno(), 65536)):
+            self.said += more_said
         path = self.state / f"{self.job}.json"
-        until(lambda: path.exists() or process.poll() is not None)
-        assert path.exists(), process.communicate()[0]
+        assert path.exists(), self.said
         found: dict[str, str] = json.loads(path.read_text())
         return found
+
+    def output(self) -> str:
+        """Return all that a server that was ready has printed, once it ends."""
+        return self.said.decode() + self.running[0].communicate(timeout=240)[0]
 
     def fails(self, *options: str, **more: object) -> str:
         process = self.start(*options, **more)  # type: ignore[arg-type] # likewise
@@ -157,7 +166,7 @@ def test_what_is_ready_is_written_down_and_nothing_is_left_when_it_ends(serve: S
     assert len(children_of(found)) == 1
     process = serve.running[0]
     process.send_signal(signal.SIGTERM)
-    output = process.communicate()[0]
+    output = serve.output()
     assert process.returncode == 143
     assert list(serve.state.iterdir()) == []
     assert list(serve.home.glob("sifmod-*")) == []
@@ -171,10 +180,7 @@ def test_what_is_ready_is_written_down_and_nothing_is_left_when_it_ends(serve: S
 
 def test_the_line_for_curl_is_one_that_works(serve: Serve) -> None:
     found = serve.ready("--server=vllm", "--key-variable=VLLM_API_KEY")
-    output = serve.running[0].stdout
-    assert output
-    lines = iter(output.readline, "")
-    command = next(line for line in lines if line.startswith("on the cluster: ")).partition(": ")[2]
+    command = serve.said.decode().partition("on the cluster: ")[2].splitlines()[0]
     done = subprocess.run(
         ["bash", "-c", f'curl() {{ /usr/bin/curl -sS "$@"; }}; {command}'], capture_output=True, text=True, check=True
     )
@@ -207,7 +213,7 @@ def test_why_a_server_ended_stands_after_its_last_lines(serve: Serve) -> None:
     found = serve.ready()
     with suppress(http.client.HTTPException, ConnectionError):
         asked(f"{found['url']}/ends")
-    lines = serve.running[0].communicate()[0].splitlines()
+    lines = serve.output().splitlines()
     assert lines[-2:] == [
         "the last line",
         "serve: the server ended with status 3 after it was ready: its last lines are above",
@@ -233,7 +239,7 @@ def test_an_address_that_other_nodes_do_not_reach_is_named(serve: Serve) -> None
     serve.running[0].terminate()
     assert (
         "serve: 'localhost' is 127.0.0.1 on localhost, which only localhost reaches: the site's master_suffix must"
-        in serve.running[0].communicate()[0]
+        in serve.output()
     )
 
 
@@ -252,7 +258,7 @@ def test_a_killed_server_takes_its_files_along(serve: Serve) -> None:
     (serve.state / f"{serve.job}.new").touch()
     (server,) = processes_with(f"{sys.executable} {STANDIN} 127.0.0.1 {found['url'].rpartition(':')[2]}")
     os.kill(server, signal.SIGKILL)
-    output = serve.running[0].communicate()[0]
+    output = serve.output()
     assert (serve.running[0].returncode, list(serve.state.iterdir())) == (137, [])
     assert "the server ended with status 137 after it was ready" in output
 
@@ -262,7 +268,7 @@ def test_a_server_ends_although_its_runscript_was_killed(serve: Serve) -> None:
     found = serve.ready(how=("child",))
     serve.running[0].kill()
     serve.running[0].wait()
-    assert "settings" in serve.running[0].communicate(timeout=60)[0]
+    assert "settings" in serve.output()
     assert children_of(found) == []
 
 
