@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.programs import ran, write_file
 from tests.sampling import drawn
 
 from .support import Stubs
@@ -32,17 +33,18 @@ def test_left_out(number): pytest.skip("Apptainer: not found")
 """
 
 
-def test_the_end_of_a_run_names_what_was_left_out_and_how_to_repeat_a_failure(tmp_path: Path) -> None:
-    folder = tmp_path / "tests" / "unit"
-    folder.mkdir(parents=True)
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (folder / "test_three.py").write_text(TESTS)
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "SIFMOD_TESTS_LEFT_OUT": "shellcheck: not found: lint"}
-    options: list[str | Path] = ["--rootdir", tmp_path, "-p", "no:cacheprovider", tmp_path]
-    command = [sys.executable, "-m", "pytest", *options]
-    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+def failing_run(top: Path, name: str, tests: str, *options: str, **environ: str) -> list[str]:
+    """Run a file of tests, of which some fail, with the report of this project, and return the lines of it."""
+    write_file(top / "conftest.py", CONFTEST)
+    write_file(top / "tests" / "unit" / name, tests)
+    words = [sys.executable, "-m", "pytest", "--rootdir=.", "-p", "no:cacheprovider", *options]
+    done = ran(words, cwd=top, env={**os.environ, "PYTHONPATH": str(ROOT), **environ})
     assert done.returncode == 1
-    lines = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+def test_the_end_of_a_run_names_what_was_left_out_and_how_to_repeat_a_failure(tmp_path: Path) -> None:
+    lines = failing_run(tmp_path, "test_three.py", TESTS, SIFMOD_TESTS_LEFT_OUT="shellcheck: not found: lint")
     assert "Apptainer: not found: 2 unit tests" in lines
     assert "shellcheck: not found: lint" in lines
     assert any(line.startswith("unit: 1 passed, 1 failed, 2 left out; ") for line in lines)
@@ -63,16 +65,7 @@ def test_bad(): assert False
 
 
 def test_what_passes_only_when_ci_runs_it_again_is_named_and_what_fails_twice_fails(tmp_path: Path) -> None:
-    folder = tmp_path / "tests" / "unit"
-    folder.mkdir(parents=True)
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (folder / "test_two.py").write_text(RACES)
-    options: list[str | Path] = ["--rootdir", tmp_path, "-p", "no:cacheprovider", "--reruns=1", tmp_path]
-    command = [sys.executable, "-m", "pytest", *options]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    lines = [line.strip("= ") for line in done.stdout.splitlines()]
+    lines = [line.strip("= ") for line in failing_run(tmp_path, "test_two.py", RACES, "--reruns=1")]
     once = lines.index("failed once and passed when run again: a race")
     assert lines[once + 1] == "tests/run tests/unit/test_two.py::test_races"
     assert lines[lines.index("to repeat one alone") + 1] == "tests/run tests/unit/test_two.py::test_bad"
