@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sifmod.errors import CommandError, SifmodError
+from sifmod.errors import CommandError, SifmodError, os_errors
 from sifmod.host.command import LOOK, Result, run
 
 FOLDER = ".local/state/sifmod/serve"
@@ -291,13 +291,10 @@ def forget(job: str, folder: int) -> None:
         SifmodError: one can't be removed.
     """
     for suffix in _SUFFIXES:
-        try:
-            os.unlink(f"{job}.{suffix}", dir_fd=folder)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            path = Path.home() / FOLDER / f"{job}.{suffix}"
-            raise SifmodError(f"'{path}' of job {job}, which is gone, can't be removed: {error.strerror}") from error
+        name = f"{job}.{suffix}"
+        problem = f"'{Path.home() / FOLDER / name}' of job {job}, which is gone, can't be removed"
+        with os_errors(SifmodError, problem), suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
 
 
 def stop(job: str) -> None:

@@ -48,39 +48,37 @@ def copy_image(
     memory.
     """
     digest = hashlib.sha256()
-    try:
-        with source.open("rb", buffering=0) as reader, ThreadPoolExecutor(max_workers=1) as hasher:
-            if offset:
-                reader.seek(offset)
-            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777)
-            try:
-                with os.fdopen(descriptor, "wb", buffering=0) as writer:
-                    hashing: deque[Future[None]] = deque()
-                    before = begin = end = 0
-                    for buffer in itertools.cycle([bytearray(_CHUNK) for _ in range(_CHUNKS)]):
-                        if len(hashing) == _CHUNKS:
-                            hashing.popleft().result()
-                        view = memoryview(buffer)[: None if size is None else size - end]
-                        length = reader.readinto(view) or 0
-                        if not length:
-                            break
-                        hashing.append(hasher.submit(digest.update, view[:length]))
-                        _write_all(writer, view[:length])
-                        end += length
-                        progress(length)
-                        if end - begin >= _CACHED:
-                            # for the older half it is the second time: pages are dropped once they are on disk
-                            os.posix_fadvise(descriptor, before, end - before, os.POSIX_FADV_DONTNEED)
-                            before, begin = begin, end
-                    for each in hashing:
-                        each.result()
-                    if size is not None:
-                        _check_length(source, end, size)
-            except BaseException:
-                target.unlink()
-                raise
-    except OSError as error:
-        raise ImageError(f"copying the image '{source}' to '{target}' failed: {error.strerror}") from error
+    problem = os_errors(ImageError, f"copying the image '{source}' to '{target}' failed")
+    with problem, source.open("rb", buffering=0) as reader, ThreadPoolExecutor(max_workers=1) as hasher:
+        if offset:
+            reader.seek(offset)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o777)
+        try:
+            with os.fdopen(descriptor, "wb", buffering=0) as writer:
+                hashing: deque[Future[None]] = deque()
+                before = begin = end = 0
+                for buffer in itertools.cycle([bytearray(_CHUNK) for _ in range(_CHUNKS)]):
+                    if len(hashing) == _CHUNKS:
+                        hashing.popleft().result()
+                    view = memoryview(buffer)[: None if size is None else size - end]
+                    length = reader.readinto(view) or 0
+                    if not length:
+                        break
+                    hashing.append(hasher.submit(digest.update, view[:length]))
+                    _write_all(writer, view[:length])
+                    end += length
+                    progress(length)
+                    if end - begin >= _CACHED:
+                        # for the older half it is the second time: pages are dropped once they are on disk
+                        os.posix_fadvise(descriptor, before, end - before, os.POSIX_FADV_DONTNEED)
+                        before, begin = begin, end
+                for each in hashing:
+                    each.result()
+                if size is not None:
+                    _check_length(source, end, size)
+        except BaseException:
+            target.unlink()
+            raise
     return digest.hexdigest()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from sifmod.errors import JobError, SiteError
 from sifmod.resources import data_path
+from sifmod.site.cache import VARIABLE
 from sifmod.site.file import SiteFile
 from sifmod.site.keys import FLAG, Key, Kind, described, keys_of, list_schema, read_items, read_text
 from sifmod.site.reading import read_table
@@ -63,13 +64,13 @@ def _with(place: str, value: Any, *, what: str) -> str:
 
 def _key_variable(value: Any) -> str:
     text = read_text(value)
-    if not re.fullmatch(r"([A-Z_][A-Z0-9_]*)?", text):
+    if text and not VARIABLE.fullmatch(text):
         raise ValueError(f"'{text}' is not a variable's name in capital letters, such as API_KEY")
     return text
 
 
 def _variable(text: str) -> str:
-    if not re.fullmatch(r"[A-Z_][A-Z0-9_]*=.*", text):
+    if not re.fullmatch(rf"{VARIABLE.pattern}=.*", text):
         raise ValueError(f"'{text}' is not NAME=VALUE")
     return _words(text)
 

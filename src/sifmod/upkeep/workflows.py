@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Optional
 
 from sifmod import names
-from sifmod.errors import SifmodError
+from sifmod.errors import SifmodError, os_errors
 from sifmod.fetch.uri import DOCKER_HUB, ImageUri
 from sifmod.installed.installation import Installation
 from sifmod.resources import data_path
@@ -86,7 +86,7 @@ def link_for_nextflow(items: Sequence[Installation], folder: Path, *, images: Se
         target = os.readlink(path) if path.is_symlink() else ""  # noqa: PTH115 - a Path would normalize it
         return target == str(image) or target.startswith(ours)
 
-    try:
+    with os_errors(SifmodError, f"the folder '{folder}' can't be written to"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, image in wanted.items():
             path = folder / name
@@ -107,8 +107,6 @@ def link_for_nextflow(items: Sequence[Installation], folder: Path, *, images: Se
             if path.suffix in _SUFFIXES and is_ours(path) and not path.exists():
                 path.unlink()
                 removed.append(path.name)
-    except OSError as error:
-        raise SifmodError(f"the folder '{folder}' can't be written to: {error.strerror}") from error
     return Links(tuple(sorted(linked)), tuple(removed), tuple(kept))
 
 
