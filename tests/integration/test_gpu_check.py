@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.programs import ran
+from tests.lacking import lacking
+from tests.programs import ran, write_program
 from tests.standins_gpu import A100, GEFORCE, write_cuda, write_driver
 
 from conftest import ROOT
@@ -33,15 +34,17 @@ def call(script: Path, *words: str, path: str = "/usr/bin:/bin", **environ: str)
 
 def with_card(folder: Path, packed: Path, driver: str, cards: Sequence[str], *, ends: int = 0) -> Done:
     """Run it with STAND-INS for the driver's files, nvidia-smi and libcuda, which a runtime between brings in."""
+    if not shutil.which("cc"):
+        lacking("missing: cc, which compiles the stand-in for libcuda")
     runtime, tools = shutil.which("singularity"), folder / "tools"
     write_driver(folder / "driver", driver, *cards)
     write_cuda(tools, driver, cards, ends=ends)
-    (tools / "singularity").write_text(
+    write_program(
+        tools / "singularity",
         f'#!/bin/bash\nif [[ $1 != exec ]]; then exec {runtime} "$@"; fi\n'
         f"exec {runtime} exec -B {folder}/driver:/proc/driver -B {tools}/nvidia-smi:/usr/bin/nvidia-smi"
-        f' -B {tools}/libcuda.so.1:/usr/lib/x86_64-linux-gnu/libcuda.so.1 "${{@:2}}"\n'
+        f' -B {tools}/libcuda.so.1:/usr/lib/x86_64-linux-gnu/libcuda.so.1 "${{@:2}}"\n',
     )
-    (tools / "singularity").chmod(0o755)
     return call(packed / "gpu-check", "run", "--as-user", path=f"{tools}:/usr/bin:/bin", LD_LIBRARY_PATH=str(tools))
 
 
@@ -62,7 +65,6 @@ def test_what_was_packed_installs_a_module_and_runs_up_to_the_driver(packed: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("cc"), reason="nothing compiles the stand-in for libcuda")
 def test_a_machine_with_a_card_is_told_what_was_held_and_how_long_the_first_call_takes(
     packed: Path, tmp_path: Path
 ) -> None:
@@ -78,7 +80,6 @@ def test_a_machine_with_a_card_is_told_what_was_held_and_how_long_the_first_call
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("cc"), reason="nothing compiles the stand-in for libcuda")
 def test_a_card_of_another_kind_holds_too_and_a_driver_that_ends_programs_does_not(
     packed: Path, tmp_path: Path
 ) -> None:

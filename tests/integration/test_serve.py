@@ -15,6 +15,7 @@ from typing import Any, Optional
 
 import pytest
 from tests.lacking import lacking
+from tests.programs import write_program
 from tests.waiting import until
 
 from conftest import DEMO_EASYCONFIG, DEMO_MODULE, ROOT, User, make_user
@@ -164,11 +165,8 @@ def test_no_node_keeps_the_cache_of_a_server_that_was_stopped(
     rows = tmp_path / "servers.toml"
     rows.write_text("[standin]\nkey_variable = 'API_KEY'\nseveral = 'x'\nmember = 'sleep 600'\n")
     monkeypatch.setenv("SIFMOD_SERVERS", str(rows))
-    prolog = tmp_path / "prolog"
-    prolog.write_text(
-        f"#!/bin/bash\nmkdir -p {tmp_path}/$SLURMD_NODENAME\necho export TMPDIR={tmp_path}/$SLURMD_NODENAME\n"
-    )
-    prolog.chmod(0o755)
+    own = f"{tmp_path}/$SLURMD_NODENAME"
+    prolog = write_program(tmp_path / "prolog", f"#!/bin/bash\nmkdir -p {own}\necho export TMPDIR={own}\n")
     monkeypatch.setenv("SLURM_TASK_PROLOG", str(prolog))
     job = jobs.submit("--serve=standin -N 2 -- python standin_server.py {host} {port}", "-w nid[003-004]")
     jobs.ready(job)
