@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty
 from typing import Any
@@ -76,17 +74,10 @@ def test_a_cell_runs_in_the_container_with_the_users_packages(with_ipykernel: Us
         assert outcome(client, "print(6 * 7)") == "42"
 
 
-@pytest.fixture
-def elsewhere() -> Iterator[Path]:
-    """A folder that no container shows by itself."""
-    with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as folder:
-        yield Path(folder)
-
-
 def test_a_folder_of_connection_files_outside_of_the_home_is_bound(
-    with_ipykernel: User, data: Path, elsewhere: Path
+    with_ipykernel: User, data: Path, scratch: Path
 ) -> None:
-    runtime = elsewhere / "a,b"
+    runtime = scratch / "a,b"
     with_ipykernel.env.update(JUPYTER_DATA_DIR=str(data), JUPYTER_RUNTIME_DIR=str(runtime))
     with_ipykernel.run(f"sifmod kernel {DEMO_MODULE}")
     assert "a\\\\,b" in (data / "kernels" / NAME / "kernel.json").read_text()

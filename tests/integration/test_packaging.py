@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from importlib.metadata import requires
 from pathlib import Path
@@ -49,7 +50,7 @@ def test_sifmod_env_keeps_both_in_the_robot_path(user: User) -> None:
     (user.prefix / "Uses-1.0.eb").write_text(USER_OF_THE_DEMO)
     done = user.out('eval "$(sifmod env)"; eb --dry-run --robot Uses-1.0.eb && eb --terse --search ^zlib-1.3.1.eb$')
     assert f"(module: {DEMO_MODULE})" in done
-    assert done.endswith("/venv/easybuild/easyconfigs/z/zlib/zlib-1.3.1.eb")
+    assert done.endswith(f"{sys.prefix}/easybuild/easyconfigs/z/zlib/zlib-1.3.1.eb")
 
 
 def test_doctor_names_the_remedy_where_eb_does_not_look_at_sifmod_s_easyconfigs(user: User) -> None:
