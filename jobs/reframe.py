@@ -1,4 +1,4 @@
-"""Loads and runs each container module: written by `sifmod list --reframe`."""
+"""Loads and runs each container module: written by `sifmod workflows reframe`."""
 
 import shlex
 

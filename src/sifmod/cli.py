@@ -29,6 +29,7 @@ _VERBS = {
     "list": "List the installed containers.",
     "new": "Write an easyconfig for an image.",
     "on": "Write an easyconfig for a module on top of another one.",
+    "outdated": "Ask registries for newer images of installed containers.",
     "remove": "Remove an installed container.",
     "render": "Print the files that an install would write.",
     "restripe": "Spread installed images over the targets of Lustre.",
@@ -37,6 +38,7 @@ _VERBS = {
     "show": "Show everything about one installed container.",
     "site": "Show and check the settings of the cluster.",
     "verify": "Check that installed containers are intact and run.",
+    "workflows": "Write what Nextflow, Snakemake and ReFrame need.",
 }
 
 

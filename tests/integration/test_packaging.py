@@ -9,8 +9,6 @@ from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -148,7 +146,6 @@ def test_the_oldest_and_the_newest_easybuild_install_containers(
 def test_the_bill_of_materials_of_sifmod_names_what_it_needs_and_nothing_else(user: User, checkout: Path) -> None:
     user.run(f"make -C {checkout} sbom")
     text = (checkout / "dist" / f"sifmod-{sifmod.__version__}.cdx.json").read_text()
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     document = json.loads(text)
     root = document["metadata"]["component"]
     assert (root["name"], root["version"]) == ("sifmod", sifmod.__version__)

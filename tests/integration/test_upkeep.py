@@ -19,7 +19,7 @@ COPY = (
     "--src-creds {0} --dest-creds {0}"
 )
 
-# The `bin` of a virtual environment with snakemake, reframe-hpc and pip-audit. The testbed has none, because they are
+# The `bin` of a virtual environment with snakemake and reframe-hpc. The testbed has none, because they are
 # large. Without it, in CI too, the test with them is left out.
 WORKFLOWS = os.environ.get("SIFMOD_TEST_WORKFLOWS", "")
 
@@ -34,15 +34,6 @@ REFRAME_SITE = """site_configuration = {
         {"name": "login", "scheduler": "local", "launcher": "local", "environs": ["builtin"]}]}],
     "environments": [{"name": "builtin"}],
 }
-"""
-PIP_AUDIT = """
-from packaging.version import Version
-from pip_audit._format import JsonFormat
-from pip_audit._service import ResolvedDependency, SkippedDependency, VulnerabilityResult
-
-hole = VulnerabilityResult("PYSEC-2026-1", "x", [Version("3.1.3")], {"CVE-2026-1"})
-found = {ResolvedDependency("jinja2", Version("3.1.0")): [hole], SkippedDependency("local", "not on PyPI"): []}
-print(JsonFormat(True, True).format(found, []))
 """
 
 
@@ -70,8 +61,8 @@ def centre(registry_user: User, tmp_path: Path) -> User:
     return user
 
 
-def test_newer_tags_bills_and_links_of_what_is_installed(centre: User) -> None:
-    done = centre.run("sifmod list --outdated", status=20)
+def test_newer_tags_and_links_of_what_is_installed(centre: User) -> None:
+    done = centre.run("sifmod outdated", status=20)
     table, command, count = done.stdout.splitlines()[1:]
     assert table.split() == ["Demo/1.0", "24.03-x", "unchanged", "25.10-x"]
     kept = centre.installdir("Demo/1.0") / "easybuild/Demo-1.0.eb"
@@ -79,9 +70,7 @@ def test_newer_tags_bills_and_links_of_what_is_installed(centre: User) -> None:
     assert count == "1 of 1 module outdated"
     written = centre.out(f"{command} --version 2.0 --commands greet -o -")
     assert f"docker://{REPOSITORY}:25.10-x@sha256:" in written.replace("'\n    '", "")
-    first, second = (centre.out("sifmod list --sbom boms") for _time in range(2))
-    assert (first.split()[-2], second.split()[-2]) == ("written", "known")
-    centre.run("sifmod list --nextflow nextflow")
+    centre.run("sifmod workflows nextflow nextflow")
     assert (
         centre.out(f"singularity exec nextflow/{REPOSITORY.replace(':', '-').replace('/', '-')}-24.03-x.img greet")
         == "hello"
@@ -116,7 +105,6 @@ def test_an_image_that_lies_unpacked_is_a_module(centre: User, tmp_path: Path) -
     assert "has the labels that it was installed with; its files are not hashed" in said
     assert centre.run(f"find {image} -printf '%p %m %s %T@ %l\\n' | sort").stdout == before
     assert "a directory" in centre.out("sifmod list")
-    assert "written" in centre.out("sifmod list --sbom boms")
     labels = image / ".singularity.d/labels.json"
     labels.write_text("{}")
     changed = centre.run("module load Demo/2.0", check=False).stderr
@@ -157,29 +145,19 @@ def test_forty_modules_are_asked_about_in_seconds(registry_user: User, tmp_path:
         written.append(easyconfig(user, f"{number}.0", f"sources = ['{image}.sif']"))
     user.run(f"eb --sourcepath={user.prefix}/sources:{IMAGES} {' '.join(map(str, written))}", timeout=900)
     # that it does not wait for one registry after the other is tested in tests/unit/upkeep/test_outdated.py
-    cpu, out = seconds_of(user, "sifmod list --outdated")
+    cpu, out = seconds_of(user, "sifmod outdated")
     assert out.splitlines()[-1] == "36 of 36 modules outdated"
     assert cpu < 5
-    cpu, out = seconds_of(user, "sifmod list --sbom boms")
-    # 36 modules have one image
-    assert (out.count("  written  "), out.count("  known  ")) == (5, 35)
-    assert cpu < 40
-    again, out = seconds_of(user, "sifmod list --sbom boms")
-    assert (out.count("  written  "), again < 3) == (0, True)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not WORKFLOWS, reason="snakemake, reframe and pip-audit: SIFMOD_TEST_WORKFLOWS names no folder")
-def test_snakemake_reframe_and_pip_audit_take_and_write_what_is_read(centre: User) -> None:
+@pytest.mark.skipif(not WORKFLOWS, reason="snakemake and reframe: SIFMOD_TEST_WORKFLOWS names no folder")
+def test_snakemake_and_reframe_take_what_is_written(centre: User) -> None:
     (centre.prefix / "Snakefile").write_text(SNAKEFILE)
     (centre.prefix / "site.py").write_text(REFRAME_SITE)
-    (centre.prefix / "audit.py").write_text(PIP_AUDIT)
     (centre.prefix / "profile").mkdir()
-    centre.run("sifmod list --snakemake >profile/config.yaml")
+    centre.run("sifmod workflows snakemake >profile/config.yaml")
     centre.run(f"{WORKFLOWS}/snakemake --cores 1 --profile profile")
     assert (centre.prefix / "greeting.txt").read_text() == "hello\n"
-    centre.run("sifmod list --reframe >containers.py")
+    centre.run("sifmod workflows reframe >containers.py")
     assert "Ran 1/1 test case(s)" in centre.out(f"{WORKFLOWS}/reframe -C site.py -c containers.py -r")
-    centre.run(f"{WORKFLOWS}/python audit.py >audit.json")
-    (one,) = json.loads(centre.out("sifmod list --findings Demo=audit.json --json"))
-    assert (one["tools"], one["found"][0]["fixed"]) == (["pip-audit"], "3.1.3")

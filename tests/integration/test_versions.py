@@ -32,7 +32,7 @@ USED_BY: dict[str, tuple[str, ...]] = {
     "mdurl": ("catalogue/test_pages.py",),
     "packaging": (
         *("environment", "advice", "site/test_advisories.py", "text/test_version.py", "wheels/test_building.py"),
-        *("image/test_python.py", "image/test_sbom.py"),
+        "image/test_python.py",
         *("install/test_mpi.py", "install/test_probe.py", "installed/test_consistency.py"),
     ),
     "pyelftools": ("image/test_fatbin.py", "image/test_mpi.py"),
@@ -41,7 +41,7 @@ USED_BY: dict[str, tuple[str, ...]] = {
     "pyyaml": ("text/test_yaml.py", "catalogue/test_ondemand.py", "environment/test_conda.py"),
     "rich": ("commands/test_output.py", "commands/test_progress.py", "commands/test_terminal.py", BARS),
     "tomli": ("environment", "install/test_uv.py", "site/test_settings.py"),
-    "tomli-w": ("environment", "install/test_hostmpi.py", "upkeep/test_findings.py"),
+    "tomli-w": ("environment", "install/test_hostmpi.py"),
 }
 # The room whose libraries only the extra of its name asks for.
 NEEDS_AN_EXTRA = "environment"

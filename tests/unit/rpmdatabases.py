@@ -14,8 +14,6 @@ def rpm_header(
     name: str,
     files: Sequence[str],
     requires: Sequence[str] = (),
-    epoch: int = 0,
-    licence: str = "MIT",
 ) -> bytes:
     """Return a header of RPM: entries of tag, type, offset and count, then the values."""
     folders = sorted({f"{Path(path).parent}/" for path in files})
@@ -23,9 +21,7 @@ def rpm_header(
         (1000, 6, 1, name.encode() + b"\0"),
         (1001, 6, 1, b"2.1\0"),
         (1002, 6, 1, b"4.el9\0"),
-        (1003, 4, 1, struct.pack(">I", epoch)),
         (1004, 9, 1, b"a summary\0"),
-        (1014, 6, 1, licence.encode() + b"\0"),
         (1022, 6, 1, b"x86_64\0"),
         (1047, 8, 1, name.encode() + b"\0"),
         (1049, 8, len(requires), b"".join(one.encode() + b"\0" for one in requires)),

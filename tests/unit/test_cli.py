@@ -364,7 +364,6 @@ def test_examples_stand_on_lines_of_their_own(verb: list[str]) -> None:
         ["on", "Demo/1", "--name", "x"],
         ["environment", "x", "--base", "x.sif"],
         ["convert", "x"],
-        ["inspect", "x", "--sbom", "cyclonedx"],
     ],
     ids=lambda words: words[0],
 )

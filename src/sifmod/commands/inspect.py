@@ -5,34 +5,23 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import click
 
-from sifmod.commands.options import OutputPath, json_option
-from sifmod.commands.output import (
-    STANDARD_OUTPUT,
-    echo,
-    echo_error,
-    echo_json,
-    echo_table,
-    echo_whole,
-    output_time,
-)
+from sifmod.commands.options import json_option
+from sifmod.commands.output import echo, echo_error, echo_json, echo_table, echo_whole
 from sifmod.commands.progress import shown_progress
 from sifmod.container.gpu import VENDORS
 from sifmod.easyconfig.newimage import names_uri, pulled_file
 from sifmod.easyconfig.program import offered
-from sifmod.host.files import sha256_of
-from sifmod.host.writing import refuse_existing, write_new
 from sifmod.image.gpustack import newest
-from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image, inspect_inventory, inspect_programs
+from sifmod.image.inspection import MAIN_PACKAGES, Inspection, inspect_image, inspect_programs
 from sifmod.image.programs import Programs
 from sifmod.image.python import Packages
 from sifmod.site.settings import load_site
 from sifmod.text.printable import one_line, printable
 from sifmod.text.size import size_text
-from sifmod.upkeep.boms import load_cyclonedx
 
 _SHOWN_LINES = 40  # lines shown of a script or a definition file
 
@@ -48,32 +37,8 @@ _SHOWN_LINES = 40  # lines shown of a script or a definition file
     default="",
     help="List the packages of this Python prefix or conda environment.",
 )
-@click.option(
-    "--sbom",
-    metavar="FORMAT",
-    type=click.Choice(["cyclonedx"]),
-    help="Print a software bill of materials (SBOM) of the image: 'cyclonedx' is CycloneDX 1.6 in JSON.",
-)
-@click.option(
-    "--output",
-    "-o",
-    type=OutputPath(),
-    metavar="FILE",
-    default=STANDARD_OUTPUT,
-    help="Write the SBOM to this file; '-' is standard output (default).",
-)
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @json_option
-def inspect(
-    image: str,
-    packages: bool,
-    commands: bool,
-    prefix: str,
-    sbom: Optional[str],
-    output: str,
-    force: bool,
-    as_json: bool,
-) -> None:
+def inspect(image: str, packages: bool, commands: bool, prefix: str, as_json: bool) -> None:
     """Show what is in an image, without running it and without a container runtime.
 
     IMAGE is a SIF, a SquashFS file, a sandbox, or user software (packed or not). The image of a URI such as
@@ -89,23 +54,12 @@ def inspect(
       sifmod inspect pytorch.sif --packages --python /usr
       sifmod inspect samtools.sif --commands
       sifmod inspect pytorch.sif --json | jq .driver
-      sifmod inspect pytorch.sif --sbom cyclonedx --output pytorch.cdx.json
       sifmod inspect docker://nvcr.io/nvidia/pytorch:24.03-py3
       sifmod inspect $CONTAINERROOT/user-software.squashfs --packages
     """
-    if sbom and (packages or commands or prefix or as_json):
-        raise click.UsageError("--sbom prints one document: call sifmod inspect again for anything else")
-    if not sbom and (output != STANDARD_OUTPUT or force):
-        raise click.UsageError("--output and --force are for --sbom: add --sbom cyclonedx")
-    target = None if output == STANDARD_OUTPUT else Path(output)
-    if target and not force:
-        refuse_existing([target])
     path = Path(image)
     if names_uri(image):
         path = pulled_file(image, load_site(), say=echo_error, progress=shown_progress())[0]
-    if sbom:
-        _write_sbom(path, target, force=force)
-        return
     if commands:
         _show_commands(inspect_programs(path), as_json=as_json)
         return
@@ -123,25 +77,6 @@ def inspect(
         echo_json(_as_json(found))
     else:
         _show(found)
-
-
-def _write_sbom(path: Path, target: Optional[Path], *, force: bool) -> None:
-    """Write the SBOM of an image to a file, or print it if there is no target."""
-    cyclonedx = load_cyclonedx()
-    with shown_progress().step(f"reading the packages of '{path}'"):
-        found, inventory = inspect_inventory(path)
-    with shown_progress().step(f"hashing '{path}'", size=found.size) as step:
-        sha256 = sha256_of(path, progress=step.advance) if found.size else ""
-    for sentence in inventory.missing:
-        echo_error(f"note: {sentence}")
-    seconds = output_time(default=found.created)
-    name = path.resolve().name
-    document = cyclonedx(inventory, name=name, labels=found.labels, sha256=sha256, seconds=seconds)
-    if target:
-        write_new(target, f"{document}\n", force=force)
-        echo_whole(f"wrote {target}")
-    else:
-        echo_whole(document)
 
 
 def _show_commands(programs: Programs, *, as_json: bool) -> None:
@@ -162,7 +97,7 @@ def _as_json(found: Inspection) -> dict[str, Any]:
     for name in ("signatures", "pythons", "components", "compat", "torch", "mpi"):
         plain[name] = [asdict(one) for one in plain[name]]
     for python in plain["pythons"]:
-        del python["commands"], python["licences"], python["origins"]
+        del python["commands"], python["origins"]
         for name in ("packages", "conda_packages"):
             python[name] = _named(python[name])
     plain["packages"] = _named(found.packages)

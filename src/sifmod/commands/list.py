@@ -11,7 +11,6 @@ import click
 
 from sifmod.commands.options import json_option, prefix_option
 from sifmod.commands.output import echo, echo_error, echo_json, echo_table
-from sifmod.commands.upkeep import answer, check_asked, questions
 from sifmod.eb.available import newer_easyconfigs
 from sifmod.eb.space import software_space
 from sifmod.host.owners import owner_of
@@ -29,16 +28,14 @@ from sifmod.usersoftware.state import DIRECTORY, PACKED, UserSoftware
 @prefix_option
 @click.option("--fast", is_flag=True, help="Skip the size of user software, which needs a directory walk.")
 @click.option("--by-size", is_flag=True, help="The largest first, with what all take together.")
-@questions
 @json_option
-def list_installed(prefix: Optional[Path], fast: bool, by_size: bool, as_json: bool, **asked: Any) -> None:
+def list_installed(prefix: Optional[Path], fast: bool, by_size: bool, as_json: bool) -> None:
     """List the installed container modules, and, without --prefix, the others of MODULEPATH.
 
     Shows image and user software of each module, whether it is loaded in this shell, and whether EasyBuild's robot path
-    has an easyconfig of a newer version. The options from --outdated on answer another question about the modules.
+    has an easyconfig of a newer version.
 
-    Exit status: 0, or 1 if the manifest of an installation can't be read, or its user software leads elsewhere. 20 if
-    an image is outdated, a finding is critical or high, or something was left out, which is named on standard error.
+    Exit status: 0, or 1 if the manifest of an installation can't be read, or its user software leads elsewhere.
 
     \b
     Examples:
@@ -46,20 +43,10 @@ def list_installed(prefix: Optional[Path], fast: bool, by_size: bool, as_json: b
       sifmod list --prefix /project/software --fast
       sifmod list --by-size
       sifmod list --json
-      sifmod list --outdated --json
-      sifmod list --sbom /project/sboms
-      sifmod list --findings /project/reports Python/3.11=pip-audit.json
-      sifmod list --nextflow /project/nextflow
-      sifmod list --reframe >containers.py
     """
-    is_asked = check_asked(asked, others=fast or by_size)
     space = software_space(prefix)
     found = find_installations(space)
     site = load_site()
-    if is_asked:
-        for item in found.damaged:
-            echo_error(f"sifmod: {item.problem}")
-        sys.exit(answer(asked, found.installations, space, site, as_json=as_json) or (1 if found.damaged else 0))
     facts = [describe(item, site, fast=fast) for item in found.installations]
     astray = [sentence for fact in facts for sentence in fact["user_software"]["links_out"]]
     status = 1 if found.damaged or astray else 0

@@ -127,11 +127,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
         yield _GAP.join(cell + " " * (width - columns(cell)) for cell, width in zip(line, widths)).rstrip()
 
 
-def output_time(*, default: int = 0) -> int:
-    """Return the time for output that can be compared: `SOURCE_DATE_EPOCH`, else the default, else now."""
+def output_time() -> int:
+    """Return the time for output that can be compared: `SOURCE_DATE_EPOCH`, else now."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if not given:
-        return default if 0 < default <= _LAST_SECOND else int(time.time())
+        return int(time.time())
     if not (given.isascii() and given.isdigit() and int(given[:20]) <= _LAST_SECOND):
         raise SifmodError(f"SOURCE_DATE_EPOCH is '{given}', not a number of seconds since 1970: correct or unset it")
     return int(given)

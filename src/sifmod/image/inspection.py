@@ -17,7 +17,6 @@ from sifmod.errors import ImageError, os_errors
 from sifmod.image import superblock, system
 from sifmod.image.files import ImageFiles, SandboxFiles, SquashFsFiles
 from sifmod.image.gpustack import Component, Torch, demanded, find_compat, find_components, find_torch
-from sifmod.image.inventory import Inventory, find_inventory
 from sifmod.image.mpi import MpiLibrary, find_mpi
 from sifmod.image.programs import Programs, find_programs
 from sifmod.image.python import CONDA, SYSTEM, ImagePython, Packages, find_pythons, user_software_pythons
@@ -130,15 +129,6 @@ def inspect_programs(path: Path) -> Programs:
     """Return what programs an image is for, with their commands; none if its files can't be read."""
     with open_image(path) as (_known, files):
         return find_programs(files) if files else Programs()
-
-
-def inspect_inventory(path: Path) -> tuple[Inspection, Inventory]:
-    """Return the contents of an image, as `inspect_image` does, and every package that is noted in it."""
-    with open_image(path) as (known, files):
-        if files is None:
-            raise ImageError(f"the packages of '{path}' can't be read: {known['unread']}")
-        inspection = _look_into(known, files)
-        return inspection, find_inventory(files, inspection.pythons)
 
 
 def contents_of(path: Path) -> Optional[Inspection]:

@@ -12,7 +12,6 @@ from typing import Any, Optional
 from packaging.utils import canonicalize_name
 
 from sifmod.image.files import ImageFiles
-from sifmod.image.notes import json_object
 from sifmod.inside.trees import origin
 
 Files = ImageFiles[Any]
@@ -28,10 +27,6 @@ _MOST_PACKAGES = 20_000  # in one Python
 _MOST_SITE_DIRECTORIES = 1000  # in one Python: each line of a .pth file adds one
 _DISTRIBUTION_OR_LINK = re.compile(r"\.(dist-info|egg-info|egg|egg-link)$")
 _METADATA = 32_768  # bytes; name and version are in the first lines
-_NO_LICENCES = {"", "UNKNOWN", "None"}  # what setuptools and others write if there is none
-_LONGEST_LICENCE = 200  # longer ones are texts, not names
-_LICENCE_CLASSIFIER = "License :: "
-_CONDA_NOTE = 4 << 20  # bytes; it names each file of the package
 _INTERPRETER = re.compile(r"python(3\.\d+)?t?")
 _DISTRIBUTION = re.compile(r"(?P<name>[^-]+)(-(?P<version>[^-]+))?(-.*)?\.(dist-info|egg-info|egg)")
 
@@ -44,7 +39,6 @@ class ImagePython:
     kind: str  # `conda`, `venv`, `system` (`/usr`) or `other`
     version: str  # full version such as `3.11.2` if it can be read, else `3.11`
     packages: Packages = field(repr=False)  # name and version of each distribution, as in `pip list`, sorted by name
-    licences: Packages = field(default=(), repr=False)  # name and licence of each distribution that notes one
     origins: Packages = field(default=(), repr=False)  # in user software: name and address of what came from no index
     conda_packages: Packages = field(default=(), repr=False)  # name and version of each conda package, Python or not
     conda_root: str = ""  # root of its conda installation; empty if it is not a conda environment
@@ -99,7 +93,7 @@ def _origins(files: Files, folders: Iterable[str]) -> Iterator[tuple[str, str]]:
             if entry.endswith(".dist-info") and files.is_file(path):
                 distribution = _distribution(files, folder, entry)
                 if distribution:
-                    yield distribution.name, origin(files.text(path, limit=_METADATA))
+                    yield distribution[0], origin(files.text(path, limit=_METADATA))
 
 
 def _places(files: Files, search_path: Iterable[str]) -> Iterator[str]:
@@ -129,15 +123,13 @@ def _python(files: Files, prefix: str, system_packages: Mapping[str, str]) -> Op
     conda_packages = _conda_packages(files.names(f"{prefix}/conda-meta")) if is_conda else ()
     root, env = _conda_place(files, prefix) if is_conda else ("", "")
     folders = _site_directories(files, prefix, library, config)
-    distributions = _distributions(files, folders)
-    packages = tuple((one.name, one.version) for one in distributions)
+    packages = _distributions(files, folders)
     commands = files.names(f"{prefix}/bin") + (files.names("/usr/local/bin") if prefix == "/usr" else [])
     return ImagePython(
         prefix=prefix,
         kind=VENV if config else CONDA if is_conda else SYSTEM if prefix == "/usr" else OTHER,
         version=_full_version(files, prefix, version, config, conda_packages, system_packages),
         packages=packages,
-        licences=tuple((one.name, one.licence) for one in distributions if one.licence),
         conda_packages=conda_packages,
         conda_root=root,
         conda_env=env,
@@ -227,27 +219,20 @@ def _site_directories(files: Files, prefix: str, library: str, config: Mapping[s
     return [folder for folder in dict.fromkeys(resolved) if folder]
 
 
-@dataclass(frozen=True)
-class _Distribution:
-    name: str
-    version: str
-    licence: str
-
-
-def _distributions(files: Files, folders: Iterable[str]) -> tuple[_Distribution, ...]:
-    """Return the distributions without duplicates: Python imports the first one found."""
-    distributions: dict[str, _Distribution] = {}
+def _distributions(files: Files, folders: Iterable[str]) -> Packages:
+    """Return name and version of the distributions without duplicates: Python imports the first one found."""
+    distributions: dict[str, tuple[str, str]] = {}
     for folder in folders:
         for entry in filter(_DISTRIBUTION_OR_LINK.search, files.names(folder)):
             if len(distributions) >= _MOST_PACKAGES:
                 break
             distribution = _distribution(files, folder, entry)
             if distribution:
-                distributions.setdefault(canonicalize_name(distribution.name), distribution)
+                distributions.setdefault(canonicalize_name(distribution[0]), distribution)
     return tuple(distributions[key] for key in sorted(distributions))
 
 
-def _distribution(files: Files, folder: str, entry: str) -> Optional[_Distribution]:
+def _distribution(files: Files, folder: str, entry: str) -> Optional[tuple[str, str]]:
     named = _DISTRIBUTION.fullmatch(entry)
     if entry.endswith(".egg-link"):
         target = files.text(f"{folder}/{entry}", limit=4096).split("\n")[0].strip()
@@ -262,36 +247,4 @@ def _distribution(files: Files, folder: str, entry: str) -> Optional[_Distributi
     text = files.text(path if files.is_file(path) else path + suffix, limit=_METADATA).partition("\n\n")[0]
     fields = dict(re.findall(r"^(Name|Version):[ \t]*(\S+)[ \t]*\r?$", text, re.M))
     name, version = fields.get("Name", ""), fields.get("Version", "")
-    return _Distribution(name, version, _licence(text)) if name and version else None
-
-
-def _licence(metadata: str) -> str:
-    """Return the licence of a distribution (core metadata): what identifies it best, of at most one line."""
-    lines = metadata.splitlines()
-    # a line that goes on in the next one begins a whole text
-    pairs = (line.partition(":") for line, after in zip(lines, [*lines[1:], ""]) if not after.startswith((" ", "\t")))
-    headers = [(key, value.strip()) for key, colon, value in pairs if colon]
-    fields = dict(headers)
-    for key in ("License-Expression", "License"):
-        licence = fields.get(key, "")
-        if licence not in _NO_LICENCES and len(licence) <= _LONGEST_LICENCE:
-            return licence
-    classifiers = (value for key, value in headers if key == "Classifier" and value.startswith(_LICENCE_CLASSIFIER))
-    names = (one.rpartition(" :: ")[2] for one in classifiers if one.count(" :: ") > 1)
-    return next((name for name in names if len(name) <= _LONGEST_LICENCE), "")
-
-
-def conda_licences(files: Files, prefix: str) -> dict[tuple[str, str], str]:
-    """Return the licences of conda packages by name and version.
-
-    They are in the large files that name each file of a package, so no other facts are read from there.
-    """
-    licences = {}
-    for name in files.names(f"{prefix}/conda-meta")[:_MOST_PACKAGES]:
-        path = f"{prefix}/conda-meta/{name}"
-        if not name.endswith(".json") or files.size(path) > _CONDA_NOTE:
-            continue
-        licence = json_object(files.text(path, limit=_CONDA_NOTE)).get("license")
-        if isinstance(licence, str) and len(licence) <= _LONGEST_LICENCE:
-            licences.update(dict.fromkeys(_conda_packages([name]), licence))
-    return licences
+    return (name, version) if name and version else None

@@ -32,7 +32,6 @@ _STEPS = 10_000  # of SQLite's machine between two looks at the clock
 # Numbers of rpmtag.h, and the types of a value (rpm-format(5), "Header Structure").
 _NAME, _VERSION, _SUMMARY, _URL, _BASENAMES, _DIRECTORIES, _DIRECTORY_OF = 1000, 1001, 1004, 1020, 1117, 1118, 1116
 _REQUIRES, _PROVIDES, _TRANSACTION = 1049, 1047, 1128
-_RELEASE, _EPOCH, _LICENCE, _ARCHITECTURE = 1002, 1003, 1014, 1022
 _INT32, _STRING, _STRINGS, _TEXTS = 4, 6, 8, 9
 
 Value = Union[int, str]
@@ -61,18 +60,10 @@ class _Allowance:
 
 @dataclass(frozen=True)
 class RpmPackage:
-    """One installed package.
-
-    Where versions are compared, the `epoch` goes before the version; 0 if it has none. Packages that were installed
-    together have the same number of a `transaction`.
-    """
+    """One installed package; those that were installed together have the same number of a `transaction`."""
 
     name: str
     version: str
-    release: str
-    epoch: int
-    architecture: str
-    licence: str
     summary: str
     homepage: str
     files: tuple[str, ...]
@@ -145,10 +136,6 @@ def _header(blob: bytes, allowance: _Allowance) -> dict[int, list[Value]]:
         _REQUIRES,
         _PROVIDES,
         _TRANSACTION,
-        _RELEASE,
-        _EPOCH,
-        _LICENCE,
-        _ARCHITECTURE,
     }
     tags: dict[int, list[Value]] = {}
     for tag, kind, offset, count in struct.iter_unpack(">IIII", blob[8:begin]):
@@ -177,10 +164,6 @@ def _package(header: dict[int, list[Value]], allowance: _Allowance) -> RpmPackag
     return RpmPackage(
         name=text(_NAME),
         version=text(_VERSION),
-        release=text(_RELEASE),
-        epoch=int(header.get(_EPOCH, [0])[0]),
-        architecture=text(_ARCHITECTURE),
-        licence=text(_LICENCE),
         summary=text(_SUMMARY),
         homepage=text(_URL),
         files=tuple(files),

@@ -84,9 +84,9 @@ def dpkg_packages(files: Files) -> tuple[dict[str, str], ...]:
 
 
 def apk_packages(files: Files) -> tuple[dict[str, str], ...]:
-    """Return fields of each package of Alpine: name `P`, version `V`, architecture `A`, licence `L`, source `o`."""
+    """Return name `P` and version `V` of each package of Alpine."""
     text = files.text("/lib/apk/db/installed", limit=_PACKAGE_DATABASE)
-    paragraphs = (dict(re.findall(r"^([PVALo]):(\S.*)$", one, re.M)) for one in text.split("\n\n"))
+    paragraphs = (dict(re.findall(r"^([PV]):(\S.*)$", one, re.M)) for one in text.split("\n\n"))
     return tuple(one for one in paragraphs if "P" in one)
 
 

@@ -1,1 +1,1 @@
-"""What a centre asks of the modules that it has: newer tags, bills of materials, findings of scanners, other tools."""
+"""What a centre asks of the modules that it has: newer tags, workflow managers."""

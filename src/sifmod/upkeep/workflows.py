@@ -113,7 +113,7 @@ def link_for_nextflow(items: Sequence[Installation], folder: Path, *, images: Se
 def snakemake_profile(items: Sequence[Installation]) -> str:
     """Return lines for the `config.yaml` of a profile: rules name `config["modules"][NAME]` in `envmodules`."""
     newest = {item.name: item.module for item in sorted(items, key=lambda item: natural_order(item.version))}
-    lines = ["# For config.yaml of a profile of Snakemake, written by sifmod list --snakemake. In a rule:"]
+    lines = ["# For config.yaml of a profile of Snakemake, written by sifmod workflows snakemake. In a rule:"]
     lines.append('#     envmodules: config["modules"]["NAME"]')
     # a text in JSON is one in YAML
     lines += ["software-deployment-method: env-modules", "config:"]

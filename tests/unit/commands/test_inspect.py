@@ -1,7 +1,6 @@
 """`sifmod inspect`: what is printed, for people and for programs."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -76,47 +75,6 @@ def test_packages_for_scripts_and_json_with_everything(top: Path) -> None:
     assert found["torch"][0]["cuda"] == "12.1"
     packages = json.loads(call(top, "--json", "--packages").output)
     assert packages == [{"name": "b", "version": "1"}, {"name": "torch", "version": "2.2.0+cu121"}]
-
-
-def test_a_bill_of_materials_for_scanners(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
-    result = call(top, "--sbom", "cyclonedx")
-    document = json.loads(result.stdout)
-    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
-    assert document["metadata"]["timestamp"].startswith("1970-01-01T00:00:00")
-    assert document["metadata"]["component"]["name"] == "box"
-    assert "pkg:pypi/torch@2.2.0%2Bcu121" in [one.get("purl") for one in document["components"]]
-    assert call(top, "--sbom", "cyclonedx").stdout == result.stdout
-    for words, status in ((("--sbom", "spdx"), 2), (("--sbom", "cyclonedx", "--packages"), 2)):
-        assert call(top, *words).exit_code == status
-
-
-def test_a_bill_of_materials_is_written_to_a_file(top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
-    target = tmp_path / "box.cdx.json"
-    result = call(top, "--sbom", "cyclonedx", "--output", target)
-    assert result.stdout == f"wrote {target}\n"
-    assert target.read_text() == call(top, "--sbom", "cyclonedx").stdout == call(top, "--sbom=cyclonedx", "-o-").stdout
-    assert target.read_text().endswith("}\n")
-    target.write_text("mine")
-    refused = call(top, "--sbom", "cyclonedx", "-o", target)
-    assert "overwrite it with --force" in str(refused.exception)
-    assert target.read_text() == "mine"
-    assert call(top, "--sbom", "cyclonedx", "-o", target, "--force").exit_code == 0
-    assert json.loads(target.read_text())["bomFormat"] == "CycloneDX"
-    assert call(top, "--output", target, "--force").exit_code == 2
-    assert [one.name for one in tmp_path.iterdir() if one != top] == [target.name]
-    target = write(tmp_path, "/box.cdx.json", "mine")
-    assert "exists" in str(call(tmp_path / "gone.sif", "--sbom", "cyclonedx", "-o", target).exception)
-
-
-def test_a_bill_of_materials_says_what_it_lacks_or_what_to_install(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(top, "/var/lib/rpm/Packages", "x")
-    assert "only RPM reads" in call(top, "--sbom", "cyclonedx").output.splitlines()[0]
-    monkeypatch.setitem(sys.modules, "sifmod.image.sbom", None)
-    result = call(top, "--sbom", "cyclonedx")
-    assert result.stdout == ""
-    assert "pip install 'sifmod[sbom]'" in str(result.exception)
 
 
 def test_an_image_can_not_steer_the_terminal(top: Path) -> None:

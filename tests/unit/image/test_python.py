@@ -97,29 +97,6 @@ def test_every_way_that_packages_are_installed(top: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("headers", "licence"),
-    [
-        ("License: BSD\nLicense-Expression: BSD-3-Clause\n", "BSD-3-Clause"),
-        ("License: MIT\nClassifier: License :: OSI Approved :: MIT License\n", "MIT"),
-        ("License: UNKNOWN\nClassifier: License :: OSI Approved :: MIT License\n", "MIT License"),
-        ("License: Copyright (c) 2003\n        Redistribution ...\nClassifier: License :: Public Domain\n", ""),
-        ("License: Copyright\n\tof\nClassifier: License :: OSI Approved :: BSD License\n", "BSD License"),
-        ("License: MIT\r\n", "MIT"),
-        (f"License: {'text ' * 50}\nClassifier: License :: OSI Approved :: MIT License\n", "MIT License"),
-        ("Summary: License: MIT\n License: MIT\n", ""),
-        ("", ""),
-    ],
-)
-def test_the_licence_of_a_package_is_what_identifies_it_best(tmp_path: Path, headers: str, licence: str) -> None:
-    python_prefix(tmp_path, "/opt/x", config="home = /usr/bin\n")
-    place = "/opt/x/lib/python3.11/site-packages/a-1.dist-info/METADATA"
-    write(tmp_path, place).write_bytes(f"Name: a\nVersion: 1\n{headers}\nLicense: GPL\n".encode())
-    (found,) = find_pythons(SandboxFiles(tmp_path))
-    assert found.packages == (("a", "1"),)
-    assert found.licences == ((("a", licence),) if licence else ())
-
-
 def test_user_software(tmp_path: Path) -> None:
     write(
         tmp_path,
