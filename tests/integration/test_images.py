@@ -564,7 +564,7 @@ def test_a_recipe_of_shpc_is_installed_under_its_short_name_and_under_shpc_s(reg
     (user.prefix / "container.yaml").write_text(without_aliases)
     user.run("sifmod convert --shpc small:1.10 --registry registry --output .")
     user.run("sifmod convert container.yaml --output .")
-    user.run("sifmod convert --all registry --full-name --output out")
+    user.run("mkdir out; sifmod convert registry/demo/small/container.yaml --full-name --output out")
     full = f"{REGISTRY.replace(':', '-')}/demo/small"
     (made,) = (user.prefix / "out").rglob("*.eb")
     assert made.name == f"{full.replace('/', '-')}-1.10.eb"

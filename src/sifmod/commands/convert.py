@@ -11,7 +11,7 @@ import click
 
 from sifmod.commands.options import OutputPath, json_option, site_option
 from sifmod.commands.output import STANDARD_OUTPUT, echo_error, echo_json
-from sifmod.commands.shpc import convert_installed, convert_registry, echo_batch, echo_converted
+from sifmod.commands.shpc import convert_installed, echo_batch, echo_converted
 from sifmod.commands.writing import force_option, tell_install
 from sifmod.eb.evaluation import variables_of
 from sifmod.errors import EasyconfigError, SifmodError
@@ -22,8 +22,6 @@ from sifmod.migrate.conversion import Converted
 from sifmod.migrate.conversion import convert as converted
 from sifmod.migrate.shpc import convert_recipe
 from sifmod.site.settings import Site, load_settings
-
-_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command()
@@ -40,8 +38,12 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--full-name", is_flag=True, help="Name modules as SHPC does, by the whole path of the recipe.")
 @click.option("--shpc", "recipe", default="", metavar="NAME[:TAG]", help="Convert a recipe of a registry of SHPC.")
 @click.option("--registry", default="", metavar="DIR|URL", help="Checkout or address of the registry with the recipe.")
-@click.option("--all", "checkout", type=_FOLDER, metavar="DIR", help="Convert all recipes of a registry of SHPC.")
-@click.option("--installed", type=_FOLDER, metavar="DIR", help="Convert the modules that SHPC has installed into DIR.")
+@click.option(
+    "--installed",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Convert the modules that SHPC has installed into DIR.",
+)
 @force_option
 @site_option
 @json_option
@@ -52,7 +54,6 @@ def convert(
     full_name: bool,
     recipe: str,
     registry: str,
-    checkout: Optional[Path],
     installed: Optional[Path],
     force: bool,
     site_name: str,
@@ -66,9 +67,8 @@ def convert(
 
     A recipe of SHPC is a container.yaml: its image by digest, its aliases as wrappers, its variables. --shpc finds one
     in a registry, by its name or the end of that: in a checkout, or in the index that the registry publishes. No image
-    is pulled. --all converts each recipe of a checkout, for its latest tag, and --installed the module files of SHPC,
-    whose images are linked instead of pulled; both need a new --output DIR, in which eb --robot=DIR finds the
-    easyconfigs.
+    is pulled. --installed converts the module files of SHPC, whose images are linked instead of pulled; it needs a new
+    --output DIR, in which eb --robot=DIR finds the easyconfigs.
 
     \b
     Examples:
@@ -77,17 +77,14 @@ def convert(
       sifmod convert container.yaml --tag 1.9--h91753b0_8
       sifmod convert --shpc samtools --registry shpc-registry -o .
       sifmod convert --shpc bwa:0.7.17 --registry https://github.com/ORG/REPO
-      sifmod convert --all shpc-registry -o easyconfigs
       sifmod convert --installed /apps/shpc/modules -o easyconfigs --full-name
     """
     if output and str(output) == STANDARD_OUTPUT:
         output = None
-    folders = [one for one in (checkout, installed) if one]
-    _check_usage(files, recipe, registry, folders, output, tag=tag, full_name=full_name, as_json=as_json)
+    _check_usage(files, recipe, registry, installed, output, tag=tag, full_name=full_name, as_json=as_json)
     site = load_settings(site=site_name).site
-    if output and folders:
-        convert_all = convert_registry if checkout else convert_installed
-        batch = convert_all(folders[0], site, output=output, full_name=full_name, force=force)
+    if output and installed:
+        batch = convert_installed(installed, site, output=output, full_name=full_name, force=force)
         echo_batch(batch, output, as_json=as_json)
         return
     done: dict[str, Path] = {}
@@ -139,19 +136,19 @@ def _check_usage(
     files: tuple[Path, ...],
     recipe: str,
     registry: str,
-    folders: Sequence[Path],
+    installed: Optional[Path],
     output: Optional[Path],
     *,
     tag: str,
     full_name: bool,
     as_json: bool,
 ) -> None:
-    if bool(files) + bool(recipe) + len(folders) != 1:
-        raise click.UsageError("give easyconfigs or recipes, or one of --shpc, --all and --installed")
+    if bool(files) + bool(recipe) + bool(installed) != 1:
+        raise click.UsageError("give easyconfigs or recipes, or one of --shpc and --installed")
     if bool(recipe) != bool(registry):
         raise click.UsageError("--shpc NAME[:TAG] and --registry DIR|URL belong together")
-    if folders and not output:
-        raise click.UsageError("--all and --installed need --output DIR")
+    if installed and not output:
+        raise click.UsageError("--installed needs --output DIR")
     if tag and (len(files) != 1 or not _is_recipe(files[0])):
         raise click.UsageError("--tag is for one recipe of SHPC in a file")
     if len(files) > 1 and not (output.is_dir() if output else as_json):

@@ -10,22 +10,12 @@ from typing import Optional
 
 from sifmod.commands.output import echo_error, echo_json, echo_whole
 from sifmod.commands.progress import shown_progress
-from sifmod.fetch.recipes import read_recipe, recipe_files
 from sifmod.migrate.conversion import Converted
-from sifmod.migrate.shpc import ConvertedTool, convert_recipe, convert_tool
+from sifmod.migrate.shpc import ConvertedTool, convert_tool
 from sifmod.migrate.shpcbatch import Batch, convert_all
 from sifmod.migrate.shpctree import installed_modules, read_module
 from sifmod.site.settings import Site
 from sifmod.text.size import counted
-
-
-def convert_registry(registry: Path, site: Site, *, output: Path, full_name: bool, force: bool) -> Batch:
-    """Convert all recipes of a registry into a folder."""
-
-    def one(path: Path) -> ConvertedTool:
-        return convert_recipe(read_recipe(path), site, full_name=full_name)
-
-    return convert_all(recipe_files(registry), one, output=output, force=force, progress=shown_progress())
 
 
 def convert_installed(tree: Path, site: Site, *, output: Path, full_name: bool, force: bool) -> Batch:

@@ -1,4 +1,4 @@
-"""Many recipes or modules of SHPC, converted into a folder of easyconfigs in which `eb --robot` finds each."""
+"""Many modules of SHPC, converted into a folder of easyconfigs in which `eb --robot` finds each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sifmod.text.progress import Progress
 
 @dataclass
 class Batch:
-    """What became of many recipes or modules: what each easyconfig was made from, and what was refused, and why."""
+    """What became of many modules: what each easyconfig was made from, and what was refused, and why."""
 
     written: list[tuple[Path, Path, ConvertedTool]] = field(default_factory=list)
     refused: list[tuple[Path, RecipeError]] = field(default_factory=list)

@@ -37,61 +37,45 @@ def test_a_recipe_is_printed_or_written(call: Call, tmp_path: Path) -> None:
     assert (tmp_path / "out/aligner-1.10--h5bf99c6_0.eb").exists()
 
 
-def test_a_whole_registry(call: Call, tmp_path: Path) -> None:
-    result = call("convert", "--all", RECIPES, "--output", "out", "--full-name")
-    assert result.exit_code == RecipeError.exit_code
-    assert result.stdout.splitlines()[:3] == [
-        "wrote 7 easyconfigs to out",
-        "2 refused: no digest",
-        "1 refused: a file that it names is outside its folder",
-    ]
-    assert result.stderr.count("can't be converted") == 3
-    written = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.eb"))
-    assert written[0] == "d/docker.example.org-notes-lab/docker.example.org-notes-lab-3.10.eb"
-    assert len(written) == 7
-    again = call("convert", "--all", RECIPES, "--output", "out")
-    assert "'out' is not empty: choose a new folder" in str(again.exception)
-    result = call("convert", "--all", RECIPES, "--output", "other", "--json")
-    said = json.loads(result.stdout)
-    assert len(said["converted"]) == 6
-    problem = next(one for one in said["failed"] if one["reason"] == "the same name and version as another one")
-    assert "aligner-1.10--h5bf99c6_0: convert both with --full-name" in problem["problem"]
-
-
-def test_a_recipe_that_can_not_be_read_or_named_does_not_stop_the_others(call: Call, tmp_path: Path) -> None:
-    good = (RECIPES / ALIGNER / "container.yaml").read_text()
-    for name, text in {
-        "good": good,
-        "long": good.replace(ALIGNER, f"example.org/{'x' * 250}"),
-        "deep": good.replace(ALIGNER, f"example.org/{'/'.join(['x' * 90] * 3)}"),
-    }.items():
-        folder = tmp_path / "registry" / name
-        folder.mkdir(parents=True)
-        (folder / "container.yaml").write_text(text)
-    gone = tmp_path / "registry/gone"
-    gone.mkdir()
-    (gone / "container.yaml").symlink_to("nowhere")
-    result = call("convert", "--all", "registry", "--output", "out", "--full-name")
-    assert result.exit_code == RecipeError.exit_code
-    assert result.stdout.splitlines()[0] == "wrote 1 easyconfig to out"
-    assert result.stderr.count("has more than 200 characters: choose a shorter one") == 2
-    assert "'registry/gone/container.yaml' can't be read: No such file or directory" in result.stderr
+def installed(folder: Path, sif: str, options: str = "") -> None:
+    folder.mkdir(parents=True)
+    text = "-- Created by singularity-hpc\nhelp([[\n"
+    text += (
+        f" - tool:\n       singularity exec {options}<container> /bin/tool \"$@\"\n]])\nlocal containerPath = '{sif}'\n"
+    )
+    (folder / "module.lua").write_text(text)
 
 
 def test_an_installed_tree(call: Call, tmp_path: Path) -> None:
-    folder = tmp_path / "modules/example/tool/1.0"
-    folder.mkdir(parents=True)
     sif = tmp_path / f"my images/{'of-a-long-path/' * 10}tool.sif"
     sif.parent.mkdir(parents=True)
     sif.write_bytes(b"")
-    text = "-- Created by singularity-hpc\nhelp([[\n"
-    text += f" - tool:\n       singularity exec <container> /bin/tool \"$@\"\n]])\nlocal containerPath = '{sif}'\n"
-    (folder / "module.lua").write_text(text)
+    installed(tmp_path / "modules/example/tool/1.0", str(sif))
     result = call("convert", "--installed", "modules", "--output", "out")
     assert (result.exit_code, result.stdout) == (0, "wrote 1 easyconfig to out\n")
     made = (tmp_path / "out/t/tool/tool-1.0.eb").read_text()
     assert "sources = ['tool.sif']\nimage_mode = 'link'\n" in made
     assert f"\n#     eb --sourcepath='{sif.parent}' FILE.eb\n" in made
+    again = call("convert", "--installed", "modules", "--output", "out")
+    assert "'out' is not empty: choose a new folder" in str(again.exception)
+
+
+def test_a_module_that_can_not_be_read_or_named_does_not_stop_the_others(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "tool.sif").touch()
+    for name in ("a/tool", "b/tool", f"example.org/{'x' * 250}", f"example.org/{'/'.join(['x' * 90] * 3)}"):
+        installed(tmp_path / "modules" / name / "1.0", str(tmp_path / "tool.sif"))
+    installed(tmp_path / "modules/gone/1.0", "/gone.sif")
+    (secret := tmp_path / "modules/secret/1.0/module.lua").parent.mkdir(parents=True)
+    secret.write_bytes(b"\xff")
+    result = call("convert", "--installed", "modules", "--output", "out", "--full-name")
+    assert result.exit_code == RecipeError.exit_code
+    assert result.stdout.splitlines()[0] == "wrote 2 easyconfigs to out"
+    assert result.stderr.count("has more than 200 characters: choose a shorter one") == 2
+    assert "its image '/gone.sif' is not there" in result.stderr
+    assert "it is not UTF-8" in result.stderr
+    said = json.loads(call("convert", "--installed", "modules", "--output", "other", "--json").stdout)
+    reasons = [one["reason"] for one in said["failed"]]
+    assert (len(said["converted"]), reasons.count("the same name and version as another one")) == (2, 1)
 
 
 def test_a_recipe_is_found_in_a_checkout(call: Call, tmp_path: Path) -> None:
@@ -109,10 +93,9 @@ def test_a_recipe_is_found_in_a_checkout(call: Call, tmp_path: Path) -> None:
     "words",
     [
         ["convert"],
-        ["convert", "--all", "."],
-        ["convert", "--all", ".", "x.yaml", "-o", "out"],
-        ["convert", "--all", ".", "--tag", "1", "-o", "out"],
-        ["convert", "--all", ".", "--installed", ".", "-o", "out"],
+        ["convert", "--installed", "."],
+        ["convert", "--installed", ".", "x.yaml", "-o", "out"],
+        ["convert", "--installed", ".", "--tag", "1", "-o", "out"],
         ["convert", "x.yaml", "y.yaml", "--tag", "1", "-o", "."],
         ["convert", "x.eb", "--full-name"],
         ["convert", "--shpc", "solver"],
