@@ -126,14 +126,14 @@ def test_two_jobs_on_the_same_nodes_have_different_ports(demo: User) -> None:
 def test_a_hostile_slurm_variable_is_refused_and_never_evaluated(demo: User, job_directory: Path, value: str) -> None:
     demo.env["HOSTILE"] = value
     done = demo.run(
-        f"{LOAD}; SLURM_PROCID=0 SLURM_NTASKS=$HOSTILE SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_JOB_ID=1 SLURM_STEP_ID=0 "
-        "singularity exec $SIF conda-python-distributed -c pass",
+        f"{LOAD}; SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=$HOSTILE SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_JOB_ID=1 "
+        "SLURM_STEP_ID=0 singularity exec $SIF conda-python-distributed -c pass",
         check=False,
         cwd=job_directory,
     )
     del demo.env["HOSTILE"]
     assert done.returncode == 1
-    assert "SLURM_NTASKS" in done.stderr
+    assert "SLURM_STEP_NUM_TASKS" in done.stderr
     assert list(job_directory.iterdir()) == []
     assert not Path("/tmp/sifmod-was-here").exists()
 
@@ -284,7 +284,15 @@ def test_a_batch_script_without_srun_is_refused(demo: User, job_directory: Path)
     run = "singularity exec $SIF conda-python-distributed -c 'print(1)'"
     done = demo.run(f"{LOAD}; sbatch --wait -n2 -o out.txt --wrap {shlex.quote(run)}", check=False, cwd=job_directory)
     assert done.returncode != 0
-    assert "is this a Slurm step?" in (job_directory / "out.txt").read_text()
+    assert "put srun in front of the command" in (job_directory / "out.txt").read_text()
+
+
+def test_the_shell_of_salloc_is_one_process_and_names_srun(demo: User) -> None:
+    """It is a step of one task, which keeps the variables of the job: these options are what salloc gives its shell."""
+    shell = f"srun --interactive --preserve-env singularity exec $SIF conda-python-distributed -c {shlex.quote(SHOW)}"
+    done = demo.run(f"{LOAD}; salloc --quiet -N2 -n4 {shell}")
+    assert ranks(done.stdout)[0]["WORLD_SIZE"] == "1"
+    assert "this step has 1 of the 4 tasks of the job: put srun in front" in done.stderr
 
 
 def test_the_folder_for_temporary_files_of_a_job_is_in_containers_on_all_its_nodes(demo: User, scratch: Path) -> None:

@@ -8,9 +8,9 @@ fail() {
 
 # The functions below set a variable instead of printing, because every $(...) costs each rank a process.
 
-# number NAME VARIABLE: set NAME to the number in a variable of Slurm, without evaluating it.
+# number NAME VARIABLE: set NAME to the number in a variable of Slurm or another launcher, without evaluating it.
 number() {
-    [[ ${!2-} =~ ^[0-9]+$ ]] || fail "$2 should be a number set by Slurm but is '${!2-}': is this a Slurm step?"
+    [[ ${!2-} =~ ^[0-9]+$ ]] || fail "$2 should be a number but is '${!2-}': is this a step of Slurm, started by srun?"
     printf -v "$1" %s "$((10#${!2}))"
 }
 
@@ -22,6 +22,18 @@ count_local_tasks() {
         fail "SLURM_GTIDS should list the tasks of this node but is '${SLURM_GTIDS-}': is this a Slurm step?"
     IFS=, read -ra ids <<<"$SLURM_GTIDS"
     printf -v "$1" %s "${#ids[@]}"
+}
+
+# check_step: fail in the batch script of a job, which is one process with the variables of a task.
+check_step() {
+    [[ -v SLURM_STEP_ID ]] || fail 'this is the batch script of a job, not one of its tasks: put srun in front of the command'
+}
+
+# name_srun WHAT OF_STEP OF_JOB: say so if the job has more than this step. The shell of salloc is a step of one task.
+name_srun() {
+    if [[ $3 =~ ^[0-9]{1,9}$ ]] && ((10#$3 > $2)); then
+        printf '%s: this step has %s of the %s %s of the job: put srun in front of the command to use all\n' "${0##*/}" "$2" "$3" "$1" >&2
+    fi
 }
 
 # set_port JOB STEP: unless MASTER_PORT is set, set it to the port that Slurm reserved for the step, or to one below the

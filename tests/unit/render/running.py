@@ -132,8 +132,16 @@ class Runscript:
         """Return what the runscript has printed, and how it ended."""
         spec = a_spec(python=PythonLayout(str(self.prefix)), venv="", gpu=gpu)
         texts = outputs(spec, self.site or a_site())
-        for name in (self.name, "values.sh", "more-values.sh", "slurm.sh", *(["caches.sh"] if self.site else [])):
+        for name in (
+            self.name,
+            "values.sh",
+            "more-values.sh",
+            "slurm.sh",
+            "get-master",
+            *(["caches.sh"] if self.site else []),
+        ):
             (self.folder / name).write_text(texts[f"runscripts/{name}"])
+        (self.folder / "get-master").chmod(0o755)
         return ran(
             ["bash", self.folder / self.name, *words],
             env={"PATH": "/usr/bin:/bin", "TMPDIR": str(self.folder), **environ},
@@ -149,6 +157,7 @@ class Runscript:
 STEP = {
     "SLURM_PROCID": "5",
     "SLURM_NTASKS": "8",
+    "SLURM_STEP_NUM_TASKS": "8",
     "SLURM_LOCALID": "1",
     "SLURM_NODEID": "1",
     "SLURM_GTIDS": "4,5,6,7",

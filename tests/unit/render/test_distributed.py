@@ -62,11 +62,11 @@ def test_outside_of_slurm_it_is_one_process_of_one_and_a_batch_script_is_told_so
     # slurm sets the variables of a task in batch scripts too, but for those of a step
     done = distributed.run(**{name: value for name, value in STEP.items() if name != "SLURM_STEP_ID"})
     assert done.returncode == 1
-    assert "is this a Slurm step?" in done.stderr
+    assert "put srun in front of the command" in done.stderr
 
 
 @pytest.mark.parametrize(
-    "name", ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID", "SLURM_STEP_ID"]
+    "name", ["SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_JOB_ID", "SLURM_STEP_ID"]
 )
 @pytest.mark.parametrize("value", ["", "x", "a[$(touch y)]", "1;2", "-1"])
 def test_a_variable_that_is_no_number_is_named_and_never_evaluated(
@@ -74,9 +74,93 @@ def test_a_variable_that_is_no_number_is_named_and_never_evaluated(
 ) -> None:
     done = distributed.run(**{**STEP, name: value})
     assert done.returncode == 1
-    assert f"{name} should be a number set by Slurm but is '{value}'" in done.stderr
+    assert f"{name} should be a number but is '{value}'" in done.stderr
     assert done.stdout == ""
     assert not list(tmp_path.rglob("y"))
+
+
+JOB = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "nid[004-005]"}
+BATCH = {**JOB, "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}
+ONE_TASK = {
+    **BATCH,
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "0",
+    "SLURM_GTIDS": "0",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "1",
+}
+TORCHRUN = {
+    "RANK": "3",
+    "WORLD_SIZE": "4",
+    "LOCAL_RANK": "1",
+    "LOCAL_WORLD_SIZE": "2",
+    "GROUP_RANK": "1",
+    "MASTER_ADDR": "a",
+    "MASTER_PORT": "9",
+}
+HYDRA = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
+OPEN_MPI = {
+    f"OMPI_COMM_WORLD_{name}": value for name, value in zip(("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"), "3412")
+}
+PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR")
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        (TORCHRUN, "3 4 1 2 1 a"),
+        ({**STEP, **TORCHRUN, **HYDRA}, "3 4 1 2 1 a"),
+        ({**ONE_TASK, **HYDRA, "SLURM_NODEID": "1"}, "3 4 1 2 1 nid004"),
+        ({**BATCH, **OPEN_MPI}, "3 4 1 2 1 nid004"),
+        ({**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "4", "MASTER_PORT": "9"}, "3 4 1 4 0 127.0.0.1"),
+        ({**STEP, "PMI_RANK": "5", "PMI_SIZE": "8"}, "5 8 1 4 1 nid001"),  # Slurm's own plugins
+        ({**STEP, "PMIX_RANK": "5"}, "5 8 1 4 1 nid001"),
+        ({**ONE_TASK, "PMIX_RANK": "0", "PMIX_NAMESPACE": "slurm.pmix.7.0"}, "0 1 0 1 0 nid004"),
+        ({**STEP, "RANK": "0", "WORLD_SIZE": "1"}, "5 8 1 4 1 nid001"),  # left from an earlier start
+        ({**STEP, **TORCHRUN, "RANK": "0", "WORLD_SIZE": "1", "TORCHELASTIC_RUN_ID": "x"}, "0 1 0 1 1 a"),
+    ],
+)
+def test_the_launcher_that_started_a_process_gives_its_rank(
+    distributed: Runscript, given: dict[str, str], place: str
+) -> None:
+    variables = variables_of(distributed(**given))
+    assert " ".join(variables[name] for name in PLACE) == place
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({**ONE_TASK, "PMIX_RANK": "0"}, "start the ranks with srun"),
+        ({"PMIX_RANK": "0"}, "start the ranks with srun"),
+        (
+            {**ONE_TASK, "PMI_RANK": "1", "PMI_SIZE": "4"},
+            "MPI_LOCALRANKID and MPI_LOCALNRANKS are not: set them too, or start the ranks with srun",
+        ),
+        ({**HYDRA}, "MASTER_ADDR or MASTER_PORT is missing"),
+        ({**OPEN_MPI, "MASTER_ADDR": "a"}, "MASTER_ADDR or MASTER_PORT is missing"),
+        ({**HYDRA, "MPI_LOCALNRANKS": "0"}, "MPI_LOCALRANKID is '1', but should be less than MPI_LOCALNRANKS, '0'"),
+        ({**HYDRA, "PMI_SIZE": "a[$(touch y)]"}, "PMI_SIZE should be a number"),
+    ],
+)
+def test_ranks_that_a_launcher_half_names_are_refused(
+    distributed: Runscript, tmp_path: Path, given: dict[str, str], message: str
+) -> None:
+    done = distributed.run(**given)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert message in done.stderr
+    assert not list(tmp_path.rglob("y"))
+
+
+@pytest.mark.parametrize(
+    ("script", "lacking"),
+    [("conda-python-distributed", "1 of the 4 tasks"), ("torchrun-distributed", "1 of the 2 nodes")],
+)
+def test_a_step_smaller_than_its_job_names_srun(
+    launcher: Callable[[str], Runscript], script: str, lacking: str
+) -> None:
+    done = launcher(script).run(**ONE_TASK, SLURM_STEP_NUM_NODES="1", SLURM_NNODES="2")
+    assert done.returncode == 0
+    assert f"{script}: this step has {lacking} of the job: put srun in front" in done.stderr
 
 
 @pytest.mark.parametrize("script", ["conda-python-distributed", "torchrun-distributed"])
@@ -128,7 +212,7 @@ def test_the_tasks_of_a_node_share_its_gpus(
     for number in range(there):
         (tmp_path / f"gpu{number}").touch()
     tasks = len(expected)
-    step = {**STEP, **more, "SLURM_NTASKS": str(tasks), "SLURM_GTIDS": ",".join(map(str, range(tasks)))}
+    step = {**STEP, **more, "SLURM_STEP_NUM_TASKS": str(tasks), "SLURM_GTIDS": ",".join(map(str, range(tasks)))}
     if granted is not None:
         step[VISIBLE[gpu]] = granted
     seen, said = [], ""

@@ -31,7 +31,7 @@ def test_torchrun_names_a_variable_that_is_no_number_and_never_evaluates_it(
 ) -> None:
     done = torchrun.run("x.py", **{**TORCHRUN_STEP, name: value})
     assert done.returncode == 1
-    assert f"{name} should be a number set by Slurm but is '{value}'" in done.stderr
+    assert f"{name} should be a number but is '{value}'" in done.stderr
     assert done.stdout == ""
     assert not list(tmp_path.rglob("y"))
 
