@@ -129,26 +129,6 @@ def test_a_lock_gives_the_definition_that_it_was_written_with(installed: tuple[L
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "group"), [("poetry.lock", "main"), ("pdm.lock", "default")])
-def test_a_lock_of_hashes_takes_these_files_and_the_base_s_packages(
-    lab: Lab, wheels: Path, name: str, group: str
-) -> None:
-    versions = {"demo-vendor": "1.2.3+site", "greeting": "1.0", "needs-vendor": "1.0"}
-    sums = {one.name.partition("-")[0]: hashlib.sha256(one.read_bytes()).hexdigest() for one in wheels.iterdir()}
-    packages = "".join(
-        f'[[package]]\nname = "{package}"\nversion = "{version}"\ngroups = ["{group}"]\n'
-        f'files = [{{file = "x.whl", hash = "sha256:{sums[package.replace("-", "_")]}"}}]\n'
-        for package, version in versions.items()
-    )
-    lab.write(name, packages)
-    made = json.loads(lab.new(f"{name} --name lab --json").stdout)
-    assert made["parameters"]["expected_packages"] == versions
-    assert re.findall('name = "([a-z-]+)"', next(iter(made["files"].values()))) == ["greeting", "needs-vendor"]
-    lab.write(name, packages.replace(sums["greeting"], "0" * 64))
-    assert "has a hash that the package does not have" in lab.refused(f"{name} --name other")
-
-
 def test_on_top_the_image_is_the_base_s_in_place(lab: Lab) -> None:
     module = lab.install("requirements.txt --name lab --on-top")
     root = lab.user.installdir(module)

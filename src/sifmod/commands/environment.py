@@ -66,10 +66,10 @@ def environment(
 ) -> None:
     """Write an easyconfig for an image with the packages of a file.
 
-    FILE is a requirements file of pip (NAME.txt, NAME.in), a lock (pylock.toml, uv.lock, poetry.lock, pdm.lock), a
-    pyproject.toml, whose dependencies are taken, an environment.yml of conda, or an explicit list of conda. A
-    definition file and a lock are written beside the easyconfig: eb builds an image from the base in which the base's
-    own packages are kept. With --on-top the image is the base's, and the packages are in user software.
+    FILE is a requirements file of pip (NAME.txt, NAME.in), a lock (pylock.toml, uv.lock), a pyproject.toml, whose
+    dependencies are taken, an environment.yml of conda, or an explicit list of conda. A definition file and a lock
+    are written beside the easyconfig: eb builds an image from the base in which the base's own packages are kept.
+    With --on-top the image is the base's, and the packages are in user software.
 
     Exit status: 0; 1 if the output exists, OTHER.eb is not a container easyconfig, or FILE can't be read or locked for
     the base; 3 if a value can't be used; 4 if the site's settings are wrong; 5 if the base is not an image or can't be

@@ -10,14 +10,14 @@ from typing import Union
 
 from sifmod.environment.conda import CondaSource, is_explicit, read_conda
 from sifmod.environment.python import Source
-from sifmod.environment.requirements import PIXI, read_pyproject, read_requirements, text_of, toml_of
-from sifmod.environment.toollock import NAMES, UV_LOCK, read_indexed_lock
+from sifmod.environment.requirements import PDM, PIXI, POETRY, read_pyproject, read_requirements, text_of, toml_of
+from sifmod.environment.toollock import UV_LOCK
 from sifmod.errors import SifmodError
 
 AnySource = Union[Source, CondaSource]
 
 # Locks that only the tool of their name reads, and what makes a file of packages from the project.
-_OTHERS = {"pixi.lock": PIXI}
+_OTHERS = {"pdm.lock": PDM, "pixi.lock": PIXI, "poetry.lock": POETRY}
 
 
 class Kind(Enum):
@@ -33,7 +33,7 @@ def kind_of(path: Path) -> Kind:
     """Return the kind of a file of packages, or raise SifmodError; its reader says whether all of it can be taken."""
     if path.name in _OTHERS:
         raise SifmodError(f"'{path}' is not read here: write a file with {_OTHERS[path.name]}")
-    if path.name in NAMES:
+    if path.name == UV_LOCK:
         return Kind.LOCK
     text, suffix = text_of(path), path.suffix.lower()
     if is_explicit(text) or suffix in (".yml", ".yaml"):
@@ -45,7 +45,7 @@ def kind_of(path: Path) -> Kind:
         return Kind.REQUIREMENTS
     raise SifmodError(
         f"'{path}' is none of the files of packages by its name and content: a requirements file (NAME.txt, NAME.in), "
-        f"a lock (pylock.toml, {', '.join(NAMES)}), a pyproject.toml, an environment.yml, or a list of conda with "
+        f"a lock (pylock.toml, {UV_LOCK}), a pyproject.toml, an environment.yml, or a list of conda with "
         "@EXPLICIT"
     )
 
@@ -59,8 +59,7 @@ def read_packages(path: Path, kind: Kind, *, extras: Sequence[str] = (), groups:
     if kind is Kind.CONDA:
         return read_conda(path)
     if kind is Kind.LOCK:
-        is_indexed = path.name in NAMES and path.name != UV_LOCK
-        return Source(requirements=read_indexed_lock(path)) if is_indexed else Source(lock=path)
+        return Source(lock=path)
     if kind is Kind.PROJECT:
         return Source(requirements=read_pyproject(path, extras=extras, groups=groups))
     return Source(requirements=read_requirements(path))

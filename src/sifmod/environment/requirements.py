@@ -87,11 +87,6 @@ def read_requirements(path: Path) -> Requirements:
     """Return the requirements of a requirements file, and of the files that it includes."""
     found = _Found(path.parent.absolute())
     _read_file(path, found, found.requirements, above=())
-    return _all_of(path, found)
-
-
-def _all_of(path: Path, found: _Found) -> Requirements:
-    """Return what was found in a file; SifmodError if that is no package."""
     if not found.requirements:
         raise SifmodError(f"'{path}' names no packages")
     return Requirements(
@@ -144,18 +139,6 @@ def read_pyproject(path: Path, *, extras: Sequence[str] = (), groups: Sequence[s
         folder=found.top,
         notes=tuple(notes),
     )
-
-
-def requirements_of(path: Path, texts: Sequence[str]) -> Requirements:
-    """Return the requirements that a lock names, as lines of a requirements file."""
-    found = _Found(path.parent.absolute())
-    for text in texts:
-        check_line(text, f"'{path}'")
-        line, name = _requirement(
-            text, f"'{path}', the package {text.partition(' --hash')[0]!r}", path.parent, found.top
-        )
-        found.requirements[line] = name
-    return _all_of(path, found)
 
 
 def toml_of(path: Path) -> dict[str, Any]:
@@ -481,7 +464,11 @@ def _refuse_sources(path: Path, tables: Mapping[str, Any], names: Iterable[str])
 
 # Tables in which tools of projects keep dependencies that [project] lacks: which tool, where, and what makes a file of
 # packages from them.
-POETRY = "'poetry export -f requirements.txt -o requirements.txt', and name that file"
+# Poetry 2 exports by a plugin (its documentation, "Commands", "export").
+POETRY = (
+    "'poetry self add poetry-plugin-export' and 'poetry export -f requirements.txt -o requirements.txt', and name that "
+    "file"
+)
 PDM = "'pdm export -f requirements -o requirements.txt', and name that file"
 PIXI = "'pixi project export conda-environment environment.yml', and name that file"
 UV = "'uv export --no-emit-project --format pylock.toml -o pylock.toml', and name that file"

@@ -43,6 +43,8 @@ def test_the_kind_follows_from_name_and_content(tmp_path: Path, name: str, text:
         ("setup.py", b"import setuptools\n", "none of the files of packages"),
         ("Pipfile", b"[packages]\n", "none of the files of packages"),
         ("pixi.lock", b"", "write a file with 'pixi "),
+        ("pdm.lock", b"", "write a file with 'pdm export "),
+        ("poetry.lock", b"", "'poetry self add poetry-plugin-export' and 'poetry export "),
         ("x.toml", b"= 1\n", "is not TOML"),
         ("image.sif", b"SIF\xff", "is not UTF-8 text"),
     ],
