@@ -77,8 +77,9 @@ try:
     from sifmod.errors import InstallError, ParameterError, RuntimeMissingError, SifmodError
     from sifmod.fetch.credentials import take_from_environment
     from sifmod.fetch.definition import Definition, beside
+    from sifmod.fetch.records import StoredImage
     from sifmod.fetch.repository import image_in_repositories, unpacked_image
-    from sifmod.fetch.store import ImageStore, StoredImage
+    from sifmod.fetch.store import ImageStore
     from sifmod.fetch.uri import image_uri
     from sifmod.host.interruption import Interruption
     from sifmod.host.runtime import ContainerRuntime
@@ -470,8 +471,8 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         # `eb --job` skips checksums too; only with --inject-checksums is the easyconfig not validated
         if skip_checksums and not self.cfg["sources"] and build_option("validate") and not self.cfg.validation:
             raise EasyBuildError(
-                "a pulled or built image has different bytes each time, so its checksum is useless; pin the image "
-                "instead: image_uri = '...@%s'",
+                "a pulled or built image has different bytes each time, so only this copy would have the checksum: pin "
+                "the image instead: image_uri = '...@%s'",
                 self._stored.digest if self._stored and self._stored.digest else "sha256:...",
             )
 
@@ -493,11 +494,12 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         folder = Path(source_paths()[0], letter_dir_for(self.name), self.name)
         store = ImageStore(folder=folder, runtime=runtime, site=site, say=_trace, progress=easybuild_progress())
         again = build_option("force_download") in (FORCE_DOWNLOAD_ALL, FORCE_DOWNLOAD_SOURCES)
+        checksum = self.get_checksum_for(checksums=self.cfg["checksums"], filename=self._image_file_name(), index=0)
+        sha256 = "" if build_option("ignore_checksums") else sha256_in(checksum)
         if self.cfg["image_uri"]:
-            path, self._stored = store.pull(image_uri(self.cfg["image_uri"]), again=again)
+            path, self._stored = store.pull(image_uri(self.cfg["image_uri"]), again=again, sha256=sha256)
         else:
-            path, self._stored = store.build(self._definition(), stem=self._stem(), again=again)
-        checksum = self.get_checksum_for(checksums=self.cfg["checksums"], filename=path.name, index=0)
+            path, self._stored = store.build(self._definition(), stem=self._stem(), again=again, sha256=sha256)
         source = {"name": path.name, "path": str(path), "cmd": None, "checksum": checksum, "finalpath": self.builddir}
         self.src.append(source)
 

@@ -84,6 +84,7 @@ class User:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         environ["EASYBUILD_OUTPUT_STYLE"] = "basic"  # with Rich, EasyBuild wraps its lines at 80 columns in a pipe too
         environ.update(EASYBUILD_PREFIX=str(self.prefix), MODULEPATH=str(self.prefix / "modules" / "all"))
+        environ["XDG_STATE_HOME"] = str(self.prefix / "state")
         environ.update({"SIFMOD_SITE": str(TESTBED / "plain-site.toml"), **self.env})
         return environ
 

@@ -23,8 +23,9 @@ settings.load_profile("sifmod")
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep a loaded container module and the developer's own settings out of every test."""
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep a loaded container module and the developer's own settings and records out of every test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
     for name in list(os.environ):
         if name.startswith(("SINGULARITY", "APPTAINER", "SIFMOD_")) and name not in ("SIFMOD_UPDATE_GOLDEN",):
             monkeypatch.delenv(name)

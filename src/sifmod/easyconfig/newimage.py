@@ -13,7 +13,7 @@ from sifmod.errors import ImageError, ParameterError, os_errors
 from sifmod.fetch.credentials import find_credentials
 from sifmod.fetch.local import local_digest
 from sifmod.fetch.registry import Registry
-from sifmod.fetch.store import ImageStore, record_of
+from sifmod.fetch.store import ImageStore
 from sifmod.fetch.uri import LOCAL_SCHEMES, ImageUri, image_uri
 from sifmod.host.files import sha256_of
 from sifmod.host.runtime import find_runtime
@@ -45,7 +45,6 @@ class NewImage:
         with os_errors(ImageError, f"moving the image '{self.path}' to '{target}' failed"):
             target.parent.mkdir(parents=True, exist_ok=True)
             self.path.replace(target)
-            record_of(self.path).replace(record_of(target))
         return replace(self, path=target)
 
     def options_of_eb(self, easyconfig: Path, site: Site) -> tuple[str, ...]:

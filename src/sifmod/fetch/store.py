@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional
 
-from sifmod.errors import ImageError, SifmodError, os_errors
+from sifmod.errors import ImageError, RuntimeMissingError, SifmodError, os_errors
 from sifmod.fetch.credentials import (
     Credentials,
     find_all_credentials,
@@ -24,29 +23,17 @@ from sifmod.fetch.definition import Definition, registries_of
 from sifmod.fetch.dockerfile import build_folder, prepare
 from sifmod.fetch.local import local_digest, local_source
 from sifmod.fetch.making import Making
+from sifmod.fetch.records import StoredImage, record, record_of
 from sifmod.fetch.registry import Registry, check_login
 from sifmod.fetch.uri import ARCHIVE_SCHEMES, LOCAL_SCHEMES, ImageUri
 from sifmod.host.builder import find_builder
-from sifmod.host.files import content_of, sha256_of
-from sifmod.host.owners import other_writers
+from sifmod.host.files import sha256_of
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.striping import stripe_folder
-from sifmod.host.writing import put_in_place, write_whole
+from sifmod.host.writing import put_in_place
 from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
-from sifmod.text.digest import DIGEST, SHA256
 from sifmod.text.progress import QUIET, Progress
-
-
-@dataclass(frozen=True)
-class StoredImage:
-    """An image in the store."""
-
-    origin: str  # URI that it was pulled from, or `Definition.origin`
-    digest: str  # its digest in the registry, or its ID on the host that built it, as `sha256:...`; empty if unknown
-    sha256: str  # SHA-256 of the SIF, in hexadecimal
-    size: int  # its size in bytes
-    runtime: str  # version of the runtime that made it
 
 
 @dataclass(frozen=True)
@@ -59,15 +46,18 @@ class ImageStore:
     say: Callable[[str], None]
     progress: Progress = QUIET
 
-    def pull(self, uri: ImageUri, *, again: bool = False) -> tuple[Path, StoredImage]:
+    def pull(self, uri: ImageUri, *, again: bool = False, sha256: str = "") -> tuple[Path, StoredImage]:
         """Return the image of a URI; pull it unless the store has it already, or even then (`again`).
+
+        The store has images that this user has fetched, and, with the SHA-256 of `checksums`, others: the installer
+        compares it.
 
         Raises:
             ImageError: it can't be pulled; the message names the registry or the file, and the remedy.
         """
         target = self.folder / uri.file_name
-        with self._lock(target):
-            present = None if again else self._present(target, uri.text)
+        with self._lock(target), _naming_checksums(target, again=again):
+            present = None if again else self._present(target, uri.text, sha256)
             if present and not self._is_replaced(uri, present):
                 self.say(f"{uri.text} was pulled before: {target}")
                 return target, present
@@ -101,13 +91,15 @@ class ImageStore:
             digest = local_digest(uri)
         except SifmodError:
             return False  # such as on a compute node, after a pull on the login node
-        if digest in ("", present.digest):
+        if not digest or present.digest in ("", digest):
             return False
         self.say(f"{uri.text} was built again")
         return True
 
-    def build(self, definition: Definition, *, stem: str, again: bool = False) -> tuple[Path, StoredImage]:
-        """Return the image of a definition; build it unless the store has it, or always; the stem is for its file name.
+    def build(
+        self, definition: Definition, *, stem: str, again: bool = False, sha256: str = ""
+    ) -> tuple[Path, StoredImage]:
+        """Return the image of a definition, as `pull` does for a URI; the stem is for its file name.
 
         Raises:
             RuntimeMissingError: nothing on this host builds Dockerfiles.
@@ -116,8 +108,8 @@ class ImageStore:
         """
         origin = definition.origin
         target = self.folder / definition.file_name(stem)
-        with self._lock(target):
-            present = None if again else self._present(target, origin)
+        with self._lock(target), _naming_checksums(target, again=again):
+            present = None if again else self._present(target, origin, sha256)
             if present:
                 self.say(f"{definition.path.name} was built before: {target}")
                 return target, present
@@ -177,6 +169,9 @@ class ImageStore:
 
     @contextlib.contextmanager
     def _lock(self, target: Path) -> Iterator[None]:
+        if target.is_file() and not os.access(target.parent, os.W_OK):
+            yield  # another user fetches into this folder
+            return
         path = target.parent / f".{target.name}.lock"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -215,25 +210,18 @@ class ImageStore:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _present(self, target: Path, origin: str) -> Optional[StoredImage]:
-        """Return what is recorded of an image, if it is there and its record can be believed.
-
-        The image itself is compared with the record when it is used.
-        """
-        record = record_of(target)
+    def _present(self, target: Path, origin: str, sha256: str) -> Optional[StoredImage]:
+        """Return what is known of an image in the store; None if it is missing, or may be anybody's."""
+        if not target.is_file():
+            return None
         try:
-            writers = other_writers(record) or other_writers(record.parent)
-            stored = _parsed(content_of(record).decode())
-            if stored.origin != origin or target.stat().st_size != stored.size:
-                return None
-        except (OSError, ValueError, TypeError, KeyError, RecursionError):
-            return None
-        if writers:
-            self.say(
-                f"{target} was fetched before, but {writers} may change it and its record '{record}': fetching it again"
-            )
-            return None
-        return stored
+            stored, problem = record_of(target, origin), "you have no record of fetching it as it is now"
+        except OSError as error:
+            stored, problem = None, error.strerror
+        if stored or sha256:
+            return stored or StoredImage(origin, "", sha256, target.stat().st_size, "")
+        self.say(f"'{target}' is fetched again: {problem}")
+        return None
 
     def _keep(self, partial: Path, target: Path, *, origin: str, digest: str) -> StoredImage:
         check_is_sif(partial)
@@ -242,10 +230,14 @@ class ImageStore:
             size = partial.stat().st_size
             with self.progress.step(f"hashing {target.name}", size=size) as step:
                 sha256 = sha256_of(partial, progress=step.advance)
-            stored = StoredImage(origin, digest, sha256, size, self.runtime.version)
-            record_of(target).unlink(missing_ok=True)
+            stored = StoredImage(
+                origin, digest, sha256, size, self.runtime.version, modified=partial.stat().st_mtime_ns
+            )
+            try:
+                record(stored)
+            except OSError as error:
+                self.say(f"the next install fetches this image again, because it can't be recorded: {error.strerror}")
             put_in_place(partial, target)
-            write_whole(record_of(target), json.dumps(asdict(stored), indent=2, sort_keys=True) + "\n")
         return stored
 
     def _runtime(
@@ -265,18 +257,14 @@ class ImageStore:
         )
 
 
-def _parsed(text: str) -> StoredImage:
-    """Parse a record into narrow types."""
-    data = json.loads(text)
-    origin, digest, sha256, runtime = (str(data[key]) for key in ("origin", "digest", "sha256", "runtime"))
-    size = data["size"]
-    if type(size) is not int or not SHA256.fullmatch(sha256):
-        raise ValueError("the size or the SHA-256 is not valid")
-    if (digest and not DIGEST.fullmatch(digest)) or not (runtime.isprintable() and len(runtime) < 200):
-        raise ValueError("the digest or the version is not valid")
-    return StoredImage(origin, digest, sha256, size, runtime)
-
-
-def record_of(target: Path) -> Path:
-    """Return the path of the record that the store keeps of an image."""
-    return target.with_name(target.name + ".json")
+@contextlib.contextmanager
+def _naming_checksums(target: Path, *, again: bool) -> Iterator[None]:
+    """Name the way to use an image in the store that can't be fetched again."""
+    try:
+        yield
+    except (ImageError, RuntimeMissingError) as error:
+        if again or not target.is_file():
+            raise
+        raise type(error)(
+            f"{error}. To use '{target}' as it is, write its SHA-256 (see sha256sum) into checksums of the easyconfig"
+        ) from error

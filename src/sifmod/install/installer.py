@@ -24,8 +24,8 @@ from sifmod.container.runtime import squashfs_image, squashfs_users
 from sifmod.container.spec import ContainerSpec, squashfs_name
 from sifmod.errors import ImageError, InstallError, ParameterError, os_errors
 from sifmod.fetch.definition import kept_definition
+from sifmod.fetch.records import StoredImage
 from sifmod.fetch.signature import check_signature
-from sifmod.fetch.store import StoredImage
 from sifmod.finding import NOTE
 from sifmod.host.command import run
 from sifmod.host.files import content_of, folders_below, inside, lacking_space, sha256_of, size_of

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,6 +21,7 @@ from sifmod.text.version import natural_order
 
 # What differs between builds of a version and has no order: a hash, such as `h91753b0` of biocontainers.
 _HASH = re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*[0-9])(?=[0-9]*[a-z])[a-z]?[0-9a-f]{7,40}(?![A-Za-z0-9])")
+_MOST_SECONDS = 60  # for all registries together
 _LONG_NUMBER = 5  # digits of a date or of a number of a build, which is another form than a version
 
 
@@ -59,8 +62,16 @@ def standings(items: Sequence[Installation], site: Site) -> list[Standing]:
                 by_repository.setdefault((uri.registry, uri.repository), []).append((item, uri))
     away: set[str] = set()
     groups = list(by_repository.values())
+    ends = time.monotonic() + _MOST_SECONDS
+    found: dict[str, Standing] = {}
     with called_in_threads(lambda group: list(_of_repository(group, site, away)), groups) as results:
-        found = {one.module: one for result in results for one in result.result()}
+        for group, result in zip(groups, results):
+            try:
+                answers = result.result(max(0, ends - time.monotonic()))
+            except concurrent.futures.TimeoutError:  # the thread ends with the process
+                late = f"no whole answer of the registry {group[0][1].registry} in {_MOST_SECONDS} seconds"
+                answers = [_unknown(item, f"{late}: ask again later") for item, _uri in group]
+            found.update((one.module, one) for one in answers)
     return [found[item.full_module] for item in items if item.full_module in found]
 
 

@@ -1,5 +1,6 @@
 """The store of pulled images: what it believes, and where it writes."""
 
+import hashlib
 import json
 import os
 import time
@@ -11,13 +12,15 @@ import pytest
 from sifmod.errors import ImageError
 from sifmod.fetch import making
 from sifmod.fetch.definition import Definition
-from sifmod.fetch.store import ImageStore, record_of
+from sifmod.fetch.store import ImageStore
 from sifmod.fetch.uri import image_uri
 from sifmod.host import owners
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.site.settings import Site
 
 from ..support import SIF_HEADER, a_site
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything")
 
 # Notes each call beside itself, and makes an image.
 RUNTIME = """#!/bin/sh
@@ -44,12 +47,12 @@ class Store:
     def __init__(self, folder: Path, runtime: Path) -> None:
         self.said: list[str] = []
         self.folder, self._runtime = folder, runtime
-        self._store = ImageStore(folder, ContainerRuntime(runtime), a_site(), self.said.append)
-        self._uri = image_uri(f"docker-archive:{runtime.parent}/image.tar")
-        self.target = folder / self._uri.file_name
+        self.images = ImageStore(folder, ContainerRuntime(runtime), a_site(), self.said.append)
+        self.uri = image_uri(f"docker-archive:{runtime.parent}/image.tar")
+        self.target = folder / self.uri.file_name
 
     def __call__(self) -> Path:
-        return self._store.pull(self._uri)[0]
+        return self.images.pull(self.uri)[0]
 
     @property
     def pulls(self) -> int:
@@ -86,9 +89,7 @@ def test_an_image_is_pulled_once_and_in_a_private_folder(store: Store, runtime: 
     assert store() == store() == store.target
     assert store.pulls == 1
     assert Path(f"{runtime}.modes").read_text() == "700\n"
-    assert sorted(path.name for path in store.folder.iterdir() if path.suffix != ".lock") == sorted(
-        [store.target.name, record_of(store.target).name]
-    )
+    assert [path for path in store.folder.iterdir() if path.suffix != ".lock"] == [store.target]
 
 
 def test_what_a_killed_pull_has_left_is_in_nobody_s_way(store: Store, tmp_path: Path) -> None:
@@ -106,18 +107,62 @@ def test_what_a_killed_pull_has_left_is_in_nobody_s_way(store: Store, tmp_path: 
     assert not partial.exists()
 
 
-@pytest.mark.parametrize("victim", ["record", "folder"])
+@pytest.fixture
+def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state/sifmod/images"
+
+
+def test_an_image_of_a_clone_is_used_only_with_a_checksum(store: Store, records: Path, runtime: Path) -> None:
+    """It lies where an image would be pulled to, with the record that sifmod 1 kept there."""
+    store.folder.mkdir()
+    store.target.write_bytes(b"evil")
+    sha256 = hashlib.sha256(b"evil").hexdigest()
+    record = {"origin": store.uri.text, "digest": f"sha256:{'0' * 64}", "sha256": sha256, "size": 4, "runtime": "x"}
+    Path(f"{store.target}.json").write_text(json.dumps(record))
+    assert store.images.pull(store.uri, sha256=sha256)[1].digest == ""
+    runtime.write_text(RUNTIME.replace("cp ", "exit 1 #"))
+    with pytest.raises(ImageError, match=r"To use '.*' as it is, write its SHA-256 \(see sha256sum\) into checksums"):
+        store()
+    assert store.target.read_bytes() == b"evil"
+    runtime.write_text(RUNTIME)
+    store()
+    assert store.target.read_bytes() == SIF_HEADER
+    os.utime(store.target, ns=(0, 0))  # as a copy of it has; then its content counts
+    store()
+    assert store.pulls == 2
+    store.target.write_bytes(SIF_HEADER[::-1])
+    store()
+    assert store.pulls == 3
+    assert len(list(records.glob(f"{hashlib.sha256(SIF_HEADER).hexdigest()}-*.json"))) == 1
+
+
+@AS_ROOT
+def test_a_folder_that_a_centre_fetches_into_is_only_read(store: Store) -> None:
+    store()
+    store.folder.chmod(0o555)
+    assert store() == store.target
+    os.utime(store.target, ns=(0, 0))
+    store.target.chmod(0o644)
+    store.target.write_bytes(b"new")
+    with pytest.raises(ImageError, match=r"can't make the folder .* into checksums"):
+        store()
+    assert store.images.pull(store.uri, sha256="0" * 64)[0] == store.target
+    store.folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("above", [".", ".."])
 @pytest.mark.parametrize("mode", [0o020, 0o002])
-def test_a_record_that_others_may_write_is_not_believed(
-    store: Store, monkeypatch: pytest.MonkeyPatch, victim: str, mode: int
+def test_records_that_others_may_write_are_not_believed(
+    store: Store, records: Path, monkeypatch: pytest.MonkeyPatch, above: str, mode: int
 ) -> None:
     monkeypatch.setattr(owners, "_is_own_group", lambda _number: False)
     store()
-    path = record_of(store.target) if victim == "record" else store.folder
-    path.chmod(path.stat().st_mode | mode)
+    folder = (records / above).resolve()
+    folder.chmod(folder.stat().st_mode | mode)
     store()
     assert store.pulls == 2
-    assert "may change it and its record" in "\n".join(store.said)
+    assert f"may write to '{folder}'" in "\n".join(store.said)
 
 
 def sized(data: dict[str, Any]) -> None:
@@ -141,9 +186,11 @@ def emptied(data: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("change", [sized, renamed, undigested, hashless, emptied])
-def test_a_record_with_other_values_is_none(store: Store, change: Callable[[dict[str, Any]], None]) -> None:
+def test_a_record_with_other_values_is_none(
+    store: Store, records: Path, change: Callable[[dict[str, Any]], None]
+) -> None:
     store()
-    record = record_of(store.target)
+    (record,) = records.iterdir()
     data = json.loads(record.read_text())
     change(data)
     record.write_text(json.dumps(data))
@@ -152,9 +199,10 @@ def test_a_record_with_other_values_is_none(store: Store, change: Callable[[dict
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "[1, 2]", "", "null", "9" * 5000, "\udcff"])
-def test_a_record_that_is_no_record_is_none(store: Store, text: str) -> None:
+def test_a_record_that_is_no_record_is_none(store: Store, records: Path, text: str) -> None:
     store()
-    record_of(store.target).write_text(text, errors="surrogateescape")
+    (record,) = records.iterdir()
+    record.write_text(text, errors="surrogateescape")
     store()
     assert store.pulls == 2
 

@@ -20,7 +20,7 @@ from sifmod.container.bind import Bind
 from sifmod.container.naming import Naming
 from sifmod.container.spec import Base, ContainerSpec, PythonLayout
 from sifmod.errors import ImageError, InstallError, ParameterError, SifmodError
-from sifmod.fetch.store import StoredImage
+from sifmod.fetch.records import StoredImage
 from sifmod.host import command, owners
 from sifmod.image import inspection
 from sifmod.install.installer import Installer, check_files, refresh_scripts, write_artefact

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -13,6 +14,7 @@ import pytest
 
 from sifmod.eb.space import SoftwareSpace
 from sifmod.installed.installation import Installation, find_installations
+from sifmod.upkeep import outdated
 from sifmod.upkeep.outdated import Standing, newer_tags, standings, tag_of_version
 
 from ..support import a_site, make_installation
@@ -159,6 +161,21 @@ def test_forty_repositories_of_a_slow_registry_are_asked_at_once(servers: list[S
     found = standings(items, a_site(insecure_registries=(server.host,)))
     assert all(server.met)
     assert [one.newer for one in found] == [("1.1",)] * 40
+
+
+def test_a_registry_that_does_not_end_does_not_hold_the_others_answers(
+    servers: list[Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outdated, "_MOST_SECONDS", 2)
+    servers.extend([slow := Server(["1.0"]), server := Server(["1.0", "1.1"])])
+    slow.together = 100
+    items = installed(tmp_path, *(f"docker://{one.host}/a/b:1.0" for one in (slow, server)))
+    began = time.monotonic()
+    late, prompt = standings(items, a_site(insecure_registries=(slow.host, server.host)))
+    assert time.monotonic() - began < 15
+    assert late.problem == f"no whole answer of the registry {slow.host} in 2 seconds: ask again later"
+    assert prompt.newer == ("1.1",)
+    slow.are_together.set()
 
 
 def test_what_has_not_moved_is_in_order(servers: list[Server], tmp_path: Path) -> None:
