@@ -217,7 +217,7 @@ class ImageStore:
         try:
             stored, problem = record_of(target, origin), "you have no record of fetching it as it is now"
         except OSError as error:
-            stored, problem = None, error.strerror
+            stored, problem = None, str(error.strerror)
         if stored or sha256:
             return stored or StoredImage(origin, "", sha256, target.stat().st_size, "")
         self.say(f"'{target}' is fetched again: {problem}")
