@@ -55,8 +55,6 @@ USER_COMMANDS = "user-bin"
 USER_COMMAND = "share/user-command"
 USER_COMMANDS_LOCK = ".lock"
 
-# Prefix of the folder on a node for one job's copies of images.
-NODE_COPIES = "sifmod-copies-"
 # Prefixes of the names at the top level of an installation that belong to users.
 USERS = (USER_SOFTWARE_DIRECTORY, USER_COMMANDS)
 
@@ -74,6 +72,8 @@ OURS = ".sifmod-"
 # Runscripts that users do not start: the versions of the image, and the programs that compare, that run pip and uv, and
 # that test MPI.
 CONSTRAINTS = "pip-constraints.txt"
+# Files that an install makes from the image instead of rendering them.
+OF_THE_IMAGE = (f"runscripts/{CONSTRAINTS}", "share/docker-defs/")
 CONSISTENCY = "consistency.py"
 PLAIN_FILES = "plain_files.py"
 INSTALLERS = "installers.py"
@@ -141,11 +141,10 @@ COMMANDS = (
     "carry-over",
     "list-packages",
     "refresh-commands",
-    "broadcast-image",
 )
 
 # Commands of the host: a container has a script of each name, which says so.
-ON_HOST = ("broadcast-image", "module", "salloc", "sbatch", "sifmod")
+ON_HOST = ("module", "salloc", "sbatch", "sifmod")
 # The same with the feature of Slurm alone: submitit and Open MPI take Slurm for theirs if they find it.
 ON_HOST_WITH_SLURM = ("srun",)
 ON_HOST_WITH_USER_SOFTWARE = (*RELOADING, "carry-over", "refresh-commands")

@@ -1,4 +1,3 @@
-sifmod_node_copies=sifmod-copies-
 sifmod_expanded=(HOME USER)
 sifmod_as_module='import sys; sys.path[:1] = filter(None, sys.path[:1]); import runpy; runpy.run_module(sys.argv.pop(1), run_name='"'"'__main__'"'"', alter_sys=True)'
 sifmod_feature_record=__SIFMOD_FEATURES

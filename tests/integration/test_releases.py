@@ -80,6 +80,8 @@ def test_module_only_writes_what_it_checks(release: Tree) -> None:
         manifest = json.loads((user.installdir(module) / "share" / "sifmod.json").read_text())
         # an older sifmod, which knows no layers, refuses it
         assert (manifest["venv"], manifest["format"]) == ("demo", 2)
+        # what this release has no more goes
+        assert not [*user.installdir(module).glob("*/*broadcast*"), *user.installdir(module).glob("share/node-cop*")]
     assert "2 of 2 installations in order" in user.out("sifmod verify")
     assert [release.greets(module) for module in (PACKED, DIRECTORY)] == ["hello of greeting"] * 2
 

@@ -1,13 +1,14 @@
 """Containers under Slurm: `srun` with the image, with the wrapper, and as ranks of one program."""
 
 import json
+import os
 import re
 import shlex
 from pathlib import Path
 
 import pytest
 
-from conftest import DEMO_EASYCONFIG, DEMO_MODULE, LUMI_MODULE, TESTBED, User, make_user
+from conftest import DEMO_EASYCONFIG, DEMO_MODULE, LUMI_MODULE, ROOT, TESTBED, User, make_user
 
 LOAD = f"module load {DEMO_MODULE}"
 RANKS = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "MASTER_PORT"]
@@ -305,6 +306,32 @@ def test_the_folder_for_temporary_files_of_a_job_is_in_containers_on_all_its_nod
     assert done.stdout.count(f" {scratch}/tmp\n") == 4, done.stdout
 
 
+def test_containers_start_from_copies_that_sbcast_made(packed_demo: User, job_directory: Path) -> None:
+    """The job script of the how-to, where each node has a folder of its own."""
+    page = (ROOT / "docs/howto/broadcast-an-image.md").read_text()
+    script = "".join(line[4:] for line in page.splitlines(keepends=True) if line.startswith("    "))
+    local = Path(os.environ["SLURM_CONF"]).parent / "node-local"
+    each = 'srun -n "$SLURM_NNODES" --ntasks-per-node=1'
+    begin = f"export TMPDIR={local}/$SLURM_JOB_ID\n{each} mkdir -p $TMPDIR\n"
+    begin += f"trap '{each} rmdir $TMPDIR' EXIT\nmodule load {DEMO_MODULE}\n"
+    show = "import os, greeting; print(os.environ['APPTAINER_CONTAINER'], greeting.greet())"
+    end = f"python -c {shlex.quote(show)}\n"
+    for old, new in (
+        ("module load PyTorch/2.2.0\n", begin),
+        ("--nodes=1000 --ntasks-per-node=8", "--nodes=2 --ntasks-per-node=2"),
+        ("conda-python-distributed -u train.py\n", end),
+        ("/tmp/", "$TMPDIR/"),
+    ):
+        assert old in script
+        script = script.replace(old, new)
+    # whoever reads the original fails
+    remove = 'rm -- "$CONTAINERROOT"/{demo.sif,user-software.squashfs}\nsrun singularity'
+    (job_directory / "job.sh").write_text(script.replace("srun singularity", remove))
+    packed_demo.run(f"cd {job_directory} && sbatch --wait --output=job.out job.sh")
+    lines = (job_directory / "job.out").read_text().splitlines()
+    assert [re.sub(r"/\d+/", "/", line) for line in lines] == [f"{local}/image.sif hello"] * 4
+
+
 def test_a_job_starts_in_a_directory_that_is_reached_through_a_link(demo: User, scratch: Path, tmp_path: Path) -> None:
     (scratch / "show.py").write_text("import os; print(os.getcwd())\n")
     (tmp_path / "link").symlink_to(scratch)
@@ -360,7 +387,7 @@ def test_a_job_of_a_shell_without_the_module_has_the_commands_of_the_container(d
 
 
 def test_a_command_of_the_host_says_in_a_container_where_to_type_it(demo: User) -> None:
-    for command in ("sbatch", "make-squashfs", "broadcast-image", "sifmod", "module"):
+    for command in ("sbatch", "make-squashfs", "sifmod", "module"):
         # exported as a function, `module` is the host's in a bash there
         done = demo.run(f"{LOAD}; export -nf module; SLURM_SUBMIT_HOST=uan01 start-shell -c '{command} x'", check=False)
         host = "uan01" if command == "sbatch" else demo.out("echo $HOSTNAME")

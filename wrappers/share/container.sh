@@ -7,8 +7,7 @@
 
 # shellcheck source=../runscripts/values.sh
 source "${BASH_SOURCE[0]%/*}/../runscripts/values.sh"
-# the copy of packed user software on this node, and the script of a runtime that starts no SIFs
-sifmod_packed_copy=
+# the script of a runtime that starts no SIFs
 sifmod_runtime_script=
 sifmod_layer_binds=() sifmod_feature_binds=() sifmod_lent_binds=()
 
@@ -65,15 +64,6 @@ find_image() {
     if [[ ! -f $sifmod_image && ! -d $sifmod_image ]]; then
         source "$sifmod_root/share/central.sh"
         find_central_image
-    fi
-}
-
-# find_node_copies: set sifmod_copies to the folder for this job's copies on this node; empty if there can be none
-find_node_copies() {
-    local place=${SIFMOD_NODE_LOCAL_DIR:-$sifmod_node_local_dir}
-    sifmod_copies=
-    if [[ ${SLURM_JOB_ID-} =~ ^[0-9]{1,10}$ && $place == /* && $place != *[,:\\]* ]]; then
-        sifmod_copies=${place%/}/$sifmod_node_copies$UID-$SLURM_JOB_ID-$sifmod_copies_key
     fi
 }
 
@@ -218,11 +208,6 @@ launch() {
     [[ ${PWD-} -ef . ]] || die 126 "the working directory, '${PWD-}', is gone, or was replaced by another: change to one that is there, such as with cd"
     find_runtime
     find_image
-    find_node_copies
-    if [[ -n $sifmod_copies && -e $sifmod_copies ]]; then
-        source "$sifmod_root/share/node-copies.sh"
-        use_node_copies
-    fi
     set_environment
     if ((${#sifmod_locales[@]})); then use_locales; fi
     if may_have_layers; then

@@ -23,8 +23,6 @@ bind_packed() {
     local problem=''
     if packed_is_active && ! [[ -r $sifmod_packed ]]; then
         problem=unreadable
-    elif [[ -n $sifmod_packed_copy ]]; then
-        binds+=("$sifmod_packed_copy${sifmod_packed_bind#"$sifmod_packed"}")
     elif packed_is_active && ! packed_is_whole; then
         problem=damaged
     elif packed_is_active; then

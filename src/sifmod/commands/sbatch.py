@@ -55,7 +55,6 @@ from sifmod.site.settings import load_settings
 @click.option("--time", "-t", default=Job.time, show_default=True, help="Time limit, as for sbatch.")
 @click.option("--partition", "-p", default="", help="Partition (default: the site's if the job requests GPUs).")
 @click.option("--account", "-A", default="", help="Account (default: the site's).")
-@click.option("--broadcast", is_flag=True, help="Copy the image to each node first, and remove the copies at the end.")
 @click.option(
     "--pyxis/--no-pyxis",
     default=None,
@@ -77,7 +76,6 @@ def sbatch(
     time: str,
     partition: str,
     account: str,
-    broadcast: bool,
     pyxis: Optional[bool],
     site_name: str,
     as_json: bool,
@@ -97,7 +95,6 @@ def sbatch(
       sifmod sbatch PyTorch/2.2.0 -- train.py --epochs 10 >job.sh
       sifmod sbatch PyTorch/2.2.0 --nodes 4 --gpus-per-node 8 -- train.py | sbatch
       sifmod sbatch PyTorch/2.2.0 -N 2 --launcher torchrun -- -m package.train
-      sifmod sbatch PyTorch/2.2.0 -N 1000 --broadcast -- train.py
       sifmod sbatch PyTorch/2.2.0 -N 2 --gpus-per-node 8 --pyxis -- train.py
       sifmod sbatch samtools/1.16.1 --cpus-per-task 8 -- samtools index -@8 a.bam
       sifmod sbatch vLLM/0.33 --serve --gpus-per-node 4 -- vllm serve ORG/MODEL
@@ -120,7 +117,6 @@ def sbatch(
         time=time,
         partition=partition,
         account=account,
-        broadcast=broadcast,
         gpu=str(installed.manifest.parameters.get("gpu") or "") if installed else "",
         pyxis=site.prefers_plugin if pyxis is None else pyxis,
         server=server,

@@ -54,7 +54,6 @@ def check_site(settings: Settings) -> tuple[Finding, ...]:
         *_features(settings),
         *_repositories(site),
         *_folders(site),
-        *_node_local_dir(site),
         *_cache(site),
         *_signatures(site),
         *_squashfs_tools(site),
@@ -220,25 +219,6 @@ def _folders(site: Site) -> Iterator[Finding]:
             yield Finding(OK, key, f"{folder}: {size_text(shutil.disk_usage(there).free)} free")
             continue
         yield Finding(PROBLEM, key, folder, why, remedy)
-
-
-def _node_local_dir(site: Site) -> Iterator[Finding]:
-    key, folder = "node_local_dir", site.node_local_dir
-    if not folder:
-        return
-    place = Path(folder)
-    if not place.is_dir():
-        yield Finding(NOTE, key, folder, "not on this host: nodes like this one get no copies of images")
-        return
-    place = place.resolve()
-    problem = problem_of_way(place, is_own=False)
-    if problem:
-        why = f"{problem}: no copies of images are put there"
-        yield Finding(PROBLEM, key, folder, why, "correct that, or name /tmp")
-    elif not os.access(place, os.W_OK | os.X_OK):
-        yield Finding(PROBLEM, key, folder, "you may not write to it: nodes get no copies of images", "name another")
-    else:
-        yield Finding(OK, key, f"{folder}: {size_text(shutil.disk_usage(place).free)} free")
 
 
 def nearest(path: Path) -> Path:

@@ -16,13 +16,12 @@ from sifmod.text import quoting
 _MOST_LINKS = 40
 
 
-def problem_of_way(path: Path, *, is_own: bool = True) -> str:
+def problem_of_way(path: Path) -> str:
     """Return what lets others put their files where an absolute path leads, and where; empty if nothing does.
 
     It is the rule of modules and scripts for the site's caches and for folders on a node. From the top down, each
     folder and link is root's or the user's; what is not there is left out. One that others may write to has the sticky
-    bit, and no link in it is followed. If `is_own`, the last folder is the user's, no link, and nobody else may write
-    to it.
+    bit, and no link in it is followed. The last folder is the user's, no link, and nobody else may write to it.
     """
     done, rest, links, shared = "", [*str(path).split("/")], 0, set[str]()
     while rest:
@@ -38,7 +37,7 @@ def problem_of_way(path: Path, *, is_own: bool = True) -> str:
             return ""
         others_write = bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
         is_link = stat.S_ISLNK(status.st_mode)
-        is_last = is_own and not rest
+        is_last = not rest
         if is_link and (done in shared or links == _MOST_LINKS or is_last):
             return f"'{name}' {LINK}"
         if status.st_uid != os.geteuid() and (status.st_uid != 0 or is_last):

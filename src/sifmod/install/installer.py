@@ -567,9 +567,9 @@ def _features(spec: ContainerSpec, site: Site) -> tuple[str, ...]:
 
 
 def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
-    """Rewrite the scripts of an installation with the current site settings; image and user software stay unchanged.
+    """Rewrite the scripts of an installation with the current site settings, and remove those that it no longer has.
 
-    Do nothing if sifmod has not installed anything there.
+    Image and user software stay unchanged. Do nothing if sifmod has not installed anything there.
 
     Raises:
         InstallError: a script can't be written, or the manifest can't be read.
@@ -579,12 +579,18 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
     if manifest is None:
         return
     artefacts = render(replace(spec, python_version=manifest.python_version), site)
-    files = {*manifest.files, *(str(artefact.path) for artefact in artefacts)}
-    hashes = {**manifest.hashes, **{str(artefact.path): artefact.sha256 for artefact in artefacts}}
+    rendered = {str(artefact.path): artefact.sha256 for artefact in artefacts}
+    # scripts of an earlier sifmod, site or easyconfig
+    gone = {
+        name
+        for name in manifest.hashes
+        if name.startswith(("bin/", "runscripts/", "share/"))
+        and not (name in rendered or name.startswith(names.OF_THE_IMAGE))
+    }
     manifest = replace(
         manifest,
-        files=tuple(sorted(files)),
-        hashes=hashes,
+        files=tuple(sorted({*manifest.files, *rendered} - gone)),
+        hashes={**{name: digest for name, digest in manifest.hashes.items() if name not in gone}, **rendered},
         tools={**manifest.tools, "sifmod": __version__},
         venv=manifest.venv or spec.venv,  # sifmod 0.1.0 did not record it
         features=_features(spec, site),
@@ -602,9 +608,11 @@ def refresh_scripts(spec: ContainerSpec, site: Site) -> None:
     with _stage(installdir) as stage:
         for artefact in changed:
             write_artefact(stage, artefact)
-        remember(installdir, [str(artefact.path) for artefact in changed], manifest=manifest.text)
+        remember(installdir, [*gone, *(str(artefact.path) for artefact in changed)], manifest=manifest.text)
         for artefact in changed:
             _move_into_place(stage, installdir, str(artefact.path))
+        for name in gone:
+            inside(installdir, name).unlink(missing_ok=True)
     if spec.venv:
         refresh_commands(installdir)
 

@@ -13,17 +13,12 @@ def fitted(job: Job, manifest: Manifest, *, launcher: str = "") -> Job:
     """Return a job as an installed container can run it: with the user's launcher, else Python's, or a program's.
 
     Raises:
-        JobError: the container lacks the runscript of the launcher, `broadcast-image`, or an image for enroot.
+        JobError: the container lacks the runscript of the launcher, or an image for enroot.
     """
     if job.pyxis and not manifest.squashfs:
         raise JobError(
             f"'{job.module}' was installed without an image for enroot, which pyxis needs: name enroot in 'runtimes' "
             "of the site file and install it again with eb --rebuild, or leave --pyxis out"
-        )
-    if job.broadcast and "bin/broadcast-image" not in manifest.files:
-        raise JobError(
-            f"'{job.module}' was installed by a sifmod that had no broadcast-image: install it again with eb --rebuild "
-            "--module-only, or leave --broadcast out"
         )
     has_python = f"runscripts/{LAUNCHERS[SRUN]}" in manifest.files
     if job.server:

@@ -51,8 +51,6 @@ from sifmod.usersoftware.state import (
 _ON_ANOTHER_NODE = "look on another node, or mount its file system here"
 _REINSTALL = "reinstall it with: eb --rebuild"
 _MEND_FIRST = "mend its user software first, as said above: a reinstall keeps it"
-# Files that an install makes from the image instead of rendering them.
-_OF_THE_IMAGE = (f"runscripts/{names.CONSTRAINTS}", "share/docker-defs/")
 
 # Read all of the packed file, or only its folders; or compare it with the directory. Both use functions
 # of the scripts in the installation, which those of an early sifmod lack.
@@ -178,12 +176,13 @@ def _files(installation: Installation) -> Iterator[Finding]:
     if gone:
         yield Finding(PROBLEM, "files", f"gone: {', '.join(gone)}", "commands of the module fail", _REINSTALL)
     if changed:
+        of_image = any(name.startswith(names.OF_THE_IMAGE) for name in changed)
         yield Finding(
             PROBLEM,
             "files",
             f"changed since the install: {', '.join(changed)}",
             "they may no longer work as tested",
-            _REINSTALL if any(name.startswith(_OF_THE_IMAGE) for name in changed) else f"rewrite them with: {_REWRITE}",
+            _REINSTALL if of_image else f"rewrite them with: {_REWRITE}",
         )
     if installation.made_by not in ("", __version__):
         what = f"made by sifmod {installation.made_by}, and this is {__version__}"

@@ -44,7 +44,6 @@ class Job:
     time: str = "1:00:00"  # time limit in a format of sbatch
     partition: str = ""  # partition; empty for the site's if GPUs are requested, else Slurm's default
     account: str = ""  # account; empty for the site's
-    broadcast: bool = False  # whether each node gets a copy of the image first
     pyxis: bool = False  # whether Slurm's plugin pyxis starts the container, with enroot, instead of a runtime for SIFs
     is_wrapper: bool = False  # whether the command is a host command of the module; for `program` only
     gpu: str = ""  # vendor of the GPUs that the container is for; empty for the site's
@@ -64,16 +63,6 @@ def render_job(job: Job, site: Site) -> str:
         raise JobError(
             f"the site '{site.name}' does not have enroot, with which pyxis starts containers: leave --pyxis out, or "
             'set runtimes = ["apptainer", "enroot"] in its file, or SIFMOD_RUNTIMES'
-        )
-    if job.pyxis and job.broadcast:
-        raise JobError(
-            "--broadcast copies SIFs, and pyxis starts no SIF: leave one of --broadcast and --pyxis out"
-            + (" (with --no-pyxis, because the site names enroot first)" if site.prefers_plugin else "")
-        )
-    if job.broadcast and not site.node_local_dir:
-        raise JobError(
-            f"the site '{site.name}' names no folder that each node has of its own, for copies of the image: set "
-            "node_local_dir in its file, or SIFMOD_NODE_LOCAL_DIR"
         )
     processes = job.processes_per_node or job.gpus_per_node or 1
     is_whole_node = bool(site.cpu_bind_masks) and processes == job.gpus_per_node == len(site.cpu_bind_masks)

@@ -102,10 +102,9 @@ def _values(spec: ContainerSpec, name: str, own: Values, constants: Values) -> A
 
 def _static_files(spec: ContainerSpec, site: Site) -> Iterator[str]:
     """Yield the files of an installation that have no value of it, by their path there."""
-    yield "bin/broadcast-image"
     yield from (f"share/{name}.sh" for name in ("central", "command", "container", "expand", "held-files"))
-    yield from (f"share/{name}.sh" for name in ("node-copies", "on-node", "paths", "share-container"))
-    yield from ("share/hold-container", "share/node-copy")
+    yield from (f"share/{name}.sh" for name in ("on-node", "paths", "share-container"))
+    yield "share/hold-container"
     yield from ("runscripts/get-master", "runscripts/mpi-check", f"runscripts/{names.MPI_CHECK}")
     yield from ("runscripts/serve", "runscripts/slurm.sh")
     if site.feature:

@@ -9,7 +9,6 @@ with `ENV_`.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Optional, Union
@@ -96,16 +95,12 @@ def script_values(spec: ContainerSpec, site: Site) -> Values:
         "root": spec.installdir,
         "env_name": spec.env_name,
         "image": spec.image_path,
-        # empty if it was not read at the install
-        "image_sha256": spec.image_sha256,
         "squashfs": own_path(spec.squashfs) if spec.squashfs else "",
         # a path, and what the image must have there
         "central": known.central,
         "runtime_commands": site.runtime_commands,
         "launch": spec.launch,
         "share_container": "true" if spec.share_container else "false",
-        "node_local_dir": site.node_local_dir,
-        "copies_key": hashlib.sha256(spec.installdir.encode()).hexdigest()[:12],
         "master_suffix": site.master_suffix,
         "binds": known.binds,
         "optional_binds": settings.optional_binds,
@@ -249,7 +244,6 @@ def _script_user_software(spec: ContainerSpec, known: InstallationFacts) -> Valu
 def script_constants() -> Values:
     """Return what the start of a container reads that is the same in every installation; see `script_values`."""
     return {
-        "node_copies": names.NODE_COPIES,
         # for $NAME and ${NAME} in values of the shell
         "expanded": quoting.EXPANDED,
         "as_module": AS_MODULE,

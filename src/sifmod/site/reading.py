@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Union
 
 from sifmod.container.kinds import WrongItemError
@@ -23,8 +24,9 @@ def read_table(
     top: Keys = (),
     of: str = "",
     outer: Collection[str] = (),
+    removed: Mapping[str, tuple[str, str]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Return the settings of a table by key."""
+    """Return the settings of a table by key; `removed` has the release that removed a key, and what to do."""
     for key in table:
         if key not in known:
             advice = (
@@ -33,6 +35,9 @@ def read_table(
                 else f"remove it, or write one of {', '.join(known)}"
             )
             where = file.place(*top, key).rstrip(",")
+            if key in removed:
+                release, instead = removed[key]
+                raise SiteError(f"unknown key '{key}' in {where}, removed in sifmod {release}: delete it; {instead}")
             raise SiteError(f"unknown key '{key}'{of and f' of {of}'} in {where}{perhaps(key, known)}: {advice}")
     return {key: read_value(file, (*top, key), known[key].kind, value) for key, value in table.items()}
 

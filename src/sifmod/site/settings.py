@@ -72,6 +72,12 @@ _OTHER_VARIABLES = (
 )
 
 
+# Keys that earlier releases had: the release that removed each, and what to do.
+_REMOVED = {
+    "node_local_dir": ("0.4.0", "copy images with sbcast: see 'sifmod help broadcast-an-image'"),
+}
+
+
 @dataclass(frozen=True)
 class Site:
     """The settings of one cluster, merged from all origins.
@@ -176,12 +182,6 @@ class Site:
         False,
         "Whether the tasks of a Slurm step on a node share [one container](../howto/share-a-container.md). In a job, "
         "the variable decides for this job.",
-    )
-    node_local_dir: str = described(
-        NODE_PATH,
-        "",
-        "Folder of each compute node, to which users may write, for "
-        "[copies of images](../howto/broadcast-an-image.md). In a job, the variable decides for this job.",
     )
     cpu_bind_masks: tuple[str, ...] = described(
         MASKS, (), "CPU masks for the tasks of a GPU node, in the order of their GPUs (`srun --cpu-bind=mask_cpu:`)."
@@ -571,7 +571,7 @@ def _is_present(path: Path) -> bool:
 def _from_file(file: SiteFile, layer: str) -> _Layer:
     _check_places(file)
     origins: dict[str, Origin] = {}
-    settings = read_table(file, file.values, KEYS)
+    settings = read_table(file, file.values, KEYS, removed=_REMOVED)
     for key, value in file.values.items():
         if KEYS[key].kind is FEATURES:
             settings[key] = {name: _feature(file, name, table) for name, table in value.items()}
@@ -631,7 +631,11 @@ def _from_variables(environ: Mapping[str, str]) -> _Layer:
                 raise SiteError(f"the variable {variable} is '{text}': {error}") from error
             origins[key.name] = Origin("environment", variable=variable)
             continue
-        nearest = perhaps(variable[len("SIFMOD_") :].lower(), KEYS)
+        name = variable[len("SIFMOD_") :].lower()
+        if name in _REMOVED:
+            release, instead = _REMOVED[name]
+            raise SiteError(f"the environment has {variable}, removed in sifmod {release}: unset it; {instead}")
+        nearest = perhaps(name, KEYS)
         if nearest:
             raise SiteError(f"the environment has {variable}, which is not a setting{nearest}: unset it")
     return _Layer(settings, origins)

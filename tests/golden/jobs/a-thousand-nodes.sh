@@ -11,10 +11,6 @@ module load PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
 unset SLURM_EXPORT_ENV
 : "${SIF:?the module is not a container module of sifmod}"
 
-# Each node gets a copy of the image, which is removed when the job ends. If that fails, the job goes on without: bash -e would end it.
-export SIFMOD_NODE_LOCAL_DIR='/mnt/it'"'"'s nvme'
-eval "$(broadcast-image)" || :
-
 srun --kill-on-bad-exit \
     in-container \
     conda-python-distributed -u \

@@ -214,23 +214,6 @@ def test_the_runtime_s_temporary_folder_must_be_there_and_the_cache_is_made(
     assert one(a_site(runtime_cachedir=str(tmp_path / "file" / "below")), "runtime_cachedir").severity == PROBLEM
 
 
-@pytest.mark.parametrize(
-    ("mode", "severity"), [(0o755, OK), (0o1777, OK), (0o777, PROBLEM), (0o775, PROBLEM), (0o555, PROBLEM)]
-)
-def test_nobody_else_may_rename_in_the_folder_of_a_node(tmp_path: Path, mode: int, severity: str) -> None:
-    place = tmp_path / "local"
-    place.mkdir()
-    place.chmod(mode)
-    finding = one(a_site(node_local_dir=str(place)), "node_local_dir")
-    assert finding.severity == severity
-    assert ("chmod +t" in finding.why) == (mode in (0o777, 0o775))
-    below = place / "deeper"
-    if severity == OK:
-        below.mkdir()
-        assert one(a_site(node_local_dir=str(below)), "node_local_dir").severity == OK
-    assert one(a_site(node_local_dir=str(tmp_path / "gone")), "node_local_dir").severity == NOTE
-
-
 def test_the_key_of_signatures_must_be_a_public_one_in_pem(tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
     assert "No such file" in one(a_site(signature_key=str(key)), "signature_key").why

@@ -80,25 +80,9 @@ def test_a_job_with_pyxis_needs_an_image_for_enroot(prefix: Path, monkeypatch: p
     for module in ("New/1", "Elsewhere/1"):
         status, said = call(module, "--pyxis")
         assert (status, '    --container-image="$SQSH"' in said) == (0, True)
-    assert "leave one of --broadcast and --pyxis out" in call("Elsewhere/1", "--pyxis", "--broadcast")[1]
     monkeypatch.setenv("SIFMOD_RUNTIMES", "enroot,apptainer")
     assert "--container-image" in call("New/1")[1]
     assert "--container-image" not in call("New/1", "--no-pyxis")[1]
-    assert "with --no-pyxis" in call("Elsewhere/1", "--broadcast")[1]
-
-
-def test_an_installation_without_broadcast_image_can_not_broadcast(
-    prefix: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SIFMOD_NODE_LOCAL_DIR", "/tmp")
-    make_installation(software_space(prefix), "Old/1", files=("runscripts/conda-python-distributed",))
-    result = a_runner().invoke(cli, ["sbatch", "--broadcast", "Old/1", "--", "train.py"])
-    assert result.exit_code != 0
-    assert "install it again with eb --rebuild --module-only" in str(result.exception)
-    result = a_runner().invoke(cli, ["sbatch", "--broadcast", "Elsewhere/1", "--", "train.py"])
-    lines = result.output.splitlines()
-    assert "export SIFMOD_NODE_LOCAL_DIR=/tmp" in lines
-    assert lines.index('eval "$(broadcast-image)" || :') > lines.index("module load Elsewhere/1")
 
 
 def test_a_path_that_the_container_lacks_is_named(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:

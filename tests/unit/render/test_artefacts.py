@@ -42,7 +42,6 @@ def test_commands_are_executable_and_what_is_sourced_is_not(case: str) -> None:
 
 def test_a_container_without_a_python_has_no_python_commands() -> None:
     assert sorted(outputs(*CASES["no-python"])) == [
-        "bin/broadcast-image",
         "bin/gmx",
         "bin/in-container",
         "bin/start-shell",
@@ -62,8 +61,6 @@ def test_a_container_without_a_python_has_no_python_commands() -> None:
         "share/expand.sh",
         "share/held-files.sh",
         "share/hold-container",
-        "share/node-copies.sh",
-        "share/node-copy",
         "share/on-node.sh",
         "share/paths.sh",
         "share/share-container.sh",

@@ -41,8 +41,8 @@ CASES = {
     "lumi-torchrun": (Job(MODULE, ("-m", "package.train"), nodes=4, gpus_per_node=8, launcher="torchrun"), LUMI),
     "lumi-part-of-a-node": (Job(MODULE, ("train.py",), gpus_per_node=2, partition="small-g"), LUMI),
     "a-thousand-nodes": (
-        Job(MODULE, ("train.py",), nodes=1000, processes_per_node=8, broadcast=True),
-        a_site(node_local_dir="/mnt/it's nvme"),
+        Job(MODULE, ("train.py",), nodes=1000, processes_per_node=8),
+        a_site(),
     ),
     "pyxis-srun": (
         Job(MODULE, ("train.py", "it's"), nodes=2, gpus_per_node=8, pyxis=True),
@@ -237,7 +237,6 @@ def test_the_job_has_the_name_of_its_script(command: tuple[str, ...], name: str)
             "'a b' can't be the name of Slurm's partition: correct --partition",
         ),
         (["A", "--account", "-a", "--", "x.py"], "'-a' can't be the name of Slurm's account"),
-        (["A", "--broadcast", "--", "x.py"], "names no folder that each node has of its own"),
     ],
 )
 def test_what_can_not_be_right_is_refused_with_a_reason(words: list[str], message: str) -> None:

@@ -246,7 +246,6 @@ OFF = {
     "SIFMOD_FEATURES": "none",
     "SIFMOD_SHARE_CONTAINER": "0",
     "SIFMOD_CACHE_DIR": "",
-    "SIFMOD_NODE_LOCAL_DIR": "",
     "SIFMOD_RUNTIME_OPTIONS": "--quiet",
     "SIFMOD_USER_BINDPATH": "",
 }

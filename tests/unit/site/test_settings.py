@@ -190,6 +190,15 @@ def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(
     assert str(tmp_path / "config" / "sifmod" / "config.toml") in message
 
 
+@pytest.mark.parametrize(("key", "remedy"), [("node_local_dir", "'sifmod help broadcast-an-image'")])
+def test_a_removed_key_is_refused_with_its_release_and_what_to_do(write: Write, key: str, remedy: str) -> None:
+    message = refused({"SIFMOD_SITE": write(f'{key} = "/tmp"')})
+    assert f"unknown key '{key}' in the site file" in message
+    for told in (message, refused({f"SIFMOD_{key.upper()}": "/tmp"})):
+        assert "removed in sifmod 0.4.0" in told
+        assert remedy in told
+
+
 @pytest.mark.parametrize(
     ("text", "key", "value", "remedy"),
     [
@@ -208,9 +217,9 @@ def test_an_unknown_key_is_answered_with_the_nearest_and_all_known_ones(
         ('optional_binds = ["/ok", "/a,/b"]', "optional_binds", "/a,/b", r"'\,'"),
         ('optional_binds = ["/a\\\\b"]', "optional_binds", r"/a\b", "rename it"),
         ('image_repositories = ["images"]', "image_repositories", "'images'", "begin it with '/'"),
-        ('node_local_dir = "/tmp/$USER"', "node_local_dir", "'/tmp/$USER'", "an absolute path without $"),
-        ('node_local_dir = "~"', "node_local_dir", "'~'", "an absolute path without $"),
-        ('node_local_dir = "/a,b"', "node_local_dir", "'/a,b'", "an absolute path without $"),
+        ('dependents_dir = "/tmp/$USER"', "dependents_dir", "'/tmp/$USER'", "an absolute path without $"),
+        ('dependents_dir = "~"', "dependents_dir", "'~'", "an absolute path without $"),
+        ('dependents_dir = "/a,b"', "dependents_dir", "'/a,b'", "an absolute path without $"),
         ('image_repositories = "/images"', "image_repositories", "'/images'", 'key = ["one", "two"]'),
         ('container_env = "A=b"', "container_env", "'A=b'", "a table of NAME = value lines"),
         ("container_env = ['A']", "container_env", "['A']", "a table of NAME = value lines"),

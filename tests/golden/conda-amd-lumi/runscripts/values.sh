@@ -4,7 +4,6 @@ sifmod_module=PyTorch/2.2.0-rocm-5.6.1-python-3.10-singularity-20240315
 sifmod_root=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1
 sifmod_env_name=PYTORCH
 sifmod_image=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif
-sifmod_image_sha256=''
 sifmod_squashfs=''
 sifmod_central=(
     /appl/local/containers/easybuild-sif-images/lumi-pytorch-rocm-5.6.1-python-3.10-pytorch-v2.2.0.sif
@@ -13,8 +12,6 @@ sifmod_central=(
 sifmod_runtime_commands=(singularity apptainer)
 sifmod_launch=exec
 sifmod_share_container=false
-sifmod_node_local_dir=''
-sifmod_copies_key=3741d65f2970
 sifmod_master_suffix=''
 sifmod_binds=(
     /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts:/runscripts:ro

@@ -4,14 +4,11 @@ sifmod_module=PyTorch/24.03-ngc
 sifmod_root=/apps/PyTorch/24.03-ngc
 sifmod_env_name=PYTORCH
 sifmod_image=/apps/PyTorch/24.03-ngc/pytorch.sif
-sifmod_image_sha256=''
 sifmod_squashfs=/apps/PyTorch/24.03-ngc/pytorch.sqsh
 sifmod_central=()
 sifmod_runtime_commands=(singularity apptainer)
 sifmod_launch=exec
 sifmod_share_container=false
-sifmod_node_local_dir=''
-sifmod_copies_key=c0e326916b04
 sifmod_master_suffix=''
 sifmod_binds=(
     /apps/PyTorch/24.03-ngc/runscripts:/runscripts:ro

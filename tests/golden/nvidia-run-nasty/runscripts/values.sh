@@ -4,7 +4,6 @@ sifmod_module='PyTorch-NGC/24.05 it'"'"'s'
 sifmod_root='/tmp/a b,c'"'"'d$e'
 sifmod_env_name=PYTORCHMINNGC
 sifmod_image='/tmp/a b,c'"'"'d$e/nasty $image "1".sif'
-sifmod_image_sha256=''
 sifmod_squashfs=''
 sifmod_central=(
     '/central "images"/nasty $image "1".sif' 12345678901 0123456789abcdef0123456789abcdef
@@ -13,8 +12,6 @@ sifmod_central=(
 sifmod_runtime_commands=('singularity ce')
 sifmod_launch=run
 sifmod_share_container=false
-sifmod_node_local_dir=''
-sifmod_copies_key=6b6c6b3e9eec
 sifmod_master_suffix='-ib'"'"'0'
 sifmod_binds=(
     '/tmp/a b\,c'"'"'d$e/runscripts:/runscripts:ro'
