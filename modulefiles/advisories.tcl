@@ -1,22 +1,5 @@
 
-# Known problems, each once in a shell: those that the GPU driver of this node has, unless the variables are as the remedy says.
-proc sifmod_has_driver {path clauses} {
-    if {[catch {open $path r} file]} {
-        return 0
-    }
-    set line [gets $file]
-    close $file
-    if {![regexp {(?:^|\s)(\d+(?:\.\d+)+)} $line all version]} {
-        return 0
-    }
-    foreach clause $clauses {
-        lassign $clause operator wanted
-        if {![expr "[package vcompare $version $wanted] $operator 0"]} {
-            return 0
-        }
-    }
-    return 1
-}
+# Known problems, each once in a shell, unless the variables are as the remedy says.
 set advised {}
 if {[sifmod_has $v(advised)]} {
     # the shell runs what is made of it
@@ -25,18 +8,13 @@ if {[sifmod_has $v(advised)]} {
 set shown $advised
 foreach advisory $v(advisories) {
     dict with advisory {}
-    set applies [expr {![llength $drivers]}]
-    foreach driver $drivers {
-        lassign $driver path clauses
-        set applies [expr {$applies || [sifmod_has_driver $path $clauses]}]
-    }
     set is_remedied [expr {[llength $variables] > 0}]
     foreach variable $variables {
         lassign $variable name value
         set is_set [expr {[llength $variable] == 2}]
         set is_remedied [expr {$is_remedied && [sifmod_has $name] == $is_set && (!$is_set || $env($name) eq $value)}]
     }
-    if {$applies && !$is_remedied && ![string match "*:$id:*" ":$shown:"]} {
+    if {!$is_remedied && ![string match "*:$id:*" ":$shown:"]} {
         set shown [join [concat [split $shown :] [list $id]] :]
         if {$sifmod_loading} {
             puts stderr $text

@@ -69,7 +69,6 @@ class Vendor:
     # architecture by model, for old tools that do not report it
     models: Mapping[str, str] = field(default_factory=dict)
     driver: str = ""  # name of its kernel driver
-    driver_file: str = ""  # file in which the loaded driver shows its version
     # oldest driver that runs programs of a release of the stack: `12`, or `10.2`
     oldest_drivers: Mapping[str, str] = field(default_factory=dict)
     driver_error: str = ""  # message of programs if the driver is too old
@@ -224,7 +223,6 @@ _AMD = Vendor(
         }
     ),
     driver="amdgpu",
-    driver_file="/sys/module/amdgpu/version",
     # repo.radeon.com/amdgpu: from ROCm 7.0 on, the driver's own releases are 30.10, 30.20 and 30.30. A driver supports
     # two releases in either direction (AMD, "User and kernel-space support matrix"), and 30.30 ROCm 6.3 to 7.2
     # ("AMD GPU Driver (amdgpu)", compatibility matrix of 30.30.3)
@@ -322,7 +320,6 @@ _NVIDIA = Vendor(
         }
     ),
     driver="NVIDIA",
-    driver_file="/proc/driver/nvidia/version",
     # for Linux; since CUDA 11 per major release, thanks to minor version compatibility (NVIDIA, "CUDA Toolkit Release
     # Notes", tables 2 and 3; "CUDA Compatibility")
     oldest_drivers=MappingProxyType(

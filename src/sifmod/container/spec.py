@@ -117,7 +117,7 @@ class ContainerSpec:
     pip_constraints: bool = True  # whether pip must keep the versions of the image's own packages
     module_family: str = "container"  # Lmod family of the module; empty if several such modules may be loaded together
     naming: Optional[Naming] = None  # EasyBuild's names for it; None if EasyBuild has not named it
-    advisories: tuple[Advisory, ...] = ()  # known problems of it; empty until the image was read
+    advisories: tuple[Advisory, ...] = ()  # known problems of it that modules tell; empty until the image was read
 
     @property
     def module(self) -> str:

@@ -12,7 +12,7 @@ from sifmod.advice.advisory import Advisory
 from sifmod.advice.subject import Subject
 from sifmod.finding import NOTE, WARNING, Finding
 from sifmod.host.files import content_of
-from sifmod.install.advice import about, about_node
+from sifmod.install.advice import about, about_node, told_by_module
 from sifmod.installed.installation import Installation
 from sifmod.site.settings import Site
 
@@ -47,13 +47,12 @@ def container_advisories(
         else:
             yield _finding(advisory, advisory.severity)
     if installation and module:
-        # the driver is compared on the node that loads the module
         parameters = installation.manifest.parameters
         if parameters and not parameters.get(
             "gpu"
         ):  # although the image has software for one, it was installed for none
             subject = replace(subject, gpu="", gpu_libraries="")
-        of_module = list(about(advisories, replace(subject, drivers={})))
+        of_module = told_by_module(about(advisories, subject))
         missing = [one for one in of_module if one.identifier not in told]
         if missing:
             severity = NOTE if all(one.severity == NOTE for one in missing) else WARNING

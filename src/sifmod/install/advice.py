@@ -29,7 +29,7 @@ def advised_versions(site: Site, release: Release) -> HostVersions:
 
 
 def node_subject(site: Site, versions: HostVersions, drivers: Mapping[str, str] = _NO_DRIVERS) -> Subject:
-    """Return the facts about this node; without drivers for what compares them later, where programs run."""
+    """Return the facts about this node; without drivers for `eb`, which may run on another node than programs."""
     return Subject(
         today=datetime.now(tz=timezone.utc).date(),
         site=PurePosixPath(site.name).stem,
@@ -98,7 +98,7 @@ def known_problems(
     names: Iterable[str],
     digests: Iterable[str],
 ) -> tuple[Advisory, ...]:
-    """Return the advisories that are about a container; the GPU driver is compared when its module is loaded."""
+    """Return the advisories that are about a container, also those that depend on a GPU driver."""
     advisories = load_advisories(site)
     node = node_subject(site, versions)
     gpu, libraries = spec.gpu, spec.gpu_libraries
@@ -106,14 +106,21 @@ def known_problems(
     return tuple(about(advisories, subject))
 
 
+def told_by_module(advisories: Iterable[Advisory]) -> tuple[Advisory, ...]:
+    """Return the advisories that a module tells; those for some GPU drivers `doctor` shows, because nodes differ."""
+    return tuple(one for one in advisories if not one.match.drivers)
+
+
 def problems_of_installed(spec: ContainerSpec, site: Site, manifest: Manifest) -> tuple[Advisory, ...]:
-    """Return the advisories about an installed container, of which its image or a copy of it is read again."""
+    """Return the advisories that the module of an installed container tells; its image, or a copy, is read again."""
     own = Path(spec.installdir, manifest.image)
-    return known_problems(
-        spec,
-        site,
-        advised_versions(site, release_here(site)),
-        contents_of(own if manifest.image in manifest.files else Path(manifest.image_source)),
-        names=(manifest.image, Path(manifest.image_source).name, manifest.image_origin),
-        digests=(manifest.image_sha256, manifest.image_digest),
+    return told_by_module(
+        known_problems(
+            spec,
+            site,
+            advised_versions(site, release_here(site)),
+            contents_of(own if manifest.image in manifest.files else Path(manifest.image_source)),
+            names=(manifest.image, Path(manifest.image_source).name, manifest.image_origin),
+            digests=(manifest.image_sha256, manifest.image_digest),
+        )
     )

@@ -36,7 +36,7 @@ from sifmod.host.writing import remove_tree, scratch_folder
 from sifmod.image.inspection import Inspection, contents_of, inspect_image
 from sifmod.image.sif import Descriptor, check_is_sif, sif_id, squashfs_partition
 from sifmod.image.unpacked import unpacked_id, unpacked_labels
-from sifmod.install.advice import about_node, advised_versions, known_problems, node_subject
+from sifmod.install.advice import about_node, advised_versions, known_problems, node_subject, told_by_module
 from sifmod.install.hostslurm import with_slurm
 from sifmod.install.manifest import Manifest, read_manifest
 from sifmod.install.mpi import with_mpi
@@ -260,12 +260,13 @@ class Installer:
     def _known_problems(
         self, spec: ContainerSpec, runtime: ContainerRuntime, contents: Optional[Inspection], digest: str
     ) -> tuple[Advisory, ...]:
-        """Return the advisories about this container, and tell of them and of those about this host."""
+        """Return the advisories that the module tells; tell of these, and of those about this host or a GPU driver."""
         versions = advised_versions(self.site, runtime.release)
         origin, registry = (self.stored.origin, self.stored.digest) if self.stored else ("", "")
         called = (spec.sif, self.image.name, origin)
         found = known_problems(spec, self.site, versions, contents, names=called, digests=(digest, registry))
-        settings = setting_variables(replace(spec, advisories=found), self.site)
+        told = told_by_module(found)
+        settings = setting_variables(replace(spec, advisories=told), self.site)
         for advisory in (*found, *about_node(load_advisories(self.site), node_subject(self.site, versions))):
             if advisory.is_remedied(settings):
                 self.say(
@@ -275,7 +276,7 @@ class Installer:
                 self.say(f"advisory {advisory.identifier}: {advisory.sentences}")
             else:
                 self.warn(f"advisory {advisory.identifier}: {advisory.sentences}")
-        return found
+        return told
 
     def _make_space(self, installdir: Path, before: Optional[Manifest]) -> Optional[Manifest]:
         """Remove images that no module file names if the new image needs their space, and return the manifest then."""

@@ -58,8 +58,7 @@ def structural_variables(spec: ContainerSpec) -> dict[str, str]:
 def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     """Return the configurable variables, by name: the easyconfig overrides the site, the site sifmod's defaults.
 
-    What one of them removes (None) is not among them. Remedies that the site applies override the site's own variables;
-    those for some GPU drivers are not applied, because only the node that loads the module knows its driver.
+    What one of them removes (None) is not among them. Remedies that the site applies override the site's own variables.
     """
     own = dict(spec.mpi_env)
     if spec.python:
@@ -74,7 +73,7 @@ def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
         own["PREPEND_LD_LIBRARY_PATH"] = names.HOST_LIBRARIES
     if spec.vendor and spec.vendor.compat_variable and not (spec.runtime_gpu and spec.uses_compat):
         own[spec.vendor.compat_variable] = NEVER  # `AT_START` is bound for layers too
-    applied = [one for one in spec.advisories if site.apply_advisories and not one.match.drivers]
+    applied = spec.advisories if site.apply_advisories else ()
     remedies = {name: value for one in applied for name, value in one.variables.items()}
     merged = {**own, **site.container_env, **remedies, **spec.container_env}
     return {name: value for name, value in sorted(merged.items()) if value is not None}

@@ -9,7 +9,6 @@ from textwrap import fill, indent
 
 from sifmod import names
 from sifmod.advice.advisory import Advisory
-from sifmod.container.gpu import VENDORS
 from sifmod.container.runtime import RUNTIMES, squashfs_runtimes, squashfs_users
 from sifmod.container.spec import ContainerSpec
 from sifmod.render.environment import setting_variables
@@ -136,8 +135,7 @@ def _enter(spec: ContainerSpec, site: Site) -> str:
 
 def _advisory(advisory: Advisory, settings: Mapping[str, str]) -> str:
     applied = f" This module does so: {advisory.actions}." if advisory.is_remedied(settings) else ""
-    drivers = "".join(f" With the {VENDORS[key].driver} driver {one}:" for key, one in advisory.match.drivers.items())
-    text = f"{advisory.identifier}:{drivers} {advisory.text} {advisory.remedy}{applied}"
+    text = f"{advisory.identifier}: {advisory.text} {advisory.remedy}{applied}"
     # addresses have lines of their own, on which they can be copied
     return "\n".join(
         [fill(text, _WIDTH, initial_indent="  ", subsequent_indent="    "), *(f"    {one}" for one in advisory.sources)]

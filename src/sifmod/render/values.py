@@ -451,8 +451,8 @@ def _user_software_values(spec: ContainerSpec, known: InstallationFacts) -> Valu
 def _shown_at_load(spec: ContainerSpec, site: Site) -> Iterator[Values]:
     """Yield the severe advisories whose remedy the module does not apply, with what decides about each at load.
 
-    `drivers` are the files that show a driver's version, each with the range that the version must be in. `variables`
-    are those of the remedy that the module itself does not set: if all are as the remedy says, nothing is shown.
+    `variables` are those of the remedy that the module itself does not set: if all are as the remedy says, nothing is
+    shown.
     """
     settings = setting_variables(spec, site)
     for advisory in spec.advisories:
@@ -463,10 +463,6 @@ def _shown_at_load(spec: ContainerSpec, site: Site) -> Iterator[Values]:
             yield {
                 "id": advisory.identifier,
                 "text": f"Known problem ({advisory.identifier}): {advisory.sentences}",
-                "drivers": [
-                    [VENDORS[key].driver_file, [[one.operator, one.version] for one in sorted(clauses, key=str)]]
-                    for key, clauses in advisory.match.drivers.items()
-                ],
                 "variables": [] if is_spoilt else _variable_rows(_as_users_set_them(others)),
             }
 

@@ -40,8 +40,7 @@ _IDENTIFIER = r"[a-z0-9]+([.-][a-z0-9]+)*"
 _UNSHOWABLE = r"\[\]{}\\%"
 _ADDRESS = r"https?://[A-Za-z0-9][A-Za-z0-9._~:/?#@!$&'()*+,;=-]*"
 _RANGE = r"(~=|===?|!=|<=?|>=?)\s*[^\s,]+"
-# What modules compare at load, in Lua and in Tcl.
-_PLAIN_RANGE = r"(<|<=|>|>=|==|!=)\s*\d+(\.\d+)*"
+_RANGE_SCHEMA = {"type": "string", "pattern": rf"^\s*({_RANGE}(\s*,\s*{_RANGE})*)?\s*$"}
 
 
 def _text(value: Any) -> str:
@@ -113,13 +112,7 @@ def _range(_name: str, text: str) -> SpecifierSet:
 def _driver(vendor: str, text: str) -> SpecifierSet:
     if vendor not in VENDORS:
         raise ValueError(f"use {' or '.join(map(repr, VENDORS))}{perhaps(vendor, VENDORS)}")
-    if not re.fullmatch(_separated(_PLAIN_RANGE), text.strip()):
-        raise ValueError(f"'{text}' is not a range of driver versions: write numbers and dots, such as '>=550,<560'")
-    return SpecifierSet(text)
-
-
-def _separated(pattern: str) -> str:
-    return rf"{pattern}(\s*,\s*{pattern})*"
+    return _range(vendor, text)
 
 
 def _date(value: Any) -> date:
@@ -173,12 +166,12 @@ _LABELS = Kind(
 _RANGES = Kind(
     "table of version ranges",
     partial(_table, '{ torch = ">=2.0,<2.3" }', _range),
-    table_schema({"type": "string", "pattern": rf"^\s*({_separated(_RANGE)})?\s*$"}),
+    table_schema(_RANGE_SCHEMA),
 )
 _DRIVERS = Kind(
     "table of version ranges",
     partial(_table, f'{{ {next(iter(VENDORS))} = ">=550,<560" }}', _driver),
-    table_schema({"type": "string", "pattern": rf"^\s*{_separated(_PLAIN_RANGE)}\s*$"}, names=VENDORS),
+    table_schema(_RANGE_SCHEMA, names=VENDORS),
 )
 _DATE = Kind("date", _date, {"type": "string", "format": "date"})
 
@@ -205,7 +198,7 @@ MATCH_KEYS = _keys(
     Key("sites", _WORDS, "One is that of the site file, without folder and `.toml`.", ()),
     Key("runtimes", _RANGES, "The runtime is one of them: `apptainer`, `singularity`, `singularity-ce`.", {}),
     Key("tools", _RANGES, "This host has each tool in its range: `mksquashfs`, `squashfuse`.", {}),
-    Key("drivers", _DRIVERS, "The GPU driver of one of the vendors is in its range, of numbers and dots alone.", {}),
+    Key("drivers", _DRIVERS, "The GPU driver of one of the vendors is in its range; no module tells of it.", {}),
     Key("since", _DATE, "It is that day or later.", None),
     Key("until", _DATE, "It is that day or earlier.", None),
 )

@@ -248,6 +248,7 @@ def test_known_problems_are_told_and_returned(install: Install, image: Path, tmp
     digest = hashlib.sha256(image.read_bytes()).hexdigest()
     entries = {
         "by-name": ('"warning"', 'images = ["dem*.sif"]'),
+        "by-driver": ('"problem"', 'images = ["dem*.sif"]\ndrivers = { nvidia = "<550" }'),
         "by-digest": ('"note"', f'digests = ["sha256:{digest}"]'),
         "by-content": ('"warning"', 'packages = { torch = "" }'),
         "of-the-node": ('"problem"', 'runtimes = { fake = "<2" }'),
@@ -262,7 +263,7 @@ def test_known_problems_are_told_and_returned(install: Install, image: Path, tmp
     site = a_site(advisories=(str(tmp_path / "ours.toml"),))
     spec = install(site=site)
     told = [line.partition(":")[0] for line in install.said if line.startswith("advisory")]
-    assert told == ["advisory by-name", "advisory by-digest", "advisory of-the-node"]
+    assert told == ["advisory by-name", "advisory by-driver", "advisory by-digest", "advisory of-the-node"]
     assert "advisory by-name: It fails. Wait. See https://example.org/by-name" in install.said
     assert [one.identifier for one in spec.advisories] == ["by-name", "by-digest"]
     assert "WAIT" not in Path(spec.installdir, "runscripts/values.sh").read_text()

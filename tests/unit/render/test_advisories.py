@@ -3,23 +3,16 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Optional
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
 
-from sifmod.advice.advisory import Advisory, Match
-from sifmod.container import gpu
+from sifmod.advice.advisory import Advisory
 from sifmod.container.spec import ContainerSpec
-from sifmod.render import values
 from sifmod.render.environment import setting_variables
 from sifmod.render.helptext import usage
 
-from ..support import Need, a_site, a_spec
+from ..support import a_site, a_spec
 from .running import Load
 
 SYNTAXES = pytest.mark.parametrize("syntax", ["Lua", "Tcl"])
@@ -77,60 +70,12 @@ def test_nothing_is_shown_where_the_variables_are_as_the_remedy_says(
     assert said(load, replace(own, container_env={"CMA": "1", "LD_PRELOAD": "/x.so"}), syntax)[0] == ["jobs-hang"]
 
 
-DRIVER_LINES = {
-    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n": True,
-    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.28.03  Release Build\n": False,
-    "6.10.5\n": True,
-    "NVRM version: unknown\n": False,
-    "": False,
-}
-
-
-@SYNTAXES
-@pytest.mark.parametrize("line", DRIVER_LINES)
-def test_the_driver_of_the_node_decides(
-    installed: ContainerSpec, load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, syntax: str, line: str
-) -> None:
-    file = tmp_path / "version"
-    vendor = replace(gpu.VENDORS["nvidia"], driver_file=str(file))
-    monkeypatch.setattr(values, "VENDORS", {"nvidia": vendor})
-    match = Match(drivers={"nvidia": SpecifierSet("<560.28.03,>=6,!=7.1")})
-    spec = replace(installed, advisories=(an_advisory(match=match),))
-    assert said(load, spec, syntax) == ([], [])  # no driver is loaded
-    file.write_text(line)
-    assert (said(load, spec, syntax)[0] == ["jobs-hang"]) is DRIVER_LINES[line]
-
-
-NUMBERS = st.lists(st.integers(0, 12), min_size=2, max_size=4).map(lambda parts: ".".join(map(str, parts)))
-OPERATORS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
-
-
-@SYNTAXES
-@settings(max_examples=25)
-@given(version=NUMBERS, limit=NUMBERS, operator=OPERATORS)
-def test_modules_compare_versions_as_python_does(
-    tmp_path_factory: pytest.TempPathFactory, need: Need, syntax: str, version: str, limit: str, operator: str
-) -> None:
-    top = tmp_path_factory.mktemp("versions")
-    (top / "driver").write_text(f"{version}\n")
-    (top / "demo.sif").touch()
-    (top / "share").mkdir()
-    (top / "share/container.sh").touch()
-    vendors = {"amd": replace(gpu.VENDORS["amd"], driver_file=str(top / "driver"))}
-    wanted = SpecifierSet(f"{operator}{limit}")
-    spec = a_spec(installdir=str(top), venv="", advisories=(an_advisory(match=Match(drivers={"amd": wanted})),))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(values, "VENDORS", vendors)
-        shown, _words = said(Load(need), spec, syntax)
-    assert bool(shown) is wanted.contains(Version(version))
-
-
 def test_help_has_every_advisory_with_its_sources() -> None:
-    one = an_advisory(identifier="a", severity="note", match=Match(drivers={"amd": SpecifierSet("<6.10")}))
+    one = an_advisory(identifier="a", severity="note")
     two = an_advisory(identifier="b", variables={"X": "1", "Y": None})
     spec = a_spec(advisories=(one, two))
     text = usage(spec, a_site())
-    assert "Known problems:\n  a: With the amdgpu driver <6.10: Jobs hang" in text
+    assert "Known problems:\n  a: Jobs hang" in text
     assert re.search(r"\n    https://example.org/1\n    https://example.org/2\n  b: Jobs hang", text)
     assert "This module does so" not in text
     assert "This module does so: X=1, unset Y." in usage(spec, a_site(apply_advisories=True)).replace("\n    ", " ")
@@ -145,11 +90,3 @@ def test_remedies_come_after_the_site_and_before_the_easyconfig() -> None:
     assert setting_variables(spec, site) == {**own, "A": "site", "B": "site", "C": "own", "D": "own", "E": "site"}
     applied = replace(site, apply_advisories=True)
     assert setting_variables(spec, applied) == {**own, "A": "remedy", "C": "own", "D": "own", "E": "site"}
-    some_drivers = Match(drivers={"amd": SpecifierSet("<6.10")})
-    decided_later = replace(spec, advisories=(replace(spec.advisories[0], match=some_drivers),))
-    assert setting_variables(decided_later, applied) == setting_variables(spec, site)
-
-
-def test_the_files_of_drivers_are_where_the_kernel_has_them() -> None:
-    for vendor in gpu.VENDORS.values():
-        assert vendor.driver_file.startswith(("/proc/", "/sys/"))

@@ -101,7 +101,7 @@ WRONG: dict[str, tuple[str, str, int, str]] = {
     "bracket": ("Jobs\n", "Jobs [1]\n", 5, "can't have '['"),
     "range": ('">=2,<3"', '"2 to 3"', 15, "'2 to 3' is not a range of versions"),
     "number": ('">=2,<3"', "2", 15, "it takes a table of strings, such as { torch"),
-    "driver": ('"<550"', '"~=550.1"', 16, "not a range of driver versions"),
+    "driver": ('"<550"', '"new"', 16, "not a range of versions"),
     "vendor": ("nvidia =", "nvidea =", 16, "perhaps you meant 'nvidia'"),
     "date": ("2026-01-31", '"2026-01-31"', 17, "it takes a date without quotes"),
     "time": ("2026-01-31", "2026-01-31T12:00:00", 17, "it takes a date without quotes"),
