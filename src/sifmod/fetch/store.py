@@ -30,7 +30,7 @@ from sifmod.host.builder import find_builder
 from sifmod.host.files import sha256_of
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.striping import stripe_folder
-from sifmod.host.writing import put_in_place
+from sifmod.host.writing import private_folder, put_in_place
 from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
 from sifmod.text.progress import QUIET, Progress
@@ -76,12 +76,12 @@ class ImageStore:
             verb = ["build"] if uri.scheme in (*ARCHIVE_SCHEMES, *LOCAL_SCHEMES) else ["pull"]
             flags = ["--no-https"] if plain_http else []
             self.say(f"pulling {uri.text} into {target}")
-            with self._partial(target) as partial:
+            with self._partial(target) as (partial, made):
                 if uri.scheme in LOCAL_SCHEMES:
                     source = local_source(uri, digest, partial.parent)
                 making = Making(self.site, self.say, self.progress, uri=uri)
                 self._runtime(making, [*verb, *flags, str(partial), source], partial, credentials)
-                return target, self._keep(partial, target, origin=uri.text, digest=digest)
+                return target, self._keep(partial, made, target, origin=uri.text, digest=digest)
 
     def _is_replaced(self, uri: ImageUri, present: StoredImage) -> bool:
         """Return whether a name on this host belongs to another image than the one that the store has of it."""
@@ -114,13 +114,13 @@ class ImageStore:
                 self.say(f"{definition.path.name} was built before: {target}")
                 return target, present
             self.say(f"building {definition.path.name} into {target}")
-            with self._partial(target) as partial:
+            with self._partial(target) as (partial, made):
                 making = Making(self.site, self.say, self.progress, definition=definition)
                 if definition.is_dockerfile:
                     self._build_dockerfile(making, definition, origin, target, partial)
                 else:
                     self._build_definition(making, definition, partial)
-                return target, self._keep(partial, target, origin=origin, digest="")
+                return target, self._keep(partial, made, target, origin=origin, digest="")
 
     def _build_definition(self, making: Making, definition: Definition, partial: Path) -> None:
         definition.check_copied()
@@ -195,20 +195,24 @@ class ImageStore:
             yield
 
     @contextlib.contextmanager
-    def _partial(self, target: Path) -> Iterator[Path]:
-        """Yield a temporary path in a private folder beside the target, and remove the folder afterwards."""
+    def _partial(self, target: Path) -> Iterator[tuple[Path, Path]]:
+        """Make a private folder beside the target, and remove it afterwards.
+
+        Yield the path in it for a runtime, and the same by which no other file is found.
+        """
         folder = target.parent / f".{target.name}.partial"
-        with os_errors(ImageError, f"can't make the folder '{folder}' to fetch into"):
-            if folder.is_dir() and not folder.is_symlink():
-                shutil.rmtree(folder)
-            else:
-                folder.unlink(missing_ok=True)
-            folder.mkdir(mode=0o700)
-            stripe_folder(folder, self.site.stripe, warn=self.say)
-        try:
-            yield folder / "image.partial"
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.ExitStack() as stack:
+            with os_errors(ImageError, f"can't make the folder '{folder}' to fetch into"):
+                if folder.is_dir() and not folder.is_symlink():
+                    shutil.rmtree(folder)
+                else:
+                    folder.unlink(missing_ok=True)
+                made = stack.enter_context(private_folder(folder))
+                stripe_folder(folder, self.site.stripe, warn=self.say)
+            try:
+                yield folder / "image.partial", made / "image.partial"
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _present(self, target: Path, origin: str, sha256: str) -> Optional[StoredImage]:
         """Return what is known of an image in the store; None if it is missing, or may be anybody's."""
@@ -223,21 +227,19 @@ class ImageStore:
         self.say(f"'{target}' is fetched again: {problem}")
         return None
 
-    def _keep(self, partial: Path, target: Path, *, origin: str, digest: str) -> StoredImage:
+    def _keep(self, partial: Path, made: Path, target: Path, *, origin: str, digest: str) -> StoredImage:
         check_is_sif(partial)
         self.say(f"hashing {target.name}")
         with os_errors(ImageError, f"storing the image as '{target}' failed"):
-            size = partial.stat().st_size
-            with self.progress.step(f"hashing {target.name}", size=size) as step:
-                sha256 = sha256_of(partial, progress=step.advance)
-            stored = StoredImage(
-                origin, digest, sha256, size, self.runtime.version, modified=partial.stat().st_mtime_ns
-            )
+            status = made.stat()
+            with self.progress.step(f"hashing {target.name}", size=status.st_size) as step:
+                sha256 = sha256_of(made, progress=step.advance)
+            stored = StoredImage(origin, digest, sha256, status.st_size, self.runtime.version, status.st_mtime_ns)
             try:
                 record(stored)
             except OSError as error:
                 self.say(f"the next install fetches this image again, because it can't be recorded: {error.strerror}")
-            put_in_place(partial, target)
+            put_in_place(made, target)
         return stored
 
     def _runtime(

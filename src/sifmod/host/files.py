@@ -30,7 +30,7 @@ def sha256_of(path: Path, *, progress: Callable[[int], object] = lambda _size: N
     Raises:
         OSError: it can't be read, or is not a plain file.
     """
-    with open(path, "rb", buffering=0, opener=_plain) as stream:
+    with open_plain(path) as stream:
         return sha256_of_stream(stream, progress=progress)
 
 
@@ -43,6 +43,11 @@ def sha256_of_stream(stream: RawIOBase, *, progress: Callable[[int], object] = l
     return digest.hexdigest()
 
 
+def open_plain(path: Path) -> FileIO:
+    """Open a file that another user may replace by a FIFO, which waits, or a device; OSError if it is not plain."""
+    return open(path, "rb", buffering=0, opener=_plain)
+
+
 def content_of(path: Path, *, most: Optional[int] = None) -> bytes:
     """Return the content of a small file that somebody else may have replaced, by a FIFO or by something endless.
 
@@ -50,8 +55,8 @@ def content_of(path: Path, *, most: Optional[int] = None) -> bytes:
         OSError: it can't be read, is not a plain file, or is too large.
     """
     limit = _LARGEST if most is None else most
-    with open(path, "rb", opener=_plain) as stream:
-        content = stream.read(limit + 1)
+    with open_plain(path) as stream:
+        content = BufferedReader(stream).read(limit + 1)
     if len(content) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit} bytes", str(path))
     return content

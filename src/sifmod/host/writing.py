@@ -221,6 +221,26 @@ def remove_tree(top: Path) -> None:
 
 
 @contextlib.contextmanager
+def private_folder(path: Path) -> Iterator[Path]:
+    """Make a folder for a program to write into, and yield a path by which only that folder is found.
+
+    Others who may rename in the folder above could lead the program elsewhere: its file is not in this folder then.
+
+    Raises:
+        OSError: it can't be made, or another one has its name already.
+    """
+    path.mkdir(mode=0o700)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        status = os.fstat(descriptor)
+        if (status.st_uid, status.st_mode & 0o077) != (os.geteuid(), 0) or os.listdir(descriptor):  # noqa: PTH208 - of a descriptor
+            raise FileExistsError(errno.EEXIST, "another user has replaced it", str(path))
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
 def scratch_folder(kind: str) -> Iterator[Path]:
     """Yield a private temporary folder, which is removed at the end, whatever a program in a container has made of it.
 

@@ -225,6 +225,7 @@ class SandboxFiles(ImageFiles[Path]):
     def __init__(self, top: Path) -> None:
         super().__init__(str(top))
         self._top = top
+        self._real = os.path.realpath(top)
 
     def _root(self) -> Path:
         return self._top
@@ -256,7 +257,9 @@ class SandboxFiles(ImageFiles[Path]):
             # the file may have been replaced by a link or a FIFO meanwhile
             descriptor = os.open(node, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb", buffering=0) as stream:
-                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                # a folder on the way may be a link by now, and lead to a secret of this user
+                place = Path(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115 - names need not be text
+                if stat.S_ISREG(os.fstat(descriptor).st_mode) and place.is_relative_to(self._real):
                     return os.pread(stream.fileno(), limit, start)
         return b""
 

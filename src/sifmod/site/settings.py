@@ -535,7 +535,9 @@ def _check_level(site: Site, origins: Mapping[str, Origin]) -> None:
 
 
 def _user_file(environ: Mapping[str, str]) -> Optional[Path]:
-    base = environ.get("XDG_CONFIG_HOME") or (environ["HOME"] + "/.config" if environ.get("HOME") else "")
+    base = environ.get("XDG_CONFIG_HOME", "")
+    if not base.startswith("/"):  # a relative one is not valid (XDG Base Directory Specification)
+        base = environ["HOME"] + "/.config" if environ.get("HOME") else ""
     return Path(base) / "sifmod" / "config.toml" if base else None
 
 

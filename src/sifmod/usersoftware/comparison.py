@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 
+from sifmod.host.files import open_plain
 from sifmod.image.squashfs import DIRECTORY, FILE, LINK, OTHER, SquashFs
 from sifmod.inside.trees import FOLDER_MODES
 from sifmod.text.printable import few
@@ -44,7 +46,7 @@ def compare_with_packed(directory: Path, packed: Path) -> Comparison:
         OSError: a file or folder can't be read.
     """
     only_in_directory, only_in_packed, different = [], [], []
-    with packed.open("rb") as stream:
+    with BufferedReader(open_plain(packed)) as stream:
         squashfs = SquashFs(stream, name=str(packed), size=os.fstat(stream.fileno()).st_size)
         pending = [("", squashfs.root)]
         while pending:

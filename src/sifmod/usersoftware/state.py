@@ -11,7 +11,7 @@ from pathlib import Path
 from sifmod import names
 from sifmod.container.spec import reinstalling
 from sifmod.finding import PROBLEM, WARNING, Finding
-from sifmod.host.files import content_of, sha256_of
+from sifmod.host.files import content_of, open_plain, sha256_of
 from sifmod.image import superblock
 from sifmod.inside.trees import SEEDED, links_out
 from sifmod.text import quoting
@@ -175,7 +175,7 @@ def packed_problem(path: Path) -> str:
     and the module follow the same rule (tests/unit/render/test_packed_file.py).
     """
     try:
-        with path.open("rb") as stream:
+        with open_plain(path) as stream:
             head = stream.read(superblock.SIZE)
             size = os.fstat(stream.fileno()).st_size
     except OSError as error:

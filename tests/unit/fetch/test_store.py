@@ -151,6 +151,20 @@ def test_a_folder_that_a_centre_fetches_into_is_only_read(store: Store) -> None:
     store.folder.chmod(0o755)
 
 
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_folder_that_a_member_of_the_group_swaps_gives_no_image(
+    store: Store, records: Path, runtime: Path, is_empty: bool
+) -> None:
+    """Who may write to the source path renames the folder that the runtime writes into, and has the image's name."""
+    swap = 'mv "${2%/*}" "${2%/*}.own"; mkdir "${2%/*}"; cp "$0.image" "$2"\n'
+    swap += 'printf %s evil >>"$2"; mv "${2%/*}" "${2%/*}.evil"; mv "${2%/*}.own" "${2%/*}"\n' if is_empty else ""
+    runtime.write_text(RUNTIME.replace('cp "$0.image" "$2"\n', swap))
+    with pytest.raises(ImageError):
+        store()
+    assert not store.target.exists()
+    assert not records.exists()
+
+
 @pytest.mark.parametrize("above", [".", ".."])
 @pytest.mark.parametrize("mode", [0o020, 0o002])
 def test_records_that_others_may_write_are_not_believed(

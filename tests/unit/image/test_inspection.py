@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sifmod.errors import ImageError
+from sifmod.image.files import SandboxFiles
 from sifmod.image.inspection import Inspection, has_shell, inspect_image
 
 from ..imagetrees import (
@@ -160,6 +161,17 @@ def test_what_is_no_image_is_named_and_nothing_hangs(tmp_path: Path, make: Calla
     assert not thread.is_alive()
     assert said in raised[0]
     assert str(path) in raised[0]
+
+
+def test_a_folder_of_a_sandbox_that_becomes_a_link_does_not_lead_out(tmp_path: Path) -> None:
+    (tmp_path / "image").mkdir()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/key").write_text("secret")
+    (tmp_path / "image/etc").symlink_to(tmp_path / "home")
+    (tmp_path / "image/key").write_text("public")
+    files = SandboxFiles(tmp_path / "image")
+    assert files._content(tmp_path / "image/etc/key", 0, 9) == b""
+    assert files._content(tmp_path / "image/key", 0, 9) == b"public"
 
 
 def test_a_sandbox_s_links_do_not_lead_out(tmp_path: Path) -> None:

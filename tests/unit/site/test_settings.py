@@ -56,8 +56,13 @@ def refused(environ: Mapping[str, str]) -> str:
     return str(caught.value)
 
 
-def test_nothing_is_known_about_a_cluster_by_default() -> None:
+def test_nothing_is_known_about_a_cluster_by_default(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert load_site({}) == Site(name="generic")
+    write('gpu = "amd"', "sifmod/config.toml")
+    monkeypatch.chdir(tmp_path)
+    assert load_site({"XDG_CONFIG_HOME": "."}) == Site(name="generic")  # a clone that is the working directory
     site = load_site({})
     assert (site.pack_compressor, site.pack_level, site.pack_block_size, site.pack_processors) == ("zstd", 5, "256K", 0)
     assert (site.gpu, site.signatures) == ("", "none")

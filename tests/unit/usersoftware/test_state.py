@@ -97,6 +97,9 @@ def test_a_packed_file_that_is_none_is_described(tmp_path: Path, content: bytes,
     path = tmp_path / "packed"
     path.write_bytes(content)
     assert says in packed_problem(path)
+    path.unlink()
+    os.mkfifo(path)
+    assert packed_problem(path) == "it can't be read: not a plain file"
 
 
 @given(st.binary(max_size=200))
