@@ -1,9 +1,7 @@
 """uv in a container keeps what pip keeps: the image's packages are neither replaced nor installed twice."""
 
-import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from conftest import DEMO_MODULE, HEAD, IMAGES, QUICK_BUILDS, User, install_changed, make_user, make_wheel
-from sifmod.inside import installers
 
 LOAD = f"module load {DEMO_MODULE}"
 FLAGS = "--no-index --no-cache"
@@ -227,83 +224,33 @@ def test_what_would_install_the_image_s_packages_anyway_is_refused(own_demo: Use
     assert there(own_demo) == set()
 
 
-@pytest.fixture
-def project(tmp_path: Path, index: Path) -> Path:
-    """Make a project of uv in whose lock there will be a newer release of the image's package, and a script."""
-    folder = tmp_path / "project"
-    (folder / "below").mkdir(parents=True)
-    (folder / "pyproject.toml").write_text(
-        '[project]\nname = "project"\nversion = "1.0"\nrequires-python = ">=3.9"\n'
-        'dependencies = ["needs-vendor", "plain<1.1"]\n'
-        '[build-system]\nrequires = []\nbuild-backend = "own"\nbackend-path = ["."]\n'
+def test_a_project_is_refused_with_the_line_that_installs_it(own_demo: User, index: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "below").mkdir(parents=True)
+    (project / "pyproject.toml").write_text(
+        '[project]\nname = "project"\nversion = "1.0"\nrequires-python = ">=3.9"\ndependencies = ["needs-vendor"]\n'
         f"[tool.uv]\nno-index = true\nfind-links = ['{index}']\n"
     )
-    wheel = make_wheel(tmp_path, "project", "1.0", "")
-    (folder / "own.py").write_text(
-        f"import shutil\nWHEEL = {str(wheel)!r}\n"
-        "def build_wheel(folder, *_):\n    return shutil.copy(WHEEL, folder).rpartition('/')[2]\n"
-        "build_editable = build_wheel\n"
-    )
-    (folder / "script.py").write_text('# /// script\n# dependencies = ["plain"]\n# ///\nimport plain; print("ran")\n')
-    (folder / "newer.py").write_text('# /// script\n# dependencies = ["needs-newer"]\n# ///\n')
-    return folder
-
-
-def test_a_project_on_the_user_software_keeps_what_the_image_has(own_demo: User, project: Path, index: Path) -> None:
-    own_demo.run(f"{LOAD}; uv pip install {FLAGS} -f {index} picky")
-    project_files = [project / "pyproject.toml", project / "uv.lock"]
-    origin = f"--no-index --find-links {index}"
-    named = "export UV_PROJECT_ENVIRONMENT=/user-software/venv/demo"
-
-    done = own_demo.run(f"{LOAD}; cd {project}/below; uv sync --active")
-    assert there(own_demo) == {"picky", "needs_vendor", "plain", "project"}
-    assert "Locked, but not installed: demo-vendor==9.0" in done.stderr
-    assert "In the image: demo-vendor==1.2.3+site" in done.stderr
-    show = "import demo_vendor, sys; print(demo_vendor.__file__, *sys.argv[1:])"
-    for words in ("uv run --active", f"{named}; uv run"):
-        own_demo.run(f"{LOAD}; uv pip uninstall needs-vendor")
-        done = own_demo.run(f"{LOAD}; cd {project}; {words} python -c '{show}' --active")
-        assert done.stdout == "/usr/lib/python3/dist-packages/demo_vendor/__init__.py --active\n"
-        assert "needs_vendor" in there(own_demo)
-    own_demo.run(f"{LOAD}; uv pip uninstall plain")
-    assert own_demo.out(f"{LOAD}; uv run {origin} --active {project}/script.py") == "ran"
-
-    before = [path.read_bytes() for path in project_files]
-    # the host's name of the same folder
     host = f"{own_demo.installdir(DEMO_MODULE)}/user-software/venv/demo"
-    for words in (
-        "uv add --active needs-newer",
-        f"uv run {origin} --active newer.py",
-        f"{named}; uv add needs-newer",
-        f"export UV_PROJECT_ENVIRONMENT={host}; uv add demo-vendor",
-    ):
-        done = own_demo.run(f"{LOAD}; cd {project}; {words}", status=1)
-        assert "the image has demo-vendor==1.2.3+site, which it keeps. If the project names it, leave it out" in (
-            done.stderr
-        )
-    # what the image alone has, in that version
-    done = own_demo.run(f"{LOAD}; cd {project}; uv add --active demo-vendor==1.2.3+site", status=1)
-    assert "uv: the image has demo-vendor==1.2.3+site, which programs of the module find without" in done.stderr
-    assert [path.read_bytes() for path in project_files] == before
+    own_demo.run(f"{LOAD}; cd {project}; uv lock")
     (project / ".venv").symlink_to(host)
-    for words in (f"UV_PROJECT_ENVIRONMENT={host} uv sync", "uv sync"):
-        assert "In the image: demo-vendor" in own_demo.run(f"{LOAD}; cd {project}; {words}").stderr
-    (project / ".venv").unlink()
-    assert there(own_demo) == {"picky", "needs_vendor", "plain", "project"}
-    own_demo.run(f"{LOAD}; cd {project}; uv remove --active plain; uv version --active 1.1; uv add --active picky==1.0")
-    assert "picky==1.0" in project_files[0].read_text()
-    assert own_demo.out(f"{LOAD}; python -c '{show}'") == "/usr/lib/python3/dist-packages/demo_vendor/__init__.py"
-
-
-@pytest.mark.slow
-def test_the_options_with_a_value_are_those_of_uv() -> None:
-    """One that is not in the table would make its value the command of `uv run`."""
-    for command in sorted(installers.PROJECT):
-        said = subprocess.run(["uv", "help", command], capture_output=True, text=True, check=True).stdout
-        valued = re.findall(r"(?m)^ +(?:(-\w), )?(--[a-z-]+) <", said)
-        missing = {name for names in valued for name in names if name} - installers.PROJECT_VALUED
-        # a script or a file is named by it, and then nothing is installed
-        assert missing <= ({"--script", "-m"} if command != "run" else set()), command
+    for words in (
+        "uv sync",
+        "unset VIRTUAL_ENV; uv --offline run python -c 1 --no-sync",
+        f"UV_PROJECT_ENVIRONMENT={host} uv sync",
+        "rm ../.venv; uv run --active python",
+        "UV_PROJECT_ENVIRONMENT=/user-software/venv/demo uv sync",
+        "uv add --active plain",
+    ):
+        said = own_demo.run(f"{LOAD}; cd {project}/below; {words}", status=2).stderr
+    assert there(own_demo) == set()
+    own_demo.run(f"{LOAD}; cd {project}; {said.partition('type: ')[2]}")
+    assert there(own_demo) == {"needs_vendor", "plain"}
+    show = "import demo_vendor, plain, sys; print(demo_vendor.__file__)"
+    done = own_demo.run(f"{LOAD}; cd {project}; uv run --active --no-sync python -c '{show}'")
+    assert done.stdout == "/usr/lib/python3/dist-packages/demo_vendor/__init__.py\n"
+    # an environment of its own
+    own_demo.run(f"{LOAD}; cd {project}; uv sync; .venv/bin/python -c 'import demo_vendor'")
 
 
 @pytest.mark.slow

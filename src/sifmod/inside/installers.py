@@ -6,8 +6,8 @@ uv does not see the packages of the image, so `uv pip install` is resolved first
 index had exactly the image's versions. A requirement that they don't meet ends there, with uv's own explanation. Then
 uv installs the versions that it found, without the packages of the image. docs/adr/0011 says why it takes two runs.
 
-A project of uv whose environment is user software is installed in the same way, from what its lock names. poetry and
-pdm have no way to keep what the image has, so what they would install into user software is refused.
+Projects of uv, poetry and pdm have no way to keep what the image has, so what they would install into user software is
+refused.
 
 Exit status: that of the tool; 1 (pip) or 2 (the others) if the install is refused; 127 if there is no such tool.
 """
@@ -68,10 +68,6 @@ LACKING = (
     (r"Unknown compiler\(s\)|No CMAKE_C(?:XX)?_COMPILER could be found", "a compiler"),
     (r"Python\.h: No such file", "Python's headers"),
 )
-# What uv says of a package that no index has, or not in the version that is asked for.
-ON_NO_INDEX = re.compile(
-    r"([\w.-]+) was not found in|(?:is|are) no versions? of ([\w.-]+)|only ([\w.-]+)\S* is available"
-)
 # the first version that reads UV_EXCLUDE
 OLDEST_UV = (0, 9, 8)
 
@@ -106,36 +102,8 @@ ELSEWHERE = {
     "pip": ("--prefix", "--python", "--root", "--target", "-t"),
     "uv": ("--prefix", "--system", "--target", "-t"),
 }
-# Of a project: commands that change its environment, options that name user software as it, and options with a value.
+# Commands of uv that change the environment of a project.
 PROJECT = frozenset({"add", "remove", "run", "sync", "version"})
-ACTIVE = ("--active", "--exact", "--inexact")
-PROJECT_VALUED = frozenset(
-    {"-C", "-P", "-c", "-f", "-i", "-p", "-r", "-w", "--allow-insecure-host", "--bounds", "--branch", "--bump"}
-    | {"--cache-dir", "--color", "--config-file", "--config-setting", "--config-settings-package", "--constraints"}
-    | {"--default-index", "--directory", "--env-file", "--exclude-newer", "--exclude-newer-package", "--extra"}
-    | {"--extra-index-url"}
-    | {"--find-links", "--fork-strategy", "--group", "--index", "--index-strategy", "--index-url", "--keyring-provider"}
-    | {"--link-mode", "--marker", "--no-binary-package", "--no-build-isolation-package", "--no-build-package"}
-    | {"--no-editable-package", "--no-extra", "--no-group", "--no-install-package", "--no-sources-package"}
-    | {"--only-group", "--only-install-package", "--optional", "--output-format", "--package", "--prerelease"}
-    | {"--prerelease-package", "--project", "--python", "--python-platform", "--refresh-package"}
-    | {"--reinstall-package", "--requirements", "--resolution", "--rev", "--tag", "--upgrade-group"}
-    | {"--upgrade-package", "--with", "--with-editable", "--with-requirements"}
-)
-# What chooses packages and where they come from: `uv export` takes these options, and `uv pip install` the second kind.
-CHOICE = frozenset(
-    {"--all-extras", "--all-groups", "--all-packages", "--dev", "--extra", "--frozen", "--group", "--locked"}
-    | {"--no-default-groups", "--no-dev", "--no-editable", "--no-editable-package", "--no-extra", "--no-group"}
-    | {"--no-install-local", "--no-install-package", "--no-install-project", "--no-install-workspace", "--only-dev"}
-    | {"--only-group", "--package", "--upgrade", "--upgrade-package", "-P", "-U"}
-)
-ORIGIN = frozenset(
-    {"--allow-insecure-host", "--cache-dir", "--config-file", "--config-setting", "--default-index", "--exclude-newer"}
-    | {"--extra-index-url", "--find-links", "--index", "--index-strategy", "--index-url", "--keyring-provider"}
-    | {"--no-build-isolation", "--no-cache", "--no-config", "--no-index", "--no-progress", "--offline", "--prerelease"}
-    | {"--quiet", "--refresh", "--refresh-package", "--resolution", "--system-certs", "--verbose", "-C", "-f", "-i"}
-    | {"-n", "-q", "-v"}
-)
 # Commands of other tools that install into the active environment, and their options with a value before the command.
 OTHERS = dict.fromkeys(("pdm", "poetry"), frozenset({"add", "install", "remove", "sync", "update"}))
 OTHERS_VALUED = ("--config", "--directory", "--project", "-C", "-P", "-c", "-p")
@@ -385,16 +353,12 @@ def name_build_wheel(tool: str, said: str, words: "Sequence[str]") -> None:
     pairs = [(last, word) for last, word in zip(["", *words], words) if last not in WITH_PATH]
     wanted = [word for _, word in pairs if re.match(r"[./]|git\+|[A-Za-z0-9._-]+ ?@ ?git\+", word)][:1]
     wanted = [re.sub(r"^([./].*)\[[^\[\]]*\]$", r"\1", word) for word in wanted]  # extras of a folder
-    then = ""
     # uv breaks its lines, at hyphens too; in what it says of a package is no space
     whole = re.sub(r"[\s│]+", "", plain)
     for name, version, place in re.findall(r"Failedtobuild`([\w.-]+)(?:==([\w.+!]+)|@(?:file://)?([^`]+))`", whole):
         # On a terminal, uv's progress may break this line. So what the user has typed is named as it was, in any case.
         path = urllib.parse.unquote(place)
         wanted = [word for word in wanted if is_same(word, [path])] or [path or f"{name}=={version}"]
-        if place and {"run", "sync"} & {*words}:  # uv would build it again, whatever wheel there is
-            then = f". Install that with pip, and go on with: uv sync --active --no-install-package {name}; "
-            then += "uv run --active --no-sync COMMAND"
     for name in re.findall(r"Failed building wheel for ([A-Za-z0-9][A-Za-z0-9._-]*)", plain):
         archives = re.findall(r"([A-Za-z0-9._-]+)-([0-9][A-Za-z0-9.!+]*)\.(?:tar\.gz|zip)\b", plain)
         wanted = [f"{name}=={version}" for one, version in archives if canonical(one) == canonical(name)][:1] or wanted
@@ -404,7 +368,7 @@ def name_build_wheel(tool: str, said: str, words: "Sequence[str]") -> None:
     copy = " (without -e it is a copy of the source: build it again after a change)" if is_editable else ""
     print(
         f"{tool}: this container lacks {lacked}, which a build from source needs. To build the wheel where it "
-        f"is{copy}, type on the host: {again}{then}",
+        f"is{copy}, type on the host: {again}",
         file=sys.stderr,
     )
 
@@ -481,13 +445,13 @@ def uv(arguments: "list[str]") -> "NoReturn":
     command = command_of(arguments)
     words = [word for _, word in command]
     if words and words[0] in PROJECT and is_held():
-        project(program, arguments, command[0][0])
+        project(program, arguments, words[0])
     given = options(arguments)
     names = {option.name for option in given}
     if names & {"--help", "--version", "-V", "-h"}:
         execute_elsewhere(program, arguments)
     if words[:1] == ["venv"]:
-        check_not_replaced(arguments, given, command[0][0])
+        check_not_replaced(arguments, given)
     if words[:1] == ["pip"]:
         check_not_place("uv", arguments, given)
     if not is_ours(given):
@@ -510,13 +474,16 @@ def uv(arguments: "list[str]") -> "NoReturn":
     sys.exit(0)
 
 
-def check_not_replaced(arguments: "Sequence[str]", given: "list[Option]", at: int) -> None:
+def check_not_replaced(arguments: "Sequence[str]", given: "list[Option]") -> None:
     """Refuse to make a virtual environment where user software is, which `--clear` would remove."""
-    named = project_options(arguments, at + 1)[1] or [os.environ.get("UV_PROJECT_ENVIRONMENT", ""), ".venv"]
+    at = arguments.index("venv") + 1
+    named = [word for word in arguments[at:] if word[:1] != "-"]
+    if all(last[:1] == "-" for last, word in zip(arguments[at - 1 :], arguments[at:]) if word in named):
+        named += [os.environ.get("UV_PROJECT_ENVIRONMENT", ""), ".venv"]
     above = [parent for own in own_folders() for parent in with_parents(own)[:-1]]
     for place in filter(None, named):
         path = os.path.join(directory_of(given), place)
-        if is_in_ours(path) or is_same(path, above):
+        if os.path.isdir(path) and (is_in_ours(path) or is_same(path, above)):
             refuse(
                 "uv",
                 f"'{place}' is the user software, which this would replace. For an environment of its own, name "
@@ -741,160 +708,63 @@ class Trial:
 # --- uv: a project whose environment is user software
 
 
-def project(program: str, arguments: "list[str]", at: int) -> None:
-    """Install a project into user software and run its command; return if its environment is another one.
+def project(program: str, arguments: "list[str]", command: str) -> None:
+    """Refuse to install a project into user software; return if its environment is another one.
 
-    uv would install what the lock names exactly: packages of the image again, and nothing else. So uv writes the lock,
-    and what it names is installed as `uv pip install` does it.
+    uv would install what the lock names exactly: packages of the image again, and nothing else.
     """
-    command, before, after = arguments[at], arguments[:at], arguments[at + 1 :]
-    own, rest = project_options(arguments, at + 1)
-    names = {words[0].partition("=")[0] for words in own}
-    root, definition = places_of(before, own)
-    environment = os.environ.get("UV_PROJECT_ENVIRONMENT") or ".venv"
-    places = [os.path.join(folder, environment) for folder in (root, os.path.dirname(definition))]
-    is_named = any(is_same(place, own_folders()) for place in places)
-    if not is_named and not ("--active" in names and is_active()):
+    words = list(itertools.takewhile(lambda word: word != "--", arguments))
+    above = with_parents(".")
+    places = [os.path.join(folder, os.environ.get("UV_PROJECT_ENVIRONMENT") or ".venv") for folder in above]
+    if not any(is_same(place, own_folders()) for place in places) and not ("--active" in words and is_active()):
         return
-    os.environ.update(VIRTUAL_ENV=sys.prefix, UV_PROJECT_ENVIRONMENT=sys.prefix)
-    os.environ.pop("UV_PYTHON", None)  # of another environment
-    os.environ.pop("UV_SYSTEM_PYTHON", None)
-    if names & {"--check", "--dry-run", "--help", "--isolated", "--no-sync", "-h"} or is_set("UV_NO_SYNC"):
+    # what follows the words of `uv run` is another program's
+    at = arguments.index(command) + 1
+    own = words if command != "run" else list(itertools.takewhile(lambda word: word[:1] == "-", arguments[at:]))
+    if {"--check", "--dry-run", "--help", "--isolated", "--no-sync", "-h"} & {*own} or is_set("UV_NO_SYNC"):
         execute(program, ["uv", *arguments])
-    if command == "version" or (command in ("add", "remove") and "--script" in names):
-        # it writes a file alone
-        execute(program, ["uv", *before, command, "--no-sync", *after])
-    if command == "run":
-        run_in_project(program, before, own, rest, arguments)
-    check_not_packed("uv", "install", arguments)
-    if command == "sync":
-        install_project(program, before, own, "", arguments)
-        sys.exit(0)
-    files = {path: content_of(path) for path in (definition, os.path.join(root, "uv.lock"))}
-    try:
-        run_uv([program, *before, command, "--no-sync", *after], arguments)
-        install_project(program, before, own, "", arguments)
-    except BaseException:
-        # uv does so too, if it can't install
-        for path, content in files.items():
-            put_back(path, content)
-        raise
-    sys.exit(0)
-
-
-def run_in_project(
-    program: str, before: "list[str]", own: "list[list[str]]", rest: "list[str]", asked: "list[str]"
-) -> "NoReturn":
-    """Install what a project or a script names into user software, unless it is packed, and run the command."""
-    first = rest[0] if rest else ""
-    script = first if has_metadata(first) else ""
-    if not script and (["--no-project"] in own or not os.path.exists(places_of(before, own)[1])):
-        execute(program, ["uv", *asked])
-    if first == "-" or "://" in first:
-        refuse("uv", f"what '{first}' needs can't be installed here: save it as a file, and run that")
-    if is_packed(sys.prefix):
-        print("uv: the user software is packed, so nothing is installed before this run", file=sys.stderr)
-    else:
-        check_not_packed("uv", "install", asked)
-        install_project(program, before, own, script, asked)
-    kept = [word for words in own if words[0] not in (*ACTIVE, "--script", "-s") for word in words]
-    # uv would install what a script names in its own way
-    execute(program, ["uv", *before, "run", "--active", "--no-sync", *kept, *(["python"] if script else []), *rest])
-
-
-def content_of(path: str) -> "Optional[bytes]":
-    """Return what is in a file; None if there is none."""
-    try:
-        with open(path, "rb") as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return None
-
-
-def put_back(path: str, content: "Optional[bytes]") -> None:
-    """Give a file the content that it had."""
-    if content_of(path) == content:
-        return
-    if content is None:
-        os.remove(path)
-        return
-    with open(path, "wb") as stream:
-        stream.write(content)
-
-
-def install_project(
-    program: str, before: "list[str]", own: "list[list[str]]", script: str, asked: "Sequence[str]"
-) -> None:
-    """Install what the lock of a project or a script names, without the image's packages."""
-    chosen = [words for words in own if words[0].partition("=")[0] in CHOICE]
-    origin = [word for words in own if words[0].partition("=")[0] in ORIGIN for word in words]
-    export = [word.replace("--no-install-", "--no-emit-", 1) for words in chosen for word in words] + origin
-    of_script = ["--script", script] if script else []
-    plain = ["--no-header", "--no-annotate", "--no-hashes"]
-    with tempfile.TemporaryFile() as stream:
-        run_uv([program, *before, "export", *plain, *of_script, *export], asked, stdout=stream)
-        stream.seek(0)
-        exported = stream.read().decode()
     held = held_versions()
-    root, definition = places_of(before, own)
-    lines, other_version = [], []
-    for line in exported.splitlines():
-        name, _, version = line.partition(" ;")[0].strip().partition("==")
-        if canonical(name) in held:
-            if version and version != held[canonical(name)]:
-                other_version.append(f"{name}=={version}")
-        else:
-            lines.append(requirement_of(line, root))
-    if other_version and not {"-q", "--quiet"} & {*origin}:
-        print(f"Locked, but not installed: {', '.join(other_version)}", file=sys.stderr)
-    # what the lock leaves open is asked for as well: it may need another version of what the image has
-    direct = ["--requirement", script or definition]
-    if not script and any(words[0].startswith("--only-") for words in chosen):
-        direct = []
-    direct += [word for words in chosen if words[0].partition("=")[0] in ("--extra", "--all-extras") for word in words]
-    if not lines and not direct:
-        return
-    words = ["pip", "install", "--requirement", unnamed_file("\n".join(["", *lines, ""])), *direct, *origin]
-    words = install(program, [*before, *words], options([*before, *words]), len(before) + 2, asked=asked)
-    run_uv([program, *words[1:]], asked)
+    lock = next(filter(None, (text_of(os.path.join(folder, "uv.lock")) for folder in above)), "")
+    left_out = [name for name in sorted({*re.findall(r'(?m)^name = "([\w.-]+)"', lock)}) if canonical(name) in held]
+    export = quoted(["uv", "export", "--no-emit-project", *(f"--no-emit-package={name}" for name in left_out)])
+    first = f"{quoted(['uv', *arguments[:at], '--no-sync', *arguments[at:]])}; " if command in ("add", "remove") else ""
+    then = ". Then: uv run --active --no-sync COMMAND" if command == "run" else ""
+    refuse(
+        "uv",
+        f"uv {command} would install all that the project's lock names into the user software, packages of the image "
+        f"too. To leave these out, type: {first}{export} | uv pip install -r -{then}",
+    )
 
 
-def requirement_of(line: str, root: str) -> str:
-    """Return a line of `uv export` for `uv pip install`, with paths from a root on.
-
-    Names of folders in a lock are somebody else's: a line break in one would begin an option, and only what reads
-    requirements puts values of variables, such as passwords, into addresses.
-    """
-    line = re.sub(r"^(-e )?(\.{1,2}(?:/.*)?)$", lambda word: f"{word[1] or ''}{root}/{word[2]}", line)
-    if re.search(r"^\s*-(?!e [^-])|\$\{\w+\}|[\x00-\x1f\x7f]", line):
-        refuse("uv", f"the lock has {line!r}, which is neither a package nor a folder of one. Nothing was installed")
-    return line
+def text_of(path: str) -> str:
+    """Return the text of a file; empty if it can't be read."""
+    with contextlib.suppress(OSError):
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+                return stream.read()
+    return ""
 
 
-def run_uv(words: "Sequence[str]", asked: "Sequence[str]", *, stdout: "Any" = None) -> None:
+# --- uv: the two runs
+
+
+def run_uv(words: "Sequence[str]", asked: "Sequence[str]") -> None:
     """Run uv, which may read our descriptors; if it fails, say what it can't know, and end with its status."""
-    status, said = run_watched(words, stdout=stdout)
+    status, said = run_watched(words)
     if status < 0:
         raise StoppedError(-status)
     if status:
         name_build_wheel("uv", said, asked)
-        held = held_versions()
-        for name in sorted({canonical(name) for names in ON_NO_INDEX.findall(said) for name in names} & held.keys()):
-            print(
-                f"uv: the image has {name}=={held[name]}, which programs of the module find without a project that "
-                "names it. A project can name it only if an index has it: leave it out, or add an index",
-                file=sys.stderr,
-            )
         sys.exit(status)
 
 
-def run_watched(words: "Sequence[str]", *, stdout: "Any" = None) -> "tuple[int, str]":
+def run_watched(words: "Sequence[str]") -> "tuple[int, str]":
     """Run a command; return its status, and the end of what it writes to standard error, which is shown as it comes.
 
     If that is a terminal, the command has one, of the same size, for its colours and its progress.
     """
     if not sys.stderr:  # it is closed
-        return subprocess.call(words, stdout=stdout, close_fds=False), ""  # noqa: S603 - what the user asked for
+        return subprocess.call(words, close_fds=False), ""  # noqa: S603 - what the user asked for
     if sys.stderr.isatty():
         reader, writer = os.openpty()
         with contextlib.suppress(OSError):
@@ -905,7 +775,7 @@ def run_watched(words: "Sequence[str]", *, stdout: "Any" = None) -> "tuple[int, 
     else:
         reader, writer = os.pipe()
     kept = collections.deque(maxlen=MOST_WRITES)  # type: collections.deque[bytes]
-    child = subprocess.Popen(words, stdout=stdout, stderr=writer, close_fds=False)  # noqa: S603 - what the user asked for
+    child = subprocess.Popen(words, stderr=writer, close_fds=False)  # noqa: S603 - what the user asked for
     os.close(writer)
     try:
         while True:
@@ -932,50 +802,6 @@ def run_watched(words: "Sequence[str]", *, stdout: "Any" = None) -> "tuple[int, 
         raise
     finally:
         os.close(reader)
-
-
-def project_options(arguments: "Sequence[str]", at: int) -> "tuple[list[list[str]], list[str]]":
-    """Return the options from a position on, each with its value, and the other words: after these `run` has none."""
-    own, rest = [], []  # type: list[list[str]], list[str]
-    is_run = arguments[at - 1] == "run"
-    while at < len(arguments) and arguments[at] != "--":
-        word = arguments[at]
-        if not word.startswith("-") or word == "-":
-            if is_run:
-                break
-            rest.append(word)
-        width = 2 if word in PROJECT_VALUED or (word == "-m" and not is_run) else 1
-        if word.startswith("-"):
-            own.append(list(arguments[at : at + width]))
-        at += width
-    return own, [*rest, *arguments[at:]]
-
-
-def has_metadata(path: str) -> bool:
-    """Return whether a file is a script that names its packages (PEP 723)."""
-    try:
-        with open(path, "rb") as stream:
-            return stat.S_ISREG(os.fstat(stream.fileno()).st_mode) and b"\n# /// script" in b"\n" + stream.read(1 << 20)
-    except OSError:
-        return False
-
-
-def places_of(before: "Sequence[str]", own: "list[list[str]]") -> "tuple[str, str]":
-    """Return the folder of a project's lock, which its paths begin at, and its pyproject.toml."""
-    named = {
-        option.name: option.value or "" for option in options([*before, *(word for words in own for word in words)])
-    }
-    folder = os.path.abspath(named.get("--directory") or ".")
-    folder = os.path.join(folder, named.get("--project") or os.environ.get("UV_PROJECT") or ".")
-    folders = [os.path.normpath(folder)]
-    while folders[-1] != os.path.dirname(folders[-1]):
-        folders.append(os.path.dirname(folders[-1]))
-    with_lock = [folder for folder in folders if os.path.exists(os.path.join(folder, "uv.lock"))]
-    with_project = [folder for folder in folders if os.path.exists(os.path.join(folder, "pyproject.toml"))]
-    return (with_lock or folders)[0], os.path.join((with_project or folders)[0], "pyproject.toml")
-
-
-# --- uv: the two runs
 
 
 def is_pylock(path: str) -> bool:
@@ -1123,10 +949,8 @@ def explain(said: str, held: "dict[str, str]", arguments: "Sequence[str]") -> No
     named = named_in(said, held)
     if named:
         command = shlex.quote(f"UV_EXCLUDE= {quoted(['uv', *arguments])}")
-        is_project = {word for _, word in command_of(arguments)[:1]} & PROJECT
-        leaving = "If the project names it, leave it out: programs find the image's. " if is_project else ""
         print(
-            f"uv: the image has {', '.join(f'{name}=={held[name]}' for name in named)}, which it keeps. {leaving}"
+            f"uv: the image has {', '.join(f'{name}=={held[name]}' for name in named)}, which it keeps. "
             f"To replace it for this command, type on the host: start-shell -c {command}",
             file=sys.stderr,
         )

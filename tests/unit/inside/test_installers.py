@@ -129,46 +129,6 @@ def test_the_user_s_variable_counts_unless_the_user_has_typed_the_option(monkeyp
     assert installers.own_and([], installers.CONSTRAINTS, "/own") == ["--constraint=/own"]
 
 
-@pytest.mark.parametrize(
-    ("words", "own", "rest"),
-    [
-        ("run --active python x.py --no-sync", ["--active"], "python x.py --no-sync"),
-        ("run -w torch --extra a -m mod --active", ["-w torch", "--extra a", "-m"], "mod --active"),
-        ("run -q -- --active", ["-q"], "-- --active"),
-        ("add torch --active --group test -m marker numpy", ["--active", "--group test", "-m marker"], "torch numpy"),
-        ("sync --extra=a --active", ["--extra=a", "--active"], ""),
-        ("run - --active", [], "- --active"),
-    ],
-)
-def test_options_of_a_project_s_command_end_where_uv_says(words: str, own: list[str], rest: str) -> None:
-    options, others = installers.project_options(words.split(), 1)
-    assert [" ".join(option) for option in options] == own
-    assert " ".join(others) == rest
-
-
-@pytest.mark.parametrize(
-    ("line", "root", "wanted"),
-    [
-        ("demo==1.0 ; python_version < '4'", "/a", "demo==1.0 ; python_version < '4'"),
-        ("demo @ https://host/demo-1.0.whl", "/a", "demo @ https://host/demo-1.0.whl"),
-        (".", "/a", "/a/."),
-        ("-e ./own", "/a", "-e /a/./own"),
-        ("-e file:///b", "/a", "-e file:///b"),
-        ("--index-url http://host", "/a", None),
-        (" -r /etc/passwd", "/a", None),
-        ("-e --find-links=/home", "/a", None),
-        ("demo @ https://host/demo-1.0.whl?${PASSWORD}", "/a", None),
-        ("./own", "/a\n--index-url http://host", None),
-    ],
-)
-def test_a_folder_s_name_in_a_lock_is_no_option(line: str, root: str, wanted: str | None) -> None:
-    if wanted:
-        assert installers.requirement_of(line, root) == wanted
-    else:
-        with pytest.raises(SystemExit):
-            installers.requirement_of(line, root)
-
-
 def test_a_plan_is_what_uv_prints_of_it() -> None:
     said = """Using Python 3.11.2 environment at: /user-software/venv/demo
 Resolved 4 packages in 3ms
@@ -358,13 +318,6 @@ def test_a_folder_is_named_as_it_was_typed(
     ):
         installers.name_build_wheel("uv", f"{line}\ncommand 'cc' failed: No such file", ["pip", "install", "./from-c"])
         assert "sifmod build-wheel ./from-c --module" in capsys.readouterr().err
-
-
-def test_a_project_that_can_not_be_built_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    said = "Failed to build `a @ file:///work/a`\ncommand 'cc' failed: No such file"
-    installers.name_build_wheel("uv", said, ["sync", "--active"])
-    way = "uv sync --active --no-install-package a; uv run --active --no-sync COMMAND\n"
-    assert capsys.readouterr().err.endswith(way)
 
 
 @pytest.mark.parametrize(
