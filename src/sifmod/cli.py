@@ -32,7 +32,6 @@ _VERBS = {
     "outdated": "Ask registries for newer images of installed containers.",
     "remove": "Remove an installed container.",
     "render": "Print the files that an install would write.",
-    "restripe": "Spread installed images over the targets of Lustre.",
     "sbatch": "Print a job script that runs Python in a container.",
     "serve": "Show and stop the servers of models that your jobs run.",
     "show": "Show everything about one installed container.",

@@ -259,17 +259,6 @@ make_temporary() {
     mine=$beside${temporary#"$root/"}
 }
 
-# stripe_temporary: give the new file the site's layout on Lustre, for a file gets one when it is made. Elsewhere do nothing.
-stripe_temporary() {
-    local LC_ALL=C # in Turkish, the small letter of I is not i
-    if ((${#sifmod_stripe[@]} == 0)) || ! command -v lfs >/dev/null; then return; fi
-    if said=$(LC_ALL=C lfs setstripe "${sifmod_stripe[@]}" "$temporary.striped" 2>&1); then
-        chmod -- 600 "$temporary.striped" && mv -T -- "$temporary.striped" "$temporary"
-    elif [[ ${said,,} != *'inappropriate ioctl'* && ${said,,} != *'not supported'* && ${said,,} != *'not a'*lustre* ]]; then
-        printf 'make-squashfs: the file is packed without the layout of the site, because lfs setstripe failed: %s\n' "$said" >&2
-    fi
-}
-
 # What users read of a step that is a function; others have the name of their tool.
 declare -A steps=(
     [list_user_packages]='listing the packages' [make_environment]='making an empty environment' [mark_unused]='marking an unused layer'

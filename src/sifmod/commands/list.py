@@ -17,8 +17,7 @@ from sifmod.host.owners import owner_of
 from sifmod.installed.base import built_on
 from sifmod.installed.installation import Installation, find_installations
 from sifmod.installed.modulepath import known_installations
-from sifmod.installed.placement import unstriped_files
-from sifmod.site.settings import Site, load_site
+from sifmod.site.settings import load_site
 from sifmod.text.size import counted, size_text
 from sifmod.usersoftware.layers import lacks_layers
 from sifmod.usersoftware.state import DIRECTORY, PACKED, UserSoftware
@@ -47,7 +46,7 @@ def list_installed(prefix: Optional[Path], fast: bool, by_size: bool, as_json: b
     space = software_space(prefix)
     found = find_installations(space)
     site = load_site()
-    facts = [describe(item, site, fast=fast) for item in found.installations]
+    facts = [describe(item, fast=fast) for item in found.installations]
     astray = [sentence for fact in facts for sentence in fact["user_software"]["links_out"]]
     status = 1 if found.damaged or astray else 0
     own = {os.path.realpath(item.root) for item in found.installations}
@@ -88,8 +87,6 @@ def _row(fact: dict[str, Any]) -> tuple[str, ...]:
     image = image_size_text(fact["image"]) + ("" if fact["image"]["is_there"] else " (gone)")
     if fact["image"]["old"]:
         image += f" (+ old {size_text(sum(old['size'] for old in fact['image']['old']))})"
-    if fact["unstriped"]:
-        image += " (unstriped)"
     loaded = "loaded" if fact["loaded"] else "-"
     return fact["module"], image, user_software_text(fact["user_software"]), loaded, newer
 
@@ -107,7 +104,7 @@ def _size(fact: dict[str, Any]) -> int:
     return int(own + enroot + sum(one["size"] for one in image["old"]) + (software["size"] or 0) + layers)
 
 
-def describe(item: Installation, site: Site, *, fast: bool) -> dict[str, Any]:
+def describe(item: Installation, *, fast: bool) -> dict[str, Any]:
     """Return the facts about an installation, for `--json` and for tables."""
     manifest = item.manifest
     return {
@@ -128,7 +125,6 @@ def describe(item: Installation, site: Site, *, fast: bool) -> dict[str, Any]:
         "python_version": manifest.python_version,
         "venv": manifest.venv,
         "features": list(manifest.features),
-        "unstriped": [str(path) for path in unstriped_files(item, site)],
         "user_software": {**_user_software(item.user_software, fast=fast), **_layers(item)},
         "loaded": item.is_loaded(),
         "module_files": [str(path) for path in item.module_files],

@@ -37,7 +37,7 @@ def show(module: str, prefix: Optional[Path], as_json: bool) -> None:
     """
     item = find_usable(software_space(prefix), module, {} if prefix else os.environ)
     settings = load_settings()
-    facts = describe(item, settings.site, fast=False)
+    facts = describe(item, fast=False)
     own = sorted(path.name for path in (item.root / "bin").glob("*"))
     aside = sorted(path.name for path in item.root.glob(f"{names.USER_SOFTWARE_DIRECTORY}-*"))
     easyconfigs = sorted(str(path) for path in (item.root / "easybuild").glob("*.eb"))

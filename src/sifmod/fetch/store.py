@@ -29,7 +29,6 @@ from sifmod.fetch.uri import ARCHIVE_SCHEMES, LOCAL_SCHEMES, ImageUri
 from sifmod.host.builder import find_builder
 from sifmod.host.files import sha256_of
 from sifmod.host.runtime import ContainerRuntime
-from sifmod.host.striping import stripe_folder
 from sifmod.host.writing import private_folder, put_in_place
 from sifmod.image.sif import check_is_sif
 from sifmod.site.settings import Site
@@ -208,7 +207,6 @@ class ImageStore:
                 else:
                     folder.unlink(missing_ok=True)
                 made = stack.enter_context(private_folder(folder))
-                stripe_folder(folder, self.site.stripe, warn=self.say)
             try:
                 yield folder / "image.partial", made / "image.partial"
             finally:

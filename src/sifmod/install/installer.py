@@ -31,7 +31,6 @@ from sifmod.host.command import run
 from sifmod.host.files import content_of, folders_below, inside, lacking_space, sha256_of, size_of
 from sifmod.host.owners import no_permission, other_writers
 from sifmod.host.runtime import ContainerRuntime
-from sifmod.host.striping import striped
 from sifmod.host.writing import remove_tree, scratch_folder
 from sifmod.image.inspection import Inspection, contents_of, inspect_image
 from sifmod.image.sif import Descriptor, check_is_sif, sif_id, squashfs_partition
@@ -395,12 +394,10 @@ class Installer:
         name = squashfs_name(self.spec.sif)
         partition = self._squashfs_partition(image)
         self.say(f"writing {name}, the {squashfs_image()}")
-        with (
-            self.progress.step(f"writing {name}", size=partition.size) as step,
-            striped(stage / name, self.site.stripe, warn=self.warn) as draft,
-        ):
-            digest = copy_image(image, draft, offset=partition.offset, size=partition.size, progress=step.advance)
-            draft.chmod(draft.stat().st_mode & ~0o111)
+        path = stage / name
+        with self.progress.step(f"writing {name}", size=partition.size) as step:
+            digest = copy_image(image, path, offset=partition.offset, size=partition.size, progress=step.advance)
+            path.chmod(path.stat().st_mode & ~0o111)
         return _SquashFs(name, digest, partition.size)
 
     def _squashfs_of_base(self) -> _SquashFs:
@@ -468,11 +465,8 @@ class Installer:
             )
 
     def _copy(self, target: Path) -> str:
-        with (
-            self.progress.step(f"copying {self.image.name}", size=size_of(self.image)) as step,
-            striped(target, self.site.stripe, warn=self.warn) as draft,
-        ):
-            return copy_image(self.image, draft, progress=step.advance)
+        with self.progress.step(f"copying {self.image.name}", size=size_of(self.image)) as step:
+            return copy_image(self.image, target, progress=step.advance)
 
     def _hash(self, path: Path) -> str:
         with self.progress.step(f"hashing {path.name}", size=size_of(path)) as step:

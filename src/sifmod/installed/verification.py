@@ -27,7 +27,6 @@ from sifmod.install.starter import find_install_runtime
 from sifmod.installed.base import base_findings
 from sifmod.installed.consistency import packages_in_container, packages_on_disk
 from sifmod.installed.installation import Installation
-from sifmod.installed.placement import unstriped_files
 from sifmod.site.settings import Site
 from sifmod.text import quoting
 from sifmod.text.printable import few
@@ -90,7 +89,6 @@ def verify(
     yield from _image(installation, site, progress, whole=whole)
     yield from _squashfs(installation, site, progress, whole=whole)
     yield from _old_images(installation)
-    yield from _placement(installation, site)
     yield from base_findings(installation, site)
     with progress.step(f"{installation.module}: reading user software"):
         findings = list(_user_software(installation, fast=fast or not is_whole))
@@ -400,17 +398,6 @@ def _old_images(installation: Installation) -> Iterator[Finding]:
             f"'{path}', {size_text(path.stat().st_size)}, stays for running jobs until the next rebuild",
             "it takes space",
             f"when no job uses it: sifmod remove --old-images {installation.module}",
-        )
-
-
-def _placement(installation: Installation, site: Site) -> Iterator[Finding]:
-    for path in unstriped_files(installation, site):
-        yield Finding(
-            WARNING,
-            "placement",
-            f"'{path}' lies on one storage target of Lustre",
-            "all nodes of a job wait for that target",
-            f"sifmod restripe {installation.module}",
         )
 
 

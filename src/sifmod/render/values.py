@@ -144,7 +144,6 @@ def more_values(spec: ContainerSpec, site: Site) -> Values:
             "block_size": site.pack_block_size,
             "processors": site.pack_processors,
         },
-        "stripe": site.stripe.split(),
         "site_packages": f"lib/python{spec.python_version}/site-packages",
         "line_of_layer": line_of_layer(spec.venv_path, spec.python_version) if spec.python_version else "",
     }

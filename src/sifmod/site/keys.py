@@ -157,31 +157,6 @@ def _block_size(value: Any) -> str:
     return str(value)
 
 
-# lfs-setstripe(1): what says how a file is spread. Not what reads other files (--yaml, --copy) or names several.
-_STRIPE_OPTIONS = {
-    "-E": "--component-end",
-    "-c": "--stripe-count",
-    "-S": "--stripe-size",
-    "-i": "--stripe-index",
-    "-o": "--ost-list",
-    "-p": "--pool",
-    "-L": "--layout",
-    "-z": "--extension-size",
-}
-_STRIPE_WORD = re.compile(r"-1|[A-Za-z0-9][A-Za-z0-9._,-]*")
-
-
-def _stripe(value: Any) -> str:
-    words = read_text(value).split()
-    known = [*_STRIPE_OPTIONS, *_STRIPE_OPTIONS.values()]
-    for option, word in zip(words[::2], [*words[1::2], ""]):
-        if option not in known:
-            raise ValueError(f"'{option}' is not an option of `lfs setstripe` for a layout: use {' '.join(known)}")
-        if not _STRIPE_WORD.fullmatch(word):
-            raise ValueError(f"{option} needs a value, such as '-c 4' or '-S 4M', and not '{word}'")
-    return " ".join(words)
-
-
 def absolute(path: str) -> str:
     """Return the path if it is absolute; else ValueError says what it is instead."""
     if path.startswith("/"):
@@ -380,7 +355,6 @@ RUNTIMES = Kind(
 BLOCK_SIZE = Kind(
     "`4K`, `8K` ... `512K`, `1M`", _block_size, {"type": "string", "pattern": "^(4|8|16|32|64|128|256|512)K$|^1M$"}, str
 )
-STRIPE = Kind("options of `lfs setstripe`", _stripe, {"type": "string", "pattern": "^( *-.*)?$"}, str)
 VARIABLES = Kind(
     "table of strings; `false` unsets",
     read_variables,

@@ -45,7 +45,6 @@ from sifmod.site.keys import (
     PATHS,
     PROXY_TABLE,
     RUNTIMES,
-    STRIPE,
     TEXT,
     VARIABLES,
     Key,
@@ -75,6 +74,7 @@ _OTHER_VARIABLES = (
 # Keys that earlier releases had: the release that removed each, and what to do.
 _REMOVED = {
     "node_local_dir": ("0.4.0", "copy images with sbcast: see 'sifmod help broadcast-an-image'"),
+    "stripe": ("0.4.0", "set the layout of folders with lfs setstripe: see 'sifmod help add-a-site'"),
 }
 
 
@@ -216,12 +216,6 @@ class Site:
         "pip",
         "What installs `pip_requirements`, and packages in `carry-over`. uv is the image's, else the host's; if "
         "neither has one, pip is used.",
-    )
-    stripe: str = described(
-        STRIPE,
-        "",
-        "Layout of images and packed files on Lustre, as options of `lfs setstripe`, such as `-E 4M -c 1 -E 64M -c 4 "
-        "-E -1 -c -1 -S 4M`: see [placement](../howto/add-a-site.md#place-images-on-lustre).",
     )
     pack_compressor: str = described(choice(*COMPRESSORS, empty="zstd"), "zstd", "Compressor of `make-squashfs`.")
     pack_level: int = described(

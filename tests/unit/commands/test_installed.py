@@ -387,7 +387,6 @@ NEWER = {
     ("keep", "{}.kept", MODULE, "--restore"): 7,
     ("remove", MODULE, "--yes"): 7,
     ("remove", MODULE, "--old-images", "--yes"): 7,
-    ("restripe", MODULE): 7,
     ("on", MODULE, "--name", "Mine"): 3,
     ("catalogue", "--output", "{}.pages"): 7,
 }
@@ -401,7 +400,6 @@ def test_what_a_newer_sifmod_has_written_is_named_and_left_alone(
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "format": 99}))
     before = snapshot(prefix)
     monkeypatch.chdir(prefix)
-    monkeypatch.setenv("SIFMOD_STRIPE", "-c 1")
     result = call(*(word.replace("{}", str(root)) for word in words))
     raised = result.exception
     status = raised.exit_code if isinstance(raised, SifmodError) else result.exit_code

@@ -16,7 +16,6 @@ from tests.programs import ran
 from sifmod.container.spec import ContainerSpec
 from sifmod.resources import data_path
 
-from ..support import Stubs
 from .running import GetMaster, Wrapper
 
 DOTLESS = "\N{LATIN SMALL LETTER DOTLESS I}"
@@ -73,15 +72,6 @@ def test_a_step_of_slurm_is_recognised(turkish: Mapping[str, str], node: str, is
     step = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_GTIDS": "0,1"}
     done = call("share-container.sh", "in_step", "in_step", {**step, "SLURMD_NODENAME": node, **turkish})
     assert (done.returncode == 0) == is_one
-
-
-def test_a_file_system_that_is_not_lustre_is_recognised(
-    stub: Stubs, tmp_path: Path, turkish: Mapping[str, str]
-) -> None:
-    stub("lfs", "echo \"lfs setstripe: unable to open 'x': Inappropriate ioctl for device (25)\"; exit 25")
-    command = f"sifmod_stripe=(-c 4) temporary='{tmp_path}/new'; stripe_temporary"
-    done = call("packing.sh", "stripe_temporary", command, turkish)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 sifmod_user_commands=true
 sifmod_installer=pip
 declare -gA sifmod_pack=([compressor]=zstd [level]=5 [block_size]=256K [processors]=0)
-sifmod_stripe=()
 sifmod_site_packages=lib/python3.11/site-packages
 sifmod_line_of_layer='import os, site, sys; p = '"'"'/user-layers/%d/venv/demo/lib/python3.11/site-packages'"'"'; p in sys.path or not os.path.isdir(p) or site.addsitedir(p)
 '
