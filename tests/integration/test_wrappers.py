@@ -176,19 +176,27 @@ def test_links_that_lead_to_what_the_container_lacks(demo: User, scratch: Path, 
             f"{LOAD}; {state}; cd {tmp_path}/link/proj; export OLDPWD=/mnt; python a.py; start-shell -c 'echo $OLDPWD'"
         )
         assert (done.stdout, done.stderr) == (f"{scratch}/proj\n/mnt\n", "")
-    for word in (f"{tmp_path}/link/proj/a.py", "link/proj/a.py"):
-        done = demo.run(f"{LOAD}; python {word}", cwd=tmp_path, status=2)
-        assert done.stderr.startswith(
-            f"python: '{tmp_path}/link/proj/a.py' leads through a link to '{scratch}/proj/a.py' on this host, and no "
-            f"bind path of the container contains that. To see it there: {export}\n"
-        )
-        done = demo.run(f"{LOAD}; {export}; python {word}", cwd=tmp_path)
-        assert (done.stdout, done.stderr) == (f"{tmp_path}\n", "")
+    script = f"{tmp_path}/link/proj/a.py"
+    done = demo.run(f"{LOAD}; python {script}", cwd=tmp_path, status=2)
+    assert done.stderr.startswith(
+        f"python: '{script}' leads through a link to '{scratch}/proj/a.py' on this host, and no bind path of the "
+        f"container contains that. To see it there: {export}\n"
+    )
+    done = demo.run(f"{LOAD}; {export}; python {script}", cwd=tmp_path)
+    assert (done.stdout, done.stderr) == (f"{tmp_path}\n", "")
     # more than one bind path is named as a shell reads it
-    said = demo.run(f"{LOAD}; export APPTAINER_BIND=/mnt; start-shell -c : link", cwd=tmp_path).stderr
+    said = demo.run(f"{LOAD}; export APPTAINER_BIND=/mnt; start-shell -c : {tmp_path}/link", cwd=tmp_path).stderr
     assert said.endswith(f"export APPTAINER_BIND=/mnt,{scratch}\n")
+    # neither a relative path, nor the link of a file, nor what comes after 50 arguments is looked at
+    (tmp_path / "file.py").symlink_to(scratch / "proj/a.py")
+    words = f"link/proj/a.py {tmp_path}/file.py"
+    assert demo.run(f"{LOAD}; python -c pass {words}", cwd=tmp_path).stderr == ""
+    for count, named in ((47, True), (48, False)):
+        done = demo.run(f"{LOAD}; python -c pass {'x ' * count} {script}", cwd=tmp_path)
+        assert ("leads through a link" in done.stderr) is named
     # a link to what the container has too is left as it is, and so is a bind path that is one
-    assert demo.run(f"{LOAD}; cd inner; ls -d here; start-shell -c : here inner", cwd=tmp_path).stderr == ""
+    inner = f"{LOAD}; cd inner; ls -d here; start-shell -c : {tmp_path}/here {tmp_path}/inner"
+    assert demo.run(inner, cwd=tmp_path).stderr == ""
     (scratch / "bound").symlink_to(scratch / "proj")
     (tmp_path / "second").symlink_to(scratch / "bound")
     script = (

@@ -184,21 +184,6 @@ set_binds() {
     if [[ $users ]]; then export __SIFMOD_BIND=$users; fi
 }
 
-# have_link [ARGUMENT...]: whether the working directory, or a path in an argument, leads through a link
-have_link() {
-    local path
-    for path in "${PWD-}" "$@"; do
-        path=${path#-*=}
-        if ((${#path} > 4095)) || [[ $path == *$'\n'* ]]; then continue; fi # a program, no path
-        while [[ $path ]]; do
-            if [[ -L $path ]]; then return; fi
-            [[ $path == */* ]] || break
-            path=${path%/*}
-        done
-    done
-    return 1
-}
-
 # launch COMMAND [ARGUMENT...]: replace this process with the command in the container.
 launch() {
     if in_container; then
@@ -220,11 +205,8 @@ launch() {
         use_features
     fi
     set_binds
-    # a folder for temporary files, a working directory and paths in arguments that the container may lack
-    if [[ -d ${TMPDIR-} && $TMPDIR/ != /tmp/* || ${PWD:-/} != /*/* || $1 == /*/* && -e ${1%/*} || " ${*:2}" == *[\ =]/*/* ]] || have_link "${@:2}"; then
-        source "$sifmod_root/share/paths.sh"
-        look_at_paths "$@"
-    fi
+    source "$sifmod_root/share/paths.sh"
+    look_at_paths "$@"
     if ((${#sifmod_caches[@]})); then source "$sifmod_root/runscripts/caches.sh"; fi
     local sifmod_gpu_options=()
     if [[ -e $sifmod_gpu_device ]]; then

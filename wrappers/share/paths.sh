@@ -1,126 +1,76 @@
-# Paths of the host that a container may lack. container.sh sources this for the few starts with such a path.
-# shellcheck shell=bash disable=SC2034,SC2154 # those of values.sh and container.sh
+# Paths of the host that a container may lack: container.sh sources this at each start.
+# shellcheck shell=bash disable=SC2034,SC2154 # those of values.sh, container.sh and the caller
 
-# look_at_paths COMMAND [ARGUMENT...]: bind the folder for temporary files, start where the container can, and say what is not there
+# look_at_paths WORD...: start where the container can, bind the folder for temporary files, and name a path of the command that it lacks
 look_at_paths() {
-    if [[ -d ${TMPDIR-} ]] && ! is_seen "$TMPDIR"; then bind_tmpdir; fi
-    if has_link "${PWD-}"; then leave_links; fi
-    if [[ ${PWD:-/} != /*/* ]]; then check_working_directory; fi
-    if [[ ${SLURM_PROCID:-0} == 0 ]]; then name_unseen "$@"; fi
-}
-
-# is_seen PATH: whether the container has this path of the host: a bind path contains it, or the runtime mounts it by itself
-is_seen() {
-    [[ $1/ == "${PWD-}"/* ]] || is_bound "$1"
-}
-
-# is_bound PATH: the same without what only the working directory contains
-is_bound() {
-    local list=,$SINGULARITY_BINDPATH,${SINGULARITY_BIND-},${APPTAINER_BIND-}, path=$1 name
-    case $1/ in "${HOME:-/tmp}"/* | /tmp/* | /var/tmp/* | /dev/* | /proc/* | /sys/*) return ;; esac
-    while [[ $path ]]; do
-        name=${path//,/\\,} name=${name//:/\\:}
-        if [[ $list == *,"$name",* || $list == *:"$name"[,:]* ]]; then return; fi
-        path=${path%/*}
-    done
-    return 1
-}
-
-# is_bound_as PATH: whether the container has a path without links under another name: a bind path or the home leads through a link
-is_bound_as() {
-    local bind path
-    local -a binds
-    IFS=, read -ra binds <<<"${HOME:-/tmp},$SINGULARITY_BINDPATH,${SINGULARITY_BIND-},${APPTAINER_BIND-}"
-    for bind in "${binds[@]}"; do
-        path=$1
-        while [[ $path && ($bind != *:* || $bind: == "${bind%%:*}:${bind%%:*}:"*) ]]; do
-            if [[ $path -ef ${bind%%:*} ]]; then return; fi
-            path=${path%/*}
-        done
-    done
-    return 1
-}
-
-# is_of_images PATH: whether it is in a folder that images have too, so that nobody knows whose is meant
-is_of_images() {
-    case $1 in /bin/* | /boot/* | /etc/* | /lib/* | /lib32/* | /lib64/* | /opt/* | /root/* | /run/* | /sbin/* | /usr/* | /var/*) ;; *) return 1 ;; esac
-}
-
-# has_link PATH: whether a part of it is a link that the container has too
-has_link() {
-    local path=$1
-    while [[ $path == /*/* ]]; do
-        if [[ -L $path ]] && is_seen "${path%/*}"; then return; fi
-        path=${path%/*}
-    done
-    return 1
-}
-
-# leave_links: name the working directory without links. The runtime mounts it under the name in PWD, and where the container has the
-# link too, such as one in the home, that leads to nothing: the program would start in the home (apptainer issue 2754).
-leave_links() {
-    local OLDPWD folder=$PWD # that of the user stays
-    cd -P . || return 0
-    # the link leads to what is there, with the folders around it
-    if ! is_bound "$PWD" && is_bound_as "$PWD"; then cd -- "$folder" || return 0; fi
-}
-
-# bind_tmpdir: bind the folder for temporary files, which a job may have of its own. Without it Python would write to /tmp in silence, and
-# compilers would fail. What another user could replace, or no runtime can mount, is left out.
-bind_tmpdir() {
-    local LC_ALL=C # ranges of letters
-    if [[ $TMPDIR == /* && -O $TMPDIR && ! -L ${TMPDIR%/} && $TMPDIR != *[!A-Za-z0-9/._+@=-]* ]]; then
+    local OLDPWD link=$PWD working=/tmp bind path binds=$SINGULARITY_BINDPATH,${SINGULARITY_BIND-},${APPTAINER_BIND-} # the user's OLDPWD stays
+    IFS=, read -ra binds <<<"${binds//\\[,:]/}"
+    binds=("${binds[@]#*:}")
+    # The runtime mounts the working directory under the name in PWD. Where the container has a link in this name, which leads to nothing, the
+    # program would start in the home (apptainer issue 2754). Some links lead to what is bound, with the folders around it.
+    until [[ $link != /*/* ]] || { [[ -L $link ]] && is_bound "${link%/*}"; }; do link=${link%/*}; done
+    if [[ $link == /*/* ]]; then
+        link=$PWD
+        if cd -P . && is_bound "$PWD" && [[ $path != "$bind" ]]; then cd -- "$link" || return; fi
+    fi
+    if [[ $PWD != /*/* ]]; then
+        more_values
+        if [[ ${sifmod_system_folders[$PWD]-} == image ]] && ! is_bound "$PWD"; then
+            advise_bind "$PWD" "in the container $PWD is the directory of the image. To see the host's, change to a directory below it, or bind it:"
+        fi
+    fi
+    working=$PWD
+    # Without a job's folder for temporary files, Python would write to /tmp in silence, and compilers would fail. What another user could replace,
+    # or no runtime can mount, is left out.
+    if [[ ! -d ${TMPDIR-} ]] || is_bound "$TMPDIR"; then
+        :
+    elif [[ $TMPDIR == /* && -O $TMPDIR && ! -L ${TMPDIR%/} && $TMPDIR != *[!A-Za-z0-9/._+@=-]* ]]; then
         SINGULARITY_BINDPATH+=,$TMPDIR APPTAINER_BINDPATH=$SINGULARITY_BINDPATH
     elif [[ ${SLURM_PROCID:-0} == 0 ]]; then
         warn "TMPDIR, '$TMPDIR', is not in the container, where programs use /tmp. To have it there, name a folder of yours that is no link, with letters and digits only."
     fi
+    if [[ ${SLURM_PROCID:-0} == 0 ]]; then name_unseen "${@:1:51}"; fi
 }
 
-# advise_bind FOLDER: set sifmod_text to what binds it too, with the variable that counts where there are two. What no runtime can bind is
-# in a folder above.
-advise_bind() {
-    local variable=SINGULARITY_BIND folder=$1 known
-    while [[ $folder == *[,:\\^[:cntrl:]]* ]]; do folder=${folder%/*}; done
-    known=$(type -P apptainer) || true
-    if [[ -v APPTAINER_BIND ]] || [[ ! -v SINGULARITY_BIND && $(type -P "$sifmod_runtime") -ef $known ]]; then variable=APPTAINER_BIND; fi
-    folder=${!variable:+${!variable},}${folder:-/}
-    if [[ $folder == *[!a-zA-Z0-9@%+=:,./_-]* ]]; then folder="'${folder//\'/\'\\\'\'}'"; fi
-    sifmod_text="export $variable=$folder"
+# is_bound PATH: whether the runtime mounts it by itself, or a bind path contains it; sets bind, and path to the folder that is bound as this
+is_bound() {
+    path='' bind=''
+    case $1/ in "${HOME:-/tmp}"/* | "$working"/* | /tmp/* | /var/tmp/* | /dev/* | /proc/* | /sys/*) return ;; esac
+    for bind in "${binds[@]%%:*}"; do
+        path=$1
+        until [[ -z $path || $path == "$bind" || $path -ef $bind ]]; do path=${path%/*}; done
+        if [[ $path ]]; then return; fi
+    done
+    return 1
 }
 
-# name_unseen ARGUMENT...: name the first path in an argument that is there on the host, and not in the container: no bind path contains it,
-# or that to which a link leads
+# name_unseen WORD...: name the first absolute path that this host has, and whose folder, with its links resolved, no bind path contains
 name_unseen() {
-    local path said
-    for path; do
-        path=${path#-*=}
-        case $path in
-        /*/*) if is_of_images "$path"; then continue; fi ;;
-        '' | /*) continue ;;
-        *) path=${PWD-}/$path ;;
-        esac
-        [[ -e $path ]] || path=${path%/*} # a file to be written
-        [[ -e $path ]] || continue
-        said="'$path' exists on this host, but no bind path of the container contains it."
-        if is_seen "$path"; then
-            has_link "$path" || continue
-            said="'$path' leads through a link"
-            path=$(readlink -f -- "$path") || continue
-            said+=" to '$path' on this host, and no bind path of the container contains that."
-            if is_seen "$path" || is_of_images "$path" || is_bound_as "$path"; then continue; fi
+    local word folder target text images='^/(bin|boot|etc|lib|lib32|lib64|opt|root|run|sbin|usr|var)/' # may be those of the image
+    for word; do
+        if ((${#word} > 4095)); then continue; fi # longer than a path can be
+        if [[ $word == -*=/* ]]; then word=/${word#*=/}; fi
+        if [[ $word != /*/* || $word =~ $images || ! -e $word ]]; then continue; fi
+        folder=$word text='exists on this host, but no bind path of the container contains it.'
+        if [[ ! -d $word ]]; then folder=${word%/*}; fi
+        target=$folder
+        if is_bound "$word" && cd -P -- "$folder" 2>/dev/null; then
+            target=$PWD text="leads through a link to '$PWD${word#"$folder"}' on this host, and no bind path of the container contains that."
+            cd -- "$working" || exit 126
         fi
-        if [[ -d $path ]]; then advise_bind "$path"; else advise_bind "${path%/*}"; fi
-        warn "$said To see it there: $sifmod_text"
+        if [[ $target/ =~ $images ]] || is_bound "$target${word#"$folder"}"; then continue; fi
+        advise_bind "$target" "'$word' $text To see it there:"
         return
     done
 }
 
-# check_working_directory: the runtime mounts it in the container, unless it is a folder of the system
-check_working_directory() {
-    local bound=,$SINGULARITY_BINDPATH,${SINGULARITY_BIND-},${APPTAINER_BIND-},
-    more_values
-    if [[ ${sifmod_system_folders[${PWD:-/}]-} == image && $bound != *,"$PWD"[,:]* ]]; then
-        advise_bind "$PWD"
-        warn "in the container $PWD is the directory of the image. To see the host's, change to a directory below it, or bind it: $sifmod_text"
-    fi
+# advise_bind FOLDER TEXT: print the text with the command that binds the folder, or one above that a runtime can bind
+advise_bind() {
+    local variable=SINGULARITY_BIND folder=$1 apptainer
+    while [[ $folder == *[,:\\^[:cntrl:]]* ]]; do folder=${folder%/*}; done
+    apptainer=$(type -P apptainer) || true
+    if [[ -v APPTAINER_BIND ]] || [[ ! -v SINGULARITY_BIND && $(type -P "$sifmod_runtime") -ef $apptainer ]]; then variable=APPTAINER_BIND; fi
+    folder=${!variable:+${!variable},}${folder:-/}
+    if [[ $folder == *[!a-zA-Z0-9@%+=:,./_-]* ]]; then folder="'${folder//\'/\'\\\'\'}'"; fi
+    warn "$2 export $variable=$folder"
 }

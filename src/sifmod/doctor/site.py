@@ -275,7 +275,7 @@ class Unseen:
 def unseen(words: Sequence[str], binds: Sequence[str], site: Site, environ: Mapping[str, str]) -> Optional[Unseen]:
     """Return the first path in the words of a command that this host has and a container lacks.
 
-    It is the rule of commands on the node (wrappers/share/paths.sh).
+    Commands on the node have a simpler rule (wrappers/share/paths.sh), because they look at each start.
 
     Args:
         words: the words; of an option the value counts.
