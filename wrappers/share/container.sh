@@ -230,11 +230,25 @@ launch() {
     exec "$sifmod_runtime" "$sifmod_launch" "${sifmod_gpu_options[@]}" "${sifmod_options[@]}" "$sifmod_image" "$@"
 }
 
-# launch_installer KIND COMMAND [ARGUMENT...]: launch python, pip or uv, which may install or remove packages
+# launch_installer KIND COMMAND [ARGUMENT...]: launch python, pip or uv; if it may install or remove packages, refresh the commands after it.
+# A word that only looks like that costs nothing but the refresh.
 launch_installer() {
-    if [[ " ${*:3} " == *" "@(pip|*install|sync|add|remove)" "* ]]; then
-        source "$sifmod_root/share/user-commands.sh"
-        launch_change "$@"
+    local sifmod_kind=$1 sifmod_word
+    shift
+    if [[ "$sifmod_kind ${2-} ${3-}" == "python -m pip" ]]; then
+        # the same as pip, which refuses what could not be used
+        more_values
+        set -- "$1" -I "${sifmod_inner[installers]}" pip "${@:4}"
+        lend wheels
+    elif [[ $sifmod_kind == python && "${2-} ${3-}" != "-m uv" ]]; then
+        launch "$@"
     fi
-    launch "${@:2}"
+    for sifmod_word in "${@:2}"; do
+        case $sifmod_word in install | uninstall | sync | add | remove)
+            source "$sifmod_root/share/user-commands.sh"
+            launch_and_refresh "$@"
+            ;;
+        esac
+    done
+    launch "$@"
 }

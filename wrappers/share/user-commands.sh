@@ -160,22 +160,6 @@ put_links() {
     fi
 }
 
-# launch_change KIND COMMAND [ARGUMENT...]: launch python, pip or uv, and refresh the commands if it installs or removes packages.
-launch_change() {
-    # the same as pip, which refuses what could not be used
-    if [[ "$1 ${3-} ${4-}" == "python -m pip" ]]; then
-        more_values
-        set -- pip "$2" -I "${sifmod_inner[installers]}" pip "${@:5}"
-        lend wheels
-    fi
-    case "$1 ${*:3} " in
-    pip*" install "* | pip*" uninstall "* | uv*" pip "*"install "* | uv*" sync "* | uv*" add "* | uv*" remove "* | python*" -m pip "*"install "*)
-        launch_and_refresh "${@:2}"
-        ;;
-    esac
-    launch "${@:2}"
-}
-
 # launch_and_refresh COMMAND [ARGUMENT...]: run a command that changes user software, then refresh_commands, and exit with the
 # command's status. If a signal ends this process, the guard ends the command: it reads a pipe that only this process holds.
 launch_and_refresh() {
