@@ -60,8 +60,7 @@ def test_commands_of_sifmod_and_their_options_exist(page: Path) -> None:
             found = command.get_command(click.Context(command), name)
             assert found, line
             command = found
-        shown = [one for one in command.params if not getattr(one, "hidden", False)]
-        options = {option for parameter in shown for option in parameter.opts}
+        options = {option for parameter in command.params for option in parameter.opts}
         for word in words:
             option = re.match(r"\[?(--[a-z-]+)", word)
             if option:

@@ -9,7 +9,7 @@ from typing import Optional
 
 import click
 
-from sifmod.commands.options import json_option, moved_options, site_option
+from sifmod.commands.options import json_option, site_option
 from sifmod.commands.output import STANDARD_OUTPUT
 from sifmod.commands.writing import (
     check_names,
@@ -29,20 +29,6 @@ from sifmod.easyconfig.proposal import Proposal
 from sifmod.easyconfig.text import easyconfig_text
 from sifmod.site.settings import load_settings
 
-_ON_A_BASE = "sifmod environment {} --base IMAGE"
-# What was an option of this verb once, and how it is typed now.
-_MOVED = {
-    **dict.fromkeys(("--requirements", "--pylock", "--pyproject", "--conda"), _ON_A_BASE),
-    "--extra": "sifmod environment pyproject.toml --base IMAGE --extra {}",
-    "--group": "sifmod environment pyproject.toml --base IMAGE --group {}",
-    "--base": "sifmod environment FILE --base {}",
-    "--on-top": "sifmod environment FILE --base IMAGE --on-top",
-    "--on": "sifmod on {} --name NAME",
-    "--shpc": "sifmod convert --shpc {} --registry DIR --output .",
-    "--registry": "sifmod convert --shpc NAME --registry {} --output .",
-    "--full-name": "sifmod convert --shpc NAME --registry DIR --full-name --output .",
-}
-
 
 @click.command("new")
 @click.argument("image", metavar="IMAGE|URI|DOCKERFILE", type=click.Path())
@@ -54,7 +40,6 @@ _MOVED = {
 @force_option
 @site_option
 @json_option
-@moved_options(_MOVED)
 def new(
     image: str,
     name: str,

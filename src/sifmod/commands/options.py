@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from sifmod.commands import PROGRAM
 from sifmod.eb.space import software_space
 from sifmod.errors import SifmodError
 from sifmod.installed.installation import find_installations
@@ -66,25 +63,3 @@ site_option = click.option(
     shell_complete=_complete_sites,
     help="Shipped site or site file to use instead of the configured one.",
 )
-
-
-def moved_options(moved: Mapping[str, str]) -> Callable[[_Function], _Function]:
-    """Return a decorator for a verb that answers options which it had once with the command to type now."""
-
-    def decorate(function: _Function) -> _Function:
-        for option, command in moved.items():
-            is_flag = "{}" not in command
-            refuse = partial(_refuse_moved, option, command)
-            function = click.option(
-                option, is_flag=is_flag, hidden=True, expose_value=False, is_eager=True, callback=refuse
-            )(function)
-        return function
-
-    return decorate
-
-
-def _refuse_moved(option: str, command: str, context: click.Context, _parameter: click.Parameter, value: Any) -> None:
-    if value not in (None, False):
-        verb = " ".join(command.split()[:2])
-        now = command.format(shlex.quote(str(value)))
-        raise click.UsageError(f"`{PROGRAM} {context.info_name} {option}` has moved to the verb `{verb}`: type {now}")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -196,30 +195,3 @@ def test_whatever_is_typed_as_a_uri_is_one_or_is_refused(text: str) -> None:
         return
     assert uri.file_name.endswith(".sif")
     assert "/" not in uri.file_name
-
-
-@pytest.mark.parametrize(
-    ("words", "now"),
-    [
-        ("--on Demo/1 --name lab", "`sifmod on`: type sifmod on Demo/1 --name NAME"),
-        ("--requirements r.txt --base x.sif --on-top", "type sifmod environment r.txt --base IMAGE"),
-        ("--pylock pylock.toml", "type sifmod environment pylock.toml --base IMAGE"),
-        ("--pyproject pyproject.toml", "type sifmod environment pyproject.toml --base IMAGE"),
-        ("--conda e.yml", "type sifmod environment e.yml --base IMAGE"),
-        ("--extra x", "type sifmod environment pyproject.toml --base IMAGE --extra x"),
-        ("--group x", "type sifmod environment pyproject.toml --base IMAGE --group x"),
-        ("x.sif --base b.sif", "type sifmod environment FILE --base b.sif"),
-        ("x.sif --on-top", "type sifmod environment FILE --base IMAGE --on-top"),
-        ("--shpc bwa:1 --registry r", "`sifmod convert`: type sifmod convert --shpc bwa:1 --registry DIR --output ."),
-        ("--registry 'a b'", "type sifmod convert --shpc NAME --registry 'a b' --output ."),
-        ("x --full-name", "type sifmod convert --shpc NAME --registry DIR --full-name --output ."),
-    ],
-)
-def test_an_option_that_has_moved_names_its_verb(call: Call, tmp_path: Path, words: str, now: str) -> None:
-    result = call(*shlex.split(words))
-    assert result.exit_code == 2
-    assert "has moved to the verb" in result.stderr
-    assert result.stderr.endswith(f"{now}\n")
-    assert list(tmp_path.iterdir()) == []
-    option = next(word for word in words.split() if word.startswith("--"))
-    assert option not in call("--help").stdout.split()
