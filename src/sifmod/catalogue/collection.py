@@ -12,7 +12,6 @@ from typing import Callable, Optional
 from packaging.utils import canonicalize_name
 
 from sifmod import names
-from sifmod.catalogue.changes import with_changes
 from sifmod.catalogue.model import INSTALLED, OFFERED, Catalogue, Entry, Fit, Image, KnownProblem, Package
 from sifmod.container.spec import ContainerSpec
 from sifmod.doctor.advisories import OF_MODULE
@@ -116,7 +115,7 @@ def collect(
         Catalogue(
             time=datetime.fromtimestamp(seconds, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             site=printable(PurePosixPath(site.name).stem),
-            modules=with_changes(_with_pages(_sorted(lists.entries))),
+            modules=tuple(_with_pages(_sorted(lists.entries))),
             archived={name: tuple(_newest_first(versions)) for name, versions in sorted(archived.items())},
         ),
         tuple(map(printable, (*lists.problems, *ready.unread.values()))),

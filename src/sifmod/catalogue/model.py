@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
-from typing import Any, Optional
+from typing import Any
 
 # Raised for an incompatible change of the JSON only; a new key doesn't need it.
-FORMAT = 1
+FORMAT = 2
 # How the JSON begins, whatever is in it.
 BEGIN = '{\n "$schema": "catalogue.schema.json",'
 INSTALLED, OFFERED = "installed", "offered"
@@ -21,25 +21,6 @@ class Package:
 
     name: str
     version: str
-
-
-@dataclass(frozen=True)
-class NewVersion:
-    """A package that has another version than in the container before."""
-
-    name: str
-    before: str
-    after: str
-
-
-@dataclass(frozen=True)
-class Changes:
-    """How the packages differ from those of the version before."""
-
-    since: str  # module of the version before
-    added: tuple[Package, ...]
-    removed: tuple[Package, ...]
-    changed: tuple[NewVersion, ...]  # packages that have another version
 
 
 @dataclass(frozen=True)
@@ -101,8 +82,6 @@ class Entry:
     run: str = ""  # the line that runs something in a step of Slurm
     job: str = ""  # a job script
     guide: str = ""  # the centre's instructions for users, in Markdown
-    # how the packages differ from those of the version before; None if there is none to compare with
-    changes: Optional[Changes] = None
     page: str = ""
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from sifmod.catalogue.changes import with_changes
 from sifmod.catalogue.model import INSTALLED, Catalogue, Entry, Fit, Image, KnownProblem, Package
 from sifmod.finding import PROBLEM
 
@@ -59,7 +58,7 @@ def a_catalogue() -> Catalogue:
         advisories=(KnownProblem(PROBLEM, "advisory x", "It is slow.", "see https://example.org/1", "Set X=1."),),
         guide=GUIDE,
     )
-    older: dict[str, Any] = {"easyconfig": "", "python_version": "3.10", "advisories": (), "guide": "", "changes": None}
+    older: dict[str, Any] = {"easyconfig": "", "python_version": "3.10", "advisories": (), "guide": ""}
     before = replace(
         torch,
         **older,
@@ -84,7 +83,7 @@ def a_catalogue() -> Catalogue:
     return Catalogue(
         time="2026-01-31T08:00:00Z",
         site="test",
-        modules=with_changes((hostile, torch, before, samtools)),
+        modules=(hostile, torch, before, samtools),
         archived={"PyTorch": ("1.13.0",)},
     )
 
