@@ -25,18 +25,6 @@ _OCI = "org.opencontainers.image"
 _LABELS = (("software", "software.version"), (f"{_OCI}.title", f"{_OCI}.version"))
 _SUMMARIES = ("about.summary", f"{_OCI}.description")
 _HOMEPAGES = ("about.home", f"{_OCI}.url", f"{_OCI}.source", f"{_OCI}.documentation")
-# Module classes of EasyBuild by section of Debian's archive, and by words in the summary.
-_OF_SECTION = {"math": "math", "gnu-r": "lang", "interpreters": "lang", "graphics": "vis", "database": "data"}
-_OF_WORDS = (
-    ("chem", r"molecular dynamics|chemi(stry|cal)"),
-    ("bio", r"genom|sequenc|nucleotide|protein|\b[DR]NA\b|phylogen|biolog|bioinformatic"),
-    ("cae", r"fluid dynamics|finite element|\bCFD\b"),
-    ("geo", r"geospatial|\bGIS\b|geograph"),
-    ("compiler", r"\bcompiler\b"),
-    ("math", r"algebra|numerical|statistic"),
-    ("vis", r"visuali[sz]|\bplot|rendering"),
-    ("lang", r"programming language"),
-)
 
 
 @dataclass(frozen=True)
@@ -78,7 +66,7 @@ def program_of(
         version=next(filter(_is_name, (label_version, main.version if main else "", named_version)), ""),
         summary=summary,
         homepage=next((page for page in pages if re.fullmatch(r"https?://[\w./%~+-]{1,200}", page)), ""),
-        moduleclass=_moduleclass(main, summary, is_biocontainer=programs.is_biocontainer),
+        moduleclass=_moduleclass(main, is_biocontainer=programs.is_biocontainer),
         wrappers=_wrappers(chosen, module, notes),
         notes=tuple(notes),
     )
@@ -210,16 +198,9 @@ def _homepages(main: Optional[Package]) -> list[str]:
     return [main.homepage, f"https://anaconda.org/{main.origin}/{main.name}" if has_page else ""]
 
 
-def _moduleclass(main: Optional[Package], summary: str, *, is_biocontainer: bool) -> str:
+def _moduleclass(main: Optional[Package], *, is_biocontainer: bool) -> str:
     origin = main.origin if main else ""
-    if origin == "bioconda" or (is_biocontainer and not origin):
-        return "bio"
-    return moduleclass_by_words(summary) or _OF_SECTION.get(origin, "tools")
-
-
-def moduleclass_by_words(summary: str) -> str:
-    """Return the module class that the summary of a program tells; empty if it tells none."""
-    return next((name for name, words in _OF_WORDS if re.search(words, summary, re.IGNORECASE)), "")
+    return "bio" if origin == "bioconda" or (is_biocontainer and not origin) else "tools"
 
 
 def _is_name(text: str) -> bool:

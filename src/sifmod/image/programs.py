@@ -54,7 +54,7 @@ class Package:
     name: str
     version: str  # its version, as its authors write it
     manager: str  # `conda`, `dpkg` or `rpm`
-    origin: str = ""  # where this was read: the channel of conda, or the section of Debian's archive
+    origin: str = ""  # the channel of conda; empty for other package managers
     summary: str = ""  # a line on what it is
     homepage: str = ""  # its address
     commands: tuple[Command, ...] = ()  # its commands in PATH
@@ -210,7 +210,6 @@ def _of_dpkg(files: Files, folders: _Folders) -> Iterator[Package]:
                 name,
                 _upstream(one.get("Version", "")),
                 DPKG,
-                origin=section,
                 summary=one.get("Description", ""),
                 homepage=one.get("Homepage", ""),
                 commands=commands,

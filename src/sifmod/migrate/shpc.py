@@ -10,7 +10,7 @@ from typing import Any
 
 from sifmod.container.variables import check_variable
 from sifmod.container.wrappers import read_wrappers
-from sifmod.easyconfig.program import moduleclass_by_words, some_names, usable_names
+from sifmod.easyconfig.program import some_names, usable_names
 from sifmod.easyconfig.proposal import Proposal, checked_name, checked_proposal
 from sifmod.easyconfig.text import conversion_comments, easyconfig_text, folded
 from sifmod.errors import ParameterError, RecipeError
@@ -132,7 +132,7 @@ def _parameters(tool: Tool, site: Site, notes: _Notes, *, full_name: bool) -> di
         **({"features": features} if features else {}),
         **({"container_env": env} if env else {}),
         "module_family": "",
-        "moduleclass": "bio" if tool.path.startswith(_BIOCONTAINERS) else moduleclass_by_words(what) or "tools",
+        "moduleclass": "bio" if tool.path.startswith(_BIOCONTAINERS) else "tools",
     }
     for script in tool.scripts:
         what = f"the script {shortened(script, 60)}"

@@ -30,7 +30,6 @@ SAMTOOLS = package(
     "ace2sam",
     "samtools",
     version="1.16.1",
-    origin="science",
     summary="processing sequence alignments",
     homepage="https://www.htslib.org/",
 )
@@ -172,6 +171,7 @@ def test_a_python_stays_one_unless_the_image_is_a_biocontainer_or_the_name_is_a_
     multiqc = package("multiqc", "multiqc", manager="conda", origin="bioconda")
     found = parameters(Programs(packages=(multiqc,), is_biocontainer=True), WITH_PYTHON)
     assert (found["name"], found["homepage"]) == ("multiqc", "https://anaconda.org/bioconda/multiqc")
+    assert found["moduleclass"] == "bio"
     python = Programs(packages=(package("python", "python3", manager="conda"),), is_biocontainer=True)
     assert parameters(python, WITH_PYTHON)["name"] == "Python"
     torch = replace(WITH_PYTHON, pythons=(replace(USR, packages=(("torch", "2.2.0"),)),))
@@ -185,18 +185,3 @@ def test_an_image_without_anything_known_is_a_container_and_what_can_t_be_read_i
     found = program_of(IMAGE, Programs(), reference="\x1b.sif")
     assert found is not None
     assert (found.name, found.version, found.wrappers) == ("container", "", ())
-
-
-@pytest.mark.parametrize(
-    ("summary", "origin", "moduleclass"),
-    [
-        ("molecular dynamics of proteins", "science", "chem"),
-        ("a plotting tool", "math", "vis"),
-        ("", "math", "math"),
-        ("", "", "tools"),
-        ("", "bioconda", "bio"),
-    ],
-)
-def test_the_module_class_is_that_of_what_is_known(summary: str, origin: str, moduleclass: str) -> None:
-    one = package("x", "x", summary=summary, origin=origin)
-    assert parameters(Programs(packages=(one,)))["moduleclass"] == moduleclass
