@@ -50,7 +50,7 @@ bench: testbed
 	bench/setup
 	@copy=$$(testbed/snapshot) && cd "$$copy" || exit; \
 		"$(CURDIR)/testbed/as-user" python -m bench $(BENCH_ARGS); status=$$?; \
-		cp docs/benchmarks/results.* docs/benchmarks/scale.* "$(CURDIR)/docs/benchmarks/" && exit $$status
+		cp docs/benchmarks/results.* "$(CURDIR)/docs/benchmarks/" && exit $$status
 
 lint:
 	$(VENV)/bin/ruff check .

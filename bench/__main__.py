@@ -17,8 +17,6 @@ from bench import report
 from bench.data import Data
 from bench.measure import BenchmarkError, Samples, alternate, bash
 from bench.rows import GROWTHS, ROWS, lumi
-from bench.scale import report as scale
-from bench.scale.parameters import ParameterError
 
 TOOLS = {
     "kernel": "uname -r",
@@ -79,7 +77,7 @@ def main() -> int:
                 one["commands"] = _summary(samples, row.figures, data.folder)
                 print("\n".join(report.table([one])[2:]), file=sys.stderr, flush=True)
                 report.add("rows", one, arguments.output, order=keys)
-                mounts = f"{data.scratch}/slow{{,/*}} {data.root}/user-software"
+                mounts = f"{data.scratch}/slow {data.root}/user-software"
                 bash(f"for m in {mounts}; do fusermount3 -qu $m || true; done")
                 bash(f"chmod -R u+w {data.scratch}; rm -rf {data.scratch}")
         for growth in GROWTHS:
@@ -92,10 +90,6 @@ def main() -> int:
                 one = {"key": growth.key, "title": growth.title, "unit": growth.unit, "pairs": pairs, "run": run}
                 one["points"] = points
                 report.add("growths", one, arguments.output, order=keys)
-        if {"starts", "grow-clients"} & set(arguments.only):
-            scale.write(arguments.output)
-    except ParameterError as error:
-        print(f"bench: what the model says is not written: {error}", file=sys.stderr)
     except BenchmarkError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

@@ -18,7 +18,6 @@ from bench.footprint import footprint
 from bench.installations import copy_tool
 from bench.lumi import Recipe
 from bench.measure import Command, bash
-from bench.scale import replay
 from bench.shpc import VERSION, Tools
 
 IMAGE_MB = 4096
@@ -155,47 +154,28 @@ def pack(data: Data) -> Row:
 
 @dataclass(frozen=True)
 class SlowFolder:
-    """A folder shown with 1 ms for each metadata operation and 0.5 ms for each read, mounted anew for each run.
-
-    clients: how often it is mounted, each time with a cache of its own. servers: how many metadata operations, and how
-    many reads, are done at once for all clients; unlimited if empty.
-    """
+    """A folder shown with 1 ms for each metadata operation and 0.5 ms for each read, mounted anew for each run."""
 
     source: Path
     mountpoint: Path
     data: Data
-    clients: int = 1
-    servers: tuple[int, int] | tuple[()] = ()
-
-    @property
-    def mountpoints(self) -> list[Path]:
-        """Where the clients see it."""
-        if self.clients == 1:
-            return [self.mountpoint]
-        return [self.mountpoint / str(number) for number in range(self.clients)]
-
-    @property
-    def _command(self) -> str:
-        metadata, read = (f"/{servers}" for servers in self.servers) if self.servers else ("", "")
-        places = ":".join(map(str, self.mountpoints))
-        return f"{self.data.folder}/slowfs {self.source} {places} 1000{metadata} 500{read} -f"
 
     def mount(self) -> str:
-        places = " ".join(map(str, self.mountpoints))
+        command = f"{self.data.folder}/slowfs {self.source} {self.mountpoint} 1000 500 -f"
         words = self.data.scratch / "slowfs"
         return (
             # a new file: the one before may still be written to by what is just ending
-            f"{self.unmount()}; mkdir -p {places}; rm -f {words}; "
-            f"setsid {self._command} </dev/null >/dev/null 2>{words} & echo $! >{words}.pid; "
-            f"for m in {places}; do until mountpoint -q $m; do sleep 0.02; done; done"
+            f"{self.unmount()}; mkdir -p {self.mountpoint}; rm -f {words}; "
+            f"setsid {command} </dev/null >/dev/null 2>{words} & echo $! >{words}.pid; "
+            f"until mountpoint -q {self.mountpoint}; do sleep 0.02; done"
         )
 
     def unmount(self) -> str:
-        once = "! mountpoint -q $m || fusermount3 -u $m || sleep 0.5"
-        return f"for i in 1 2 3 4 5; do for m in {' '.join(map(str, self.mountpoints))}; do {once}; done; done"
+        once = f"! mountpoint -q {self.mountpoint} || fusermount3 -u {self.mountpoint} || sleep 0.5"
+        return f"for i in 1 2 3 4 5; do {once}; done"
 
     def operations(self) -> Mapping[str, float]:
-        """Metadata operations, reads and bytes of all clients since it was mounted."""
+        """Metadata operations, reads and bytes since it was mounted."""
         words = self.data.scratch / "slowfs"
         os.kill(int(Path(f"{words}.pid").read_text()), signal.SIGUSR1)
         time.sleep(0.2)
@@ -561,7 +541,7 @@ def _at_once(words: str, command: str) -> str:
 
 
 def starts(data: Data) -> Row:
-    """What a file system sees when ranks of a node start: `bench.scale` takes these figures."""
+    """What a file system sees when ranks of a node start."""
     kept = data.torch()
     root = data.with_torch()
     shown = data.scratch / "shown"
@@ -813,28 +793,6 @@ def _rank_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
         )
 
 
-# Of what `import torch` asks for, in the row `starts`: a third from a loose directory, most of it from a packed file.
-_REPLAYED = {"loose files": (1550, 700), "a packed file": (30, 750)}
-# of the slow file system, so that 16 clients stand in line
-_SERVERS = (4, 2)
-
-
-def _client_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
-    shown = data.scratch / "replayed"
-    if not shown.exists():
-        replay.write_folder(shown, *(max(counts) for counts in zip(*_REPLAYED.values())))
-    for clients in (1, 2, 4, 8, 16):
-        slow = SlowFolder(shown, data.scratch / "slow", data, clients, _SERVERS)
-
-        def command(label: str, slow: SlowFolder = slow) -> Command:
-            each = f"python -m {replay.__name__} $m {_REPLAYED[label][0]} {_REPLAYED[label][1]}"
-            script = _at_once(" ".join(map(str, slow.mountpoints)), each)
-            return Command(label=label, script=script, before=slow.mount(), after=slow.operations)
-
-        yield float(clients), tuple(map(command, _REPLAYED))
-        bash(slow.unmount())
-
-
 ROWS: tuple[Callable[[Data], Row], ...] = (
     module,
     wrapper,
@@ -883,11 +841,4 @@ GROWTHS = (
         figures=("processor time", "memory"),
     ),
     Growth(key="grow-ranks", title="Start, by the number of ranks on two cores", unit="ranks", rows=_rank_growth),
-    Growth(
-        key="grow-clients",
-        title="Operations of a start, by the number of clients of a file system with 4 metadata servers and 2 targets",
-        unit="clients",
-        rows=_client_growth,
-        figures=("metadata operations", "reads", "bytes"),
-    ),
 )

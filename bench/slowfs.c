@@ -1,11 +1,10 @@
 /* A file system that shows another folder as it is, and takes its time: a stand-in for a loaded parallel file system.
  *
- *   slowfs SOURCE MOUNTPOINT[:MOUNTPOINT...] METADATA_US[/SERVERS] READ_US[/SERVERS] [LIBFUSE OPTION...]
+ *   slowfs SOURCE MOUNTPOINT METADATA_US READ_US [LIBFUSE OPTION...]
  *
- * Each metadata operation waits METADATA_US microseconds first, each read READ_US. With SERVERS, only as many of them wait
- * at once, the others stand in line. Each mount point is a client with a cache of its own; all have the same servers. The
- * kernel may cache names and attributes for a second, as libfuse has it by default. A client has at most MOST operations at
- * once. Read-only. On SIGUSR1 it writes the operations of all clients so far to standard error: "metadata N reads N bytes N".
+ * Each metadata operation waits METADATA_US microseconds first, each read READ_US. The kernel may cache names and attributes for
+ * a second, as libfuse has it by default, and has at most MOST operations at once. Read-only. On SIGUSR1 it writes the operations
+ * so far to standard error: "metadata N reads N bytes N".
  */
 #define FUSE_USE_VERSION 312
 #define _GNU_SOURCE
@@ -16,36 +15,25 @@
 #include <fuse_lowlevel.h>
 #include <limits.h>
 #include <linux/fuse.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define MOST 64
 
-/* What answers one kind of operation. Without servers, none stands in line. */
-struct station {
+/* What one kind of operation takes, and how often it was asked for. */
+static struct kind {
 	atomic_ulong operations;
 	long us;
-	unsigned long servers;
-	pthread_mutex_t lock;
-	long long idle_at[MOST]; /* each server, in nanoseconds of the monotonic clock */
-};
-
-/* All clients have the same: they are processes of their own. */
-static struct shared {
-	struct station metadata, reads;
-	atomic_ulong bytes;
-} *shared;
+} metadata, reads;
+static atomic_ulong bytes;
 static int source;
 
 static void wait_us(long us)
@@ -56,64 +44,24 @@ static void wait_us(long us)
 		;
 }
 
-/* Set up a station from "MICROSECONDS[/SERVERS]". */
-static void open_station(struct station *station, const char *words)
-{
-	pthread_mutexattr_t attributes;
-	char *rest;
-
-	station->us = strtol(words, &rest, 10);
-	if (*rest == '/')
-		station->servers = strtoul(rest + 1, NULL, 10);
-	if (station->servers > MOST)
-		station->servers = MOST;
-	pthread_mutexattr_init(&attributes);
-	pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-	pthread_mutex_init(&station->lock, &attributes);
-}
-
-/* Wait until a server has done one operation. A server takes the next one at the instant at which it is idle, and not when
- * the thread of that operation wakes up: its rate is what was asked for on a busy machine too. */
-static void stand_in_line(struct station *station)
-{
-	struct timespec time;
-	long long now, *first = station->idle_at;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	now = time.tv_sec * 1000000000LL + time.tv_nsec;
-	pthread_mutex_lock(&station->lock);
-	for (unsigned long number = 1; number < station->servers; number++)
-		if (station->idle_at[number] < *first)
-			first = &station->idle_at[number];
-	now = *first = (*first > now ? *first : now) + station->us * 1000;
-	pthread_mutex_unlock(&station->lock);
-	time = (struct timespec){now / 1000000000, now % 1000000000};
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL) == EINTR)
-		;
-}
-
 /* Count and delay one operation. */
-static void serve(struct station *station)
+static void serve(struct kind *kind)
 {
-	station->operations++;
-	if (station->servers)
-		stand_in_line(station);
-	else
-		wait_us(station->us);
+	kind->operations++;
+	wait_us(kind->us);
 }
 
 /* Serve one metadata operation, and return its path relative to the source. */
 static const char *at(const char *path)
 {
-	serve(&shared->metadata);
+	serve(&metadata);
 	return path[1] ? path + 1 : ".";
 }
 
 static void report(int number)
 {
 	(void)number;
-	dprintf(STDERR_FILENO, "metadata %lu reads %lu bytes %lu\n", shared->metadata.operations, shared->reads.operations,
-		shared->bytes);
+	dprintf(STDERR_FILENO, "metadata %lu reads %lu bytes %lu\n", metadata.operations, reads.operations, bytes);
 }
 
 static ssize_t receive(int connection, void *request, size_t size, void *data)
@@ -197,11 +145,11 @@ static int slow_read(const char *path, char *buffer, size_t size, off_t offset, 
 	ssize_t length;
 
 	(void)path;
-	serve(&shared->reads);
+	serve(&reads);
 	length = pread(file->fh, buffer, size, offset);
 	if (length < 0)
 		return -errno;
-	shared->bytes += length;
+	bytes += length;
 	return length;
 }
 
@@ -229,28 +177,13 @@ static const struct fuse_operations operations = {
 	.statfs = slow_statfs,
 };
 
-/* Serve one client until it is unmounted. */
-static int mount_at(char *mountpoint, int count, char **arguments)
-{
-	char *threads;
-
-	if (asprintf(&threads, "-omax_threads=%d", MOST) < 0)
-		return 1;
-	arguments[4] = threads;
-	arguments[3] = mountpoint;
-	arguments[2] = arguments[0];
-	return fuse_main(count - 2, arguments + 2, &operations, NULL);
-}
-
 int main(int count, char **arguments)
 {
 	struct sigaction action = {.sa_handler = report, .sa_flags = SA_RESTART};
-	char *mountpoints;
-	int status, failed = 0;
+	char *threads;
 
 	if (count < 5) {
-		fprintf(stderr, "usage: slowfs SOURCE MOUNTPOINT[:MOUNTPOINT...] METADATA_US[/SERVERS] READ_US[/SERVERS] "
-				"[LIBFUSE OPTION...]\n");
+		fprintf(stderr, "usage: slowfs SOURCE MOUNTPOINT METADATA_US READ_US [LIBFUSE OPTION...]\n");
 		return 2;
 	}
 	source = open(arguments[1], O_RDONLY | O_DIRECTORY);
@@ -258,20 +191,13 @@ int main(int count, char **arguments)
 		perror(arguments[1]);
 		return 1;
 	}
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (shared == MAP_FAILED) {
-		perror("slowfs");
-		return 1;
-	}
-	open_station(&shared->metadata, arguments[3]);
-	open_station(&shared->reads, arguments[4]);
+	metadata.us = atol(arguments[3]);
+	reads.us = atol(arguments[4]);
 	sigaction(SIGUSR1, &action, NULL);
-	/* a copy: the words of this process stay as they are, by which it is found */
-	mountpoints = strdup(arguments[2]);
-	for (char *mountpoint = strtok(mountpoints, ":"); mountpoint; mountpoint = strtok(NULL, ":"))
-		if (fork() == 0)
-			return mount_at(mountpoint, count, arguments);
-	while (wait(&status) > 0)
-		failed |= status;
-	return failed ? 1 : 0;
+	if (asprintf(&threads, "-omax_threads=%d", MOST) < 0)
+		return 1;
+	arguments[4] = threads;
+	arguments[3] = arguments[2];
+	arguments[2] = arguments[0];
+	return fuse_main(count - 2, arguments + 2, &operations, NULL);
 }
