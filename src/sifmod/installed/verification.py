@@ -135,11 +135,11 @@ def sanity_check_with_easybuild(installation: Installation) -> Finding:
     kept = sorted((installation.root / "easybuild").glob("*.eb"))
     if not kept:
         raise InstallError(f"'{installation.root}/easybuild' has no easyconfig: eb can't run its sanity check")
-    command = ["eb", "--sanity-check-only", str(kept[0])]
-    command += [f"--installpath-software={installation.space.software}"]
-    command += [f"--installpath-modules={installation.space.modules}"]
+    command = ["eb", "--sanity-check-only", str(kept[0].absolute())]
+    command += [f"--installpath-software={installation.space.software.absolute()}"]
+    command += [f"--installpath-modules={installation.space.modules.absolute()}"]
     try:
-        done = run(command)
+        done = run(command, cwd=Path("/"))  # its Python takes modules from the working directory
     except CommandError as error:
         raise InstallError(f"{error}: load EasyBuild's module, or leave out --eb") from error
     if done.status == 0:

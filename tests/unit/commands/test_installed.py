@@ -222,7 +222,7 @@ def test_verify_prints_all_installations_in_order_also_if_one_can_not_be_checked
     make_installation(space, "Zzz/1.0")
     (root / "easybuild").mkdir()
     (root / "easybuild/Python-3.11-demo.eb").touch()
-    eb = write_program(prefix / "bin/eb", "#!/bin/bash\n")
+    eb = write_program(prefix / "bin/eb", "#!/bin/bash\n[[ $PWD == / && $2 == /* ]]\n")
     result = call("verify", "--eb", env={"PATH": f"{eb.parent}:/usr/bin:/bin"})
     assert result.exit_code == 1
     titles = [line.split("  ")[0] for line in result.output.splitlines() if f"  {prefix}/software" in line]
