@@ -33,7 +33,7 @@ from sifmod.errors import ImageError, ParameterError, os_errors
 from sifmod.fetch.credentials import find_all_credentials
 from sifmod.fetch.registry import Registry
 from sifmod.fetch.uri import REGISTRY_SCHEMES, ImageUri
-from sifmod.host.files import check_below, content_below, is_text
+from sifmod.host.files import check_below, chosen, content_below, is_text
 from sifmod.image.inspection import SIF, Inspection
 from sifmod.image.programs import Command, Programs
 from sifmod.site.settings import Site
@@ -105,7 +105,7 @@ def read_build_file(path: Path) -> BuildFile:
     """Return what a file says; ImageError if it can't be read, or is not such a file."""
     what = "Dockerfile" if is_dockerfile(path.name) else "definition file"
     try:
-        text = content_below(path.parent, path.name, longest=_LONGEST).decode()
+        text = content_below(chosen(path).parent, path.name, longest=_LONGEST).decode()
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise ImageError(f"'{path}' is not a {what}: it has more than {_LONGEST >> 10} KiB") from error
@@ -205,7 +205,7 @@ def _gpu(found: BuildFile) -> str:
 
 def _files(found: BuildFile, notes: list[str]) -> list[str]:
     """Return the names of the files that are copied; note what can't be told."""
-    folder = found.path.absolute().parent
+    folder = chosen(found.path).parent
     names: dict[str, None] = {}
     for place, source in found.sources:
         where = f"{found.path.name}, {place}"

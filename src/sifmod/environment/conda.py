@@ -24,6 +24,7 @@ from sifmod.environment.python import DEFAULT_NAME, DEFAULT_VERSION, Environment
 from sifmod.environment.requirements import has_login, text_of
 from sifmod.errors import ImageError, InstallError, SifmodError
 from sifmod.host.command import LOOK_IN_CONTAINER
+from sifmod.host.files import chosen
 from sifmod.host.owners import other_writers
 from sifmod.host.runtime import ContainerRuntime, find_runtime
 from sifmod.host.writing import scratch_folder
@@ -143,7 +144,7 @@ def is_explicit(text: str) -> bool:
 
 def read_conda(path: Path) -> CondaSource:
     """Return a file that describes a conda environment."""
-    text, folder = text_of(path), path.parent.absolute()
+    text, folder = text_of(path), chosen(path).parent
     if is_explicit(text):
         return CondaSource(origin=path.name, text=text, folder=folder)
     try:

@@ -21,7 +21,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from sifmod.errors import SifmodError
-from sifmod.host.files import content_below
+from sifmod.host.files import chosen, content_below
 from sifmod.install.pip import named_settings
 from sifmod.text.suggest import perhaps
 
@@ -85,7 +85,7 @@ class _Found:
 
 def read_requirements(path: Path) -> Requirements:
     """Return the requirements of a requirements file, and of the files that it includes."""
-    found = _Found(path.parent.absolute())
+    found = _Found(chosen(path).parent)
     _read_file(path, found, found.requirements, above=())
     if not found.requirements:
         raise SifmodError(f"'{path}' names no packages")
@@ -114,10 +114,11 @@ def read_pyproject(path: Path, *, extras: Sequence[str] = (), groups: Sequence[s
     wanted = [*_texts(path, project, "dependencies")]
     optional = _table(path, project, "optional-dependencies", parent="project.")
     known: set[str] = set()
+    spelled: dict[str, str] = {canonicalize_name(name): name for name in optional}
     for extra in extras:
-        wanted += _of_extra(path, project["name"], optional, extra, above=(), known=known)
+        wanted += _of_extra(path, project["name"], optional, extra, spelled, above=(), known=known)
     wanted += _of_groups(path, tables, groups)
-    found = _Found(path.parent.absolute())
+    found = _Found(chosen(path).parent)
     for text in wanted:
         check_line(text, f"'{path}'")
         line, name = _requirement(text, f"'{path}', the requirement {text!r}", path.parent, found.top)
@@ -155,6 +156,7 @@ def text_of(path: Path, *, top: Optional[Path] = None) -> str:
     Raises:
         SifmodError: it can't be read, lies elsewhere, is too large, or is not UTF-8; the message has nothing of it.
     """
+    path = path if top else chosen(path)
     top = top or path.parent
     try:
         content = content_below(top, os.path.relpath(path, top), longest=_LARGEST)
@@ -378,15 +380,21 @@ def _texts(path: Path, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _of_extra(
-    path: Path, project: str, optional: Mapping[str, Any], extra: str, *, above: tuple[str, ...], known: set[str]
+    path: Path,
+    project: str,
+    optional: Mapping[str, Any],
+    extra: str,
+    spelled: Mapping[str, str],
+    *,
+    above: tuple[str, ...],
+    known: set[str],
 ) -> list[str]:
     """Return the requirements of an extra, with those of other extras that it includes as `PROJECT[EXTRA]`.
 
-    Those in `known`, which gets the names of all, are left out.
+    Those in `known`, which gets the names of all, are left out. `spelled` has the names in the file by normalized name.
     """
-    names = {canonicalize_name(name): name for name in optional}
     key = canonicalize_name(extra)
-    if key not in names:
+    if key not in spelled:
         raise SifmodError(f"'{path}' has no extra '{extra}'{perhaps(extra, optional)}: it has {_listed(optional)}")
     if key in above:
         raise SifmodError(f"'{path}': the extra '{extra}' includes itself")
@@ -396,14 +404,14 @@ def _of_extra(
         return []
     known.add(key)
     found = []
-    for text in _texts(path, optional, names[key]):
+    for text in _texts(path, optional, spelled[key]):
         try:
             included = Requirement(text)
         except (InvalidRequirement, RecursionError):
             included = None  # refused with its place later
         if included and canonicalize_name(included.name) == canonicalize_name(project):
             for one in sorted(included.extras):
-                found += _of_extra(path, project, optional, one, above=(*above, key), known=known)
+                found += _of_extra(path, project, optional, one, spelled, above=(*above, key), known=known)
         else:
             found.append(text)
     return found
@@ -411,11 +419,13 @@ def _of_extra(
 
 def _of_groups(path: Path, tables: Mapping[str, Any], groups: Sequence[str]) -> list[str]:
     table = _table(path, tables, "dependency-groups")
+    items: dict[str, Any] = {canonicalize_name(name): value for name, value in table.items()}
     for group in groups:
-        if canonicalize_name(group) not in map(canonicalize_name, table):
+        if canonicalize_name(group) not in items:
             raise SifmodError(f"'{path}' has no group '{group}'{perhaps(group, table)}: it has {_listed(table)}")
     try:
-        size = sum(_size_of_group(table, group, {}) for group in groups)
+        known: dict[str, int] = {}
+        size = sum(_size_of_group(items, group, known) for group in groups)
         found = list(resolve_dependency_groups(table, *groups)) if size <= _MOST else []
     except Exception as error:  # the library's own errors are groups of exceptions
         reason = "; ".join(map(str, getattr(error, "exceptions", [error])))
@@ -425,7 +435,7 @@ def _of_groups(path: Path, tables: Mapping[str, Any], groups: Sequence[str]) -> 
     return found
 
 
-def _size_of_group(table: Mapping[str, Any], group: str, known: dict[str, int]) -> int:
+def _size_of_group(items: Mapping[str, Any], group: str, known: dict[str, int]) -> int:
     """Return the number of requirements of a group and those that it includes, once for each time.
 
     A group that includes itself, which the library refuses, counts once.
@@ -433,9 +443,8 @@ def _size_of_group(table: Mapping[str, Any], group: str, known: dict[str, int]) 
     name = canonicalize_name(group)
     if name not in known:
         known[name] = 1
-        items: Sequence[Any] = next((items for key, items in table.items() if canonicalize_name(key) == name), [])
-        inner = (item.get("include-group") if isinstance(item, Mapping) else None for item in items)
-        known[name] = sum(_size_of_group(table, one, known) if isinstance(one, str) else 1 for one in inner)
+        inner = (item.get("include-group") if isinstance(item, Mapping) else None for item in items.get(name, ()))
+        known[name] = sum(_size_of_group(items, one, known) if isinstance(one, str) else 1 for one in inner)
     return known[name]
 
 

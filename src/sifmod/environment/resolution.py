@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from sifmod.environment.lock import Locked, Platform, locked_wheel
 from sifmod.environment.requirements import WHEEL_NAME, Requirements, check_line, is_users_own
 from sifmod.errors import SifmodError, os_errors
 from sifmod.host.command import LOOK_IN_CONTAINER
-from sifmod.host.files import open_below
+from sifmod.host.files import copy_below
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.writing import scratch_folder
 from sifmod.install.pip import pip_settings, scratch_binds
@@ -191,10 +190,9 @@ class _Copies:
             return
         name = os.path.relpath(path, self._wanted.folder)
         problem = os_errors(SifmodError, f"the package '{path}' can't be copied to '{target}'")
-        with problem, open_below(self._wanted.folder, name) as stream:
+        with problem:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("xb") as written:
-                shutil.copyfileobj(stream, written, 1 << 20)
+            copy_below(self._wanted.folder, name, target)
         self.paths[copy] = str(path)
 
 

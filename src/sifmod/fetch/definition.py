@@ -44,6 +44,8 @@ class Definition:
     files: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
+        if any(one.parent != self.path.parent for one in self.files):  # a link on the way to the easyconfig was changed
+            raise ImageError(f"the folder of '{self.path}' was changed at the same time: start eb again")
         if self.target and not self.is_dockerfile:
             raise ParameterError(
                 "build_target", self.target, "only a Dockerfile has stages to choose from: remove this parameter"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-import stat
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +17,7 @@ from sifmod.fetch.definition import Definition
 from sifmod.fetch.registry import Registry
 from sifmod.fetch.uri import ImageUri
 from sifmod.host.builder import BuildFolder, ImageBuilder
-from sifmod.host.files import open_below
+from sifmod.host.files import copy_below
 from sifmod.host.writing import write_whole
 from sifmod.site.settings import Site
 
@@ -109,9 +107,7 @@ def _copied(definition: Definition, folder: Path) -> Definition:
     """Return the definition in a new folder, with copies of its files."""
     folder.mkdir(mode=0o700)
     for name, path in definition.context.items():
-        with open_below(path.parent, path.name) as source, (folder / name).open("xb") as target:
-            shutil.copyfileobj(source, target)
-            os.fchmod(target.fileno(), stat.S_IMODE(os.fstat(source.fileno()).st_mode))
+        copy_below(path.parent, path.name, folder / name)
     files = tuple(folder / path.name for path in definition.files)
     return replace(definition, path=folder / definition.path.name, files=files)
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from sifmod.errors import InstallError, RecipeError
 from sifmod.fetch.connection import answer_to
-from sifmod.host.files import content_below, content_of, inside, walk
+from sifmod.host.files import chosen, content_below, content_of, inside, walk
 from sifmod.site.settings import Site
 from sifmod.text.suggest import perhaps
 
@@ -58,7 +58,7 @@ def read_recipe(path: Path, *, folder: Optional[Path] = None) -> RecipeSource:
         content = content_below(folder, path.relative_to(folder)) if folder else content_of(path)
         if len(content) > _LARGEST:
             raise RecipeError("too large", f"'{path}' has more than {_LARGEST} bytes, so it is not a recipe of SHPC")
-        return RecipeSource(f"'{path}'", content.decode(), path.parent)
+        return RecipeSource(f"'{path}'", content.decode(), (path if folder else chosen(path)).parent)
     except OSError as error:
         raise RecipeError("it can't be read", f"'{path}' can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

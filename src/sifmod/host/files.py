@@ -9,7 +9,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from io import BufferedReader, FileIO, RawIOBase
 from pathlib import Path, PurePath
 from typing import Callable, Optional, Union
@@ -67,8 +68,8 @@ def open_below(folder: Path, name: Union[str, PurePath]) -> Iterator[FileIO]:
     """Yield a stream of a plain file of a folder that somebody else filled, such as a clone of a repository.
 
     A link in such a folder may lead to a secret of this user, or to /proc/self/environ. What counts is where the file
-    that is open lies, not where its name led a moment before. Links to files in the folder are followed, and links on
-    the way to the folder, which this user has chosen.
+    that is open lies, not where its name led a moment before. Links to files in the folder are followed; on the way to
+    it there are none any more: see `chosen`.
 
     Raises:
         OSError: it can't be read, is not a plain file, or is not in the folder; `strerror` says what to do.
@@ -76,9 +77,18 @@ def open_below(folder: Path, name: Union[str, PurePath]) -> Iterator[FileIO]:
     with _found_below(folder, name) as (place, status):
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a plain file", str(folder / name))
-        descriptor = os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = _opened(place)
     with FileIO(descriptor) as stream:
         yield stream
+
+
+def chosen(path: Path) -> Path:
+    """Return the absolute path of a file or folder that this user names, without links and `..` on the way to it.
+
+    That is done once for each name. Whoever may change the folders on the way could lead a second look elsewhere.
+    """
+    path = Path(os.path.abspath(path))  # noqa: PTH100 - without '..'
+    return Path(os.path.realpath(path.parent), path.name)
 
 
 def content_below(folder: Path, name: Union[str, PurePath], *, longest: int = _LARGEST) -> bytes:
@@ -110,6 +120,67 @@ def check_below(folder: Path, name: Union[str, PurePath]) -> None:
                 raise OSError(errno.EINVAL, "not a plain file", str(folder / path))
 
 
+def copy_below(folder: Path, name: Union[str, PurePath], target: Path, *, left_out: Sequence[str] = ()) -> None:
+    """Copy a file, or a folder with all that is in it, out of a folder that somebody else filled; see `open_below`.
+
+    In a folder that is copied, links stay links, and names that match patterns in `left_out` are skipped. Each name is
+    opened once and never through a link, so that only what is in the folder is copied, whatever changes meanwhile.
+
+    Raises:
+        OSError: it can't be copied, has something that is neither a plain file nor a folder, or the target exists.
+    """
+    with _found_below(folder, name) as (place, _status), each_level_a_call(folder / name):
+        _copy(place, str(target), None, left_out)
+
+
+def _copy(place: int, target: str, into: Optional[int], left_out: Sequence[str]) -> None:
+    """Copy what a descriptor of O_PATH leads to, to a new name in a folder that is open."""
+    status = os.fstat(place)
+    if stat.S_ISLNK(status.st_mode):
+        os.symlink(os.readlink("", dir_fd=place), target, dir_fd=into)
+        return
+    is_folder = stat.S_ISDIR(status.st_mode)
+    if not is_folder and not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a plain file", _path_of(place))
+    if is_folder:
+        os.mkdir(target, 0o700, dir_fd=into)
+    with contextlib.ExitStack() as stack:
+        source = _opened(place)
+        stack.callback(os.close, source)
+        flags = os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        copy = os.open(target, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=into)
+        stack.callback(os.close, copy)
+        if is_folder:
+            for name in os.listdir(source):  # noqa: PTH208 - of a descriptor
+                if any(fnmatch(name, pattern) for pattern in left_out):
+                    continue
+                inner = os.open(name, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=source)
+                try:
+                    _copy(inner, name, copy, left_out)
+                finally:
+                    os.close(inner)
+        else:
+            with open(source, "rb", closefd=False) as reader, open(copy, "wb", closefd=False) as writer:
+                shutil.copyfileobj(reader, writer, 4 << 20)
+        # another user's bits must neither make programs of this user's that run as this user, nor let everybody write
+        os.fchmod(copy, stat.S_IMODE(status.st_mode) & (0o2775 if is_folder else 0o775))
+        os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+        if into is None:
+            os.fsync(copy)
+
+
+def _opened(place: int) -> int:
+    """Open for reading what a descriptor of O_PATH leads to."""
+    try:
+        return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, _path_of(place)) from error
+
+
+def _path_of(descriptor: int) -> str:
+    return os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115 - names need not be text
+
+
 @contextlib.contextmanager
 def _found_below(folder: Path, name: Union[str, PurePath]) -> Iterator[tuple[int, os.stat_result]]:
     """Yield a descriptor of what a name leads to in a folder, and its status; it is not opened for reading.
@@ -122,8 +193,12 @@ def _found_below(folder: Path, name: Union[str, PurePath]) -> Iterator[tuple[int
         for path, flags in ((folder, os.O_DIRECTORY), (folder / name, 0)):
             descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | flags)
             stack.callback(os.close, descriptor)
-            places.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))  # noqa: PTH115 - names need not be text
+            places.append(Path(_path_of(descriptor)))
         top, place = places
+        if top != folder:
+            raise OSError(
+                errno.ELOOP, f"a link on the way to it leads to '{top}': name that folder", str(folder / name)
+            )
         if not place.is_relative_to(top):
             raise OSError(
                 errno.EXDEV,
@@ -223,7 +298,9 @@ def each_level_a_call(top: Path) -> Iterator[None]:
     """Do what Python does with a tree by a call for each level: one with more levels than calls is an OSError."""
     try:
         yield
-    except RecursionError as error:
+    except (RecursionError, OSError) as error:
+        if isinstance(error, OSError) and error.errno != errno.EMFILE:
+            raise
         raise OSError(errno.ELOOP, "it has too many folders, each in the other", str(top)) from error
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from sifmod import names
 from sifmod.errors import InstallError, os_errors
-from sifmod.host.files import each_level_a_call
+from sifmod.host.files import copy_below
 from sifmod.host.owners import other_writers
 from sifmod.host.writing import remove_tree
 from sifmod.installed.installation import Installation
@@ -61,6 +60,7 @@ def restore(installation: Installation, folder: Path, *, say: Callable[[str], No
     Raises:
         InstallError: it does not fit, or is not complete; nothing was changed.
     """
+    folder = Path(os.path.realpath(folder))
     kept, root = read_record(folder), installation.root
     with os_errors(InstallError, f"'{folder}' can't be read"):
         writers = other_writers(folder) or other_writers(folder / RECORD)
@@ -76,7 +76,7 @@ def restore(installation: Installation, folder: Path, *, say: Callable[[str], No
             stage.mkdir()
             for name in (name for name in kept.tops if name not in there):
                 say(f"copying {name}")
-                _copy(folder / name, stage / name)
+                copy_below(folder, name, stage / name)
                 if not _has(stage, name, kept):
                     raise InstallError(
                         f"'{folder / name}' is not as it was when it was kept: use another backup. Nothing was changed"
@@ -130,14 +130,3 @@ def _has(top: Path, name: str, kept: Kept) -> bool:
         return contents(top, name) == wanted
     except OSError:
         return False
-
-
-def _copy(source: Path, target: Path) -> None:
-    if source.is_dir() and not source.is_symlink():
-        with each_level_a_call(source):
-            shutil.copytree(source, target, symlinks=True)
-    else:
-        shutil.copy2(source, target, follow_symlinks=False)
-        if not target.is_symlink():
-            with target.open("rb") as stream:
-                os.fsync(stream.fileno())

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import os
 import re
-import shutil
 import stat
 import uuid
 from collections.abc import Callable, Collection, Iterator
@@ -22,9 +21,9 @@ from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import CommandError, InstallError, os_errors
 from sifmod.host.command import run
-from sifmod.host.files import content_of, each_level_a_call, folders_below, sha256_of
+from sifmod.host.files import content_of, copy_below, folders_below, sha256_of
 from sifmod.host.owners import no_permission, owner_of
-from sifmod.host.writing import keep_as, remove_tree, whole_file
+from sifmod.host.writing import keep_as, remove_tree
 from sifmod.inside.trees import FOLDER_MODES
 from sifmod.install.oldimages import remove_old_images
 from sifmod.install.rollback import settle
@@ -246,7 +245,7 @@ class Removal:
                         if os.path.lexists(path):
                             self.say(f"copying {path.name} to {name}")
                             is_new = not os.path.lexists(target / path.name)
-                            _copy_any(path, target / path.name)
+                            _copy(path, target / path.name)
                             if is_new:
                                 copied.append(target / path.name)
                     write_record(self.installation, target)
@@ -418,41 +417,23 @@ def _opened(name: Path) -> Iterator[Path]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file, whole or not at all, and compare the copy before it gets its name."""
-    if target.exists() and sha256_of(target) == sha256_of(source):
-        return
-    if target.exists():
-        raise InstallError(f"'{target}' already exists with other content: choose another folder")
+    """Copy a file or folder, whole or not at all; the copy of a file is compared before it gets its name."""
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
-        with source.open("rb") as reader, whole_file(target, replace=False) as copy:
-            shutil.copyfileobj(reader, copy, 4 * 1024 * 1024)
-            copy.flush()
-            if sha256_of(Path(copy.name)) != sha256_of(source):
-                raise InstallError(f"the copy of '{source}' in '{target.parent}' differs from it; nothing was removed")
+        if os.path.lexists(target):
+            if contents(target.parent, target.name) == contents(source.parent, source.name):
+                return
+            raise InstallError(f"'{target}' already exists with other content: choose another folder")
+        copy_below(Path(os.path.realpath(source.parent)), source.name, draft)
+        if not draft.is_dir() and sha256_of(draft) != sha256_of(source):
+            raise InstallError(f"the copy of '{source}' in '{target.parent}' differs from it; nothing was removed")
+        draft.rename(target)
     except OSError as error:
         raise InstallError(
             f"copying '{source}' to '{target.parent}' failed: {error.strerror}; nothing was removed"
         ) from error
-
-
-def _copy_any(source: Path, target: Path) -> None:
-    if not source.is_dir() or source.is_symlink():
-        _copy(source, target)
-        return
-    if os.path.lexists(target):
-        if contents(target.parent, target.name) == contents(source.parent, source.name):
-            return
-        raise InstallError(f"'{target}' already exists with other content: choose another folder")
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with each_level_a_call(source):
-            shutil.copytree(source, draft, symlinks=True)
-        draft.rename(target)
-    except OSError as error:  # shutil.Error is one
-        raise InstallError(f"copying '{source}' to '{target.parent}' failed: {error}; nothing was removed") from error
     finally:
-        if draft.exists():
-            _remove_tree(draft)
+        _remove_tree(draft)
 
 
 def _remove_tree(top: Path) -> None:

@@ -17,27 +17,21 @@ from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.container.gpu import VENDORS
 from sifmod.errors import InstallError, SifmodError
-from sifmod.host.command import follow, run
-from sifmod.host.files import content_of, each_level_a_call, open_below
+from sifmod.host.command import follow
+from sifmod.host.files import chosen, content_of, copy_below, open_below
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.writing import scratch_folder, whole_file
 from sifmod.install.pip import pip_settings, scratch_binds
 from sifmod.installed.installation import Installation
 from sifmod.usersoftware.layers import layer_binds
 from sifmod.usersoftware.state import DIRECTORY, PACKED
+from sifmod.wheels.repository import clone
 from sifmod.wheels.tools import WITH, Place, look_for_compilers, tools_for
 
 # What programs that build read. The paths of compilers are the host's, and do not count in the container.
 _BUILD_VARIABLES = (
     *("CFLAGS", "CPPFLAGS", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "CMAKE_BUILD_PARALLEL_LEVEL", "MAX_JOBS"),
     *("SETUPTOOLS_SCM_PRETEND_VERSION", *(vendor.built_for for vendor in VENDORS.values())),
-)
-# What git sets for a hook or an alias, so that its commands work on the repository of that. Those on what the user
-# configures stay, as "git rev-parse --local-env-vars" has them, and names of which that knows nothing.
-_OF_ANOTHER_REPOSITORY = (
-    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE"),
-    *("GIT_INDEX_FILE", "GIT_NAMESPACE", "GIT_NO_REPLACE_OBJECTS", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX"),
-    *("GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE"),
 )
 _ARCHIVE = re.compile(r"\.(tar\.(gz|bz2|xz)|tgz|zip)$")
 _WHEEL = re.compile(r"\.whl(#.*)?$")
@@ -50,7 +44,7 @@ _FORMS = (
     "(also git+ssh and git+file)"
 )
 # Of the programs that a source needs only while it lies in somebody's folder.
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", ".venv", ".tox", ".nox", "*.egg-info")
+_LEFT_OUT = ("__pycache__", ".venv", ".tox", ".nox", "*.egg-info")
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,7 @@ def source_of(text: str) -> Source:
         remedy = "download it, and name the file; if it is a git repository, put git+ in front of its address"
         raise SifmodError(f"{shown!r} names an address: {remedy}")
     if text.startswith((".", "/", "~")) or "/" in text or _ARCHIVE.search(text):
-        path = Path(text).expanduser().absolute()
+        path = chosen(Path(text).expanduser())
         if path.is_dir() and not _is_project(path):
             raise SifmodError(f"'{text}' has neither pyproject.toml nor setup.py: name the folder of a Python project")
         if path.is_dir() or (path.is_file() and _ARCHIVE.search(path.name)):
@@ -180,9 +174,7 @@ def build_wheels(
         if found.missing:
             raise InstallError(f"'{with_image}' lacks {found.needs}: name another image")
     if found.missing:
-        manifest = installation.manifest
-        identity = manifest.image_sha256 or f"{manifest.image_id} {manifest.image_size}"
-        tools = tools_for(place, found, identity, say=say, environ=environ)
+        tools = tools_for(place, found, installation.root, say=say, environ=environ)
         place = replace(place, overlay=("--overlay", f"{tools}:ro"))
         try:
             still = look_for_compilers(place)
@@ -224,29 +216,17 @@ def _brought(
     inside = f"/tmp/sources/{number}"  # noqa: S108 - in the container
     if source.repository:
         say(f"cloning {source.repository}")
-        # no program of a repository runs on the host
-        git = ["git", "-c", "core.hooksPath=/dev/null"]
-        here = [*git, "-C", str(target)]
-        commands = [[*git, "clone", "--quiet", "--no-checkout", "--", source.repository, str(target)]]
-        commands.append([*here, "checkout", "--quiet", source.revision or "HEAD", "--"])
-        commands.append([*here, "submodule", "--quiet", "update", "--init", "--recursive"])
-        clean = {name: value for name, value in environ.items() if name not in _OF_ANOTHER_REPOSITORY}
-        for command in commands:
-            done = run(command, env=clean)
-            if done.status:
-                raise InstallError(f"git could not bring {source.repository}: {done.last_lines}")
+        clone(source.repository, source.revision, target, say=say, environ=environ)
         return f"{inside}/{source.subdirectory}" if source.subdirectory else inside
     path = source.path or Path()
+    is_archive = not path.is_dir()
     try:
-        with each_level_a_call(path):
-            if path.is_dir():
-                shutil.copytree(path, target, symlinks=True, ignore=_LEFT_OUT)
-                return inside
+        if is_archive:
             target.mkdir()
-            shutil.copyfile(path, target / path.name)
-    except (OSError, shutil.Error) as error:
-        raise InstallError(f"'{path}' can't be copied to '{target}': {error}") from error
-    return f"{inside}/{path.name}"
+        copy_below(path.parent, path.name, target / path.name if is_archive else target, left_out=_LEFT_OUT)
+    except OSError as error:
+        raise InstallError(f"'{error.filename or path}' can't be copied to '{target}': {error.strerror}") from error
+    return f"{inside}/{path.name}" if is_archive else inside
 
 
 def _run_pip(

@@ -13,13 +13,14 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
 from sifmod.container.bind import Bind
-from sifmod.errors import CommandError, InstallError
+from sifmod.errors import CommandError, InstallError, os_errors
 from sifmod.host.command import LOOK_IN_CONTAINER, run
 from sifmod.host.owners import everybody_may_change, other_writers, problem_of_way
 from sifmod.host.runtime import ContainerRuntime, answer_of
@@ -33,6 +34,7 @@ _MISSING = {"cc": "a C compiler", "c++": "a C++ compiler", "headers": "the heade
 _OF_DISTRIBUTION = "/usr"
 _NO_APT = 3  # of build-tools.sh
 _LONGEST = 1000
+_IN_USE = 86400  # seconds; no build takes so long
 # What gets the same as build-tools.sh, for an image that is built from the module's, by the package manager.
 _OF_RPM = "gcc gcc-c++ make git python3-devel"
 _INSTALLING = {
@@ -93,11 +95,12 @@ def look_for_compilers(place: Place) -> Found:
 
 
 def tools_for(
-    place: Place, found: Found, identity: str, *, say: Callable[[str], object], environ: Mapping[str, str]
+    place: Place, found: Found, root: Path, *, say: Callable[[str], object], environ: Mapping[str, str]
 ) -> Path:
     """Return the packed file with what an image lacks, made from packages of its distribution the first time.
 
-    It is kept in the user's folder for caches, by an identity that tells the image from others.
+    It is kept in the user's folder for caches, by the installation in `root`, the path by which its image is started
+    and what the file system knows of it. Another user's manifest, which may claim any hash, is not asked.
 
     Raises:
         InstallError: the packages can't be had, or the file can't be made; the message says what to do instead.
@@ -111,16 +114,23 @@ def tools_for(
     version = re.match(r"\d+\.\d+", found.python)
     packages = [f"python{version[0]}-dev"] if version and "headers" in found.missing else []
     text = program("build-tools.sh")
-    key = hashlib.sha256(repr((identity, packages, text)).encode()).hexdigest()[:16]
+    with os_errors(InstallError, f"'{place.image}' can't be read"):
+        image = place.image.stat()
+    identity = (str(place.image), image.st_dev, image.st_ino, image.st_size, image.st_mtime_ns)
+    whose, key = (
+        hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+        for parts in (os.path.realpath(root), (identity, packages, text))
+    )
     cache = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or "/", ".cache"), "sifmod")
     if not cache.is_absolute() or re.search("[,:]", str(cache)):
         raise InstallError(
             f"compilers can't be kept in '{cache}', which must be absolute and without ',' and ':' for the runtime to "
             "lay them over an image: set XDG_CACHE_HOME to another folder"
         )
-    packed = cache / f"build-tools-{key}.squashfs"
+    packed = cache / f"build-tools-{whose}-{key}.squashfs"
     make_own(cache)
     if packed.is_file():
+        packed.touch()
         return packed
     say(f"'{place.image.name}' lacks {found.needs}: getting compilers and git of its distribution, once for this image")
     with scratch_folder("tools") as scratch:
@@ -149,7 +159,7 @@ def tools_for(
         tools = scratch / "tools"
         if tools.is_symlink() or not tools.is_dir():  # the image has made it
             raise InstallError(f"'{place.image.name}' has unpacked nothing that could be laid over it: {WITH}")
-        _remove_left(cache)
+        _remove_left(cache, whose)
         _pack(tools, packed)
     return packed
 
@@ -172,8 +182,15 @@ def _pack(tools: Path, packed: Path) -> None:
         os.close(held)
 
 
-def _remove_left(cache: Path) -> None:
-    """Remove the drafts of runs that were killed: one that goes on holds a lock on its own."""
+def _remove_left(cache: Path, whose: str) -> None:
+    """Remove an installation's files for images that it had, and drafts of runs that were killed.
+
+    A build may go on with such a file for some hours, and a run that goes on holds a lock on its draft.
+    """
+    for path in cache.glob(f"build-tools-{whose}-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > _IN_USE:
+                path.unlink()
     for path in cache.glob(".build-tools-*"):
         with contextlib.suppress(OSError):
             held = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -2,11 +2,14 @@ import os
 import re
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packaging.utils import canonicalize_name
 
+from sifmod.environment import requirements
 from sifmod.environment.requirements import Requirements, read_pyproject, read_requirements
 from sifmod.errors import SifmodError
 
@@ -296,6 +299,16 @@ def test_a_long_line_takes_no_long_time(tmp_path: Path, text: str) -> None:
     begin = time.monotonic()
     refusal(tmp_path, text)
     assert time.monotonic() - begin < 240
+
+
+def test_each_extra_and_group_is_looked_up_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = Mock(side_effect=canonicalize_name)
+    monkeypatch.setattr(requirements, "canonicalize_name", look)
+    names = [f"x{number}" for number in range(200)]
+    tables = "".join(f'{name} = ["p-{name}"]\n' for name in names)
+    both = f"[project.optional-dependencies]\n{tables}[dependency-groups]\n{tables}"
+    read_pyproject(project(tmp_path, f"[project]\nname = 'a'\n{both}"), extras=names, groups=names)
+    assert look.call_count < 20 * len(names)  # 400 * 200 when each was compared with all
 
 
 def test_extras_and_groups_that_include_each_other_often(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What is read of files of the host, and which names are inside of a folder."""
 
-import errno
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,7 +11,18 @@ import pytest
 
 from sifmod.errors import InstallError
 from sifmod.host import files
-from sifmod.host.files import check_below, content_below, content_of, inside, is_text, sha256_of, size_of, walk
+from sifmod.host.files import (
+    check_below,
+    chosen,
+    content_below,
+    content_of,
+    copy_below,
+    inside,
+    is_text,
+    sha256_of,
+    size_of,
+    walk,
+)
 
 
 @pytest.fixture
@@ -58,14 +69,13 @@ def test_a_file_is_text_if_it_can_be_read_as_utf_8(tmp_path: Path, content: byte
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """Return a folder that somebody else filled, reached through a link; beside it is a secret."""
+    """Return a folder that somebody else filled; beside it is a secret."""
     (tmp_path / "secret").write_text("secret")
     (tmp_path / "away").mkdir()
     top = tmp_path / "clone"
     (top / "sub").mkdir(parents=True)
     (top / "sub/file").write_text("mine")
-    (tmp_path / "link").symlink_to("clone")
-    return tmp_path / "link"
+    return top
 
 
 @pytest.mark.parametrize(
@@ -129,26 +139,65 @@ def test_a_whole_folder_is_looked_at_with_the_folders_that_links_name(clone: Pat
         check_below(clone, "sub")
 
 
-def test_a_link_that_changes_all_the_time_shows_nothing_of_outside(clone: Path) -> None:
-    """What was looked at is what is read."""
-    (clone / "x").symlink_to("sub/file")
+@pytest.mark.parametrize(
+    ("name", "link", "target"),
+    [
+        ("clone/sub/file", "clone/sub/link", "../../secret"),
+        ("clone/sub", "clone/link", "../away"),
+        ("clone", "link", "private"),
+    ],
+)
+def test_names_that_others_exchange_all_the_time_show_nothing_of_outside(
+    clone: Path, name: str, link: str, target: str
+) -> None:
+    """What was looked at is what is read and copied, also if a folder on the way is exchanged."""
+    top = clone.parent
+    (top / "private/sub").mkdir(parents=True)
+    for secret in (top / "private/sub/file", top / "away/file"):
+        secret.write_text("secret")
+    (top / link).symlink_to(target)
     code = (
-        "import os, sys\n"
-        "while True:\n"
-        "    for target in ('../secret', 'sub/file'):\n"
-        "        os.symlink(target, sys.argv[1] + '.new'); os.rename(sys.argv[1] + '.new', sys.argv[1])\n"
+        "import ctypes, os, sys\n"
+        "names = list(map(os.fsencode, sys.argv[1:]))\n"
+        "while True: ctypes.CDLL(None).renameat2(-100, names[0], -100, names[1], 2)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", code, str(clone / "x")]) as other:
+    seen = []
+    with subprocess.Popen([sys.executable, "-c", code, top / name, top / link]) as other:
         try:
-            seen = set()
-            for _turn in range(1000):
-                try:
-                    seen.add(content_below(clone, "x"))
-                except OSError as error:
-                    seen.add(str(error.errno).encode())
+            for turn in range(300):
+                with contextlib.suppress(OSError):
+                    seen.append(content_below(clone, "sub/file"))
+                with contextlib.suppress(OSError):
+                    copy_below(clone, "sub", top / f"copy{turn}")
+                seen += [path.read_bytes() for path in top.glob(f"copy{turn}/*") if not path.is_symlink()]
         finally:
             other.kill()
-    assert seen <= {b"mine", str(errno.EXDEV).encode()}
+    assert {*seen} == {b"mine"}
+
+
+def test_a_copy_has_links_and_times_and_gives_nobody_rights(clone: Path, tmp_path: Path) -> None:
+    (clone / "sub/out").symlink_to("/etc/hostname")
+    (clone / "sub/.venv").mkdir()
+    (clone / "sub/file").chmod(0o6777)
+    (clone / "sub").chmod(0o777)
+    os.utime(clone / "sub/file", (1, 1))
+    copy_below(clone, "sub", tmp_path / "copy", left_out=[".v*"])
+    assert {path.name for path in (tmp_path / "copy").iterdir()} == {"file", "out"}
+    assert (tmp_path / "copy/out").readlink() == Path("/etc/hostname")
+    status = (tmp_path / "copy/file").stat()
+    assert (status.st_mode & 0o7777, status.st_mtime) == (0o775, 1)
+    assert (tmp_path / "copy").stat().st_mode & 0o7777 == 0o775
+    os.mkfifo(clone / "sub/fifo")
+    with pytest.raises(OSError, match=f"not a plain file: '{clone}/sub/fifo'"):
+        copy_below(clone, "sub", tmp_path / "again")
+
+
+def test_a_folder_is_named_without_links_on_the_way(clone: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("clone")
+    with pytest.raises(OSError, match=f"a link on the way to it leads to '{clone}/sub'"):
+        content_below(tmp_path / "link/sub", "file")
+    path = chosen(tmp_path / "link/sub/../sub/file")
+    assert content_below(path.parent, path.name) == b"mine"
 
 
 @pytest.mark.parametrize("name", ["share/sifmod.json", "bin/python", "demo.sif", "share/not/there/yet"])

@@ -593,7 +593,7 @@ def test_a_full_disk_leaves_it_unpacked(
 
     before = state()
     monkeypatch.setattr("sifmod.installed.removal.difference_from_packed", lambda _installation: "")
-    monkeypatch.setattr("sifmod.installed.removal.shutil.copyfileobj", full)
+    monkeypatch.setattr("sifmod.host.files.shutil.copyfileobj", full)
     removal = Removal(find_installation(space, MODULE), say=print)
     with pytest.raises(InstallError, match="No space left on device; nothing was removed"):
         removal.remove(keep=tmp_path / "kept")

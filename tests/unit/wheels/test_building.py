@@ -190,7 +190,38 @@ def test_a_link_in_the_place_of_the_wheels_or_of_the_tools_is_not_followed(
     # what an image does in its /tmp, which the bind path leads to
     here.runtime.path.write_text(f'#!/bin/sh\nln -s {secret} "${{APPTAINER_BINDPATH%%:*}}/tools"\n')
     with pytest.raises(InstallError, match="unpacked nothing that could be laid over it"):
-        tools_for(here, Found("3.11.2", "/usr", "", "/usr", ("cc",)), "id", say=print, environ={"HOME": str(tmp_path)})
+        tools_for(
+            here, Found("3.11.2", "/usr", "", "/usr", ("cc",)), tmp_path, say=print, environ={"HOME": str(tmp_path)}
+        )
+
+
+def test_compilers_are_kept_for_an_installation_and_its_image_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tools, "problem_of_way", lambda _path: "")
+    places = {}
+    for name in ("good", "lying"):
+        (tmp_path / name).mkdir()
+        places[name] = place(tmp_path / name, "")
+        places[name].runtime.path.write_text('#!/bin/sh\nmkdir "${APPTAINER_BINDPATH%%:*}/tools"\n')
+
+    def made(name: str) -> Path:
+        found = Found("3.11.2", "/usr", "", "/usr", ("cc",))
+        return tools_for(places[name], found, tmp_path / name, say=print, environ={"HOME": str(tmp_path)})
+
+    first = made("good")
+    os.utime(first, (1, 1))
+    assert made("good") == first
+    assert first.stat().st_mtime > 1  # in use
+    os.link(tmp_path / "good/demo.sif", tmp_path / "same")
+    (tmp_path / "same").replace(tmp_path / "lying/demo.sif")
+    lying = made("lying")
+    assert lying != first
+    (tmp_path / "good/demo.sif").unlink()
+    (tmp_path / "good/demo.sif").write_text("rebuilt")
+    os.utime(first, (1, 1))
+    second = made("good")
+    assert {*first.parent.iterdir()} == {second, lying}
 
 
 @pytest.mark.parametrize("name", ["a:b", "a,b", "relative"])
@@ -201,7 +232,7 @@ def test_a_cache_that_the_runtime_can_t_lay_over_an_image_is_named(
     environ = {"XDG_CACHE_HOME": name if name == "relative" else str(tmp_path / name)}
     found = Found("3.11.2", "/usr", "", "/usr", ("cc",))
     with pytest.raises(InstallError, match="set XDG_CACHE_HOME to another folder"):
-        tools_for(place(tmp_path, ""), found, "id", say=print, environ=environ)
+        tools_for(place(tmp_path, ""), found, tmp_path, say=print, environ=environ)
     assert not (tmp_path / name).exists()
 
 
@@ -210,6 +241,7 @@ def place(folder: Path, answer: str) -> Place:
     runtime = folder / "singularity"
     runtime.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
     runtime.chmod(0o755)
+    (folder / "demo.sif").touch()
     return Place(ContainerRuntime(runtime), folder / "demo.sif", "python", (Bind("/a", "/b"),))
 
 
@@ -230,12 +262,14 @@ def test_what_an_image_lacks_is_read_and_asked_of_its_own_distribution_only(
     assert found.needs == "the headers of its Python"
     found = Found("3.11.2", "/opt/python", "glibc 2.36", "/opt/python/include/python3.11", ("headers",))
     with pytest.raises(InstallError, match=r"there is no '/opt/python/include/python3\.11/Python\.h'.*--with IMAGE"):
-        tools_for(place(tmp_path, ""), found, "id", say=print, environ={"HOME": str(tmp_path)})
+        tools_for(place(tmp_path, ""), found, tmp_path, say=print, environ={"HOME": str(tmp_path)})
     monkeypatch.setattr(tools, "problem_of_way", lambda _path: "")
     here = place(tmp_path, "")
     here.runtime.path.write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(InstallError, match=r"lacks a C compiler, .*\(it has no apt\).*--with IMAGE"):
-        tools_for(here, Found("3.11.2", "/usr", "", "/usr", ("cc",)), "id", say=print, environ={"HOME": str(tmp_path)})
+        tools_for(
+            here, Found("3.11.2", "/usr", "", "/usr", ("cc",)), tmp_path, say=print, environ={"HOME": str(tmp_path)}
+        )
 
 
 @pytest.mark.parametrize(
@@ -259,7 +293,9 @@ def test_an_image_of_another_distribution_is_built_once_by_hand(
     # the program itself, where there are no other tools
     here.runtime.path.write_text(f"#!/bin/sh\nPATH={tmp_path}/bin\numask() {{ :; }}\n. /dev/stdin\n")
     with pytest.raises(InstallError) as said:
-        tools_for(here, Found("3.11.2", "/usr", "", "/usr", ("cc",)), "id", say=print, environ={"HOME": str(tmp_path)})
+        tools_for(
+            here, Found("3.11.2", "/usr", "", "/usr", ("cc",)), tmp_path, say=print, environ={"HOME": str(tmp_path)}
+        )
     assert f"for Debian and Ubuntu alone, and this one has {manager}" in str(said.value)
     assert f"Bootstrap: localimage / From: {tmp_path}/demo.sif / %post / {manager} " in str(said.value)
     assert "--with IMAGE" in str(said.value)
@@ -274,10 +310,10 @@ def test_the_draft_of_a_run_that_was_killed_is_removed_and_that_of_another_run_i
     os.mkfifo(tmp_path / ".build-tools-4")
     with held.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        tools._remove_left(tmp_path)
+        tools._remove_left(tmp_path, "1")
         assert not left.exists()
         assert held.exists()
-    tools._remove_left(tmp_path)
+    tools._remove_left(tmp_path, "1")
     assert not held.exists()
     assert other.exists()
 
