@@ -15,7 +15,11 @@ from sifmod.install.installer import write_artefact
 from sifmod.render.templates import render
 from sifmod.site.settings import Site
 
-SITE = Site("test", runtimes=("apptainer", "enroot"), container_env={"OMP_NUM_THREADS": "4", "NCCL_DEBUG": "INFO"})
+SITE = Site(
+    "test",
+    runtimes=("apptainer", "enroot"),
+    container_env={"OMP_NUM_THREADS": "4", "NCCL_DEBUG": "INFO", "SIFMOD_TASK_GPUS": "own"},
+)
 
 # What differs, and why that is right.
 ALLOWED = {
@@ -42,6 +46,7 @@ VALUES = {
     "APPTAINERENV_APPEND_PATH": "/last/bin",
     "OLDPWD": "/usr",
     "TERM": "xterm",
+    "SIFMOD_TASK_GPUS": "all",  # the user's wins
 }
 
 CONTAINERS: dict[str, tuple[str, dict[str, object]]] = {

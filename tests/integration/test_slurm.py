@@ -140,11 +140,16 @@ def test_a_hostile_slurm_variable_is_refused_and_never_evaluated(demo: User, job
 
 
 def test_gpus_come_from_what_slurm_granted(lumi: User) -> None:
-    """Two tasks that were granted GPUs 4 and 6 together take one each; a task with its own keeps it."""
+    """LUMI's site gives tasks one of GPUs 4 and 6 each; the user's export wins. A task with one of its own keeps it."""
     show = "import os; print(os.environ['RANK'], os.environ['ROCR_VISIBLE_DEVICES'])"
     run = f'srun -N1 -n2 singularity exec $SIF conda-python-distributed -c "{show}"'
     together = lumi.out(f"module load {LUMI_MODULE}; ROCR_VISIBLE_DEVICES=4,6 {run}").splitlines()
     assert sorted(together) == ["0 4", "1 6"]
+    wrapper = run.replace("singularity exec $SIF", "$C/bin/in-container")
+    for setup, command in (("true", run), ("true", wrapper), (f"module unload {LUMI_MODULE}", wrapper)):
+        script = f"module load {LUMI_MODULE}; C=$CONTAINERROOT; {setup}; export SIFMOD_TASK_GPUS=all"
+        every = lumi.out(f"{script} ROCR_VISIBLE_DEVICES=4,6; {command}").splitlines()
+        assert sorted(every) == ["0 4,6", "1 4,6"], setup
     own = lumi.out(f"module load {LUMI_MODULE}; ROCR_VISIBLE_DEVICES=5 {run}").splitlines()
     assert sorted(own) == ["0 5", "1 5"]
 

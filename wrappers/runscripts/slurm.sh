@@ -75,11 +75,49 @@ use_node_cache() {
     done
 }
 
-# check_gpus: fail if the job asked for GPUs and got none, with a clearer message than the framework's. Old releases of Slurm
-# set NoDevFiles if they granted none.
-check_gpus() {
-    local asked=${SLURM_GPUS-}${SLURM_GPUS_PER_NODE-}${SLURM_GPUS_PER_TASK-}
-    if [[ $asked == *[1-9]* && -v $sifmod_visible && ${!sifmod_visible} =~ ^(NoDevFiles)?$ ]]; then
-        fail "the job asked for GPUs, but Slurm granted none to this task ($sifmod_visible is '${!sifmod_visible}')"
+# show_gpus GPU...: let this process see these GPUs only. The first variable selects by the node's numbers, the second within that list, counted
+# from 0, and any other would select once more.
+show_gpus() {
+    local -a within=("$@")
+    local IFS=,
+    export "${sifmod_visible[0]}=$*"
+    if ((${#sifmod_visible[@]} > 1)); then
+        within=("${!within[@]}")
+        export "${sifmod_visible[1]}=${within[*]}"
+        unset "${sifmod_visible[@]:2}"
     fi
+}
+
+# find_gpus: set `gpus` to the GPUs that Slurm granted to this process, empty if it sets no list, and make all variables that select GPUs agree.
+# Fail if the job asked for GPUs and got none, with a clearer message than the framework's. Old releases of Slurm set NoDevFiles then.
+find_gpus() {
+    local asked=${SLURM_GPUS-}${SLURM_GPUS_PER_NODE-}${SLURM_GPUS_PER_TASK-} variable granted index
+    local -a chosen=()
+    gpus=()
+    for variable in "${sifmod_visible[@]:0:3}"; do
+        if [[ -v $variable ]]; then
+            granted=${!variable}
+            break
+        fi
+    done
+    if [[ ! -v granted ]]; then return 0; fi
+    if [[ $asked == *[1-9]* && $granted =~ ^(NoDevFiles)?$ ]]; then
+        fail "the job asked for GPUs, but Slurm granted none to this task ($variable is '$granted')"
+    fi
+    if [[ $granted == NoDevFiles ]]; then return 0; fi
+    IFS=, read -ra gpus <<<"$granted"
+    if ((${#sifmod_visible[@]} == 1)); then return 0; fi
+    # set to something else, the second one is the user's choice within the first
+    if [[ $variable == "${sifmod_visible[0]}" && -v ${sifmod_visible[1]} && ${!sifmod_visible[1]} != "$granted" ]]; then
+        variable=${sifmod_visible[1]}
+        IFS=, read -ra chosen <<<"${!variable}"
+        for index in "${!chosen[@]}"; do
+            if [[ ! ${chosen[index]} =~ ^[0-9]{1,4}$ ]] || ((10#${chosen[index]} >= ${#gpus[@]})); then
+                fail "$variable is '${!variable}': write places in ${sifmod_visible[0]}, '$granted', counted from 0"
+            fi
+            chosen[index]=${gpus[10#${chosen[index]}]}
+        done
+        gpus=("${chosen[@]}")
+    fi
+    show_gpus "${gpus[@]}"
 }

@@ -47,7 +47,9 @@ class Vendor:
     # container
     option: str
     device: str  # a device file that exists on nodes with a loaded driver
-    visibility: tuple[str, ...]  # variables that select the GPUs of a process, the one that Slurm sets first
+    # Variables that select the GPUs of a process: by the node's numbers, as Slurm does; within that list; and others,
+    # which must not select again. The first of the first three that is set is Slurm's list.
+    visibility: tuple[str, ...]
     gpus: str  # shell pattern of the device files, one for each GPU
     hints: str  # pattern of image names, and of lower-case scripts, for its GPUs
     setups: Mapping[str, Setup] = field(default_factory=dict)  # other ways than `option`, by their name in site files
@@ -193,7 +195,7 @@ _AMD = Vendor(
     option="rocm",
     device="/dev/kfd",
     gpus="/dev/dri/renderD*",
-    visibility=("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    visibility=("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
     caches=("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"),
     collectives="RCCL",
     built_for="PYTORCH_ROCM_ARCH",

@@ -11,6 +11,8 @@ from sifmod.text.printable import is_utf8
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Lmod reads a carriage return in a module in Tcl as the end of a line.
 VARIABLE_VALUE = re.compile(r"[^\x00\r\n]*")
+# Which GPUs each task of conda-python-distributed sees. A plain variable: a user's export wins over the site's.
+TASK_GPUS = "SIFMOD_TASK_GPUS"
 # What a shell takes for a command in a word within double quotes.
 _COMMAND = re.compile(r"`|\$\(")
 
@@ -40,7 +42,7 @@ HOST_VARIABLES = (
 
 def is_for_host(name: str) -> bool:
     """Return whether programs of the host read a variable, so that only the container may get a value for it."""
-    return any(fnmatchcase(name, pattern) for pattern in HOST_VARIABLES)
+    return name != TASK_GPUS and any(fnmatchcase(name, pattern) for pattern in HOST_VARIABLES)
 
 
 def check_variable(name: object, value: object) -> None:

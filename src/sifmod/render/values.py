@@ -166,7 +166,7 @@ def _script_gpus(spec: ContainerSpec, site: Site) -> Values:
         "gpu_device": of_runtime.device if of_runtime else "",
         "gpu_variable": (setup and setup.variable) or (of_runtime.variable if of_runtime else ""),
         **({"gpu_named": named} if setup and setup.device else {}),
-        "visible": vendor.visibility[0] if vendor else "",
+        "visible": vendor.visibility if vendor else (),
         **({"gpus": vendor.gpus, "node_caches": (*vendor.caches, "TRITON_CACHE_DIR")} if vendor else {}),
     }
 

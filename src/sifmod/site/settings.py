@@ -15,6 +15,7 @@ from sifmod.container.gpu import COMPATS, LIBRARIES, SETUPS, VENDORS
 from sifmod.container.parameters import IMAGE_MODES
 from sifmod.container.runtime import APPTAINER, Runtime, squashfs_runtimes
 from sifmod.container.runtime import RUNTIMES as RUNTIME_ROWS
+from sifmod.container.variables import TASK_GPUS
 from sifmod.errors import ParameterError, SiteError
 from sifmod.resources import data_path
 from sifmod.site.feature import (
@@ -66,6 +67,7 @@ _OTHER_VARIABLES = (
     "SIFMOD_RELOADS",
     "SIFMOD_RUNTIME_OPTIONS",
     "SIFMOD_SITE",
+    TASK_GPUS,
     "SIFMOD_USER_BINDPATH",
     "SIFMOD_VERBOSE",
 )

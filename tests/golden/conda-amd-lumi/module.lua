@@ -49,7 +49,7 @@ local v = {
         { "ENV_PYTHONNOUSERSITE", "1" },
         { "ENV_UV_LINK_MODE", "copy" },
     },
-    exported = { { "NCCL_SOCKET_IFNAME", "hsn0,hsn1,hsn2,hsn3" } },
+    exported = { { "NCCL_SOCKET_IFNAME", "hsn0,hsn1,hsn2,hsn3" }, { "SIFMOD_TASK_GPUS", "own" } },
     user_software = {
         venv = "pytorch",
         packed_bind = "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs:/user-software:ro,image-src=/",

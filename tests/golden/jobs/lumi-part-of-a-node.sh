@@ -15,6 +15,7 @@ unset SLURM_EXPORT_ENV
 
 # The site's CPU masks are not used: they need 8 GPUs per node and one process per GPU.
 
+# export SIFMOD_TASK_GPUS=all shows each task all GPUs of its node's tasks, so that LOCAL_RANK is the number of its own; =own that one only, as number 0
 srun --kill-on-bad-exit \
     in-container \
     conda-python-distributed -u \

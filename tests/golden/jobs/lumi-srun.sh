@@ -21,6 +21,7 @@ export SRUN_CPUS_PER_TASK=7
 # each task on the cores closest to its GPU
 masks=0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,0xfe,0xfe00,0xfe00000000,0xfe0000000000
 
+# export SIFMOD_TASK_GPUS=all shows each task all GPUs of its node's tasks, so that LOCAL_RANK is the number of its own; =own that one only, as number 0
 srun --kill-on-bad-exit --cpu-bind="mask_cpu:$masks" \
     in-container \
     conda-python-distributed -u \

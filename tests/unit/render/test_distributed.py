@@ -197,22 +197,36 @@ SHARES: dict[str, tuple[Optional[str], int, dict[str, str], list[Optional[str]]]
     "nothing, without GPUs": (None, 0, {}, [None, None]),
     "an empty list": ("", 4, {}, ["", ""]),
     "none, in the words of old releases": ("NoDevFiles", 4, {}, ["NoDevFiles", "NoDevFiles"]),
+    "MIG instances": ("MIG-a,MIG-b", 2, {}, ["MIG-a", "MIG-b"]),
+    "more MIG instances": ("MIG-a,MIG-b,MIG-c,MIG-d", 2, {}, ["MIG-a,MIG-b", "MIG-c,MIG-d"]),
 }
 SHARED = ("more tasks", "more tasks, with a rest", "one GPU for all", "nothing, with fewer GPUs")
+# unless SIFMOD_TASK_GPUS is own, each task sees what the node's tasks have
+ALL = (
+    "as many tasks as GPUs",
+    "as many, named",
+    "fewer tasks",
+    "fewer tasks, with a rest",
+    "to the node, without binding",
+)
 
 
+@pytest.mark.parametrize("mode", ["", "all", "own"])
 @pytest.mark.parametrize("gpu", VISIBLE)
 @pytest.mark.parametrize("case", SHARES)
 def test_the_tasks_of_a_node_share_its_gpus(
-    distributed: Runscript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: str, case: str
+    distributed: Runscript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: str, case: str, mode: str
 ) -> None:
     granted, there, more, expected = SHARES[case]
+    if mode != "own" and (case in ALL or (granted is None and there >= len(expected))):
+        expected = [granted] * len(expected)
     stand_in = replace(VENDORS[gpu], gpus=f"{tmp_path}/gpu[0-9]*")
     monkeypatch.setattr("sifmod.container.spec.VENDORS", {gpu: stand_in})
     for number in range(there):
         (tmp_path / f"gpu{number}").touch()
     tasks = len(expected)
     step = {**STEP, **more, "SLURM_STEP_NUM_TASKS": str(tasks), "SLURM_GTIDS": ",".join(map(str, range(tasks)))}
+    step["SIFMOD_TASK_GPUS"] = mode
     if granted is not None:
         step[VISIBLE[gpu]] = granted
     seen, said = [], ""
@@ -223,6 +237,60 @@ def test_the_tasks_of_a_node_share_its_gpus(
         said += done.stderr
     assert seen == expected
     assert said.count("tasks share them") == (case in SHARED)
+    fewer = any(gpus and gpus != "NoDevFiles" and gpus.count(",") + 1 < tasks for gpus in expected)
+    assert said.count("GPU numbers begin at 0 in each task") == fewer
+    assert said.count("a task has 2 MIG instances, but a process uses one") == (case == "more MIG instances")
+
+
+AMD = ["ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"]
+
+
+@pytest.mark.parametrize("script", ["conda-python-distributed", "torchrun-distributed"])
+@pytest.mark.parametrize(
+    ("granted", "seen"),
+    [
+        (["4,5", None, None, None], ["4,5", "0,1", None, None]),
+        (["4,5", "4,5", "4,5", "4,5"], ["4,5", "0,1", None, None]),
+        (["4,5,6", "2,0", None, None], ["6,4", "0,1", None, None]),  # the user's choice
+        (["6", "0", None, None], ["6", "0", None, None]),
+        ([None, "2,3", "7", None], ["2,3", "0,1", None, None]),
+        ([None, None, "1", "1"], ["1", "0", None, None]),
+        ([None, None, None, None], [None, None, None, None]),
+        (["4,5", "2", None, None], None),
+        (["4,5", "a[$(touch y)]", None, None], None),
+    ],
+)
+def test_variables_that_select_gpus_agree(
+    launcher: Callable[[str], Runscript],
+    tmp_path: Path,
+    script: str,
+    granted: list[Optional[str]],
+    seen: Optional[list[Optional[str]]],
+) -> None:
+    """ROCm applies them one after the other, and frameworks refuse lists that differ (Ray 2.45 and later)."""
+    values = {name: value for name, value in zip(AMD, granted) if value is not None}
+    done = launcher(script).run(gpu="amd", **{**STEP, "SLURM_GTIDS": "5", "SLURM_NNODES": "2", **values})
+    if seen is None:
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "write places in ROCR_VISIBLE_DEVICES, '4,5', counted from 0" in done.stderr
+    else:
+        variables = variables_of(done.stdout.split("\0"))
+        assert [variables.get(name) for name in AMD] == seen
+    assert not list(tmp_path.rglob("y"))
+
+
+def test_an_unknown_way_to_share_gpus_is_refused(distributed: Runscript) -> None:
+    done = distributed.run(gpu="nvidia", **STEP, SIFMOD_TASK_GPUS="mine")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "SIFMOD_TASK_GPUS is 'mine': set it to 'all'" in done.stderr
+
+
+def test_torchrun_refuses_several_mig_instances(torchrun: Runscript) -> None:
+    step = {**STEP, "SLURM_GTIDS": "5", "SLURM_STEP_NUM_NODES": "2"}
+    done = torchrun.run("x.py", gpu="nvidia", **step, CUDA_VISIBLE_DEVICES="MIG-a,MIG-b")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "this task has 2: start one task for each, with conda-python-distributed" in done.stderr
+    assert "--nproc_per_node=1" in torchrun("x.py", gpu="nvidia", **step, CUDA_VISIBLE_DEVICES="MIG-a")
 
 
 def test_the_cache_of_an_amd_gpu_is_the_job_s_own_and_private(distributed: Runscript, tmp_path: Path) -> None:

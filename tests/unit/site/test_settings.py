@@ -565,7 +565,7 @@ FACTS: dict[str, dict[str, object]] = {
             "/var/spool/slurmd /opt/cray /usr/lib64/libcxi.so.1 /usr/lib64/libjansson.so.4 /pfs /scratch /projappl "
             "/project /flash /appl"
         ),
-        "container_env": {"NCCL_SOCKET_IFNAME": "hsn0,hsn1,hsn2,hsn3"},
+        "container_env": {"SIFMOD_TASK_GPUS": "own", "NCCL_SOCKET_IFNAME": "hsn0,hsn1,hsn2,hsn3"},
     },
     "sdumont": {
         "runtime": "singularity",

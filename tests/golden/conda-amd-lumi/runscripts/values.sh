@@ -45,13 +45,13 @@ sifmod_injected=(
     PREPEND_LD_LIBRARY_PATH=/.singularity.d/libs PYTHONHOME= PYTHONNOUSERSITE=1 UV_LINK_MODE=copy
 )
 sifmod_proxies=()
-sifmod_exported=(NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3)
+sifmod_exported=(NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3 SIFMOD_TASK_GPUS=own)
 sifmod_locales=()
 sifmod_image_python=/opt/miniconda3/envs/pytorch/bin/python3
 sifmod_python=/user-software/venv/pytorch/bin/python
 sifmod_gpu_device=/dev/kfd
 sifmod_gpu_variable=_ROCM
-sifmod_visible=ROCR_VISIBLE_DEVICES
+sifmod_visible=(ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL)
 sifmod_gpus='/dev/dri/renderD*'
 sifmod_node_caches=(MIOPEN_USER_DB_PATH MIOPEN_CUSTOM_CACHE_DIR TRITON_CACHE_DIR)
 sifmod_caches=()

@@ -34,7 +34,7 @@ sifmod_image_python=/usr/bin/python3
 sifmod_python=/usr/bin/python3
 sifmod_gpu_device=/dev/nvidiactl
 sifmod_gpu_variable=_NV
-sifmod_visible=CUDA_VISIBLE_DEVICES
+sifmod_visible=(CUDA_VISIBLE_DEVICES)
 sifmod_gpus='/dev/nvidia[0-9]*'
 sifmod_node_caches=(CUDA_CACHE_PATH TRITON_CACHE_DIR)
 sifmod_caches=(HF_HOME=hf)

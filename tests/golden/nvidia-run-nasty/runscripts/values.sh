@@ -37,7 +37,7 @@ sifmod_image_python=/opt/venv/bin/python3
 sifmod_python=/user-software/venv/a+b/bin/python
 sifmod_gpu_device=/dev/nvidiactl
 sifmod_gpu_variable=_NV
-sifmod_visible=CUDA_VISIBLE_DEVICES
+sifmod_visible=(CUDA_VISIBLE_DEVICES)
 sifmod_gpus='/dev/nvidia[0-9]*'
 sifmod_node_caches=(CUDA_CACHE_PATH TRITON_CACHE_DIR)
 sifmod_caches=('HF_HOME=hugging '"'"'face'"'"'' PIP_CACHE_DIR=pip TORCH_HOME=a/b)

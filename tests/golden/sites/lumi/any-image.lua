@@ -17,7 +17,7 @@ local v = {
         { "/appl", "/appl" },
     },
     runtime_variables = {},
-    exported = { { "NCCL_SOCKET_IFNAME", "hsn0,hsn1,hsn2,hsn3" } },
+    exported = { { "NCCL_SOCKET_IFNAME", "hsn0,hsn1,hsn2,hsn3" }, { "SIFMOD_TASK_GPUS", "own" } },
     help = {
         "This module sets what containers of any image need at the site lumi:",
         "",
@@ -38,6 +38,7 @@ local v = {
         "",
         "Variables, which containers inherit:",
         "  NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3",
+        "  SIFMOD_TASK_GPUS=own",
         "",
         "Load it in the job, because it looks at the node where it is loaded. Paths in $SINGULARITY_BIND and",
         "variables that you export are used too. The module of a container has all of this and replaces it.",
