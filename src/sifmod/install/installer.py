@@ -267,14 +267,13 @@ class Installer:
         told = told_by_module(found)
         settings = setting_variables(replace(spec, advisories=told), self.site)
         for advisory in (*found, *about_node(load_advisories(self.site), node_subject(self.site, versions))):
+            text = f"advisory {advisory.identifier}: {advisory.sentences}"
             if advisory.is_remedied(settings):
-                self.say(
-                    f"advisory {advisory.identifier}: {advisory.sentences}; the module does so: {advisory.actions}"
-                )
+                self.say(f"{text}; the module does so: {advisory.actions}")
             elif advisory.severity == NOTE:
-                self.say(f"advisory {advisory.identifier}: {advisory.sentences}")
+                self.say(text)
             else:
-                self.warn(f"advisory {advisory.identifier}: {advisory.sentences}")
+                self.warn(text)
         return told
 
     def _make_space(self, installdir: Path, before: Optional[Manifest]) -> Optional[Manifest]:
