@@ -78,7 +78,7 @@ def test_the_easyconfig_of_a_program() -> None:
     proposal = proposed(sha256="ab" * 32)
     assert proposal.file_name == "samtools-1.16.1.eb"
     found = proposal.parameters
-    assert (found["moduleclass"], found["module_family"], found["homepage"]) == ("bio", "", "https://www.htslib.org/")
+    assert (found["moduleclass"], found["module_family"], found["homepage"]) == ("tools", "", "https://www.htslib.org/")
     assert found["wrappers"] == ["samtools", "ace2sam"]
     assert " ".join(found["description"].split()) == (
         "samtools 1.16.1 on Debian, in a container. Processing sequence alignments."
