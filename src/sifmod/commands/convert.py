@@ -37,7 +37,12 @@ from sifmod.site.settings import Site, load_settings
 @click.option("--tag", default="", help="Tag of the recipe (default: its latest).")
 @click.option("--full-name", is_flag=True, help="Name modules as SHPC does, by the whole path of the recipe.")
 @click.option("--shpc", "recipe", default="", metavar="NAME[:TAG]", help="Convert a recipe of a registry of SHPC.")
-@click.option("--registry", default="", metavar="DIR|URL", help="Checkout or address of the registry with the recipe.")
+@click.option(
+    "--registry",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Checkout of the registry with the recipe.",
+)
 @click.option(
     "--installed",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -53,7 +58,7 @@ def convert(
     tag: str,
     full_name: bool,
     recipe: str,
-    registry: str,
+    registry: Optional[Path],
     installed: Optional[Path],
     force: bool,
     site_name: str,
@@ -76,7 +81,6 @@ def convert(
       sifmod convert PyTorch-*.eb -o easyconfigs/
       sifmod convert container.yaml --tag 1.9--h91753b0_8
       sifmod convert --shpc samtools --registry shpc-registry -o .
-      sifmod convert --shpc bwa:0.7.17 --registry https://github.com/ORG/REPO
       sifmod convert --installed /apps/shpc/modules -o easyconfigs --full-name
     """
     if output and str(output) == STANDARD_OUTPUT:
@@ -90,10 +94,10 @@ def convert(
     done: dict[str, Path] = {}
 
     def convert_one(source: Union[Path, str]) -> tuple[Converted, Optional[Path]]:
-        if isinstance(source, str):
-            result = _from_registry(source, registry, site, full_name=full_name)
+        if registry:
+            result = _from_registry(str(source), registry, site, full_name=full_name)
         else:
-            result = _converted(source, site, done, tag=tag, full_name=full_name)
+            result = _converted(Path(source), site, done, tag=tag, full_name=full_name)
         target = output / result.file_name if output and output.is_dir() else output
         if target:
             write_new(target, result.text, force=force)
@@ -135,7 +139,7 @@ def _convert_each(
 def _check_usage(
     files: tuple[Path, ...],
     recipe: str,
-    registry: str,
+    registry: Optional[Path],
     installed: Optional[Path],
     output: Optional[Path],
     *,
@@ -146,7 +150,7 @@ def _check_usage(
     if bool(files) + bool(recipe) + bool(installed) != 1:
         raise click.UsageError("give easyconfigs or recipes, or one of --shpc and --installed")
     if bool(recipe) != bool(registry):
-        raise click.UsageError("--shpc NAME[:TAG] and --registry DIR|URL belong together")
+        raise click.UsageError("--shpc NAME[:TAG] and --registry DIR belong together")
     if installed and not output:
         raise click.UsageError("--installed needs --output DIR")
     if tag and (len(files) != 1 or not _is_recipe(files[0])):
@@ -161,9 +165,9 @@ def _is_recipe(file: Path) -> bool:
     return file.suffix in (".yaml", ".yml")
 
 
-def _from_registry(recipe: str, registry: str, site: Site, *, full_name: bool) -> Converted:
+def _from_registry(recipe: str, registry: Path, site: Site, *, full_name: bool) -> Converted:
     name, _colon, tag = recipe.partition(":")
-    return convert_recipe(find_recipe(registry, name, site), site, tag=tag, full_name=full_name)
+    return convert_recipe(find_recipe(registry, name), site, tag=tag, full_name=full_name)
 
 
 def _converted(file: Path, site: Site, done: dict[str, Path], *, tag: str, full_name: bool) -> Converted:

@@ -1,47 +1,18 @@
-"""Where recipes come from: files, a checkout, an index."""
+"""Where recipes come from: files, a checkout."""
 
-import http.server
-import json
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sifmod.errors import RecipeError
-from sifmod.fetch.recipes import RECIPE, find_recipe, index_address, read_recipe, recipe_files
+from sifmod.fetch.recipes import RECIPE, find_recipe, read_recipe, recipe_files
 
-from ..support import a_site
-
-INDEX: dict[str, Any] = {
-    "quay.io/biocontainers/bwa": {"config": {"docker": "quay.io/biocontainers/bwa", "features": {"gpu": True}}},
-    "one/samtools": {"config": {"docker": "one/samtools", "env": None}},
-    "two/samtools": "nothing",
-}
-
-
-@pytest.fixture
-def server() -> Iterator[str]:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = {"/shpc/library.json": json.dumps(INDEX).encode(), "/list.json": b"[]"}.get(self.path, b"{")
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_words: object) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        yield f"127.0.0.1:{running.server_port}"
-        running.shutdown()
+NAMES = ("quay.io/biocontainers/bwa", "one/samtools", "two/samtools")
 
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Path:
-    for name in INDEX:
+    for name in NAMES:
         folder = tmp_path / "registry" / name
         folder.mkdir(parents=True)
         (folder / RECIPE).write_text(f"docker: {name}\n")
@@ -50,7 +21,7 @@ def registry(tmp_path: Path) -> Path:
 
 def test_a_recipe_is_found_by_its_path_or_by_the_end_of_it(registry: Path) -> None:
     for name in ("quay.io/biocontainers/bwa", "biocontainers/bwa", "bwa"):
-        assert find_recipe(str(registry), name, a_site()).text == "docker: quay.io/biocontainers/bwa\n"
+        assert find_recipe(registry, name).text == "docker: quay.io/biocontainers/bwa\n"
 
 
 @pytest.mark.parametrize(
@@ -64,13 +35,13 @@ def test_a_recipe_is_found_by_its_path_or_by_the_end_of_it(registry: Path) -> No
 )
 def test_a_name_that_names_no_recipe_or_several(registry: Path, name: str, problem: str) -> None:
     with pytest.raises(RecipeError) as caught:
-        find_recipe(str(registry), name, a_site())
+        find_recipe(registry, name)
     assert problem in str(caught.value)
 
 
 def test_links_to_folders_are_not_followed(registry: Path) -> None:
     (registry / "loop").symlink_to(registry)
-    assert len(recipe_files(registry)) == len(INDEX)
+    assert len(recipe_files(registry)) == len(NAMES)
 
 
 def test_a_folder_without_recipes_is_no_registry(tmp_path: Path) -> None:
@@ -88,52 +59,14 @@ def test_files_that_are_no_recipes_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../other.yaml", "/etc/hostname", "a/../../b"])
 def test_a_file_outside_the_folder_of_the_recipe_is_refused(registry: Path, name: str) -> None:
-    source = find_recipe(str(registry), "bwa", a_site())
+    source = find_recipe(registry, "bwa")
     with pytest.raises(RecipeError, match="is not a path inside its own folder"):
         source.other(name)
 
 
 def test_a_link_out_of_the_folder_of_the_recipe_is_refused(registry: Path, tmp_path: Path) -> None:
-    source = find_recipe(str(registry), "bwa", a_site())
+    source = find_recipe(registry, "bwa")
     (tmp_path / "token.yaml").write_text("env: {TOKEN: secret}\n")
-    (Path(str(source.folder)) / "other.yaml").symlink_to(tmp_path / "token.yaml")
+    (source.folder / "other.yaml").symlink_to(tmp_path / "token.yaml")
     with pytest.raises(RecipeError, match="leads out of its folder"):
         source.other("other.yaml")
-
-
-@pytest.mark.parametrize(
-    ("registry_url", "address"),
-    [
-        (
-            "https://github.com/singularityhub/shpc-registry",
-            "https://singularityhub.github.io/shpc-registry/library.json",
-        ),
-        ("https://github.com/a/b.git", "https://a.github.io/b/library.json"),
-        ("https://gitlab.com/a/b/", "https://a.gitlab.io/b/library.json"),
-        ("https://example.org/shpc", "https://example.org/shpc/library.json"),
-        ("https://example.org/index.json", "https://example.org/index.json"),
-    ],
-)
-def test_the_index_is_where_shpc_looks_for_it(registry_url: str, address: str) -> None:
-    assert index_address(registry_url) == address
-
-
-def test_a_recipe_of_an_index(server: str) -> None:
-    source = find_recipe(f"http://{server}/shpc", "bwa", a_site(insecure_registries=(server,)))
-    assert json.loads(source.text) == INDEX["quay.io/biocontainers/bwa"]["config"]
-    assert source.origin == f"'quay.io/biocontainers/bwa' of http://{server}/shpc/library.json"
-    with pytest.raises(RecipeError, match="which an index lacks: use a checkout"):
-        source.other("tags.yaml")
-
-
-@pytest.mark.parametrize(
-    ("path", "problem"), [("list.json", "is not the index of a registry"), ("broken", "can't be read: Expecting")]
-)
-def test_an_address_that_is_no_index(server: str, path: str, problem: str) -> None:
-    with pytest.raises(RecipeError, match=problem):
-        find_recipe(f"http://{server}/{path}", "bwa", a_site(insecure_registries=(server,)))
-
-
-def test_plain_http_is_for_the_registries_that_the_site_names(server: str) -> None:
-    with pytest.raises(RecipeError, match="is not an address with https://"):
-        find_recipe(f"http://{server}/shpc", "bwa", a_site())
