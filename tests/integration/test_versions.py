@@ -38,7 +38,7 @@ USED_BY: dict[str, tuple[str, ...]] = {
     "pyelftools": ("image/test_fatbin.py", "image/test_mpi.py"),
     "pygments": ("commands/test_output.py", BARS),
     "pysquashfsimage": ("image/test_squashfs.py", "image/test_inspection.py"),
-    "pyyaml": ("text/test_yaml.py", "catalogue/test_ondemand.py", "environment/test_conda.py"),
+    "pyyaml": ("text/test_yaml.py", "environment/test_conda.py"),
     "rich": ("commands/test_output.py", "commands/test_progress.py", "commands/test_terminal.py", BARS),
     "tomli": ("environment", "install/test_uv.py", "site/test_settings.py"),
     "tomli-w": ("environment", "install/test_hostmpi.py"),

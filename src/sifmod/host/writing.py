@@ -11,7 +11,7 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Callable, Optional
 
@@ -46,24 +46,7 @@ def write_together(folder: Path, files: Mapping[str, str], *, force: bool = Fals
             os.fsync(stream.fileno())
 
 
-def check_folder(folder: Path, *, replaceable: Callable[[Path], bool]) -> None:
-    """Refuse, with SifmodError, a folder that `write_folder` would not replace."""
-    if os.path.lexists(folder) and not folder.is_dir():
-        raise SifmodError(f"'{folder}' exists and is not a directory: choose another name")
-    with os_errors(SifmodError, f"'{folder}' can't be read"):
-        if folder.exists() and any(folder.iterdir()) and not replaceable(folder):
-            raise SifmodError(
-                f"'{folder}' has files that are not of an earlier one: choose a new or an empty directory"
-            )
-
-
-def write_folder(
-    folder: Path,
-    files: Mapping[str, str],
-    *,
-    replaceable: Callable[[Path], bool],
-    executable: Collection[str] = (),
-) -> None:
+def write_folder(folder: Path, files: Mapping[str, str], *, replaceable: Callable[[Path], bool]) -> None:
     """Write a folder of text files that a user asked for: all of them, in place of an earlier one, or nothing.
 
     The folder is written under another name beside it and renamed: readers never see a mixture of two. It has the group
@@ -75,7 +58,13 @@ def write_folder(
     """
     folder = Path(os.path.realpath(folder))  # Path.resolve has a RuntimeError for a link to itself
     drafts = f".{folder.name}.sifmod-"
-    check_folder(folder, replaceable=replaceable)
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise SifmodError(f"'{folder}' exists and is not a directory: choose another name")
+    with os_errors(SifmodError, f"'{folder}' can't be read"):
+        if folder.exists() and any(folder.iterdir()) and not replaceable(folder):
+            raise SifmodError(
+                f"'{folder}' has files that are not of an earlier one: choose a new or an empty directory"
+            )
     try:
         earlier = folder.stat() if folder.exists() else None
         draft = folder.with_name(f"{drafts}{uuid.uuid4().hex}")
@@ -91,8 +80,6 @@ def write_folder(
                     stream.write(text.encode())
                     stream.flush()
                     os.fsync(stream.fileno())
-                if name in executable:
-                    path.chmod(path.stat().st_mode | _runnable(path.stat().st_mode))
             if earlier:
                 _share_as(draft, draft.stat().st_gid, stat.S_IMODE(earlier.st_mode))
             _exchange(draft, folder)
@@ -110,18 +97,11 @@ def write_folder(
 
 
 def _share_as(folder: Path, group: int, mode: int) -> None:
-    """Set the group and permissions of a folder and of all that is in it; only programs are executable."""
+    """Set the group and permissions of a folder and of all that is in it."""
     for path in (*folder.rglob("*"), folder):
-        status = path.stat()
-        if status.st_gid != group:
+        if path.stat().st_gid != group:
             os.chown(path, -1, group)
-        plain = mode & 0o666
-        path.chmod(mode if path.is_dir() else plain | (_runnable(plain) if status.st_mode & stat.S_IXUSR else 0))
-
-
-def _runnable(mode: int) -> int:
-    """Return the bits with which those who may read a file may run it."""
-    return (mode & 0o444) >> 2
+        path.chmod(mode if path.is_dir() else mode & 0o666)
 
 
 def _exchange(draft: Path, folder: Path) -> None:

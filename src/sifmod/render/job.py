@@ -85,14 +85,14 @@ def render_job(job: Job, site: Site) -> str:
         unused_masks=bool(site.cpu_bind_masks and job.gpus_per_node and not is_whole_node and not is_one),
         is_torchrun=is_torchrun,
         runscript=LAUNCHERS[job.launcher],
-        serve=serve_words(job, job.server, site) if job.server else (),
+        serve=_serve_words(job, job.server, site) if job.server else (),
         command=(*job.command, *job.server.arguments.split()) if job.server else job.command,
         # by its whole path: srun would take a program of the host that has the name of the command
         with_environment=f"{names.RUNSCRIPTS}/with-environment",
     )
 
 
-def serve_words(job: Job, server: Server, site: Site) -> list[str]:
+def _serve_words(job: Job, server: Server, site: Site) -> list[str]:
     """Return the options of the runscript `serve`, and check what it starts."""
     if job.launcher != PROGRAM or job.processes_per_node not in (0, 1):
         raise JobError("--serve starts one program on each node: leave --launcher and --tasks-per-node out")

@@ -55,10 +55,10 @@ def _health(value: Any) -> str:
     return check_path(read_text(value))
 
 
-def _with(place: str, value: Any, *, what: str) -> str:
+def _key_config(value: Any) -> str:
     text = read_text(value)
-    if text and text.count(place) != 1:
-        raise ValueError(f"'{text}' does not say where {what} stands: write {place} there")
+    if text and text.count("{key}") != 1:
+        raise ValueError(f"'{text}' does not say where the key stands: write {{key}} there")
     return text
 
 
@@ -99,7 +99,7 @@ class Server:
         Kind("string", _key_variable, {"type": "string"}), "", "The variable from which the server reads the key."
     )
     key_config: str = described(
-        Kind("string", partial(_with, "{key}", what="the key"), {"type": "string"}),
+        Kind("string", _key_config, {"type": "string"}),
         "",
         "The line of the file `{key_config}`, in YAML, from which the server reads the key: `{key}` in it.",
     )
@@ -111,11 +111,6 @@ class Server:
     served: tuple[str, ...] = described(_LIST, (), "Options that name it otherwise for requests.")
     health: str = described(
         Kind("path of a URL", _health, {"type": "string", "pattern": "^/"}), "/health", "Where it says if it is ready."
-    )
-    form: str = described(
-        Kind("words with `{model}`", partial(_with, "{model}", what="the model's name"), {"type": "string"}),
-        "",
-        "The command of Open OnDemand's form, which offers it of containers with a Python package of its name.",
     )
     several: str = described(_WORDS, "", "What is also added to the command on several nodes.")
     others: str = described(_WORDS, "", "What is also added to it on all nodes but the first.")
@@ -168,13 +163,7 @@ def load_servers(site: Site) -> Mapping[str, Server]:
         for name, table in file.values.items():
             if not _NAME.fullmatch(name) or not isinstance(table, dict):
                 raise SiteError(f"{file.place(name)} has {name}: write each server under a line [NAME]")
-            server = Server(name, **read_table(file, table, SERVER_KEYS, top=(name,), of=f"the server {name}"))
-            if server.form and server.keyless:
-                raise SiteError(
-                    f"{file.place(name)} has {name} with form and keyless: Open OnDemand's page leads to servers that "
-                    "check a key. Leave one of these out"
-                )
-            found[name] = server
+            found[name] = Server(name, **read_table(file, table, SERVER_KEYS, top=(name,), of=f"the server {name}"))
     return MappingProxyType(found)
 
 

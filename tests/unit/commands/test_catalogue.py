@@ -300,14 +300,6 @@ def test_a_wrong_time_is_refused(space: SoftwareSpace, output: Path, monkeypatch
     assert not output.exists()
 
 
-def test_without_a_jupyter_nothing_is_written(space: SoftwareSpace, output: Path, tmp_path: Path) -> None:
-    installed(space, "Demo/1", "python")
-    done = run("--ood", tmp_path / "app", "--ood-cluster", "main", "--output", output)
-    assert "pip install jupyterlab" in str(done.exception)
-    assert not output.exists()
-    assert not (tmp_path / "app").exists()
-
-
 @pytest.fixture
 def offers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with easyconfigs of Demo/1, Demo/2 and, in the archive, Demo/0; evaluation is imitated."""
@@ -394,40 +386,3 @@ def test_an_easybuild_that_does_not_start_writes_nothing(
     result = run("--output", output, "--prefix", space.software.parent, "--easyconfigs", offers)
     assert isinstance(result.exception, EasyBuildError)
     assert not output.exists()
-
-
-def test_an_app_of_open_ondemand_beside_the_pages_or_alone(space: SoftwareSpace, output: Path, tmp_path: Path) -> None:
-    installed(space, "Demo/1", "python", expected_packages={"jupyterlab": "4.2"})
-    app = tmp_path / "app"
-    done = run("--ood", app, "--ood-cluster", "main", "--ood-cluster", "gpu")
-    assert (done.exit_code, done.output) == (0, f"wrote an app of Open OnDemand to {app}\n")
-    assert not output.exists()
-    assert os.access(app / "template" / "script.sh.erb", os.X_OK)
-    assert run("--ood", app, "--ood-cluster", "main", "--output", output, "--quiet").exit_code == 0
-    assert (output / "index.html").exists()
-    assert os.access(app / "template" / "script.sh.erb", os.X_OK)
-    assert not os.access(app / "template" / "before.sh", os.X_OK)
-    assert "no installed container has a Python package" in str(
-        run("--ood-serve", tmp_path / "models", "--ood-cluster", "main").exception
-    )
-    before = snapshot(app)
-    (app / "mine").touch()
-    assert "has files that are not of an earlier one" in str(run("--ood", app, "--ood-cluster", "main").exception)
-    (app / "mine").unlink()
-    assert snapshot(app) == before
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ((), "--output, --ood or --ood-serve"),
-        (("--ood", "app"), "--ood-cluster"),
-        (("--output", "pages", "--ood-cluster", "main"), "need each other"),
-        (("--ood", "a", "--ood-cluster", "main", "--output", "./a"), "the same directory"),
-        (("--ood", "a", "--ood-cluster", "main", "--ood-serve", "./a"), "the same directory"),
-        (("--ood", "app", "--ood-cluster", "a b"), "'a b' is not a valid cluster name"),
-    ],
-)
-def test_options_that_miss_another_one(words: tuple[str, ...], said: str) -> None:
-    done = run(*words)
-    assert (done.exit_code, said in done.stderr) == (2, True)
