@@ -44,7 +44,9 @@ def _installations(space: SoftwareSpace) -> Sequence[Installation]:
 @prefix_option
 @json_option
 def nextflow(folder: Path, prefix: Optional[Path], as_json: bool) -> None:
-    """Make links with Nextflow's names in DIR (libraryDir), and remove those whose image is gone.
+    """Make links with Nextflow's names in DIR.
+
+    DIR is its libraryDir. Links whose image is gone are removed.
 
     Exit status: 0; 20 if another file of such a name was left alone.
 
@@ -69,7 +71,9 @@ def nextflow(folder: Path, prefix: Optional[Path], as_json: bool) -> None:
 @workflows.command()
 @prefix_option
 def snakemake(prefix: Optional[Path]) -> None:
-    """Print lines for config.yaml of a profile: the newest module of each name.
+    """Print lines for a profile's config.yaml.
+
+    They have the newest module of each name.
 
     \b
     Examples:
@@ -81,7 +85,9 @@ def snakemake(prefix: Optional[Path]) -> None:
 @workflows.command()
 @prefix_option
 def reframe(prefix: Optional[Path]) -> None:
-    """Print a test file that loads each module and runs a command in it.
+    """Print a test file for ReFrame.
+
+    It loads each module and runs a command in it.
 
     \b
     Examples:
