@@ -61,7 +61,7 @@ lint:
 	if command -v luacheck >/dev/null; then luacheck --quiet modulefiles/*.lua; fi
 
 golden:
-	SIFMOD_UPDATE_GOLDEN=1 PYTHONPATH=src $(VENV)/bin/python -m pytest -q tests/unit/render
+	SIFMOD_UPDATE_GOLDEN=1 PYTHONPATH=src $(VENV)/bin/python -m pytest -q tests/unit/render tests/unit/test_borders.py
 
 docs:
 	PYTHONPATH=src $(VENV)/bin/python docs/generate.py
