@@ -275,6 +275,33 @@ def wrapper(data: Data) -> Row:
     )
 
 
+def long_arguments(data: Data) -> Row:
+    link = data.root / "user-bin" / "python3"
+    bash(f"mkdir -p {link.parent}; ln -sfT ../share/user-command {link}")
+    times = 10
+    given = 'words=($(seq -f %030.0f 10000)) program=$(yes "x = 1 # nothing" | head -c 100000)'
+    ways = {
+        "python": "python",
+        "in-container": "in-container python",
+        "start-shell -c": "start-shell -c 'exec python \"$@\"' -",
+        "a command of user software": str(link),
+        "singularity exec": "singularity exec $SIF python",
+    }
+    return Row(
+        title="python -c pass with 10,000 arguments of 30 characters, or with a program of 100,000 characters",
+        goal="100 ms more at most",
+        commands=tuple(
+            Command(
+                label=f"{label}, {words}",
+                script=f"{data.load}; {given}; {_repeated(f'{way} {more}', times)}",
+                times=times,
+            )
+            for words, more in (("arguments", '-c pass "${words[@]}"'), ("a program", '-c "$program"'))
+            for label, way in ways.items()
+        ),
+    )
+
+
 def distributed(data: Data) -> Row:
     _ = data.root
     times = 20
@@ -796,6 +823,7 @@ def _rank_growth(data: Data) -> Iterator[tuple[float, tuple[Command, ...]]]:
 ROWS: tuple[Callable[[Data], Row], ...] = (
     module,
     wrapper,
+    long_arguments,
     distributed,
     share_1,
     share_4,

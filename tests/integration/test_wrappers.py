@@ -360,3 +360,20 @@ def test_a_wrapper_starts_no_process_of_its_own(own_demo: User, tmp_path: Path) 
         calls = log.read_text()
         assert not [line for line in calls.splitlines() if "fork(" in line or "clone" in line]
         assert calls.count("execve(") == 2 + calls.count("ENOENT")
+
+
+def test_a_long_command_line_takes_linear_time(own_demo: User, tmp_path: Path) -> None:
+    """Processor time: 10,000 arguments of 30 characters, paths too, and programs of 100,000 characters took minutes."""
+    write_program(tmp_path / "singularity", "#!/bin/sh\necho $#\n")
+    root = own_demo.installdir(DEMO_MODULE)
+    (root / "user-bin").mkdir(exist_ok=True)
+    (root / "user-bin/python3").symlink_to("../share/user-command")
+    commands = ("bin/python -c pass", "bin/pip list", "bin/uv pip list", "bin/python -m pip list")
+    for command in (*commands, "bin/in-container true", "bin/start-shell -c : -", "user-bin/python3 -c pass"):
+        run = f"PATH={tmp_path}:$PATH $CONTAINERROOT/{command}"
+        done = own_demo.run(
+            f'{LOAD}; words=($(seq -f "/%029.0f" 10000)) program=$(yes "x = 1 # nothing" | head -c 100000)\n'
+            f'ulimit -t 1; {run} "${{words[@]}}"; {run} "$program"; {run} "-c$program"'
+        )
+        many, *counts = map(int, done.stdout.split())
+        assert many == counts[0] + 9999 == counts[1] + 9999

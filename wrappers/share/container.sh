@@ -1,6 +1,7 @@
 # How the commands in bin/ start the container of their module, whose values are in runscripts/values.sh. They source this file, which
 # finds out on the current node what the container needs, so the commands work with and without the module loaded. They run under
-# `bash -p`, which ignores $BASH_ENV and functions of the caller's shell: these cost time, and may print something.
+# `bash -p`, which ignores $BASH_ENV and functions of the caller's shell: these cost time, and may print something. Scripts that pass the user's
+# arguments on source their first file with an empty word: without one, bash copies all arguments then, in a time by the square of their number.
 # A variable that the user has exported stays exported when it is set here, and the container inherits it. So what is still set
 # when the container starts has a name of our own.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables for scripts that source this; those of values.sh
@@ -206,7 +207,7 @@ launch() {
     fi
     set_binds
     source "$sifmod_root/share/paths.sh"
-    look_at_paths "$@"
+    look_at_paths "${@:1:51}"
     if ((${#sifmod_caches[@]})); then source "$sifmod_root/runscripts/caches.sh"; fi
     local sifmod_gpu_options=()
     if [[ -e $sifmod_gpu_device ]]; then

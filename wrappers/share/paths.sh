@@ -29,7 +29,7 @@ look_at_paths() {
     elif [[ ${SLURM_PROCID:-0} == 0 ]]; then
         warn "TMPDIR, '$TMPDIR', is not in the container, where programs use /tmp. To have it there, name a folder of yours that is no link, with letters and digits only."
     fi
-    if [[ ${SLURM_PROCID:-0} == 0 ]]; then name_unseen "${@:1:51}"; fi
+    if [[ ${SLURM_PROCID:-0} == 0 ]]; then name_unseen "$@"; fi
 }
 
 # is_bound PATH: whether the runtime mounts it by itself, or a bind path contains it; sets bind, and path to the folder that is bound as this

@@ -64,6 +64,18 @@ def test_shellcheck_finds_nothing_in_the_scripts_as_they_lie(tmp_path: Path, nee
     assert shellcheck(need, tmp_path, *how, *files) == ""
 
 
+def test_long_command_lines_take_linear_time() -> None:
+    """No pattern with two stars is matched against joined arguments; container.sh says what the empty word is for."""
+    for path in (*WRAPPERS.rglob("*"), *(WRAPPERS.parent / "jobs").rglob("*")):
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        assert not re.search(r"\[\[[^\n]*\$\{?\*[^\n]*=[^\n]*\*[^\n]*\*", text), path
+        assert not re.search(r"(?s)\bcase [^\n]*\$\{?\*(?:(?!\besac\b).)*\n[^\n)]*\*[^|)\n]*\*[^\n]*\)", text), path
+        passes_on = re.search(r'(?m)^(exec|launch|start) .*"\$@"|\) exec .*"\$@"', text)
+        if text.startswith("#!/bin/bash") and passes_on:
+            source = re.search(r"^source .*", text, re.MULTILINE)
+            assert not source or source[0].endswith(" ''"), path
+
+
 def test_no_function_of_a_script_hides_one_of_another() -> None:
     """One process sources many of these files, and a later function of the same name would replace the earlier one."""
     texts = [path.read_text(encoding="utf-8") for path in (WRAPPERS / "share").glob("*.sh")]
