@@ -426,12 +426,11 @@ compare_and_check() {
         compare /mnt "$user_software" "${@:4}" < <(
         exec 2>/dev/null
         close_lock
-        export LC_ALL=C
-        unsquashfs -lln "$2"
+        LC_ALL=C unsquashfs -lln "$2"
         if [[ $4 == full ]]; then
             # all bytes in one stream, where it can write that (4.5 and later); the queues are of MiB, and by default of 256
             printf '\0'
-            unsquashfs -no-progress -processors "$(usable_processors)" -data-queue 32 -frag-queue 32 -pf /dev/stdout "$2"
+            LC_ALL=C unsquashfs -no-progress -processors "$(usable_processors)" -data-queue 32 -frag-queue 32 -pf /dev/stdout "$2"
         fi
     )
 }
