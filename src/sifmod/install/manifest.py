@@ -16,6 +16,7 @@ from typing import Any, Optional
 from sifmod import names
 from sifmod.artefact import path_problem
 from sifmod.container.bind import is_bindable
+from sifmod.container.naming import MODULE_NAME
 from sifmod.container.parameters import MPIS
 from sifmod.container.spec import Base, ContainerSpec
 from sifmod.container.variables import check_variable
@@ -240,11 +241,6 @@ def _check_findings(manifest: Manifest) -> None:
         check_variable(name, value)
 
 
-def _is_module(name: str) -> bool:
-    """Return whether a name can be loaded as a module, and be a path below a folder of modules."""
-    return not name.startswith("-") and _is_path(name)
-
-
 def _is_path(path: str) -> bool:
     """Return whether a path stays in its folder, and on a line of a message or a job script."""
     return path.isprintable() and not path_problem(path)
@@ -253,8 +249,8 @@ def _is_path(path: str) -> bool:
 # What texts of a manifest, or of one of its bases, must be; they may be empty.
 _FORMS: Mapping[str, Callable[[str], object]] = MappingProxyType(
     {
-        "module": _is_module,
-        "full_module": _is_module,
+        "module": MODULE_NAME.fullmatch,
+        "full_module": MODULE_NAME.fullmatch,
         "name": lambda text: _is_path(text) and "/" not in text,
         "version": str.isprintable,
         "install_subdir": lambda text: not path_problem(text),

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Optional
 
 from sifmod import names
+from sifmod.container.naming import MODULE_NAME
 from sifmod.errors import JobError
 from sifmod.render.templates import render_template
 from sifmod.site.server import Server, check_path, check_places
@@ -18,8 +19,6 @@ SRUN, TORCHRUN, PROGRAM = "srun", "torchrun", "program"
 # Each with the runscript that it starts in the container; a program needs none.
 LAUNCHERS = {SRUN: "conda-python-distributed", TORCHRUN: "torchrun-distributed", PROGRAM: ""}
 
-# A dot hides a version.
-_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@=-]*(/\.?[A-Za-z0-9_][A-Za-z0-9_.+@=-]*)*")
 # sbatch(1), --time
 _TIME = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}")
 # A word that needs no quotes in an #SBATCH line; a comma separates partitions.
@@ -129,7 +128,7 @@ def _serve_words(job: Job, server: Server, site: Site) -> list[str]:
 
 
 def _check(job: Job) -> None:
-    if not _MODULE.fullmatch(job.module):
+    if not MODULE_NAME.fullmatch(job.module):
         raise JobError(
             f"'{job.module}' is not the name of a module: write it as for 'module load', such as NAME/VERSION"
         )

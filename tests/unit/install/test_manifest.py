@@ -238,7 +238,7 @@ PARTS_OF_PATHS: dict[str, tuple[object, ...]] = {
     "venv": ("../../x", "..", "a b"),
     "name": ("../x", ".."),
     "misfits": ({"mpi": "one line\nand another"}, {"a b": "why"}),
-    "module": ("Demo/1.0-x\nanother line", "--force"),
+    "module": ("Demo/1.0-x\nanother line", "--force", "Demo/1;id", "Demo/$(id)", "Demo/1 x"),
     "full_module": ("Demo/1.0-x\x1b[2J", "/etc/Demo/1.0", "Demo/../../1.0", "-Demo/1.0"),
     "version": ("1.0\r",),
     "install_subdir": ("../x", "/x"),
