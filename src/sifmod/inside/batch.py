@@ -10,14 +10,20 @@ the files are not what they should be: nothing was sent.
 """
 
 import concurrent.futures
+import errno
 import http.client
 import json
 import os
 import re
+import stat
 import sys
 import threading
 import urllib.error
 import urllib.request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO
 
 # A server forms batches of what waits, and queues more than it has room for.
 AT_ONCE = 64
@@ -33,13 +39,15 @@ def read(line: "str | bytes") -> "dict[str, object]":
     return one if isinstance(one, dict) else {}
 
 
-def requests_of(path: str) -> "list[dict[str, object]]":
-    """Return the requests of a file; ValueError says which line is none."""
-    found, names = [], set()
-    # it is read once more, when the server answers
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise ValueError(f"'{path}' is not a file")
-    with open(path, "rb") as stream:
+def requests_of(folder: int, path: str) -> "tuple[list[dict[str, object]], float]":
+    """Return the requests of a file in an open folder, and when it was changed; ValueError names the malformed line."""
+    requests, names = [], set()
+    descriptor = os.open(os.path.basename(path), os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder)
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        # it is read once more, when the server answers
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"'{path}' is not a file")
         for number, line in enumerate(stream, 1):
             if line.strip():
                 one = read(line)
@@ -57,36 +65,60 @@ def requests_of(path: str) -> "list[dict[str, object]]":
                 if name in names:
                     raise ValueError(f"line {number} of '{path}' has the custom_id of an earlier line")
                 names.add(name)
-                found.append(one)
-    if not found:
+                requests.append(one)
+    if not requests:
         raise ValueError(f"'{path}' has no requests")
-    return found
+    return requests, status.st_mtime
 
 
-def answered_before(answers: str, path: str) -> "set[object]":
-    """Return which requests have an answer, and remove half a line at the end; ValueError if they may be of others.
+def open_answers(folder: int, path: str, *, make: bool) -> "BinaryIO | None":
+    """Open the file for the answers in an open folder; None if it is missing and not to be made.
 
-    ValueError also if no answers can be written there.
+    A clone or an archive may have brought it: a link would have the answers written to another file of this user.
+    ValueError if they can't be written there.
     """
-    found = set()
-    if not os.access(answers if os.path.exists(answers) else os.path.dirname(answers) or ".", os.W_OK):
-        raise ValueError(f"'{answers}' can't be written, where the answers would be: copy '{path}' elsewhere")
+    problem, descriptor = "", -1
     try:
-        with open(answers, "rb+") as stream:
-            for line in stream:
-                if not line.endswith(b"\n"):
-                    stream.seek(-len(line), os.SEEK_END)
-                    stream.truncate()
-                elif not read(line).get("error", "is none"):
-                    found.add(read(line).get("custom_id"))
-    except FileNotFoundError:
-        return set()
-    if found and os.stat(path).st_mtime > os.stat(answers).st_mtime:
+        flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | (os.O_CREAT if make else 0)
+        descriptor = os.open(os.path.basename(path), flags, 0o600, dir_fd=folder)
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            problem = "is not a file that has this name alone"
+        elif status.st_uid != os.geteuid():
+            problem = "belongs to another user"
+    except OSError as error:
+        reason = error.strerror
+        if error.errno == errno.ENOENT and not make:
+            if os.access(".", os.W_OK, dir_fd=folder):
+                return None
+            reason = os.strerror(errno.EACCES)
+        problem = "is a link" if error.errno == errno.ELOOP else f"can't be written ({reason})"
+    if problem:
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise ValueError(f"'{path}', where the answers go, {problem}: move it away, or copy the prompts elsewhere")
+    return os.fdopen(descriptor, "r+b")
+
+
+def answered_before(stream: "BinaryIO", path: str, changed: float) -> "set[object]":
+    """Return the names of the requests with an answer, and remove half a line at the end.
+
+    ValueError if the requests may be others: the file with this path was changed later.
+    """
+    names, size, is_newer = set(), 0, changed > os.fstat(stream.fileno()).st_mtime
+    for line in stream:
+        if not line.endswith(b"\n"):
+            stream.truncate(size)
+            break
+        size += len(line)
+        if not read(line).get("error", "is none"):
+            names.add(read(line).get("custom_id"))
+    if names and is_newer:
         raise ValueError(
-            f"'{path}' was changed after '{answers}' was written, and what has an answer there is not sent: move that "
-            f"file away to send all, or type: touch '{answers}'"
+            f"'{path}' was changed after '{path}.answers.jsonl' was written, and what has an answer there is not sent: "
+            f"move that file away to send all, or type: touch '{path}.answers.jsonl'"
         )
-    return found
+    return names
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -119,27 +151,37 @@ def answered(url: str, key: str, one: "dict[str, object]") -> "dict[str, object]
 
 def main(url: str, key_file: str, path: str) -> int:
     """Send the requests; return the exit status."""
-    answers, key = f"{path}.answers.jsonl", ""
+    answers, key, before, place = f"{path}.answers.jsonl", "", set(), path
     try:
-        found = requests_of(path)
-        before = answered_before(answers, path)
-        if not url:
+        # both files are in the folder that was opened, whatever has its name later
+        folder = os.open(os.path.dirname(path) or ".", os.O_PATH | os.O_DIRECTORY)
+        requests, changed = requests_of(folder, path)
+        stream = open_answers(folder, answers, make=bool(url))
+        if stream:
+            before = answered_before(stream, path, changed)
+        if not url or not stream:
             return 0
-        with open(key_file, encoding="ascii") as stream:
-            key = stream.read().strip()
-    except (OSError, ValueError) as problem:
+        place = key_file
+        with open(key_file, encoding="ascii") as key_stream:
+            key = key_stream.read().strip()
+    except OSError as error:
+        print(f"serve: '{place}' can't be read: {error.strerror}", file=sys.stderr)
+        return 2
+    except ValueError as problem:
         print(f"serve: {problem}", file=sys.stderr)
         return 2
-    asked = [one for one in found if one["custom_id"] not in before]
+    asked = [one for one in requests if one["custom_id"] not in before]
     threads, writing = concurrent.futures.ThreadPoolExecutor(AT_ONCE), threading.Lock()
     try:
-        # a surrogate, which JSON may have and UTF-8 can't, is written as JSON has it
-        with open(answers, "a", buffering=1, encoding="utf-8", errors="backslashreplace") as stream, threads:
+        with stream as lines, threads:
 
             def ask(one: "dict[str, object]") -> bool:
                 line = answered(url, key, one)
+                # a surrogate, which JSON may have and UTF-8 can't, is written as JSON has it
+                text = (json.dumps(line, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
                 with writing:
-                    stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+                    lines.write(text)
+                    lines.flush()
                 return line["error"] is not None
 
             # what waits is not asked any more if an answer can't be written

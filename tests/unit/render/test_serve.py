@@ -406,7 +406,21 @@ def test_a_file_that_has_no_requests_is_named_before_one_is_sent(tmp_path: Path)
     assert (done.returncode, "'file' was changed after" in done.stderr) == (2, True), done.stderr
 
 
-def test_a_batch_that_could_not_be_answered_is_named_before_the_server_starts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("setup", "said"),
+    [
+        ("rm p; mkfifo p", "'{}' is not a file"),
+        ("rm p; mkdir p", "'{}' can't be read: Is a directory"),
+        ("chmod 500 .", "'{}.answers.jsonl', where the answers go, can't be written (Permission denied): move it"),
+        ("ln -s ../mine p.answers.jsonl", "'{}.answers.jsonl', where the answers go, is a link: move it"),
+        ("ln -s nowhere p.answers.jsonl", "'{}.answers.jsonl', where the answers go, is a link: move it"),
+        ("ln ../mine p.answers.jsonl", "is not a file that has this name alone"),
+        ("mkfifo p.answers.jsonl", "is not a file that has this name alone"),
+        ("mkdir p.answers.jsonl", "can't be written (Is a directory)"),
+    ],
+)
+def test_a_batch_with_files_that_lead_elsewhere_is_refused(tmp_path: Path, setup: str, said: str) -> None:
+    """The folder may be a clone, or shared. The files are looked at before the server starts, and when it answers."""
     (tmp_path / "batch.py").write_text(program("batch"))
     for name, said in (("pipe", "'{}' is not a file"), ("ro/file", "'{}.answers.jsonl' can't be written, where")):
         path = tmp_path / name
