@@ -13,6 +13,7 @@ from sifmod.errors import JobError
 from sifmod.render.templates import render_template
 from sifmod.site.server import Server, check_path, check_places
 from sifmod.site.settings import Site
+from sifmod.text.printable import STEERING, printable
 
 # What starts the command in each task.
 SRUN, TORCHRUN, PROGRAM = "srun", "torchrun", "program"
@@ -134,8 +135,12 @@ def _check(job: Job) -> None:
         )
     if not job.command or not job.command[0]:
         raise JobError("there is nothing to run: write the script or program and its arguments after --")
-    if any("\0" in word for word in job.command):
-        raise JobError("an argument of the script contains a null character, which no argument can")
+    for word in (*job.command, job.batch):
+        if STEERING.search(word):
+            raise JobError(
+                f"'{printable(word)}' has a character that controls a terminal, so the printed script would have "
+                "another argument: leave it out, or let the program read it from a file"
+            )
     if job.launcher not in LAUNCHERS:
         raise JobError(f"'{job.launcher}' is not a launcher: use {' or '.join(LAUNCHERS)}")
     for value, least, what in (
