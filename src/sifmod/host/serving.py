@@ -24,7 +24,7 @@ FOLDER = ".local/state/sifmod/serve"
 # States of a server: it has not answered yet, it answers, it no longer does, only its node reaches it, its job is gone.
 STARTING, READY, SILENT, ON_NODE, GONE = "starting", "ready", "silent", "on its node", "gone"
 
-_SUFFIXES = ("json", "key", "yaml", "new", "key.new")
+_SUFFIXES = ("json", "key", "yaml", "ports", "new", "key.new")
 # A server that has not answered within the longest `serve_timeout` has ended.
 _LONGEST_SILENCE = 86_400
 _LARGEST = 64 << 10  # bytes of a file; a model's name and some paths

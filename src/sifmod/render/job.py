@@ -119,7 +119,7 @@ def _serve_words(job: Job, server: Server, site: Site) -> list[str]:
         "batch": job.batch,
     }
     if job.nodes > 1:
-        given.update(several=server.several, others=server.others, head=server.head, member=server.member)
+        given.update({name: getattr(server, name) for name in ("several", "others", "head", "oldest", "member")})
     flags = {"keyless": server.keyless, "any-address": site.serve_any_address, "offline": site.offline_nodes}
     return [
         *(f"--{name}={value}" for name, value in given.items() if value),

@@ -69,6 +69,13 @@ def _key_variable(value: Any) -> str:
     return text
 
 
+def _release(value: Any) -> str:
+    text = read_text(value)
+    if text and not re.fullmatch(r"[0-9]+\.[0-9]+", text):
+        raise ValueError(f"'{text}' is not a release: write MAJOR.MINOR, such as 2.52")
+    return text
+
+
 def _variable(text: str) -> str:
     if not re.fullmatch(rf"{VARIABLE.pattern}=.*", text):
         raise ValueError(f"'{text}' is not NAME=VALUE")
@@ -115,6 +122,11 @@ class Server:
     several: str = described(_WORDS, "", "What is also added to the command on several nodes.")
     others: str = described(_WORDS, "", "What is also added to it on all nodes but the first.")
     head: str = described(_WORDS, "", "What runs beside the server on its node, if there are several.")
+    oldest: str = described(
+        Kind("release, MAJOR.MINOR", _release, {"type": "string", "pattern": "^[0-9]+[.][0-9]+$"}),
+        "",
+        "The first release of the program of `head` that asks for the key; an older one is refused.",
+    )
     member: str = described(
         _WORDS, "", "What runs on the other nodes. If there is neither, the command itself runs on each."
     )

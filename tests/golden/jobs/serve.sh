@@ -17,7 +17,7 @@ unset SLURM_EXPORT_ENV
 # also if Slurm ends the container first, but not those of a server that this job has already
 state=~/.local/state/sifmod/serve/$SLURM_JOB_ID
 cache=${TMPDIR:-/tmp}/sifmod-$UID-$SLURM_JOB_ID
-if [[ ! -e $state.key || ${SLURM_RESTART_COUNT:-0} != 0 ]]; then trap 'rm -rf "$state".{json,key,yaml} "$cache"{,.*}' EXIT; fi
+if [[ ! -e $state.key || ${SLURM_RESTART_COUNT:-0} != 0 ]]; then trap 'rm -rf "$state".* "$cache"{,.*}' EXIT; fi
 
 # srun does not inherit this from sbatch
 export SRUN_CPUS_PER_TASK=56

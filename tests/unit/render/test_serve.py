@@ -8,9 +8,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Optional
 
@@ -34,6 +35,13 @@ STEP = {
     "SLURM_SUBMIT_HOST": "login1",
 }
 HERE = ("{host}", "{port}")
+MEMBER = {
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NODELIST": "localhost,localhost",
+    "SLURM_PROCID": "1",
+    "SLURM_GTIDS": "1",
+}
 
 
 def free_job() -> str:
@@ -77,7 +85,7 @@ class Serve:
     ) -> subprocess.Popen[str]:
         words = command or [sys.executable, str(STANDIN), *HERE, *how]
         process = subprocess.Popen(
-            ["bash", self.top / "serve", "--limit=240", "--key-variable=API_KEY", *options, "--", *words],
+            ["bash", self.top / "serve", "--limit=30", "--key-variable=API_KEY", *options, "--", *words],
             env={
                 "PATH": "/usr/bin:/bin",
                 "HOME": str(self.home),
@@ -102,7 +110,7 @@ class Serve:
         while b"\nfrom outside:" not in self.said and (more_said := os.read(process.stdout.fileno(), 65536)):
             self.said += more_said
         path = self.state / f"{self.job}.json"
-        assert path.exists(), self.said
+        assert path.exists(), self.said.decode()
         found: dict[str, str] = json.loads(path.read_text())
         return found
 
@@ -278,20 +286,59 @@ def test_a_server_that_makes_itself_a_daemon_ends_with_the_job(serve: Serve) -> 
     assert processes_with("a daemon 600") == []
 
 
-def test_a_port_that_is_taken_is_passed_over_and_one_that_is_taken_meanwhile_refused(serve: Serve) -> None:
+@pytest.mark.parametrize("strangers", [2, 4])
+def test_a_server_whose_port_is_taken_starts_again_a_few_times(serve: Serve, strangers: int) -> None:
+    """Strangers listen at its port before it does, or only bind it, which no list of the kernel's shows."""
+    ports: list[int] = []
+
+    def next_port() -> int:
+        until(lambda: len(list(serve.home.glob("at *"))) > len(ports))
+        ports.extend({int(path.name[3:]) for path in serve.home.glob("at *")} - {*ports})
+        return ports[-1]
+
+    def take() -> None:
+        for number in range(strangers):
+            stranger = stack.enter_context(socket.socket())
+            stranger.bind(("127.0.0.1", next_port()))
+            if number % 2:
+                (serve.home / f"go {ports[-1]}").touch()
+            else:
+                stranger.listen()
+        if strangers < 4:
+            (serve.home / f"go {next_port()}").touch()
+
+    script = 'touch "$HOME/at $4"; until [[ -e $HOME/go\\ $4 ]]; do sleep 0.1; done; exec "$@"'
+    command = ["bash", "-c", script, "-", sys.executable, str(STANDIN), *HERE]
     first = 20000 + int(serve.job) % 187 * 64
-    with socket.create_server(("127.0.0.1", first)):
-        found = serve.ready()
-        assert found["url"] == f"http://localhost:{first + 1}"
-        serve.running[0].terminate()
-        serve.running[0].wait()
-        with socket.socket() as late:
-            process = serve.start(command=["sleep", "600"])
-            until(lambda: (serve.state / f"{serve.job}.key").exists())
-            late.bind(("127.0.0.1", first + 1))
-            late.listen()
-            output = process.communicate(timeout=240)[0]
-    assert f"port {first + 1} of localhost was taken by a process that is not of this server" in output
+    with ExitStack() as stack, socket.create_server(("127.0.0.1", first)):
+        thread = threading.Thread(target=take)
+        thread.start()
+        output = serve.fails(command=command) if strangers == 4 else serve.ready(command=command)["url"]
+        thread.join()
+    assert ports[0] == first + 1
+    assert len({port // 64 for port in ports}) > 1
+    if strangers == 4:
+        assert (
+            f"port {ports[-1]} of localhost, or another that it needs, was in use, and the server ended with" in output
+        )
+        assert "the 4th time. Another user may do this on purpose" in output
+    else:
+        assert output == f"http://localhost:{ports[-1]}"
+        said = f"serve: port {ports[0]} of localhost was taken by a process that is not of this server: it starts again"
+        assert said in serve.said.decode()
+
+
+def test_a_port_at_another_address_of_the_node_stops_no_server(serve: Serve) -> None:
+    def take() -> None:
+        until(lambda: (serve.state / f"{serve.job}.key").exists())
+        stack.enter_context(socket.create_server(("127.0.0.2", 20000 + int(serve.job) % 187 * 64)))
+
+    with ExitStack() as stack:
+        thread = threading.Thread(target=take)
+        thread.start()
+        serve.ready(command=["bash", "-c", 'sleep 3; exec "$@"', "-", sys.executable, str(STANDIN), *HERE])
+        thread.join()
+    assert "starts again" not in serve.said.decode()
 
 
 @pytest.mark.parametrize(
@@ -325,26 +372,57 @@ def test_a_state_folder_that_leads_elsewhere_or_is_open_to_others_is_refused(ser
     assert "is open to other users" in serve.fails()
 
 
-def test_caches_are_not_in_the_home(serve: Serve) -> None:
+@pytest.mark.parametrize("home", ["", "cache"])
+def test_caches_are_the_users_own_and_not_where_the_job_was_submitted(serve: Serve, tmp_path: Path, home: str) -> None:
     names = "HF_HOME VLLM_CACHE_ROOT TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR HF_HUB_OFFLINE HF_TOKEN_PATH"
-    token = serve.home / ".cache/huggingface/token"
-    token.parent.mkdir(parents=True)
-    token.touch()
+    clone = tmp_path / "it's a clone"
+    for path in ("huggingface/hub/models--org--model", "huggingface/token", "vllm"):
+        (clone / ".cache" / path).mkdir(parents=True)
     show = ["bash", "-c", f'for name in {names}; do echo "$name=${{!name-}}"; done']
-    environ = {"SLURM_SUBMIT_DIR": f"{serve.top}", "VLLM_CACHE_ROOT": "/own"}
-    output = serve.fails("--offline", command=show, environ=environ)
-    found = dict(line.split("=", 1) for line in output.splitlines() if re.match("[A-Z_]+=", line))
-    assert found["HF_HOME"] == f"{serve.top}/.cache/huggingface"
-    assert found["HF_TOKEN_PATH"] == str(token)
-    assert found["VLLM_CACHE_ROOT"] == "/own"
-    assert {found["TRITON_CACHE_DIR"], found["TORCHINDUCTOR_CACHE_DIR"]} == {
-        f"{serve.home}/sifmod-{os.getuid()}-{serve.job}"
+    environ = {"SLURM_SUBMIT_DIR": str(clone), "HF_HOME": "", "VLLM_CACHE_ROOT": "", "XDG_CACHE_HOME": ".cache"}
+    if home:
+        environ["XDG_CACHE_HOME"] = f"{tmp_path}/{home}"
+    caches = tmp_path / home if home else serve.home / ".cache"
+    output = serve.fails("--offline", "--server=vllm", command=show, environ=environ)
+    settings = dict(line.split("=", 1) for line in output.splitlines() if re.match("[A-Z_]+=", line))
+    on_node = f"{serve.home}/sifmod-{os.getuid()}-{serve.job}"
+    assert settings == {
+        "HF_HOME": f"{caches}/huggingface",
+        "VLLM_CACHE_ROOT": f"{caches}/vllm",
+        "TRITON_CACHE_DIR": on_node,
+        "TORCHINDUCTOR_CACHE_DIR": on_node,
+        "HF_HUB_OFFLINE": "1",
+        "HF_TOKEN_PATH": "",
     }
-    assert found["HF_HUB_OFFLINE"] == "1"
-    assert f"fetch a model on a login node first, to HF_HOME={serve.top}/.cache/huggingface" in output
-    output = serve.fails(command=show, environ={"SLURM_SUBMIT_DIR": "/proc"})
-    assert "serve: '/proc/.cache/huggingface' can't be made, so what is fetched is this job's own" in output
-    assert f"HF_HOME={serve.home}/sifmod-{os.getuid()}-{serve.job}\n" in output
+    assert f"fetch a model on a login node first, to HF_HOME={caches}/huggingface" in output
+    assert (
+        f"serve: models are kept in '{caches}/huggingface': for another folder set HF_HOME before sbatch, or" in output
+    )
+    command = output.partition("If they are yours, type before sbatch: ")[2].splitlines()[0]
+    typed = subprocess.run(["bash", "-c", f"{command}; echo $HF_HOME"], capture_output=True, text=True, check=True)
+    assert typed.stdout == f"{clone}/.cache/huggingface\n"
+    output = serve.fails("--server=vllm", command=show, environ={**environ, "HF_HOME": "/own", "VLLM_CACHE_ROOT": "/v"})
+    assert "HF_HOME=/own\nVLLM_CACHE_ROOT=/v\n" in output
+    assert "models" not in output
+
+
+def test_a_server_that_is_known_runs_no_code_of_the_folder_it_starts_in(serve: Serve) -> None:
+    """What multiprocessing starts is `python -c`, and looks there first."""
+    if sys.version_info < (3, 11):
+        pytest.skip("Python has PYTHONSAFEPATH since 3.11")
+    for name in ("multiprocessing", "struct", "torch", "sitecustomize", "usercustomize"):
+        (serve.home / f"{name}.py").write_text(f"print('code of {name}.py')")
+    (serve.home / "org" / "model").mkdir(parents=True)
+    script = serve.top / "server"
+    script.write_text(
+        "import multiprocessing\nif __name__ == '__main__':\n"
+        "    child = multiprocessing.get_context('spawn').Process(target=print, args=('child',))\n"
+        "    child.start()\n    child.join()\n"
+    )
+    output = serve.fails("--server=vllm", command=[sys.executable, str(script), "org/model"])
+    assert "\nchild\n" in output
+    assert "code of" not in output
+    assert "serve: 'org/model' is a folder here, and is taken for the model of that name of a hub" in output
 
 
 def test_requests_of_a_file_are_answered_and_the_job_ends(serve: Serve) -> None:
@@ -422,18 +500,19 @@ def test_a_file_that_has_no_requests_is_named_before_one_is_sent(tmp_path: Path)
 def test_a_batch_with_files_that_lead_elsewhere_is_refused(tmp_path: Path, setup: str, said: str) -> None:
     """The folder may be a clone, or shared. The files are looked at before the server starts, and when it answers."""
     (tmp_path / "batch.py").write_text(program("batch"))
-    for name, said in (("pipe", "'{}' is not a file"), ("ro/file", "'{}.answers.jsonl' can't be written, where")):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        if name == "pipe":
-            os.mkfifo(path)
-        else:
-            path.write_text('\ufeff{"custom_id": "1", "url": "/", "body": {}}\r\n', encoding="utf-8")
-            path.parent.chmod(0o500)
-        command = [sys.executable, "-I", "batch.py", "", "", str(path)]
+    (tmp_path / "key").write_text("k\n")
+    (tmp_path / "mine").write_text("alias x=y\nhalf a line")
+    path = tmp_path / "clone" / "p"
+    path.parent.mkdir()
+    path.write_text('\ufeff{"custom_id": "1", "url": "/", "body": {}}\r\n', encoding="utf-8")
+    subprocess.run(["bash", "-ec", setup], cwd=path.parent, check=True)
+    for url in ("", "http://127.0.0.1:9"):
+        command = [sys.executable, "-I", "batch.py", url, "key", str(path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
-        if name == "pipe" or os.geteuid():
+        if os.geteuid() or not setup.startswith("chmod"):
             assert (done.returncode, said.format(path) in done.stderr) == (2, True), done.stderr
+    assert (tmp_path / "mine").read_text() == "alias x=y\nhalf a line"
+    assert not (path.parent / "nowhere").exists()
 
 
 def test_a_server_that_reads_its_key_from_a_file_gets_one_that_is_yaml(serve: Serve) -> None:
@@ -444,13 +523,13 @@ def test_a_server_that_reads_its_key_from_a_file_gets_one_that_is_yaml(serve: Se
 
 @pytest.mark.parametrize(("mode", "kept"), [(0o755, True), (0o777, False)])
 def test_what_vllm_compiles_is_kept_where_nobody_else_can_put_theirs(serve: Serve, mode: int, kept: bool) -> None:
-    submitted = serve.home / "submitted"
-    submitted.mkdir()
-    submitted.chmod(mode)
-    show = ["bash", "-c", 'echo "at $VLLM_CACHE_ROOT"']
-    output = serve.fails("--server=vllm", command=show, environ={"SLURM_SUBMIT_DIR": str(submitted)})
-    assert (f"at {submitted}/.cache/vllm\n" in output) == kept
+    caches = serve.home / ".cache"
+    caches.mkdir()
+    caches.chmod(mode)
+    output = serve.fails("--server=vllm", command=["bash", "-c", 'echo "at $VLLM_CACHE_ROOT"'])
+    assert (f"at {caches}/vllm\n" in output) == kept
     assert (f"at {serve.home}/sifmod-{os.geteuid()}-{serve.job}\n" in output) != kept
+    assert ("that folder has no sticky bit, so what vLLM compiles is this job's own" in output) != kept
 
 
 @pytest.mark.parametrize(
@@ -460,31 +539,78 @@ def test_what_vllm_compiles_is_kept_where_nobody_else_can_put_theirs(serve: Serv
         ["--several={head}:{join}", "--others=as {rank} of {nodes} by {key_file}"],
     ],
 )
-def test_members_wait_for_the_key_and_run_what_joins_the_first_node(serve: Serve, how: list[str]) -> None:
-    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "localhost,localhost"}
+def test_members_wait_for_node_0_and_run_what_joins_it(serve: Serve, how: list[str]) -> None:
     options = ("--nodes=2", *how, "--variable=TOKEN={key_file}")
-    member = {**step, "SLURM_PROCID": "1", "SLURM_GTIDS": "1"}
-    process = serve.start(*options, command=["echo", "joins"], environ=member)
+    process = serve.start(*options, command=["echo", "joins"], environ=MEMBER)
     time.sleep(0.5)
     assert process.poll() is None
     serve.state.mkdir(parents=True, exist_ok=True)
-    (serve.state / f"{serve.job}.key").write_text("0f" * 32)
+    for name, text in (("key", "0f" * 32), ("ports", "20064"), ("json", "{}")):
+        (serve.state / f"{serve.job}.{name}").write_text(f"{text}\n")
     output = process.communicate(timeout=240)[0]
-    join = 20000 + int(serve.job) % 187 * 64 + 32
-    assert f"joins 127.0.0.1:{join} as 1 of 2 by {serve.state}/{serve.job}.key" in output
+    assert f"joins 127.0.0.1:20096 as 1 of 2 by {serve.state}/{serve.job}.key" in output
     # of task 0
     assert (serve.state / f"{serve.job}.key").exists()
 
 
-def test_members_end_well_once_node_0_has_the_answers_to_a_batch(serve: Serve) -> None:
+def test_members_follow_node_0_to_other_ports_and_end_well_with_it(serve: Serve) -> None:
     """Slurm would kill them, and the job would have failed."""
-    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "localhost,localhost"}
     serve.state.mkdir(parents=True, mode=0o700)
     key = serve.state / f"{serve.job}.key"
     key.write_text("0f" * 32 + "\n")
-    member = {**step, "SLURM_PROCID": "1", "SLURM_GTIDS": "1"}
-    process = serve.start("--nodes=2", "--batch=x", command=["sleep", "60"], environ=member)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(3)
+    show = 'echo "at $1 with $TOKEN"; sleep 60'
+    options = ("--nodes=2", "--batch=x", "--variable=TOKEN={join}")
+    process = serve.start(*options, command=["bash", "-c", show, "-", "{join}"], environ=MEMBER)
+    assert process.stdout
+    for block in (20064, 20128):
+        key.with_suffix(".ports").write_text(f"{block}\n")
+        assert process.stdout.readline() == f"at {block + 32} with {block + 32}\n"
+        key.with_suffix(".ports").unlink()
     key.unlink()
     assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("release", "said"),
+    [
+        ("2.51.9", "has 'ray, version 2.51.9', which lets everybody on the network join without a key: install 2.52"),
+        ("no", "'ray --version' prints 'ray, version no', without a version"),
+        ("2.100.0", ""),
+        ("3.0.0.dev0", ""),
+    ],
+)
+def test_nodes_join_what_node_0_has_started_and_asks_for_the_key(
+    serve: Serve, stub: Stubs, release: str, said: str
+) -> None:
+    """No node is told to join while a stranger listens where it would."""
+    listen = "import socket, sys, time; server = socket.create_server(('127.0.0.1', int(sys.argv[1]))); time.sleep(600)"
+    stub(
+        "ray",
+        f"""[ "$1" != --version ] || {{ echo a warning; echo ray, version {release}; exit; }}
+        touch "$HOME/at $2"; until [ -e "$HOME/go $2" ]; do sleep 0.1; done
+        exec {sys.executable} -c "{listen}" "$2"
+        """,
+    )
+    environ = {**MEMBER, "SLURM_PROCID": "0", "PATH": f"{stub.folder}:/usr/bin:/bin"}
+    options = ("--nodes=2", "--head=ray start {join}", "--oldest=2.52")
+    if said:
+        assert said in serve.fails(*options, environ=environ)
+        assert not list(serve.home.glob("at *"))
+        return
+    joins: list[str] = []
+
+    def take() -> None:
+        until(lambda: bool(list(serve.home.glob("at *"))))
+        joins.append(next(serve.home.glob("at *")).name[3:])
+        stack.enter_context(socket.create_server(("127.0.0.1", int(joins[0]))))
+        until(lambda: len(list(serve.home.glob("at *"))) == 2)
+        joins.extend({path.name[3:] for path in serve.home.glob("at *")} - {*joins})
+        assert not (serve.state / f"{serve.job}.ports").exists()
+        (serve.home / f"go {joins[1]}").touch()
+
+    with ExitStack() as stack:
+        thread = threading.Thread(target=take)
+        thread.start()
+        serve.ready(*options, environ=environ)
+        thread.join()
+    assert (serve.state / f"{serve.job}.ports").read_text() == f"{int(joins[1]) - 32}\n"
