@@ -8,6 +8,7 @@ import itertools
 import re
 import shlex
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,8 @@ from sifmod.site.settings import Site
 HOST = "/.singularity.d/libs"
 CUDA = "/usr/local/cuda-13.1"
 COMPAT = f"{CUDA}/compat"
-PRINT = "import os; print(os.environ.get('LD_LIBRARY_PATH', ''))"
+TRITON = "TRITON_LIBCUDA_PATH"
+PRINT = f"import os; print(os.environ.get('LD_LIBRARY_PATH', '')); print(os.environ.get('{TRITON}'))"
 SITE = Site("test", runtimes=("apptainer", "enroot"))
 
 
@@ -41,6 +43,8 @@ class Installed:
     def run(self, line: str, **environ: str) -> str:
         """Return what a line of bash prints, with the module loaded."""
         binds = f"{self.node}/driver:/proc/driver,{self.node}/cuda:{CUDA}"
+        if (self.node / "libcuda.so.1").exists():
+            binds += f",{self.node}/libcuda.so.1:{HOST}/libcuda.so.1"
         words = {"SINGULARITY_BIND": binds, "APPTAINER_BIND": binds, **environ}
         exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in words.items())
         return self.user.out(
@@ -72,7 +76,7 @@ def write_installation(folder: Path, user: User, **parameters: str) -> Installed
 
 def enroot(installed: Installed, **environ: str) -> str:
     """Return what a command of the installation prints with enroot, whose part is imitated: see the file's head."""
-    folder = installed.node / "enroot"
+    folder = Path(tempfile.mkdtemp(dir=installed.node)) / "enroot"
     stand_ins = write_stand_ins(folder)
     words = f"PATH={folder}:$PATH SIFMOD_RUNTIMES=enroot {installed.root}/bin/python -c {shlex.quote(PRINT)}"
     installed.run(words, **environ)
@@ -105,6 +109,15 @@ WAYS: dict[str, Callable[..., str]] = {
     "job": lambda one, **environ: one.run(f"srun -n1 {EXEC}", **environ),
     "enroot": enroot,
 }
+SHARED = "export SIFMOD_SHARE_CONTAINER=1; srun -n1"
+MORE_WAYS: dict[str, Callable[..., str]] = {
+    **WAYS,
+    "run": lambda one, **environ: one.run(f"singularity run $SIF {EXEC.partition('$SIF ')[2]}", **environ),
+    "shell": lambda one, **environ: one.run(
+        f"singularity shell $SIF <<< {shlex.quote(EXEC.partition('$SIF ')[2])}", **environ
+    ),
+    "shared": lambda one, **environ: one.run(f"{SHARED} {one.root}/bin/python -c {shlex.quote(PRINT)}", **environ),
+}
 DRIVERS = ("", "535.104.05", "550.54.15", "570.86.15", "580.82.07")
 LIBRARIES = {"none": "", "older": "525.60.13", "newer": "590.44.01"}
 CARDS = {"none": "", "A100": A100, "GeForce": GEFORCE}
@@ -119,8 +132,8 @@ def put(installed: Installed, driver: str, compat: str, card: str) -> None:
 
 def in_front(printed: str) -> str:
     """Return what comes before the host's libraries, which Apptainer brings."""
-    path = printed.split(":")
-    return ":".join(path[: path.index(HOST)]) if HOST in path else printed
+    path = printed.splitlines()[0].split(":")
+    return ":".join(path[: path.index(HOST)]) if HOST in path else ":".join(path)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -143,6 +156,26 @@ def test_what_comes_first_depends_on_driver_libraries_and_card_and_not_on_the_wa
     put(installed, driver, compat, card)
     expected = COMPAT if driver and compat == "newer" and card == "A100" else ""
     assert in_front(WAYS[way](installed)) == expected
+
+
+@pytest.mark.parametrize("way", MORE_WAYS)
+def test_triton_finds_libcuda_unless_the_user_sets_its_folder(tmp_path: Path, user: User, way: str) -> None:
+    installed = write_installation(tmp_path, user)
+    put(installed, "535.104.05", "older", "A100")
+
+    def printed(**environ: str) -> str:
+        return MORE_WAYS[way](installed, **environ).splitlines()[-1]
+
+    # the folder is of the runtime's option alone
+    assert printed() == "None"
+    (installed.node / "libcuda.so.1").touch()
+    has_folder = way != "enroot"
+    assert printed(**{f"NO_{TRITON}": "/other", "LINES": f"1\n{TRITON}=/other"}) == (HOST if has_folder else "None")
+    assert printed(**{TRITON: "/own"}) == "/own"
+    assert printed(**{f"SINGULARITYENV_{TRITON}": "/own", f"APPTAINERENV_{TRITON}": "/own"}) == "/own"
+    (installed.node / "cuda/compat").rename(installed.node / "cuda/no-compat")
+    write_compat(installed.node / "cuda/compat", LIBRARIES["newer"])
+    assert printed() == (COMPAT if has_folder else "None")
 
 
 @pytest.mark.parametrize("way", ["exec", pytest.param("wrapper", marks=pytest.mark.slow)])

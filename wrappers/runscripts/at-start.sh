@@ -112,6 +112,16 @@ if [ "$sifmod_newest" -gt 0 ]; then
         esac
     done
 fi
+# Triton asks the cache of the image's ld.so, which does not know the folder of `--nv`. The runtime's shell does not have what the user
+# exported yet, and keeps what is set here: it lists these variables, one a line.
+if [ -e /.singularity.d/libs/libcuda.so.1 ] && [ -z "${TRITON_LIBCUDA_PATH+x}" ]; then
+    case "
+${__exported_env__-}" in
+    *"
+TRITON_LIBCUDA_PATH="*) ;;
+    *) export TRITON_LIBCUDA_PATH="${sifmod_path:-/.singularity.d/libs}" ;;
+    esac
+fi
 # Apptainer puts this before all from 1.5 on, and other runtimes do not read it
 if [ -n "${PREPEND_LD_LIBRARY_PATH-}" ]; then
     sifmod_path=$sifmod_path${sifmod_path:+:}$PREPEND_LD_LIBRARY_PATH
