@@ -206,6 +206,33 @@ def test_links_that_lead_to_what_the_container_lacks(demo: User, scratch: Path, 
     assert (done.stdout, done.stderr) == (f"a.py\n{scratch}/bound\n", "")
 
 
+def test_an_exported_home_is_not_the_home_of_the_container(demo: User, scratch: Path) -> None:
+    """The runtime mounts the home of the user database, or the one in APPTAINER_HOME."""
+    (scratch / "x.py").write_text("print(1)\n")
+    (scratch / "tmp").mkdir()
+    temporary = f"TMPDIR={scratch}/tmp python -c 'import tempfile; print(tempfile.gettempdir())'"
+    named = f"python: HOME is '{scratch}', but the home of the container is '{Path.home()}'. "
+    remedy = f"To have yours there: export APPTAINER_HOME={scratch}\n"
+    for command, out in (
+        (f"python {scratch}/x.py", ""),
+        (f"cd {scratch}; python x.py", "1\n"),
+        (temporary, f"{scratch}/tmp\n"),
+        (f"python --x={scratch}/x.py -c pass", ""),
+    ):
+        done = demo.run(f"{LOAD}; cd /tmp; export HOME={scratch}; {command}", check=False)
+        assert (done.stdout, done.stderr.startswith(named + remedy)) == (out, True), (command, done.stderr)
+        assert done.stderr.count("python: ") <= 2  # Python's own
+        done = demo.run(f"{LOAD}; cd /tmp; export HOME={scratch} SLURM_PROCID=1; {command}", check=False)
+        assert (done.stdout, "HOME" in done.stderr) == (out, False)
+    for home in (scratch, f"{scratch}:{scratch}"):
+        done = demo.run(f"{LOAD}; cd /tmp; export APPTAINER_HOME={home}; python {scratch}/x.py; {temporary}")
+        assert (done.stdout, done.stderr) == (f"1\n{scratch}/tmp\n", "")
+    done = demo.run(f"{LOAD}; cd /tmp; export APPTAINER_HOME={scratch}:/home/me; python {scratch}/x.py", status=2)
+    assert "no bind path of the container contains it" in done.stderr
+    unnamed = f"unset HOME; python -c pass {Path.home()}; HOME={scratch} python -c pass /tmp"
+    assert demo.run(f"{LOAD}; {unnamed}").stderr == ""
+
+
 def test_a_folder_for_temporary_files_is_bound_if_it_is_the_user_s(demo: User, scratch: Path) -> None:
     """The wrappers look on each node, a module in a job: `singularity exec` then has it too."""
     show = "import tempfile; print(tempfile.gettempdir())"

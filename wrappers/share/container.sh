@@ -29,6 +29,19 @@ warn() {
     show "${0##*/}: ${1//$'\n'/?}"
 }
 
+# advise BIND|HOME FOLDER TEXT: print the text with the command that binds the folder too, or makes it the home, by the variable that counts where
+# there are two. What no runtime can bind is in a folder above.
+advise() {
+    local variable=SINGULARITY_$1 folder=$2 apptainer
+    while [[ $folder == *[,:\\^[:cntrl:]]* ]]; do folder=${folder%/*}; done
+    apptainer=$(type -P apptainer) || true
+    if [[ -v APPTAINER_$1 ]] || [[ ! -v SINGULARITY_$1 && $(type -P "$sifmod_runtime") -ef $apptainer ]]; then variable=APPTAINER_$1; fi
+    folder=${folder:-/}
+    if [[ $1 == BIND ]]; then folder=${!variable:+${!variable},}$folder; fi
+    if [[ $folder == *[!a-zA-Z0-9@%+=:,./_-]* ]]; then folder="'${folder//\'/\'\\\'\'}'"; fi
+    warn "$3 export $variable=$folder"
+}
+
 # show TEXT: print lines to standard error, without control characters: names in them may be somebody else's.
 show() {
     local LC_ALL=C # ranges of bytes
@@ -66,6 +79,20 @@ find_image() {
         source "$sifmod_root/share/central.sh"
         find_central_image
     fi
+}
+
+# find_home: set sifmod_home to the home of the container: what the user has chosen for the runtime, else that of the user database. Users
+# export HOME to where there is space, and of the runtimes only enroot takes that.
+find_home() {
+    if [[ -v sifmod_home ]]; then return; fi
+    sifmod_home=${APPTAINER_HOME:-${SINGULARITY_HOME-}}
+    if [[ -n $sifmod_runtime_script ]]; then sifmod_home=${HOME-}; fi
+    if [[ -z $sifmod_home ]]; then
+        local HOME # bash asks the database only if this is not set
+        sifmod_home=~
+    fi
+    sifmod_home=${sifmod_home##*:} # of FOLDER:PLACE
+    sifmod_home=${sifmod_home%/}
 }
 
 # find_runtime: set sifmod_runtime to a command of the runtime that is on this node, and sifmod_runtime_script if it starts no SIFs

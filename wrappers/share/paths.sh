@@ -6,6 +6,7 @@ look_at_paths() {
     local OLDPWD link=$PWD working=/tmp bind path binds=$SINGULARITY_BINDPATH,${SINGULARITY_BIND-},${APPTAINER_BIND-} # the user's OLDPWD stays
     IFS=, read -ra binds <<<"${binds//\\[,:]/}"
     binds=("${binds[@]#*:}")
+    binds=("${binds[@]%%:*}")
     # The runtime mounts the working directory under the name in PWD. Where the container has a link in this name, which leads to nothing, the
     # program would start in the home (apptainer issue 2754). Some links lead to what is bound, with the folders around it.
     until [[ $link != /*/* ]] || { [[ -L $link ]] && is_bound "${link%/*}"; }; do link=${link%/*}; done
@@ -16,10 +17,10 @@ look_at_paths() {
     if [[ $PWD != /*/* ]]; then
         more_values
         if [[ ${sifmod_system_folders[$PWD]-} == image ]] && ! is_bound "$PWD"; then
-            advise_bind "$PWD" "in the container $PWD is the directory of the image. To see the host's, change to a directory below it, or bind it:"
+            advise BIND "$PWD" "in the container $PWD is the directory of the image. To see the host's, change to a directory below it, or bind it:"
         fi
     fi
-    working=$PWD
+    working=$PWD binds+=("$PWD")
     # Without a job's folder for temporary files, Python would write to /tmp in silence, and compilers would fail. What another user could replace,
     # or no runtime can mount, is left out.
     if [[ ! -d ${TMPDIR-} ]] || is_bound "$TMPDIR"; then
@@ -35,8 +36,9 @@ look_at_paths() {
 # is_bound PATH: whether the runtime mounts it by itself, or a bind path contains it; sets bind, and path to the folder that is bound as this
 is_bound() {
     path='' bind=''
-    case $1/ in "${HOME:-/tmp}"/* | "$working"/* | /tmp/* | /var/tmp/* | /dev/* | /proc/* | /sys/*) return ;; esac
-    for bind in "${binds[@]%%:*}"; do
+    find_home
+    case $1/ in "${sifmod_home:-/tmp}"/* | "$working"/* | /tmp/* | /var/tmp/* | /dev/* | /proc/* | /sys/*) return ;; esac
+    for bind in "${binds[@]}" "$sifmod_home"; do
         path=$1
         until [[ -z $path || $path == "$bind" || $path -ef $bind ]]; do path=${path%/*}; done
         if [[ $path ]]; then return; fi
@@ -44,13 +46,21 @@ is_bound() {
     return 1
 }
 
-# name_unseen WORD...: name the first absolute path that this host has, and whose folder, with its links resolved, no bind path contains
+# name_home PATH: name HOME, if the path is below it and the container has another home
+name_home() {
+    if [[ -z ${HOME-} || $1/ != "${HOME%/}"/* ]] || { find_home && [[ $HOME -ef $sifmod_home/ ]]; }; then return 1; fi
+    advise HOME "$HOME" "HOME is '$HOME', but the home of the container is '$sifmod_home'. To have yours there:"
+}
+
+# name_unseen WORD...: name the first absolute path that this host has, and whose folder, with its links resolved, no bind path contains; or HOME
 name_unseen() {
     local word folder target text images='^/(bin|boot|etc|lib|lib32|lib64|opt|root|run|sbin|usr|var)/' # may be those of the image
+    if name_home "$PWD" || name_home "${TMPDIR-}"; then return; fi
     for word; do
         if ((${#word} > 4095)); then continue; fi # longer than a path can be
         if [[ $word == -*=/* ]]; then word=/${word#*=/}; fi
         if [[ $word != /*/* || $word =~ $images || ! -e $word ]]; then continue; fi
+        if name_home "$word"; then return; fi
         folder=$word text='exists on this host, but no bind path of the container contains it.'
         if [[ ! -d $word ]]; then folder=${word%/*}; fi
         target=$folder
@@ -59,18 +69,7 @@ name_unseen() {
             cd -- "$working" || exit 126
         fi
         if [[ $target/ =~ $images ]] || is_bound "$target${word#"$folder"}"; then continue; fi
-        advise_bind "$target" "'$word' $text To see it there:"
+        advise BIND "$target" "'$word' $text To see it there:"
         return
     done
-}
-
-# advise_bind FOLDER TEXT: print the text with the command that binds the folder, or one above that a runtime can bind
-advise_bind() {
-    local variable=SINGULARITY_BIND folder=$1 apptainer
-    while [[ $folder == *[,:\\^[:cntrl:]]* ]]; do folder=${folder%/*}; done
-    apptainer=$(type -P apptainer) || true
-    if [[ -v APPTAINER_BIND ]] || [[ ! -v SINGULARITY_BIND && $(type -P "$sifmod_runtime") -ef $apptainer ]]; then variable=APPTAINER_BIND; fi
-    folder=${!variable:+${!variable},}${folder:-/}
-    if [[ $folder == *[!a-zA-Z0-9@%+=:,./_-]* ]]; then folder="'${folder//\'/\'\\\'\'}'"; fi
-    warn "$2 export $variable=$folder"
 }

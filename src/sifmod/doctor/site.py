@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -129,7 +130,7 @@ def _unseen(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return
-    inner = [environ.get("HOME", ""), *(bind.source for bind in (*site.binds, *site.optional_binds))]
+    inner = [_container_home(environ), *(bind.source for bind in (*site.binds, *site.optional_binds))]
     inner += [path for one in site.feature.values() for bind in one.binds for path in sources(bind)]
     found: dict[str, str] = {}
     for device, place, kind, *_more in filter(lambda fields: len(fields) > 2, map(str.split, lines)):
@@ -256,9 +257,20 @@ def _cache(site: Site) -> Iterator[Finding]:
         yield Finding(WARNING, topic, root, why, "add its file system to optional_binds")
 
 
+def _container_home(environ: Mapping[str, str]) -> str:
+    """Return the home of containers: the user's choice for the runtime, else the user database's, whatever HOME is."""
+    chosen = environ.get("APPTAINER_HOME") or environ.get("SINGULARITY_HOME")
+    if chosen:
+        return chosen.rpartition(":")[2]
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:  # a node that does not know the user
+        return environ.get("HOME", "")
+
+
 def is_seen(path: Path, site: Site, environ: Mapping[str, str]) -> bool:
     """Return whether the containers of a site see a path of the host under the same name."""
-    folders = [environ.get("HOME", ""), *names.MOUNTED_ANYWAY]
+    folders = [_container_home(environ), *names.MOUNTED_ANYWAY]
     folders += [bind.source for bind in (*site.binds, *site.optional_binds) if bind.source == bind.destination]
     return any(folder and path.is_relative_to(folder) for folder in folders)
 
@@ -291,7 +303,7 @@ def unseen(words: Sequence[str], binds: Sequence[str], site: Site, environ: Mapp
         with contextlib.suppress(ValueError):  # sifmod's own, and what the runtime will refuse
             inner += Bind.parse_list(text)
     here = replace(site, binds=(*site.binds, *inner))
-    links = [environ.get("HOME", ""), *(bind.source for bind in here.binds if bind.source == bind.destination)]
+    links = [_container_home(environ), *(bind.source for bind in here.binds if bind.source == bind.destination)]
     behind = replace(
         here, binds=(*here.binds, *(Bind(path, path) for path in map(os.path.realpath, filter(None, links))))
     )

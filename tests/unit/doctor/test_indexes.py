@@ -33,7 +33,8 @@ def test_what_the_site_binds_or_the_home_has_is_seen(certificate: Path) -> None:
     assert found(a_site(), PIP_INDEX_URL="https://pypi.example/simple", HTTPS_PROXY="/not/a/path") == []
     bound = a_site(optional_binds=(Bind(str(certificate.parent), str(certificate.parent)),))
     assert [one.severity for one in found(bound, PIP_CERT=str(certificate))] == [OK]
-    assert [one.severity for one in found(a_site(), HOME=str(certificate.parent), PIP_CERT=str(certificate))] == [OK]
+    home = {"APPTAINER_HOME": str(certificate.parent)}
+    assert [one.severity for one in found(a_site(), PIP_CERT=str(certificate), **home)] == [OK]
     elsewhere = a_site(optional_binds=(Bind(str(certificate.parent), "/other"),))
     assert [one.severity for one in found(elsewhere, PIP_CERT=str(certificate))] == [WARNING]
 

@@ -78,7 +78,7 @@ def test_large_file_systems_of_which_nothing_is_bound_are_named(
     ]
     (tmp_path / "mounts").write_text("".join(f"{line} rw 0 0\n" for line in mounts), encoding="utf-8")
     monkeypatch.setattr(sitecheck, "_MOUNTS", tmp_path / "mounts")
-    monkeypatch.setenv("HOME", "/big/home/me")
+    monkeypatch.setenv("APPTAINER_HOME", "/elsewhere:/big/home/me")
     feature = Feature("one", binds=(Bind("/srv", "/x"),))
     site = a_site(optional_binds=(Bind("/bound", "/bound"), Bind("/above/a", "/a")), feature={"one": feature})
     finding = next(one for one in found(site, "optional_binds") if "has anything" in one.what)
