@@ -310,6 +310,21 @@ class Stubs:
         return write_program(self.folder / name, f"#!/bin/sh\n{script}\n")
 
 
+@contextmanager
+def exchanging(first: Path, second: Path) -> Iterator[None]:
+    """Let another process exchange two names all the time, as a stranger does who shares a folder."""
+    code = (
+        "import ctypes, os, sys\n"
+        "names = list(map(os.fsencode, sys.argv[1:]))\n"
+        "while True: ctypes.CDLL(None).renameat2(-100, names[0], -100, names[1], 2)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, first, second]) as other:
+        try:
+            yield
+        finally:
+            other.kill()
+
+
 class FakeRuntime:
     """A `singularity` on PATH that notes its calls and imitates what an installation asks of it.
 

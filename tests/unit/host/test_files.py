@@ -3,7 +3,6 @@
 import contextlib
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +22,8 @@ from sifmod.host.files import (
     size_of,
     walk,
 )
+
+from ..support import exchanging
 
 
 @pytest.fixture
@@ -156,22 +157,14 @@ def test_names_that_others_exchange_all_the_time_show_nothing_of_outside(
     for secret in (top / "private/sub/file", top / "away/file"):
         secret.write_text("secret")
     (top / link).symlink_to(target)
-    code = (
-        "import ctypes, os, sys\n"
-        "names = list(map(os.fsencode, sys.argv[1:]))\n"
-        "while True: ctypes.CDLL(None).renameat2(-100, names[0], -100, names[1], 2)\n"
-    )
     seen = []
-    with subprocess.Popen([sys.executable, "-c", code, top / name, top / link]) as other:
-        try:
-            for turn in range(300):
-                with contextlib.suppress(OSError):
-                    seen.append(content_below(clone, "sub/file"))
-                with contextlib.suppress(OSError):
-                    copy_below(clone, "sub", top / f"copy{turn}")
-                seen += [path.read_bytes() for path in top.glob(f"copy{turn}/*") if not path.is_symlink()]
-        finally:
-            other.kill()
+    with exchanging(top / name, top / link):
+        for turn in range(300):
+            with contextlib.suppress(OSError):
+                seen.append(content_below(clone, "sub/file"))
+            with contextlib.suppress(OSError):
+                copy_below(clone, "sub", top / f"copy{turn}")
+            seen += [path.read_bytes() for path in top.glob(f"copy{turn}/*") if not path.is_symlink()]
     assert {*seen} == {b"mine"}
 
 

@@ -19,9 +19,10 @@ import pytest
 from tests.waiting import until
 
 from sifmod.container.spec import PythonLayout
+from sifmod.inside import batch
 from sifmod.resources import program
 
-from ..support import Stubs, a_site, a_spec
+from ..support import Stubs, a_site, a_spec, exchanging
 from .cases import ROOT, outputs
 
 STANDIN = ROOT / "tests" / "standin_server.py"
@@ -419,7 +420,8 @@ def test_a_server_that_is_known_runs_no_code_of_the_folder_it_starts_in(serve: S
         "    child = multiprocessing.get_context('spawn').Process(target=print, args=('child',))\n"
         "    child.start()\n    child.join()\n"
     )
-    output = serve.fails("--server=vllm", command=[sys.executable, str(script), "org/model"])
+    command = [sys.executable, str(script), "org/model"]
+    output = serve.fails("--server=vllm", command=command, environ={"PYTHONPATH": ":/nowhere::/nowhere:"})
     assert "\nchild\n" in output
     assert "code of" not in output
     assert "serve: 'org/model' is a folder here, and is taken for the model of that name of a hub" in output
@@ -513,6 +515,31 @@ def test_a_batch_with_files_that_lead_elsewhere_is_refused(tmp_path: Path, setup
             assert (done.returncode, said.format(path) in done.stderr) == (2, True), done.stderr
     assert (tmp_path / "mine").read_text() == "alias x=y\nhalf a line"
     assert not (path.parent / "nowhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "target"), [("clone/p.answers.jsonl", "clone/link", "../mine"), ("clone", "link", "away")]
+)
+def test_answers_stay_in_the_folder_whose_names_others_exchange(
+    tmp_path: Path, name: str, link: str, target: str
+) -> None:
+    for folder in ("clone", "away"):
+        (tmp_path / folder).mkdir()
+    request = '{"custom_id": "1", "url": "/", "body": {}}\n'
+    # empty lines take time between the look at one file and the other
+    for file, text in (
+        ("clone/p", request + "\n" * 20_000),
+        ("clone/p.answers.jsonl", ""),
+        ("mine", "mine"),
+        ("key", "k"),
+    ):
+        (tmp_path / file).write_text(text)
+    (tmp_path / link).symlink_to(target)
+    with exchanging(tmp_path / name, tmp_path / link):
+        statuses = [batch.main("http://127.0.0.1:9", f"{tmp_path}/key", f"{tmp_path}/clone/p") for _ in range(300)]
+    assert {*statuses} == {1, 2}
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert list((tmp_path / "away").iterdir()) == []
 
 
 def test_a_server_that_reads_its_key_from_a_file_gets_one_that_is_yaml(serve: Serve) -> None:
