@@ -333,17 +333,14 @@ class ContainerImage(EasyBlock):  # type: ignore[misc] # EasyBuild is untyped
         return self._definition().kept if self.cfg["definition"] else tuple(dict.fromkeys(files))
 
     def module_text(self) -> str:
-        """Return the module as an install writes it, changes by hooks included; nothing need be installed yet.
-
-        EasyBuild writes it into a temporary module tree, as for its sanity check.
-        """
+        """Return the module as an install writes it, changes by hooks included, from a temporary module tree."""
         self.make_module_step(fake=True)
         return str(read_file(self.module_generator.get_module_filepath(fake=True)))
 
     def run_all_steps(self, *args: Any, **kwargs: Any) -> bool:
         """Run the steps; if they fail, remove a new installation, or restore an earlier one."""
         self._is_running = True
-        restore_modes(self._modes)
+        restore_modes(Path(self.installdir), self._modes)
         try:
             done = bool(super().run_all_steps(*args, **kwargs))
             self._module_files.keep()

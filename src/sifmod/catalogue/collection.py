@@ -22,7 +22,7 @@ from sifmod.eb.evaluation import Described, Evaluated, container_of
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import EasyBuildError, JobError, SifmodError
 from sifmod.finding import NOTE, PROBLEM, WARNING, Finding
-from sifmod.host.files import content_of
+from sifmod.host.files import chosen, content_below
 from sifmod.installed.consistency import recorded_packages
 from sifmod.installed.installation import Installation, find_installations
 from sifmod.installed.job import fitted
@@ -345,7 +345,7 @@ def _guide(name: str, ready: _Ready) -> str:
 
 def _text(path: Path, ready: _Ready) -> str:
     try:
-        return printable(content_of(path).decode(errors="replace"))
+        return printable(content_below(chosen(path).parent, path.name).decode(errors="replace"))
     except OSError as error:
         ready.unread[path] = f"'{path}' can't be read: {error.strerror}"
         return ""

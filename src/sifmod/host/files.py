@@ -133,6 +133,23 @@ def copy_below(folder: Path, name: Union[str, PurePath], target: Path, *, left_o
         _copy(place, str(target), None, left_out)
 
 
+def chmod_below(folder: Path, name: Union[str, PurePath], mode: int) -> None:
+    """Set the permission bits of a file of a folder in which others may change names; see `open_below`."""
+    with _found_below(folder, name) as (place, status):
+        if stat.S_IMODE(status.st_mode) != mode:
+            os.chmod(f"/proc/self/fd/{place}", mode)  # noqa: PTH101 - of a descriptor
+
+
+@contextlib.contextmanager
+def held_folder(path: Path) -> Iterator[tuple[Path, int]]:
+    """Yield a path that leads to a folder whatever is done to its name, and its permission bits; OSError for a link."""
+    descriptor = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield Path(f"/proc/self/fd/{descriptor}"), stat.S_IMODE(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
+
+
 def _copy(place: int, target: str, into: Optional[int], left_out: Sequence[str]) -> None:
     """Copy what a descriptor of O_PATH leads to, to a new name in a folder that is open."""
     status = os.fstat(place)

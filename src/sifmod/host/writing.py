@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Callable, Optional
 
 from sifmod.errors import SifmodError, os_errors
-from sifmod.host.files import each_level_a_call, folders_below, inside
+from sifmod.host.files import each_level_a_call, folders_below, held_folder, inside
 
 _ABANDONED = 86400  # seconds after which nobody writes to a draft any more
 _ATTEMPTS = 10  # to rename a folder that other runs rename at the same time
@@ -236,10 +236,9 @@ def scratch_folder(kind: str) -> Iterator[Path]:
 
 def _open_folder(path: Path) -> None:
     """Let the owner of a folder delete what is in it."""
-    status = path.lstat()
-    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-        with contextlib.suppress(OSError):
-            path.chmod(stat.S_IMODE(status.st_mode) | stat.S_IRWXU)
+    with contextlib.suppress(OSError), held_folder(path) as (folder, mode):
+        if mode & stat.S_IRWXU != stat.S_IRWXU:
+            folder.chmod(mode | stat.S_IRWXU)
 
 
 def _rename_new(draft: Path, path: Path) -> None:

@@ -21,7 +21,7 @@ from sifmod.container.parameters import MPIS
 from sifmod.container.spec import Base, ContainerSpec
 from sifmod.container.variables import check_variable
 from sifmod.errors import InstallError, os_errors
-from sifmod.host.files import content_of, inside
+from sifmod.host.files import content_of, held_folder, inside
 from sifmod.host.writing import put_in_place, write_whole
 from sifmod.image.unpacked import MOST_LABELS
 from sifmod.site.feature import NAME as FEATURE_NAME
@@ -155,15 +155,15 @@ def rewrite_manifest(installdir: Path, manifest: Manifest) -> None:
 @contextlib.contextmanager
 def writable(folder: Path) -> Iterator[None]:
     """Let the owner write to a folder that eb has left read-only, as long as the block takes."""
-    mode = stat.S_IMODE(folder.stat().st_mode)
-    if mode & stat.S_IWUSR:
-        yield
-        return
-    folder.chmod(mode | stat.S_IWUSR)
-    try:
-        yield
-    finally:
-        folder.chmod(mode)
+    with held_folder(folder) as (place, mode):
+        if mode & stat.S_IWUSR:
+            yield
+            return
+        place.chmod(mode | stat.S_IWUSR)
+        try:
+            yield
+        finally:
+            place.chmod(mode)
 
 
 def _newer_format(data: Mapping[str, Any]) -> str:

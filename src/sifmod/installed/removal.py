@@ -21,7 +21,7 @@ from sifmod import names
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import CommandError, InstallError, os_errors
 from sifmod.host.command import run
-from sifmod.host.files import content_of, copy_below, folders_below, sha256_of
+from sifmod.host.files import content_of, copy_below, folders_below, held_folder, sha256_of
 from sifmod.host.owners import no_permission, owner_of
 from sifmod.host.writing import keep_as, remove_tree
 from sifmod.inside.trees import FOLDER_MODES
@@ -135,7 +135,8 @@ class Removal:
             if not delete_others:
                 self.check_others()
             if not os.access(root, os.W_OK):
-                root.chmod(stat.S_IMODE(root.stat().st_mode) | stat.S_IRWXU)
+                with held_folder(root) as (place, mode):
+                    place.chmod(mode | stat.S_IRWXU)
             with _unpacked_again(root) if keep else contextlib.nullcontext():
                 if keep:
                     self._pack_for_keeping()
@@ -359,7 +360,7 @@ def _unpacked_again(root: Path) -> Iterator[None]:
                 else:
                     (root / name).unlink(missing_ok=True)
             # packing has taken write permission from the directory
-            restore_modes(modes)
+            restore_modes(root, modes)
             if root / names.USER_SOFTWARE_DIRECTORY / FOLDER_MODES not in modes:
                 (root / names.USER_SOFTWARE_DIRECTORY / FOLDER_MODES).unlink(missing_ok=True)
         raise

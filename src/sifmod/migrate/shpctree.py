@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sifmod.container.gpu import VENDORS
 from sifmod.errors import RecipeError
-from sifmod.host.files import content_of, walk
+from sifmod.host.files import chosen, content_below, walk
 from sifmod.migrate.recipe import Alias, Tool
 
 MODULE_FILES = ("module.lua", "module.tcl")
@@ -55,7 +55,7 @@ def read_module(path: Path, top: Path) -> tuple[Tool, Path]:
         RecipeError: it is not a module of SHPC, or its image is gone or can't be read.
     """
     try:
-        text = content_of(path)[:_LARGEST].decode()
+        text = content_below(chosen(path).parent, path.name)[:_LARGEST].decode()
     except OSError as error:
         raise RecipeError("it can't be read", f"'{path}' can't be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -121,7 +121,7 @@ def _features(options: str) -> Iterator[str]:
 
 def _env(path: Path) -> Iterator[tuple[str, str]]:
     try:
-        text = content_of(path).decode()
+        text = content_below(chosen(path).parent, path.name).decode()
     except (OSError, UnicodeDecodeError):  # SHPC writes one for each module, but it may have another name
         return
     yield from ((found[1], found[2]) for found in _EXPORT.finditer(text))

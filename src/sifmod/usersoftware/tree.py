@@ -15,7 +15,7 @@ from sifmod.container.bind import Bind
 from sifmod.container.spec import ContainerSpec
 from sifmod.errors import InstallError
 from sifmod.host.command import WRITE_FROM_CONTAINER
-from sifmod.host.files import content_of, each_level_a_call
+from sifmod.host.files import chmod_below, content_of, each_level_a_call
 from sifmod.host.runtime import ContainerRuntime
 from sifmod.host.writing import write_whole
 from sifmod.inside.trees import requirements
@@ -88,13 +88,13 @@ def user_modes(installdir: Path) -> dict[Path, int]:
     return modes
 
 
-def restore_modes(modes: Mapping[Path, int]) -> None:
+def restore_modes(installdir: Path, modes: Mapping[Path, int]) -> None:
     """Restore the permission bits that `user_modes` returned."""
+    top = Path(os.path.realpath(installdir))
     for path, mode in modes.items():
-        # a file that was removed, or belongs to another member, was not changed by this run
-        with contextlib.suppress(FileNotFoundError, PermissionError):
-            if stat.S_IMODE(path.lstat().st_mode) != mode:
-                path.chmod(mode)
+        # a file that was removed or replaced, or belongs to another member, was not changed by this run
+        with contextlib.suppress(OSError):
+            chmod_below(top, path.relative_to(installdir), mode)
 
 
 def make_user_software(

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -340,11 +342,21 @@ def test_what_is_on_offer_is_listed_without_the_installed(space: SoftwareSpace, 
 
 
 @pytest.mark.usefixtures("space")
-def test_easyconfigs_and_guides_that_can_t_be_read_are_named(offers: Path, output: Path) -> None:
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda path: subprocess.run(["truncate", "-s", "65M", path], check=True),
+        lambda path: path.symlink_to("/etc/passwd"),
+    ],
+)
+def test_easyconfigs_and_guides_that_can_t_be_read_are_named(
+    offers: Path, output: Path, put: Callable[[Path], object]
+) -> None:
     (offers / "d/Demo/Bad-1.eb").unlink()
     (offers / "d/Demo/Gone-1.eb").symlink_to("nowhere.eb")
     (offers / "d/Demo/.#Demo-1.eb").symlink_to("me@login1.123")  # Emacs marks open files so
-    os.truncate(offers / "d/Demo/USER.md", (64 << 20) + 1)  # a hole
+    (offers / "d/Demo/USER.md").unlink()
+    put(offers / "d/Demo/USER.md")
     result = run("--output", output, "--easyconfigs", offers, "--quiet")
     assert result.exit_code == 20, result.exception
     first, second = result.stderr.splitlines()

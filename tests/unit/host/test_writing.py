@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.unit.support import exchanging, mode_of
 
 from sifmod.errors import InstallError, SifmodError
+from sifmod.host import writing
+from sifmod.host.files import held_folder
 from sifmod.host.writing import (
     put_in_place,
     scratch_folder,
@@ -297,3 +300,18 @@ def test_what_a_program_has_made_of_a_scratch_folder_changes_nothing_elsewhere(p
     assert not scratch.exists()
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert is_as_it_was(path)
+
+
+def test_a_removal_gives_no_rights_to_what_is_exchanged_meanwhile(tmp_path: Path) -> None:
+    private, theirs, link = (tmp_path / name for name in ("private", "theirs", "link"))
+    private.mkdir()
+    theirs.mkdir()
+    link.symlink_to(private)
+    modes = set()
+    with held_folder(theirs) as (place, _mode), exchanging(theirs, link):
+        for _turn in range(2000):
+            private.chmod(0o500)
+            place.chmod(0o077)
+            writing._open_folder(theirs)
+            modes.add(mode_of(private))
+    assert modes <= {0o500, 0o700}

@@ -36,13 +36,19 @@ def test_modes_of_users_files_are_given_back(tmp_path: Path) -> None:
     (folder / "gone").touch()
     (folder / "link").symlink_to("nowhere")
     folder.chmod(0o2750)
+    private = tmp_path.parent / "private"
+    private.touch(mode=0o600)
+    write_file(folder / "swapped").chmod(0o666)
     before = user_modes(tmp_path)
     folder.chmod(0o700)
+    (folder / "swapped").unlink()
+    (folder / "swapped").symlink_to(private)
     (folder / "read-only").chmod(0o666)
     (folder / "gone").unlink()
-    restore_modes(before)
+    restore_modes(tmp_path, before)
     assert stat.S_IMODE((folder / "read-only").stat().st_mode) == 0o444
     assert stat.S_IMODE(folder.stat().st_mode) == 0o2750
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
 
 
 def aside(installdir: Path) -> list[str]:
