@@ -7,16 +7,18 @@ if mode() == "load" and os.getenv("SINGULARITY_ENVIRONMENT") and not isDir("/.si
     execute{ cmd = leave .. users, modeA = { "load" } }
 end
 
--- The job's folder for temporary files, if the container would lack it: see bind_tmpdir of container.sh, which says what is left out.
-local tmpdir = os.getenv("SLURMD_NODENAME") and (os.getenv("TMPDIR") or ""):match("^/[%w/._+@=-]+$")
-local status = tmpdir and lfs and lfs.symlinkattributes and lfs.symlinkattributes((tmpdir:gsub("/+$", ""))) or {}
-local lacks_tmpdir = status.mode == "directory" and status.uid == lfs.attributes("/proc/self", "uid")
-for _, list in ipairs({ v.mounted_anyway, binds }) do
-    for _, bind in ipairs(list) do
-        local folder = (bind:match("^[^:]*:([^:]*)") or bind) .. "/"
-        lacks_tmpdir = lacks_tmpdir and (tmpdir .. "/"):sub(1, #folder) ~= folder
+-- The job's folders for temporary files that the container would lack: see bind_temporary of paths.sh, which says what is left out.
+for _, name in ipairs({ "TMPDIR", "TMP", "TEMP", "TEMPDIR" }) do
+    local temporary = os.getenv("SLURMD_NODENAME") and (os.getenv(name) or ""):match("^/[%w/._+@=-]+$")
+    local status = temporary and lfs and lfs.symlinkattributes and lfs.symlinkattributes((temporary:gsub("/+$", ""))) or {}
+    local is_lacking = status.mode == "directory" and status.uid == lfs.attributes("/proc/self", "uid")
+    for _, list in ipairs({ v.mounted_anyway, binds }) do
+        for _, bind in ipairs(list) do
+            local folder = (bind:match("^[^:]*:([^:]*)") or bind) .. "/"
+            is_lacking = is_lacking and (temporary .. "/"):sub(1, #folder) ~= folder
+        end
     end
-end
-if lacks_tmpdir then
-    binds[#binds + 1] = tmpdir
+    if is_lacking then
+        binds[#binds + 1] = temporary
+    end
 end

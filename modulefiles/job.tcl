@@ -7,11 +7,13 @@ if {$sifmod_loading && [info exists env(SINGULARITY_ENVIRONMENT)] && ![file isdi
         {export APPTAINER_BIND="$__SIFMOD_BIND" SINGULARITY_BIND="$__SIFMOD_BIND";} : {unset APPTAINER_BIND SINGULARITY_BIND;}}]
 }
 
-# The job's folder for temporary files, if the container would lack it: see bind_tmpdir of container.sh, which says what is left out.
-set tmpdir [expr {[sifmod_has SLURMD_NODENAME] && [sifmod_has TMPDIR] ? $env(TMPDIR) : {}}]
-set lacks [expr {[regexp {^/[A-Za-z0-9/._+@=-]+$} $tmpdir] && ![catch {file lstat [string trimright $tmpdir /] status}]
-    && $status(type) eq {directory} && [file owned $tmpdir]}]
-foreach bind [concat $v(mounted_anyway) $v(binds)] {
-    set lacks [expr {$lacks && [string first [lindex [split $bind :] [string match *:* $bind]]/ $tmpdir/] != 0}]
+# The job's folders for temporary files that the container would lack: see bind_temporary of paths.sh, which says what is left out.
+foreach name {TMPDIR TMP TEMP TEMPDIR} {
+    set temporary [expr {[sifmod_has SLURMD_NODENAME] && [sifmod_has $name] ? $env($name) : {}}]
+    set lacks [expr {[regexp {^/[A-Za-z0-9/._+@=-]+$} $temporary] && ![catch {file lstat [string trimright $temporary /] status}]
+        && $status(type) eq {directory} && [file owned $temporary]}]
+    foreach bind [concat $v(mounted_anyway) $v(binds)] {
+        set lacks [expr {$lacks && [string first [lindex [split $bind :] [string match *:* $bind]]/ $temporary/] != 0}]
+    }
+    if {$lacks} { lappend v(binds) $temporary }
 }
-if {$lacks} { lappend v(binds) $tmpdir }

@@ -233,20 +233,29 @@ def test_an_exported_home_is_not_the_home_of_the_container(demo: User, scratch: 
     assert demo.run(f"{LOAD}; {unnamed}").stderr == ""
 
 
-def test_a_folder_for_temporary_files_is_bound_if_it_is_the_user_s(demo: User, scratch: Path) -> None:
+def test_folders_for_temporary_files_are_bound_if_they_are_the_user_s(
+    demo: User, scratch: Path, tmp_path: Path
+) -> None:
     """The wrappers look on each node, a module in a job: `singularity exec` then has it too."""
     show = "import tempfile; print(tempfile.gettempdir())"
     folder = scratch / "job"
     folder.mkdir()
     job = f"export SLURMD_NODENAME=nid001 TMPDIR={folder}; {LOAD}"
-    for command in (f"export TMPDIR={folder}/; python", f"{job}; singularity exec $SIF python"):
+    in_job = f"{job}; singularity exec $SIF python"
+    # Python looks at TMPDIR, TEMP and TMP, C++ at TEMPDIR too
+    others = [f"export TMPDIR={folder}/; python", f"export TMP={folder} TEMPDIR={folder}; python"]
+    for command in (*others, f"export TEMP={folder}; python", in_job, in_job.replace("TMPDIR", "TMP")):
         done = demo.run(f'{LOAD}; {command} -c "{show}"')
         assert (done.stdout.rstrip("/\n"), done.stderr) == (str(folder), "")
+    (folder / "relative").mkdir()
+    done = demo.run(f"{LOAD}; cd {folder}; TEMPDIR=relative python -c 'import os; print(os.listdir())'")
+    assert (done.stdout, done.stderr) == ("['relative']\n", "")
     assert str(folder) not in demo.out(f"{job}; module unload {DEMO_MODULE}; env | grep BINDPATH || :")
     link, odd = scratch / "link", scratch / "a,b:c\n"
     link.symlink_to(folder)
     odd.mkdir()
-    for hostile in (link, odd, Path("/var/lib")):
+    (tmp_path / "out").symlink_to(scratch)
+    for hostile in (link, odd, Path("/var/lib"), tmp_path / "out", tmp_path / "out/job"):
         path = shlex.quote(str(hostile))
         done = demo.run(f'export SLURMD_NODENAME=nid001 TMPDIR={path}; {LOAD}; echo "$SINGULARITY_BINDPATH"')
         assert str(scratch) not in done.stdout

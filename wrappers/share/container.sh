@@ -95,6 +95,12 @@ find_home() {
     sifmod_home=${sifmod_home%/}
 }
 
+# name_home PATH: name HOME, if the path is below it and the container has another home
+name_home() {
+    if [[ -z ${HOME-} || $1/ != "${HOME%/}"/* ]] || { find_home && [[ $HOME -ef $sifmod_home/ ]]; }; then return 1; fi
+    advise HOME "$HOME" "HOME is '$HOME', but the home of the container is '$sifmod_home'. To have yours there:"
+}
+
 # find_runtime: set sifmod_runtime to a command of the runtime that is on this node, and sifmod_runtime_script if it starts no SIFs
 find_runtime() {
     if [[ -n $sifmod_squashfs ]]; then

@@ -276,6 +276,12 @@ def test_both_syntaxes_have_the_same_effect(load: Load, tmp_path: Path, case: st
             for one in (f"{Path(__file__).parent}/", "/usr", "/tmp", "/a:b", "x")
         ),
         {
+            "SLURMD_NODENAME": "n1",
+            "TMPDIR": "/tmp",
+            "TMP": f"{Path(__file__).parent}",
+            "TEMPDIR": f"{Path(__file__).parent}/.",
+        },
+        {
             "SINGULARITY_ENVIRONMENT": "x",
             "USER_PATH": "/b:/c",
             "APPTAINER_BIND": "/runscripts",
