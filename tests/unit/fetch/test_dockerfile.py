@@ -311,6 +311,9 @@ def test_what_is_wrong_in_a_definition_is_named_before_anything_is_started(place
     path.write_bytes(b"Bootstrap: docker\nFrom: debian\n")
     expected = f'x.def sha256:{hashlib.sha256(path.read_bytes()).hexdigest()} {{"A": "b"}}'
     assert Definition(path, {"A": "b"}, files=(tmp_path / "not-read",)).origin == expected
+    # a link on the way to the easyconfig was exchanged between the two
+    with pytest.raises(ImageError, match="was changed at the same time"):
+        Definition(path, {}, files=(Path("/home/me/.ssh/id_rsa"),))
     place.site = a_site(runtime_tmpdir=str(place.folder / "none"))
     with pytest.raises(ImageError, match=r"can't make a folder for the build .*: set 'runtime_tmpdir'"):
         place.build()

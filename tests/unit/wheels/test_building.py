@@ -121,6 +121,9 @@ def test_a_source_is_copied_with_its_links_and_not_what_they_lead_to(tmp_path: P
     assert building._brought(Source(path=source), scratch, 1, print, {}) == "/tmp/sources/1"
     assert (scratch / "sources/1/secret").readlink() == Path("/etc/hostname")
     assert not (scratch / "sources/1/.venv").exists()
+    (tmp_path / "a-1.0.tar.gz").symlink_to("/etc/hostname")
+    with pytest.raises(InstallError, match="can't be copied to .* it leads out of its folder"):
+        building._brought(Source(path=tmp_path / "a-1.0.tar.gz"), scratch, 3, print, {})
     os.mkfifo(source / "pipe")
     with pytest.raises(InstallError, match="can't be copied"):
         building._brought(Source(path=source), scratch, 2, print, {})
