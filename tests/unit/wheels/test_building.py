@@ -122,7 +122,7 @@ def test_a_source_is_copied_with_its_links_and_not_what_they_lead_to(tmp_path: P
     assert (scratch / "sources/1/secret").readlink() == Path("/etc/hostname")
     assert not (scratch / "sources/1/.venv").exists()
     (tmp_path / "a-1.0.tar.gz").symlink_to("/etc/hostname")
-    with pytest.raises(InstallError, match="can't be copied to .* it leads out of its folder"):
+    with pytest.raises(InstallError, match=r"can't be copied to .* it leads out of its folder"):
         building._brought(Source(path=tmp_path / "a-1.0.tar.gz"), scratch, 3, print, {})
     os.mkfifo(source / "pipe")
     with pytest.raises(InstallError, match="can't be copied"):
