@@ -23,9 +23,9 @@ local function problem_of_way(path)
         if part == ".." then
             done = (done:gsub("/[^/]*$", ""))
         elseif part ~= "." and (part ~= "" or done == "") then
-            local found = stat.lstat(name)
+            local found, _, code = stat.lstat(name)
             if not found then
-                return nil
+                return code ~= 2 and "'" .. name .. "' " .. v.cache.unusable or nil
             end
             local is_link = stat.S_ISLNK(found.st_mode) ~= 0
             local is_mine = found.st_uid == unistd.geteuid()
@@ -48,6 +48,13 @@ local function problem_of_way(path)
         end
     end
 end
+local function problem_of_folder(path)
+    local why, modes = problem_of_way(path), lfs.attributes(path, "permissions")
+    if not why and modes and not (isDir(path) and modes:sub(1, 3) == "rwx") then
+        why = "'" .. path .. "' " .. v.cache.unusable
+    end
+    return why, modes
+end
 local cache_is_known = true
 for _, name in ipairs(v.cache.expanded) do
     cache_is_known = cache_is_known and (os.getenv(name) or "") ~= ""
@@ -56,11 +63,17 @@ local cache_problem
 if cache:sub(1, 1) ~= "/" or (cache .. "/"):find("//", 1, true) or (cache .. "/"):find("/%.%.?/") or cache:find("%c") then
     cache_problem = v.cache.unclean
 else
-    cache_problem = problem_of_way(cache)
-    if not cache_problem and not isDir(cache) then
+    local exists
+    cache_problem, exists = problem_of_folder(cache)
+    if not (cache_problem or exists) then
         cache_problem = "'" .. cache .. "' " .. v.cache.missing
-    elseif not cache_problem and lfs.attributes(cache, "permissions"):sub(1, 3) ~= "rwx" then
-        cache_problem = "'" .. cache .. "' " .. v.cache.unusable
+    end
+    for _, item in ipairs(v.cache.folders) do
+        local folder = cache
+        for part in (os.getenv(item[1]) and "" or item[2]):gmatch("[^/]+") do
+            folder = folder .. "/" .. part
+            cache_problem = cache_problem or problem_of_folder(folder)
+        end
     end
 end
 local cache_is_used = cache_is_known and not cache_problem

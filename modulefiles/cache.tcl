@@ -8,6 +8,7 @@ set root [sifmod_expand $cache(root) $cache(expanded)]
 # to passes if it has the sticky bit and the next one is root's or the user's; a link in it does not.
 proc sifmod_problem_of_way {path} {
     dict with ::cache(way) {}
+    set unusable $::cache(unusable)
     file stat /proc/self me
     set done {}
     set rest $path/
@@ -25,7 +26,7 @@ proc sifmod_problem_of_way {path} {
         }
         set name $done/$part
         if {[catch {file lstat $name found}]} {
-            return {}
+            return [expr {[lindex $::errorCode 1] eq {ENOENT} ? {} : "'$name' $unusable"}]
         }
         set others_write [expr {$found(mode) & 0o022}]
         set is_link [expr {$found(type) eq {link}}]
@@ -51,6 +52,9 @@ proc sifmod_problem_of_way {path} {
             }
         }
     }
+    if {[file exists $path] && !([file isdirectory $path] && [file writable $path] && [file executable $path])} {
+        return "'$path' $unusable"
+    }
     return {}
 }
 set cache_is_known 1
@@ -62,11 +66,17 @@ foreach name $cache(expanded) {
 set cache_problem {}
 if {![string match /* $root] || [regexp {//|/\.\.?/|[[:cntrl:]]} $root/]} {
     set cache_problem $cache(unclean)
-} elseif {[set cache_problem [sifmod_problem_of_way $root]] ne {}} {
-} elseif {![file isdirectory $root]} {
+} elseif {[set cache_problem [sifmod_problem_of_way $root]] eq {} && ![file exists $root]} {
     set cache_problem "'$root' $cache(missing)"
-} elseif {![file writable $root] || ![file executable $root]} {
-    set cache_problem "'$root' $cache(unusable)"
+}
+foreach variable $cache(folders) {
+    set folder $root
+    foreach part [split [lindex $variable 1] /] {
+        append folder /$part
+        if {$cache_problem eq {} && ![sifmod_has [lindex $variable 0]]} {
+            set cache_problem [sifmod_problem_of_way $folder]
+        }
+    }
 }
 set cache_is_used [expr {$cache_is_known && $cache_problem eq {}}]
 set lacks_cache 0

@@ -7,13 +7,6 @@ sifmod_packed_format=(hsqs 40 96)
 sifmod_inner_layers=/user-layers
 sifmod_image_header=(48 16)
 sifmod_shareable='_BIND _BINDPATH _MOUNT _NO_HOME _NO_MOUNT _UNDERLAY _UNSQUASH _USERNS _CACHEDIR _CONFIGDIR _LOCALCACHEDIR _PULLFOLDER _TMPDIR _DOCKER_PASSWORD _DOCKER_USERNAME _DISABLE_CACHE _MESSAGELEVEL _NOCOLOR _ROCM _NV _NVCCLI'
-declare -gA sifmod_cache_said=(
-    [foreign]='belongs to another user, who could put other files there'
-    [shared]='can be written to by others, who could put other files there (chmod go-w, or chmod +t if they need it)'
-    [link]='is a link that is not followed: name the folder itself'
-    [unclean]='its path is not absolute here, or has '"'"'//'"'"', '"'"'.'"'"' or '"'"'..'"'"' in it'
-    [unusable]='can'"'"'t be made or written to, or is not yours'
-)
 declare -gA sifmod_layer_said=(
     [too_many_layers]='is left out, and its packages are missing: containers have at most 8 layers'
     [layer_is_left_out]='is left out, and its packages are missing: it can'"'"'t be read, or it is damaged. Its owner can restore it from a backup, or make it readable with chmod ug+r'

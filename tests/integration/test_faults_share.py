@@ -13,6 +13,7 @@ import pytest
 from tests.lacking import lacking
 
 from sifmod.resources import data_path
+from sifmod.site.cache import FOREIGN, LINK
 
 PLACE = "/dev/shm/sifmod-1"
 
@@ -161,7 +162,7 @@ ls -A {PLACE} >&2
 """
     done = node.run(script, tools={"mkdir": ASKS})
     assert len(set(containers(done))) == 4
-    assert done.stderr == f"task: {OWN}'{PLACE}' belongs to another user\nmade\n"
+    assert done.stderr == f"task: {OWN}'{PLACE}' {FOREIGN}\nmade\n"
 
 
 @pytest.mark.slow
@@ -187,7 +188,7 @@ as 2 ln -s /mnt/all/private {PLACE}
 step 1; quiet; find /mnt/all/private -mindepth 1 >&2"""
     done = node.run(script)
     assert len(set(containers(done))) == 4
-    assert done.stderr == f"task: {OWN}'{PLACE}' is a link, or was removed meanwhile\n"
+    assert done.stderr == f"task: {OWN}'{PLACE}' {LINK}\n"
 
 
 # So many inodes, and so many pages: from a /dev/shm in which nothing can be made to one that is large enough. One inode

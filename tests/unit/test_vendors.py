@@ -95,7 +95,7 @@ def test_the_scripts_and_the_help_are_for_it(third: SimpleNamespace) -> None:
         "sifmod_gpu_device=/dev/acme0",
         "sifmod_gpu_variable=_ACME",
         "sifmod_visible=(ACME_VISIBLE_DEVICES ROCKET_MASK)",
-        "sifmod_node_caches=(ROCKET_CACHE TRITON_CACHE_DIR)",
+        "sifmod_node_caches=(ROCKET_CACHE TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR)",
     } <= {*values}
     for name, text in texts.items():
         # what decides by the driver and the card of the node is the same in every installation

@@ -1,6 +1,9 @@
 # What the runscripts for distributed programs share. They source this after values.sh.
 # shellcheck shell=bash disable=SC2154 # those of values.sh
 
+# shellcheck source=on-node.sh
+source "${BASH_SOURCE[0]%/*}/on-node.sh"
+
 fail() {
     printf '%s: %s\n' "${0##*/}" "$1" >&2
     exit 1
@@ -49,29 +52,26 @@ set_port() {
 }
 
 # use_node_cache [JOB]: let compilers and libraries cache in a folder of this user and job on the node, because parallel file
-# systems lack the locks that they need. Anybody can guess its name: what somebody else has put there is not used. Variables set
-# by the user, or by use_caches, are kept. Sets `made_cache` to the folder if it was not there.
+# systems lack the locks that they need. Anybody can guess its name: if it is not safe, a new folder is used, and none if others may rename
+# what is in TMPDIR. Variables set by the user, or by use_caches, are kept. Sets `made_cache` to the folder if it was missing.
 # shellcheck disable=SC2034 # serve removes it
 use_node_cache() {
-    local place=${TMPDIR:-/tmp} cache taken variable
-    cache=$place/sifmod-$UID${1:+-$1}
-    # who may rename in it could put another folder in the place of the user's
-    if [[ -d $place && ! -k $place && ! -O $place ]]; then
-        if [[ ${SLURM_LOCALID:-0} == 0 ]]; then
-            printf "%s: '%s' has no sticky bit and is not yours, so caches are in their usual places: set TMPDIR to a folder of yours\n" "${0##*/}" "$place" >&2
-        fi
+    local cache=${TMPDIR:-/tmp}/sifmod-$UID${1:+-$1} problem='' suffix variable
+    local sifmod_own sifmod_own_path sifmod_own_problem sifmod_own_made
+    for suffix in '' ".$RANDOM$RANDOM"; do
+        if own_folder "$cache$suffix" make; then break; fi
+        problem=${problem:-$sifmod_own_problem}
+    done
+    if [[ -z $sifmod_own ]]; then
+        [[ ${SLURM_LOCALID:-0} != 0 ]] ||
+            printf '%s: %s, so caches are in their usual places: set TMPDIR to a folder of yours on this node\n' "${0##*/}" "$problem" >&2
         return 0
     fi
-    if [[ ! -d $cache ]] && mkdir -m 700 -- "$cache" 2>/dev/null; then made_cache=$cache; fi
-    if [[ -L $cache || -e $cache && ! -O $cache ]]; then
-        taken=$cache
-        cache=$(mktemp -d -- "$taken.XXXXXX" 2>/dev/null) || fail "'$taken' is a link or belongs to another user: set TMPDIR to a folder of yours on this node"
-        made_cache=$cache
-        printf "%s: '%s' is a link or belongs to another user, so it is not used; caches are in '%s'\n" "${0##*/}" "$taken" "$cache" >&2
-    fi
-    [[ -d $cache ]] || fail "can't create '$cache': check that TMPDIR is a folder that exists in the container and has free space"
+    exec {sifmod_own}<&-
+    if [[ -n $problem ]]; then printf "%s: %s; caches are in '%s'\n" "${0##*/}" "$problem" "$sifmod_own_path" >&2; fi
+    if [[ -n $sifmod_own_made ]]; then made_cache=$sifmod_own_path; fi
     for variable in "${sifmod_node_caches[@]}"; do
-        [[ -v $variable ]] || export "$variable=$cache"
+        [[ -v $variable ]] || export "$variable=$sifmod_own_path"
     done
 }
 

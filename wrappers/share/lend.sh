@@ -18,11 +18,12 @@ lend_uv() {
 # lend_wheels: bind the wheels that "sifmod build-wheel" has made for this module, unless others could put theirs there
 lend_wheels() {
     local folder=${HOME-}/${sifmod_inner[wheels_at_home]}/$sifmod_module
-    if in_container || [[ ! -d $folder || $folder == *[,:\\]* ]]; then return; fi
+    if in_container || [[ ! -d $folder ]]; then return; fi
     source "$sifmod_root/share/on-node.sh"
     if own_folder "$folder"; then
         exec {sifmod_own}<&-
-        sifmod_lent_binds+=("$folder:${sifmod_inner[wheels]}:ro")
+        if [[ $sifmod_own_path == *[,:\\]* ]]; then return; fi
+        sifmod_lent_binds+=("$sifmod_own_path:${sifmod_inner[wheels]}:ro")
     else
         warn "the wheels that you have built are left out: $sifmod_own_problem"
     fi

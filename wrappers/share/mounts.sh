@@ -113,7 +113,7 @@ clear_mounts() {
 
 # mount_squashfs FILE: set mounted to a folder with the contents of a SquashFS file, for this process and what it becomes
 mount_squashfs() {
-    local file=$1 sifmod_own sifmod_own_problem sifmod_mounts sifmod_mounts_lock folder tool said state start step=0.0
+    local file=$1 sifmod_own sifmod_own_path sifmod_own_problem sifmod_mounts sifmod_mounts_lock folder tool said state start step=0.0
     find_squashfuse "$file"
     if [[ ! -r $file ]] || ! state=$(stat -Lc '%d-%i-%s-%Y' -- "$file" 2>/dev/null); then die 126 "'$file' can't be read."; fi
     if [[ ${SLURM_JOB_ID-} =~ ^[0-9]{1,10}$ && ${SLURM_STEP_ID:-0} =~ ^[0-9]{1,10}$ ]]; then
@@ -122,6 +122,7 @@ mount_squashfs() {
     find_mounts
     lock_mounts "$sifmod_mounts" ||
         die 126 "'$file' can't be mounted: $sifmod_own_problem. Set XDG_RUNTIME_DIR to a folder that only you can enter, or ask an administrator."
+    sifmod_mounts=$sifmod_own_path
     folder=$sifmod_mounts/$step-$state
     # The kernel remembers the folder of a mount whose program is gone, and asks the program for this.
     if ! { mountpoint -q "$folder/root" && stat -f "$folder/root"; } &>/dev/null; then

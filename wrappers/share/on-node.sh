@@ -1,74 +1,118 @@
 # Places and processes of a user on a node. Names in /tmp, /dev/shm and the like can be guessed: other users may make what has them.
 # shellcheck shell=bash disable=SC2034 # variables for scripts that source this
 
-# own_folder FOLDER [make]: open FOLDER as sifmod_own, if it is a folder of this user that is closed to others, and nobody else can put
-# another in its place. Else set sifmod_own_problem and fail. What is open was looked at, so it can't be swapped between look and use:
-# /proc/self/fd/$sifmod_own/NAME.
+# The rule for folders is also in modulefiles/cache.lua, cache.tcl and host/owners.py; tests/unit/render/test_caches.py asks all.
+
+# own_folder FOLDER [make]: open FOLDER as sifmod_own, and set sifmod_own_path to its path without links, if it is a folder of this user
+# that is closed to others, and nobody else can put another in its place. Else set sifmod_own_problem and fail. Sets sifmod_own_made if it
+# was missing. Use /proc/self/fd/$sifmod_own/NAME, or sifmod_own_path for other programs: nobody else can change where that leads.
 own_folder() {
-    local path=${1%/} above
-    sifmod_own='' sifmod_own_problem=''
-    above=$(cd -P -- "${path%/*}/" 2>/dev/null && pwd -P) || above=''
-    if [[ $path != /*[!./]* || $path == *[[:cntrl:]]* || $above != /* ]]; then
-        sifmod_own_problem="there is no folder '${path%/*}'"
+    local way top path=${1%/}
+    sifmod_own='' sifmod_own_path='' sifmod_own_problem='' sifmod_own_made=''
+    if [[ $path != /* || $path == *[[:cntrl:]]* || $path =~ /\.?\.?$ ]]; then
+        sifmod_own_problem="${1@Q} is not the absolute path of a folder of yours"
         return 1
     fi
-    above=${above%/}
-    path=$above/${path##*/}
-    if [[ ${2-} == make && ! -e $path && ! -L $path ]]; then mkdir -m 700 -- "$path" 2>/dev/null || :; fi
+    find_way "$path"
+    path=$sifmod_own_path
+    if [[ ${2-} == make && ! -e $path && ! -L $path ]]; then
+        look_at_way "$top" || return 1
+        if mkdir -m 700 -- "$path" 2>/dev/null; then sifmod_own_made=yes; fi
+    fi
+    look_at_way "${#way[@]}" closed || return 1
     # with the slash, it does not wait at a pipe; a bare exec that fails would end a shell with POSIXLY_CORRECT
     if { command exec {sifmod_own}<"$path/"; } 2>/dev/null; then
-        check_owners "$path"
-        if [[ -z $sifmod_own_problem ]]; then return 0; fi
+        if [[ $path -ef /proc/self/fd/$sifmod_own ]]; then return 0; fi
         exec {sifmod_own}<&-
-    elif [[ -e $path || -L $path ]]; then
-        sifmod_own_problem="'$path' is not a folder of yours"
-    elif [[ ${2-} != make ]]; then
-        sifmod_own_problem="'$path' was removed meanwhile"
-    else
-        sifmod_own_problem="'$path' can't be made: '${above:-/}' is full, or can't be written to"
     fi
     sifmod_own=''
-    return 1
+    refuse_folder unusable "$path"
 }
 
-# check_owners PATH: set sifmod_own_problem unless the open folder is what has this name, belongs to the user alone, and each folder above it
-# belongs to root or to the user, and others can't write to it, or it has the sticky bit.
-check_owners() {
-    local path=$1 folder=${1%/*} owner mode index root=0 child first count
-    local -a seen folders=()
-    while [[ -n $folder ]]; do
-        folders+=("$folder")
-        folder=${folder%/*}
-    done
-    folders+=(/)
-    # the folder that is open, the one that has the name, and those above it; a link counts as writable
-    mapfile -t seen < <(stat -c '%u %a %d:%i' -- "/proc/self/fd/$sifmod_own/." "$path" "${folders[@]}" 2>/dev/null)
-    wait "$!" || :
-    if ((${#seen[@]} != ${#folders[@]} + 2)) || [[ ${seen[0]} != "${seen[1]}" ]]; then
-        sifmod_own_problem="'$path' is a link, or was removed meanwhile"
-        return 0
-    fi
-    # in a user namespace, what is root's outside belongs to the same number as what is another user's
-    read -r first _ count </proc/self/uid_map
-    if [[ $first-$count != 0-4294967295 ]]; then read -r root </proc/sys/kernel/overflowuid; fi
-    read -r owner mode _ <<<"${seen[0]}"
-    if [[ $owner != "$UID" ]]; then
-        sifmod_own_problem="'$path' belongs to another user"
-    elif ((0$mode & 077)); then
-        sifmod_own_problem="'$path' is open to other users: remove it, or run chmod 700 on it"
-    fi
-    child=$owner
-    for index in "${!folders[@]}"; do
-        read -r owner mode _ <<<"${seen[index + 2]}"
-        if [[ $owner != 0 && $owner != "$UID" && $owner != "$root" ]]; then
-            sifmod_own_problem="'$path' is in '${folders[index]}', which belongs to another user"
-        elif ((0$mode & 022 && !(0$mode & 01000))); then
-            sifmod_own_problem="'$path' is in '${folders[index]}', where other users may rename it: that folder has no sticky bit"
-        elif ((0$mode & 022)) && [[ $root != 0 && $child == "$root" ]]; then
-            sifmod_own_problem="'$path' is below '${folders[index]}', in a folder of another user"
+# find_way FOLDER [BELOW...]: set `way` to the folders and links from / to FOLDER and to what is BELOW it, `top` to the index of FOLDER, and
+# sifmod_own_path to its path without links.
+find_way() {
+    local rest=$1/ part target links=0 folder
+    local -A seen=()
+    way=() sifmod_own_path=''
+    while [[ -n $rest ]]; do
+        part=${rest%%/*} rest=${rest#*/}
+        if [[ $part == .. ]]; then
+            sifmod_own_path=${sifmod_own_path%/*}
+        elif [[ $part != . && ($part || -z $sifmod_own_path) ]]; then
+            way+=("$sifmod_own_path/$part")
+            if [[ -L $sifmod_own_path/$part && -n $rest ]]; then
+                if ((links++ == 40)); then break; fi
+                target=$(readlink -- "$sifmod_own_path/$part") || :
+                [[ $target != /* ]] || sifmod_own_path=''
+                rest=$target/$rest
+            else
+                sifmod_own_path+=${part:+/$part}
+            fi
         fi
-        child=$owner
     done
+    top=$((${#way[@]} - 1))
+    for folder in "${@:2}"; do
+        part=$sifmod_own_path rest=$folder/
+        while [[ -n $rest ]]; do
+            part+=/${rest%%/*} rest=${rest#*/}
+            [[ -n ${seen[$part]-} ]] || way+=("$part")
+            seen[$part]=1
+        done
+    done
+}
+
+# look_at_way COUNT [closed]: fail, and set sifmod_own_problem, if others could put their files into what `way` leads to, as far as its first
+# COUNT parts tell. From the top down, each is root's or the user's, so that nobody else can replace the next one: if others may write to
+# it, it has the sticky bit, and the next one is no link. From `top` on all are folders of the user's to which nobody else may write or, if
+# closed, which nobody else may enter. In a user namespace all other owners look alike, root too: there the part below one that others may
+# write to is the user's.
+look_at_way() {
+    local closed=${2-} index facts owner mode parent uid count outside=0 key=''
+    local -A open=()
+    if ! facts=$(stat -c '%u 0x%f' -- "${way[@]:0:$1}" 2>/dev/null); then
+        refuse_folder unusable "${way[top]}"
+        return
+    fi
+    read -r uid _ count </proc/self/uid_map 2>/dev/null || :
+    if [[ ${uid:-0} != 0 || ${count:-4294967295} != 4294967295 ]]; then read -r outside </proc/sys/kernel/overflowuid || :; fi
+    # shellcheck disable=SC2086 # numbers
+    set -- $facts
+    for index in "${!way[@]}"; do
+        if (($# == 0)); then return 0; fi
+        owner=$1 mode=$2 parent=${way[index]%/*}
+        shift 2
+        if (((mode & 0170000) == 0120000)) && [[ $index -ge $top || -n ${open[${parent:-/}]-} ]]; then
+            key='link'
+        elif ((owner != EUID)) && { ((index >= top || (owner && owner != outside))) || [[ $owner != 0 && -n ${open[${parent:-/}]-} ]]; }; then
+            key='foreign'
+        elif (((mode & 0170000) == 0120000)); then
+            continue
+        elif (((mode & 0170000) != 0040000)) || [[ $index -ge $top && ! (-w ${way[index]} && -x ${way[index]}) ]]; then
+            key='unusable'
+        elif ((mode & 022)); then
+            if ((index < top && mode & 01000)); then open[${way[index]}]=1; else key='shared'; fi
+        elif [[ -n $closed ]] && ((index >= top && mode & 077)); then
+            key='open'
+        fi
+        if [[ -n $key ]]; then
+            refuse_folder "$key" "${way[index]}"
+            return
+        fi
+    done
+}
+
+# refuse_folder WHY FOLDER: set sifmod_own_problem to a sentence, and fail. Modules and Python print the same: see site/cache.py.
+refuse_folder() {
+    sifmod_own_problem="'$2' "
+    case $1 in
+    'foreign') sifmod_own_problem+='belongs to another user, who could put other files there' ;;
+    'shared') sifmod_own_problem+='can be written to by others, who could put other files there (chmod go-w, or chmod +t if they need it)' ;;
+    'link') sifmod_own_problem+='is a link that is not followed: name the folder itself' ;;
+    'open') sifmod_own_problem+='is open to other users: remove it, or run chmod 700 on it' ;;
+    *) sifmod_own_problem+="can't be made (no space, or no permission), or is not a folder that you can write to" ;;
+    esac
+    return 1
 }
 
 # lock_open DESCRIPTOR NAME: wait for the lock of an open folder or file; set sifmod_own_problem and fail if it can't be locked

@@ -242,7 +242,7 @@ def _cache(site: Site) -> Iterator[Finding]:
         yield Finding(NOTE, topic, root, why, "check it in a job")
         return
     there = nearest(path)
-    problem = problem_of_way(path)
+    problem = next(filter(None, map(problem_of_way, cache.folders(path, site.cache))), "")
     if not problem and not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
         problem = f"'{path}' {cache.UNUSABLE}"
     if problem:

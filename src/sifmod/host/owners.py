@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Callable
 
 from sifmod.errors import InstallError
-from sifmod.site.cache import FOREIGN, LINK, SHARED
+from sifmod.site.cache import FOREIGN, LINK, SHARED, UNUSABLE
 from sifmod.text import quoting
 
 _MOST_LINKS = 40
@@ -21,7 +21,8 @@ def problem_of_way(path: Path) -> str:
 
     It is the rule of modules and scripts for the site's caches and for folders on a node. From the top down, each
     folder and link is root's or the user's; what is not there is left out. One that others may write to has the sticky
-    bit, and no link in it is followed. The last folder is the user's, no link, and nobody else may write to it.
+    bit, and no link in it is followed. The last folder is the user's, who can write to it, and no link, and nobody else
+    may write to it.
     """
     done, rest, links, shared = "", [*str(path).split("/")], 0, set[str]()
     while rest:
@@ -33,8 +34,10 @@ def problem_of_way(path: Path) -> str:
         name = f"{done}/{part}"
         try:
             status = os.lstat(name)
-        except OSError:
+        except FileNotFoundError:
             return ""
+        except OSError:
+            return f"'{name}' {UNUSABLE}"
         others_write = bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
         is_link = stat.S_ISLNK(status.st_mode)
         is_last = not rest
@@ -46,6 +49,8 @@ def problem_of_way(path: Path) -> str:
             target = os.readlink(name)  # noqa: PTH115 - a Path lacks what the text may end in
             links += 1
             done, rest = "" if target.startswith("/") else done, [*target.split("/"), *rest]
+        elif is_last and not (stat.S_ISDIR(status.st_mode) and os.access(name, os.W_OK | os.X_OK)):
+            return f"'{name}' {UNUSABLE}"
         elif others_write and (is_last or not status.st_mode & stat.S_ISVTX):
             return f"'{name}' {SHARED}"
         else:

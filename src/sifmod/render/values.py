@@ -157,6 +157,10 @@ def more_values(spec: ContainerSpec, site: Site) -> Values:
     }
 
 
+# in /tmp, under a name that can be guessed, or in the home
+_COMPILER_CACHES = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+
+
 def _script_gpus(spec: ContainerSpec, site: Site) -> Values:
     vendor, of_runtime = spec.vendor, spec.runtime_gpu
     setup = of_runtime.setup(site.gpu_setup) if of_runtime else None
@@ -167,7 +171,7 @@ def _script_gpus(spec: ContainerSpec, site: Site) -> Values:
         "gpu_variable": (setup and setup.variable) or (of_runtime.variable if of_runtime else ""),
         **({"gpu_named": named} if setup and setup.device else {}),
         "visible": vendor.visibility if vendor else (),
-        **({"gpus": vendor.gpus, "node_caches": (*vendor.caches, "TRITON_CACHE_DIR")} if vendor else {}),
+        **({"gpus": vendor.gpus, "node_caches": (*vendor.caches, *_COMPILER_CACHES)} if vendor else {}),
     }
 
 
@@ -269,10 +273,6 @@ def more_constants() -> Values:
         "image_header": [sif.ID_AT, sif.ID_LENGTH],
         # variables of the runtime with which tasks share a container, without the prefix
         "shareable": " ".join((*names.SHAREABLE, *gpu_switches())),
-        "cache_said": {
-            **{"foreign": cache.FOREIGN, "shared": cache.SHARED, "link": cache.LINK},
-            **{"unclean": cache.UNCLEAN, "unusable": cache.UNUSABLE},
-        },
         "layer_said": _layer_said(),
         # in an installation
         "names": {

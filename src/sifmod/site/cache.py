@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from sifmod import names
 from sifmod.container.variables import is_for_host
@@ -17,9 +18,10 @@ VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 # Why a root can't be used on a host; the path comes before the other two.
 UNCLEAN = "its path is not absolute here, or has '//', '.' or '..' in it"
 MISSING = "does not exist (make it with: mkdir -p -m 700)"
-UNUSABLE = "can't be made or written to, or is not yours"
+UNUSABLE = "can't be made (no space, or no permission), or is not a folder that you can write to"
 
-# Why a folder on the way to the root, which comes before it, lets others put their caches there
+# Why a folder on the way to the root, which comes before it, lets others put their caches there. share/on-node.sh has
+# the same sentences.
 FOREIGN = "belongs to another user, who could put other files there"
 SHARED = "can be written to by others, who could put other files there (chmod go-w, or chmod +t if they need it)"
 LINK = "is a link that is not followed: name the folder itself"
@@ -109,3 +111,11 @@ def resolve(root: str, environ: Mapping[str, str]) -> str:
     if not path.startswith("/") or re.search(r"//|/\.\.?/|[\x00-\x1f\x7f]", f"{path}/"):
         raise ValueError(UNCLEAN)
     return path
+
+
+def folders(root: Path, entries: Mapping[str, str]) -> Iterator[Path]:
+    """Yield a resolved root, and each folder below it that the table names, from the top down."""
+    yield root
+    for name, folder in entries.items():
+        if name != ROOT and folder:
+            yield from (root / part for part in (*reversed(Path(folder).parents), Path(folder)))

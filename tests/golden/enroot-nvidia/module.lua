@@ -37,7 +37,7 @@ local v = {
             link = "is a link that is not followed: name the folder itself",
             unseen = "can't be looked at with this Lua, which has no posix.sys.stat",
         },
-        unusable = "can't be made or written to, or is not yours",
+        unusable = "can't be made (no space, or no permission), or is not a folder that you can write to",
         advice = "so `singularity exec` uses default places for caches. The site has them in /scratch/caches",
     },
     mounted_anyway = { "/tmp", "/var/tmp" },

@@ -135,7 +135,7 @@ class Runscript:
         for name in (
             self.name,
             "values.sh",
-            "more-values.sh",
+            "on-node.sh",
             "slurm.sh",
             "get-master",
             *(["caches.sh"] if self.site else []),
@@ -153,6 +153,9 @@ class Runscript:
         assert done.returncode == 0, done.stderr
         return done.stdout.split("\0")
 
+
+# root of a user namespace with subordinate users of this user
+AS_ANOTHER = ["unshare", "--user", "--map-root-user", "--map-auto", "--"]
 
 STEP = {
     "SLURM_PROCID": "5",

@@ -3,16 +3,21 @@
 import os
 import re
 import stat
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Optional
 
 import pytest
+from tests.programs import ran
 
 from sifmod.container.gpu import VENDORS
+from sifmod.site import cache as site_cache
 
-from .running import STEP, VISIBLE, Runscript, variables_of
+from .running import AS_ANOTHER, STEP, VISIBLE, Runscript, variables_of
 
 
 @pytest.mark.parametrize(("tasks", "count"), [("5", 1), ("4,5", 2), ("1,3,5", 3), ("0,2,4,5,6,8,10", 7)])
@@ -328,42 +333,71 @@ def test_the_cache_outside_of_slurm_is_one_for_all_runs(distributed: Runscript, 
     assert len(list(tmp_path.glob("sifmod-*"))) == 1
 
 
-@pytest.mark.parametrize("whose", ["a link to somebody else's", "a link to a folder of this user", "somebody else's"])
-def test_a_cache_folder_that_somebody_else_has_prepared_is_not_used(
-    distributed: Runscript, tmp_path: Path, whose: str
-) -> None:
-    guessed, folder = tmp_path / f"sifmod-{os.getuid()}-1234", tmp_path / "folder"
-    folder.mkdir()
-    if whose.startswith("a link"):
-        guessed.symlink_to(folder if "this user" in whose else "/usr")
-    elif os.geteuid() == 0:
-        guessed.mkdir()
-        os.chown(guessed, 12345, -1)
-    else:
-        pytest.skip("only root can make a folder of somebody else")
+@pytest.mark.parametrize("target", ["folder", "/usr"])
+def test_a_cache_folder_that_is_a_link_is_not_used(distributed: Runscript, tmp_path: Path, target: str) -> None:
+    guessed = tmp_path / f"sifmod-{os.getuid()}-1234"
+    (tmp_path / "folder").mkdir(mode=0o700)
+    guessed.symlink_to(target)
     done = distributed.run("x.py", gpu="amd", **STEP)
     assert done.returncode == 0, done.stderr
     cache = Path(variables_of(done.stdout.split("\0"))["TRITON_CACHE_DIR"])
     assert cache.parent == tmp_path
-    assert re.fullmatch(rf"{guessed.name}\.\w{{6}}", cache.name)
+    assert re.fullmatch(rf"{guessed.name}\.\d+", cache.name)
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
-    assert (
-        f"'{guessed}' is a link or belongs to another user, so it is not used; caches are in '{cache}'" in done.stderr
-    )
+    assert f"'{guessed}' is a link that is not followed: name the folder itself; caches are in '{cache}'" in done.stderr
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="/ is a folder of root's")
-def test_no_cache_is_made_where_others_may_rename_it(distributed: Runscript) -> None:
-    for task, said in (("0", "'/' has no sticky bit and is not yours"), ("1", "")):
-        done = distributed.run("x.py", gpu="amd", **{**STEP, "TMPDIR": "/", "SLURM_LOCALID": task})
-        assert done.returncode == 0, done.stderr
-        assert "TRITON_CACHE_DIR" not in variables_of(done.stdout.split("\0"))
-        assert said in done.stderr
-        assert bool(said) == bool(done.stderr)
+@pytest.mark.parametrize("task", ["0", "1"])
+@pytest.mark.parametrize(
+    ("mode", "problem"), [(0o775, site_cache.SHARED), (0o777, site_cache.SHARED), (0o500, site_cache.UNUSABLE)]
+)
+def test_no_cache_is_made_where_others_may_rename_it(
+    distributed: Runscript, tmp_path: Path, task: str, mode: int, problem: str
+) -> None:
+    place = tmp_path / "tmp"
+    place.mkdir()
+    place.chmod(mode)
+    done = distributed.run("x.py", gpu="amd", **{**STEP, "TMPDIR": str(place), "SLURM_LOCALID": task})
+    assert done.returncode == 0, done.stderr
+    assert "TRITON_CACHE_DIR" not in variables_of(done.stdout.split("\0"))
+    assert done.stderr.count("\n") == (task == "0")
+    assert (problem in done.stderr) == (task == "0")
+    assert list(place.iterdir()) == []
 
 
-def test_a_cache_folder_that_can_not_be_made_is_said_to_be_so(distributed: Runscript, tmp_path: Path) -> None:
-    (tmp_path / f"sifmod-{os.getuid()}-1234").touch()
-    done = distributed.run("x.py", gpu="amd", **STEP)
-    assert done.returncode == 1
-    assert "check that TMPDIR is a folder" in done.stderr
+# Another user alternates a folder of hers and a link to a folder of the user's under the name that can be guessed.
+ALTERNATE = """import ctypes, os, sys
+guessed, hers, link, stop = sys.argv[1:]
+os.setgid(1), os.setuid(1)
+os.mkdir(guessed), os.symlink(link, hers)
+print("ready", flush=True)
+exchange = ctypes.CDLL(None).renameat2
+while not os.path.exists(stop):
+    exchange(-100, guessed.encode(), -100, hers.encode(), 2)
+"""
+CALLS = """source "$1/values.sh"; source "$1/slurm.sh"
+for call in {1..200}; do
+    unset "${sifmod_node_caches[@]}"
+    use_node_cache 1234 2>/dev/null
+    printf '%s\\n' "$TRITON_CACHE_DIR"
+done
+"""
+
+
+def test_another_user_who_alternates_folders_never_gets_the_caches(distributed: Runscript, tmp_path: Path) -> None:
+    distributed.run(gpu="amd", **STEP)
+    place = Path(tempfile.mkdtemp(dir="/tmp"))
+    guessed, hers, own = place / f"sifmod-{os.getuid()}-1234", place / "hers", tmp_path / "own"
+    place.chmod(0o1777)
+    own.mkdir()
+    attack = [*AS_ANOTHER, sys.executable, "-c", ALTERNATE, *map(str, (guessed, hers, own, place / "stop"))]
+    try:
+        with subprocess.Popen(attack, stdout=subprocess.PIPE) as attacker:
+            if not attacker.stdout or attacker.stdout.readline() != b"ready\n":
+                pytest.skip("this user has no other user's number: see /etc/subuid")
+            done = ran(["bash", "-c", CALLS, "sh", distributed.folder], env={**os.environ, "TMPDIR": str(place)})
+            (place / "stop").touch()
+    finally:
+        subprocess.run([*AS_ANOTHER, "rm", "-rf", place], check=True)
+    assert done.stdout.count(f"{guessed}.") == 200
+    assert done.stdout.count(f"{guessed}\n") == 0

@@ -22,6 +22,7 @@ from sifmod import names
 from sifmod.container.bind import Bind, escape
 from sifmod.container.spec import ContainerSpec
 from sifmod.render.helptext import examples, usage
+from sifmod.site.cache import LINK
 from sifmod.site.settings import Site
 
 from ..support import SQUASHFS, FakeRuntime, Need, a_site, a_spec, split_binds
@@ -548,8 +549,8 @@ def test_a_folder_of_somebody_else_is_not_used(install: Install, need: Need, tmp
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run/sifmod-mounts").symlink_to(tmp_path / "elsewhere")
     assert commands.refusal(126) == (
-        f"'{commands.top}/user-software.squashfs' can't be mounted: '{tmp_path}/run/sifmod-mounts' is a link, or "
-        "was removed meanwhile. Set XDG_RUNTIME_DIR to a folder that only you can enter, or ask an administrator."
+        f"'{commands.top}/user-software.squashfs' can't be mounted: '{tmp_path}/run/sifmod-mounts' {LINK}. "
+        "Set XDG_RUNTIME_DIR to a folder that only you can enter, or ask an administrator."
     )
 
 

@@ -369,7 +369,7 @@ def test_a_state_folder_that_leads_elsewhere_or_is_open_to_others_is_refused(ser
     assert list(other.iterdir()) == []
     serve.state.unlink()
     serve.state.mkdir()
-    serve.state.chmod(0o777)
+    serve.state.chmod(0o755)
     assert "is open to other users" in serve.fails()
 
 

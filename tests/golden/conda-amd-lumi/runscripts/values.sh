@@ -53,7 +53,9 @@ sifmod_gpu_device=/dev/kfd
 sifmod_gpu_variable=_ROCM
 sifmod_visible=(ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL)
 sifmod_gpus='/dev/dri/renderD*'
-sifmod_node_caches=(MIOPEN_USER_DB_PATH MIOPEN_CUSTOM_CACHE_DIR TRITON_CACHE_DIR)
+sifmod_node_caches=(
+    MIOPEN_USER_DB_PATH MIOPEN_CUSTOM_CACHE_DIR TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR
+)
 sifmod_caches=()
 sifmod_features=()
 sifmod_directory=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software

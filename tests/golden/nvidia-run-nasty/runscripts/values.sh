@@ -39,7 +39,7 @@ sifmod_gpu_device=/dev/nvidiactl
 sifmod_gpu_variable=_NV
 sifmod_visible=(CUDA_VISIBLE_DEVICES)
 sifmod_gpus='/dev/nvidia[0-9]*'
-sifmod_node_caches=(CUDA_CACHE_PATH TRITON_CACHE_DIR)
+sifmod_node_caches=(CUDA_CACHE_PATH TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR)
 sifmod_caches=('HF_HOME=hugging '"'"'face'"'"'' PIP_CACHE_DIR=pip TORCH_HOME=a/b)
 sifmod_cache_root='/it'"'"'s ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}'
 sifmod_cache_parts=('/it'"'"'s ' SLURM_JOB_ACCOUNT '/$(id),a:b/' USER)
