@@ -556,7 +556,7 @@ def test_what_vllm_compiles_is_kept_where_nobody_else_can_put_theirs(serve: Serv
     output = serve.fails("--server=vllm", command=["bash", "-c", 'echo "at $VLLM_CACHE_ROOT"'])
     assert (f"at {caches}/vllm\n" in output) == kept
     assert (f"at {serve.home}/sifmod-{os.geteuid()}-{serve.job}\n" in output) != kept
-    assert ("that folder has no sticky bit, so what vLLM compiles is this job's own" in output) != kept
+    assert ("chmod +t if they need it), so what vLLM compiles is this job's own" in output) != kept
 
 
 @pytest.mark.parametrize(
