@@ -32,6 +32,20 @@ def write_compat(folder: Path, version: str) -> Path:
     return folder
 
 
+def write_opengl(folder: Path, *, glibc: str) -> None:
+    """Write a libGLdispatch that does nothing, and needs this version of glibc, or any if empty."""
+    folder.mkdir()
+    words = ["cc", "-shared", "-fPIC", "-nostdlib", "-x", "c", "-", "-x", "none"]
+    if glibc:
+        (folder / "map").write_text(f"{glibc} {{ newer; }};\n")
+        own = ["-Wl,-soname,libc.so.6", f"-Wl,--version-script={folder}/map", "-o", f"{folder}/libc.so.6"]
+        subprocess.run([*words, *own], input="void newer(void) {}", text=True, check=True)
+        words.append(f"{folder}/libc.so.6")
+    uses = "void newer(void); void *used = newer;" if glibc else "int used;"
+    subprocess.run([*words, "-o", folder / "libGLdispatch.so.0"], input=uses, text=True, check=True)
+    (folder / "libc.so.6").unlink(missing_ok=True)
+
+
 _CUDA = """
 #include <stdlib.h>
 #include <string.h>

@@ -18,7 +18,7 @@ _PROGRAMS = ("sh", "ls", "chmod", "chown", "mkdir", "sleep", "touch", "true")
 
 def small_image(folder: Path) -> Path:
     """Write the image as `docker save` writes it, push it to the registry, and return the archive."""
-    layer = _layer()
+    layer = small_layer()
     config = {
         "architecture": "amd64",
         "os": "linux",
@@ -38,7 +38,7 @@ def small_image(folder: Path) -> Path:
     return path
 
 
-def _layer() -> bytes:
+def small_layer() -> bytes:
     """A root file system with a few of this machine's programs and their libraries, and `greet`."""
     programs = [shutil.which(name) or name for name in _PROGRAMS]
     libraries = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=True).stdout.split()

@@ -105,6 +105,15 @@ class Vendor:
             return f"--device {chosen.device}, for which no variable stands: `singularity exec` needs it on its line"
         return f"--{name if name in self.setups else self.option}"
 
+    @property
+    def kept_out(self) -> tuple[str, str, str]:
+        """What, why and remedy where the runtime brings neither its libraries nor all devices of the host."""
+        return (
+            f"the runtime's configuration has mount dev = minimal, and --{self.option} is off",
+            f"containers do not see {self.device}, and programs find no GPU",
+            "have 'mount dev = yes' set, or set gpu_libraries to 'host' in the easyconfig or the site file",
+        )
+
     def oldest_driver(self, version: str) -> str:
         """Return the oldest driver that runs programs of a version of the stack; empty if unknown."""
         return self.oldest_drivers.get(_release(version, 1)) or self.oldest_drivers.get(_release(version, 2), "")
@@ -195,6 +204,8 @@ _AMD = Vendor(
     option="rocm",
     device="/dev/kfd",
     gpus="/dev/dri/renderD*",
+    # images have all that programs need, and an older ROCm of the host must not come before (apptainer#1621)
+    libraries="image",
     visibility=("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
     caches=("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"),
     collectives="RCCL",

@@ -116,7 +116,7 @@ _GROUPS: tuple[tuple[Parameter, ...], ...] = (
         Parameter(
             "gpu_libraries",
             kinds.choice_or_none(*LIBRARIES),
-            "Whose libraries programs use on GPUs (default: the site's, else 'host')",
+            "Whose libraries programs use on GPUs (default: the site's, else 'host' for NVIDIA, 'image' for AMD)",
             "",
             roles=BASE | LIKE,
         ),

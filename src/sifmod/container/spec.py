@@ -99,6 +99,8 @@ class ContainerSpec:
     gpu: str = ""  # GPU vendor, a key of `VENDORS`; empty for a container without GPU support
     # whose libraries programs use on its GPUs: `host`, for which the runtime brings them, or `image`
     gpu_libraries: str = "host"
+    # whether the image has driver libraries of its own where its programs search; true if that is not known
+    has_drivers: bool = True
     # whether CUDA's compat libraries in the image are used where they can be: `auto`, or `never`
     cuda_compat: str = "auto"
     mpi: str = ""  # whose MPI programs use, one of `MPIS`; empty if that was not said, or if there is none
@@ -138,6 +140,15 @@ class ContainerSpec:
     def runtime_gpu(self) -> Optional[Vendor]:
         """The vendor whose support in the runtime is turned on; None if no GPU or no library of the host is needed."""
         return self.vendor if self.gpu_libraries == "host" else None
+
+    @property
+    def host_libraries_first(self) -> bool:
+        """Whether the host's libraries for GPUs must hide the image's; not with a site's module, for any image.
+
+        Where the image has no driver of its own, they would only hide its other libraries, such as OpenGL's.
+        """
+        vendor = self.runtime_gpu
+        return bool(vendor and self.sif and (self.has_drivers or not vendor.driver_library))
 
     @property
     def uses_compat(self) -> bool:

@@ -26,7 +26,7 @@ from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.architecture import why_not_here
 from sifmod.host.features import feature_states, sources
 from sifmod.host.gpus import HostGpus, described_gpus, host_gpus
-from sifmod.host.runtime import Release, find_runtime, release_here
+from sifmod.host.runtime import Release, find_runtime, has_minimal_dev, release_here
 from sifmod.host.versions import host_versions
 from sifmod.image.elf import read_library
 from sifmod.image.files import SandboxFiles
@@ -180,7 +180,10 @@ def examine_container(target: Target, host: Host) -> Iterator[Finding]:
             yield Finding(PROBLEM, "image", str(error), "no container starts from it", "fetch or build it again")
         else:
             yield from _image(image)
-            yield from _fit(host.gpus, target, image, site, vendor=target.gpu, release=host.release)
+            minimal = has_minimal_dev(site)
+            yield from _fit(
+                host.gpus, target, image, site, vendor=target.gpu, release=host.release, minimal_dev=minimal
+            )
             misfit = slurm_misfit(site, image)
             compared = _of_features(target, site, without=names.SLURM_FEATURE if misfit else "")
             yield from check_libraries(image, [*site.binds, *site.optional_binds, *target.binds, *compared])
@@ -306,10 +309,13 @@ def _fit(
     *,
     vendor: Optional[str],
     release: Release = Release(),  # noqa: B008 - it is frozen
+    minimal_dev: bool = False,
 ) -> Iterator[Finding]:
     compat = uses_compat(site.easyconfig_defaults) if target.compat is None else target.compat
     libraries = target.gpu_libraries or site.gpu_libraries
-    return check_gpus(gpus, image, vendor=vendor, libraries=libraries, uses_compat=compat, release=release)
+    return check_gpus(
+        gpus, image, vendor=vendor, libraries=libraries, uses_compat=compat, release=release, minimal_dev=minimal_dev
+    )
 
 
 def _subject(target: Target, image: Optional[Inspection], host: Host) -> Subject:

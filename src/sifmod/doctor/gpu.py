@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 from collections.abc import Iterator, Sequence
 from typing import Optional
 
 from sifmod.container.gpu import LIBRARIES, VENDORS, Vendor, vendor_of
+from sifmod.container.runtime import library_order
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
 from sifmod.host.gpus import Gpu, HostGpus
 from sifmod.host.runtime import Release
 from sifmod.image.gpustack import Torch, newest
 from sifmod.image.inspection import Inspection
+from sifmod.image.system import glibc_problem
 from sifmod.text.version import version_order
 
 
@@ -23,8 +27,12 @@ def check_gpus(
     libraries: str = "",
     uses_compat: bool = True,
     release: Release = Release(),  # noqa: B008 - it is frozen
+    minimal_dev: bool = False,
 ) -> Iterator[Finding]:
-    """Yield the findings on the host's GPUs for an image, whose compat libraries may be used or not."""
+    """Yield the findings on the host's GPUs for an image, whose compat libraries may be used or not.
+
+    With `minimal_dev`, containers see few of the host's devices.
+    """
     says_none = vendor == ""
     if vendor is None:
         vendor = vendor_of(image.stacks)
@@ -55,7 +63,9 @@ def check_gpus(
             yield Finding(NOTE, "GPU", what, "only a GPU node can show whether it fits", "srun ... sifmod doctor")
     known = VENDORS[vendor]
     libraries = libraries or known.libraries
-    yield _libraries(known, libraries, release)
+    yield _libraries(known, libraries, release, image)
+    if minimal_dev and libraries != LIBRARIES[0]:
+        yield Finding(WARNING, "GPU", *known.kept_out)
     version = newest(image.components, known.stack)
     allowed = uses_compat and libraries == LIBRARIES[0]
     for host in mine:
@@ -63,9 +73,24 @@ def check_gpus(
         yield from _architectures(host, known, version, image)
 
 
-def _libraries(vendor: Vendor, libraries: str, release: Release) -> Finding:
+def _libraries(vendor: Vendor, libraries: str, release: Release, image: Inspection) -> Finding:
     """Say whose libraries programs use."""
     topic, what = "GPU libraries", f"gpu_libraries is '{libraries}'"
+    if libraries == "host" and vendor.driver_library and image.drivers == ():
+        what += f": --{vendor.option} brings the host's, and the image has none of its own"
+        order = library_order(release.name, release.number)
+        host = os.confstr("CS_GNU_LIBC_VERSION") or ""
+        if order is None or order.fills or not glibc_problem(host.partition(" ")[2], image.libc):
+            return Finding(OK, topic, what)
+        folder = f"/usr/lib/{platform.machine()}-linux-gnu" if image.os_id in ("debian", "ubuntu") else "/usr/lib64"
+        return Finding(
+            WARNING,
+            topic,
+            f"{what}; the host has {host}, the image {image.libc}",
+            f"{release.name} {release.number} searches the host's first: OpenGL, and import cv2, may end with 'GLIBC_"
+            f"{host.partition(' ')[2]} not found'",
+            "; ".join(f"export {name}ENV_PREPEND_LD_LIBRARY_PATH={folder}" for name in ("SINGULARITY", "APPTAINER")),
+        )
     if libraries == "host":
         what += f": --{vendor.option} brings the host's, which come before the image's"
         if release.puts_image_libraries_first:

@@ -17,6 +17,7 @@ from sifmod.container.bind import Bind
 from sifmod.container.runtime import APPTAINER, Runtime, library_order
 from sifmod.errors import CommandError, InstallError, RuntimeMissingError
 from sifmod.host.command import LOOK, LOOK_IN_CONTAINER, Result, first_on_path, run
+from sifmod.host.files import content_of
 from sifmod.site.settings import Site
 from sifmod.text.version import version_order
 
@@ -119,6 +120,14 @@ class ContainerRuntime:
             return {}
         return dict(re.findall(r"^(\w+)=(.*)$", printed, re.MULTILINE))
 
+    @property
+    def has_minimal_dev(self) -> bool:
+        """Whether containers see few of the host's devices (`mount dev = minimal`); false if that can't be read."""
+        paths = (path for name, path in self.configuration.items() if name.endswith("_CONF_FILE"))
+        with contextlib.suppress(OSError):
+            return any(re.search(rb"^mount dev *= *minimal", content_of(Path(path)), re.M) for path in paths)
+        return False
+
     def line_for(self, command: str) -> str:
         """Return the line of a shell that runs a command in the container of a loaded module, contained."""
         return f'{shlex.quote(str(self.path))} exec {" ".join(names.CONTAINED)} "$SIF" {command}'
@@ -209,6 +218,14 @@ def release_here(site: Site) -> Release:
         return find_runtime(site).release
     except RuntimeMissingError:
         return Release()
+
+
+def has_minimal_dev(site: Site) -> bool:
+    """Return whether containers of the site's runtime see few devices; false if there is no runtime."""
+    try:
+        return find_runtime(site).has_minimal_dev
+    except RuntimeMissingError:
+        return False
 
 
 def find_runtime(site: Site) -> ContainerRuntime:

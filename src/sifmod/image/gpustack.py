@@ -12,7 +12,7 @@ from typing import Any, Optional
 from sifmod.image.fatbin import cuda_architectures
 from sifmod.image.files import ImageFiles
 from sifmod.image.python import ImagePython
-from sifmod.image.system import library_folders
+from sifmod.image.system import configured_folders, library_folders, search_path
 from sifmod.inside.mpi_check import MPICH, OPEN_MPI
 from sifmod.text.version import version_order
 
@@ -43,6 +43,8 @@ _SYSTEM = {
 }
 _VARIABLES = {CUDA: "CUDA_VERSION", NCCL: "NCCL_VERSION", ROCM: "ROCM_VERSION"}
 _MOST_FOLDERS = 500  # searched for one header
+# Libraries of NVIDIA's driver, their stubs included; the container toolkit's are not the driver's.
+_DRIVER = re.compile(r"(libcuda|libnvcuvid|libEGL_nvidia|libGLX_nvidia|libnvidia-(?!container).*)\.so")
 _GFX = re.compile(r"gfx[0-9a-f]{3,4}(?![0-9a-z])")
 
 
@@ -189,6 +191,19 @@ def find_compat(files: Files) -> tuple[Component, ...]:
                     # links lead to one folder by several names
                     found.setdefault(files.resolved(f"{place}/{name}"), Component(CUDA, version[1], place))
     return tuple(sorted(found.values(), key=lambda one: version_order(one.version), reverse=True))
+
+
+def find_drivers(files: Files) -> Optional[tuple[str, ...]]:
+    """Return the libraries of NVIDIA's driver where programs search the image; None if the image computes these places.
+
+    Names count, also of empty files and of links without a target: these are left where a host's library was bound.
+    """
+    folders = search_path(files, "LD_LIBRARY_PATH", "")
+    if folders is None:
+        return None
+    places = (*folders, *configured_folders(files), *library_folders(files))
+    unlinked = dict.fromkeys(filter(None, map(files.resolved, places)))
+    return tuple(f"{folder}/{name}" for folder in unlinked for name in files.names(folder) if _DRIVER.match(name))
 
 
 def demanded(environment: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from typing import IO, Any, Optional
 from sifmod.errors import ImageError, os_errors
 from sifmod.image import superblock, system
 from sifmod.image.files import ImageFiles, SandboxFiles, SquashFsFiles
-from sifmod.image.gpustack import Component, Torch, demanded, find_compat, find_components, find_torch
+from sifmod.image.gpustack import Component, Torch, demanded, find_compat, find_components, find_drivers, find_torch
 from sifmod.image.mpi import MpiLibrary, find_mpi
 from sifmod.image.programs import Programs, find_programs
 from sifmod.image.python import CONDA, SYSTEM, ImagePython, Packages, find_pythons, user_software_pythons
@@ -77,6 +77,8 @@ class Inspection:
     default_python: str = ""  # prefix of the Python that users most likely want; empty if there is none
     components: tuple[Component, ...] = ()  # GPU and MPI libraries
     compat: tuple[Component, ...] = ()  # compat libraries of newer drivers, each with the folder that has them
+    # paths of driver libraries of its own where its programs search; None if these places are not known
+    drivers: Optional[tuple[str, ...]] = None
     demand: str = ""  # in words what the image itself demands of the host's driver
     torch: tuple[Torch, ...] = ()  # PyTorch in each Python that has it
     mpi: tuple[MpiLibrary, ...] = ()  # MPI libraries, those in the library path first
@@ -238,6 +240,7 @@ def _look_into(known: dict[str, Any], files: ImageFiles[Any]) -> Inspection:
         default_python=_default_python(files, pythons, environment, search_path),
         components=components,
         compat=find_compat(files),
+        drivers=find_drivers(files),
         demand=demanded(environment),
         torch=torches,
         mpi=find_mpi(files, environment=environment, pythons=pythons),

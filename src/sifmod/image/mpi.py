@@ -14,7 +14,7 @@ from typing import Any, Optional
 from sifmod.image.elf import read_library
 from sifmod.image.files import ImageFiles
 from sifmod.image.python import ImagePython
-from sifmod.image.system import glibc_problem, library_folders
+from sifmod.image.system import configured_folders, glibc_problem, library_folders
 from sifmod.inside.mpi_check import MPICH, OPEN_MPI, SONAMES, STANDARD
 
 Files = ImageFiles[Any]
@@ -55,7 +55,7 @@ class MpiLibrary:
 def find_mpi(files: Files, *, environment: Mapping[str, str], pythons: Iterable[ImagePython]) -> tuple[MpiLibrary, ...]:
     """Return the MPI libraries of an image, those in its library path first."""
     folders = [one for one in environment.get("LD_LIBRARY_PATH", "").split(":") if one.startswith("/")]
-    folders += _configured(files)
+    folders += configured_folders(files)[:_MOST_FOLDERS]
     for folder in library_folders(files):
         folders += [folder, *(f"{folder}/{name}/lib" for name in ("openmpi", "mpich", "mvapich2")), f"{folder}/mpich"]
     for python in pythons:
@@ -78,14 +78,6 @@ def libraries_in(files: Files, folders: Iterable[str]) -> tuple[MpiLibrary, ...]
                 if library:
                     libraries[path] = library
     return tuple(libraries.values())
-
-
-def _configured(files: Files) -> list[str]:
-    """Return the folders that the loader's configuration names (ldconfig(8))."""
-    folder = "/etc/ld.so.conf.d"
-    paths = [f"{folder}/{name}" for name in files.names(folder)[:_MOST_FOLDERS] if name.endswith(".conf")]
-    lines = [line.strip() for path in ["/etc/ld.so.conf", *paths] for line in files.text(path).splitlines()]
-    return [line for line in lines if line.startswith("/")][:_MOST_FOLDERS]
 
 
 def read_mpi(files: Files, path: str) -> Optional[MpiLibrary]:

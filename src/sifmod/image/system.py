@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
+import posixpath
 import re
 import shlex
 import struct
@@ -26,6 +28,7 @@ _PACKAGE_DATABASE = 32 << 20  # bytes
 _LIBC = 16 << 20  # bytes
 _OS_RELEASE = 16_384  # bytes
 _MOST_FOLDERS = 20
+_MOST_CONFIGURED = 500  # folders, and files, of the loader's configuration
 _MOST_LOCALES = 100  # commands read the list at each start
 # Limits of Linux for the environment of a program (fs/exec.c): no working image sets more.
 _MOST_FILLED_IN = 128 << 10  # bytes from references in one variable: MAX_ARG_STRLEN
@@ -35,8 +38,9 @@ _POINTER = 8  # bytes that the kernel adds for each variable
 # Scripts of the runtime itself, which put PREPEND_PATH and APPEND_PATH around PATH.
 _RUNTIME_SCRIPTS = ("01-base.sh", "94-appsbase.sh", "95-apps.sh", "99-base.sh", "99-runtimevars.sh")
 _ASSIGNMENT = re.compile(r"(?:export +)?([A-Za-z_]\w*)=(.*)")
-# A line, or a command after an assignment, that may change PATH.
-_CHANGES_PATH = re.compile(r"(?<![\w$])PATH=|(?:^|[;&|]|\b(?:then|else|do)\b)\s*(?:\.|source|eval)\s")
+# A line, or a command after an assignment, that may change a variable.
+_CHANGES = r"(?<![\w$]){}\+?=|(?:^|[;&|]|\b(?:then|else|do)\b)\s*(?:\.|source|eval)\s"
+_CONDITION = re.compile(r"\$\{\w+(?!\w|\}|:-)")  # such as ${PATH:+:$PATH}
 
 _REFERENCE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 
@@ -115,6 +119,23 @@ def library_folders(files: Files) -> list[str]:
     return list(dict.fromkeys(filter(None, map(files.resolved, folders))))
 
 
+def configured_folders(files: Files) -> tuple[str, ...]:
+    """Return the folders that the loader's configuration names, with the files that it includes (ldconfig(8))."""
+    folders: dict[str, None] = {}
+    paths = ["/etc/ld.so.conf"]
+    for path in paths:  # which grows
+        for line in files.text(path).splitlines():
+            entry = line.partition("#")[0].strip()
+            word, *patterns = entry.split() or [""]
+            for pattern in patterns if word == "include" else ():
+                folder, _, name = posixpath.join(posixpath.dirname(path), pattern).rpartition("/")
+                included = (f"{folder}/{one}" for one in fnmatch.filter(files.names(folder), name[:_MOST_CONFIGURED]))
+                paths += [one for one in included if one not in paths][: _MOST_CONFIGURED - len(paths)]
+            if entry.startswith("/"):
+                folders[entry.partition("=")[0].rstrip()] = None
+    return tuple(folders)
+
+
 def libc(files: Files, packages: Mapping[str, str]) -> str:
     """Return name and version of the C library, such as `glibc 2.36`; empty if neither file nor package has it."""
     for folder in library_folders(files):
@@ -191,25 +212,27 @@ def environment(files: Files) -> dict[str, str]:
     return variables
 
 
-def search_path(files: Files) -> Optional[tuple[str, ...]]:
-    """Return every folder that PATH may have in the image; None if a script of the image computes it.
+def search_path(files: Files, variable: str = "PATH", default: str = DEFAULT_PATH) -> Optional[tuple[str, ...]]:
+    """Return every folder that a search path may have in the image; None if a script of the image computes it.
 
     Raises:
         ImageError: the variables of the image exceed the limits of Linux.
     """
     variables = environment(files)
-    folders = DEFAULT_PATH.split(":")
+    folders = default.split(":")
+    changes = re.compile(_CHANGES.format(variable))
     folder = f"{_METADATA}/env"
-    for name in files.names(folder):
-        lines = files.text(f"{folder}/{name}").splitlines() if name not in _RUNTIME_SCRIPTS else []
-        for line in (line.strip().rstrip(";") for line in lines):
+    # images of before Singularity 2.3 have one file
+    scripts = [f"{folder}/{name}" for name in files.names(folder) if name not in _RUNTIME_SCRIPTS] or ["/environment"]
+    for script_path in scripts:
+        for line in (line.strip().rstrip(";") for line in files.text(script_path).splitlines()):
             assignment = _ASSIGNMENT.match(line)
-            if assignment and assignment[1] == "PATH":
-                value = _value(assignment[2], {**variables, "PATH": ":".join(folders)})
-                if value is None or re.search(r"[$`;]", value):
+            if assignment and assignment[1] == variable:
+                value = _value(assignment[2], {**variables, variable: ":".join(folders)})
+                if value is None or re.search(r"[$`;]", value) or _CONDITION.search(assignment[2]):
                     return None
                 folders = list(dict.fromkeys([*folders, *value.split(":")]))
-            elif not line.startswith("#") and _CHANGES_PATH.search(line):
+            elif not line.startswith("#") and changes.search(line):
                 return None
     return tuple(one for one in folders if one.startswith("/"))
 

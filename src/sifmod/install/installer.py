@@ -176,8 +176,11 @@ class Installer:
             image_sha256=digest,
             squashfs=squashfs.name,
             locales=contents.locales if contents else (),
+            has_drivers=contents is None or contents.drivers is None or bool(contents.drivers),
             python_version=facts.version if facts else self.spec.python_version,
         )
+        if spec.vendor and not spec.runtime_gpu and runtime.has_minimal_dev:
+            self.warn("; ".join(spec.vendor.kept_out))
         spec = with_mpi(spec, self.site, contents, runtime, say=self.say, warn=self.warn)
         spec = with_slurm(spec, self.site, contents, say=self.say)
         spec = replace(spec, advisories=self._known_problems(spec, runtime, contents, digest))
@@ -246,6 +249,7 @@ class Installer:
             mpi=spec.mpi,
             mpi_env=dict(spec.mpi_env),
             locales=spec.locales,
+            has_drivers=spec.has_drivers,
             misfits=dict(spec.unusable_features),
             features=_features(spec, self.site),
             squashfs=squashfs.name,

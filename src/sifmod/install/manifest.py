@@ -71,6 +71,7 @@ class Manifest:
     # the site's features that programs of the image can't use, each with the reason
     misfits: Mapping[str, str] = field(default_factory=dict)
     locales: tuple[str, ...] = ()  # the image's locales in UTF-8; empty if these are not known
+    has_drivers: bool = True  # whether the image has, or may have, driver libraries of its own
     # file name of its SquashFS, for runtimes that start no SIFs, which the SIF's own partition is, or absolute path
     # of that of a base; empty if there is none
     squashfs: str = ""
@@ -108,6 +109,7 @@ class Manifest:
             mpi_env=self.mpi_env,
             unusable_features=self.misfits,
             locales=self.locales,
+            has_drivers=self.has_drivers,
         )
 
 
@@ -186,7 +188,7 @@ def _checked(data: Mapping[str, Any]) -> Manifest:
     lists["bases"] = tuple(_base(one) for one in data.get("bases", ()))
     manifest = Manifest(**{**{key: data[key] for key in data if key in known}, **lists})
     tables = ("tools", "hashes", "expected_packages", "mpi_env", "misfits", "module_files")
-    kinds = {"image_size": int, "squashfs_size": int, **dict.fromkeys(lists, tuple)}
+    kinds = {"image_size": int, "squashfs_size": int, "has_drivers": bool, **dict.fromkeys(lists, tuple)}
     kinds.update(dict.fromkeys((*tables, "parameters"), dict))  # whose values a spec checks
     for name, value in vars(manifest).items():
         if not isinstance(value, kinds.get(name, str)):

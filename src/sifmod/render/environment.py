@@ -68,8 +68,8 @@ def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     if spec.venv:
         # uv's cache is in the home, mostly another file system: uv would warn that it can't link
         own["UV_LINK_MODE"] = "copy"
-    if spec.runtime_gpu:
-        # read at the start by `AT_START`; for a site's module, which has none, by Apptainer 1.5 (container/runtime.py)
+    if spec.host_libraries_first:
+        # read at the start by `AT_START`
         own["PREPEND_LD_LIBRARY_PATH"] = names.HOST_LIBRARIES
     if spec.vendor and spec.vendor.compat_variable and not (spec.runtime_gpu and spec.uses_compat):
         own[spec.vendor.compat_variable] = NEVER  # `AT_START` is bound for layers too

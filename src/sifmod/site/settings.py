@@ -147,7 +147,7 @@ class Site:
     gpu_libraries: str = described(
         choice(*LIBRARIES),
         "",
-        "Whose libraries programs use on GPUs; by default `host`.",
+        "Whose libraries programs use on GPUs; by default `host` with NVIDIA and `image` with AMD.",
     )
     cuda_compat: str = described(
         choice(*COMPATS),

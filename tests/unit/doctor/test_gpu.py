@@ -36,8 +36,8 @@ def check(
 @pytest.mark.parametrize(
     ("image", "libraries", "severity", "says"),
     [
-        (an_image(rocm="6.2"), "", OK, "'host': --rocm brings the host's"),
-        (an_image(rocm="6.2"), "image", OK, "'image': --rocm is off"),
+        (an_image(rocm="6.2"), "host", OK, "'host': --rocm brings the host's"),
+        (an_image(rocm="6.2"), "", OK, "'image': --rocm is off"),
         (an_image(cuda="12.4"), "", OK, "'host': --nv brings the host's"),
         (an_image(cuda="12.4"), "image", WARNING, "'image': --nv is off"),
     ],
@@ -62,6 +62,32 @@ def test_a_runtime_that_puts_the_image_s_libraries_first_is_told_not_to(number: 
         if finding.topic == "GPU libraries"
     ]
     assert (finding.severity, "PREPEND_LD_LIBRARY_PATH" in finding.why) == (severity, severity == NOTE)
+
+
+@pytest.mark.parametrize(
+    ("number", "libc", "drivers", "is_named"),
+    [
+        ("1.4.5", "glibc 2.17", (), True),
+        ("1.4.5", "glibc 9.9", (), False),
+        ("1.4.5", "glibc 2.17", ("/usr/lib64/libcuda.so.1",), False),
+        ("1.4.5", "glibc 2.17", None, False),
+        ("1.5.0", "glibc 2.17", (), False),
+    ],
+)
+def test_an_image_older_than_the_host_is_named_where_the_runtime_decides(
+    number: str, libc: str, drivers: Optional[tuple[str, ...]], is_named: bool
+) -> None:
+    image = replace(an_image(cuda="12.4"), libc=libc, drivers=drivers, os_id="rocky")
+    found = check_gpus([], image, vendor="nvidia", release=Release("apptainer", number))
+    finding = next(one for one in found if one.topic == "GPU libraries")
+    assert (finding.severity == WARNING, libc in finding.what) == (is_named, is_named)
+    assert ("export SINGULARITYENV_PREPEND_LD_LIBRARY_PATH=/usr/lib64; " in finding.remedy) == is_named
+
+
+def test_a_minimal_dev_keeps_the_gpus_out_where_the_runtime_s_option_is_off() -> None:
+    for vendor, libraries, is_named in (("amd", "", True), ("amd", "host", False), ("nvidia", "", False)):
+        found = check_gpus([], an_image(), vendor=vendor, libraries=libraries, minimal_dev=True)
+        assert any("/dev/kfd" in finding.why for finding in found) == is_named
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """GPU and MPI libraries."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
 from sifmod.image.files import SandboxFiles
-from sifmod.image.gpustack import Component, Torch, demanded, find_compat, find_components, find_torch
+from sifmod.image.gpustack import Component, Torch, demanded, find_compat, find_components, find_drivers, find_torch
 from sifmod.image.python import find_pythons
 from sifmod.image.system import system_packages
 
@@ -157,6 +158,40 @@ def test_other_names_are_no_compat_libraries(top: Path, name: str) -> None:
         write(top, f"{folder}/{name}")
     write(top, f"{folder}/libcuda.so.1")
     assert find_compat(SandboxFiles(top)) == ()
+
+
+ENV = "/.singularity.d/env/90-environment.sh"
+LIBRARY = "/opt/x/libnvidia-ml.so.1"
+
+
+@pytest.mark.parametrize(
+    ("files", "drivers"),
+    [
+        ({LIBRARY: "", "/usr/local/cuda/compat/libcuda.so.1": "", "/usr/lib/libcudart.so.12": ""}, ()),
+        ({LIBRARY: "", ENV: "export LD_LIBRARY_PATH=/opt/x:$LD_LIBRARY_PATH"}, (LIBRARY,)),
+        ({LIBRARY: "", ENV: 'export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-"/opt/x:/opt/y"}"'}, (LIBRARY,)),
+        ({LIBRARY: "", "/environment": "LD_LIBRARY_PATH=/opt/x"}, (LIBRARY,)),
+        ({LIBRARY: "", ENV: "LD_LIBRARY_PATH=$(find-cuda)"}, None),
+        ({LIBRARY: "", ENV: "LD_LIBRARY_PATH=/opt/x${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"}, None),
+        ({LIBRARY: "", ENV: ". /opt/conda/etc/profile.d/conda.sh"}, None),
+        ({LIBRARY: "", "/etc/ld.so.conf": "/opt/x # of NVIDIA\n"}, (LIBRARY,)),
+        ({LIBRARY: "", "/etc/ld.so.conf": "include a/*.conf /b\n", "/etc/a/x.conf": "/opt/x"}, (LIBRARY,)),
+        ({LIBRARY: "", "/etc/ld.so.conf": "include a/*.conf\n", "/etc/a/x.conf": "include ../ld.so.conf"}, ()),
+        ({LIBRARY: "", "/etc/ld.so.conf.d/x.conf": "/opt/x"}, ()),
+        *(
+            ({f"/usr/lib/x86_64-linux-gnu/{name}": ""}, (f"/usr/lib/x86_64-linux-gnu/{name}",))
+            for name in ("libcuda.so", "libnvcuvid.so.1", "libEGL_nvidia.so.0", "libGLX_nvidia.so.470.1")
+        ),
+        ({"/usr/lib64/libnvidia-container.so.1": "", "/usr/lib64/libnvidia-container-go.so.1": ""}, ()),
+        ({"/usr/lib64/libGLdispatch.so.0": "", "/usr/lib64/libEGL.so.1": ""}, ()),
+    ],
+)
+def test_drivers_are_found_where_programs_search(
+    tmp_path: Path, files: Mapping[str, str], drivers: Optional[tuple[str, ...]]
+) -> None:
+    for path, text in files.items():
+        write(tmp_path, path, text)
+    assert find_drivers(SandboxFiles(tmp_path)) == drivers
 
 
 def test_compat_libraries_behind_a_link_out_of_the_image_are_none_of_its_own(top: Path, tmp_path: Path) -> None:

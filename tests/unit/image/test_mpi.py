@@ -85,6 +85,7 @@ def test_a_library_of_a_conda_environment(top: Path) -> None:
 def test_the_library_path_and_the_loader_s_configuration_come_first(top: Path) -> None:
     for folder in ("/a", "/b/c", "/opt/x/lib"):
         put(top, f"{folder}/libmpi.so.12", mpich())
+    write(top, "/etc/ld.so.conf", "include ld.so.conf.d/*.conf\n")
     write(top, "/etc/ld.so.conf.d/mpi.conf", "# MPI\n/b/c\n")
     assert [path for path, *_ in found(top, LD_LIBRARY_PATH="relative:/a")] == [
         "/a/libmpi.so.12",

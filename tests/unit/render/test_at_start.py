@@ -7,16 +7,18 @@ is given that folder in place of `/`. `integration/test_compat.py` runs it uncha
 import itertools
 import os
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from tests.standins_gpu import A100, GEFORCE, write_compat, write_driver
+from tests.standins_gpu import A100, GEFORCE, write_compat, write_driver, write_opengl
 
 from sifmod.container.gpu import VENDORS
 from sifmod.container.runtime import LIBRARY_ORDERS, LibraryOrder
+from sifmod.render.environment import injected_variables
 
-from ..support import Need
+from ..support import Need, a_site, a_spec
 from .cases import ROOT
 
 NVIDIA = VENDORS["nvidia"]
@@ -286,3 +288,24 @@ def test_whose_libraries_come_first_does_not_depend_on_the_release(
     # without the option for GPUs the folder of the host's is empty
     own = start_up(order, tmp_path, need("dash"), image=image, libraries="image")
     assert own == ":".join(filter(None, (image, HOST)))
+
+
+@pytest.mark.parametrize("has_drivers", [False, True])
+@pytest.mark.parametrize("order", LIBRARY_ORDERS, ids=lambda order: f"{order.name} {order.since}")
+def test_an_image_older_than_the_host_loads_its_own_opengl(
+    tmp_path: Path, need: Need, order: LibraryOrder, has_drivers: bool
+) -> None:
+    """Where the runtime searches the image first; its module hides the image's libraries only with a driver in it."""
+    write_opengl(tmp_path / "image", glibc="")
+    write_opengl(tmp_path / "host", glibc="GLIBC_2.99")
+    module = injected_variables(a_spec(gpu="nvidia", has_drivers=has_drivers), a_site())
+    path = f"{DEFAULT}:{HOST}" if order.fills else HOST
+    found = start(tmp_path, need("dash"), LD_LIBRARY_PATH=path, **module)
+    last = found.get("PREPEND_LD_LIBRARY_PATH", "")
+    places = {DEFAULT.split(":")[0]: tmp_path / "image", HOST: tmp_path / "host"}
+    path = ":".join(f"{places.get(one, '')}" for one in f"{last}:{found['LD_LIBRARY_PATH']}".split(":"))
+    call = "import ctypes; ctypes.CDLL('libGLdispatch.so.0')"
+    done = subprocess.run([sys.executable, "-c", call], env={"LD_LIBRARY_PATH": path}, capture_output=True, text=True)
+    assert ("`GLIBC_2.99' not found" in done.stderr, done.returncode) == (
+        (False, 0) if order.fills and not has_drivers else (True, 1)
+    )

@@ -93,7 +93,9 @@ def test_it_sets_what_the_module_of_a_container_sets_without_the_image(
 ) -> None:
     environ = {"HOME": "/home/it's", "USER": "me", "SLURM_JOB_ACCOUNT": "p", "SINGULARITY_BINDPATH": "/mine"}
     libraries = site.gpu_libraries or "host"
-    spec = replace(installed, python=None, venv="", wrappers=(), gpu=site.gpu, gpu_libraries=libraries)
+    spec = replace(
+        installed, python=None, venv="", wrappers=(), gpu=site.gpu, gpu_libraries=libraries, has_drivers=False
+    )
     expected = load(spec, site, environ, syntax=syntax)
     own = ["SIF", "SIFDEMO", "CONTAINERROOT", "RUNSCRIPTS", "RUNSCRIPTSDEMO"]
     own += ["SINGULARITYENV_PREPEND_PATH", "APPTAINERENV_PREPEND_PATH"]
@@ -121,12 +123,13 @@ def test_optional_binds_are_those_that_exist(load: Load, tmp_path: Path, syntax:
 
 
 @SYNTAXES
-@pytest.mark.parametrize(("gpu", "libraries", "on"), [("nvidia", "", "NV"), ("amd", "image", ""), ("amd", "", "ROCM")])
+@pytest.mark.parametrize(("gpu", "libraries", "on"), [("nvidia", "", "NV"), ("amd", "", ""), ("amd", "host", "ROCM")])
 def test_gpu_support_is_switched_on_for_libraries_of_the_host(
     load: Load, tmp_path: Path, syntax: str, gpu: str, libraries: str, on: str
 ) -> None:
     variables = loaded(load, tmp_path, a_site(gpu=gpu, gpu_libraries=libraries), syntax)
     assert [name for name in ("NV", "ROCM") if variables.get(f"SINGULARITY_{name}") == "1"] == ([on] if on else [])
+    assert "SINGULARITYENV_PREPEND_LD_LIBRARY_PATH" not in variables  # nothing is known of the image
 
 
 @SYNTAXES

@@ -5,11 +5,7 @@ local v = {
     family = "container",
     binds = { "/site\\,data:/data 1:ro" },
     optional_binds = { { "/it's/$HOME", "/it's/$HOME" } },
-    runtime_variables = {
-        { "_NV", "1" },
-        { "ENV_PIP_INDEX_URL", "a'b" },
-        { "ENV_PREPEND_LD_LIBRARY_PATH", "/.singularity.d/libs" },
-    },
+    runtime_variables = { { "_NV", "1" }, { "ENV_PIP_INDEX_URL", "a'b" } },
     expanded = { "HOME", "USER" },
     cache = {
         root = "/it's ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}",
@@ -123,7 +119,6 @@ local v = {
         "",
         "Variables in containers only:",
         "  PIP_INDEX_URL=a'b",
-        "  PREPEND_LD_LIBRARY_PATH=/.singularity.d/libs",
         "",
         "Caches below /it's ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}, if it exists where the module is loaded:",
         "  HF_HOME",
