@@ -103,9 +103,12 @@ def differing(apptainer: Mapping[str, str], enroot: Mapping[str, str]) -> dict[s
 
 
 def changed(found: Mapping[str, str]) -> dict[str, str | None]:
-    """Return those of `VALUES`, and of the site's variables, that a command does not have as they were given."""
-    given = {name: VALUES[name] for name in ("BASH_ENV", "BASH_FUNC_hello%%", "EMPTY", "LINES", "QUOTED", "SHELL")}
-    given |= {"MINE": VALUES["SINGULARITYENV_MINE"], "OMP_NUM_THREADS": "4"}
+    """Return those of `VALUES`, and of the site's variables, that a command does not have as they were given.
+
+    Functions of the host stay out of containers.
+    """
+    given: dict[str, str | None] = {name: VALUES[name] for name in ("BASH_ENV", "EMPTY", "LINES", "QUOTED", "SHELL")}
+    given |= {"BASH_FUNC_hello%%": None, "MINE": VALUES["SINGULARITYENV_MINE"], "OMP_NUM_THREADS": "4"}
     last = VALUES["APPTAINERENV_APPEND_PATH"]
     given["PATH"] = f"{found['PATH'].removesuffix(f':{last}')}:{last}"
     return {name: found.get(name) for name, value in given.items() if found.get(name) != value}

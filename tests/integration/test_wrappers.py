@@ -129,9 +129,16 @@ def test_what_bash_env_says_is_not_heard(demo: User, tmp_path: Path) -> None:
     assert demo.out(f"{LOAD}; export BASH_ENV={tmp_path}/noise; {master}") == "nid007"
 
 
-def test_functions_of_the_shell_reach_the_container(demo: User) -> None:
-    out = demo.out(f"{LOAD}; hello() {{ echo hello; }}; export -f hello; start-shell -c hello")
-    assert out == "hello"
+def test_no_function_of_the_host_reaches_the_container(demo: User) -> None:
+    """RHEL, Fedora and SUSE export a `which` with options that the image's lacks; Lmod exports `module`."""
+    export = 'which() { (alias; declare -f) | /usr/bin/which --tty-only --read-alias "$@"; }; export -f which'
+    shell = "which python; env | grep BASH_FUNC; exit 0"
+    shared = "SIFMOD_SHARE_CONTAINER=1 srun -n2 in-container bash -c"
+    for command in ("start-shell -c", "in-container bash -c", "srun -n1 in-container sh -c", shared):
+        done = demo.run(f"{LOAD}; {export}; {command} '{shell}'")
+        assert (set(done.stdout.split()), done.stderr) == ({"/user-software/venv/demo/bin/python"}, ""), command
+    run = "import os, subprocess; subprocess.run('which python', shell=True, check=True, executable='/bin/bash')"
+    assert demo.out(f'{LOAD}; {export}; python -c "{run}"') == "/user-software/venv/demo/bin/python"
 
 
 def test_a_working_directory_that_the_container_does_not_show_is_named(demo: User, tmp_path: Path) -> None:
@@ -395,7 +402,8 @@ def test_a_wrapper_starts_no_process_of_its_own(own_demo: User, tmp_path: Path) 
         own_demo.run(f"{LOAD}; {trace}")
         calls = log.read_text()
         assert not [line for line in calls.splitlines() if "fork(" in line or "clone" in line]
-        assert calls.count("execve(") == 2 + calls.count("ENOENT")
+        # the wrapper, env without the functions of Lmod, the runtime
+        assert calls.count("execve(") == 3 + calls.count("ENOENT")
 
 
 def test_a_long_command_line_takes_linear_time(own_demo: User, tmp_path: Path) -> None:

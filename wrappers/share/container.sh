@@ -218,6 +218,17 @@ set_binds() {
     if [[ $users ]]; then export __SIFMOD_BIND=$users; fi
 }
 
+# find_functions: set sifmod_without to a command that starts another one without the functions that shells of the host export, such as `which` of
+# RHEL, whose options the image's lacks. `bash -p` does not read them, and passes them on.
+find_functions() {
+    local entry entries=()
+    mapfile -d '' entries </proc/self/environ || return 0
+    for entry in "${entries[@]}"; do
+        if [[ $entry == BASH_FUNC_*=* ]]; then sifmod_without+=(-u "${entry%%=*}"); fi
+    done
+    if ((${#sifmod_without[@]})); then sifmod_without=(/usr/bin/env "${sifmod_without[@]}"); fi
+}
+
 # launch COMMAND [ARGUMENT...]: replace this process with the command in the container.
 launch() {
     if in_container; then
@@ -257,11 +268,13 @@ launch() {
     if [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then
         read -ra sifmod_options <<<"$SIFMOD_RUNTIME_OPTIONS"
     fi
+    local sifmod_without=()
+    find_functions
     if [[ ${SIFMOD_SHARE_CONTAINER:-$sifmod_share_container} == @(true|1) ]]; then
         source "$sifmod_root/share/share-container.sh"
         share_container "$sifmod_launch" "$@"
     fi
-    exec "$sifmod_runtime" "$sifmod_launch" "${sifmod_gpu_options[@]}" "${sifmod_options[@]}" "$sifmod_image" "$@"
+    exec "${sifmod_without[@]}" "$sifmod_runtime" "$sifmod_launch" "${sifmod_gpu_options[@]}" "${sifmod_options[@]}" "$sifmod_image" "$@"
 }
 
 # launch_installer KIND COMMAND [ARGUMENT...]: launch python, pip or uv; if it may install or remove packages, refresh the commands after it.

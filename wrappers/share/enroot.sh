@@ -20,10 +20,9 @@ enroot_mount_file() {
 }
 
 # enroot_variables: add what the shell exports, which enroot keeps out of containers. It writes a variable as a line of a file, takes
-# quotes around its value away and empties BASH_ENV, so with-environment sets those that this would change. It starts the command by
-# env if there are functions, whose names no sh can set. `bash -p` has not read them, and passes them on.
+# quotes around its value away and empties BASH_ENV, so with-environment sets those that this would change.
 enroot_variables() {
-    local sifmod_name sifmod_value sifmod_quoted='' sifmod_functions='' sifmod_quote="'\\''" sifmod_line="'\"\$sifmod_newline\"'"
+    local sifmod_name sifmod_value sifmod_quoted='' sifmod_quote="'\\''" sifmod_line="'\"\$sifmod_newline\"'"
     while IFS= read -r sifmod_name; do
         case $sifmod_name in
         PATH | LD_LIBRARY_PATH | SHELL | _ | ENROOT_* | SINGULARITY_* | APPTAINER_* | __SIFMOD_QUOTED | sifmod_*) continue ;;
@@ -37,13 +36,6 @@ enroot_variables() {
         fi
     done < <(compgen -e)
     wait "$!" || :
-    while IFS= read -rd '' sifmod_value; do
-        if [[ -z ${sifmod_contained-} && $sifmod_value == BASH_FUNC_*%%=* ]]; then
-            sifmod_value=${sifmod_value//\'/$sifmod_quote}
-            sifmod_functions+=" '${sifmod_value//$'\n'/$sifmod_line}'"
-        fi
-    done <"/proc/$BASHPID/environ"
-    if [[ -n $sifmod_functions ]]; then sifmod_quoted+="set -- env$sifmod_functions \"\$@\";"; fi
     if [[ -n $sifmod_quoted ]]; then
         export __SIFMOD_QUOTED=$sifmod_quoted
         sifmod_enroot+=(-e __SIFMOD_QUOTED)
@@ -69,10 +61,10 @@ drop_variables() {
 # start_container COMMAND [ARGUMENT...]: replace this process with the command in the container
 start_container() {
     local -a sifmod_enroot=()
-    local sifmod_folder sifmod_contained='' sifmod_place=$PWD sifmod_folders=(/tmp /var/tmp "${PWD:-/}")
+    local sifmod_folder sifmod_place=$PWD sifmod_folders=(/tmp /var/tmp "${PWD:-/}")
     # sifmod looks into containers with these options, which have a counterpart: the module's bind paths and variables, nothing else
     if [[ ${SIFMOD_RUNTIME_OPTIONS-} == "${sifmod_contained_options[*]}" ]]; then
-        sifmod_place=/ sifmod_folders=() sifmod_contained=yes
+        sifmod_place=/ sifmod_folders=()
         export "${sifmod_contained_variables[@]}"
         drop_variables
     elif [[ -n ${SIFMOD_RUNTIME_OPTIONS-} ]]; then

@@ -267,5 +267,5 @@ share_container() {
         --wd="/proc/$sifmod_container/root$sifmod_here" /usr/bin/env ${sifmod_late[@]+"${sifmod_late[@]}"})
     if ((${#sifmod_dropped[@]})); then unset "${sifmod_dropped[@]}"; fi
     if ((${#sifmod_made[@]})); then export "${sifmod_made[@]}"; fi
-    exec "${sifmod_enter[@]}" "$@"
+    exec "${sifmod_without[@]}" "${sifmod_enter[@]}" "$@"
 }

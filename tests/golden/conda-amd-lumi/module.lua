@@ -9,7 +9,6 @@ local v = {
     env_name = "PYTORCH",
     binds = {
         "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts:/runscripts:ro",
-        "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro",
     },
     optional_binds = {
         { "/var/spool/slurmd", "/var/spool/slurmd" },
@@ -24,7 +23,6 @@ local v = {
         { "/appl", "/appl" },
     },
     runtime_variables = {
-        { "_ROCM", "1" },
         { "ENV_CONDA_DEFAULT_ENV", "pytorch" },
         { "ENV_CONDA_EXE", "/opt/miniconda3/bin/conda" },
         { "ENV_CONDA_PREFIX", "/opt/miniconda3/envs/pytorch" },
@@ -44,7 +42,6 @@ local v = {
         { "ENV_WITH_VENV", "source /user-software/venv/pytorch/bin/activate" },
         { "ENV__CE_CONDA", "" },
         { "ENV__CE_M", "" },
-        { "ENV_PREPEND_LD_LIBRARY_PATH", "/.singularity.d/libs" },
         { "ENV_PYTHONHOME", "" },
         { "ENV_PYTHONNOUSERSITE", "1" },
         { "ENV_UV_LINK_MODE", "copy" },
@@ -54,7 +51,7 @@ local v = {
         venv = "pytorch",
         packed_bind = "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.squashfs:/user-software:ro,image-src=/",
         directory_bind = "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software",
-        at_start = "",
+        at_start = "/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro",
         layers_at = "/user-layers/",
         most_layers = 8,
         most_manifest = 1048576,

@@ -342,7 +342,8 @@ def test_the_command_gets_the_variables_of_the_shell_word_for_word(install: Inst
         "BASH_FUNC_a.b%%": "() {  :\n}",
     }
     found = environment(install(), tmp_path, **values, LD_LIBRARY_PATH="/host")
-    assert {name: found.get(name) for name in values} == {**values, "SINGULARITYENV_INNER": None}
+    lacking = dict.fromkeys(("SINGULARITYENV_INNER", "BASH_FUNC_hello%%", "BASH_FUNC_a.b%%"))
+    assert {name: found.get(name) for name in values} == {**values, **lacking}
     assert found["INNER"] == values["SINGULARITYENV_INNER"]
     assert found["VIRTUAL_ENV"] == "/user-software/venv/demo"
     assert found["OF_IMAGE"] == "1"
@@ -350,6 +351,16 @@ def test_the_command_gets_the_variables_of_the_shell_word_for_word(install: Inst
     assert ":/image/bin:/usr/local/sbin:" in found["PATH"]
     assert "LD_LIBRARY_PATH" not in found
     assert not [name for name in found if "SIFMOD_Q" in name or name.startswith(("sifmod_n", "SINGULARITY", "ENROOT"))]
+
+
+def test_a_sh_that_is_bash_passes_no_functions_of_the_host_on(tmp_path: Path) -> None:
+    """For pyxis, which lets all variables of the job in."""
+    script = tmp_path / "with-environment"
+    script.write_text(text_of("runscripts/with-environment", a_spec(squashfs="x.sqsh"), ENROOT))
+    environ = {"BASH_FUNC_which%%": "() {  :\n}", "MINE": "1"}
+    command = ["/bin/bash", "--posix", str(script), "env"]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert ("MINE=1\n" in done.stdout, "BASH_FUNC" in done.stdout, done.stderr) == (True, False, "")
 
 
 def test_it_starts_in_the_working_directory_or_the_home(install: Install, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ sifmod_share_container=false
 sifmod_master_suffix=''
 sifmod_binds=(
     /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts:/runscripts:ro
-    /projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro
 )
 sifmod_optional_binds=(
     /var/spool/slurmd /var/spool/slurmd
@@ -41,16 +40,14 @@ sifmod_structural=(
     'WITH_VENV=source /user-software/venv/pytorch/bin/activate' _CE_CONDA= _CE_M=
 )
 sifmod_unset=()
-sifmod_injected=(
-    PREPEND_LD_LIBRARY_PATH=/.singularity.d/libs PYTHONHOME= PYTHONNOUSERSITE=1 UV_LINK_MODE=copy
-)
+sifmod_injected=(PYTHONHOME= PYTHONNOUSERSITE=1 UV_LINK_MODE=copy)
 sifmod_proxies=()
 sifmod_exported=(NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3 SIFMOD_TASK_GPUS=own)
 sifmod_locales=()
 sifmod_image_python=/opt/miniconda3/envs/pytorch/bin/python3
 sifmod_python=/user-software/venv/pytorch/bin/python
-sifmod_gpu_device=/dev/kfd
-sifmod_gpu_variable=_ROCM
+sifmod_gpu_device=''
+sifmod_gpu_variable=''
 sifmod_visible=(ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL)
 sifmod_gpus='/dev/dri/renderD*'
 sifmod_node_caches=(
@@ -66,7 +63,7 @@ sifmod_packed_bind=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm
 sifmod_venv_path=/user-software/venv/pytorch
 sifmod_directory_bind=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software:/user-software
 sifmod_layers=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/user-software.layers
-sifmod_at_start=''
+sifmod_at_start=/projappl/project_1/EasyBuild/SW/container/PyTorch/2.2.0-rocm-5.6.1/runscripts/at-start.sh:/.singularity.d/env/99-sifmod.sh:ro
 sifmod_bases=()
 
 # the same in every installation
