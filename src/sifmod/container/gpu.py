@@ -291,8 +291,9 @@ _NVIDIA = Vendor(
         *("nvidia-smi", "nvidia-debugdump", "nvidia-persistenced"),
         *("nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
     ),
-    # 98-nvidia.sh (4.1.2) does nothing without the first, and brings no compute library without the second
-    brought_by=MappingProxyType({"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}),
+    # 98-nvidia.sh (4.1.2) does nothing without the first, and brings by the second: with `all`, as --nv, also the
+    # libraries of graphics and video
+    brought_by=MappingProxyType({"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "all"}),
     tool="nvidia-smi",
     queries=(
         ("--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"),

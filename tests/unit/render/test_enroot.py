@@ -212,17 +212,20 @@ def test_a_lost_image_is_named(install: Install) -> None:
     assert commands.refusal(126) == f"the image for enroot, {image}, is gone: reinstall the module with: eb --rebuild"
 
 
+@pytest.mark.parametrize("own", ["", "video"])
 @pytest.mark.parametrize("there", [True, False])
-def test_enroot_is_asked_for_the_gpus_where_there_are_some(install: Install, tmp_path: Path, there: bool) -> None:
+def test_enroot_is_asked_for_the_gpus_where_there_are_some(
+    install: Install, tmp_path: Path, there: bool, own: str
+) -> None:
     commands = install(gpu="nvidia")
     if there:
         (tmp_path / "nvidiactl").touch()
     path = commands.top / "runscripts/values.sh"
     path.write_text(path.read_text().replace("/dev/nvidiactl", str(tmp_path / "nvidiactl")))
-    call = commands("python", NVIDIA_DRIVER_CAPABILITIES="all")
+    call = commands("python", NVIDIA_DRIVER_CAPABILITIES=own)
     assert ("NVIDIA_VISIBLE_DEVICES" in call["env"]) == there
     assert call["environ"].get("NVIDIA_VISIBLE_DEVICES") == ("all" if there else None)
-    assert call["environ"]["NVIDIA_DRIVER_CAPABILITIES"] == "all"
+    assert call["environ"]["NVIDIA_DRIVER_CAPABILITIES"] == (own or ("all" if there else ""))
 
 
 def test_the_python_that_compares_user_software_sees_nothing_else(install: Install, tmp_path: Path) -> None:

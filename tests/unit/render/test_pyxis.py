@@ -545,9 +545,10 @@ def test_pyxis_needs_a_site_with_enroot(site: Site, said: str) -> None:
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("own", ["", "video"])
 @pytest.mark.parametrize("there", [True, False])
 def test_enroot_is_asked_for_the_gpus_where_there_are_some(
-    run: RunJob, installed: ContainerSpec, tmp_path: Path, there: bool
+    run: RunJob, installed: ContainerSpec, tmp_path: Path, there: bool, own: str
 ) -> None:
     spec = replace(installed, gpu="nvidia")
     if there:
@@ -555,11 +556,11 @@ def test_enroot_is_asked_for_the_gpus_where_there_are_some(
     write_out(spec, ENROOT)
     path = Path(spec.installdir, "runscripts/values.sh")
     path.write_text(path.read_text().replace("/dev/nvidiactl", shlex.quote(str(tmp_path / "nvidiactl"))))
-    environ = {"NVIDIA_DRIVER_CAPABILITIES": "all"}
+    environ = {"NVIDIA_DRIVER_CAPABILITIES": own}
     call = run(Job("Demo/1", ("x.py",), pyxis=True), spec, environ=environ)
     assert ("NVIDIA_VISIBLE_DEVICES" in call["env"]) == there
     assert call["environ"].get("NVIDIA_VISIBLE_DEVICES") == ("all" if there else None)
-    assert call["environ"]["NVIDIA_DRIVER_CAPABILITIES"] == "all"
+    assert call["environ"]["NVIDIA_DRIVER_CAPABILITIES"] == (own or ("all" if there else ""))
 
 
 # In the container

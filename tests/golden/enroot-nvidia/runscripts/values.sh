@@ -56,7 +56,7 @@ declare -gA sifmod_unmountable_words=(
 sifmod_contained_variables=(
     ENROOT_LOGIN_SHELL=no ENROOT_MOUNT_HOME=no ENROOT_REMAP_ROOT=no ENROOT_ROOTFS_WRITABLE=no
 )
-sifmod_brought_by=(NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility)
+sifmod_brought_by=(NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=all)
 sifmod_passed='HF_HOME NVIDIA_DRIVER_CAPABILITIES NVIDIA_VISIBLE_DEVICES OMP_NUM_THREADS'
 sifmod_directory=/apps/PyTorch/24.03-ngc/user-software
 sifmod_packed=/apps/PyTorch/24.03-ngc/user-software.squashfs
