@@ -1,10 +1,12 @@
-# Shared by the commands that change layers, which source it after packing.sh. Layers are the files 1.squashfs, 2.squashfs ... in one
-# folder. The newest has the highest number, and is the first below the user's own software.
+# Shared by the commands that pack or change layers, which source it after container.sh. Layers are the files 1.squashfs, 2.squashfs ...
+# in one folder. The newest has the highest number, and is the first below the user's own software.
 #
 # Shells and jobs that have the module loaded name these files, and can't start a container without them. So a layer that is one no
 # longer gets a mark, N.unused, and its name stays, for what is packed now: that takes no space, and has what they look for.
 # Each file above the layers has its mark, at every moment.
 # shellcheck shell=bash disable=SC2034,SC2154 # variables are shared with those scripts
+
+source "$sifmod_root/share/packing.sh"
 
 # newest_layer: print the path of the newest layer, without its ending; nothing if there is none.
 newest_layer() {

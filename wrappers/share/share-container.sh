@@ -180,37 +180,6 @@ is_here() {
     [[ . -ef $path ]]
 }
 
-# may_be_there PATH: whether the container has it, as far as can be seen: the kernel lets nobody outside of it into packed user
-# software and other images that are bound. Their mount points are listed, but can't be looked at.
-may_be_there() {
-    local root=/proc/$sifmod_container/root parent=$1 child='' entry
-    if [[ -e $root$1 || -L $root$1 ]]; then return 0; fi
-    until [[ -z $parent || -e $root$parent ]]; do
-        child=$parent parent=${parent%/*}
-    done
-    for entry in "$root$parent"/*; do
-        if [[ $entry == "$root$child" && ! -L $entry ]]; then return 0; fi
-    done
-    return 1
-}
-
-# has_command COMMAND: whether the container has it; one that can't be seen is looked for when it starts
-has_command() {
-    local folder folders
-    case $1 in
-    *=*) return 1 ;;
-    /*) may_be_there "$1" ;;
-    */*) [[ -e $1 ]] ;;
-    *)
-        IFS=: read -ra folders <<<"$sifmod_path"
-        for folder in "${folders[@]}"; do
-            if may_be_there "$folder/$1"; then return 0; fi
-        done
-        return 1
-        ;;
-    esac
-}
-
 # can_enter COMMAND: whether this task can enter the container as it would start its own; sets sifmod_here to the working directory
 can_enter() {
     local name value
@@ -237,8 +206,8 @@ can_enter() {
             return 1
         fi
     fi
-    # the message and the exit status for that are the runtime's
-    has_command "$1" || sifmod_obstacle="it has no '$1'"
+    # env would take the name for a variable, or an option
+    if [[ $1 == *=* || $1 == -* ]]; then sifmod_obstacle="${1@Q} is the name of the command"; fi
     [[ -z $sifmod_obstacle ]]
 }
 

@@ -53,11 +53,6 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("quote", ["'", '"'])
-def test_a_node_list_may_be_quoted(get_master: GetMaster, quote: str) -> None:
-    assert get_master(f"{quote}nid[007-009],b1{quote}").stdout == "nid007\n"
-
-
 @pytest.mark.parametrize(
     "nodelist", [*HOSTILE, "nid[a-b]", "nid[001", "nid[-3]", "*", "a\nb", "~", "\\", ",", "a,", "a,,b", "a,$(touch x)"]
 )

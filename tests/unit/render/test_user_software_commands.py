@@ -413,7 +413,8 @@ def test_what_packing_reads_is_waited_for_where_a_site_ends_idle_shells(installe
 def test_a_step_that_fails_is_named_in_words_and_not_as_a_function(installed: ContainerSpec) -> None:
     texts = [path.read_text() for path in (ROOT / "wrappers").rglob("*") if path.is_file()]
     functions = {name for text in texts for name in re.findall(r"(?m)^(\w+)\(\)", text)}
-    steps = sorted({name for text in texts for name in re.findall(r"\btry (\w+)", text)} & functions)
+    tried = re.compile(r"(?m)(?:^|;) *(?:then )?try (\w+)")
+    steps = sorted({name for text in texts for name in tried.findall(text)} & functions)
     assert len(steps) > 5
     script = (
         'while read -r step; do (said=why; eval "$step() { printf why; return 1; }"; try "$step"); done <<\'END\'\n'
