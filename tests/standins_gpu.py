@@ -23,6 +23,14 @@ def write_driver(folder: Path, version: str, *models: str) -> None:
         (cards / f"0000:0{number}:00.0/information").write_text(text)
 
 
+def write_devices(dev: Path, *names: str) -> Path:
+    """Write files in place of devices, and return their folder."""
+    for name in names:
+        (dev / name).parent.mkdir(parents=True, exist_ok=True)
+        (dev / name).touch()
+    return dev
+
+
 def write_compat(folder: Path, version: str) -> Path:
     """Write compat libraries without content, and return their folder; nothing without a version."""
     if version:

@@ -175,6 +175,7 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
         ("driver", _driver(found)),
         ("demands", found.demand),
         ("compat libraries", "\n".join(f"{one.version} in {one.where}" for one in found.compat)),
+        ("driver libraries", "\n".join(found.drivers or ())),
         ("labels", "\n".join(f"{name}: {value}" for name, value in sorted(found.labels.items()))),
         ("environment", "\n".join(f"{name}={value}" for name, value in found.environment.items())),
     ]

@@ -53,6 +53,8 @@ class Vendor:
     gpus: str  # shell pattern of the device files, one for each GPU
     hints: str  # pattern of image names, and of lower-case scripts, for its GPUs
     setups: Mapping[str, Setup] = field(default_factory=dict)  # other ways than `option`, by their name in site files
+    # devices that programs need and the driver does not make, each with the command that does
+    made_devices: Mapping[str, str] = field(default_factory=dict)
     commands: tuple[str, ...] = ()  # commands of the host that the runtime's option brings into a container
     # variables that bring its devices and the host's libraries into a container of a runtime without such an option,
     # each with the value that it has unless the user sets another; empty if none is needed
@@ -60,6 +62,7 @@ class Vendor:
     # whose libraries programs use unless the site or the easyconfig says otherwise, one of `LIBRARIES`
     libraries: str = "host"
     driver_library: str = ""  # library that must be that of the host's driver; empty if images have all that they need
+    paths: tuple[str, ...] = ()  # variables that name files and folders for its libraries and compilers
     caches: tuple[str, ...] = ()  # variables with the cache folders of its libraries
     collectives: str = ""  # library for communication between its GPUs; the names of its variables begin with this name
     built_for: str = ""  # variable with the architectures for which PyTorch and its extensions are built
@@ -207,6 +210,7 @@ _AMD = Vendor(
     # images have all that programs need, and an older ROCm of the host must not come before (apptainer#1621)
     libraries="image",
     visibility=("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
+    paths=("ROCM_PATH", "NCCL_TOPO_FILE"),
     caches=("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"),
     collectives="RCCL",
     built_for="PYTORCH_ROCM_ARCH",
@@ -270,8 +274,10 @@ _NVIDIA = Vendor(
     option="nv",
     device="/dev/nvidiactl",
     gpus="/dev/nvidia[0-9]*",
+    made_devices=MappingProxyType({"/dev/nvidia-uvm": "nvidia-modprobe -u -c=0"}),
     driver_library="libcuda.so.1",
     visibility=("CUDA_VISIBLE_DEVICES",),
+    paths=("CUDA_HOME", "CUDA_PATH", "NCCL_TOPO_FILE"),
     caches=("CUDA_CACHE_PATH",),
     collectives="NCCL",
     built_for="TORCH_CUDA_ARCH_LIST",

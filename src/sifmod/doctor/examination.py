@@ -16,10 +16,11 @@ from sifmod.container.gpu import LIBRARIES, VENDORS, uses_compat, vendor_of
 from sifmod.container.spec import image_is_gone
 from sifmod.doctor.advisories import container_advisories, node_advisories
 from sifmod.doctor.gpu import check_gpus
+from sifmod.doctor.gpuneeds import Scene, check_gpu_needs
 from sifmod.doctor.gpusetup import check_gpu_setup
 from sifmod.doctor.host import check_host
 from sifmod.doctor.mpi import check_mpi
-from sifmod.doctor.site import is_seen, unseen
+from sifmod.doctor.site import is_seen, unseen, with_binds
 from sifmod.eb.space import SoftwareSpace
 from sifmod.errors import ImageError, RuntimeMissingError
 from sifmod.finding import NOTE, OK, PROBLEM, WARNING, Finding
@@ -30,7 +31,7 @@ from sifmod.host.runtime import Release, find_runtime, has_minimal_dev, release_
 from sifmod.host.versions import host_versions
 from sifmod.image.elf import read_library
 from sifmod.image.files import SandboxFiles
-from sifmod.image.inspection import Inspection, inspect_image
+from sifmod.image.inspection import Inspection, inspect_image, open_image
 from sifmod.image.system import glibc_problem
 from sifmod.inside.consistency import Package, hidden, hidden_modules, of_name, of_pythonpath, shown
 from sifmod.install.advice import container_subject, node_subject
@@ -162,6 +163,9 @@ def examine_host(host: Host, space: SoftwareSpace, *, image_size: int = 0) -> It
             count = sum(other.name == gpu.name for other in gpus.gpus)
             yield Finding(OK, "GPU", f"{count} x {gpu.name}, driver {gpus.driver or 'of unknown version'}")
     yield from check_gpu_setup(host.site, host.release)
+    for vendor in VENDORS.values():
+        if os.path.exists(vendor.device):  # noqa: PTH110 - without an error where a folder above is not ours
+            yield from check_gpu_needs(Scene(vendor, os.environ))
     yield from node_advisories(host.advisories, host.node)
 
 
@@ -184,6 +188,9 @@ def examine_container(target: Target, host: Host) -> Iterator[Finding]:
             yield from _fit(
                 host.gpus, target, image, site, vendor=target.gpu, release=host.release, minimal_dev=minimal
             )
+            vendor = VENDORS.get(vendor_of(image.stacks) if target.gpu is None else target.gpu)
+            if vendor:
+                yield from check_gpu_needs(Scene(vendor, os.environ, image, lambda path: _lacks(target, path, site)))
             misfit = slurm_misfit(site, image)
             compared = _of_features(target, site, without=names.SLURM_FEATURE if misfit else "")
             yield from check_libraries(image, [*site.binds, *site.optional_binds, *target.binds, *compared])
@@ -316,6 +323,17 @@ def _fit(
     return check_gpus(
         gpus, image, vendor=vendor, libraries=libraries, uses_compat=compat, release=release, minimal_dev=minimal_dev
     )
+
+
+def _lacks(target: Target, path: str, site: Site) -> bool:
+    """Return whether a path is missing in a container; not if its image can't be read."""
+    here = with_binds(site, target.installation.binds if target.installation else (), os.environ)
+    binds = (*here.binds, *here.optional_binds, *target.binds, *_of_features(target, site))
+    here = replace(here, binds=tuple(Bind(bind.destination, bind.destination) for bind in binds))
+    if not target.image or is_seen(Path(path), here, os.environ):
+        return False
+    with open_image(target.image) as (_known, files):
+        return files is not None and not files.resolved(path)
 
 
 def _subject(target: Target, image: Optional[Inspection], host: Host) -> Subject:

@@ -275,6 +275,19 @@ def is_seen(path: Path, site: Site, environ: Mapping[str, str]) -> bool:
     return any(folder and path.is_relative_to(folder) for folder in folders)
 
 
+def _bind_variable(environ: Mapping[str, str]) -> str:
+    return "APPTAINER_BIND" if shutil.which("apptainer") or "APPTAINER_BIND" in environ else "SINGULARITY_BIND"
+
+
+def with_binds(site: Site, binds: Sequence[str], environ: Mapping[str, str]) -> Site:
+    """Return a site with the bind paths of an installation and of the user, and the working directory, too."""
+    inner = [Bind(str(Path.cwd()), str(Path.cwd()))]
+    for text in (environ.get(_bind_variable(environ), ""), *(one.partition(", if ")[0] for one in binds)):
+        with contextlib.suppress(ValueError):  # sifmod's own, and what the runtime will refuse
+            inner += Bind.parse_list(text)
+    return replace(site, binds=(*site.binds, *inner))
+
+
 @dataclass(frozen=True)
 class Unseen:
     """A path of this host that containers lack, and the command that binds it too."""
@@ -295,14 +308,10 @@ def unseen(words: Sequence[str], binds: Sequence[str], site: Site, environ: Mapp
         site: the settings of the cluster.
         environ: the environment of the user.
     """
-    variable = "APPTAINER_BIND" if shutil.which("apptainer") or "APPTAINER_BIND" in environ else "SINGULARITY_BIND"
+    variable = _bind_variable(environ)
     given = environ.get(variable, "")
     working = Path.cwd()
-    inner = [Bind(str(working), str(working))]
-    for text in (given, *(one.partition(", if ")[0] for one in binds)):
-        with contextlib.suppress(ValueError):  # sifmod's own, and what the runtime will refuse
-            inner += Bind.parse_list(text)
-    here = replace(site, binds=(*site.binds, *inner))
+    here = with_binds(site, binds, environ)
     links = [_container_home(environ), *(bind.source for bind in here.binds if bind.source == bind.destination)]
     behind = replace(
         here, binds=(*here.binds, *(Bind(path, path) for path in map(os.path.realpath, filter(None, links))))

@@ -20,6 +20,7 @@ Files = ImageFiles[Any]
 
 CUDA, ROCM, NCCL, RCCL = "CUDA", "ROCm", "NCCL", "RCCL"
 CUDART = "cudart"  # CUDA's runtime library
+IBVERBS = "libibverbs"  # without it NCCL and RCCL use no InfiniBand
 
 # Their package names in pip, conda and Linux distributions.
 _PIP = {
@@ -31,6 +32,7 @@ _PIP = {
 _CONDA = {
     CUDA: ("cuda-cudart", "cudatoolkit", "cuda-version"),
     NCCL: ("nccl",),
+    IBVERBS: ("rdma-core", "libibverbs"),
     OPEN_MPI: ("openmpi",),
     MPICH: ("mpich",),
 }
@@ -137,6 +139,11 @@ def _from_files(files: Files) -> Iterable[Component]:
         match = re.search(r"/libcudart\.so\.(\d{1,4}(\.\d{1,4}){2})$", path, re.ASCII)
         if match and files.is_file(path):
             yield Component(CUDART, match[1], path)
+            break
+    for path in (f"{folder}/{name}" for folder in library_folders(files) for name in files.names(folder)):
+        match = re.search(r"/libibverbs\.so\.1\.\d{1,4}\.(\d{1,4}(\.\d{1,4})*)$", path, re.ASCII)
+        if match:
+            yield Component(IBVERBS, match[1], path)
             break
     for folder in ("/opt/rocm", *(f"/opt/{one}" for one in files.names("/opt") if one.startswith("rocm-"))):
         match = re.match(r"\d+\.\d[\d.]*", files.text(f"{folder}/.info/version"))

@@ -179,6 +179,9 @@ class Installer:
             has_drivers=contents is None or contents.drivers is None or bool(contents.drivers),
             python_version=facts.version if facts else self.spec.python_version,
         )
+        if spec.host_libraries_first and contents and contents.drivers:
+            drivers = few([one_line(path) for path in contents.drivers])
+            self.say(f"the image has driver libraries of its own, so the host's come first: {drivers}")
         if spec.vendor and not spec.runtime_gpu and runtime.has_minimal_dev:
             self.warn("; ".join(spec.vendor.kept_out))
         spec = with_mpi(spec, self.site, contents, runtime, say=self.say, warn=self.warn)
