@@ -38,7 +38,7 @@ def test_only_a_driver_in_the_image_lets_the_module_put_the_host_s_first(
         kept = "central" if mode == "unpacked" else mode
         easyconfig = user.prefix / "Demo-1.0.eb"
         easyconfig.write_text(f"{HEAD}sources = ['{image}']\nimage_mode = '{kept}'\n{OWN}")
-        log = user.eb(str(easyconfig), "--rebuild")
+        log = user.eb(str(easyconfig), "--rebuild").stdout
         assert ("driver libraries of its own, so the host's come first: /opt/x/libnv" in log) == has_drivers
         recorded = json.loads((user.installdir("Demo/1.0") / "share/sifmod.json").read_text())
         assert recorded["has_drivers"] == has_drivers

@@ -52,6 +52,7 @@ from sifmod.render.templates import render, uv_command
 from sifmod.site.advisories import load_advisories
 from sifmod.site.settings import Site
 from sifmod.text import quoting
+from sifmod.text.printable import few, one_line
 from sifmod.text.progress import QUIET, Progress
 from sifmod.usersoftware.commands import refresh_commands, remove_commands
 from sifmod.usersoftware.layers import layer_binds, trees_below
