@@ -55,6 +55,13 @@ def test_the_catalogue_has_lines_that_run(owner: User, tmp_path: Path) -> None:
     assert output.read_text().splitlines()[-1] == "hello"
 
 
+def test_verify_names_a_node_that_does_not_know_the_user(owner: User) -> None:
+    done = owner.run("unshare --user --map-user=12345 sifmod verify", status=1)
+    assert "has no entry for you (getent passwd 12345)" in done.stdout
+    assert "try on another node" in done.stdout
+    assert "eb --rebuild" not in done.stdout
+
+
 def test_verify_is_content_with_an_install_and_with_eb_s_own_check(owner: User) -> None:
     status, found = verified(owner, "--eb")
     assert status == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -107,12 +108,23 @@ def verify(
     with progress.step(f"{installation.module}: starting the container"):
         findings = [*_running(installation, remedy), *packages_in_container(installation)]
     if worst(findings) == PROBLEM:
-        try:
-            find_install_runtime(site)
-        except RuntimeMissingError as error:  # no reinstall mends that
+        problem = _problem_of_node(site)
+        if problem:  # no reinstall mends that
             why, remedy = "no container starts on this host", "try on another node, or start none: sifmod verify --fast"
-            findings = [Finding(PROBLEM, "sanity check", f"not done: {error}", why, remedy)]
+            findings = [Finding(PROBLEM, "sanity check", f"not done: {problem}", why, remedy)]
     yield from findings
+
+
+def _problem_of_node(site: Site) -> str:
+    """Return why this node starts no container, whatever the installation; empty if that is not known."""
+    try:
+        find_install_runtime(site)
+        pwd.getpwuid(os.geteuid())
+    except RuntimeMissingError as error:
+        return str(error)
+    except KeyError:
+        return f"the user database of this node has no entry for you (getent passwd {os.geteuid()})"
+    return ""
 
 
 def difference_from_packed(installation: Installation) -> str:
