@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.programs import write_program
+from tests.waiting import until
 
 from conftest import DEMO_MODULE, LUMI_MODULE, User
 
@@ -107,6 +108,33 @@ def test_find_exec_and_a_relative_entry_of_the_search_path(demo: User, tmp_path:
     root = demo.installdir(DEMO_MODULE)
     out = demo.out(f"cd {root}; PATH=bin:$PATH; cd /tmp; cd {root}; python -c 'import sys; print(sys.prefix)'")
     assert out == "/user-software/venv/demo"
+
+
+_KEEPS_RUNNING = """
+import os, sys, time
+result = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
+if sys.argv[2:] and os.fork():
+    os._exit(0)
+end = time.monotonic() + (240 if sys.argv[2:] else 5)
+try:
+    while time.monotonic() < end:
+        os.listdir(os.path.dirname(os.__file__) + "/xml")
+        time.sleep(0.1)
+    os.write(result, b"there")
+except OSError:
+    os.write(result, b"gone")
+"""
+
+
+@pytest.mark.parametrize(("daemon", "image"), [("", "there"), ("daemon", "gone")])
+def test_a_daemon_loses_the_image_and_a_background_job_keeps_it(
+    demo: User, tmp_path: Path, daemon: str, image: str
+) -> None:
+    """As the documentation has it: the container ends with its command."""
+    (tmp_path / "server.py").write_text(_KEEPS_RUNNING)
+    result = tmp_path / "result"
+    demo.run(f"{LOAD}; cd {tmp_path}; python server.py {result} {daemon} </dev/null >/dev/null 2>&1 & wait $!")
+    until(lambda: result.read_text() == image)
 
 
 def test_from_inside_the_container(demo: User, lumi: User) -> None:
