@@ -178,6 +178,13 @@ def examine_container(target: Target, host: Host) -> Iterator[Finding]:
         severity, remedy = (WARNING, _ON_NODES) if is_unpacked else (NOTE, "")
         yield Finding(severity, "image", target.missing_image, "it is not compared with this host", remedy)
     if target.image:
+        loaded = os.environ.get("CONTAINERROOT")
+        if loaded and not target.installation:
+            what, why = (
+                f"the module of '{loaded}' is loaded",
+                "containers of any image get its variables and bind paths",
+            )
+            yield Finding(WARNING, "image", what, why, "module unload")
         try:
             image = inspect_image(target.image)
         except ImageError as error:
@@ -229,6 +236,11 @@ def _of_the_host(item: Installation, site: Site) -> Iterator[Finding]:
             yield Finding(WARNING, "packages", f"{what}, which is gone", "imports fail", "pip uninstall it")
         elif lacking:
             yield Finding(WARNING, "packages", what, "no bind path contains that, so imports fail", lacking.way)
+    home = os.environ.get("HOME", "/")
+    has_cache = "NUMBA_CACHE_DIR" in {*os.environ, *site.cache, *site.container_env}
+    if "numba" in known and not os.access(home, os.W_OK) and not has_cache:
+        what, why = f"numba can't write its cache: '{home}' is closed", "packages that cache with it can't be imported"
+        yield Finding(WARNING, "numba", what, why, "export NUMBA_CACHE_DIR, or name it in [cache] of the site file")
     binds = (*site.binds, *site.optional_binds, *_of_features(Target(installation=item), site))
     if "submitit" in known and not any(Path(bind.destination).name == "srun" for bind in binds):
         what = "submitit finds no srun in the container, so its AutoExecutor runs jobs on this host, not in Slurm"

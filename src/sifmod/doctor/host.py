@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from sifmod.doctor.indexes import check_indexes
 from sifmod.doctor.runtime import check_runtime
-from sifmod.doctor.site import check_site, nearest
+from sifmod.doctor.site import check_site, is_seen, nearest
 from sifmod.doctor.squashfs import check_squashfs_runtimes
 from sifmod.eb.robot import DEMO_EASYCONFIG
 from sifmod.eb.space import SoftwareSpace, source_paths
@@ -51,11 +51,26 @@ def check_host(settings: Settings, space: SoftwareSpace, *, image_size: int = 0)
         why = "'eb' sends it to the registry that an easyconfig names, whoever wrote it; Apptainer does so too"
         remedy = "name the registries that it is for, such as: export SIFMOD_CREDENTIAL_REGISTRIES=registry.example.org"
         yield Finding(NOTE, "passwords", "the password of a registry is in a variable", why, remedy)
+    yield from _variables(site, os.environ)
     yield from _modules(os.environ)
     yield from _module_tree(space, os.environ)
     yield from _shells(os.environ)
     yield from _easybuild(os.environ)
     yield from _places(site, space, image_size)
+
+
+def _variables(site: Site, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Name variables of this shell that programs in containers inherit to their harm."""
+    libraries = [path for path in re.split("[ :]", environ.get("LD_PRELOAD", "")) if path.startswith("/")]
+    lacking = [path for path in libraries if not is_seen(Path(path), site, environ)]
+    if lacking and "LD_PRELOAD" not in site.container_env and "SINGULARITYENV_LD_PRELOAD" not in environ:
+        why = "each program in a container prints an error of ld.so"
+        remedy = "in the site file or the easyconfig: container_env = {'LD_PRELOAD': ''}"
+        yield Finding(WARNING, "LD_PRELOAD", f"containers lack '{lacking[0]}'", why, remedy)
+    for name in ("UV_SYSTEM_PYTHON", "UV_PYTHON"):
+        if environ.get(name):
+            why = "uv in containers takes another Python than the module's, and fails or asks for --system"
+            yield Finding(WARNING, "uv", f"{name} is '{environ[name]}'", why, f"unset {name}")
 
 
 def _user_namespaces(site: Site) -> Iterator[Finding]:

@@ -92,12 +92,16 @@ def look(space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch) -> Look:
     return run
 
 
-def test_an_image_for_another_architecture_or_that_is_damaged_or_gone_is_named(look: Look) -> None:
+def test_an_image_for_another_architecture_or_that_is_damaged_or_gone_is_named(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = look(Target(image=Path("x.sif")), Inspection("x.sif", "SIF", architecture="s390x"))
     assert (found["image"][0].severity, "s390x" in found["image"][0].what) == (PROBLEM, True)
     found = look(Target(image=Path("x.sif")), Inspection("x.sif", "SIF", unread="it is encrypted"))
     assert [finding.severity for finding in found["image"]] == [OK, WARNING]
     assert look(Target(image=Path("x.sif")))["image"][0].severity == PROBLEM
+    monkeypatch.setenv("CONTAINERROOT", "/apps/Other/1")
+    assert "/apps/Other/1" in look(Target(image=Path("x.sif")))["image"][0].what
     assert look(Target(missing_image="it is gone"))["image"][0].severity == NOTE
 
 
@@ -105,7 +109,7 @@ def test_what_pythonpath_hides_and_what_would_run_here_is_named(
     look: Look, space: SoftwareSpace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = make_installation(space, "Demo/1")
-    write(root, "runscripts/pip-constraints.txt", "numpy==2.1\nsubmitit==1.5\n")
+    write(root, "runscripts/pip-constraints.txt", "numba==0.60\nnumpy==2.1\nsubmitit==1.5\n")
     for folder, info in (("seen", "numpy-1.0"), ("seen", "other-1.0"), ("unseen", "submitit-1.0")):
         name, _, version = info.partition("-")
         write(tmp_path, f"{folder}/{info}.dist-info/METADATA", f"Name: {name}\nVersion: {version}\n")
@@ -121,6 +125,8 @@ def test_what_pythonpath_hides_and_what_would_run_here_is_named(
         write(tmp_path, f"seen/{module}", "")
     plain = {finding.what for finding in look(target, site=site)["PYTHONPATH"]} - {finding.what}
     assert plain == {f"'{tmp_path}/seen/submitit' of PYTHONPATH hides the container's submitit: unset PYTHONPATH"}
+    assert "NUMBA_CACHE_DIR" in found["numba"][0].remedy
+    assert "numba" not in look(target, site=a_site(cache={"NUMBA_CACHE_DIR": "numba"}))
     (finding,) = found["submitit"]
     assert "runs jobs on this host" in finding.what
     assert "which sifmod site discover slurm writes" in finding.remedy

@@ -79,6 +79,17 @@ def test_user_namespaces_that_can_t_be_made_are_a_problem_unless_the_runtime_has
     assert found["FUSE"][0].severity in (OK, NOTE)
 
 
+def test_variables_that_harm_programs_in_containers_are_named(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"LD_PRELOAD": "/tmp/seen.so /opt/xalt.so", "UV_SYSTEM_PYTHON": "1", "UV_PYTHON": ""}.items():
+        monkeypatch.setenv(name, value)
+    found = check()
+    assert [one.what for one in (*found["LD_PRELOAD"], *found["uv"])] == [
+        "containers lack '/opt/xalt.so'",
+        "UV_SYSTEM_PYTHON is '1'",
+    ]
+    assert "LD_PRELOAD" not in check(a_site(container_env={"LD_PRELOAD": ""}))
+
+
 def test_a_module_tree_that_module_load_does_not_search_is_named(
     check: Check, space: SoftwareSpace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
