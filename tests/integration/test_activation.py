@@ -19,6 +19,7 @@ ALLOWED = {
     "PIP_CONSTRAINT": "keeps pip from replacing the image's own packages; a promise beyond activation",
     "UV_EXCLUDE": "keeps uv from replacing the image's own packages; a promise beyond activation",
     "UV_LINK_MODE": "what uv would find out with a warning: its cache is on another file system",
+    "JUPYTER_PREFER_ENV_PATH": "what jupyter_core does for the environment's owner alone; a promise beyond activation",
     "PYTHONNOUSERSITE": "keeps ~/.local from shadowing the image; a promise beyond activation",
     "PYTHONHOME": "empty, so that the host's does not count; a promise beyond activation",
     "UCX_POSIX_USE_PROC_LINK": "what UCX, which users may install, needs in a user namespace",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from queue import Empty
@@ -72,6 +73,20 @@ def test_a_cell_runs_in_the_container_with_the_users_packages(with_ipykernel: Us
         manager.restart_kernel()
         client.wait_for_ready(timeout=240)
         assert outcome(client, "print(6 * 7)") == "42"
+
+
+def test_the_module_s_kernel_comes_before_that_of_the_home(with_ipykernel: User, data: Path) -> None:
+    """jupyter_core does that by itself for the owner of the environment alone."""
+    kernel = data / "kernels/python3/kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text('{"argv": ["/usr/bin/false"], "display_name": "Host", "language": "python"}')
+    code = (
+        "import os; os.geteuid = lambda: 54321; os.getlogin = lambda: 'another'\n"
+        "from jupyter_client.kernelspec import KernelSpecManager\n"
+        "print(KernelSpecManager().get_kernel_spec('python3').argv[0])"
+    )
+    out = with_ipykernel.out(f"module load {DEMO_MODULE}; JUPYTER_DATA_DIR={data} python -c {shlex.quote(code)}")
+    assert out.endswith("python")
 
 
 def test_a_folder_of_connection_files_outside_of_the_home_is_bound(

@@ -29,7 +29,8 @@ HOST_VARIABLES = (
     *("TMPDIR", "TMP", "TEMP", "IFS", "ENV", "CDPATH", "PS[0-4]", "PROMPT_COMMAND", "BASH*", "SHELLOPTS", "ZDOTDIR"),
     *("UID", "EUID", "PPID", "LANG", "LANGUAGE", "LC_*", "LOCPATH"),
     # interpreters and package managers
-    *("PYTHON*", "PIP_*", "UV_*", "CONDA_*", "PERL*", "RUBY*", "LUA_*", "TCL*", "JAVA_*", "CLASSPATH"),
+    *("PYTHON*", "PIP_*", "UV_*", "CONDA_*", "JUPYTER_PREFER_ENV_PATH"),
+    *("PERL*", "RUBY*", "LUA_*", "TCL*", "JAVA_*", "CLASSPATH"),
     # certificates and configuration of tools that transfer files
     *(*PROXIES, *(name.upper() for name in PROXIES)),
     *("SSL_*", "CURL_*", "REQUESTS_CA_BUNDLE", "GIT_*", "SSH_*"),

@@ -6,7 +6,7 @@ from sifmod import names
 from sifmod.container.gpu import NEVER
 from sifmod.container.spec import ContainerSpec
 from sifmod.container.variables import is_for_host
-from sifmod.site.cache import ROOT
+from sifmod.site.cache import MODULE, ROOT
 from sifmod.site.settings import Site
 
 # Already on the container's default search path: prepending one would put it before /usr/local/bin.
@@ -68,6 +68,8 @@ def setting_variables(spec: ContainerSpec, site: Site) -> dict[str, str]:
     if spec.venv:
         # uv's cache is in the home, mostly another file system: uv would warn that it can't link
         own["UV_LINK_MODE"] = "copy"
+        # else jupyter_core takes kernels and configuration of the environment before the home's for its owner only
+        own["JUPYTER_PREFER_ENV_PATH"] = "1"
     if spec.host_libraries_first:
         # read at the start by `AT_START`
         own["PREPEND_LD_LIBRARY_PATH"] = names.HOST_LIBRARIES
@@ -106,12 +108,15 @@ def proxies(spec: ContainerSpec, site: Site) -> list[tuple[str, str, str]]:
 def cache_folders(spec: ContainerSpec, site: Site) -> dict[str, str]:
     """Return the folder below the root of the site's caches by variable; empty if the site has no root.
 
-    A variable that the site, a feature or the easyconfig sets (`container_env`) has that value.
+    A variable that the site, a feature or the easyconfig sets (`container_env`) has that value. A module for any image
+    has no folder of its own.
     """
     if not site.cache.get(ROOT):
         return {}
     of_features = (name for item in site.feature.values() for name in (*item.env, *item.container_env))
     others = {*setting_variables(spec, site), *of_features}
     return {
-        name: folder for name, folder in sorted(site.cache.items()) if name != ROOT and folder and name not in others
+        name: folder.replace(MODULE, spec.module)
+        for name, folder in sorted(site.cache.items())
+        if name != ROOT and folder and name not in others and (spec.installdir or MODULE not in folder)
     }

@@ -144,6 +144,16 @@ def _messages(spec: ContainerSpec, site: Site, installdir: PurePosixPath) -> dic
         "missing": f"the user software is missing: neither {own_path(names.USER_SOFTWARE_DIRECTORY)} nor {packed} "
         f"exists. Restore the file, {rollback}. Otherwise make it again, without your packages, with: {rebuild}. "
         f"{again}",
+        "own_environment": "this environment works in the container only (start-shell): on the host, its python is the "
+        "host's"
+        + (
+            f". To add packages to {spec.module}: pip install NAME. For a separate set of packages: sifmod on "
+            f"{quoting.shell(spec.module)} --name NAME"
+            if spec.venv
+            else ""
+        ),
+        "own_kernel": "Jupyter on the host can't start this kernel. For one that it can start: sifmod kernel "
+        f"{quoting.shell(spec.module)}",
         # after a path and its owner
         "may_not_write": f"for group write permission, {site.ask_owner}. For a module of your own on top: sifmod on "
         f"{quoting.shell(spec.module)} --name NAME",

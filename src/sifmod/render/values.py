@@ -133,6 +133,7 @@ def more_values(spec: ContainerSpec, site: Site) -> Values:
     """Return what few starts read, such as messages, and other commands: these are in `runscripts/more-values.sh`."""
     known = installation_facts(spec, site)
     of_user_software = (*_OF_PACKED, "stale", "missing", "may_not_write") if spec.venv else ()
+    of_python = ("own_environment", "own_kernel") if spec.python else ()
     of_images = ("image_is_gone", "squashfs_is_gone")[: 2 if spec.squashfs else 1]
     # the site's defaults
     packing: Values = {
@@ -152,7 +153,7 @@ def more_values(spec: ContainerSpec, site: Site) -> Values:
         "said": {
             **{key: known.messages[key] for key in of_images},
             "runtime_is_missing": site.runtime_is_missing,
-            **{key: known.messages[key] for key in of_user_software},
+            **{key: known.messages[key] for key in (*of_python, *of_user_software)},
         },
     }
 

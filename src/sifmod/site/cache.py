@@ -12,6 +12,9 @@ from sifmod.container.variables import is_for_host
 # The key of the table that is no variable.
 ROOT = "root"
 
+# In a folder: the module's name and version, for caches of what is compiled against its packages.
+MODULE = "{module}"
+
 # Upper case: the scripts that resolve them have variables of their own in lower case.
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 
@@ -37,7 +40,7 @@ _HOST_CACHES = ("CONDA_PKGS_DIRS", "PIP_CACHE_DIR", "UV_CACHE_DIR", "XDG_CACHE_H
 
 # JSON schemas' patterns: what a regular expression alone can tell
 ROOT_PATTERN = r"^$|^(/|\$\{[A-Z_][A-Z0-9_]*\})([^$\x00-\x1f\x7f]|\$\{[A-Z_][A-Z0-9_]*\})*$"
-FOLDER_PATTERN = r"^([^/$\x00-\x1f\x7f][^$\x00-\x1f\x7f]*)?$"
+FOLDER_PATTERN = r"^(?!/)([^{}$\x00-\x1f\x7f]|\{module\})*$"
 
 
 def parts(root: str) -> tuple[str, ...]:
@@ -86,7 +89,9 @@ def _check_variable(name: str, folder: str) -> None:
     if folder.startswith("/"):
         raise ValueError(f"'{folder}' is an absolute path: name a folder below {ROOT}")
     if "$" in folder:
-        raise ValueError(f"nothing is expanded in a folder: put variables into {ROOT}")
+        raise ValueError(f"only {MODULE} is expanded in a folder: put variables into {ROOT}")
+    if re.search(r"[{}]", folder.replace(MODULE, "")):
+        raise ValueError(f"of words in braces only {MODULE} is expanded")
     if folder:
         _check_path(f"/{folder}")
 

@@ -42,6 +42,7 @@ local v = {
         { "ENV_WITH_VENV", "source /user-software/venv/pytorch/bin/activate" },
         { "ENV__CE_CONDA", "" },
         { "ENV__CE_M", "" },
+        { "ENV_JUPYTER_PREFER_ENV_PATH", "1" },
         { "ENV_PYTHONHOME", "" },
         { "ENV_PYTHONNOUSERSITE", "1" },
         { "ENV_UV_LINK_MODE", "copy" },

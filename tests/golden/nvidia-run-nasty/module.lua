@@ -22,6 +22,7 @@ local v = {
         { "ENV_VIRTUAL_ENV_PROMPT", "(a+b) " },
         { "ENV_WITH_CONDA_VENV", "source /runscripts/init-conda-venv" },
         { "ENV_WITH_VENV", "source /user-software/venv/a+b/bin/activate" },
+        { "ENV_JUPYTER_PREFER_ENV_PATH", "1" },
         { "ENV_PREPEND_LD_LIBRARY_PATH", "/.singularity.d/libs" },
         { "ENV_PYTHONHOME", "" },
         { "ENV_UV_LINK_MODE", "copy" },
@@ -31,7 +32,11 @@ local v = {
     cache = {
         root = "/it's ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}",
         expanded = { "SLURM_JOB_ACCOUNT", "USER" },
-        folders = { { "HF_HOME", "hugging 'face'" }, { "TORCH_HOME", "a/b" } },
+        folders = {
+            { "HF_HOME", "hugging 'face'" },
+            { "TORCH_EXTENSIONS_DIR", "PyTorch-NGC/24.05 it's/c" },
+            { "TORCH_HOME", "a/b" },
+        },
         unclean = "its path is not absolute here, or has '//', '.' or '..' in it",
         missing = "does not exist (make it with: mkdir -p -m 700)",
         way = {

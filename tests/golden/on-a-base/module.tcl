@@ -16,6 +16,7 @@ array set v {
         { "ENV_VIRTUAL_ENV_PROMPT" "(demo) " }
         { "ENV_WITH_CONDA_VENV" "source /runscripts/init-conda-venv" }
         { "ENV_WITH_VENV" "source /user-software/venv/demo/bin/activate" }
+        { "ENV_JUPYTER_PREFER_ENV_PATH" "1" }
         { "ENV_PYTHONHOME" "" }
         { "ENV_PYTHONNOUSERSITE" "1" }
         { "ENV_UV_LINK_MODE" "copy" }

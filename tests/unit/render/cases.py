@@ -35,6 +35,7 @@ NASTY_SITE = a_site(
         "SHARED": "never: the easyconfig has a value",
         "TRITON_CACHE_DIR": "",
         "TORCH_HOME": "a/b",
+        "TORCH_EXTENSIONS_DIR": "{module}/c",
     },
     master_suffix="-ib'0",
     default_features=("it-s", "gpus"),

@@ -86,7 +86,7 @@ def test_remedies_come_after_the_site_and_before_the_easyconfig() -> None:
     spec = a_spec(advisories=(an_advisory(variables={"A": "remedy", "B": None, "C": None, "D": "remedy"}),))
     site = a_site(container_env={"A": "site", "B": "site", "D": "site", "E": "site"})
     spec = replace(spec, container_env={"C": "own", "D": "own"})
-    own = {"PYTHONHOME": "", "PYTHONNOUSERSITE": "1", "UV_LINK_MODE": "copy"}
+    own = {"PYTHONHOME": "", "PYTHONNOUSERSITE": "1", "UV_LINK_MODE": "copy", "JUPYTER_PREFER_ENV_PATH": "1"}
     assert setting_variables(spec, site) == {**own, "A": "site", "B": "site", "C": "own", "D": "own", "E": "site"}
     applied = replace(site, apply_advisories=True)
     assert setting_variables(spec, applied) == {**own, "A": "remedy", "C": "own", "D": "own", "E": "site"}

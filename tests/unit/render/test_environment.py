@@ -109,7 +109,7 @@ def test_nothing_is_reserved_that_no_container_sets() -> None:
 
 
 def test_variables_of_the_easyconfig_beat_the_site_s() -> None:
-    site = a_site(container_env={"A": "site", "B": None, "UV_LINK_MODE": None})
+    site = a_site(container_env={"A": "site", "B": None, "UV_LINK_MODE": None, "JUPYTER_PREFER_ENV_PATH": None})
     spec = a_spec(container_env={"A": None, "PYTHONHOME": None, "PYTHONNOUSERSITE": None, "C": "own"})
     assert setting_variables(spec, site) == {"C": "own"}
     site = a_site(container_env={"B": "site", "A": "site", "C": "site"})

@@ -49,6 +49,22 @@ def test_each_command_runs_its_namesake_in_the_container(
     assert call["argv"][2:] == [*command, "x"]
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("python -m venv x", "To add packages to Demo/1.0-x: pip install NAME."),
+        ("uv venv", "To add packages to Demo/1.0-x: pip install NAME."),
+        ("python3 -m ipykernel install", "For one that it can start: sifmod kernel Demo/1.0-x\n"),
+        ("python x.py -m venv x", ""),
+        ("uv pip list venv", ""),
+    ],
+)
+def test_environments_and_kernels_for_the_container_only_are_named(wrapper: Wrapper, words: str, says: str) -> None:
+    done = wrapper.run(*words.split())
+    assert says in done.stderr
+    assert bool(done.stderr) == bool(says)
+
+
 @pytest.mark.parametrize("words", [["-c", "echo $0 $1", "a b", "c"], []])
 def test_the_shell_of_a_program_s_image_is_bash_or_else_sh(
     wrapper: Wrapper, installed: ContainerSpec, words: list[str]

@@ -247,6 +247,7 @@ def test_a_removed_key_is_refused_with_its_release_and_what_to_do(write: Write, 
         ('[cache]\nroot = "/c"\nHF_HOME = "/hf"', "cache", "HF_HOME = '/hf'", "name a folder below root"),
         ('[cache]\nroot = "/c"\nHF_HOME = "../hf"', "cache", "HF_HOME = '../hf'", "leave out '.', '..'"),
         ('[cache]\nroot = "/c"\nHF_HOME = "${USER}"', "cache", "'${USER}'", "put variables into root"),
+        ('[cache]\nroot = "/c"\nHF_HOME = "hf/{modul}"', "cache", "'hf/{modul}'", "only {module} is expanded"),
         ('[cache]\nroot = "/c"\nhf_home = "hf"', "cache", "hf_home = 'hf'", "in upper case"),
         ('[cache]\nroot = "/c"\nPATH = "bin"', "cache", "PATH = 'bin'", "programs of the host read it"),
         ('[cache]\nroot = "/c"\nVIRTUAL_ENV = "v"', "cache", "VIRTUAL_ENV = 'v'", "sifmod sets VIRTUAL_ENV"),
@@ -307,7 +308,10 @@ def test_the_documentation_s_caches_are_valid(write: Write) -> None:
     text = (Path(__file__).resolve().parents[3] / "docs/reference/sites.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"^\[cache\]\n.*?(?=```)", text, re.DOTALL | re.MULTILINE)
     site = load_site({"SIFMOD_SITE": write(table)})
-    assert set(cache_folders(a_spec(), site)) == set(site.cache) - {"root"}
+    folders = cache_folders(a_spec(), site)
+    assert set(folders) == set(site.cache) - {"root"}
+    assert folders["TORCH_EXTENSIONS_DIR"] == "Demo/1.0-x/extensions"
+    assert "TORCH_EXTENSIONS_DIR" not in cache_folders(a_spec(installdir=""), site)  # for any image
 
 
 def test_a_user_s_caches_are_merged_with_the_site_s(write: Write, users: Users) -> None:

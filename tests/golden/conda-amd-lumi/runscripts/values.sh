@@ -40,7 +40,7 @@ sifmod_structural=(
     'WITH_VENV=source /user-software/venv/pytorch/bin/activate' _CE_CONDA= _CE_M=
 )
 sifmod_unset=()
-sifmod_injected=(PYTHONHOME= PYTHONNOUSERSITE=1 UV_LINK_MODE=copy)
+sifmod_injected=(JUPYTER_PREFER_ENV_PATH=1 PYTHONHOME= PYTHONNOUSERSITE=1 UV_LINK_MODE=copy)
 sifmod_proxies=()
 sifmod_exported=(NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3 SIFMOD_TASK_GPUS=own)
 sifmod_locales=()

@@ -9,6 +9,8 @@ sifmod_line_of_layer='import os, site, sys; p = '"'"'/user-layers/%d/venv/a+b/li
 declare -gA sifmod_said=(
     [image_is_gone]='the image '"'"'/tmp/a b,c'"'"'d$e/nasty $image "1".sif'"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
     [runtime_is_missing]='no container runtime on this node: looked for singularity ce on PATH. Load its module, use a node that has one, or set '"'"'runtime'"'"' in the site file'
+    [own_environment]='this environment works in the container only (start-shell): on the host, its python is the host'"'"'s. To add packages to PyTorch-NGC/24.05 it'"'"'s: pip install NAME. For a separate set of packages: sifmod on '"'"'PyTorch-NGC/24.05 it'"'"'"'"'"'"'"'"'s'"'"' --name NAME'
+    [own_kernel]='Jupyter on the host can'"'"'t start this kernel. For one that it can start: sifmod kernel '"'"'PyTorch-NGC/24.05 it'"'"'"'"'"'"'"'"'s'"'"''
     [unreadable_beside_directory]='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, so /tmp/a b,c'"'"'d$e/user-software is used. Its owner can allow it with: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
     [unreadable_alone]='/tmp/a b,c'"'"'d$e/user-software.squashfs can'"'"'t be read, and your packages are in it. Its owner can allow it with: chmod ug+r '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"''
     [damaged_beside_directory]='/tmp/a b,c'"'"'d$e/user-software.squashfs is damaged, so /tmp/a b,c'"'"'d$e/user-software is used. Pack it again with: rm '"'"'/tmp/a b,c'"'"'"'"'"'"'"'"'d$e/user-software.squashfs'"'"'; make-squashfs'

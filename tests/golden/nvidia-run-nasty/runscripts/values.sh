@@ -29,7 +29,10 @@ sifmod_unset=(
     CONDA_DEFAULT_ENV CONDA_EXE CONDA_PREFIX CONDA_PROMPT_MODIFIER CONDA_PYTHON_EXE CONDA_SHLVL
     PIP_CONSTRAINT UV_EXCLUDE WITH_CONDA _CE_CONDA _CE_M
 )
-sifmod_injected=(PREPEND_LD_LIBRARY_PATH=/.singularity.d/libs PYTHONHOME= UV_LINK_MODE=copy)
+sifmod_injected=(
+    JUPYTER_PREFER_ENV_PATH=1 PREPEND_LD_LIBRARY_PATH=/.singularity.d/libs PYTHONHOME=
+    UV_LINK_MODE=copy
+)
 sifmod_proxies=()
 sifmod_exported=(EMPTY= 'SHARED=easyconfig'"'"'s')
 sifmod_locales=()
@@ -40,7 +43,10 @@ sifmod_gpu_variable=_NV
 sifmod_visible=(CUDA_VISIBLE_DEVICES)
 sifmod_gpus='/dev/nvidia[0-9]*'
 sifmod_node_caches=(CUDA_CACHE_PATH TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR)
-sifmod_caches=('HF_HOME=hugging '"'"'face'"'"'' PIP_CACHE_DIR=pip TORCH_HOME=a/b)
+sifmod_caches=(
+    'HF_HOME=hugging '"'"'face'"'"'' PIP_CACHE_DIR=pip
+    'TORCH_EXTENSIONS_DIR=PyTorch-NGC/24.05 it'"'"'s/c' TORCH_HOME=a/b
+)
 sifmod_cache_root='/it'"'"'s ${SLURM_JOB_ACCOUNT}/$(id),a:b/${USER}'
 sifmod_cache_parts=('/it'"'"'s ' SLURM_JOB_ACCOUNT '/$(id),a:b/' USER)
 sifmod_features=(it-s gpus other)

@@ -9,6 +9,8 @@ sifmod_line_of_layer='import os, site, sys; p = '"'"'/user-layers/%d/venv/demo/l
 declare -gA sifmod_said=(
     [image_is_gone]='the image '"'"''"'"' is gone, and the site has no copy of it. Reinstall the module with: eb --rebuild'
     [runtime_is_missing]='no container runtime on this node: looked for singularity and apptainer on PATH. Load its module, use a node that has one, or set '"'"'runtime'"'"' in the site file'
+    [own_environment]='this environment works in the container only (start-shell): on the host, its python is the host'"'"'s. To add packages to Mine/1: pip install NAME. For a separate set of packages: sifmod on Mine/1 --name NAME'
+    [own_kernel]='Jupyter on the host can'"'"'t start this kernel. For one that it can start: sifmod kernel Mine/1'
     [unreadable_beside_directory]='/home/me/Mine/1/user-software.squashfs can'"'"'t be read, so /home/me/Mine/1/user-software is used. Its owner can allow it with: chmod ug+r /home/me/Mine/1/user-software.squashfs'
     [unreadable_alone]='/home/me/Mine/1/user-software.squashfs can'"'"'t be read, and your packages are in it. Its owner can allow it with: chmod ug+r /home/me/Mine/1/user-software.squashfs'
     [damaged_beside_directory]='/home/me/Mine/1/user-software.squashfs is damaged, so /home/me/Mine/1/user-software is used. Pack it again with: rm /home/me/Mine/1/user-software.squashfs; make-squashfs'
