@@ -178,8 +178,8 @@ def examine_container(target: Target, host: Host) -> Iterator[Finding]:
         severity, remedy = (WARNING, _ON_NODES) if is_unpacked else (NOTE, "")
         yield Finding(severity, "image", target.missing_image, "it is not compared with this host", remedy)
     if target.image:
-        loaded = os.environ.get("CONTAINERROOT")
-        if loaded and not target.installation:
+        loaded = os.environ.get("SIF")
+        if loaded and not target.installation and target.image.absolute() != Path(loaded):
             what, why = (
                 f"the module of '{loaded}' is loaded",
                 "containers of any image get its variables and bind paths",

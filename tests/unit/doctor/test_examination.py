@@ -100,8 +100,9 @@ def test_an_image_for_another_architecture_or_that_is_damaged_or_gone_is_named(
     found = look(Target(image=Path("x.sif")), Inspection("x.sif", "SIF", unread="it is encrypted"))
     assert [finding.severity for finding in found["image"]] == [OK, WARNING]
     assert look(Target(image=Path("x.sif")))["image"][0].severity == PROBLEM
-    monkeypatch.setenv("CONTAINERROOT", "/apps/Other/1")
-    assert "/apps/Other/1" in look(Target(image=Path("x.sif")))["image"][0].what
+    monkeypatch.setenv("SIF", "/apps/other.sif")
+    assert look(Target(image=Path("x.sif")))["image"][0].what == "the module of '/apps/other.sif' is loaded"
+    assert [one.severity for one in look(Target(image=Path("/apps/other.sif")))["image"]] == [PROBLEM]
     assert look(Target(missing_image="it is gone"))["image"][0].severity == NOTE
 
 
