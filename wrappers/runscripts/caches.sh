@@ -22,9 +22,10 @@ make_private() {
 # use_caches: point variables at folders below the site's root for caches, which is resolved on the node where this runs. What the
 # user, the image or another setting has set is kept; what the loaded module has set is not, because it was resolved elsewhere. If
 # the root can't be used, programs use their defaults. Others could put code into a cache, so the folders must be the user's.
+# A container with a user namespace can't tell other users from root, and uses no root that was refused on the host.
 use_caches() {
     local variables=("${sifmod_caches[@]%%=*}") folders=("${sifmod_caches[@]#*=}") root=''
-    local loaded=${__SIFMOD_CACHE-} unclean='//|/\.\.?/|[[:cntrl:]]' sifmod_own_problem='' index variable
+    local loaded=${__SIFMOD_CACHE-} unclean='//|/\.\.?/|[[:cntrl:]]' sifmod_own_problem='' index variable outside
     for index in "${!variables[@]}"; do
         variable=${variables[index]}
         if [[ -n $loaded && ${!variable-} == "$loaded/${folders[index]}" ]]; then
@@ -47,7 +48,13 @@ use_caches() {
     elif [[ $root != /* || $root/ =~ $unclean ]]; then
         sifmod_own_problem="its path is not absolute here, or has '//', '.' or '..' in it"
     else
+        if [[ ${__SIFMOD_CACHE_REFUSED-} == "$root" ]]; then
+            find_outside
+            if ((outside)); then return 0; fi
+        fi
+        unset __SIFMOD_CACHE_REFUSED
         make_private "$root" "${folders[@]}"
+        [[ -z $sifmod_own_problem ]] || export __SIFMOD_CACHE_REFUSED=$root
     fi
     if [[ -n $sifmod_own_problem ]]; then
         [[ ${SLURM_LOCALID:-0} != 0 ]] ||

@@ -62,20 +62,27 @@ find_way() {
     done
 }
 
+# find_outside: set `outside` to the number that all users without one in this user namespace have; 0 if this is not one of a container
+find_outside() {
+    local uid count
+    outside=0
+    read -r uid _ count </proc/self/uid_map 2>/dev/null || :
+    if [[ ${uid:-0} != 0 || ${count:-4294967295} != 4294967295 ]]; then read -r outside </proc/sys/kernel/overflowuid || :; fi
+}
+
 # look_at_way COUNT [closed]: fail, and set sifmod_own_problem, if others could put their files into what `way` leads to, as far as its first
 # COUNT parts tell. From the top down, each is root's or the user's, so that nobody else can replace the next one: if others may write to
 # it, it has the sticky bit, and the next one is no link. From `top` on all are folders of the user's to which nobody else may write or, if
 # closed, which nobody else may enter. In a user namespace all other owners look alike, root too: there the part below one that others may
 # write to is the user's.
 look_at_way() {
-    local closed=${2-} index facts owner mode parent uid count outside=0 key=''
+    local closed=${2-} index facts owner mode parent outside key=''
     local -A open=()
     if ! facts=$(stat -c '%u 0x%f' -- "${way[@]:0:$1}" 2>/dev/null); then
         refuse_folder unusable "${way[top]}"
         return
     fi
-    read -r uid _ count </proc/self/uid_map 2>/dev/null || :
-    if [[ ${uid:-0} != 0 || ${count:-4294967295} != 4294967295 ]]; then read -r outside </proc/sys/kernel/overflowuid || :; fi
+    find_outside
     # shellcheck disable=SC2086 # numbers
     set -- $facts
     for index in "${!way[@]}"; do

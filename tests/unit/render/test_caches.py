@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.programs import ran
 
 from sifmod.container.spec import ContainerSpec
 from sifmod.host.owners import problem_of_way
+from sifmod.resources import data_path
 from sifmod.site import cache
 from sifmod.site.settings import Site
 
@@ -321,6 +323,21 @@ def test_a_root_that_others_could_swap_is_not_used_by_any_language(
     assert own_folder(root).stderr.strip() == problems[0]
     if why == cache.FOREIGN:  # pytest removes it later
         subprocess.run([*AS_ANOTHER, "chown", "-hR", "0", root.parent.parent], check=True)
+
+
+def test_a_root_refused_on_the_host_is_not_used_where_other_users_look_like_root(
+    wrapper: Wrapper, site: Site, root: Path, tmp_path: Path
+) -> None:
+    """So they do in the user namespace of a container."""
+    root.mkdir(mode=0o700)
+    give_away(root.parent)
+    for script in ("runscripts/caches.sh", "share/on-node.sh"):
+        shutil.copy(data_path("wrappers") / script, tmp_path)
+    code = 'sifmod_caches=(HF_HOME=hf) sifmod_cache_parts=("$1" ""); source "$0"; echo "${HF_HOME-none}"'
+    command = ["unshare", f"--map-user={os.geteuid()}", "bash", "-c", code, tmp_path / "caches.sh", root]
+    done = ran(command, env=call(wrapper, site, **IN_JOB)[1], timeout=60)
+    subprocess.run([*AS_ANOTHER, "chown", "0", root.parent], check=True)
+    assert (done.stdout, done.stderr) == ("none\n", "")
 
 
 def test_a_way_through_a_folder_of_another_user_is_not_used(
