@@ -76,7 +76,9 @@ def source_of(text: str) -> Source:
         path = chosen(Path(text).expanduser())
         if path.is_dir() and not _is_project(path):
             raise SifmodError(f"'{text}' has neither pyproject.toml nor setup.py: name the folder of a Python project")
-        if path.is_dir() or (path.is_file() and _ARCHIVE.search(path.name)):
+        if path.is_dir():  # a link that is changed later is not followed
+            return Source(path=path.resolve())
+        if path.is_file() and _ARCHIVE.search(path.name):
             return Source(path=path)
         raise SifmodError(f"'{text}' is neither a folder nor an archive of a source: {_FORMS}")
     try:
@@ -223,7 +225,9 @@ def _brought(
     try:
         if is_archive:
             target.mkdir()
-        copy_below(path.parent, path.name, target / path.name if is_archive else target, left_out=_LEFT_OUT)
+            copy_below(path.parent, path.name, target / path.name)
+        else:
+            copy_below(path, "", target, left_out=_LEFT_OUT)
     except OSError as error:
         raise InstallError(f"'{error.filename or path}' can't be copied to '{target}': {error.strerror}") from error
     return f"{inside}/{path.name}" if is_archive else inside

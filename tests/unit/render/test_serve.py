@@ -375,12 +375,13 @@ def test_a_state_folder_that_leads_elsewhere_or_is_open_to_others_is_refused(ser
 
 @pytest.mark.parametrize("home", ["", "cache"])
 def test_caches_are_the_users_own_and_not_where_the_job_was_submitted(serve: Serve, tmp_path: Path, home: str) -> None:
-    names = "HF_HOME VLLM_CACHE_ROOT TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR HF_HUB_OFFLINE HF_TOKEN_PATH"
+    names = "HF_HOME VLLM_CACHE_ROOT TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR HF_HUB_OFFLINE HF_TOKEN_PATH HF_MODULES_CACHE XDG_CACHE_HOME"
     clone = tmp_path / "it's a clone"
     for path in ("huggingface/hub/models--org--model", "huggingface/token", "vllm"):
         (clone / ".cache" / path).mkdir(parents=True)
-    show = ["bash", "-c", f'for name in {names}; do echo "$name=${{!name-}}"; done']
+    show = ["bash", "-c", f'for name in {names}; do echo "$name=${{!name-unset}}"; done']
     environ = {"SLURM_SUBMIT_DIR": str(clone), "HF_HOME": "", "VLLM_CACHE_ROOT": "", "XDG_CACHE_HOME": ".cache"}
+    environ["HF_MODULES_CACHE"] = ""
     if home:
         environ["XDG_CACHE_HOME"] = f"{tmp_path}/{home}"
     caches = tmp_path / home if home else serve.home / ".cache"
@@ -393,7 +394,9 @@ def test_caches_are_the_users_own_and_not_where_the_job_was_submitted(serve: Ser
         "TRITON_CACHE_DIR": on_node,
         "TORCHINDUCTOR_CACHE_DIR": on_node,
         "HF_HUB_OFFLINE": "1",
-        "HF_TOKEN_PATH": "",
+        "HF_TOKEN_PATH": "unset",
+        "HF_MODULES_CACHE": "unset",
+        "XDG_CACHE_HOME": environ["XDG_CACHE_HOME"] if home else "unset",
     }
     assert f"fetch a model on a login node first, to HF_HOME={caches}/huggingface" in output
     assert (

@@ -105,6 +105,8 @@ def test_a_path_is_a_project_or_an_archive(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "a-1.0.tar.gz").touch()
     monkeypatch.chdir(tmp_path)
     assert source_of("./a") == Source(path=tmp_path / "a")
+    (tmp_path / "link").symlink_to("a")
+    assert source_of("./link") == source_of("./a")
     assert source_of("a-1.0.tar.gz") == Source(path=tmp_path / "a-1.0.tar.gz")
     with pytest.raises(SifmodError, match=r"neither pyproject\.toml nor setup\.py"):
         source_of("a/b")
@@ -124,6 +126,10 @@ def test_a_source_is_copied_with_its_links_and_not_what_they_lead_to(tmp_path: P
     (tmp_path / "a-1.0.tar.gz").symlink_to("/etc/hostname")
     with pytest.raises(InstallError, match=r"can't be copied to .* it leads out of its folder"):
         building._brought(Source(path=tmp_path / "a-1.0.tar.gz"), scratch, 3, print, {})
+    (tmp_path / "private").mkdir()
+    (tmp_path / "swapped").symlink_to("private")
+    with pytest.raises(InstallError, match=r"can't be copied to .* a link on the way to it leads to '.*/private'"):
+        building._brought(Source(path=tmp_path / "swapped"), scratch, 4, print, {})
     os.mkfifo(source / "pipe")
     with pytest.raises(InstallError, match="can't be copied"):
         building._brought(Source(path=source), scratch, 2, print, {})
