@@ -39,7 +39,7 @@ def record(stored: StoredImage) -> None:
     """Write the record of an image; OSError if others may write to its folder, or it can't be written."""
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _check_own(folder)
+    folder = _checked(folder)
     text = json.dumps(asdict(stored), indent=2, sort_keys=True) + "\n"
     write_whole(folder / f"{stored.sha256}-{_key(stored.origin)}.json", text, mode=0o600)
 
@@ -64,7 +64,7 @@ def record_of(image: Path, origin: str) -> Optional[StoredImage]:
 def _records(origin: str) -> Iterator[StoredImage]:
     folder = _folder()
     if folder.is_dir():
-        _check_own(folder)
+        folder = _checked(folder)
     for path in folder.glob(f"*-{_key(origin)}.json"):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
             yield _parsed(content_of(path, most=_LARGEST).decode())
@@ -81,12 +81,13 @@ def _folder() -> Path:
     return Path(state, "sifmod", "images")
 
 
-def _check_own(folder: Path) -> None:
-    """Raise OSError if others may change a folder, or put another one in its place."""
+def _checked(folder: Path) -> Path:
+    """Return a folder's path without links; OSError if others may change it, or put another one in its place."""
     place = folder.resolve()
     for path in (place, *place.parents):
-        if writers := other_writers(path):
+        if writers := other_writers(path, follows=False):
             raise OSError(errno.EPERM, f"{writers} may write to '{path}'")
+    return place
 
 
 def _parsed(text: str) -> StoredImage:

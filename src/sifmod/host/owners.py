@@ -59,9 +59,12 @@ def problem_of_way(path: Path) -> str:
     return ""
 
 
-def other_writers(path: Path) -> str:
-    """Return who but this user and root may change a file or folder, for a message, or ''; OSError if it is unseen."""
-    status = path.stat()
+def other_writers(path: Path, *, follows: bool = True) -> str:
+    """Return who but this user and root may change a file or folder, for a message, or ''; OSError if it is unseen.
+
+    A link that is not followed counts as everybody's.
+    """
+    status = path.stat() if follows else path.lstat()
     if status.st_uid not in (os.geteuid(), 0):
         return f"its owner {_name_of(pwd.getpwuid, status.st_uid)}"
     if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:

@@ -12,6 +12,7 @@ import pytest
 from sifmod.errors import ImageError
 from sifmod.fetch import making
 from sifmod.fetch.definition import Definition
+from sifmod.fetch.records import record_of
 from sifmod.fetch.store import ImageStore
 from sifmod.fetch.uri import image_uri
 from sifmod.host import owners
@@ -135,6 +136,23 @@ def test_an_image_of_a_clone_is_used_only_with_a_checksum(store: Store, records:
     store()
     assert store.pulls == 3
     assert len(list(records.glob(f"{hashlib.sha256(SIF_HEADER).hexdigest()}-*.json"))) == 1
+
+
+def test_records_are_read_in_the_folder_that_was_looked_at(
+    store: Store, records: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store()
+    forged = records.rename(tmp_path / "forged")
+    (tmp_path / "mine").mkdir()
+    records.symlink_to("../../mine")
+
+    def swapping(path: Path, **options: bool) -> str:
+        records.unlink()
+        records.symlink_to(forged)
+        return owners.other_writers(path, **options)
+
+    monkeypatch.setattr("sifmod.fetch.records.other_writers", swapping)
+    assert record_of(store.target, store.uri.text) is None
 
 
 @AS_ROOT

@@ -334,7 +334,7 @@ def test_a_root_refused_on_the_host_is_not_used_where_other_users_look_like_root
     for script in ("runscripts/caches.sh", "share/on-node.sh"):
         shutil.copy(data_path("wrappers") / script, tmp_path)
     code = 'sifmod_caches=(HF_HOME=hf) sifmod_cache_parts=("$1" ""); source "$0"; echo "${HF_HOME-none}"'
-    command = ["unshare", f"--map-user={os.geteuid()}", "bash", "-c", code, tmp_path / "caches.sh", root]
+    command = ["unshare", f"--map-user={os.geteuid()}", "bash", "-c", code, str(tmp_path / "caches.sh"), str(root)]
     done = ran(command, env=call(wrapper, site, **IN_JOB)[1], timeout=60)
     subprocess.run([*AS_ANOTHER, "chown", "0", root.parent], check=True)
     assert (done.stdout, done.stderr) == ("none\n", "")

@@ -145,6 +145,7 @@ def test_the_launcher_that_started_a_process_gives_its_rank(
         ({**OPEN_MPI, "MASTER_ADDR": "a"}, "MASTER_ADDR or MASTER_PORT is missing"),
         ({**HYDRA, "MPI_LOCALNRANKS": "0"}, "MPI_LOCALRANKID is '1', but should be less than MPI_LOCALNRANKS, '0'"),
         ({**HYDRA, "PMI_SIZE": "a[$(touch y)]"}, "PMI_SIZE should be a number"),
+        ({**HYDRA, "MASTER_ADDR": "a", "SLURM_JOB_ID": "a[$(touch y)]"}, "SLURM_JOB_ID should be a number"),
     ],
 )
 def test_ranks_that_a_launcher_half_names_are_refused(

@@ -375,7 +375,8 @@ def test_a_state_folder_that_leads_elsewhere_or_is_open_to_others_is_refused(ser
 
 @pytest.mark.parametrize("home", ["", "cache"])
 def test_caches_are_the_users_own_and_not_where_the_job_was_submitted(serve: Serve, tmp_path: Path, home: str) -> None:
-    names = "HF_HOME VLLM_CACHE_ROOT TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR HF_HUB_OFFLINE HF_TOKEN_PATH HF_MODULES_CACHE XDG_CACHE_HOME"
+    names = "HF_HOME VLLM_CACHE_ROOT TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR HF_HUB_OFFLINE HF_TOKEN_PATH"
+    names += " HF_MODULES_CACHE XDG_CACHE_HOME"
     clone = tmp_path / "it's a clone"
     for path in ("huggingface/hub/models--org--model", "huggingface/token", "vllm"):
         (clone / ".cache" / path).mkdir(parents=True)
