@@ -51,6 +51,38 @@ set_port() {
     fi
 }
 
+# lacks_exec FOLDER: whether programs can't be run from the file system of a folder. Of mounts in one place the last counts.
+lacks_exec() {
+    local way top sifmod_own_path place options longest='' found=''
+    find_way "$1/." # follows a link too
+    while read -r _ _ _ _ place options _; do
+        printf -v place %b "$place"
+        if [[ $sifmod_own_path/ == "${place%/}"/* && ${#place} -ge ${#longest} ]]; then longest=$place found=$options; fi
+    done </proc/self/mountinfo
+    [[ ,$found, == *,noexec,* ]]
+}
+
+# use_home_cache: where TMPDIR lacks exec, let compilers cache below the user's cache folder: torch would put its cache, and Triton's, into
+# TMPDIR, and could not load what it compiles.
+use_home_cache() {
+    local caches=${XDG_CACHE_HOME-} variable folder said="'${TMPDIR:-/tmp}' (TMPDIR) is mounted without exec"
+    local sifmod_own sifmod_own_path sifmod_own_problem sifmod_own_made
+    if [[ -v TRITON_CACHE_DIR && -v TORCHINDUCTOR_CACHE_DIR ]] || ! lacks_exec "${TMPDIR:-/tmp}"; then return 0; fi
+    [[ $caches == /* ]] || caches=${HOME-}/.cache
+    if [[ ! -e $caches ]] && own_folder "$caches" make; then exec {sifmod_own}<&-; fi
+    if own_folder "$caches/sifmod" make; then
+        exec {sifmod_own}<&-
+        for variable in TRITON_CACHE_DIR TORCHINDUCTOR_CACHE_DIR; do
+            folder=${variable%_CACHE_DIR}
+            [[ -v $variable ]] || export "$variable=$sifmod_own_path/${folder,,}"
+        done
+        said+=", so compiled code is kept below '$sifmod_own_path'"
+    else
+        said+=", and $sifmod_own_problem: torch.compile will fail. Set TMPDIR to a folder from which programs can run"
+    fi
+    [[ ${LOCAL_RANK:-${SLURM_LOCALID:-0}} != 0 ]] || printf '%s: %s\n' "${0##*/}" "$said" >&2
+}
+
 # use_node_cache [JOB]: let compilers and libraries cache in a folder of this user and job on the node, because parallel file
 # systems lack the locks that they need. Anybody can guess its name: if it is not safe, a new folder is used, and none if others may rename
 # what is in TMPDIR. Variables set by the user, or by use_caches, are kept. Sets `made_cache` to the folder if it was missing.
@@ -58,6 +90,7 @@ set_port() {
 use_node_cache() {
     local cache=${TMPDIR:-/tmp}/sifmod-$UID${1:+-$1} problem='' suffix variable
     local sifmod_own sifmod_own_path sifmod_own_problem sifmod_own_made
+    use_home_cache
     for suffix in '' ".$RANDOM$RANDOM"; do
         if own_folder "$cache$suffix" make; then break; fi
         problem=${problem:-$sifmod_own_problem}

@@ -348,6 +348,39 @@ def test_a_cache_folder_that_is_a_link_is_not_used(distributed: Runscript, tmp_p
     assert f"'{guessed}' is a link that is not followed: name the folder itself; caches are in '{cache}'" in done.stderr
 
 
+MOUNT = 'mount -t tmpfs -o "$1" x "$2" || exit 99; exec bash "$3" x.py'
+
+
+@pytest.mark.parametrize(
+    ("option", "own", "task"),
+    [("noexec", {}, "0"), ("noexec", {}, "1"), ("nodev", {}, "0"), ("noexec", {"TRITON_CACHE_DIR": "/mine"}, "0")],
+)
+def test_compilers_cache_below_the_home_where_tmpdir_lacks_exec(
+    distributed: Runscript, tmp_path: Path, option: str, own: dict[str, str], task: str
+) -> None:
+    distributed.run(gpu="nvidia", **STEP)
+    place, home = tmp_path / "a place", tmp_path / "home"
+    for folder in (place, home):
+        folder.mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(place)
+    environ = {**STEP, **own, "TMPDIR": f"{tmp_path}/link", "HOME": str(home), "SLURM_LOCALID": task}
+    words = map(str, (option, place, distributed.folder / distributed.name))
+    done = ran(["unshare", "-Urm", "bash", "-c", MOUNT, "sh", *words], env={"PATH": "/usr/bin:/bin", **environ})
+    if done.returncode == 99 or "unshare:" in done.stderr:
+        pytest.skip(f"no file system can be mounted in a user namespace here: {done.stderr}")
+    variables = variables_of(done.stdout.split("\0"))
+    node, kept = variables["CUDA_CACHE_PATH"], f"{home}/.cache/sifmod"
+    assert node.startswith(f"{place}/")
+    is_moved = option == "noexec"
+    assert {name: variables[f"{name}_CACHE_DIR"] for name in ("TRITON", "TORCHINDUCTOR")} == {
+        "TRITON": own.get("TRITON_CACHE_DIR", f"{kept}/triton" if is_moved else node),
+        "TORCHINDUCTOR": f"{kept}/torchinductor" if is_moved else node,
+    }
+    assert done.stderr.count("mounted without exec, so compiled code is kept below") == (is_moved and task == "0")
+    if is_moved:
+        assert stat.S_IMODE(Path(kept).stat().st_mode) == 0o700
+
+
 @pytest.mark.parametrize("task", ["0", "1"])
 @pytest.mark.parametrize(
     ("mode", "problem"), [(0o775, site_cache.SHARED), (0o777, site_cache.SHARED), (0o500, site_cache.UNUSABLE)]
