@@ -7,7 +7,7 @@ if mode() == "load" and os.getenv("SINGULARITY_ENVIRONMENT") and not isDir("/.si
     execute{ cmd = leave .. users, modeA = { "load" } }
 end
 
--- The job's folders for temporary files that the container would lack: see bind_temporary of paths.sh, which says what is left out.
+-- The job's folders for temporary files that the container would lack: see bind_own of paths.sh, which says what is left out.
 for _, name in ipairs({ "TMPDIR", "TMP", "TEMP", "TEMPDIR" }) do
     local temporary = os.getenv("SLURMD_NODENAME") and (os.getenv(name) or ""):match("^/[%w/._+@=-]+$")
     local status = temporary and lfs and lfs.symlinkattributes and lfs.symlinkattributes((temporary:gsub("/+$", ""))) or {}

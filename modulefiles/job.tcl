@@ -7,7 +7,7 @@ if {$sifmod_loading && [info exists env(SINGULARITY_ENVIRONMENT)] && ![file isdi
         {export APPTAINER_BIND="$__SIFMOD_BIND" SINGULARITY_BIND="$__SIFMOD_BIND";} : {unset APPTAINER_BIND SINGULARITY_BIND;}}]
 }
 
-# The job's folders for temporary files that the container would lack: see bind_temporary of paths.sh, which says what is left out.
+# The job's folders for temporary files that the container would lack: see bind_own of paths.sh, which says what is left out.
 foreach name {TMPDIR TMP TEMP TEMPDIR} {
     set temporary [expr {[sifmod_has SLURMD_NODENAME] && [sifmod_has $name] ? $env($name) : {}}]
     set lacks [expr {[regexp {^/[A-Za-z0-9/._+@=-]+$} $temporary] && ![catch {file lstat [string trimright $temporary /] status}]

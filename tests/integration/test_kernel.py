@@ -89,13 +89,13 @@ def test_the_module_s_kernel_comes_before_that_of_the_home(with_ipykernel: User,
     assert out.endswith("python")
 
 
-def test_a_folder_of_connection_files_outside_of_the_home_is_bound(
-    with_ipykernel: User, data: Path, scratch: Path
+@pytest.mark.parametrize("name", ["XDG_RUNTIME_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR"])
+def test_connection_files_are_seen_in_folders_of_this_login(
+    with_ipykernel: User, data: Path, scratch: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runtime = scratch / "a,b"
-    with_ipykernel.env.update(JUPYTER_DATA_DIR=str(data), JUPYTER_RUNTIME_DIR=str(runtime))
-    with_ipykernel.run(f"sifmod kernel {DEMO_MODULE}")
-    assert "a\\\\,b" in (data / "kernels" / NAME / "kernel.json").read_text()
-    with_ipykernel.env.pop("JUPYTER_RUNTIME_DIR")
-    for _, client in client_of(data, runtime):
+    """VS Code puts them below XDG_RUNTIME_DIR, which is gone after the last logout."""
+    with_ipykernel.env["JUPYTER_DATA_DIR"] = str(data)
+    with_ipykernel.run(f"JUPYTER_RUNTIME_DIR={scratch}/gone sifmod kernel {DEMO_MODULE} --replace")
+    monkeypatch.setenv(name, str(scratch))
+    for _, client in client_of(data, scratch / "jupyter/runtime"):
         assert outcome(client, "print(6 * 7)") == "42"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from conftest import GREETING, IMAGES, QUICK_BUILDS, User, make_wheel
+from conftest import GREETING, IMAGES, QUICK_BUILDS, SCRATCH, User, make_wheel
 
 # Every Python of the image runs this first, with -I too. It ends where it has seen something of the user.
 SPY = """
 import glob, os, pwd, sys
 home = pwd.getpwuid(os.getuid()).pw_dir
-seen = glob.glob(home + "/.sifmod-trust-*/secret")
+seen = glob.glob(home + "/.sifmod-trust-*/secret") + glob.glob("SCRATCH/*/secret")
 for environ in glob.glob("/proc/*/environ"):
     try:
         if b"NAME_OF_THE_USER" in open(environ, "rb").read():
@@ -74,7 +74,7 @@ def secret() -> Iterator[Path]:
 def spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo image with a Python that looks around, and tries to write."""
     folder = tmp_path_factory.mktemp("spy")
-    (folder / "spy.py").write_text(SPY.replace("WRITTEN", NAME))
+    (folder / "spy.py").write_text(SPY.replace("WRITTEN", NAME).replace("SCRATCH", str(SCRATCH)))
     definition = folder / "spy.def"
     definition.write_text(
         f"Bootstrap: localimage\nFrom: {IMAGES}/demo.sif\n"
@@ -89,7 +89,7 @@ def spy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("launch", ["exec", pytest.param("run", marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("secret")
 def test_an_image_that_is_installed_and_verified_sees_and_writes_nothing_of_the_user(
-    user: User, spy: Path, written: str, tmp_path: Path, launch: str
+    user: User, spy: Path, written: str, tmp_path: Path, launch: str, scratch: Path
 ) -> None:
     wheel = make_wheel(tmp_path, *GREETING)
     easyconfig = user.prefix / "Spy-1.0.eb"
@@ -98,7 +98,8 @@ def test_an_image_that_is_installed_and_verified_sees_and_writes_nothing_of_the_
         NAME_OF_THE_USER="1", PIP_NO_INDEX="1", PIP_FIND_LINKS=str(wheel.parent), EASYBUILD_SOURCEPATH=str(spy.parent)
     )
     user.eb(str(easyconfig))
-    done = user.run("sifmod verify Spy/1.0")
+    (scratch / "secret").touch()
+    done = user.run(f"TMPDIR={scratch} XDG_RUNTIME_DIR={scratch} sifmod verify Spy/1.0")
     assert "the image saw" not in done.stdout + done.stderr
     user.run("module load Spy/1.0; unmake-squashfs && make-squashfs --replace --verify=full")
 

@@ -300,6 +300,14 @@ def test_folders_for_temporary_files_are_bound_if_they_are_the_user_s(
         assert done.stderr.count("\n") == 1
 
 
+def test_a_runtime_folder_is_bound_if_others_can_not_look_into_it(demo: User, scratch: Path) -> None:
+    (scratch / "link").symlink_to(scratch)
+    for folder, mode, status in ((scratch, 0o700, 0), (scratch, 0o750, 2), (scratch / "link", 0o700, 2)):
+        scratch.chmod(mode)
+        seen = f"XDG_RUNTIME_DIR={folder} start-shell -c 'ls -d {folder}' 2>/dev/null"
+        demo.run(f"{LOAD}; cd /tmp; {seen}", status=status)
+
+
 def test_a_locale_that_the_image_lacks_becomes_one_that_it_has(demo: User) -> None:
     show = "python -c 'import locale; print(locale.setlocale(locale.LC_ALL, \"\"))'"
     for given in ("LC_ALL=tlh_GB.UTF-8", "LANG=tlh_GB.utf8", "LANG=C.UTF-8 LC_TIME=tlh_GB.UTF-8"):

@@ -11,8 +11,7 @@ look_at_paths() {
     # program would start in the home (apptainer issue 2754). Some links lead to what is bound, with the folders around it.
     until [[ $link != /*/* ]] || { [[ -L $link ]] && is_bound "${link%/*}"; }; do link=${link%/*}; done
     if [[ $link == /*/* ]]; then
-        link=$PWD
-        if cd -P . && is_bound "$PWD" && [[ $path != "$bind" ]]; then cd -- "$link" || return; fi
+        if cd -P . && is_bound "$PWD" && [[ $path != "$bind" ]]; then cd -- "$OLDPWD" || return; fi
     fi
     if [[ $PWD != /*/* ]]; then
         more_values
@@ -21,7 +20,7 @@ look_at_paths() {
         fi
     fi
     working=$PWD binds+=("$PWD")
-    for name in TMPDIR TMP TEMP TEMPDIR; do bind_temporary "$name"; done
+    for name in TMPDIR TMP TEMP TEMPDIR JUPYTER_{RUNTIME,DATA}_DIR XDG_{DATA_HOME,RUNTIME_DIR}; do bind_own "$name"; done
     if [[ ${SLURM_PROCID:-0} == 0 ]]; then name_unseen "$@"; fi
 }
 
@@ -48,17 +47,18 @@ is_seen() {
     is_bound "$target${2-}"
 }
 
-# bind_temporary NAME: bind the folder for temporary files in this variable, such as a job's own. Without it Python would write to /tmp in silence,
-# and compilers would fail. What another user could replace, or no runtime can mount, is left out.
-bind_temporary() {
+# bind_own NAME: bind the folder in this variable: for temporary files, without which Python would write to /tmp in silence and compilers would fail, or
+# for the connection files of Jupyter. What another user could replace, or no runtime can mount, is left out.
+bind_own() {
     local folder=${!1-}
-    if [[ $folder != /* || ! -d $folder ]] || is_seen "$folder"; then return 0; fi
-    if [[ $target == "$folder" && -O $folder && ! -L ${folder%/} && $folder != *[!A-Za-z0-9/._+@=-]* ]]; then
-        SINGULARITY_BINDPATH+=,$folder APPTAINER_BINDPATH=$SINGULARITY_BINDPATH
-    elif [[ ${SLURM_PROCID:-0} == 0 ]]; then
+    if [[ $folder != /* || ! -d $folder || " ${SIFMOD_RUNTIME_OPTIONS-}" == *" --contain"* ]] || is_seen "$folder"; then return 0; fi
+    if [[ $target == "$folder" && -O $folder && ! -L ${folder%/} && $folder != *[!A-Za-z0-9/._+@=-]* ]] &&
+        [[ $1 != XDG_RUNTIME_DIR || $(stat -c %a -- "$folder") == 700 ]]; then
+        SINGULARITY_BINDPATH+=,$folder APPTAINER_BINDPATH=$SINGULARITY_BINDPATH binds+=("$folder")
+    elif [[ $1 == T* && ${SLURM_PROCID:-0} == 0 ]]; then
         warn "$1, '$folder', is not in the container, where programs use /tmp. To have it there, name a folder of yours that is no link, with letters and digits only."
+        binds+=("$folder" "$target") # once for several variables
     fi
-    binds+=("$folder" "$target") # once for several variables
 }
 
 # name_unseen WORD...: name the first absolute path that this host has, and whose folder, with its links resolved, no bind path contains; or HOME
@@ -66,9 +66,8 @@ name_unseen() {
     local word folder file text images='^/(bin|boot|etc|lib|lib32|lib64|opt|root|run|sbin|usr|var)/' # may be those of the image
     if name_home "$PWD" || name_home "${TMPDIR-}"; then return; fi
     for word; do
-        if ((${#word} > 4095)); then continue; fi # longer than a path can be
-        if [[ $word == -*=/* ]]; then word=/${word#*=/}; fi
-        if [[ $word != /*/* || $word =~ $images || ! -e $word ]]; then continue; fi
+        if [[ ${#word} -lt 4096 && $word == -*=/* ]]; then word=/${word#*=/}; fi
+        if [[ ${#word} -gt 4095 || $word != /*/* || $word =~ $images || ! -e $word ]]; then continue; fi
         if name_home "$word"; then return; fi
         folder=$word file='' text='exists on this host, but no bind path of the container contains it.'
         if [[ ! -d $word ]]; then folder=${word%/*} file=/${word##*/}; fi

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from sifmod import names
-from sifmod.container.bind import escape
 from sifmod.errors import CommandError, KernelError, SifmodError
 from sifmod.host.owners import owner_of
 from sifmod.host.runtime import look
@@ -76,10 +74,6 @@ def kernel_of(
         "interrupt_mode": "message",
         "metadata": {"debugger": True, "sifmod": {"module": installation.module}},
     }
-    unseen = _unseen_runtime_directory(environ)
-    if unseen:
-        # not _BIND, which a job that a cell submits gets too
-        spec["env"] = {"SINGULARITY_BINDPATH": escape(unseen), "APPTAINER_BINDPATH": escape(unseen)}
     folder = jupyter_prefix.absolute() / "share" / "jupyter" if jupyter_prefix else _data_directory(environ)
     return Kernel(name, folder / "kernels" / name, spec)
 
@@ -131,10 +125,3 @@ def _data_directory(environ: Mapping[str, str]) -> Path:
         return Path(given)
     base = environ.get("XDG_DATA_HOME") or Path(environ.get("HOME") or "/", ".local", "share")
     return Path(base, "jupyter")
-
-
-def _unseen_runtime_directory(environ: Mapping[str, str]) -> str:
-    """Return Jupyter's folder of connection files; empty if the runtime mounts it anyway, as in the home and /tmp."""
-    directory = environ.get("JUPYTER_RUNTIME_DIR") or str(_data_directory(environ) / "runtime")
-    shown = (environ.get("HOME") or "/nonexistent", *names.MOUNTED_ANYWAY)
-    return "" if any(Path(directory).is_relative_to(folder) for folder in shown) else directory
