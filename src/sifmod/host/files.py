@@ -120,16 +120,20 @@ def check_below(folder: Path, name: Union[str, PurePath]) -> None:
                 raise OSError(errno.EINVAL, "not a plain file", str(folder / path))
 
 
-def copy_below(folder: Path, name: Union[str, PurePath], target: Path, *, left_out: Sequence[str] = ()) -> None:
+def copy_below(
+    folder: Path, name: Union[str, PurePath], target: Path, *, left_out: Sequence[str] = (), follows: bool = True
+) -> None:
     """Copy a file, or a folder with all that is in it, out of a folder that somebody else filled; see `open_below`.
 
     In a folder that is copied, links stay links, and names that match patterns in `left_out` are skipped. Each name is
-    opened once and never through a link, so that only what is in the folder is copied, whatever changes meanwhile.
+    opened once and never through a link, so that only what is in the folder is copied, whatever changes meanwhile. If it
+    follows no link in this name either, the copy of a link is a link.
 
     Raises:
         OSError: it can't be copied, has something that is neither a plain file nor a folder, or the target exists.
     """
-    with _found_below(folder, name) as (place, _status), each_level_a_call(folder / name):
+    flags = 0 if follows else os.O_NOFOLLOW
+    with _found_below(folder, name, flags) as (place, _status), each_level_a_call(folder / name):
         _copy(place, str(target), None, left_out)
 
 
@@ -199,7 +203,9 @@ def _path_of(descriptor: int) -> str:
 
 
 @contextlib.contextmanager
-def _found_below(folder: Path, name: Union[str, PurePath]) -> Iterator[tuple[int, os.stat_result]]:
+def _found_below(
+    folder: Path, name: Union[str, PurePath], flags: int = 0
+) -> Iterator[tuple[int, os.stat_result]]:
     """Yield a descriptor of what a name leads to in a folder, and its status; it is not opened for reading.
 
     O_PATH has no effect on devices and does not wait at FIFOs, and needs no right to read. The kernel tells the path of
@@ -207,8 +213,8 @@ def _found_below(folder: Path, name: Union[str, PurePath]) -> Iterator[tuple[int
     """
     with contextlib.ExitStack() as stack:
         places = []
-        for path, flags in ((folder, os.O_DIRECTORY), (folder / name, 0)):
-            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | flags)
+        for path, more in ((folder, os.O_DIRECTORY), (folder / name, flags)):
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | more)
             stack.callback(os.close, descriptor)
             places.append(Path(_path_of(descriptor)))
         top, place = places

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from sifmod import names
 from sifmod.container.bind import Bind
 from sifmod.container.gpu import VENDORS
-from sifmod.errors import InstallError, SifmodError
+from sifmod.errors import InstallError, SifmodError, os_errors
 from sifmod.host.command import follow
 from sifmod.host.files import chosen, content_of, copy_below, open_below
 from sifmod.host.runtime import ContainerRuntime
@@ -74,11 +75,14 @@ def source_of(text: str) -> Source:
         raise SifmodError(f"{shown!r} names an address: {remedy}")
     if text.startswith((".", "/", "~")) or "/" in text or _ARCHIVE.search(text):
         path = chosen(Path(text).expanduser())
+        with os_errors(SifmodError, f"'{text}' can't be looked at"):
+            if path.is_symlink():
+                if path.lstat().st_uid != os.geteuid():
+                    raise SifmodError(f"'{text}' is another user's link, which may be changed: name what it leads to")
+                path = chosen(path.parent / path.readlink())
         if path.is_dir() and not _is_project(path):
             raise SifmodError(f"'{text}' has neither pyproject.toml nor setup.py: name the folder of a Python project")
-        if path.is_dir():  # a link that is changed later is not followed
-            return Source(path=path.resolve())
-        if path.is_file() and _ARCHIVE.search(path.name):
+        if path.is_dir() or (path.is_file() and _ARCHIVE.search(path.name)):
             return Source(path=path)
         raise SifmodError(f"'{text}' is neither a folder nor an archive of a source: {_FORMS}")
     try:
@@ -225,7 +229,7 @@ def _brought(
     try:
         if is_archive:
             target.mkdir()
-            copy_below(path.parent, path.name, target / path.name)
+            copy_below(path.parent, path.name, target / path.name, follows=False)
         else:
             copy_below(path, "", target, left_out=_LEFT_OUT)
     except OSError as error:
